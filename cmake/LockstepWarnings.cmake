@@ -1,0 +1,38 @@
+# lockstep_warnings(TARGET...): the warnings that our own code is held to, as errors.
+#
+# Headers of others are SYSTEM includes and stay outside. LOCKSTEP_WERROR=OFF keeps them warnings,
+# for a compiler that we have not tried.
+
+include_guard(GLOBAL)
+
+option(LOCKSTEP_WERROR "Treat compiler warnings in our own code as errors" ON)
+
+function(lockstep_warnings)
+  set(flags
+    -Wall -Wextra -Wpedantic
+    -Wshadow               # an inner name that hides an outer one
+    -Wconversion           # silent narrowing of numbers, the usual way to lose a size
+    -Wsign-conversion
+    -Wnon-virtual-dtor
+    -Woverloaded-virtual
+    -Wold-style-cast
+    -Wcast-qual
+    -Wundef
+    -Wformat=2
+    -Wimplicit-fallthrough
+    -Wextra-semi)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    list(APPEND flags -Wduplicated-cond -Wduplicated-branches -Wlogical-op)
+  endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
+    # GCC 12 sees uninitialised members in moved-from std::variant and std::optional where there
+    # are none (bug 105562 and its kin), and overlapping copies in std::string's operator+ (105651).
+    list(APPEND flags -Wno-maybe-uninitialized -Wno-restrict)
+  endif()
+  if(LOCKSTEP_WERROR)
+    list(APPEND flags -Werror)
+  endif()
+  foreach(target IN LISTS ARGN)
+    target_compile_options(${target} PRIVATE ${flags})
+  endforeach()
+endfunction()

@@ -1,0 +1,19 @@
+// CHECK: for our own bugs, never for bad input (that is a Result) or a defect found in a user's
+// program (that is a finding). Aborts with the place and a message, in every build type.
+#pragma once
+
+#include <string_view>
+
+namespace lockstep {
+
+// Prints "file:line: check failed: condition: message" to stderr and aborts.
+[[noreturn]] void check_failed(const char* file, int line, const char* condition,
+                               std::string_view message);
+
+}  // namespace lockstep
+
+#define LOCKSTEP_CHECK(condition, message)                               \
+  do {                                                                   \
+    if (!(condition)) [[unlikely]]                                       \
+      ::lockstep::check_failed(__FILE__, __LINE__, #condition, message); \
+  } while (false)

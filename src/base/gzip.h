@@ -1,0 +1,25 @@
+// gzip, in and out, through zlib. Bounded: a small hostile file cannot fill the memory.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace lockstep {
+
+bool looks_like_gzip(std::string_view bytes);
+
+struct Inflated {
+  std::string text;
+  bool truncated = false;  // the stream was cut off or damaged; `text` is what came before
+};
+
+// Inflates one or more gzip members. Damage is not an error: what could be read is returned with
+// `truncated` set. Errors: not gzip at all, or more than `limit` bytes come out.
+Result<Inflated> gunzip(std::string_view bytes, const std::string& file, std::size_t limit);
+
+std::string gzip(std::string_view text);
+
+}  // namespace lockstep

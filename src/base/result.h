@@ -1,0 +1,73 @@
+// Result<T>: a value, or an Error that says where the input is bad, why, and how to mend it.
+//
+//   Result<Scenario> s = load_scenario(path);
+//   if (!s) return s.error();
+//   use(*s);
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "base/check.h"
+
+namespace lockstep {
+
+// Where something stands in the user's input. line and column are 1-based; 0 means "unknown".
+struct Place {
+  std::string file;
+  int line = 0;
+  int column = 0;
+
+  // "file:line:column", leaving out what is unknown.
+  std::string str() const;
+};
+
+struct Error {
+  std::string message;  // what is wrong, one sentence, lower case, no full stop
+  Place place;
+  std::string fix;  // what to do about it; may be empty
+
+  // "file:line:column: error: message" and, where there is a fix, "\n  fix: …".
+  std::string str() const;
+};
+
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
+
+  explicit operator bool() const { return state_.index() == 0; }
+
+  T& operator*() { return value(); }
+  const T& operator*() const { return value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+
+  T& value() {
+    LOCKSTEP_CHECK(state_.index() == 0, "value() of a Result that holds an error");
+    return *std::get_if<0>(&state_);
+  }
+  const T& value() const {
+    LOCKSTEP_CHECK(state_.index() == 0, "value() of a Result that holds an error");
+    return *std::get_if<0>(&state_);
+  }
+  const Error& error() const {
+    LOCKSTEP_CHECK(state_.index() == 1, "error() of a Result that holds a value");
+    return *std::get_if<1>(&state_);
+  }
+
+ private:
+  std::variant<T, Error> state_;
+};
+
+// The Result of something that gives nothing back: `return Status::ok();`.
+struct Nothing {};
+class [[nodiscard]] Status : public Result<Nothing> {
+ public:
+  using Result<Nothing>::Result;
+  static Status ok() { return Status(Nothing{}); }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,160 @@
+#include "base/text.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace lockstep {
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row.back();
+}
+
+std::string nearest(std::string_view word, std::span<const std::string> candidates) {
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance < best_distance && distance < candidate.size()) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+std::string join_and(std::span<const std::string> items, std::size_t limit) {
+  const bool cut = limit > 0 && items.size() > limit;
+  const std::size_t shown = cut ? limit : items.size();
+  std::string out;
+  for (std::size_t i = 0; i < shown; ++i) {
+    if (i > 0) out += !cut && i + 1 == shown ? " and " : ", ";
+    out += items[i];
+  }
+  if (cut) out += " and " + std::to_string(items.size() - shown) + " more";
+  return out;
+}
+
+std::string ranges(std::span<const std::int32_t> sorted) {
+  std::string out;
+  for (std::size_t i = 0; i < sorted.size();) {
+    std::size_t last = i;
+    while (last + 1 < sorted.size() && sorted[last + 1] == sorted[last] + 1) ++last;
+    if (!out.empty()) out += ",";
+    out += std::to_string(sorted[i]);
+    if (last == i + 1) out += "," + std::to_string(sorted[last]);
+    if (last > i + 1) out += "-" + std::to_string(sorted[last]);
+    i = last + 1;
+  }
+  return out;
+}
+
+std::string plural(std::uint64_t n, std::string_view singular, std::string_view many) {
+  std::string out = std::to_string(n) + " ";
+  if (n == 1) return out.append(singular);
+  return many.empty() ? out.append(singular) + "s" : out.append(many);
+}
+
+namespace {
+
+// The length of the valid UTF-8 sequence at the start of `bytes`, or 0.
+std::size_t sequence_length(std::string_view bytes) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
+  const unsigned char lead = byte(0);
+  std::size_t length = 0;
+  std::uint32_t code = 0;
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead < 0xE0)
+    length = 2, code = lead & 0x1FU;
+  else if (lead >= 0xE0 && lead < 0xF0)
+    length = 3, code = lead & 0x0FU;
+  else if (lead >= 0xF0 && lead < 0xF5)
+    length = 4, code = lead & 0x07U;
+  else
+    return 0;
+  if (bytes.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0U) != 0x80U) return 0;
+    code = (code << 6U) | (byte(i) & 0x3FU);
+  }
+  const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+  const bool surrogate = code >= 0xD800 && code < 0xE000;
+  return overlong || surrogate || code > 0x10FFFF ? 0 : length;
+}
+
+bool is_control(std::string_view sequence) {
+  const auto lead = static_cast<unsigned char>(sequence[0]);
+  if (sequence.size() == 1) return lead < 0x20 || lead == 0x7F;
+  // C1 controls, U+0080 … U+009F.
+  return sequence.size() == 2 && lead == 0xC2 && static_cast<unsigned char>(sequence[1]) < 0xA0;
+}
+
+}  // namespace
+
+std::string printable(std::string_view bytes) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string out;
+  while (!bytes.empty()) {
+    const std::size_t length = sequence_length(bytes);
+    if (length == 0) {
+      out += "\uFFFD";
+      bytes.remove_prefix(1);
+      continue;
+    }
+    const std::string_view sequence = bytes.substr(0, length);
+    if (is_control(sequence)) {
+      const auto code = static_cast<unsigned char>(sequence.back());
+      out += "\\x";
+      out += kHex[code >> 4U];
+      out += kHex[code & 15U];
+    } else {
+      out += sequence;
+    }
+    bytes.remove_prefix(length);
+  }
+  return out;
+}
+
+namespace {
+
+std::size_t columns(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+  }));
+}
+
+}  // namespace
+
+std::string wrap(std::string_view text, std::size_t width, std::size_t indent) {
+  std::string out;
+  std::size_t column = 0;
+  while (!text.empty()) {
+    const std::size_t blank = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, blank);
+    text.remove_prefix(std::min(blank + 1, text.size()));
+    if (word.empty()) continue;
+    const std::size_t wide = columns(word);
+    if (column > indent && column + 1 + wide > width) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (column > 0 && !out.empty() && out.back() != ' ') {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += wide;
+  }
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+// Small things about text that several layers need.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+// Levenshtein distance; O(|a|·|b|).
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
+// The candidate nearest to `word` where one is near enough to be what was meant; else empty.
+std::string nearest(std::string_view word, std::span<const std::string> candidates);
+
+// "a, b and c"; with `limit` > 0 and more items: "a, b and 3 more".
+std::string join_and(std::span<const std::string> items, std::size_t limit = 0);
+
+// Sorted integers as ranges: "0-3,7".
+std::string ranges(std::span<const std::int32_t> sorted);
+
+// "1 rank", "3 ranks".
+std::string plural(std::uint64_t n, std::string_view singular, std::string_view many = {});
+
+// `bytes` as valid UTF-8 without control characters: what came from a file is safe to print on a
+// terminal. Invalid bytes become U+FFFD, control characters "\xNN".
+std::string printable(std::string_view bytes);
+
+// Breaks `text` at blanks so that no line is wider than `width` columns (code points); every line
+// after the first starts with `indent` blanks. A word that is too wide stays whole.
+std::string wrap(std::string_view text, std::size_t width, std::size_t indent = 0);
+
+}  // namespace lockstep

@@ -1,0 +1,17 @@
+// The subcommands: one file each, `cmd_<name>.cc`. Every add_<name>() describes the options where
+// it defines them; when the user chooses the command, its callback does the work and sets `status`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "cli/exit_status.h"
+
+namespace lockstep {
+
+void add_run(CLI::App& app, ExitStatus& status);
+void add_verify(CLI::App& app, ExitStatus& status);
+void add_convert(CLI::App& app, ExitStatus& status);
+void add_scenario(CLI::App& app, ExitStatus& status);
+void add_rules(CLI::App& app, ExitStatus& status);  // `rules` and `explain`
+
+}  // namespace lockstep

@@ -1,0 +1,105 @@
+// Scenario: what a scenario file says: the job, its limits and what is expected of it.
+//
+// The format is defined once, in src/job/scenario.schema.json (JSON Schema, `lockstep scenario
+// --schema`); docs/scenarios.md explains it. Loading checks the file against that schema and
+// refuses what it does not allow, with file:line:column, what was expected, and the nearest valid
+// key.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace lockstep {
+
+enum class Modality : std::uint8_t { image, text };
+std::string to_string(Modality m);
+
+struct Scenario {
+  std::string file;  // where it was read from
+  std::string name;
+  std::string description;
+  int ranks = 2;
+  enum class Backend { gloo, nccl } backend = Backend::gloo;
+
+  struct Model {
+    std::string image = "conv-small";
+    std::string text = "transformer-small";
+    std::string head = "contrastive";
+    int embed_dim = 32;               // width of the shared embedding
+    std::vector<std::string> freeze;  // name prefixes of parameters that are not trained
+  } model;
+
+  struct Data {
+    std::string source = "shapes";
+    int items = 512;
+    double text_only = 0.0;  // share of the items that have no image
+    // Who gets what: the first rule that fits a (rank, step) decides the modalities of that rank's
+    // batch. Where none fits, the batch is what the sampler drew.
+    struct Rule {
+      std::vector<int> ranks;           // empty: every rank
+      std::vector<std::int64_t> steps;  // empty: every step
+      std::vector<Modality> has;        // never empty
+    };
+    std::vector<Rule> modality;
+    enum class Sampler {
+      random,    // DistributedSampler's order: a batch may mix items with and without image
+      balanced,  // the same share of items with an image in every rank's batch of a step
+      grouped,   // every batch is all image+text or all text-only, whichever the rank's shard says
+    } sampler = Sampler::random;
+  } data;
+
+  struct Strategy {
+    enum class Kind { manual, ddp } kind = Kind::ddp;
+    bool find_unused_parameters = false;                                   // ddp
+    double bucket_cap_mb = 25.0;                                           // ddp
+    double first_bucket_mb = 1.0;                                          // ddp
+    enum class Groups { one, per_modality } process_groups = Groups::one;  // manual
+  } strategy;
+
+  enum class Remedy {
+    none,
+    dummy_image,  // a blank image through the encoder, joined to the loss with weight 0
+    dummy_image_outside_graph,  // the same, not joined to the loss: wrong on purpose
+  } remedy = Remedy::none;
+
+  struct Train {
+    int steps = 6;
+    int batch_size = 8;
+    enum class Optimizer { sgd, adamw } optimizer = Optimizer::adamw;
+    double lr = 1e-3;
+    double weight_decay = 0.01;
+    std::uint64_t seed = 1;
+    bool evaluate = false;  // after training: caption retrieval on held-out items, on rank 0
+  } train;
+
+  struct Limits {
+    double hang_after_s = 20;  // no rank recorded anything for so long: the workers give up
+    double total_s = 300;      // the whole run
+  } limits;
+
+  struct Expect {
+    std::string verdict;             // "clean", "findings", "inconclusive"
+    std::vector<std::string> rules;  // any of these is the leading finding's rule
+    std::optional<std::vector<int>> culprits;
+    std::optional<std::int64_t> step;
+  };
+  std::optional<Expect> expect;
+
+  // The modalities that the rules give this rank's batch at this step; nothing where no rule fits.
+  const Data::Rule* rule_for(int rank, std::int64_t step) const;
+};
+
+// Reads and checks a scenario file. Errors: unreadable file, YAML that does not parse, anything
+// that the schema does not allow, and contradictions between keys (a culprit that is no rank, say).
+Result<Scenario> load_scenario(const std::string& path);
+// The same from memory; `file` names it in errors.
+Result<Scenario> parse_scenario(const std::string& text, const std::string& file);
+
+// The JSON Schema of the format, as text.
+std::string_view scenario_schema();
+
+}  // namespace lockstep

@@ -1,0 +1,203 @@
+// Run: the event model. Every producer of events (a recorded run, a foreign dump, a derivation, a
+// simulation) yields a Run; every analysis consumes one.
+//
+// Columns, not objects: per rank one vector of 16-byte events in program order, one vector of calls
+// (one per collective or point-to-point operation that the rank issued) that the events refer to,
+// and small side tables for what is rare. Names, shapes, parameter lists and signatures are
+// interned once per run, in Tables.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/interner.h"
+#include "base/result.h"
+#include "trace/ids.h"
+#include "trace/signature.h"
+
+namespace lockstep {
+
+// What one line of a trace says. issue … waited, use and write concern a call; the others carry
+// their data in the side table of that name.
+enum class EventKind : std::uint8_t {
+  issue,      // the rank called the operation
+  start,      // the device or transport began it
+  complete,   // the device or transport finished it
+  wait,       // the rank began to block on it
+  waited,     // the rank was let go
+  use,        // the rank read the buffer of an unfinished operation
+  write,      // the rank wrote the buffer of an unfinished operation
+  exception,  // the rank raised an exception
+  step,       // the rank finished a training step
+  state,      // a parameter's, gradient's, buffer's or optimiser state's value
+  data,       // the sample ids that the rank consumed in a step
+  modality,   // the modalities in the rank's batch of a step
+  span,       // compute or copy work
+};
+
+struct Event {
+  Nanos time = kNoTime;
+  std::uint32_t index = 0;  // into RankTrace::calls or the side table of `kind`
+  EventKind kind = EventKind::issue;
+};
+static_assert(sizeof(Event) == 16);
+
+// One operation that a rank issued.
+struct Call {
+  std::int64_t id = 0;  // as in the source; grows within a rank
+  SignatureId signature;
+  GroupId group;
+  std::uint32_t seq =
+      0;            // place in (rank, group)'s own collectives, or in its point-to-point calls
+  NameListId what;  // the parameters, buffers or values carried
+  StringId at;      // source place in the user's program
+  StringId tag;     // free text
+  StringId stream;  // in-order queue; 0: the group's own
+  std::int32_t step = kNone;
+  Rank peer{kNone};  // point-to-point: the other side; -1 in MPI traces: any source
+  std::int32_t ptag = kNoPeerTag;
+  std::int32_t coalesced = kNone;  // the operations issued as one batch share it
+  std::uint32_t values = 0;        // 1 + index into RankTrace::values; 0: none
+  std::uint8_t flags = 0;          // CallFlags
+
+  bool has(std::uint8_t flag) const { return (flags & flag) != 0; }
+};
+
+enum CallFlags : std::uint8_t {
+  kAsync = 1,       // returned before completion
+  kStarted = 2,     // a start event was recorded
+  kCompleted = 4,   // a complete event was recorded
+  kWaitBegan = 8,   // the rank began to block on it
+  kWaitEnded = 16,  // … and was let go
+  kFailed = 32,     // an exception names it
+};
+
+struct CallValues {
+  std::optional<std::uint64_t> hash;  // of the input's content
+  std::vector<double> sketch;         // linear in the input
+  // MPI traces: what a wildcard receive met.
+  std::int32_t from = kNone;
+  std::int32_t fromtag = kNoPeerTag;
+};
+
+struct StepMark {
+  std::int64_t n = 0;
+  std::optional<double> loss;
+  std::optional<std::int64_t> samples;
+};
+struct StateMark {
+  enum class Kind : std::uint8_t { param, grad, buffer, optim };
+  enum class When : std::uint8_t { unspecified, local, synced };
+  std::int64_t n = 0;
+  StringId name;
+  std::optional<std::uint64_t> hash;
+  std::optional<double> norm;
+  IntListId shape;  // plain dimensions, no terminator
+  StringId dtype;
+  Kind kind = Kind::param;
+  When when = When::unspecified;
+  bool sharded = false;
+  std::vector<double> sketch;
+};
+struct DataMark {
+  std::int64_t n = 0;
+  std::vector<std::int64_t> indices;
+};
+struct ModalityMark {
+  std::int64_t n = 0;
+  NameListId has;  // sorted by name
+};
+struct SpanMark {
+  StringId name;
+  StringId stream;
+  Nanos duration = 0;
+};
+struct ExceptionMark {
+  std::string what;
+  std::optional<std::uint32_t> call;  // index into RankTrace::calls
+};
+
+enum class End : std::uint8_t {
+  cut,  // no end mark: the file was cut off, the process vanished, or it still runs
+  clean,
+  hung,  // a watchdog ended it
+  exception,
+  killed,
+};
+enum class Semantics : std::uint8_t { c10d, mpi };
+
+// One record that could not be used; the rest of the file still counts.
+struct DamagedRecord {
+  Place place;
+  std::string message;
+};
+
+struct RankTrace {
+  Rank rank;
+  std::int32_t world_size = kNone;
+  std::string source;  // the file it came from
+  std::string backend, host, program;
+  std::int64_t pid = kNone;
+  std::uint64_t dropped = 0;  // oldest events lost to a bounded buffer
+  Semantics semantics = Semantics::c10d;
+  End end = End::cut;
+
+  std::vector<Event> events;  // program order
+  std::vector<Call> calls;    // in the order of their issue events
+  std::vector<CallValues> values;
+  std::vector<StepMark> steps;
+  std::vector<StateMark> states;
+  std::vector<DataMark> data;
+  std::vector<ModalityMark> modalities;
+  std::vector<SpanMark> spans;
+  std::vector<ExceptionMark> exceptions;
+
+  // The groups that this rank knows, with the members it believes in (global ranks, group order).
+  struct Membership {
+    GroupId group;
+    std::vector<Rank> ranks;
+    StringId desc;
+  };
+  std::vector<Membership> groups;
+  // Where a rank's stream starts mid-run and the source counts calls: (rank, group)'s first seq.
+  std::map<GroupId, std::uint64_t> first_seq;
+
+  std::uint64_t damaged_count = 0;     // records that could not be used
+  std::vector<DamagedRecord> damaged;  // the first few of them
+};
+
+// What is interned. Ids of one Tables mean nothing in another.
+struct Tables {
+  Interner<std::string, StringId> strings;
+  Interner<IntList, IntListId, IntListHash> int_lists;
+  Interner<std::vector<StringId>, NameListId, NameListHash> name_lists;
+  Interner<Signature, SignatureId, SignatureHash> signatures;
+  Interner<std::string, GroupId> groups;  // id 0 is the group without a name
+
+  const std::string& str(StringId id) const { return strings[id]; }
+  const std::string& str(GroupId id) const { return groups[id]; }
+  // The names of a list, spelled out.
+  std::vector<std::string> names(NameListId id) const;
+  // Interns a signature after filling in its derived fields.
+  SignatureId make_signature(Signature s);
+  NameListId make_names(const std::vector<std::string>& names);
+};
+
+struct Run {
+  Tables tables;
+  std::vector<RankTrace> ranks;  // sorted by rank, one each
+  std::int32_t world_size = 0;   // ranks that took part: from headers, groups and files
+  // What these sources cannot tell, e.g. "reduce op: not recorded in this format".
+  std::vector<std::string> unknown;
+  // Files that were given but could not be read at all.
+  std::vector<Error> unreadable;
+  std::vector<std::string> header_conflicts;  // e.g. two world sizes, one rank in two files
+
+  const RankTrace* find(Rank rank) const;
+  std::uint64_t event_count() const;
+};
+
+}  // namespace lockstep

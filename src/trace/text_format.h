@@ -1,0 +1,24 @@
+// The text form of a trace: one JSON object per line, a file per rank (docs/trace-format.md).
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "trace/run.h"
+
+namespace lockstep {
+
+// Reads one rank's trace from memory. `file` names it in errors. Damaged lines are counted, with
+// file and line, and skipped; a line that was cut off at the end of the text likewise. Blank lines
+// are ignored. O(bytes).
+// Errors: no usable header (then nothing can be said whose trace it is), or a version that this
+// reader does not know.
+Result<RankTrace> read_text_trace(std::string_view text, const std::string& file, Tables& tables);
+
+// Writes one rank's trace: the contract's keys in the contract's order, and no others. What was not
+// recorded is left out. Reading it back gives an equal trace.
+void write_text_trace(std::ostream& out, const RankTrace& trace, const Tables& tables);
+
+}  // namespace lockstep

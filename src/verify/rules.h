@@ -1,0 +1,59 @@
+// The rule table: one row per rule id of the contract. `lockstep rules` and `lockstep explain`
+// print it; analyses emit findings by RuleId only.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace lockstep {
+
+enum class Severity : std::uint8_t { note, warning, error };
+std::string_view to_string(Severity s);
+
+enum class RuleId : std::uint8_t {
+  op_mismatch,
+  missing_collective,
+  extra_collective,
+  size_mismatch,
+  dtype_mismatch,
+  redop_mismatch,
+  root_mismatch,
+  splits_mismatch,
+  group_divergence,
+  order_swap,
+  identity_mismatch,
+  deadlock,
+  cross_group_deadlock,
+  p2p_unmatched,
+  p2p_cycle,
+  p2p_size,
+  host_stall,
+  device_stall,
+  rank_exception,
+  unequal_iterations,
+  never_waited,
+  modality_divergence,
+  unused_parameter,
+  dead_remedy,
+  missing_rank,
+  damaged_trace,
+  inconsistent_header,
+};
+
+struct Rule {
+  RuleId id{};
+  std::string_view name;         // the contract's id, "missing-collective"
+  std::string_view family;       // "matching", "blocking", …
+  Severity severity{};           // the usual one
+  std::string_view summary;      // one line
+  std::string_view explanation;  // what it means, how it comes about, when it is not said
+  std::string_view fix;          // what to do, in general
+};
+
+const Rule& rule(RuleId id);
+std::optional<RuleId> rule_from_name(std::string_view name);
+std::span<const Rule> all_rules();
+
+}  // namespace lockstep

@@ -1,0 +1,19 @@
+// verify(): judges a run. The one entry to all analyses.
+#pragma once
+
+#include "trace/run.h"
+#include "verify/report.h"
+
+namespace lockstep {
+
+struct VerifyOptions {
+  // The ranks still run: a stream without end mark may go on, so that only what no continuation can
+  // mend is said.
+  bool live = false;
+};
+
+// O(events + findings), apart from the alignment of deviating streams, which is bounded by a window
+// around the first difference. The result does not depend on the order of files or interning.
+Report verify(const Run& run, const VerifyOptions& options = {});
+
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+# shellcheck shell=bash
+# Debian packages: which are needed for what, and installing those that are missing. Sourced after
+# common.sh. docs/dependencies.md says what each is for.
+# shellcheck disable=SC2034  # the lists are used by those who source this
+
+# A line is "package" or "package:command": the latter is also satisfied when the command is there.
+PACKAGES_CORE=(g++:g++ cmake:cmake ninja-build:ninja zlib1g-dev libcli11-dev libyaml-cpp-dev
+  nlohmann-json3-dev libsimdjson-dev libvalijson-dev libboost-graph-dev libgtest-dev libgmock-dev
+  libbenchmark-dev)
+# Only make builds faster: without them, a warning.
+PACKAGES_FASTER=(ccache:ccache mold:mold)
+# ca-certificates and python3-pip download the wheels of LibTorch, binutils strips it.
+PACKAGES_FULL=(libgloo-dev ca-certificates python3:python3 python3-pip:pip3 binutils:strip)
+PACKAGES_TOOLS=(clang-format:clang-format clang-tidy:clang-tidy shellcheck:shellcheck)
+
+# Prints those of the arguments' packages that are not installed.
+missing_packages() {
+  local entry package command status
+  for entry in "$@"; do
+    package=${entry%%:*}
+    command=${entry#"$package"}
+    command=${command#:}
+    [[ -n $command ]] && command -v "$command" >/dev/null && continue
+    status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
+    [[ $status == installed ]] || printf '%s\n' "$package"
+  done
+}
+
+# Runs a command as root: directly, or by sudo (which may ask for a password on a terminal).
+as_root() {
+  if [[ $(id -u) -eq 0 ]]; then "$@"; else sudo "$@"; fi
+}
+
+can_be_root() { [[ $(id -u) -eq 0 ]] || command -v sudo >/dev/null; }
+
+# ensure_packages required|optional NAME...: installs what is missing of NAME..., if anything.
+ensure_packages() {
+  local kind=$1 missing
+  shift
+  if ! command -v dpkg-query >/dev/null; then
+    say "warning: this is not Debian; make sure that what these packages hold is there: ${*%%:*}"
+    return
+  fi
+  mapfile -t missing < <(missing_packages "$@")
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+  if ! can_be_root; then
+    if [[ $kind == optional ]]; then
+      say "warning: building will be slower without ${missing[*]}"
+      return
+    fi
+    fail "some Debian packages are missing, and installing them needs root or sudo" \
+      "As root: apt-get install --no-install-recommends ${missing[*]}"
+  fi
+  say "installing Debian packages: ${missing[*]}"
+  as_root apt-get -qq update || say "warning: apt-get update failed; trying with the lists at hand"
+  if ! as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 \
+    install --no-install-recommends "${missing[@]}" </dev/null >&2; then
+    [[ $kind == optional ]] || fail "apt-get could not install: ${missing[*]}" \
+      "See its message above."
+    say "warning: could not install ${missing[*]}; going on without"
+  fi
+}

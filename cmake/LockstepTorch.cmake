@@ -58,9 +58,9 @@ function(_lockstep_torch_require folder)
     if(NOT EXISTS "${folder}/${file}")
       message(FATAL_ERROR
         "No LibTorch in ${folder} (${file} is missing).\n"
-        "Fetch it:              scripts/setup full\n"
-        "or name one you have:  LOCKSTEP_TORCH_DIR=/path/to/site-packages/torch\n"
-        "or do without:         cmake --preset core")
+        "  fetch it:              scripts/setup full\n"
+        "  or name one you have:  LOCKSTEP_TORCH_DIR=/path/to/site-packages/torch\n"
+        "  or do without:         cmake --preset core")
     endif()
   endforeach()
   find_path(LOCKSTEP_GLOO_INCLUDE_DIR gloo/context.h)
@@ -68,7 +68,7 @@ function(_lockstep_torch_require folder)
   if(NOT LOCKSTEP_GLOO_INCLUDE_DIR)
     message(FATAL_ERROR
       "The headers of Gloo are missing (gloo/context.h).\n"
-      "Install them:  scripts/setup full   (Debian package libgloo-dev)")
+      "  install them:  scripts/setup full   (Debian package libgloo-dev)")
   endif()
 endfunction()
 

@@ -1,6 +1,9 @@
 # shellcheck shell=bash
 # What every script shares: where the tree is, and how to speak. Sourced, never run.
 
+# A failure inside $(...) ends the script too.
+shopt -s inherit_errexit
+
 # shellcheck disable=SC2034  # used by those who source this
 LOCKSTEP_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 

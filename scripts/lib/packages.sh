@@ -52,11 +52,19 @@ ensure_packages() {
       "As root: apt-get install --no-install-recommends ${missing[*]}"
   fi
   say "installing Debian packages: ${missing[*]}"
-  as_root apt-get -qq update || say "warning: apt-get update failed; trying with the lists at hand"
-  if ! as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 \
-    install --no-install-recommends "${missing[@]}" </dev/null >&2; then
-    [[ $kind == optional ]] || fail "apt-get could not install: ${missing[*]}" \
-      "See its message above."
-    say "warning: could not install ${missing[*]}; going on without"
-  fi
+  apt_install "${missing[@]}" && return
+  [[ $kind == optional ]] || fail "apt-get could not install: ${missing[*]}" "Its messages are above."
+  say "warning: going on without ${missing[*]}"
+}
+
+# Installs packages without questions; apt's messages are shown only when it fails.
+apt_install() {
+  local log status=0
+  log=$(mktemp)
+  as_root apt-get -qq update </dev/null >"$log" 2>&1 || true # the lists at hand may do
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends "$@" \
+    </dev/null >>"$log" 2>&1 || status=$?
+  [[ $status -eq 0 ]] || tail -n 30 "$log" >&2
+  rm -f "$log"
+  return "$status"
 }

@@ -15,10 +15,12 @@ cache_folder() {
 
 # The folder that holds include/ and lib/.
 torch_folder() {
+  local cache
   if [[ -n ${LOCKSTEP_TORCH_DIR:-} ]]; then
     printf '%s\n' "$LOCKSTEP_TORCH_DIR"
   else
-    printf '%s/torch-%s\n' "$(cache_folder)" "$(torch_version)"
+    cache=$(cache_folder) || return
+    printf '%s/torch-%s\n' "$cache" "$(torch_version)"
   fi
 }
 

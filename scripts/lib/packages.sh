@@ -5,7 +5,7 @@
 
 # A line is "package" or "package:command": the latter is also satisfied when the command is there.
 PACKAGES_CORE=(g++:g++ cmake:cmake ninja-build:ninja zlib1g-dev libcli11-dev libyaml-cpp-dev
-  nlohmann-json3-dev libsimdjson-dev libvalijson-dev libboost-graph-dev libgtest-dev libgmock-dev
+  nlohmann-json3-dev libsimdjson-dev libvalijson-dev libboost-dev libgtest-dev libgmock-dev
   libbenchmark-dev)
 # Only make builds faster: without them, a warning.
 PACKAGES_FASTER=(ccache:ccache mold:mold)

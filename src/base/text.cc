@@ -101,6 +101,17 @@ bool is_control(std::string_view sequence) {
 
 }  // namespace
 
+std::string to_utf8(std::string_view bytes) {
+  std::string out;
+  out.reserve(bytes.size());
+  while (!bytes.empty()) {
+    const std::size_t length = sequence_length(bytes);
+    out += length == 0 ? std::string_view("\uFFFD") : bytes.substr(0, length);
+    bytes.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return out;
+}
+
 std::string printable(std::string_view bytes) {
   static constexpr char kHex[] = "0123456789abcdef";
   std::string out;

@@ -29,6 +29,9 @@ std::string plural(std::uint64_t n, std::string_view singular, std::string_view 
 // terminal. Invalid bytes become U+FFFD, control characters "\xNN".
 std::string printable(std::string_view bytes);
 
+// `bytes` as valid UTF-8: each invalid byte becomes U+FFFD.
+std::string to_utf8(std::string_view bytes);
+
 // Breaks `text` at blanks so that no line is wider than `width` columns (code points); every line
 // after the first starts with `indent` blanks. A word that is too wide stays whole.
 std::string wrap(std::string_view text, std::size_t width, std::size_t indent = 0);

@@ -19,4 +19,9 @@ namespace lockstep {
 // Memory follows the number of events (about 32 bytes each), not the size of the text.
 Result<Run> load_run(const std::vector<std::string>& paths);
 
+// Puts traces that were read into `tables` together as one run, as load_run does: ranks sorted, one
+// trace each (of two the one with more events), world size and contradictions from their headers.
+// The order of `traces` does not matter.
+Run assemble_run(Tables tables, std::vector<RankTrace> traces);
+
 }  // namespace lockstep

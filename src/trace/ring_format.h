@@ -50,7 +50,7 @@ struct Header {
   std::atomic<std::uint64_t>
       written;  // records reserved since the start; the ring holds the last `capacity`
   std::atomic<std::uint64_t> table_used;  // bytes of complete table entries
-  std::atomic<std::uint64_t> table_lost;  // values that the table had no room for
+  std::atomic<std::uint64_t> table_lost;  // values that the file had no room for
   std::atomic<std::uint32_t> end_mark;    // EndMark
   std::uint32_t reserved;
 };
@@ -115,7 +115,7 @@ struct Record {
   std::int64_t time;                 // ns, CLOCK_MONOTONIC
   std::uint32_t id;  // of the call; the step's number for step, modality, data, state
   RecordKind kind;
-  std::uint16_t reserved;
+  std::uint16_t part;  // data: 0 in a mark's first record, 1 in those that continue it; else 0
   union {
     CallFields call;
     StepFields step;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "trace/run.h"
@@ -15,6 +16,9 @@ namespace lockstep {
 // O(records). Never trusts a size or an offset in the file.
 // Errors: not a ring file, an unknown version, or a file too short for what its header says.
 Result<RankTrace> read_ring_file(const std::string& path, Tables& tables);
+
+// The same from memory: `bytes` is the whole file, 8-byte aligned; `file` names it in errors.
+Result<RankTrace> read_ring_trace(std::string_view bytes, const std::string& file, Tables& tables);
 
 // True where the file begins like a ring file.
 bool looks_like_ring_file(std::string_view first_bytes);
@@ -32,7 +36,7 @@ class RingTail {
   End end() const;                // End::cut while it runs
   std::int64_t pid() const;
   struct Progress {
-    std::int64_t steps = 0;      // training steps finished
+    std::int64_t steps = 0;      // training steps finished: 1 + the number of the last one
     double loss = 0;             // of the last finished step; NaN: none
     Nanos last_event = kNoTime;  // CLOCK_MONOTONIC of the newest record
   };

@@ -61,6 +61,7 @@ class RingWriter {
                       std::string_view desc = {});
   struct SignatureFields {
     Op op = Op::other;
+    std::string other_op;  // the operation's own name where op is Op::other
     std::vector<std::vector<std::int64_t>> in, out;  // shapes
     bool has_in = false, has_out = false;            // false: not recorded
     std::vector<std::string> dtypes;
@@ -96,7 +97,8 @@ class RingWriter {
     StringRef name, dtype;
     std::vector<std::int64_t> shape;
     std::uint64_t hash = 0;
-    double norm = 0;
+    bool has_hash = true;
+    double norm = 0;  // NaN: none
     StateMark::Kind kind = StateMark::Kind::param;
     StateMark::When when = StateMark::When::unspecified;
     bool sharded = false;

@@ -7,6 +7,7 @@
 // interned once per run, in Tables.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -166,7 +167,11 @@ struct RankTrace {
   std::map<GroupId, std::uint64_t> first_seq;
 
   std::uint64_t damaged_count = 0;     // records that could not be used
-  std::vector<DamagedRecord> damaged;  // the first few of them
+  std::vector<DamagedRecord> damaged;  // the first kDamagedKept of them
+  static constexpr std::size_t kDamagedKept = 8;
+
+  // Counts a record of `source` that could not be used. `line`: 1-based; 0 where there are none.
+  void add_damage(std::string message, int line = 0);
 };
 
 // What is interned. Ids of one Tables mean nothing in another.
@@ -181,7 +186,8 @@ struct Tables {
   const std::string& str(GroupId id) const { return groups[id]; }
   // The names of a list, spelled out.
   std::vector<std::string> names(NameListId id) const;
-  // Interns a signature after filling in its derived fields.
+  // Interns a signature after filling in its derived fields; dtypes that are all the same become
+  // one name, so that both ways to write them compare equal.
   SignatureId make_signature(Signature s);
   NameListId make_names(const std::vector<std::string>& names);
 };

@@ -1,0 +1,36 @@
+// Runs from inline text: a test shows its whole input.
+//
+//   Run run = run_from_text({R"({"header":1,"rank":0,"world_size":2}
+//                               {"ev":"issue","id":0,"g":"world","op":"barrier"})",
+//                            R"({"header":1,"rank":1,"world_size":2})"});
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "trace/load.h"
+#include "trace/text_format.h"
+
+namespace lockstep {
+
+// The run that load_run would make of files with these contents, named "trace 0", "trace 1", …
+// A text without a usable header fails the test and is left out.
+inline Run run_from_text(const std::vector<std::string>& texts) {
+  Tables tables;
+  std::vector<RankTrace> traces;
+  for (const std::string& text : texts) {
+    Result<RankTrace> trace =
+        read_text_trace(text, "trace " + std::to_string(traces.size()), tables);
+    if (trace) {
+      traces.push_back(std::move(*trace));
+    } else {
+      ADD_FAILURE() << trace.error().str();
+    }
+  }
+  return assemble_run(std::move(tables), std::move(traces));
+}
+
+}  // namespace lockstep

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -23,14 +24,17 @@ struct Scenario {
   std::string name;
   std::string description;
   int ranks = 2;
-  enum class Backend { gloo, nccl } backend = Backend::gloo;
+  enum class Backend { gloo } backend = Backend::gloo;
 
+  // The names are those that the worker implements; the schema lists them.
   struct Model {
-    std::string image = "conv-small";
-    std::string text = "transformer-small";
+    std::string image = "resnet-small";
+    std::string text = "bert-small";
     std::string head = "contrastive";
     int embed_dim = 32;               // width of the shared embedding
     std::vector<std::string> freeze;  // name prefixes of parameters that are not trained
+
+    friend bool operator==(const Model&, const Model&) = default;
   } model;
 
   struct Data {
@@ -42,7 +46,9 @@ struct Scenario {
     struct Rule {
       std::vector<int> ranks;           // empty: every rank
       std::vector<std::int64_t> steps;  // empty: every step
-      std::vector<Modality> has;        // never empty
+      std::vector<Modality> has;        // sorted, never empty
+
+      friend bool operator==(const Rule&, const Rule&) = default;
     };
     std::vector<Rule> modality;
     enum class Sampler {
@@ -50,6 +56,8 @@ struct Scenario {
       balanced,  // the same share of items with an image in every rank's batch of a step
       grouped,   // every batch is all image+text or all text-only, whichever the rank's shard says
     } sampler = Sampler::random;
+
+    friend bool operator==(const Data&, const Data&) = default;
   } data;
 
   struct Strategy {
@@ -58,6 +66,8 @@ struct Scenario {
     double bucket_cap_mb = 25.0;                                           // ddp
     double first_bucket_mb = 1.0;                                          // ddp
     enum class Groups { one, per_modality } process_groups = Groups::one;  // manual
+
+    friend bool operator==(const Strategy&, const Strategy&) = default;
   } strategy;
 
   enum class Remedy {
@@ -74,11 +84,15 @@ struct Scenario {
     double weight_decay = 0.01;
     std::uint64_t seed = 1;
     bool evaluate = false;  // after training: caption retrieval on held-out items, on rank 0
+
+    friend bool operator==(const Train&, const Train&) = default;
   } train;
 
   struct Limits {
     double hang_after_s = 20;  // no rank recorded anything for so long: the workers give up
     double total_s = 300;      // the whole run
+
+    friend bool operator==(const Limits&, const Limits&) = default;
   } limits;
 
   struct Expect {
@@ -86,10 +100,20 @@ struct Scenario {
     std::vector<std::string> rules;  // any of these is the leading finding's rule
     std::optional<std::vector<int>> culprits;
     std::optional<std::int64_t> step;
+    enum class Ends {
+      completed,  // every worker finished its steps
+      stopped,    // proven stuck, and ended
+      failed,     // a worker died or gave up by itself
+    };
+    std::optional<Ends> ends;
+
+    friend bool operator==(const Expect&, const Expect&) = default;
   };
   std::optional<Expect> expect;
 
-  // The modalities that the rules give this rank's batch at this step; nothing where no rule fits.
+  friend bool operator==(const Scenario&, const Scenario&) = default;
+
+  // The first rule that fits this rank's batch at this step; null where none does.
   const Data::Rule* rule_for(int rank, std::int64_t step) const;
 };
 

@@ -1,0 +1,258 @@
+#include "job/scenario.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/mapped_file.h"
+#include "base/text.h"
+#include "job/schema_check.h"
+#include "job/yaml_document.h"
+
+namespace lockstep {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// The index of the value among the names; the schema has made sure that it is one of them, in this
+// order of the enumeration.
+template <class Enum>
+Enum choice(const Json& value, std::initializer_list<std::string_view> names) {
+  const auto found = std::find(names.begin(), names.end(), value.get_ref<const std::string&>());
+  LOCKSTEP_CHECK(found != names.end(), "the schema allows a name that the decoder does not know");
+  return static_cast<Enum>(found - names.begin());
+}
+
+std::vector<Modality> decode_modalities(const Json& list) {
+  std::vector<Modality> out;
+  for (const Json& name : list) out.push_back(choice<Modality>(name, {"image", "text"}));
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+std::vector<Scenario::Data::Rule> decode_rules(const Json& modality) {
+  std::vector<Scenario::Data::Rule> rules;
+  if (modality.is_object()) {
+    constexpr std::size_t kPrefix = std::string_view("rank ").size();
+    for (const auto& [key, has] : modality.items())
+      rules.push_back({{std::stoi(key.substr(kPrefix))}, {}, decode_modalities(has)});
+    return rules;
+  }
+  for (const Json& rule : modality) {
+    rules.push_back({rule.value("ranks", std::vector<int>{}),
+                     rule.value("steps", std::vector<std::int64_t>{}),
+                     decode_modalities(rule["has"])});
+  }
+  return rules;
+}
+
+Scenario::Strategy decode_strategy(const Json& strategy) {
+  using Strategy = Scenario::Strategy;
+  Strategy out;
+  out.kind = choice<Strategy::Kind>(strategy["kind"], {"manual", "ddp"});
+  out.find_unused_parameters = strategy["find_unused_parameters"];
+  out.bucket_cap_mb = strategy["bucket_cap_mb"];
+  out.first_bucket_mb = strategy["first_bucket_mb"];
+  out.process_groups =
+      choice<Strategy::Groups>(strategy["process_groups"], {"one", "per-modality"});
+  return out;
+}
+
+Scenario::Expect decode_expect(const Json& expect) {
+  Scenario::Expect out;
+  out.verdict = expect["verdict"];
+  out.rules = expect["rules"].get<std::vector<std::string>>();
+  if (expect.contains("culprits")) {
+    out.culprits = expect["culprits"].get<std::vector<int>>();
+    std::sort(out.culprits->begin(), out.culprits->end());
+  }
+  if (expect.contains("step")) out.step = expect["step"].get<std::int64_t>();
+  if (expect.contains("ends"))
+    out.ends = choice<Scenario::Expect::Ends>(expect["ends"], {"completed", "stopped", "failed"});
+  return out;
+}
+
+Scenario::Train decode_train(const Json& train) {
+  Scenario::Train out;
+  out.steps = train["steps"];
+  out.batch_size = train["batch_size"];
+  out.optimizer = choice<Scenario::Train::Optimizer>(train["optimizer"], {"sgd", "adamw"});
+  out.lr = train["lr"];
+  out.weight_decay = train["weight_decay"];
+  out.seed = train["seed"];
+  out.evaluate = train["evaluate"];
+  return out;
+}
+
+// From a document that is valid and has its defaults filled in.
+Scenario decode(const Json& root, const std::string& file) {
+  Scenario out;
+  out.file = file;
+  out.name = root["name"];
+  out.description = root["description"];
+  out.ranks = root["ranks"];
+  const Json& model = root["model"];
+  out.model = {model["image"], model["text"], model["head"], model["embed_dim"],
+               model["freeze"].get<std::vector<std::string>>()};
+  const Json& data = root["data"];
+  out.data = {data["source"], data["items"], data["text_only"], decode_rules(data["modality"]),
+              choice<Scenario::Data::Sampler>(data["sampler"], {"random", "balanced", "grouped"})};
+  out.strategy = decode_strategy(root["strategy"]);
+  out.remedy = choice<Scenario::Remedy>(root["remedy"],
+                                        {"none", "dummy-image", "dummy-image-outside-graph"});
+  out.train = decode_train(root["train"]);
+  out.limits = {root["limits"]["hang_after_s"], root["limits"]["total_s"]};
+  if (root.contains("expect")) out.expect = decode_expect(root["expect"]);
+  return out;
+}
+
+// What a schema cannot say: contradictions between keys.
+class Contradictions {
+ public:
+  Contradictions(const YamlDocument& document, const Scenario& scenario)
+      : document_(document), scenario_(scenario) {}
+
+  std::optional<Error> find() {
+    check_modality();
+    check_strategy();
+    check_expect();
+    return error_;
+  }
+
+ private:
+  void refuse_key(const std::string& pointer, std::string message, std::string fix) {
+    if (!error_) error_ = Error{std::move(message), document_.key_place(pointer), std::move(fix)};
+  }
+
+  void require_rank(std::int64_t rank, const std::string& pointer) {
+    if (error_ || rank < scenario_.ranks) return;
+    error_ = Error{"there is no rank " + std::to_string(rank) + ": the job has " +
+                       plural(static_cast<std::uint64_t>(scenario_.ranks), "rank"),
+                   document_.value_place(pointer), ranks_fix()};
+  }
+
+  void require_step(std::int64_t step, const std::string& pointer) {
+    if (error_ || step < scenario_.train.steps) return;
+    error_ = Error{"there is no step " + std::to_string(step) + ": the job has " +
+                       plural(static_cast<std::uint64_t>(scenario_.train.steps), "step"),
+                   document_.value_place(pointer), "steps count from 0"};
+  }
+
+  std::string ranks_fix() const {
+    return scenario_.ranks == 1
+               ? "rank 0 is the only one, or raise \"ranks\""
+               : "ranks are 0 to " + std::to_string(scenario_.ranks - 1) + ", or raise \"ranks\"";
+  }
+
+  // Calls `require` with every number of the list at `pointer`, where there is one.
+  template <class Require>
+  void each(const std::string& pointer, Require require) {
+    const Json::json_pointer where(pointer);
+    if (!document_.value.contains(where)) return;
+    const Json& list = document_.value[where];
+    for (std::size_t i = 0; i < list.size(); ++i)
+      require(list[i].get<std::int64_t>(), pointer + "/" + std::to_string(i));
+  }
+
+  void check_modality() {
+    const std::string pointer = "/data/modality";
+    const auto rank = [&](std::int64_t r, const std::string& at) { require_rank(r, at); };
+    const auto step = [&](std::int64_t s, const std::string& at) { require_step(s, at); };
+    const std::vector<Scenario::Data::Rule>& rules = scenario_.data.modality;
+    const bool mapping = document_.value.contains(Json::json_pointer(pointer)) &&
+                         document_.value[Json::json_pointer(pointer)].is_object();
+    for (std::size_t i = 0; i < rules.size(); ++i) {
+      const std::string item = pointer + "/" + std::to_string(i);
+      const std::string entry =
+          mapping ? pointer + "/rank " + std::to_string(rules[i].ranks[0]) : item;
+      if (mapping && rules[i].ranks[0] >= scenario_.ranks)
+        refuse_key(entry,
+                   "there is no rank " + std::to_string(rules[i].ranks[0]) + ": the job has " +
+                       plural(static_cast<std::uint64_t>(scenario_.ranks), "rank"),
+                   ranks_fix());
+      each(item + "/ranks", rank);
+      each(item + "/steps", step);
+      // The losses are defined on text, and on text with images.
+      if (rules[i].has == std::vector{Modality::image})
+        refuse_key(mapping ? entry : item + "/has", "a batch of images alone has no loss here",
+                   "write [image, text] or [text]");
+    }
+  }
+
+  void check_strategy() {
+    using Kind = Scenario::Strategy::Kind;
+    const std::string pointer = "/strategy/";
+    const auto given = [&](const std::string& key) {
+      return document_.spots.contains(pointer + key);
+    };
+    const bool ddp = scenario_.strategy.kind == Kind::ddp;
+    for (const std::string key : {"find_unused_parameters", "bucket_cap_mb", "first_bucket_mb"}) {
+      if (!ddp && given(key))
+        refuse_key(pointer + key, "\"" + key + "\" is an option of ddp, but the strategy is manual",
+                   "remove it, or write \"kind: ddp\"");
+    }
+    if (ddp && given("process_groups"))
+      refuse_key(pointer + "process_groups",
+                 "\"process_groups\" is an option of manual, but the strategy is ddp",
+                 "remove it, or write \"kind: manual\"");
+  }
+
+  void check_expect() {
+    if (!scenario_.expect) return;
+    each("/expect/culprits",
+         [&](std::int64_t rank, const std::string& at) { require_rank(rank, at); });
+    if (scenario_.expect->step) require_step(*scenario_.expect->step, "/expect/step");
+    const bool clean = scenario_.expect->verdict == "clean";
+    for (const std::string key : {"rules", "culprits", "step"}) {
+      if (clean && document_.spots.contains("/expect/" + key))
+        refuse_key("/expect/" + key, "a clean run has no leading finding, so no \"" + key + "\"",
+                   "remove it, or write \"verdict: findings\"");
+    }
+  }
+
+  const YamlDocument& document_;
+  const Scenario& scenario_;
+  std::optional<Error> error_;
+};
+
+bool fits(const Scenario::Data::Rule& rule, int rank, std::int64_t step) {
+  const auto holds = [](const auto& list, auto value) {
+    return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
+  };
+  return holds(rule.ranks, rank) && holds(rule.steps, step);
+}
+
+}  // namespace
+
+std::string to_string(Modality m) { return m == Modality::image ? "image" : "text"; }
+
+const Scenario::Data::Rule* Scenario::rule_for(int rank, std::int64_t step) const {
+  for (const Data::Rule& rule : data.modality) {
+    if (fits(rule, rank, step)) return &rule;
+  }
+  return nullptr;
+}
+
+Result<Scenario> parse_scenario(const std::string& text, const std::string& file) {
+  const Json schema = Json::parse(scenario_schema());
+  Result<YamlDocument> document = parse_yaml(text, file);
+  if (!document) return document.error();
+  if (auto error = check_against_schema(*document, schema)) return *error;
+  Json value = document->value;
+  if (value.contains("strategy") && value["strategy"].is_string())
+    value["strategy"] = {{"kind", value["strategy"]}};
+  Scenario scenario = decode(with_defaults(value, schema), file);
+  if (auto error = Contradictions(*document, scenario).find()) return *error;
+  return scenario;
+}
+
+Result<Scenario> load_scenario(const std::string& path) {
+  Result<MappedFile> file = MappedFile::open(path);
+  if (!file) return file.error();
+  return parse_scenario(std::string(file->bytes()), path);
+}
+
+}  // namespace lockstep

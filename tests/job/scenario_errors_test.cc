@@ -1,0 +1,168 @@
+// Scenario files that are wrong: every message says where, what was expected, what was found, and
+// what was probably meant.
+#include <gtest/gtest.h>
+
+#include "job/scenario.h"
+
+namespace lockstep {
+namespace {
+
+// The error for a file that begins with a good head (line 1 is "lockstep: 1", line 2 the name) and
+// goes on with `rest` in line 3.
+std::string error_of(const std::string& rest) {
+  const Result<Scenario> s = parse_scenario("lockstep: 1\nname: x\n" + rest, "job.yaml");
+  return s ? "no error" : s.error().str();
+}
+
+TEST(ScenarioErrors, an_unknown_key_names_the_nearest) {
+  EXPECT_EQ(error_of("stratgy: ddp\n"),
+            "job.yaml:3:1: error: unknown key \"stratgy\"; did you mean \"strategy\"?\n"
+            "  fix: allowed here: backend, data, description, expect, limits, lockstep, model, "
+            "name, ranks, remedy, strategy and train");
+}
+
+TEST(ScenarioErrors, an_unknown_key_deep_inside) {
+  EXPECT_EQ(error_of("train:\n  steps: 3\n  batchsize: 8\n"),
+            "job.yaml:5:3: error: unknown key \"batchsize\"; did you mean \"batch_size\"?\n"
+            "  fix: allowed here: batch_size, evaluate, lr, optimizer, seed, steps and "
+            "weight_decay");
+}
+
+TEST(ScenarioErrors, a_key_like_no_other_has_no_suggestion) {
+  EXPECT_EQ(error_of("limits: {zzzzzzzz: 1}\n"),
+            "job.yaml:3:10: error: unknown key \"zzzzzzzz\"\n"
+            "  fix: allowed here: hang_after_s and total_s");
+}
+
+TEST(ScenarioErrors, a_wrong_type_says_what_was_found) {
+  EXPECT_EQ(error_of("ranks: four\n"),
+            "job.yaml:3:8: error: \"ranks\" should be a whole number, but it is the text "
+            "\"four\"");
+  EXPECT_EQ(error_of("ranks: 2.5\n"),
+            "job.yaml:3:8: error: \"ranks\" should be a whole number, but it is 2.5");
+  EXPECT_EQ(error_of("ranks: \"4\"\n"),
+            "job.yaml:3:8: error: \"ranks\" should be a whole number, but it is the text \"4\"");
+  EXPECT_EQ(error_of("ranks:\n"),
+            "job.yaml:3:1: error: \"ranks\" should be a whole number, but it is empty");
+  EXPECT_EQ(error_of("train: [1]\n"),
+            "job.yaml:3:8: error: \"train\" should be a mapping, but it is a list");
+}
+
+TEST(ScenarioErrors, yes_is_text_not_true) {
+  EXPECT_EQ(error_of("train:\n  evaluate: yes\n"),
+            "job.yaml:4:13: error: \"train.evaluate\" should be true or false, but it is the text "
+            "\"yes\"");
+}
+
+TEST(ScenarioErrors, a_wrong_choice_names_the_choices) {
+  EXPECT_EQ(error_of("remedy: dumy-image\n"),
+            "job.yaml:3:9: error: \"remedy\" should be one of none, dummy-image and "
+            "dummy-image-outside-graph, but it is the text \"dumy-image\"\n"
+            "  fix: did you mean \"dummy-image\"?");
+  EXPECT_EQ(error_of("backend: nccl\n"),
+            "job.yaml:3:10: error: \"backend\" should be gloo, but it is the text \"nccl\"");
+}
+
+TEST(ScenarioErrors, a_number_out_of_range) {
+  EXPECT_EQ(error_of("ranks: 0\n"),
+            "job.yaml:3:8: error: \"ranks\" should be at least 1, but it is 0");
+  EXPECT_EQ(error_of("data: {text_only: 1.5}\n"),
+            "job.yaml:3:19: error: \"data.text_only\" should be at most 1, but it is 1.5");
+  EXPECT_EQ(error_of("limits: {total_s: 0}\n"),
+            "job.yaml:3:19: error: \"limits.total_s\" should be more than 0, but it is 0");
+}
+
+TEST(ScenarioErrors, the_strategy_is_a_name_or_a_mapping) {
+  EXPECT_EQ(error_of("strategy: dpp\n"),
+            "job.yaml:3:11: error: \"strategy\" should be one of manual and ddp, but it is the "
+            "text \"dpp\"\n  fix: did you mean \"ddp\"?");
+  EXPECT_EQ(error_of("strategy: 3\n"),
+            "job.yaml:3:11: error: \"strategy\" should be one of manual and ddp or a mapping, but "
+            "it is 3");
+  EXPECT_EQ(error_of("strategy: {find_unused_parameters: true}\n"),
+            "job.yaml:3:11: error: the key \"kind\" is missing in \"strategy\"\n"
+            "  fix: add \"kind: …\": manual: after backward, all-reduce each gradient that "
+            "exists. ddp: LibTorch's own c10d::Reducer.");
+}
+
+TEST(ScenarioErrors, modality_rules) {
+  EXPECT_EQ(error_of("data:\n  modality: {rnk 1: [text]}\n"),
+            "job.yaml:4:14: error: unknown key \"rnk 1\"\n"
+            "  fix: write \"rank 0\", \"rank 1\" and so on");
+  EXPECT_EQ(error_of("data:\n  modality:\n    - {ranks: [0], has: [txt]}\n"),
+            "job.yaml:5:26: error: \"data.modality[0].has[0]\" should be one of image and text, "
+            "but it is the text \"txt\"\n  fix: did you mean \"text\"?");
+  EXPECT_EQ(error_of("data:\n  modality:\n    - {ranks: [0], has: []}\n"),
+            "job.yaml:5:25: error: \"data.modality[0].has\" should have at least 1 item, but it "
+            "has 0");
+  EXPECT_EQ(error_of("data:\n  modality:\n    - {ranks: [0], has: [image]}\n"),
+            "job.yaml:5:20: error: a batch of images alone has no loss here\n"
+            "  fix: write [image, text] or [text]");
+}
+
+TEST(ScenarioErrors, the_first_problem_of_the_file_comes_first) {
+  EXPECT_EQ(error_of("ranks: four\nbackend: nccl\n"),
+            "job.yaml:3:8: error: \"ranks\" should be a whole number, but it is the text "
+            "\"four\"");
+}
+
+TEST(ScenarioErrors, what_is_missing_and_what_is_of_another_version) {
+  const auto whole = [](const std::string& text) {
+    return parse_scenario(text, "job.yaml").error().str();
+  };
+  EXPECT_EQ(whole("lockstep: 1\n"),
+            "job.yaml:1:1: error: the key \"name\" is missing\n"
+            "  fix: add \"name: …\": What a person would call this job, in a few words.");
+  EXPECT_EQ(whole("lockstep: 2\nname: x\n"),
+            "job.yaml:1:11: error: \"lockstep\" should be 1, but it is 2");
+  EXPECT_EQ(whole("[1, 2]\n"),
+            "job.yaml:1:1: error: the file should be a mapping, but it is a list");
+  EXPECT_EQ(whole("lockstep: 1\nname: ''\n"),
+            "job.yaml:2:7: error: \"name\" should be text that is not empty, but it is the text "
+            "\"\"");
+}
+
+TEST(ScenarioErrors, a_duplicate_key_names_both_places) {
+  EXPECT_EQ(error_of("train: {steps: 1, lr: 0.1, steps: 2}\n"),
+            "job.yaml:3:28: error: the key \"steps\" is given twice; first in line 3, column 9\n"
+            "  fix: remove one of the two");
+  EXPECT_EQ(error_of("name: y\n"),
+            "job.yaml:3:1: error: the key \"name\" is given twice; first in line 2, column 1\n"
+            "  fix: remove one of the two");
+}
+
+TEST(ScenarioErrors, ranks_and_steps_must_exist) {
+  EXPECT_EQ(error_of("ranks: 2\nexpect: {verdict: findings, culprits: [1, 2]}\n"),
+            "job.yaml:4:43: error: there is no rank 2: the job has 2 ranks\n"
+            "  fix: ranks are 0 to 1, or raise \"ranks\"");
+  EXPECT_EQ(error_of("data: {modality: {rank 7: [text]}}\n"),
+            "job.yaml:3:19: error: there is no rank 7: the job has 2 ranks\n"
+            "  fix: ranks are 0 to 1, or raise \"ranks\"");
+  EXPECT_EQ(error_of("data: {modality: [{ranks: [5], has: [text]}]}\n"),
+            "job.yaml:3:28: error: there is no rank 5: the job has 2 ranks\n"
+            "  fix: ranks are 0 to 1, or raise \"ranks\"");
+  EXPECT_EQ(error_of("data: {modality: [{steps: [6], has: [text]}]}\n"),
+            "job.yaml:3:28: error: there is no step 6: the job has 6 steps\n"
+            "  fix: steps count from 0");
+  EXPECT_EQ(error_of("ranks: 1\nexpect: {verdict: findings, culprits: [9]}\n"),
+            "job.yaml:4:40: error: there is no rank 9: the job has 1 rank\n"
+            "  fix: rank 0 is the only one, or raise \"ranks\"");
+}
+
+TEST(ScenarioErrors, options_of_the_other_strategy) {
+  EXPECT_EQ(error_of("strategy: {kind: manual, find_unused_parameters: true}\n"),
+            "job.yaml:3:26: error: \"find_unused_parameters\" is an option of ddp, but the "
+            "strategy is manual\n  fix: remove it, or write \"kind: ddp\"");
+  EXPECT_EQ(error_of("strategy: {kind: ddp, process_groups: one}\n"),
+            "job.yaml:3:23: error: \"process_groups\" is an option of manual, but the strategy is "
+            "ddp\n  fix: remove it, or write \"kind: manual\"");
+}
+
+TEST(ScenarioErrors, a_clean_run_has_no_culprits) {
+  EXPECT_EQ(error_of("expect: {verdict: clean, culprits: [0]}\n"),
+            "job.yaml:3:26: error: a clean run has no leading finding, so no \"culprits\"\n"
+            "  fix: remove it, or write \"verdict: findings\"");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,149 @@
+// Scenario files that are right: what they say arrives in the struct.
+#include "job/scenario.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+Scenario parsed(const std::string& text) {
+  Result<Scenario> scenario = parse_scenario(text, "job.yaml");
+  EXPECT_TRUE(scenario) << (scenario ? "" : scenario.error().str());
+  return scenario ? *scenario : Scenario{};
+}
+
+TEST(Scenario, what_is_left_out_has_the_defaults_of_the_struct) {
+  Scenario expected;
+  expected.file = "job.yaml";
+  expected.name = "small";
+  EXPECT_EQ(parsed("lockstep: 1\nname: small\n"), expected);
+}
+
+TEST(Scenario, the_example_that_a_person_would_write) {
+  const Scenario s = parsed(R"(
+lockstep: 1
+name: text-only ranks under DDP
+ranks: 4
+backend: gloo
+model: {image: resnet-small, text: bert-small, head: contrastive}
+data: {source: shapes, modality: {rank 1: [text], rank 3: [text]}}
+strategy: {kind: ddp, find_unused_parameters: false}
+remedy: none
+train: {steps: 6, batch_size: 8, optimizer: adamw, lr: 1e-3, seed: 1}
+expect: {verdict: findings, rules: [modality-divergence], culprits: [1, 3], step: 0}
+)");
+  EXPECT_EQ(s.name, "text-only ranks under DDP");
+  EXPECT_EQ(s.ranks, 4);
+  EXPECT_EQ(s.strategy.kind, Scenario::Strategy::Kind::ddp);
+  EXPECT_DOUBLE_EQ(s.train.lr, 1e-3);
+  ASSERT_NE(s.rule_for(3, 5), nullptr);
+  EXPECT_THAT(s.rule_for(3, 5)->has, ElementsAre(Modality::text));
+  EXPECT_EQ(s.rule_for(2, 5), nullptr);
+  ASSERT_TRUE(s.expect);
+  EXPECT_EQ(s.expect->verdict, "findings");
+  EXPECT_THAT(*s.expect->culprits, ElementsAre(1, 3));
+  EXPECT_EQ(s.expect->step, 0);
+}
+
+TEST(Scenario, the_first_rule_that_fits_a_rank_and_step_decides) {
+  const Scenario s = parsed(R"(
+lockstep: 1
+name: rules
+ranks: 4
+data:
+  modality:
+    - {ranks: [1, 3], steps: [2], has: [text]}
+    - {steps: [2, 3], has: [text, image]}
+)");
+  EXPECT_THAT(s.rule_for(1, 2)->has, ElementsAre(Modality::text));
+  EXPECT_THAT(s.rule_for(0, 2)->has, ElementsAre(Modality::image, Modality::text));
+  EXPECT_THAT(s.rule_for(1, 3)->has, ElementsAre(Modality::image, Modality::text));
+  EXPECT_EQ(s.rule_for(1, 4), nullptr);
+}
+
+TEST(Scenario, a_strategy_may_be_its_name_alone) {
+  Scenario::Strategy manual;
+  manual.kind = Scenario::Strategy::Kind::manual;
+  EXPECT_EQ(parsed("{lockstep: 1, name: x, strategy: manual}").strategy, manual);
+  EXPECT_EQ(parsed("{lockstep: 1, name: x, strategy: ddp}").strategy, Scenario::Strategy{});
+}
+
+TEST(Scenario, every_other_choice) {
+  const Scenario s = parsed(R"(
+lockstep: 1
+name: "yes"
+description: |
+  Two lines
+  of text.
+data: {items: 64, text_only: 0.25, sampler: grouped}
+model: {embed_dim: 16, freeze: [image_encoder., text_encoder.]}
+strategy: {kind: manual, process_groups: per-modality}
+remedy: dummy-image-outside-graph
+train: {optimizer: sgd, evaluate: true, weight_decay: 0}
+limits: {hang_after_s: 2.5, total_s: 60}
+expect: {verdict: clean, ends: completed}
+)");
+  EXPECT_EQ(s.name, "yes");
+  EXPECT_EQ(s.description, "Two lines\nof text.\n");
+  EXPECT_DOUBLE_EQ(s.data.text_only, 0.25);
+  EXPECT_EQ(s.data.sampler, Scenario::Data::Sampler::grouped);
+  EXPECT_THAT(s.model.freeze, ElementsAre("image_encoder.", "text_encoder."));
+  EXPECT_EQ(s.strategy.process_groups, Scenario::Strategy::Groups::per_modality);
+  EXPECT_EQ(s.remedy, Scenario::Remedy::dummy_image_outside_graph);
+  EXPECT_EQ(s.train.optimizer, Scenario::Train::Optimizer::sgd);
+  EXPECT_TRUE(s.train.evaluate);
+  EXPECT_DOUBLE_EQ(s.limits.hang_after_s, 2.5);
+  EXPECT_EQ(s.expect->ends, Scenario::Expect::Ends::completed);
+  EXPECT_FALSE(s.expect->culprits);
+}
+
+TEST(Scenario, no_culprits_is_an_expectation_too) {
+  const Scenario s = parsed("{lockstep: 1, name: x, expect: {verdict: findings, culprits: []}}");
+  ASSERT_TRUE(s.expect->culprits);
+  EXPECT_THAT(*s.expect->culprits, IsEmpty());
+}
+
+TEST(Scenario, anchors_may_be_used) {
+  const Scenario s = parsed(R"(
+lockstep: 1
+name: anchors
+data:
+  modality:
+    - {ranks: [0], has: &text_only [text]}
+    - {ranks: [1], has: *text_only}
+)");
+  EXPECT_THAT(s.rule_for(1, 0)->has, ElementsAre(Modality::text));
+}
+
+TEST(Scenario, is_read_from_a_file) {
+  const auto path = std::filesystem::path(::testing::TempDir()) / "lockstep_scenario_test.yaml";
+  std::ofstream(path) << "lockstep: 1\nname: from a file\n";
+  Result<Scenario> s = load_scenario(path.string());
+  ASSERT_TRUE(s);
+  EXPECT_EQ(s->name, "from a file");
+  EXPECT_EQ(s->file, path.string());
+  std::filesystem::remove(path);
+  EXPECT_FALSE(load_scenario(path.string()));
+}
+
+TEST(Scenario, every_shipped_scenario_loads) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(
+           std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "scenarios")) {
+    if (entry.path().extension() != ".yaml") continue;
+    Result<Scenario> s = load_scenario(entry.path().string());
+    EXPECT_TRUE(s) << s.error().str();
+    ++count;
+  }
+  EXPECT_GT(count, 0);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -16,4 +16,7 @@ struct VerifyOptions {
 // around the first difference. The result does not depend on the order of files or interning.
 Report verify(const Run& run, const VerifyOptions& options = {});
 
+// True where the report proves that ranks of the job can never go on: worth ending it now.
+bool proves_stuck(const Report& report);
+
 }  // namespace lockstep

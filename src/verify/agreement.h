@@ -1,0 +1,51 @@
+// Agreement: may two calls, issued by two ranks at the same place of a group's sequence, belong to
+// one collective? Equal signatures are an integer compare; unequal ones are judged field by field
+// once and remembered. What a source did not record is a wildcard.
+//
+// Sizes are about elements, not shapes: a [4,8] and a [32] all-reduce agree. Which of input and
+// output must agree depends on the operation (PyTorch, torch.distributed documentation).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+
+#include "trace/run.h"
+
+namespace lockstep {
+
+// What two calls differ in; a set of bits.
+enum Difference : unsigned {
+  kSame = 0,
+  kDifferentOp = 1,
+  kDifferentSize = 2,
+  kDifferentDtype = 4,
+  kDifferentRedop = 8,
+  kDifferentRoot = 16,
+};
+
+class Agreement {
+ public:
+  // Keeps a reference to `tables`.
+  explicit Agreement(const Tables& tables) : tables_(tables) {}
+
+  // The set of differences; kSame where the two may belong to one collective. An all-to-all's
+  // splits legitimately differ from rank to rank and are not judged here (see splits_fit).
+  unsigned differences(SignatureId a, SignatureId b);
+
+  bool agree(SignatureId a, SignatureId b) { return a == b || differences(a, b) == kSame; }
+
+  const Tables& tables() const { return tables_; }
+
+ private:
+  const Tables& tables_;
+  std::unordered_map<std::uint64_t, unsigned> known_;
+};
+
+// "all_reduce of 4000 float32 (sum)", with what was recorded.
+std::string describe(const Tables& tables, SignatureId signature);
+
+// "all_reduce(image_proj.weight and 2 more)", else as describe().
+std::string describe(const Tables& tables, const Call& call);
+
+}  // namespace lockstep

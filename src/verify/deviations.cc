@@ -1,0 +1,463 @@
+#include "verify/deviations.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t kWindow = 64;         // calls looked ahead, and shifts tried
+constexpr std::size_t kMaxDeviations = 64;  // distinct ones kept per group
+constexpr std::size_t kHistory = 4096;      // calls looked back for a repetition
+
+struct Token {
+  SignatureId signature;
+  NameListId what;
+  std::int32_t step = kNone;
+};
+
+// A class's sequence, continued beyond its end by what followed the last time.
+class Sequence {
+ public:
+  Sequence(const Run& run, const Stream& stream)
+      : calls_(run.ranks[stream.rank_index].calls), stream_(stream) {}
+
+  std::size_t size() const { return stream_.calls.size(); }
+  const Call& call(std::size_t i) const { return calls_[stream_.calls[i]]; }
+  Token token(std::size_t i) const {
+    const Call& c = call(i);
+    return {c.signature, c.what, c.step};
+  }
+
+  // The call at i; beyond the end the call that is expected there, with an unknown step.
+  std::optional<Token> ahead(std::size_t i) {
+    if (i < size()) return token(i);
+    if (!repetition_) repetition_ = find_repetition(size());
+    if (*repetition_ == 0) return std::nullopt;
+    Token t = token(size() - *repetition_ + (i - size()) % *repetition_);
+    t.step = kNone;
+    return t;
+  }
+
+  // What the sequence's own past says should come at i; nothing where it has no such past.
+  std::optional<Token> habit(std::size_t i) const {
+    const std::size_t period = find_repetition(i);
+    if (period == 0) return std::nullopt;
+    Token t = token(i - period);
+    t.step = kNone;
+    return t;
+  }
+
+ private:
+  bool same(std::size_t i, std::size_t j) const {
+    return call(i).signature == call(j).signature && call(i).what == call(j).what;
+  }
+
+  // The distance to the last earlier place whose calls up to `end` look alike; 0: none.
+  std::size_t find_repetition(std::size_t end) const {
+    if (end < 2) return 0;
+    const std::size_t last = end - 1;
+    std::size_t weak = 0;
+    for (std::size_t back = 1; back <= last && back <= kHistory; ++back) {
+      if (!same(last, last - back)) continue;
+      if (weak == 0) weak = back;
+      if (last >= back + 1 && same(last - 1, last - back - 1)) return back;
+    }
+    return weak;
+  }
+
+  const std::vector<Call>& calls_;
+  const Stream& stream_;
+  std::optional<std::size_t> repetition_;
+};
+
+struct Cursor {
+  std::size_t class_index = 0;
+  std::size_t next = 0;
+  std::size_t held = 0;  // its peers' calls that it left out and that have yet to pass
+};
+
+struct Edit {
+  Deviation::Kind kind = Deviation::Kind::replaced;
+  std::size_t count = 1;
+  std::size_t agreement = 0;  // calls that agree behind the edit
+};
+
+class Walker {
+ public:
+  Walker(const Run& run, const std::vector<GroupStreams>& groups, std::size_t group,
+         const ReplayResult& where, const Modalities& modalities, Agreement& agreement)
+      : run_(run),
+        group_index_(group),
+        group_(groups[group]),
+        where_(where),
+        modalities_(modalities),
+        agreement_(agreement) {
+    for (std::size_t c = 0; c < group_.classes.size(); ++c) {
+      sequences_.emplace_back(run, group_.streams[group_.classes[c].streams[0]]);
+      cursors_.push_back({c, 0, 0});
+    }
+    judge_steps_ = steps_matter();
+  }
+
+  std::vector<Deviation> walk() {
+    if (group_.classes.size() < 2 || !group_.comparable) return {};
+    while (found_.size() < kMaxDeviations) {
+      drop_ended();
+      if (cursors_.size() < 2) break;
+      auto parties = split();
+      if (parties.size() > 1) resolve(parties);
+      advance();
+    }
+    finish_ended();
+    return std::move(found_);
+  }
+
+ private:
+  // Steps are labels that a program gives itself. They are compared only where something else shows
+  // that the group is out of step, and where all began with the same one.
+  bool steps_matter() const {
+    bool unequal = false;
+    for (const StreamClass& c : group_.classes) {
+      const Stream& stream = group_.streams[c.streams[0]];
+      const Stream& first = group_.streams[group_.classes[0].streams[0]];
+      unequal |= stream.calls.size() != first.calls.size();
+      if (stream.calls.empty() || first.calls.empty()) continue;
+      if (run_.ranks[stream.rank_index].calls[stream.calls[0]].step !=
+          run_.ranks[first.rank_index].calls[first.calls[0]].step) {
+        return false;
+      }
+    }
+    return unequal || std::any_of(where_.wait_points.begin(), where_.wait_points.end(),
+                                  [&](const WaitPoint& p) { return p.group == group_index_; });
+  }
+
+  bool match(const Token& a, const Token& b) {
+    if (!agreement_.agree(a.signature, b.signature)) return false;
+    if (a.what != b.what && a.what.value != 0 && b.what.value != 0) return false;
+    return !judge_steps_ || a.step == b.step || a.step == kNone || b.step == kNone;
+  }
+
+  void drop_ended() {
+    std::erase_if(cursors_, [&](const Cursor& c) {
+      const bool ended = c.held == 0 && c.next >= sequences_[c.class_index].size();
+      if (ended) ended_.push_back(c.class_index);
+      return ended;
+    });
+  }
+
+  // The cursors (those not held) by agreement of their next calls.
+  std::vector<std::vector<std::size_t>> split() {
+    std::vector<std::vector<std::size_t>> parties;
+    for (std::size_t i = 0; i < cursors_.size(); ++i) {
+      if (cursors_[i].held > 0) continue;
+      const Token mine = next_token(i);
+      const auto party = std::find_if(parties.begin(), parties.end(),
+                                      [&](const auto& p) { return match(next_token(p[0]), mine); });
+      if (party != parties.end()) {
+        party->push_back(i);
+      } else {
+        parties.push_back({i});
+      }
+    }
+    return parties;
+  }
+
+  Token next_token(std::size_t cursor) const {
+    const Cursor& c = cursors_[cursor];
+    return sequences_[c.class_index].token(c.next);
+  }
+
+  std::size_t weight(const std::vector<std::size_t>& party) const {
+    std::size_t ranks = 0;
+    for (const std::size_t cursor : party) {
+      ranks += group_.classes[cursors_[cursor].class_index].streams.size();
+    }
+    return ranks;
+  }
+
+  std::vector<std::uint32_t> ranks_of(const std::vector<std::size_t>& party) const {
+    std::vector<std::uint32_t> out;
+    for (const std::size_t cursor : party) {
+      for (const std::uint32_t s : group_.classes[cursors_[cursor].class_index].streams) {
+        out.push_back(group_.streams[s].rank_index);
+      }
+    }
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+
+  // The reference party: the largest; of equal ones the one that behaves as it did before, then the
+  // one whose batch held every modality, then the one with the lowest rank. Second: whether the
+  // choice says who deviates.
+  std::pair<std::size_t, bool> choose(const std::vector<std::vector<std::size_t>>& parties) {
+    std::vector<std::size_t> largest;
+    for (std::size_t p = 0; p < parties.size(); ++p) {
+      if (largest.empty() || weight(parties[p]) > weight(parties[largest[0]]))
+        largest = {p};
+      else if (weight(parties[p]) == weight(parties[largest[0]]))
+        largest.push_back(p);
+    }
+    if (largest.size() == 1) return {largest[0], true};
+    std::vector<std::size_t> usual;
+    for (const std::size_t p : largest) {
+      if (follows_habit(parties[p][0])) usual.push_back(p);
+    }
+    if (usual.size() == 1) return {usual[0], true};
+    for (const std::size_t p : largest) {
+      const bool fullest = std::all_of(largest.begin(), largest.end(), [&](std::size_t q) {
+        return q == p || lacks_modality(parties[q][0], parties[p][0]);
+      });
+      if (fullest) return {p, true};
+    }
+    return {*std::min_element(largest.begin(), largest.end(),
+                              [&](std::size_t a, std::size_t b) {
+                                return ranks_of(parties[a])[0] < ranks_of(parties[b])[0];
+                              }),
+            false};
+  }
+
+  bool follows_habit(std::size_t cursor) {
+    const Cursor& c = cursors_[cursor];
+    const auto habit = sequences_[c.class_index].habit(c.next);
+    return habit && match(*habit, next_token(cursor));
+  }
+
+  std::uint32_t rank_of(std::size_t cursor) const {
+    const StreamClass& c = group_.classes[cursors_[cursor].class_index];
+    return group_.streams[c.streams[0]].rank_index;
+  }
+
+  // The step of a deviation: the earlier of the two calls', since the later rank moved on.
+  std::int32_t step_of(std::size_t reference, std::size_t deviant) const {
+    const std::int32_t a = next_token(reference).step;
+    const std::int32_t b = next_token(deviant).step;
+    return a == kNone || b == kNone ? std::max(a, b) : std::min(a, b);
+  }
+
+  bool lacks_modality(std::size_t deviant, std::size_t reference) const {
+    return !modalities_.lacking(rank_of(deviant), rank_of(reference), step_of(reference, deviant))
+                .empty();
+  }
+
+  void resolve(const std::vector<std::vector<std::size_t>>& parties) {
+    const auto [chosen, singled_out] = choose(parties);
+    const std::size_t reference = parties[chosen][0];
+    const std::vector<std::uint32_t> reference_ranks = ranks_of(parties[chosen]);
+    for (std::size_t p = 0; p < parties.size(); ++p) {
+      if (p == chosen) continue;
+      for (const std::size_t cursor : parties[p]) {
+        const Edit edit = explain(reference, cursor);
+        record(edit, reference, cursor, reference_ranks, singled_out);
+        apply(edit, cursor);
+      }
+    }
+  }
+
+  // The edit after which the deviant agrees with the reference for longest.
+  Edit explain(std::size_t reference, std::size_t deviant) {
+    Sequence& ref = sequences_[cursors_[reference].class_index];
+    Sequence& dev = sequences_[cursors_[deviant].class_index];
+    const std::size_t i = cursors_[reference].next;
+    const std::size_t j = cursors_[deviant].next;
+    const Token expected = ref.token(i);
+    const Token got = dev.token(j);
+    const bool same_identity =
+        expected.what == got.what || expected.what.value == 0 || got.what.value == 0;
+    const bool agree = agreement_.agree(expected.signature, got.signature);
+    Edit best{agree && !same_identity ? Deviation::Kind::identity : Deviation::Kind::replaced, 1,
+              agreement_behind(ref, i + 1, dev, j + 1)};
+    // Where the parameters are the same, or not recorded, only the form of the call differs, and an
+    // edit must explain more to be believed; where they are not, a call was left out or added.
+    const bool form_differs = same_identity && !agree;
+    const auto consider = [&](Deviation::Kind kind, std::size_t count, std::size_t agreed) {
+      const bool as_good = !form_differs && is_plain(best.kind) && agreed > 0;
+      if (agreed > best.agreement || (as_good && agreed == best.agreement)) {
+        best = {kind, count, agreed};
+      }
+    };
+    if (const auto second = ref.ahead(i + 1);
+        second && match(*second, got) && j + 1 < dev.size() && match(expected, dev.token(j + 1))) {
+      consider(Deviation::Kind::swapped, 2, 2 + agreement_behind(ref, i + 2, dev, j + 2));
+    }
+    for (std::size_t n = 1; n <= kWindow; ++n) {
+      const auto there = ref.ahead(i + n);
+      if (!there) break;
+      if (!match(*there, got)) continue;
+      consider(Deviation::Kind::missing, n, agreement_behind(ref, i + n, dev, j));
+      break;
+    }
+    for (std::size_t n = 1; n <= kWindow && j + n < dev.size(); ++n) {
+      if (!match(expected, dev.token(j + n))) continue;
+      consider(Deviation::Kind::extra, n, agreement_behind(ref, i, dev, j + n));
+      break;
+    }
+    // Nothing is seen of either side's further way. Calls of one kind with different parameters, or
+    // alike but for the step: the deviant passed the reference's call by.
+    const bool passed_by =
+        same_identity ? agree : (best.agreement == 0 && same_operation(expected, got));
+    if (is_plain(best.kind) && passed_by) best.kind = Deviation::Kind::missing;
+    return best;
+  }
+
+  bool same_operation(const Token& a, const Token& b) const {
+    return run_.tables.signatures[a.signature].op == run_.tables.signatures[b.signature].op;
+  }
+
+  static bool is_plain(Deviation::Kind kind) {
+    return kind == Deviation::Kind::replaced || kind == Deviation::Kind::identity;
+  }
+
+  // Calls that agree from (i, j) on, within the window; the deviant's end ends it, as does the end
+  // of what the reference is known or expected to do.
+  std::size_t agreement_behind(Sequence& ref, std::size_t i, Sequence& dev, std::size_t j) {
+    std::size_t n = 0;
+    while (n < kWindow && j + n < dev.size()) {
+      const auto expected = ref.ahead(i + n);
+      if (!expected || !match(*expected, dev.token(j + n))) break;
+      ++n;
+    }
+    return n;
+  }
+
+  void record(const Edit& edit, std::size_t reference, std::size_t deviant,
+              const std::vector<std::uint32_t>& reference_ranks, bool singled_out) {
+    const Cursor& ref = cursors_[reference];
+    const Cursor& dev = cursors_[deviant];
+    Deviation d;
+    d.kind = edit.kind;
+    d.count = static_cast<std::uint32_t>(edit.count);
+    d.group = group_index_;
+    d.seq = group_.first_seq + ref.next;
+    d.step = step_of(reference, deviant);
+    d.singled_out = singled_out;
+    d.reference = reference_ranks;
+    d.deviants = ranks_of({deviant});
+    d.expected = {rank_of(reference), stream_of(reference).calls[ref.next]};
+    d.got = {rank_of(deviant), stream_of(deviant).calls[dev.next]};
+    d.differences =
+        agreement_.differences(next_token(reference).signature, next_token(deviant).signature);
+    merge(std::move(d));
+  }
+
+  const Stream& stream_of(std::size_t cursor) const {
+    return group_.streams[group_.classes[cursors_[cursor].class_index].streams[0]];
+  }
+
+  // Several classes may deviate in the same way at one place; one class may do so again and again.
+  void merge(Deviation d) {
+    const Call& expected = run_.ranks[d.expected.rank].calls[d.expected.call];
+    for (Deviation& known : found_) {
+      const bool same_way = known.kind == d.kind && known.differences == d.differences;
+      if (!same_way) continue;
+      if (known.seq == d.seq) {
+        known.deviants.insert(known.deviants.end(), d.deviants.begin(), d.deviants.end());
+        std::sort(known.deviants.begin(), known.deviants.end());
+        known.deviants.erase(std::unique(known.deviants.begin(), known.deviants.end()),
+                             known.deviants.end());
+        return;
+      }
+      const bool same_ranks = std::includes(known.deviants.begin(), known.deviants.end(),
+                                            d.deviants.begin(), d.deviants.end());
+      const Call& before = run_.ranks[known.expected.rank].calls[known.expected.call];
+      if (same_ranks && before.signature == expected.signature && before.what == expected.what) {
+        ++known.repeats;
+        return;
+      }
+    }
+    found_.push_back(std::move(d));
+  }
+
+  void apply(const Edit& edit, std::size_t deviant) {
+    Cursor& c = cursors_[deviant];
+    switch (edit.kind) {
+      case Deviation::Kind::missing:
+        c.held = edit.count;
+        break;
+      case Deviation::Kind::extra:
+        c.next += edit.count;  // to the call that it shares with the reference again
+        break;
+      case Deviation::Kind::swapped:
+        c.next += 2;
+        c.held = 2;
+        break;
+      case Deviation::Kind::replaced:
+      case Deviation::Kind::identity:
+        break;
+    }
+  }
+
+  // Every cursor passes one call of the reference's.
+  void advance() {
+    for (Cursor& c : cursors_) {
+      if (c.held > 0) {
+        --c.held;
+      } else {
+        ++c.next;
+      }
+    }
+  }
+
+  // Calls left over when the others finished their program without them, and nobody waits for them:
+  // asynchronous calls that no one looked at again.
+  void finish_ended() {
+    if (cursors_.empty() || ended_.empty() || found_.size() >= kMaxDeviations) return;
+    const Cursor& c = cursors_[0];
+    if (c.held > 0 || c.next >= sequences_[c.class_index].size()) return;
+    const auto left_over = ranks_of({0});
+    std::vector<std::uint32_t> finished;
+    for (const std::size_t e : ended_) {
+      for (const std::uint32_t s : group_.classes[e].streams) {
+        finished.push_back(group_.streams[s].rank_index);
+      }
+    }
+    std::sort(finished.begin(), finished.end());
+    const auto done = [&](std::uint32_t r) {
+      return where_.positions[r].state == Position::State::finished &&
+             where_.positions[r].waiting_in() == kNoCall;
+    };
+    if (!std::all_of(finished.begin(), finished.end(), done) ||
+        !std::all_of(left_over.begin(), left_over.end(), done)) {
+      return;  // somebody waits, died or raised: the wait-for graph says it better
+    }
+    Deviation d;
+    const bool extra = left_over.size() <= finished.size();
+    d.kind = extra ? Deviation::Kind::extra : Deviation::Kind::missing;
+    d.singled_out = left_over.size() != finished.size();
+    d.deviants = extra ? left_over : finished;
+    d.reference = extra ? finished : left_over;
+    d.group = group_index_;
+    d.seq = group_.first_seq + c.next;
+    d.step = next_token(0).step;
+    d.count = static_cast<std::uint32_t>(sequences_[c.class_index].size() - c.next);
+    const CallRef call{rank_of(0), stream_of(0).calls[c.next]};
+    (extra ? d.got : d.expected) = call;
+    (extra ? d.expected : d.got).rank = d.reference[0];
+    if (!extra) d.got.rank = d.deviants[0];
+    found_.push_back(std::move(d));
+  }
+
+  const Run& run_;
+  const std::size_t group_index_;
+  const GroupStreams& group_;
+  const ReplayResult& where_;
+  const Modalities& modalities_;
+  Agreement& agreement_;
+  std::vector<Sequence> sequences_;  // by class
+  std::vector<Cursor> cursors_;      // of the classes that have not ended
+  std::vector<std::size_t> ended_;   // classes
+  std::vector<Deviation> found_;
+  bool judge_steps_ = false;
+};
+
+}  // namespace
+
+std::vector<Deviation> find_deviations(const Run& run, const std::vector<GroupStreams>& groups,
+                                       std::size_t group, const ReplayResult& where,
+                                       const Modalities& modalities, Agreement& agreement) {
+  return Walker(run, groups, group, where, modalities, agreement).walk();
+}
+
+}  // namespace lockstep

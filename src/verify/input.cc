@@ -1,0 +1,77 @@
+#include "verify/input.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "verify/context.h"
+
+namespace lockstep {
+
+namespace {
+
+Finding note_missing(const std::vector<Rank>& missing) {
+  Finding f = make_finding(RuleId::missing_rank);
+  f.message = "no trace of " + rank_words(missing) + " was given; what " +
+              (missing.size() == 1 ? "it" : "they") + " did is unknown";
+  f.ranks = missing;
+  set_fingerprint(f, "");
+  return f;
+}
+
+Finding note_damaged(const Run& run, const std::vector<Rank>& damaged) {
+  Finding f = make_finding(RuleId::damaged_trace);
+  std::uint64_t records = 0;
+  std::vector<Rank> cut;
+  for (const Rank r : damaged) {
+    const RankTrace& trace = *run.find(r);
+    records += trace.damaged_count;
+    if (trace.end == End::cut) cut.push_back(r);
+    for (const DamagedRecord& d : trace.damaged) {
+      if (f.evidence.size() < 8) {
+        f.evidence.push_back({r, std::nullopt, printable(d.place.str()), printable(d.message)});
+      }
+    }
+  }
+  if (records > 0) f.message = plural(records, "record") + " could not be used";
+  if (!cut.empty()) {
+    f.message += (f.message.empty() ? "" : "; ") + std::string("the trace of ") + rank_words(cut) +
+                 " has no end mark";
+  }
+  f.message += "; everything else in them counts";
+  f.ranks = damaged;
+  set_fingerprint(f, "");
+  return f;
+}
+
+Finding note_conflicts(const Run& run) {
+  Finding f = make_finding(RuleId::inconsistent_header);
+  f.message = printable(join_and(run.header_conflicts, 4));
+  set_fingerprint(f, "");
+  return f;
+}
+
+}  // namespace
+
+InputState check_input(const Run& run, bool live) {
+  InputState state;
+  // Ranks are sorted: walk both at once. A world of a million with one file costs a million steps.
+  std::size_t next = 0;
+  for (std::int32_t r = 0; r < run.world_size; ++r) {
+    if (next < run.ranks.size() && run.ranks[next].rank.value == r) {
+      const RankTrace& trace = run.ranks[next++];
+      const bool recorded = std::any_of(trace.events.begin(), trace.events.end(),
+                                        [](const Event& e) { return e.time != kNoTime; });
+      if (trace.damaged_count > 0 || (trace.end == End::cut && !live && recorded)) {
+        state.damaged.push_back(trace.rank);
+      }
+    } else {
+      state.missing.push_back(Rank(r));
+    }
+  }
+  if (!state.missing.empty()) state.findings.push_back(note_missing(state.missing));
+  if (!state.damaged.empty()) state.findings.push_back(note_damaged(run, state.damaged));
+  if (!run.header_conflicts.empty()) state.findings.push_back(note_conflicts(run));
+  return state;
+}
+
+}  // namespace lockstep

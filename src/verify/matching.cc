@@ -1,0 +1,343 @@
+#include "verify/matching.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/text.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t kNamesShown = 3;
+
+std::string quoted_names(const std::vector<std::string>& names) {
+  std::vector<std::string> clean;
+  clean.reserve(names.size());
+  for (const std::string& name : names) clean.push_back(printable(name));
+  return join_and(clean, kNamesShown);
+}
+
+std::string modality_words(const std::optional<std::vector<std::string>>& held) {
+  if (!held || held->empty()) return "nothing";
+  if (held->size() == 1) return printable((*held)[0]) + " only";
+  std::vector<std::string> clean;
+  for (const std::string& name : *held) clean.push_back(printable(name));
+  return join_and(clean);
+}
+
+RuleId rule_of(const Deviation& d) {
+  switch (d.kind) {
+    case Deviation::Kind::missing:
+      return RuleId::missing_collective;
+    case Deviation::Kind::extra:
+      return RuleId::extra_collective;
+    case Deviation::Kind::swapped:
+      return RuleId::order_swap;
+    case Deviation::Kind::identity:
+      return RuleId::identity_mismatch;
+    case Deviation::Kind::replaced:
+      break;
+  }
+  if (d.differences & kDifferentOp) return RuleId::op_mismatch;
+  if (d.differences & kDifferentSize) return RuleId::size_mismatch;
+  if (d.differences & kDifferentDtype) return RuleId::dtype_mismatch;
+  if (d.differences & kDifferentRoot) return RuleId::root_mismatch;
+  if (d.differences & kDifferentRedop) return RuleId::redop_mismatch;
+  return RuleId::op_mismatch;
+}
+
+// Calls that part because a branch of the model was skipped differ in what they carry, not in how
+// they reduce.
+bool may_be_modality(const Deviation& d) {
+  if (d.kind != Deviation::Kind::replaced) return true;
+  return (d.differences & (kDifferentOp | kDifferentSize)) != 0;
+}
+
+std::vector<std::string> names_carried(const Context& context, const Deviation& d) {
+  const CallRef ref = d.expected.call != kNoCall ? d.expected : d.got;
+  std::vector<std::string> names = context.run.tables.names(context.call(ref).what);
+  if (d.kind == Deviation::Kind::missing) {
+    const auto skipped =
+        left_out(context.run, context.modalities, d.got.rank, d.expected.rank, d.step);
+    if (!skipped.empty()) names = skipped;
+  }
+  return names;
+}
+
+std::string again_words(const Deviation& d) {
+  return d.repeats == 0 ? "" : " The same happens " + plural(d.repeats, "more time") + ".";
+}
+
+std::string form_message(const Context& context, const Deviation& d) {
+  const Tables& tables = context.run.tables;
+  const std::string who = context.rank_words(d.deviants);
+  const std::string others = context.rank_words(d.reference);
+  const bool has_got = d.got.call != kNoCall;
+  const bool has_expected = d.expected.call != kNoCall;
+  const std::string place = context.place_words(has_expected ? d.expected : d.got, d.seq);
+  switch (d.kind) {
+    case Deviation::Kind::missing: {
+      std::string out = who + " never issued " + context.call_words(d.expected);
+      if (d.count > 1) out += " and the " + plural(d.count - 1, "call") + " after it";
+      return out + ", which " + others + " issued as " + place;
+    }
+    case Deviation::Kind::extra: {
+      std::string out = who + " issued " + context.call_words(d.got);
+      if (d.count > 1) out += " and " + plural(d.count - 1, "more call");
+      out += " as " + context.place_words(d.got, d.seq) + ", which " + others + " did not issue";
+      return out;
+    }
+    case Deviation::Kind::swapped:
+      return who + " issued " + context.call_words(d.got) + " before " +
+             context.call_words(d.expected) + "; " + others + " issued them the other way round (" +
+             place + ")";
+    case Deviation::Kind::identity:
+    case Deviation::Kind::replaced:
+      break;
+  }
+  const auto words = [&](CallRef ref, bool known) {
+    if (!known) return std::string("nothing");
+    return d.kind == Deviation::Kind::identity ? context.call_words(ref)
+                                               : describe(tables, context.call(ref).signature);
+  };
+  return who + " issued " + words(d.got, has_got) + " where " + others + " issued " +
+         words(d.expected, has_expected) + " (" + place + ")";
+}
+
+// "rank 1's batch of step 0 held text only; …" — where the batches differ and the calls part.
+bool tell_modality(const Context& context, const Deviation& d, Finding& finding) {
+  if (!may_be_modality(d)) return false;
+  const std::uint32_t deviant = d.deviants[0];
+  const std::uint32_t other = d.reference[0];
+  const bool lacks = !context.modalities.lacking(deviant, other, d.step).empty();
+  const bool exceeds = !context.modalities.lacking(other, deviant, d.step).empty();
+  if (!lacks && !exceeds) return false;
+  const std::string step = std::to_string(d.step);
+  const std::string who = context.rank_words(d.deviants);
+  const std::string batch = (d.deviants.size() == 1 ? who + "'s batch" : who + "' batches") +
+                            " of step " + step + " held " +
+                            modality_words(context.modalities.held(deviant, d.step));
+  finding = make_finding(RuleId::modality_divergence);
+  finding.what = names_carried(context, d);
+  const std::string names =
+      finding.what.empty() ? "a branch's parameters" : quoted_names(finding.what);
+  const bool several = finding.what.size() != 1;
+  if (lacks) {
+    finding.message =
+        batch + "; " + names + " got no gradient there, and " + (several ? "their" : "its") + " " +
+        std::string(op_name(context.run.tables.signatures[context.call(d.expected).signature].op)) +
+        " was never called";
+  } else {
+    finding.message = batch + ", those of " + context.rank_words(d.reference) + " held " +
+                      modality_words(context.modalities.held(other, d.step)) +
+                      "; the calls part at " + context.place_words(d.expected, d.seq);
+  }
+  finding.why = form_message(context, d) + "." + again_words(d);
+  return true;
+}
+
+std::string usual_why(const Deviation& d) {
+  if (!d.singled_out) {
+    return "As many ranks did the one as the other, and nothing earlier in the traces tells which "
+           "of "
+           "them deviates." +
+           again_words(d);
+  }
+  switch (d.kind) {
+    case Deviation::Kind::missing:
+      return "Left out that call, the sequences agree again. A group's calls are paired by their "
+             "order, so from there on every call is paired with the wrong one." +
+             again_words(d);
+    case Deviation::Kind::extra:
+      return "Without it the sequences agree again. A group's calls are paired by their order, so "
+             "from there on every call is paired with the wrong one." +
+             again_words(d);
+    case Deviation::Kind::identity:
+      return "Operation, size and type agree, so nothing hangs: different tensors are combined." +
+             again_words(d);
+    case Deviation::Kind::swapped:
+    case Deviation::Kind::replaced:
+      return again_words(d).empty() ? "" : again_words(d).substr(1);
+  }
+  return "";
+}
+
+}  // namespace
+
+Cause explain_deviation(const Context& context, const Deviation& d) {
+  Cause cause;
+  Finding& finding = cause.finding;
+  if (!tell_modality(context, d, finding)) {
+    finding = make_finding(rule_of(d));
+    finding.message = form_message(context, d);
+    finding.why = usual_why(d);
+    finding.what = names_carried(context, d);
+  }
+  finding.group = context.groups[d.group].name;
+  finding.seq = d.seq;
+  if (d.step != kNone) finding.step = d.step;
+  if (d.singled_out) finding.culprits = context.ranks(d.deviants);
+  std::vector<std::uint32_t> concerned = d.deviants;
+  concerned.insert(concerned.end(), d.reference.begin(), d.reference.end());
+  finding.ranks = context.ranks(concerned);
+  if (d.expected.call != kNoCall) {
+    finding.evidence.push_back(context.evidence(d.expected, context.call_words(d.expected)));
+  }
+  if (d.got.call != kNoCall) {
+    finding.evidence.push_back(context.evidence(d.got, context.call_words(d.got)));
+  }
+  const CallRef call = d.expected.call != kNoCall ? d.expected : d.got;
+  set_fingerprint(finding, describe(context.run.tables, context.call(call).signature));
+  cause.deviants = d.deviants;
+  cause.group = d.group;
+  cause.seq = d.seq;
+  cause.step = d.step;
+  cause.can_block =
+      d.kind != Deviation::Kind::replaced || (d.differences & ~unsigned{kDifferentRedop}) != 0;
+  return cause;
+}
+
+namespace {
+
+// The first pair of members whose splits contradict each other at one all-to-all, as group ranks.
+struct SplitConflict {
+  std::size_t sender, receiver;
+  std::int64_t sent, expected;
+};
+
+std::optional<SplitConflict> conflict(const Tables& tables, const std::vector<const Call*>& calls) {
+  for (std::size_t from = 0; from < calls.size(); ++from) {
+    if (calls[from] == nullptr) continue;
+    const IntList& sent = tables.int_lists[tables.signatures[calls[from]->signature].splits_in];
+    if (sent.size() != calls.size()) continue;
+    for (std::size_t to = 0; to < calls.size(); ++to) {
+      if (calls[to] == nullptr) continue;
+      const IntList& taken = tables.int_lists[tables.signatures[calls[to]->signature].splits_out];
+      if (taken.size() != calls.size() || sent[to] == taken[from]) continue;
+      return SplitConflict{from, to, sent[to], taken[from]};
+    }
+  }
+  return std::nullopt;
+}
+
+Cause splits_cause(const Context& context, std::size_t g, std::uint64_t meeting,
+                   const std::vector<CallRef>& refs, const SplitConflict& c) {
+  const CallRef sender = refs[c.sender];
+  const CallRef receiver = refs[c.receiver];
+  const Rank from = context.run.ranks[sender.rank].rank;
+  const Rank to = context.run.ranks[receiver.rank].rank;
+  Cause cause;
+  cause.finding = make_finding(RuleId::splits_mismatch);
+  Finding& f = cause.finding;
+  cause.group = g;
+  cause.seq = context.groups[g].first_seq + meeting;
+  cause.step = context.call(sender).step;
+  f.message = "rank " + std::to_string(from.value) + " sends " + std::to_string(c.sent) +
+              " to rank " + std::to_string(to.value) + ", which expects " +
+              std::to_string(c.expected) + " from it (" + context.place_words(sender, cause.seq) +
+              ")";
+  f.group = context.groups[g].name;
+  f.seq = cause.seq;
+  if (cause.step != kNone) f.step = cause.step;
+  cause.deviants = {std::min(sender.rank, receiver.rank), std::max(sender.rank, receiver.rank)};
+  f.ranks = context.ranks(cause.deviants);
+  f.evidence = {context.evidence(sender, "sends " + std::to_string(c.sent)),
+                context.evidence(receiver, "expects " + std::to_string(c.expected))};
+  set_fingerprint(f, "all_to_all");
+  return cause;
+}
+
+}  // namespace
+
+std::vector<Cause> check_splits(const Context& context) {
+  std::vector<Cause> out;
+  const Tables& tables = context.run.tables;
+  for (std::size_t g = 0; g < context.groups.size(); ++g) {
+    const GroupStreams& group = context.groups[g];
+    if (!group.comparable || group.streams.empty()) continue;
+    std::map<Rank, const Stream*> by_rank;
+    std::size_t shortest = SIZE_MAX;
+    for (const Stream& s : group.streams) {
+      by_rank[context.run.ranks[s.rank_index].rank] = &s;
+      shortest = std::min(shortest, s.calls.size());
+    }
+    const Stream& first = group.streams[0];
+    std::vector<SignatureId> judged;
+    for (std::size_t m = 0; m < shortest; ++m) {
+      const Call& lead = context.run.ranks[first.rank_index].calls[first.calls[m]];
+      if (tables.signatures[lead.signature].splits_in.value == 0) continue;
+      std::vector<CallRef> refs;
+      std::vector<const Call*> calls;
+      for (const Rank member : group.members) {
+        const auto found = by_rank.find(member);
+        refs.push_back(found == by_rank.end()
+                           ? CallRef{}
+                           : CallRef{found->second->rank_index, found->second->calls[m]});
+        calls.push_back(found == by_rank.end() ? nullptr : &context.call(refs.back()));
+      }
+      std::vector<SignatureId> signatures;
+      for (const Call* c : calls) signatures.push_back(c == nullptr ? SignatureId{} : c->signature);
+      if (signatures == judged) continue;  // the same as the last one
+      judged = std::move(signatures);
+      if (const auto c = conflict(tables, calls)) {
+        out.push_back(splits_cause(context, g, m, refs, *c));
+        break;  // one cause a group: what follows is as wrong
+      }
+    }
+  }
+  return out;
+}
+
+namespace {
+
+std::string list_words(const std::vector<Rank>& ranks) {
+  std::vector<std::string> numbers;
+  numbers.reserve(ranks.size());
+  for (const Rank r : ranks) numbers.push_back(std::to_string(r.value));
+  return "[" + join_and(numbers, 16) + "]";
+}
+
+}  // namespace
+
+std::vector<Cause> check_groups(const Context& context) {
+  std::vector<Cause> out;
+  for (std::size_t g = 0; g < context.groups.size(); ++g) {
+    const GroupStreams& group = context.groups[g];
+    std::map<std::vector<Rank>, std::vector<std::uint32_t>> believers;
+    for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+      for (const auto& membership : context.run.ranks[r].groups) {
+        if (membership.group == group.group) believers[membership.ranks].push_back(r);
+      }
+    }
+    if (believers.size() < 2) continue;
+    Cause cause;
+    cause.finding = make_finding(RuleId::group_divergence);
+    Finding& f = cause.finding;
+    const auto& majority = believers[group.members];
+    bool tied = false;
+    std::vector<std::uint32_t> concerned = majority;
+    std::string others;
+    for (const auto& [members, ranks] : believers) {
+      if (members == group.members) continue;
+      tied |= ranks.size() >= majority.size();
+      cause.deviants.insert(cause.deviants.end(), ranks.begin(), ranks.end());
+      others +=
+          (others.empty() ? "" : ", ") + context.rank_words(ranks) + " as " + list_words(members);
+    }
+    std::sort(cause.deviants.begin(), cause.deviants.end());
+    concerned.insert(concerned.end(), cause.deviants.begin(), cause.deviants.end());
+    f.message = context.rank_words(majority) + (majority.size() == 1 ? " knows" : " know") +
+                " group " + group.name + " as ranks " + list_words(group.members) + ", but " +
+                others;
+    f.group = group.name;
+    if (!tied) f.culprits = context.ranks(cause.deviants);
+    f.ranks = context.ranks(concerned);
+    cause.group = g;
+    set_fingerprint(f, "");
+    out.push_back(std::move(cause));
+  }
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,100 @@
+#include "verify/modality.h"
+
+#include <algorithm>
+#include <iterator>
+#include <unordered_set>
+
+namespace lockstep {
+
+Modalities::Modalities(const Run& run) : run_(run), by_step_(run.ranks.size()) {
+  for (std::size_t r = 0; r < run.ranks.size(); ++r) {
+    for (const ModalityMark& mark : run.ranks[r].modalities) by_step_[r][mark.n] = mark.has;
+  }
+}
+
+std::optional<std::vector<std::string>> Modalities::held(std::uint32_t rank,
+                                                         std::int32_t step) const {
+  const auto found = by_step_[rank].find(step);
+  if (step == kNone || found == by_step_[rank].end()) return std::nullopt;
+  std::vector<std::string> names = run_.tables.names(found->second);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<std::string> Modalities::lacking(std::uint32_t rank, std::uint32_t other,
+                                             std::int32_t step) const {
+  const auto mine = held(rank, step);
+  const auto theirs = held(other, step);
+  std::vector<std::string> out;
+  if (!mine || !theirs) return out;
+  std::set_difference(theirs->begin(), theirs->end(), mine->begin(), mine->end(),
+                      std::back_inserter(out));
+  return out;
+}
+
+namespace {
+
+// The calls of one step in program order: [first, last) of RankTrace::calls. Steps only grow.
+struct StepCalls {
+  std::size_t first = 0, last = 0;
+};
+
+StepCalls calls_of_step(const RankTrace& trace, std::int32_t step) {
+  const auto in_step = [&](const Call& c) { return c.step == step; };
+  const auto first = std::find_if(trace.calls.begin(), trace.calls.end(), in_step);
+  const auto last = std::find_if_not(first, trace.calls.end(), in_step);
+  return {static_cast<std::size_t>(first - trace.calls.begin()),
+          static_cast<std::size_t>(last - trace.calls.begin())};
+}
+
+bool ends_within(const RankTrace& trace, StepCalls calls) {
+  return calls.last == trace.calls.size();
+}
+
+// The names, in order, that a step's calls carry.
+std::vector<StringId> names_in(const Run& run, const RankTrace& trace, StepCalls calls) {
+  std::vector<StringId> out;
+  for (std::size_t c = calls.first; c < calls.last; ++c) {
+    const auto& names = run.tables.name_lists[trace.calls[c].what];
+    out.insert(out.end(), names.begin(), names.end());
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> left_out(const Run& run, const Modalities& modalities, std::uint32_t rank,
+                                  std::uint32_t other, std::int32_t step) {
+  if (step == kNone) return {};
+  const RankTrace& mine = run.ranks[rank];
+  const RankTrace& theirs = run.ranks[other];
+  const StepCalls own = calls_of_step(mine, step);
+  StepCalls model = calls_of_step(theirs, step);
+  if (ends_within(theirs, model)) {
+    // `other` hangs in this step. What it would have issued shows in the last step like it.
+    const auto held = modalities.held(other, step);
+    for (std::int32_t earlier = step - 1; earlier >= 0 && earlier > step - 64; --earlier) {
+      const StepCalls candidate = calls_of_step(theirs, earlier);
+      if (candidate.first == candidate.last || modalities.held(other, earlier) != held) continue;
+      model = candidate;
+      break;
+    }
+  }
+  std::vector<StringId> expected = names_in(run, theirs, model);
+  const std::vector<StringId> issued = names_in(run, mine, own);
+  if (own.first < own.last && ends_within(mine, own)) {
+    // `rank` is within the step too: what comes behind its current call may still follow.
+    const auto& current = run.tables.name_lists[mine.calls[own.last - 1].what];
+    if (!current.empty()) {
+      expected.erase(std::find(expected.begin(), expected.end(), current[0]), expected.end());
+    }
+  }
+  const std::unordered_set<StringId> done(issued.begin(), issued.end());
+  std::vector<std::string> out;
+  for (const StringId name : expected) {
+    if (!done.contains(name)) out.push_back(run.tables.str(name));
+  }
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,83 @@
+// The exact replay: how far can every rank get?
+//
+// Collectives meet by (group, place in the group's sequence), point-to-point calls by (source,
+// destination, tag, group) in order. Without wildcards the matching is unique, and whatever can
+// complete stays able to complete, so that one replay that always advances whatever can advance
+// reaches the same end as every schedule (the argument of Vakkalanka et al., CAV 2008, for
+// deterministic MPI programs). What is stuck at the end is stuck in all of them.
+//
+// A trace that carries times was recorded from a run: where the rank demonstrably went on, it went
+// on, and only its last call is in question. A trace without times is a program: it is replayed
+// from the semantics alone.
+//
+// Cost: every event is visited once, O(events).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "trace/run.h"
+#include "verify/agreement.h"
+#include "verify/streams.h"
+
+namespace lockstep {
+
+inline constexpr std::uint32_t kNoCall = UINT32_MAX;
+
+// Where one rank stands at the end.
+struct Position {
+  enum class State : std::uint8_t {
+    finished,  // its program ended
+    running,   // live traces: it may go on
+    cut,       // its trace stops without an end mark: killed, crashed, or the file was cut off
+    killed,
+    raised,  // an exception ended it
+    hung,    // a watchdog ended it
+  } state = State::finished;
+  std::uint32_t blocked = kNoCall;      // the call in which it is blocked, by the replay
+  std::uint32_t interrupted = kNoCall;  // the unfinished call in which an exception met it
+  std::uint32_t pending = kNoCall;  // its oldest asynchronous call without completion, where the
+                                    // rank hung, died or raised without a recorded wait
+  std::int32_t step = kNone;        // the last training step it was seen in
+
+  // The call in which it waits or waited at the end; kNoCall: none.
+  std::uint32_t waiting_in() const {
+    return blocked != kNoCall ? blocked : interrupted != kNoCall ? interrupted : pending;
+  }
+};
+
+// A meeting of a group's members, or a pair of point-to-point calls, in which at least one rank
+// waits at the end.
+struct WaitPoint {
+  static constexpr std::size_t kPointToPoint = SIZE_MAX;
+  std::size_t group = kPointToPoint;   // index into the groups given
+  std::uint64_t meeting = 0;           // index into the group's streams
+  std::vector<std::uint32_t> waiting;  // rank indices, ascending
+  std::vector<std::uint32_t> missing;  // rank indices that have not arrived, ascending
+  bool unknown_member = false;         // a member without trace: it may have arrived
+  bool mismatched = false;             // those who arrived do not agree
+};
+
+struct ReplayResult {
+  std::vector<Position> positions;     // by rank index
+  std::vector<WaitPoint> wait_points;  // ordered by group and meeting
+  std::vector<std::size_t> point_of;   // by rank index; SIZE_MAX: waits nowhere
+  // By rank index: no continuation of the ranks that may still move lets this one go on.
+  std::vector<bool> stuck;
+
+  struct PointToPointPair {
+    std::uint32_t sender, send_call, receiver, recv_call;
+  };
+  std::vector<PointToPointPair> size_mismatches;  // pairs whose sizes or types differ
+  bool has_wildcards = false;  // receives from any source: taken to be met, never an accusation
+  // Point-to-point calls that never met their other side, by rank index and call.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> unmatched;
+};
+
+// `live`: a trace without end mark belongs to a rank that may go on.
+ReplayResult replay(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement,
+                    bool live);
+
+}  // namespace lockstep

@@ -1,0 +1,205 @@
+#include "verify/rules.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::array kRules = {
+    Rule{RuleId::op_mismatch, "op-mismatch", "matching", Severity::error,
+         "ranks meet in different operations",
+         "At the same place of a process group's sequence some ranks issued one operation and "
+         "others "
+         "another (all_reduce against broadcast, say). Collectives of a group are paired by their "
+         "order, not by what they are, so these two were paired. Usually a branch on the rank, on "
+         "the data, or on an exception that only some ranks took. Not said where the ranks agree "
+         "again after leaving out a call: that is a missing or an extra collective.",
+         "make every rank take the same branch, or agree on the branch first (all_reduce a flag)"},
+    Rule{RuleId::missing_collective, "missing-collective", "matching", Severity::error,
+         "a rank left out a collective that its peers issued",
+         "Aligned with its peers, the rank's sequence lacks one or more calls and then goes on as "
+         "theirs does. Everything that it issued afterwards is paired with the wrong call. Found "
+         "from the calls' operation, size, type, parameters and step, whichever were recorded.",
+         "issue the call on every rank, with zeros where a rank has nothing to give"},
+    Rule{RuleId::extra_collective, "extra-collective", "matching", Severity::error,
+         "a rank issued a collective that its peers did not",
+         "Aligned with its peers, the rank's sequence has one or more calls more and then goes on "
+         "as "
+         "theirs does: logging, saving or evaluating on one rank with a collective inside, or one "
+         "more iteration of a loop.",
+         "move the call out of the rank-only branch, or let every rank take part in it"},
+    Rule{
+        RuleId::size_mismatch, "size-mismatch", "matching", Severity::error,
+        "ranks meet with tensors of different sizes",
+        "The same operation at the same place of the sequence, with element counts that do not fit "
+        "together. NCCL then hangs or reads garbage; Gloo aborts the process of the smaller side. "
+        "Shapes may differ; only the counts of elements must fit.",
+        "pad to a common size, or exchange the sizes first"},
+    Rule{RuleId::dtype_mismatch, "dtype-mismatch", "matching", Severity::error,
+         "ranks meet with tensors of different types",
+         "The same call with different element types: bytes of one type are read as the other. "
+         "Often autocast, or a checkpoint that was loaded in another precision on some ranks.",
+         "cast to one type before the call on every rank"},
+    Rule{RuleId::redop_mismatch, "redop-mismatch", "matching", Severity::error,
+         "ranks meet with different reduce operations",
+         "The same call, but one rank asks for the sum and another for the maximum, say. Nothing "
+         "hangs; the result depends on which rank computed which part.",
+         "use the same reduce operation on every rank"},
+    Rule{
+        RuleId::root_mismatch, "root-mismatch", "matching", Severity::error,
+        "ranks disagree on the root of a rooted collective",
+        "Two ranks believe to be, or to listen to, different roots: both send, or both wait. Roots "
+        "are global ranks; passing a group rank is the usual mistake.",
+        "compute the root from the group on every rank alike (dist.get_global_rank)"},
+    Rule{RuleId::splits_mismatch, "splits-mismatch", "matching", Severity::error,
+         "an all-to-all's split sizes do not fit together",
+         "What one rank sends to another is not what that one expects from it. Each total may be "
+         "right, so that a comparison of sizes sees nothing.",
+         "exchange the split sizes first (all_to_all of the counts), then the data"},
+    Rule{RuleId::group_divergence, "group-divergence", "matching", Severity::error,
+         "ranks give one process group different members",
+         "Under one name the ranks made groups with different members, or in a different order. "
+         "Calls then wait for ranks that never come.",
+         "create every group on all ranks, in the same order, with the same sorted list"},
+    Rule{RuleId::order_swap, "order-swap", "matching", Severity::error,
+         "a rank issued calls of one group in another order",
+         "The same calls, but in a different order than its peers: iteration over a set or a dict, "
+         "or gradients that become ready in another order.",
+         "sort by name (or by registration order) before issuing"},
+    Rule{RuleId::identity_mismatch, "identity-mismatch", "matching", Severity::error,
+         "the same call carries different parameters on different ranks",
+         "Operation, size and type agree, so that nothing hangs, but the ranks put different "
+         "parameters in: unlike tensors are summed and training goes on with garbage. Seen only "
+         "where the trace records what a call carries.",
+         "order the calls by parameter name; give every parameter a gradient on every rank"},
+    Rule{RuleId::deadlock, "deadlock", "blocking", Severity::error,
+         "ranks wait for each other and none can go on",
+         "Each of the ranks named is blocked in a call that can only complete when another of them "
+         "goes on. Matching without wildcards is unique and what can complete stays able to, so "
+         "that every schedule ends here: the deadlock is proven, not guessed from a time-out.",
+         "look at the first call at which the ranks part"},
+    Rule{RuleId::cross_group_deadlock, "cross-group-deadlock", "blocking", Severity::error,
+         "ranks entered two process groups in opposite orders",
+         "One rank waits in group A for a peer that waits in group B for the first. Within each "
+         "group everything matches, so checks per communicator see nothing.",
+         "issue the calls of the two groups in one order on all ranks"},
+    Rule{RuleId::p2p_unmatched, "p2p-unmatched", "blocking", Severity::error,
+         "a send without its receive, or the reverse",
+         "The other side finished, or went on, without the matching call (source, destination, tag "
+         "and group must agree).",
+         "pair every send with a receive of the same tag; mind uneven micro-batch counts"},
+    Rule{RuleId::p2p_cycle, "p2p-cycle", "blocking", Severity::error,
+         "sends and receives wait for each other in a circle",
+         "Each rank of the circle blocks in a point-to-point call whose partner blocks in its own: "
+         "everybody sends first, or everybody receives first. Gloo and NCCL sends are rendezvous: "
+         "they wait for the receive.",
+         "let even ranks send first and odd ranks receive first, or issue both as one batch"},
+    Rule{RuleId::p2p_size, "p2p-size", "blocking", Severity::error,
+         "a send and its receive differ in size or type",
+         "The pair matches, but the element counts or types do not.",
+         "send the shape first, or fix it on both sides"},
+    Rule{RuleId::host_stall, "host-stall", "blocking", Severity::error,
+         "a rank stopped issuing calls while its peers wait for it",
+         "The rank's program did not reach the call at which the others wait, and it waits for "
+         "nobody: it died, was killed, is stuck in data loading, or holds a lock.",
+         "look at that rank's log and stack; the ranks that wait are victims"},
+    Rule{RuleId::device_stall, "device-stall", "blocking", Severity::error,
+         "a collective that everybody issued does not complete on some rank",
+         "All members issued matching calls, and still it did not finish: a hung kernel, a failed "
+         "link or a stalled GPU, not a defect of the program.",
+         "check that rank's device and network (Xid errors, link state)"},
+    Rule{
+        RuleId::rank_exception, "rank-exception", "blocking", Severity::error,
+        "a rank raised an exception while its peers went on",
+        "The exception is the cause; the ranks that wait for this one, or lost their connection to "
+        "it, are victims.",
+        "mend the exception; to end such jobs at once, run with an error-propagating launcher"},
+    Rule{RuleId::unequal_iterations, "unequal-iterations", "blocking", Severity::error,
+         "ranks ran different numbers of iterations",
+         "A rank finished its loop while others still had steps to do: uneven shards without "
+         "padding or drop_last, or a data loader that ran dry.",
+         "give all ranks the same number of batches (drop_last, padding, or the join context)"},
+    Rule{RuleId::never_waited, "never-waited", "lifecycle", Severity::warning,
+         "an asynchronous operation was never waited for",
+         "The rank issued it, never waited, and ended: its result may have been used before it was "
+         "there. Said only for ranks whose trace records waits at all, and for calls that their "
+         "peers did wait for.",
+         "call wait() on the work handle before using the tensor"},
+    Rule{
+        RuleId::modality_divergence, "modality-divergence", "modality", Severity::error,
+        "ranks' batches hold different modalities, and their calls part because of it",
+        "A rank whose batch lacks a modality skips that branch of the model; its parameters get no "
+        "gradient there and their all-reduce is never called, while the other ranks wait in it. "
+        "Said when the calls part and the recorded modalities of that step differ in the same way.",
+        "feed the branch a dummy input joined to the loss with weight 0 (remedy: dummy-image), use "
+        "find_unused_parameters, or balance the modalities over the ranks"},
+    Rule{
+        RuleId::unused_parameter, "unused-parameter", "modality", Severity::error,
+        "parameters without gradient on some ranks stop DDP",
+        "DistributedDataParallel found in a later step that parameters got no gradient in the step "
+        "before, so that their bucket was never reduced. The rank that raises is the one that "
+        "skipped; its peers are blocked inside backward.",
+        "find_unused_parameters=True, or give every parameter a gradient in every step"},
+    Rule{RuleId::dead_remedy, "dead-remedy", "modality", Severity::error,
+         "a dummy input that is not connected to the loss",
+         "The branch was computed for the dummy, but its output does not take part in the loss, so "
+         "that its parameters still get no gradient.",
+         "add 0 * output.sum() to the loss"},
+    Rule{
+        RuleId::missing_rank, "missing-rank", "input", Severity::note,
+        "a rank's trace is not there",
+        "The headers or groups name a rank of which no file was given. What it did is unknown; the "
+        "others are judged without it.",
+        "collect that rank's trace as well"},
+    Rule{RuleId::damaged_trace, "damaged-trace", "input", Severity::note,
+         "parts of a trace could not be read",
+         "The file was cut off or holds records that make no sense. Everything else in it counts.",
+         "collect the file again if it still exists; a killed rank's trace ends like this"},
+    Rule{RuleId::inconsistent_header, "inconsistent-header", "input", Severity::warning,
+         "traces of one run contradict each other",
+         "World sizes differ, or two files claim the same rank: files of different runs, perhaps.",
+         "give the files of one run only"},
+};
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < kRules.size(); ++i) {
+    if (static_cast<std::size_t>(kRules[i].id) != i) return false;
+  }
+  return true;
+}
+static_assert(in_order(), "rule(id) indexes the table by id");
+
+}  // namespace
+
+std::string_view to_string(Severity s) {
+  switch (s) {
+    case Severity::note:
+      return "note";
+    case Severity::warning:
+      return "warning";
+    case Severity::error:
+      return "error";
+  }
+  return "";
+}
+
+const Rule& rule(RuleId id) {
+  const auto index = static_cast<std::size_t>(id);
+  LOCKSTEP_CHECK(index < kRules.size(), "a rule without a row in the table");
+  return kRules[index];
+}
+
+std::optional<RuleId> rule_from_name(std::string_view name) {
+  const auto found =
+      std::find_if(kRules.begin(), kRules.end(), [&](const Rule& r) { return r.name == name; });
+  if (found == kRules.end()) return std::nullopt;
+  return found->id;
+}
+
+std::span<const Rule> all_rules() { return kRules; }
+
+}  // namespace lockstep

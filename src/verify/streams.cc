@@ -1,0 +1,192 @@
+#include "verify/streams.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "base/text.h"
+
+namespace lockstep {
+
+namespace {
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+  // The finaliser of splitmix64: each input bit reaches each output bit.
+  hash ^= value + 0x9E3779B97F4A7C15ULL + (hash << 6U) + (hash >> 2U);
+  hash = (hash ^ (hash >> 30U)) * 0xBF58476D1CE4E5B9ULL;
+  return hash ^ (hash >> 27U);
+}
+
+// The members that most ranks name; the smaller list of ranks where two are named equally often.
+std::vector<Rank> members_of(const Run& run, GroupId group) {
+  std::map<std::vector<Rank>, std::size_t> votes;
+  for (const RankTrace& trace : run.ranks) {
+    for (const auto& membership : trace.groups) {
+      if (membership.group == group) ++votes[membership.ranks];
+    }
+  }
+  const auto best = std::max_element(
+      votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return best == votes.end() ? std::vector<Rank>{} : best->first;
+}
+
+// Every rank's collectives by group.
+std::vector<std::vector<Stream>> collect(const Run& run) {
+  std::vector<std::vector<Stream>> by_group(run.tables.groups.size());
+  std::vector<Stream*> current(by_group.size());
+  for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
+    const RankTrace& trace = run.ranks[r];
+    std::fill(current.begin(), current.end(), nullptr);
+    for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
+      const Call& call = trace.calls[c];
+      if (is_point_to_point(run.tables.signatures[call.signature].op)) continue;
+      Stream*& stream = current[call.group.value];
+      if (stream == nullptr) {
+        auto& streams = by_group[call.group.value];
+        stream = &streams.emplace_back();
+        stream->rank_index = r;
+      }
+      stream->calls.push_back(c);
+    }
+  }
+  return by_group;
+}
+
+bool same_calls(const Run& run, const Stream& a, const Stream& b) {
+  if (a.hash != b.hash || a.calls.size() != b.calls.size()) return false;
+  const auto& x = run.ranks[a.rank_index].calls;
+  const auto& y = run.ranks[b.rank_index].calls;
+  return std::equal(
+      a.calls.begin(), a.calls.end(), b.calls.begin(), [&](std::uint32_t i, std::uint32_t j) {
+        return x[i].signature == y[j].signature && x[i].what == y[j].what && x[i].step == y[j].step;
+      });
+}
+
+void classify(const Run& run, GroupStreams& group) {
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> classes_by_hash;
+  for (std::uint32_t s = 0; s < group.streams.size(); ++s) {
+    auto& candidates = classes_by_hash[group.streams[s].hash];
+    const auto same = std::find_if(candidates.begin(), candidates.end(), [&](std::uint32_t c) {
+      return same_calls(run, group.streams[group.classes[c].streams[0]], group.streams[s]);
+    });
+    if (same != candidates.end()) {
+      group.classes[*same].streams.push_back(s);
+    } else {
+      candidates.push_back(static_cast<std::uint32_t>(group.classes.size()));
+      group.classes.push_back({{s}});
+    }
+  }
+}
+
+// A bounded recorder keeps the newest events, so that streams may start at different calls. Brings
+// all of them to one start: by the source's own numbers, else by the first step that every rank has
+// from its beginning.
+void line_up(const Run& run, GroupStreams& group) {
+  const auto trace_of = [&](const Stream& s) -> const RankTrace& {
+    return run.ranks[s.rank_index];
+  };
+  const bool cut = std::any_of(group.streams.begin(), group.streams.end(),
+                               [&](const Stream& s) { return trace_of(s).dropped > 0; });
+  if (!cut) return;
+  const bool numbered =
+      std::all_of(group.streams.begin(), group.streams.end(), [&](const Stream& s) {
+        return trace_of(s).dropped == 0 || trace_of(s).first_seq.contains(group.group);
+      });
+  const auto call = [&](const Stream& s, std::size_t i) -> const Call& {
+    return trace_of(s).calls[s.calls[i]];
+  };
+  if (numbered) {
+    std::uint64_t start = 0;
+    for (const Stream& s : group.streams) {
+      if (!s.calls.empty()) start = std::max<std::uint64_t>(start, call(s, 0).seq);
+    }
+    for (Stream& s : group.streams) {
+      const auto first = std::find_if(s.calls.begin(), s.calls.end(), [&](std::uint32_t c) {
+        return trace_of(s).calls[c].seq >= start;
+      });
+      s.calls.erase(s.calls.begin(), first);
+    }
+    group.first_seq = start;
+    return;
+  }
+  std::int32_t start = 0;
+  for (const Stream& s : group.streams) {
+    if (s.calls.empty()) continue;
+    const std::int32_t step = call(s, 0).step;
+    if (step == kNone) {
+      group.comparable = false;
+      return;
+    }
+    // The first step of a cut stream may be there in part only.
+    start = std::max(start, trace_of(s).dropped > 0 ? step + 1 : step);
+  }
+  for (Stream& s : group.streams) {
+    const auto first = std::find_if(s.calls.begin(), s.calls.end(), [&](std::uint32_t c) {
+      return trace_of(s).calls[c].step >= start;
+    });
+    s.calls.erase(s.calls.begin(), first);
+  }
+}
+
+void hash_calls(const Run& run, Stream& stream) {
+  std::uint64_t hash = 0;
+  const std::vector<Call>& calls = run.ranks[stream.rank_index].calls;
+  for (const std::uint32_t c : stream.calls) {
+    hash = mix(hash, (std::uint64_t{calls[c].signature.value} << 32U) | calls[c].what.value);
+    hash = mix(hash, static_cast<std::uint32_t>(calls[c].step));
+  }
+  stream.hash = hash;
+}
+
+// Members without a call in the group get an empty stream; members without a trace are absent.
+void add_silent_members(const Run& run, GroupStreams& group) {
+  std::vector<bool> there(run.ranks.size());
+  for (const Stream& s : group.streams) there[s.rank_index] = true;
+  for (const Rank member : group.members) {
+    const RankTrace* trace = run.find(member);
+    if (trace == nullptr) {
+      group.absent.push_back(member);
+      continue;
+    }
+    const auto index = static_cast<std::uint32_t>(trace - run.ranks.data());
+    if (there[index]) continue;
+    there[index] = true;
+    group.streams.emplace_back().rank_index = index;
+  }
+  std::sort(group.absent.begin(), group.absent.end());
+  std::sort(group.streams.begin(), group.streams.end(),
+            [](const Stream& a, const Stream& b) { return a.rank_index < b.rank_index; });
+}
+
+}  // namespace
+
+std::vector<GroupStreams> group_streams(const Run& run) {
+  std::vector<std::vector<Stream>> collected = collect(run);
+  std::vector<GroupStreams> out;
+  for (std::uint32_t g = 0; g < collected.size(); ++g) {
+    GroupStreams group;
+    group.group = GroupId(g);
+    group.name = printable(run.tables.str(group.group));
+    group.members = members_of(run, group.group);
+    group.streams = std::move(collected[g]);
+    if (group.members.empty()) {
+      if (group.streams.empty()) continue;
+      // Nobody declared it. "world" is known; of another group only those who used it are.
+      if (group.name == "world") {
+        for (std::int32_t r = 0; r < run.world_size; ++r) group.members.emplace_back(r);
+      } else {
+        for (const Stream& s : group.streams) group.members.push_back(run.ranks[s.rank_index].rank);
+      }
+    }
+    add_silent_members(run, group);
+    line_up(run, group);
+    for (Stream& s : group.streams) hash_calls(run, s);
+    classify(run, group);
+    out.push_back(std::move(group));
+  }
+  std::sort(out.begin(), out.end(),
+            [](const GroupStreams& a, const GroupStreams& b) { return a.name < b.name; });
+  return out;
+}
+
+}  // namespace lockstep

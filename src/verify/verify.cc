@@ -1,0 +1,280 @@
+#include "verify/verify.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/text.h"
+#include "verify/blocking.h"
+#include "verify/context.h"
+#include "verify/deviations.h"
+#include "verify/input.h"
+#include "verify/lifecycle.h"
+#include "verify/matching.h"
+#include "verify/replay.h"
+#include "verify/streams.h"
+#include "verify/wait_graph.h"
+
+namespace lockstep {
+
+namespace {
+
+bool intersect(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b) {
+  auto i = a.begin();
+  auto j = b.begin();
+  while (i != a.end() && j != b.end()) {
+    if (*i == *j) return true;
+    ++(*i < *j ? i : j);
+  }
+  return false;
+}
+
+// Earlier first: by step where both know theirs, then by place in the group.
+bool happens_before(const Cause& a, const Cause& b) {
+  if (a.step != kNone && b.step != kNone && a.step != b.step) return a.step < b.step;
+  return std::tie(a.finding.seq, a.finding.group, a.finding.message) <
+         std::tie(b.finding.seq, b.finding.group, b.finding.message);
+}
+
+// Collects the causes, hanging what follows from one below it.
+class Causes {
+ public:
+  explicit Causes(const Context& context) : context_(context) {}
+
+  void add(Cause cause) { causes_.push_back(std::move(cause)); }
+
+  // Deviations of the same ranks in other groups, or later, follow from their first one.
+  void fold_deviations() {
+    std::stable_sort(causes_.begin(), causes_.end(), happens_before);
+    std::vector<Cause> kept;
+    for (Cause& cause : causes_) {
+      const auto first = std::find_if(kept.begin(), kept.end(), [&](const Cause& k) {
+        return k.can_block && cause.can_block && k.deviants == cause.deviants;
+      });
+      if (first != kept.end()) {
+        first->finding.consequences.push_back(std::move(cause.finding));
+      } else {
+        kept.push_back(std::move(cause));
+      }
+    }
+    causes_ = std::move(kept);
+  }
+
+  // A part of the wait-for graph: below the deviation that led to it, else a cause of its own.
+  void add_wait(const WaitCause& wait) {
+    for (Cause& cause : causes_) {
+      if (!cause.can_block || !leads_to(cause, wait)) continue;
+      cause.finding.consequences.push_back(wait_consequence(context_, wait));
+      if (wait.stuck) cause.finding.certainty = Certainty::proven;
+      explained_.insert(explained_.end(), wait.victims.begin(), wait.victims.end());
+      explained_.insert(explained_.end(), wait.roots.begin(), wait.roots.end());
+      return;
+    }
+    causes_.push_back(explain_wait(context_, wait));
+    explained_.insert(explained_.end(), wait.victims.begin(), wait.victims.end());
+    explained_.insert(explained_.end(), wait.roots.begin(), wait.roots.end());
+  }
+
+  // Exceptions: below the cause that brought them about, else causes of their own.
+  void add_exceptions() {
+    std::sort(explained_.begin(), explained_.end());
+    const Exceptions exceptions = sort_exceptions(context_);
+    std::vector<std::uint32_t> left;
+    for (const std::uint32_t r : exceptions.causes) {
+      if (!hang_below(r)) left.push_back(r);
+    }
+    if (!left.empty()) {
+      causes_.push_back(explain_exceptions(context_, left));
+      return;
+    }
+    if (!causes_.empty()) {
+      for (const std::uint32_t r : exceptions.victims) hang_below(r);
+      return;
+    }
+    if (!exceptions.victims.empty()) {
+      causes_.push_back(explain_exceptions(context_, exceptions.victims));
+    }
+  }
+
+  bool empty() const { return causes_.empty(); }
+
+  std::vector<Finding> take() {
+    std::vector<Finding> out;
+    for (Cause& cause : causes_) out.push_back(std::move(cause.finding));
+    return out;
+  }
+
+ private:
+  bool leads_to(const Cause& cause, const WaitCause& wait) const {
+    if (intersect(cause.deviants, wait.roots) || intersect(cause.deviants, wait.victims)) {
+      return true;
+    }
+    return std::any_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
+      const WaitPoint& point = context_.where.wait_points[p];
+      return point.group == cause.group && context_.seq_of(point) >= cause.seq;
+    });
+  }
+
+  // Puts a rank's exception below the cause in which it is a deviant or a victim.
+  bool hang_below(std::uint32_t rank) {
+    const Rank r = context_.run.ranks[rank].rank;
+    for (Cause& cause : causes_) {
+      if (!cause.can_block) continue;
+      auto& ranks = cause.finding.ranks;
+      if (!std::binary_search(ranks.begin(), ranks.end(), r)) continue;
+      if (cause.finding.rule == RuleId::rank_exception) return true;
+      Finding below = explain_exceptions(context_, {rank}).finding;
+      below.fix.clear();
+      below.evidence.clear();
+      cause.finding.consequences.push_back(std::move(below));
+      return true;
+    }
+    return std::binary_search(explained_.begin(), explained_.end(), rank);
+  }
+
+  const Context& context_;
+  std::vector<Cause> causes_;
+  std::vector<std::uint32_t> explained_;  // rank indices that a cause speaks of
+};
+
+// Lost lines look like calls that were left out. Where every deviant's trace is damaged, nothing is
+// said.
+bool only_damage(const Context& context, const Deviation& d) {
+  if (d.kind != Deviation::Kind::missing) return false;
+  return std::all_of(d.deviants.begin(), d.deviants.end(),
+                     [&](std::uint32_t r) { return context.run.ranks[r].damaged_count > 0; });
+}
+
+// Two ranks that still run, or a file that ends, are not yet different: skew is no error.
+void find_causes(const Context& context, Causes& causes) {
+  for (Cause& cause : check_groups(context)) causes.add(std::move(cause));
+  std::vector<bool> deviates(context.groups.size());
+  for (std::size_t g = 0; g < context.groups.size(); ++g) {
+    for (const Deviation& d : find_deviations(context.run, context.groups, g, context.where,
+                                              context.modalities, context.agreement)) {
+      if (only_damage(context, d)) continue;
+      deviates[g] = true;
+      causes.add(explain_deviation(context, d));
+    }
+  }
+  for (Cause& cause : check_splits(context)) {
+    if (!deviates[cause.group]) causes.add(std::move(cause));
+  }
+  for (Cause& cause : check_point_to_point(context)) causes.add(std::move(cause));
+  causes.fold_deviations();
+  for (const WaitCause& wait : wait_causes(context.where)) {
+    if (!context.live || wait.stuck) causes.add_wait(wait);
+  }
+  causes.add_exceptions();
+  if (context.live) return;
+  if (causes.empty()) {
+    for (Cause& cause : check_transport(context)) causes.add(std::move(cause));
+  }
+  for (Cause& cause : check_lifecycle(context)) causes.add(std::move(cause));
+}
+
+// Ranks that a watchdog ended, which wait for nobody, nobody waits for, and nothing explains.
+std::optional<Finding> unexplained_hang(const Context& context) {
+  std::vector<std::uint32_t> hung;
+  for (std::uint32_t r = 0; r < context.where.positions.size(); ++r) {
+    const Position& p = context.where.positions[r];
+    if (p.state == Position::State::hung && p.waiting_in() == kNoCall) hung.push_back(r);
+  }
+  if (hung.empty()) return std::nullopt;
+  Finding f = make_finding(RuleId::host_stall);
+  f.message = context.rank_words(hung) + " hung outside of any recorded call";
+  f.culprits = f.ranks = context.ranks(hung);
+  set_fingerprint(f, "");
+  return f;
+}
+
+void list_unknowns(const Context& context, Report& report) {
+  report.unknown = context.run.unknown;
+  for (const GroupStreams& group : context.groups) {
+    if (!group.comparable) {
+      report.unknown.push_back("group " + group.name +
+                               ": the streams start mid-run (a bounded recorder dropped the oldest "
+                               "events), and nothing tells how they line up");
+    }
+  }
+  if (context.where.has_wildcards) {
+    report.unknown.emplace_back("receives from any source: taken to be matched, not searched");
+  }
+  bool any_call = false;
+  bool any_identity = false;
+  for (const RankTrace& trace : context.run.ranks) {
+    any_call |= !trace.calls.empty();
+    any_identity |= std::any_of(trace.calls.begin(), trace.calls.end(),
+                                [](const Call& c) { return c.what.value != 0; });
+  }
+  if (any_call && !any_identity) {
+    report.unknown.emplace_back(
+        "parameters carried by a call: not recorded, so equal calls that pair different parameters "
+        "cannot be seen");
+  }
+  for (const Error& e : context.run.unreadable) {
+    report.unknown.push_back("unreadable file: " + printable(e.str()));
+  }
+}
+
+Verdict judge(const Report& report, const Run& run) {
+  const bool serious = std::any_of(report.findings.begin(), report.findings.end(),
+                                   [](const Finding& f) { return f.severity != Severity::note; });
+  if (serious) return Verdict::findings;
+  const bool blind = !report.ranks_missing.empty() || !report.ranks_damaged.empty() ||
+                     !run.unreadable.empty() || run.ranks.empty();
+  return blind ? Verdict::inconclusive : Verdict::clean;
+}
+
+void sort_findings(std::vector<Finding>& findings) {
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    const auto key = [](const Finding& f) {
+      const std::int64_t step = f.step.value_or(INT64_MAX);
+      return std::tuple(-static_cast<int>(f.severity), static_cast<int>(f.certainty), step,
+                        f.seq.value_or(UINT64_MAX));
+    };
+    return key(a) < key(b);
+  });
+}
+
+bool holds_deadlock(const Finding& f) {
+  const bool blocks = rule(f.rule).family == "blocking" || f.rule == RuleId::modality_divergence ||
+                      rule(f.rule).family == "matching";
+  if (blocks && f.certainty == Certainty::proven) return true;
+  return std::any_of(f.consequences.begin(), f.consequences.end(), holds_deadlock);
+}
+
+}  // namespace
+
+Report verify(const Run& run, const VerifyOptions& options) {
+  Report report;
+  InputState input = check_input(run, options.live);
+  report.ranks_expected = run.world_size;
+  for (const RankTrace& trace : run.ranks) report.ranks_read.push_back(trace.rank);
+  report.ranks_missing = std::move(input.missing);
+  report.ranks_damaged = std::move(input.damaged);
+  report.events = run.event_count();
+
+  const std::vector<GroupStreams> groups = group_streams(run);
+  Agreement agreement(run.tables);
+  const Modalities modalities(run);
+  const ReplayResult where = replay(run, groups, agreement, options.live);
+  const Context context{run, groups, where, modalities, agreement, options.live};
+
+  Causes causes(context);
+  find_causes(context, causes);
+  report.findings = causes.take();
+  if (report.findings.empty() && !options.live) {
+    if (auto hang = unexplained_hang(context)) report.findings.push_back(std::move(*hang));
+  }
+  report.findings.insert(report.findings.end(), input.findings.begin(), input.findings.end());
+  sort_findings(report.findings);
+  list_unknowns(context, report);
+  report.verdict = judge(report, run);
+  return report;
+}
+
+bool proves_stuck(const Report& report) {
+  return std::any_of(report.findings.begin(), report.findings.end(), holds_deadlock);
+}
+
+}  // namespace lockstep

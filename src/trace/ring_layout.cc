@@ -15,6 +15,14 @@ std::uint64_t load_word(const char* from, std::memory_order order) {
   return std::atomic_ref<std::uint64_t>(*word).load(order);
 }
 
+// What it means that record `number` has a stamp that is not its own. A slot only ever holds the
+// stamps of the records that fall on it, one lap of the ring apart, or none.
+RecordState state_of(const RingLayout& layout, std::uint64_t number, std::uint64_t stamp) {
+  if (stamp == 0) return RecordState::unwritten;
+  if ((stamp - 1 - number) % layout.capacity != 0) return RecordState::torn;
+  return stamp <= number ? RecordState::unwritten : RecordState::overtaken;
+}
+
 // Empty where the header describes a file of `size` bytes.
 std::string layout_problem(const ring::Header& header, std::uint64_t size) {
   if (header.header_bytes != ring::kHeaderBytes || header.record_bytes != sizeof(ring::Record)) {
@@ -69,7 +77,7 @@ Result<RingLayout> RingLayout::of(std::string_view bytes, const std::string& fil
 RecordState load_record(const RingLayout& layout, std::uint64_t number, RingRecord& record) {
   const char* from = layout.records + (number & (layout.capacity - 1)) * sizeof(ring::Record);
   const std::uint64_t stamp = load_word(from, std::memory_order_acquire);
-  if (stamp != number + 1) return stamp > number + 1 ? RecordState::overtaken : RecordState::torn;
+  if (stamp != number + 1) return state_of(layout, number, stamp);
   const auto word = [&](std::size_t i) {
     return load_word(from + 8 * i, std::memory_order_relaxed);
   };

@@ -49,7 +49,8 @@ struct RingRecord {
 
 enum class RecordState : std::uint8_t {
   whole,
-  torn,       // not (wholly) written
+  unwritten,  // reserved, but not completely written
+  torn,       // overwritten with what is no record
   overtaken,  // a newer record stands in its place
 };
 

@@ -17,6 +17,10 @@ namespace {
 // How often to begin anew when a writer overtakes the reader.
 constexpr int kAttempts = 3;
 
+// So many records at the end may be reserved and not written: one for each thread that is just
+// recording, or was when the process died. What they would have said has not happened yet.
+constexpr std::uint64_t kInFlight = 64;
+
 // The text of a NUL-padded field.
 template <std::size_t N>
 std::string text_of(const char (&field)[N]) {
@@ -43,6 +47,8 @@ class RingReader {
 
   void read_header(const std::string& file);
   std::string_view used_table();
+  void add_damage(std::uint64_t number, Problem problem);
+  void count_unwritten(std::uint64_t count, std::uint64_t end);
   Problem read_record(const RingRecord& record, std::uint64_t number);
   Problem read_issue(const RingRecord& record, std::uint64_t number);
   Problem read_exception(const RingRecord& record, std::uint64_t number);
@@ -98,21 +104,21 @@ bool RingReader::read(bool accept_holes) {
   RingTableReader table(used_table(), trace_, builder_, tables_);
   table_ = &table;
   RingRecord record;
+  std::uint64_t unwritten = 0;  // in a row, up to the current record
   for (std::uint64_t number = first; number != written; ++number) {
     const RecordState state = load_record(layout_, number, record);
-    Problem problem;
-    if (state == RecordState::whole) {
-      problem = read_record(record, number);
-    } else {
-      if (state == RecordState::overtaken && !accept_holes) return false;
-      problem = "the record was not completely written";
-      data_is_open_ = false;
+    if (state == RecordState::overtaken && !accept_holes) return false;
+    if (state == RecordState::unwritten) {
+      ++unwritten;
+      continue;
     }
-    if (!problem.empty()) {
-      trace_.add_damage("record " + std::to_string(number) + ": " + std::string(problem));
-    }
+    count_unwritten(std::exchange(unwritten, 0), number);
+    const Problem problem =
+        state == RecordState::whole ? read_record(record, number) : "the record is torn";
+    if (!problem.empty()) add_damage(number, problem);
   }
-  if (data_is_open_) trace_.add_damage("the last data mark was cut off");
+  if (unwritten > std::min(kInFlight, layout_.capacity / 2)) count_unwritten(unwritten, written);
+  // A data mark that is still open at the end is one that was just being recorded.
   const std::uint64_t lost = layout_.header->table_lost.load(std::memory_order_relaxed);
   if (lost > 0) {
     trace_.add_damage(std::to_string(lost) + " values had no room in the ring file's table");
@@ -121,10 +127,21 @@ bool RingReader::read(bool accept_holes) {
   return true;
 }
 
+void RingReader::add_damage(std::uint64_t number, Problem problem) {
+  trace_.add_damage("record " + std::to_string(number) + ": " + std::string(problem));
+  data_is_open_ = false;  // a mark with a hole is none
+}
+
+// The `count` records before number `end` are missing from the middle of the stream.
+void RingReader::count_unwritten(std::uint64_t count, std::uint64_t end) {
+  for (std::uint64_t i = count; i > 0; --i) {
+    add_damage(end - i, "the record was not completely written");
+  }
+}
+
 RingReader::Problem RingReader::read_record(const RingRecord& record, std::uint64_t number) {
   if (data_is_open_ && (record.kind != ring::RecordKind::data || record.part == 0)) {
-    data_is_open_ = false;
-    trace_.add_damage("record " + std::to_string(number) + ": it interrupts a data mark");
+    add_damage(number, "it interrupts a data mark");
   }
   const auto call_event = [&](EventKind kind) {
     return builder_.add_call_event(kind, call_id(record.id, number), record.time);

@@ -11,9 +11,10 @@
 
 namespace lockstep {
 
-// Reads the whole ring file as it is now. Torn records (the process died inside a write, or writes
-// right now) and references to what is not in the table are counted as damaged and skipped.
-// O(records). Never trusts a size or an offset in the file.
+// Reads the whole ring file as it is now. Records at its end that were reserved and not yet written
+// (a thread is just recording, or was when the process died) are left out: what they say has not
+// happened yet. Elsewhere, torn records and references to what is not in the table are counted as
+// damaged and skipped. O(records). Never trusts a size or an offset in the file.
 // Errors: not a ring file, an unknown version, or a file too short for what its header says.
 Result<RankTrace> read_ring_file(const std::string& path, Tables& tables);
 

@@ -1,4 +1,5 @@
 // Runs from inline text: a test shows its whole input.
+// (Inside a TEST body write lockstep::Run or auto: testing::Test has a member Run.)
 //
 //   Run run = run_from_text({R"({"header":1,"rank":0,"world_size":2}
 //                               {"ev":"issue","id":0,"g":"world","op":"barrier"})",

@@ -1,0 +1,145 @@
+// Files and folders become one run, whatever their form and order.
+#include <algorithm>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/gzip.h"
+#include "support/temp_dir.h"
+#include "support/trace_text.h"
+#include "trace/ring_writer.h"
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+std::string trace_of(int rank, int steps = 1, int world_size = 2) {
+  std::string text = "{\"header\":1,\"rank\":" + std::to_string(rank) +
+                     ",\"world_size\":" + std::to_string(world_size) + "}\n";
+  for (int n = 0; n < steps; ++n) text += "{\"ev\":\"step\",\"n\":" + std::to_string(n) + "}\n";
+  return text;
+}
+
+class LoadTest : public testing::Test {
+ protected:
+  lockstep::Run load(const std::vector<std::string>& paths) {
+    Result<lockstep::Run> run = load_run(paths);
+    EXPECT_TRUE(run) << (run ? "" : run.error().str());
+    return run ? std::move(*run) : lockstep::Run{};
+  }
+  static std::string error(const std::vector<std::string>& paths) {
+    const Result<lockstep::Run> run = load_run(paths);
+    return run ? "none" : run.error().message;
+  }
+  std::string write_ring(const std::string& name, int rank, int steps) {
+    RingWriter::Options options;
+    options.path = dir_.file(name);
+    options.rank = Rank(rank);
+    options.world_size = 2;
+    options.capacity = 64;
+    auto writer = RingWriter::create(options);
+    EXPECT_TRUE(writer);
+    for (int n = 0; n < steps; ++n) (*writer)->step(n, 0, 0);
+    return options.path;
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(LoadTest, AFolderWithAllForms) {
+  dir_.write("rank_0.trace.jsonl", trace_of(0));
+  dir_.write("rank_1.trace.jsonl.gz", gzip(trace_of(1, 2, 3)));
+  write_ring("rank_2.ring", 0, 3);
+  dir_.write("notes.txt", "not a trace");
+  std::filesystem::create_directory(dir_.file("rank_9.ring"));
+  const lockstep::Run run = load({dir_.path()});
+  ASSERT_THAT(run.ranks, SizeIs(2));
+  EXPECT_EQ(run.ranks[0].events.size(), 3U);  // of the two that say rank 0, the longer
+  EXPECT_EQ(run.ranks[1].events.size(), 2U);
+  EXPECT_EQ(run.world_size, 3);
+  EXPECT_EQ(run.event_count(), 5U);
+  ASSERT_THAT(run.header_conflicts, SizeIs(2));
+  EXPECT_THAT(run.header_conflicts[0], HasSubstr("rank 0 is in "));
+  EXPECT_EQ(run.header_conflicts[1],
+            "the headers disagree about world_size: 2 (rank 0) and 3 (rank 1)");
+}
+
+TEST_F(LoadTest, OfTwoFormsOfOneTraceTheRingFileIsRead) {
+  dir_.write("rank_0.trace.jsonl", trace_of(0, 5));
+  write_ring("rank_0.ring", 0, 3);
+  const lockstep::Run run = load({dir_.path()});
+  EXPECT_EQ(run.event_count(), 3U);
+  EXPECT_THAT(run.header_conflicts, IsEmpty());
+}
+
+TEST_F(LoadTest, TheOrderOfPathsDoesNotMatterNorDoesNamingAFileTwice) {
+  std::vector<std::string> paths = {dir_.write("b", trace_of(0)), dir_.write("a", trace_of(0)),
+                                    dir_.write("c", trace_of(1))};
+  paths.push_back(paths[2]);
+  std::filesystem::create_symlink(paths[2], dir_.file("link"));
+  paths.push_back(dir_.file("link"));
+  std::sort(paths.begin(), paths.end());
+  const lockstep::Run first = load(paths);
+  do {
+    const lockstep::Run run = load(paths);
+    ASSERT_THAT(run.ranks, SizeIs(2));
+    EXPECT_THAT(run.ranks[0].source, EndsWith("/a"));
+    EXPECT_EQ(run.ranks[1].source, first.ranks[1].source);
+    EXPECT_EQ(run.header_conflicts, first.header_conflicts);
+    EXPECT_THAT(run.header_conflicts, SizeIs(1));
+  } while (std::next_permutation(paths.begin(), paths.end()));
+}
+
+TEST_F(LoadTest, ANamedFileIsKnownByItsContent) {
+  const std::string ring = write_ring("x", 1, 2);
+  const std::string packed = dir_.write("y", gzip(trace_of(0)));
+  EXPECT_THAT(load({ring, packed}).ranks, SizeIs(2));
+  const std::string packed_ring = dir_.write("z", gzip(TempDir::read(ring)));
+  EXPECT_EQ(load({packed_ring}).event_count(), 2U);
+}
+
+TEST_F(LoadTest, ACutGzipFileCountsAsFarAsItGoes) {
+  const std::string packed = gzip(trace_of(0, 5000));
+  const lockstep::Run run = load({dir_.write("a.gz", packed.substr(0, packed.size() / 2))});
+  ASSERT_THAT(run.ranks, SizeIs(1));
+  EXPECT_GT(run.event_count(), 100U);
+  EXPECT_LT(run.event_count(), 5000U);
+  EXPECT_THAT(run.ranks[0].damaged.back().message, HasSubstr("gzip file was cut off"));
+}
+
+TEST_F(LoadTest, FilesThatCannotBeReadAreListedBesideThoseThatCan) {
+  const lockstep::Run run = load({dir_.write("a", trace_of(0)), dir_.write("b", "garbage"),
+                                  dir_.write("c", "{\"header\":1}"), dir_.write("d", "")});
+  EXPECT_THAT(run.ranks, SizeIs(1));
+  ASSERT_THAT(run.unreadable, SizeIs(3));
+  EXPECT_EQ(run.unreadable[0].message, "not a trace of a known form");
+  EXPECT_EQ(run.unreadable[1].place.line, 1);
+  EXPECT_EQ(run.unreadable[2].message, "the trace is empty");
+}
+
+TEST_F(LoadTest, NothingToReadIsAnError) {
+  EXPECT_EQ(error({}), "no traces were named");
+  EXPECT_EQ(error({dir_.file("nowhere")}), "no such file or folder");
+  EXPECT_EQ(error({dir_.path()}), "no traces in this folder");
+  EXPECT_EQ(error({dir_.write("a", "x"), dir_.write("b", "x")}),
+            "not a trace of a known form (nor can 1 other file be read)");
+}
+
+TEST(AssembleTest, DifferentSemanticsAreAContradiction) {
+  const lockstep::Run run =
+      run_from_text({R"({"header":1,"rank":1,"world_size":2})",
+                     R"({"header":1,"rank":0,"world_size":2,"semantics":"mpi"})"});
+  ASSERT_THAT(run.ranks, SizeIs(2));
+  EXPECT_EQ(run.ranks[0].rank, Rank(0));
+  EXPECT_THAT(run.header_conflicts,
+              ElementsAre("the headers disagree about semantics: c10d (rank 1) and mpi (rank 0)"));
+}
+
+}  // namespace
+}  // namespace lockstep

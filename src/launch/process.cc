@@ -1,0 +1,149 @@
+#include "launch/process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+
+namespace lockstep {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// What the child could not do, sent to the parent over a pipe that a successful exec closes.
+struct SpawnFailure {
+  int error;
+};
+
+// Only async-signal-safe calls: between fork and exec nothing else is allowed.
+[[noreturn]] void become(char* const* argv, int output, int failure_pipe, pid_t parent) {
+  const auto give_up = [&] {
+    const SpawnFailure failure{errno};
+    [[maybe_unused]] const ssize_t written = write(failure_pipe, &failure, sizeof failure);
+    _exit(127);
+  };
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);  // it died before the line above
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
+      dup2(output, STDERR_FILENO) < 0)
+    give_up();
+  execv(argv[0], argv);
+  give_up();
+  _exit(127);
+}
+
+Error cannot_start(const std::string& program, int error) {
+  return {"cannot start " + program + ": " + strerror(error), {}, ""};
+}
+
+std::string signal_name(int number) {
+  const char* name = sigabbrev_np(number);
+  return name == nullptr ? "signal " + std::to_string(number) : "SIG" + std::string(name);
+}
+
+}  // namespace
+
+std::string to_string(const ProcessEnd& end) {
+  if (end.signal == 0) return "exited with status " + std::to_string(end.exit_status);
+  if (end.signal == SIGABRT) return "aborted (SIGABRT)";
+  return "was killed by " + signal_name(end.signal);
+}
+
+Result<Process> Process::spawn(const std::vector<std::string>& argv, const std::string& output) {
+  LOCKSTEP_CHECK(!argv.empty(), "a process needs a program");
+  const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (out < 0) return Error{"cannot write: " + std::string(strerror(errno)), {output}, ""};
+  int failure_pipe[2];
+  if (pipe2(failure_pipe, O_CLOEXEC) != 0) {
+    const int error = errno;
+    close(out);
+    return cannot_start(argv[0], error);
+  }
+  std::vector<std::string> strings = argv;
+  std::vector<char*> pointers;
+  for (std::string& s : strings) pointers.push_back(s.data());
+  pointers.push_back(nullptr);
+
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) become(pointers.data(), out, failure_pipe[1], parent);
+  const int fork_error = errno;
+  close(out);
+  close(failure_pipe[1]);
+  SpawnFailure failure{};
+  const ssize_t got = pid < 0 ? 0 : read(failure_pipe[0], &failure, sizeof failure);
+  close(failure_pipe[0]);
+  if (pid < 0) return cannot_start(argv[0], fork_error);
+  Process process(pid);
+  if (got == static_cast<ssize_t>(sizeof failure)) return cannot_start(argv[0], failure.error);
+  return process;
+}
+
+Process::Process(Process&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)), end_(other.end_) {}
+
+Process& Process::operator=(Process&& other) noexcept {
+  std::swap(pid_, other.pid_);
+  std::swap(end_, other.end_);
+  return *this;
+}
+
+Process::~Process() {
+  signal(SIGKILL);
+  reap(true);
+}
+
+void Process::reap(bool block) {
+  if (pid_ < 0 || end_) return;
+  int status = 0;
+  pid_t got = 0;
+  do {
+    got = waitpid(pid_, &status, block ? 0 : WNOHANG);
+  } while (got < 0 && errno == EINTR);
+  if (got != pid_) return;
+  end_.emplace();
+  if (WIFSIGNALED(status))
+    end_->signal = WTERMSIG(status);
+  else
+    end_->exit_status = WEXITSTATUS(status);
+}
+
+const std::optional<ProcessEnd>& Process::poll() {
+  reap(false);
+  return end_;
+}
+
+void Process::signal(int number) {
+  // Not yet reaped, so neither its id nor its group's has been given to anybody else.
+  if (pid_ < 0 || poll()) return;
+  if (kill(-pid_, number) != 0) kill(pid_, number);  // its own group is not made yet
+}
+
+void end_all(std::vector<Process>& processes, milliseconds grace) {
+  const auto any_runs = [&] {
+    return std::any_of(processes.begin(), processes.end(), [](Process& p) { return p.running(); });
+  };
+  for (Process& p : processes) p.signal(SIGTERM);
+  const auto until = std::chrono::steady_clock::now() + grace;
+  while (any_runs() && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(milliseconds(10));
+  for (Process& p : processes) p.signal(SIGKILL);
+  while (any_runs()) std::this_thread::sleep_for(milliseconds(1));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+#include "launch/worker_result.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/mapped_file.h"
+
+namespace lockstep {
+
+namespace {
+
+using Json = nlohmann::json;
+
+std::optional<double> number(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+std::int64_t whole(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() || !found->is_number_integer() ? 0 : found->get<std::int64_t>();
+}
+
+}  // namespace
+
+std::optional<WorkerNumbers> read_worker_numbers(const std::string& path) {
+  const Result<MappedFile> file = MappedFile::open(path);
+  if (!file) return std::nullopt;
+  const Json json = Json::parse(file->bytes(), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  WorkerNumbers out;
+  out.steps = whole(json, "steps");
+  out.first_loss = number(json, "first_loss");
+  out.last_loss = number(json, "last_loss");
+  out.step_ms_median = number(json, "step_ms_median").value_or(0);
+  out.samples_per_s = number(json, "samples_per_s").value_or(0);
+  out.recording_share = number(json, "recording_share").value_or(0);
+  out.peak_rss_bytes = whole(json, "peak_rss_bytes");
+  if (const auto found = json.find("retrieval"); found != json.end() && found->is_object()) {
+    out.retrieval = {number(*found, "top1").value_or(0), number(*found, "chance").value_or(0),
+                     whole(*found, "items")};
+  }
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+// WorkerResult numbers: what a worker leaves beside its trace, rank_<r>.result.json.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+struct WorkerNumbers {
+  std::int64_t steps = 0;
+  std::optional<double> first_loss, last_loss;
+  double step_ms_median = 0;
+  double samples_per_s = 0;
+  double recording_share = 0;  // of the time of the steps
+  std::int64_t peak_rss_bytes = 0;
+  struct Retrieval {
+    double top1 = 0;  // share of held-out images whose caption came first
+    double chance = 0;
+    std::int64_t items = 0;
+  };
+  std::optional<Retrieval> retrieval;
+};
+
+// Nothing where the file is absent (the worker died before it could write it) or makes no sense.
+std::optional<WorkerNumbers> read_worker_numbers(const std::string& path);
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+#include "reports/columns.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kCut = "..";
+
+bool continues_sequence(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
+
+// The byte at which column `column` of `text` begins.
+std::size_t byte_of_column(std::string_view text, std::size_t column) {
+  std::size_t byte = 0;
+  for (; byte < text.size(); ++byte) {
+    if (continues_sequence(text[byte])) continue;
+    if (column == 0) break;
+    --column;
+  }
+  return byte;
+}
+
+}  // namespace
+
+std::size_t columns_of(std::string_view utf8) {
+  return utf8.size() -
+         static_cast<std::size_t>(std::count_if(utf8.begin(), utf8.end(), continues_sequence));
+}
+
+std::string shorten_middle(std::string_view text, std::size_t width) {
+  const std::size_t wide = columns_of(text);
+  if (wide <= width) return std::string(text);
+  if (width <= kCut.size()) return std::string(kCut.substr(0, width));
+  const std::size_t kept = width - kCut.size();
+  const std::size_t head = kept / 2;
+  std::string out(text.substr(0, byte_of_column(text, head)));
+  out += kCut;
+  out += text.substr(byte_of_column(text, wide - (kept - head)));
+  return out;
+}
+
+std::string pad_right(std::string_view text, std::size_t width) {
+  std::string out(text);
+  out.append(width - std::min(width, columns_of(text)), ' ');
+  return out;
+}
+
+std::string grouped(std::uint64_t n) {
+  std::string out = std::to_string(n);
+  for (std::size_t i = out.size(); i > 3; i -= 3) out.insert(i - 3, ",");
+  return out;
+}
+
+std::string rank_label(std::span<const Rank> sorted, std::size_t width) {
+  LOCKSTEP_CHECK(!sorted.empty(), "a label needs a rank");
+  std::vector<std::int32_t> numbers;
+  for (const Rank rank : sorted) numbers.push_back(rank.value);
+  const std::string list = ranges(numbers);
+  std::string label = (sorted.size() == 1 ? "rank " : "ranks ") + list;
+  if (width == 0 || label.size() <= width) return label;
+  label = std::to_string(sorted.size()) + " ranks: ";
+  if (label.size() + kCut.size() + 1 > width) return shorten_middle(label, width);
+  std::string_view shown = std::string_view(list).substr(0, width - label.size() - kCut.size());
+  // Half a number would name another rank.
+  shown = shown.substr(0, std::min(shown.size(), shown.find_last_of(",-") + 1));
+  return label.append(shown).append(kCut);
+}
+
+}  // namespace lockstep

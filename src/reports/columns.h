@@ -1,0 +1,31 @@
+// Fitting text into terminal columns. A column is a code point: wide and combining characters, rare
+// in names of parameters, only spoil the alignment.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "trace/ids.h"
+
+namespace lockstep {
+
+std::size_t columns_of(std::string_view utf8);
+
+// `text` in at most `width` columns; what is left out of its middle is shown as "..".  Names of
+// parameters differ at both ends ("image.…", "….weight"), so both ends stay.
+std::string shorten_middle(std::string_view text, std::size_t width);
+
+// `text` followed by blanks up to `width` columns; longer text stays as it is.
+std::string pad_right(std::string_view text, std::size_t width);
+
+// "1,234,567".
+std::string grouped(std::uint64_t n);
+
+// "rank 1", "ranks 0,2-7"; with a width that this does not fit into: "512 ranks: 0,2,4..".
+// `sorted` must not be empty. `width` 0: any.
+std::string rank_label(std::span<const Rank> sorted, std::size_t width = 0);
+
+}  // namespace lockstep

@@ -1,0 +1,67 @@
+#include "reports/json_report.h"
+
+#include <nlohmann/json.hpp>
+
+#include "reports/tool_version.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json ranks_json(const std::vector<Rank>& ranks) {
+  Json out = Json::array();
+  for (const Rank rank : ranks) out.push_back(rank.value);
+  return out;
+}
+
+Json evidence_json(const Evidence& evidence) {
+  Json out;
+  out["rank"] = evidence.rank.value;
+  if (evidence.id) out["id"] = *evidence.id;
+  if (!evidence.at.empty()) out["at"] = evidence.at;
+  out["text"] = evidence.text;
+  return out;
+}
+
+Json finding_json(const Finding& finding) {
+  Json out;
+  out["rule"] = rule(finding.rule).name;
+  out["severity"] = to_string(finding.severity);
+  out["certainty"] = to_string(finding.certainty);
+  if (!finding.group.empty()) out["group"] = finding.group;
+  if (finding.seq) out["seq"] = *finding.seq;
+  if (finding.step) out["step"] = *finding.step;
+  out["culprits"] = ranks_json(finding.culprits);
+  out["ranks"] = ranks_json(finding.ranks);
+  out["what"] = finding.what;
+  out["message"] = finding.message;
+  out["evidence"] = Json::array();
+  for (const Evidence& evidence : finding.evidence)
+    out["evidence"].push_back(evidence_json(evidence));
+  out["fix"] = finding.fix;
+  out["fingerprint"] = finding.fingerprint;
+  for (const Finding& consequence : finding.consequences)
+    out["consequences"].push_back(finding_json(consequence));
+  return out;
+}
+
+}  // namespace
+
+std::string json_report(const Report& report) {
+  Json out;
+  out["report"] = 1;
+  out["tool"] = tool_version();
+  out["verdict"] = to_string(report.verdict);
+  out["ranks"] = {{"expected", report.ranks_expected},
+                  {"read", report.ranks_read.size()},
+                  {"missing", ranks_json(report.ranks_missing)},
+                  {"damaged", ranks_json(report.ranks_damaged)}};
+  out["events"] = report.events;
+  out["findings"] = Json::array();
+  for (const Finding& finding : report.findings) out["findings"].push_back(finding_json(finding));
+  out["unknown"] = report.unknown;
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace lockstep

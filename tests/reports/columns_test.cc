@@ -1,0 +1,45 @@
+#include "reports/columns.h"
+
+#include <gtest/gtest.h>
+
+#include "reports/inline_run.h"
+
+namespace lockstep {
+namespace {
+
+TEST(Columns, CountsCodePoints) {
+  EXPECT_EQ(columns_of("image"), 5U);
+  EXPECT_EQ(columns_of("größe"), 5U);
+  EXPECT_EQ(columns_of(""), 0U);
+}
+
+TEST(Columns, ShortenMiddleKeepsBothEnds) {
+  EXPECT_EQ(shorten_middle("text_proj.weight", 16), "text_proj.weight");
+  EXPECT_EQ(shorten_middle("image_encoder.layer1.0.conv1.weight", 16), "image_e...weight");
+  EXPECT_EQ(shorten_middle("äöüßäöüß", 6), "äö..üß");
+  EXPECT_EQ(shorten_middle("weight", 2), "..");
+  EXPECT_EQ(shorten_middle("weight", 0), "");
+}
+
+TEST(Columns, PadRightNeverCuts) {
+  EXPECT_EQ(pad_right("é", 3), "é  ");
+  EXPECT_EQ(pad_right("weight", 3), "weight");
+}
+
+TEST(Columns, GroupsThousands) {
+  EXPECT_EQ(grouped(0), "0");
+  EXPECT_EQ(grouped(999), "999");
+  EXPECT_EQ(grouped(1000), "1,000");
+  EXPECT_EQ(grouped(12345678), "12,345,678");
+}
+
+TEST(Columns, RankLabelFitsAndNeverCutsANumber) {
+  EXPECT_EQ(rank_label(ranks_of({7})), "rank 7");
+  EXPECT_EQ(rank_label(ranks_of({0, 2, 3, 4})), "ranks 0,2-4");
+  std::vector<std::int32_t> even;
+  for (std::int32_t rank = 0; rank < 1024; rank += 2) even.push_back(rank);
+  EXPECT_EQ(rank_label(ranks_of(even), 22), "512 ranks: 0,2,4,6,..");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+// A Run from trace text written in the test: one string per rank, header lines added here.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "support/trace_text.h"
+#include "trace/run.h"
+
+namespace lockstep {
+
+// `traces[r]` is rank r's file without its header and `world` group line; an empty string: no file.
+inline Run inline_run(const std::vector<std::string>& traces) {
+  std::string members;
+  for (std::size_t rank = 0; rank < traces.size(); ++rank)
+    members += (rank == 0 ? "" : ",") + std::to_string(rank);
+  std::vector<std::string> files;
+  for (std::size_t rank = 0; rank < traces.size(); ++rank) {
+    if (traces[rank].empty()) continue;
+    files.push_back(R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":)" +
+                    std::to_string(traces.size()) + "}\n" + R"({"group":"world","ranks":[)" +
+                    members + "]}\n" + traces[rank]);
+  }
+  return run_from_text(files);
+}
+
+// An issue line of an all_reduce on `world`; `rest` holds further keys, `,"async":true` say.
+inline std::string all_reduce(int id, const std::string& what, int elements,
+                              const std::string& rest = "") {
+  return R"({"ev":"issue","id":)" + std::to_string(id) +
+         R"(,"g":"world","op":"all_reduce","in":[[)" + std::to_string(elements) +
+         R"(]],"dtype":"float32","what":[")" + what + "\"]" + rest + "}\n";
+}
+
+inline std::string complete(int id) {
+  return R"({"ev":"complete","id":)" + std::to_string(id) + "}\n";
+}
+
+inline std::vector<Rank> ranks_of(const std::vector<std::int32_t>& numbers) {
+  std::vector<Rank> out;
+  for (const std::int32_t number : numbers) out.emplace_back(number);
+  return out;
+}
+
+// The longest line of `text`, in code points.
+inline std::size_t widest_line(const std::string& text) {
+  std::size_t widest = 0;
+  std::size_t width = 0;
+  for (const char c : text) {
+    if (c == '\n')
+      width = 0;
+    else if ((static_cast<unsigned char>(c) & 0xC0U) != 0x80U)
+      widest = std::max(widest, ++width);
+  }
+  return widest;
+}
+
+}  // namespace lockstep

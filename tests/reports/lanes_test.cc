@@ -1,0 +1,150 @@
+#include "reports/lanes.h"
+
+#include <gtest/gtest.h>
+
+#include "reports/inline_run.h"
+
+namespace lockstep {
+namespace {
+
+const std::string kHung = R"({"end":"hung"})";
+const std::string kClean = R"({"end":"clean"})";
+
+Finding difference_at(std::uint64_t seq, const std::vector<std::int32_t>& culprits) {
+  Finding finding;
+  finding.rule = RuleId::missing_collective;
+  finding.group = "world";
+  finding.seq = seq;
+  finding.culprits = ranks_of(culprits);
+  return finding;
+}
+
+TEST(Lanes, EqualRanksShareARowAndTheDeviantIsMarked) {
+  const std::string usual = all_reduce(0, "a", 8) + complete(0) + all_reduce(1, "image.w", 64);
+  const std::string deviant =
+      all_reduce(0, "a", 8) + complete(0) + all_reduce(1, "temperature", 64);
+  const auto run = inline_run({usual + kHung, deviant + kHung, usual + kHung});
+  EXPECT_EQ(lanes(difference_at(1, {1}), run),
+            "    group world   seq 0        seq 1\n"
+            "    ranks 0,2     all_reduce   all_reduce\n"
+            "                  a            image.w\n"
+            "                               WAITS\n"
+            "    rank 1        all_reduce ! all_reduce\n"
+            "                  a            temperature\n"
+            "                               WAITS\n"
+            "    ! not what the other ranks called\n");
+}
+
+TEST(Lanes, SizesAreShownOnlyWhereTheySayMore) {
+  const auto run = inline_run({all_reduce(0, "a", 8) + kHung, all_reduce(0, "a", 9) + kHung});
+  EXPECT_EQ(lanes(difference_at(0, {1}), run),
+            "    group world   seq 0\n"
+            "    rank 0        all_reduce\n"
+            "                  a\n"
+            "                  8 float32\n"
+            "                  WAITS\n"
+            "    rank 1      ! all_reduce\n"
+            "                  a\n"
+            "                  9 float32\n"
+            "                  WAITS\n"
+            "    ! not what the other ranks called\n");
+}
+
+TEST(Lanes, TellsHowEveryStreamStops) {
+  const std::string first = all_reduce(0, "a", 8) + complete(0);
+  const auto run =
+      inline_run({first + all_reduce(1, "b", 8) + kHung, first + kHung, first + kClean,
+                  first + R"({"end":"exception"})", first + R"({"end":"killed"})", first, ""});
+  EXPECT_EQ(lanes(difference_at(1, {}), run),
+            "    group world   seq 0        seq 1\n"
+            "    rank 0        all_reduce   all_reduce\n"
+            "                  a            b\n"
+            "                               WAITS\n"
+            "    rank 1        all_reduce   (never called)\n"
+            "                  a\n"
+            "    rank 2        all_reduce   (ended)\n"
+            "                  a\n"
+            "    rank 3        all_reduce   (exception)\n"
+            "                  a\n"
+            "    rank 4        all_reduce   (killed)\n"
+            "                  a\n"
+            "    rank 5        all_reduce   (trace ends)\n"
+            "                  a\n"
+            "    rank 6        (no trace)\n");
+}
+
+TEST(Lanes, RanksThatBlockAcrossGroupsAreShownInProgramOrder) {
+  const auto issue = [](int id, const char* group) {
+    return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":")" + group +
+           R"(","op":"all_reduce","in":[[9]],"dtype":"float32"})" + "\n";
+  };
+  const std::string groups =
+      "{\"group\":\"dp\",\"ranks\":[0,1]}\n{\"group\":\"tp\",\"ranks\":[0,1]}\n";
+  const auto run = inline_run({groups + issue(0, "dp") + complete(0) + issue(1, "tp") + kHung,
+                               groups + issue(0, "dp") + complete(0) + issue(1, "dp") + kHung});
+  Finding finding;
+  finding.rule = RuleId::cross_group_deadlock;
+  finding.ranks = ranks_of({0, 1});
+  EXPECT_EQ(lanes(finding, run),
+            "    last calls   1 before     last\n"
+            "    rank 0       all_reduce   all_reduce\n"
+            "                 in dp        in tp\n"
+            "                 9 float32    9 float32\n"
+            "                              WAITS\n"
+            "    rank 1       all_reduce   all_reduce\n"
+            "                 in dp        in dp\n"
+            "                 9 float32    9 float32\n"
+            "                              WAITS\n");
+}
+
+TEST(Lanes, PointToPointCallsNameTheirPeer) {
+  const auto recv = [](int peer) {
+    return R"({"ev":"issue","id":0,"g":"world","op":"recv","peer":)" + std::to_string(peer) +
+           R"(,"out":[[9]],"dtype":"float32"})" + "\n";
+  };
+  const auto run = inline_run({recv(1) + kHung, recv(0) + kHung});
+  Finding finding;
+  finding.rule = RuleId::p2p_cycle;
+  finding.ranks = ranks_of({0, 1});
+  EXPECT_EQ(lanes(finding, run),
+            "    last calls   last\n"
+            "    rank 0       recv from rank 1\n"
+            "                 9 float32\n"
+            "                 WAITS\n"
+            "    rank 1       recv from rank 0\n"
+            "                 9 float32\n"
+            "                 WAITS\n");
+}
+
+TEST(Lanes, ThousandsOfRanksAndLongNamesStayWithinTheWidth) {
+  const std::string name(300, 'x');
+  std::vector<std::string> traces;
+  for (int rank = 0; rank < 2000; ++rank) {
+    std::string trace;
+    for (int id = 0; id < 6; ++id)
+      trace += all_reduce(id, name + std::to_string(rank % 20), 1 << 28);
+    traces.push_back(trace + kHung);
+  }
+  const auto run = inline_run(traces);
+  const std::string picture = lanes(difference_at(3, {7}), run);
+  EXPECT_LE(widest_line(picture), 80U);
+  EXPECT_NE(picture.find("100 ranks: "), std::string::npos);
+  EXPECT_NE(picture.find("rank 7"), std::string::npos) << "the culprit is never left out";
+  EXPECT_LE(std::count(picture.begin(), picture.end(), '\n'), 40);
+}
+
+TEST(Lanes, NothingIsDrawnWithoutAPlace) {
+  const auto run = inline_run({all_reduce(0, "a", 8) + kClean});
+  EXPECT_EQ(lanes(Finding{}, run), "");
+  Finding unknown_group = difference_at(0, {});
+  unknown_group.group = "no such group";
+  EXPECT_EQ(lanes(unknown_group, run), "");
+}
+
+TEST(Lanes, HostileNamesAreMadePrintable) {
+  const auto run = inline_run({all_reduce(0, "\\u001b[31mred", 8) + kClean});
+  EXPECT_EQ(lanes(difference_at(0, {}), run).find('\x1b'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,178 @@
+#include "reports/text_report.h"
+
+#include <gtest/gtest.h>
+
+#include "reports/inline_run.h"
+
+namespace lockstep {
+namespace {
+
+Report report_of(std::int32_t ranks) {
+  Report report;
+  report.ranks_expected = ranks;
+  for (std::int32_t rank = 0; rank < ranks; ++rank) report.ranks_read.emplace_back(rank);
+  report.events = 1234;
+  return report;
+}
+
+Finding text_only_rank() {
+  Finding finding;
+  finding.rule = RuleId::modality_divergence;
+  finding.certainty = Certainty::proven;
+  finding.group = "world";
+  finding.seq = 1;
+  finding.step = 0;
+  finding.culprits = ranks_of({1});
+  finding.ranks = ranks_of({0, 1, 2});
+  finding.what = {"image.conv.weight", "image.conv.bias",   "image_proj.weight",
+                  "image_proj.bias",   "image.norm.weight", "image.norm.bias"};
+  finding.message =
+      "rank 1's batch of step 0 held text only; image.conv.weight and 5 more got no gradient there";
+  finding.why = "ranks 0 and 2 held image and text in that step";
+  finding.fix = "feed the branch a dummy input joined to the loss with weight 0";
+  for (const std::int32_t rank : {0, 2})
+    finding.evidence.push_back({Rank(rank), 1, "sync.cc:41", "waits in all_reduce"});
+  finding.evidence.push_back({Rank(1), 1, "sync.cc:41", "issued temperature instead"});
+  finding.consequences.emplace_back();
+  finding.consequences.back().rule = RuleId::deadlock;
+  finding.consequences.back().message = "ranks 0-2 wait for ever";
+  return finding;
+}
+
+TEST(TextReport, SaysWhoWhatWhereWhyAndWhatToDo) {
+  const std::string usual =
+      all_reduce(0, "text.weight", 8) + complete(0) + all_reduce(1, "image.conv.weight", 64);
+  const std::string deviant =
+      all_reduce(0, "text.weight", 8) + complete(0) + all_reduce(1, "temperature", 1);
+  const std::string hung = R"({"end":"hung"})";
+  const auto run = inline_run({usual + hung, deviant + hung, usual + hung});
+  Report report = report_of(3);
+  report.verdict = Verdict::findings;
+  report.findings = {text_only_rank()};
+  report.unknown = {"reduce op: not recorded in this format"};
+
+  EXPECT_EQ(text_report(report, run),
+            R"(FINDINGS: 1 error in 3 ranks, 1,234 events
+
+ERROR modality-divergence (proven)
+  rank 1's batch of step 0 held text only; image.conv.weight and 5 more got no
+  gradient there
+
+  group world   seq 0         seq 1
+  ranks 0,2     all_reduce    all_reduce
+                text.weight   image.conv.weight
+                8 float32     64 float32
+                              WAITS
+  rank 1        all_reduce  ! all_reduce
+                text.weight   temperature
+                8 float32     1 float32
+                              WAITS
+  ! not what the other ranks called
+
+  who    rank 1; concerns ranks 0,2 too
+  what   image.conv.weight, image.conv.bias, image_proj.weight, image_proj.bias
+         and 2 more
+  where  step 0; group world, seq 1; sync.cc:41
+  why    ranks 0 and 2 held image and text in that step
+  seen   ranks 0,2 at sync.cc:41: waits in all_reduce
+         rank 1 at sync.cc:41 (id 1): issued temperature instead
+  so     ranks 0-2 wait for ever (deadlock)
+  do     feed the branch a dummy input joined to the loss with weight 0
+
+not known from these traces
+  - reduce op: not recorded in this format
+)");
+}
+
+TEST(TextReport, ACleanRunIsOneLine) {
+  EXPECT_EQ(text_report(report_of(4), inline_run({})),
+            "CLEAN: nothing wrong in 4 ranks, 1,234 events\n");
+}
+
+TEST(TextReport, InconclusiveSaysWhoseTraceIsMissing) {
+  Report report = report_of(2);
+  report.verdict = Verdict::inconclusive;
+  report.ranks_expected = 4;
+  report.ranks_missing = ranks_of({2, 3});
+  report.ranks_damaged = ranks_of({1});
+  EXPECT_EQ(text_report(report, inline_run({})),
+            R"(INCONCLUSIVE: no error seen in 2 ranks, 1,234 events, but not all could be read
+  no trace of ranks 2,3: 2 of 4 ranks were read
+  damaged trace of rank 1
+)");
+}
+
+TEST(TextReport, NotesAreBrief) {
+  Report report = report_of(2);
+  Finding note;
+  note.rule = RuleId::missing_rank;
+  note.severity = Severity::note;
+  note.message = "rank 2's trace is not there";
+  note.fix = "collect it";
+  report.findings = {note};
+  EXPECT_EQ(text_report(report, inline_run({})),
+            R"(CLEAN: nothing wrong in 2 ranks, 1,234 events
+
+NOTE missing-rank
+  rank 2's trace is not there
+  do     collect it
+)");
+}
+
+TEST(TextReport, ManyFindingsAreCounted) {
+  Report report = report_of(2);
+  report.verdict = Verdict::findings;
+  report.findings.assign(30, text_only_rank());
+  const std::string text = text_report(report, inline_run({}), {.max_findings = 2});
+  EXPECT_NE(text.find("FINDINGS: 30 errors in 2 ranks"), std::string::npos);
+  EXPECT_NE(text.find("and 28 more findings; --output json=PATH has them all\n"),
+            std::string::npos);
+}
+
+TEST(TextReport, ManyPiecesOfEvidenceAreFolded) {
+  Report report = report_of(2);
+  report.verdict = Verdict::findings;
+  Finding finding = text_only_rank();
+  for (std::int32_t rank = 3; rank < 40; ++rank)
+    finding.evidence.push_back({Rank(rank), rank, "", "call " + std::to_string(rank)});
+  report.findings = {finding};
+  EXPECT_NE(text_report(report, inline_run({})).find("         and 35 more like these\n"),
+            std::string::npos);
+}
+
+TEST(TextReport, StaysWithinTheWidthWithLongNamesAndManyRanks) {
+  Report report = report_of(4000);
+  report.verdict = Verdict::findings;
+  Finding finding = text_only_rank();
+  finding.what.assign(200, "image_encoder." + std::string(200, 'y') + ".weight");
+  for (std::int32_t rank = 0; rank < 4000; ++rank)
+    (rank % 3 == 0 ? finding.culprits : report.ranks_missing).emplace_back(rank);
+  finding.ranks = report.ranks_read;
+  report.findings = {finding};
+  for (const std::size_t width : {60U, 80U, 120U})
+    EXPECT_LE(widest_line(text_report(report, inline_run({}), {.width = width})), width);
+}
+
+TEST(TextReport, ColorsOnlyWhenAsked) {
+  Report report = report_of(2);
+  EXPECT_EQ(text_report(report, inline_run({})).find('\x1b'), std::string::npos);
+  EXPECT_NE(text_report(report, inline_run({}), {.color = true}).find("\x1b[1;32mCLEAN\x1b[0m"),
+            std::string::npos);
+}
+
+TEST(TextReport, ControlCharactersFromATraceAreNotPrinted) {
+  Report report = report_of(1);
+  report.verdict = Verdict::findings;
+  Finding finding = text_only_rank();
+  finding.message = "\x1b]0;owned\x07";
+  finding.group = "\x1b[2J";
+  finding.what = {"\x1b[31m"};
+  finding.evidence = {{Rank(0), 1, "\x1b", "\x1b\n\n"}};
+  report.findings = {finding};
+  const std::string text = text_report(report, inline_run({}));
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_EQ(text.find('\x07'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep

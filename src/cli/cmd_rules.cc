@@ -1,0 +1,87 @@
+// lockstep rules, lockstep explain RULE: the rule table.
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/rule_examples.h"
+#include "reports/columns.h"
+#include "reports/paint.h"
+#include "verify/rules.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kWidth = 80;
+
+// `text` wrapped into lines that start with `indent` blanks.
+std::string block(std::string_view text, std::size_t indent) {
+  std::string out(indent, ' ');
+  for (const char c : wrap(text, kWidth - indent)) {
+    out += c;
+    if (c == '\n') out.append(indent, ' ');
+  }
+  return out + "\n";
+}
+
+ExitStatus print_rules() {
+  const Paint paint{stdout_wants_color()};
+  std::string_view family;
+  for (const Rule& rule : all_rules()) {
+    if (rule.family != family) {
+      std::cout << (family.empty() ? "" : "\n") << paint.bold(rule.family) << "\n";
+      family = rule.family;
+    }
+    std::cout << "  " << pad_right(rule.name, 21) << pad_right(to_string(rule.severity), 9)
+              << block(rule.summary, 32).substr(32);
+  }
+  std::cout << "\n`lockstep explain RULE` says what a rule means and what to do.\n";
+  return ExitStatus::clean;
+}
+
+ExitStatus explain(const std::string& name) {
+  const std::optional<RuleId> id = rule_from_name(name);
+  if (!id) {
+    std::vector<std::string> names;
+    for (const Rule& rule : all_rules()) names.emplace_back(rule.name);
+    const std::string meant = nearest(name, names);
+    return fail({"no rule \"" + printable(name) + "\"",
+                 {},
+                 meant.empty() ? "`lockstep rules` lists them"
+                               : "did you mean `lockstep explain " + meant + "`?"});
+  }
+  const Rule& explained = rule(*id);
+  const Paint paint{stdout_wants_color()};
+  std::cout << paint.bold(explained.name) << " (" << explained.family << ", usually "
+            << to_string(explained.severity) << ")\n"
+            << block(explained.summary, 2) << "\n"
+            << paint.bold("What it means") << "\n"
+            << block(explained.explanation, 2) << "\n"
+            << paint.bold("What to do") << "\n"
+            << block(explained.fix, 2) << "\n"
+            << paint.bold("Example") << "\n"
+            << rule_example(*id);
+  return ExitStatus::clean;
+}
+
+}  // namespace
+
+void add_rules(CLI::App& app, ExitStatus& status) {
+  CLI::App* rules = app.add_subcommand("rules", "List the rules that `verify` and `run` judge by");
+  rules->footer("Examples:\n  lockstep rules\n  lockstep explain modality-divergence");
+  rules->callback([&status] { status = print_rules(); });
+
+  CLI::App* command = app.add_subcommand("explain", "Explain a rule: meaning, remedy, example");
+  const auto name = std::make_shared<std::string>();
+  command->add_option("RULE", *name, "A rule's id, as reports name it")->type_name("")->required();
+  command->footer(
+      "Examples:\n  lockstep explain modality-divergence\n  lockstep explain host-stall");
+  command->callback([name, &status] { status = explain(*name); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+// What every command that judges has in common: where the report goes, in which form, and which
+// exit status it gives.
+//
+//   --output text=PATH | json=PATH   (PATH "-": standard output; may be given several times)
+//   --fail-on error|warning|note|never
+//   --quiet
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "base/result.h"
+#include "cli/exit_status.h"
+#include "trace/run.h"
+#include "verify/report.h"
+
+namespace lockstep {
+
+struct OutputTarget {
+  enum class Kind { text, json } kind = Kind::text;
+  std::string path;  // "-": standard output
+};
+
+struct ReportOptions {
+  std::vector<std::string> outputs;  // as given: KIND=PATH
+  std::string fail_on = "error";     // as given; CLI11 has checked it
+  bool quiet = false;
+};
+
+// Adds the three options to `command`, which fills in `options` when it is parsed.
+void add_report_options(CLI::App& command, ReportOptions& options);
+
+// Errors: no "=", an unknown kind, an empty path.
+Result<OutputTarget> parse_output(const std::string& text);
+
+// Prints the text report on standard output, unless --quiet was given or an --output takes standard
+// output for itself; then writes every --output. A file is complete or not there: it is written
+// beside its place and renamed.
+// Errors: a bad --output (check_outputs says so before any work), a file that cannot be written.
+Status write_reports(const Report& report, const Run& run, const ReportOptions& options);
+
+// The same check of the --output options as write_reports', for the start of a command.
+Status check_outputs(const ReportOptions& options);
+
+// By the contract: findings at or above `fail_on` (never: none), else inconclusive, else clean.
+ExitStatus exit_status(const Report& report, const std::string& fail_on);
+
+// Prints "lockstep: error: …" and the fix on standard error; gives `status` back.
+ExitStatus fail(const Error& error, ExitStatus status = ExitStatus::bad_usage);
+
+// Colour only on a terminal that can show it, and never against NO_COLOR (https://no-color.org).
+// `no_color` and `term` are those variables; null: not set.
+bool wants_color(bool is_terminal, const char* no_color, const char* term);
+
+// wants_color() for this process's standard output.
+bool stdout_wants_color();
+
+}  // namespace lockstep

@@ -1,0 +1,102 @@
+#include "cli/program.h"
+
+#include <algorithm>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/exit_status.h"
+#include "reports/tool_version.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kDescription =
+    "Finds why a distributed training job hangs, dies or computes the wrong thing.";
+
+constexpr const char* kFooter = R"(Examples:
+  Run a job on real processes, prove a hang and explain it:
+    lockstep run scenarios/modality/manual_text_only_ranks_bad
+  Find out why a job hung, from what its ranks left on disk:
+    lockstep verify /tmp/job-4711/
+  Fail a CI job on what a recorded run shows:
+    lockstep verify traces/ --fail-on warning --output json=report.json
+
+Exit status: 0 clean, 1 findings, 2 bad usage or scenario, 3 inconclusive,
+4 own failure.
+`lockstep COMMAND --help` shows the options and examples of a command.)";
+
+// The command that an unknown first word was meant to be; empty where none is near.
+std::string suggestion(const CLI::App& app, std::string_view word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), word) != names.end()) return {};
+  return nearest(word, names);
+}
+
+int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc,
+                const char* const* argv) {
+  const std::string_view word = argc > 1 ? std::string_view(argv[1]) : std::string_view();
+  const bool is_command = !word.empty() && word.front() != '-';
+  std::cerr << "lockstep: error: ";
+  if (is_command && app.get_subcommands().empty()) {
+    std::cerr << "no command \"" << printable(word) << "\"\n";
+    if (const std::string meant = suggestion(app, word); !meant.empty())
+      std::cerr << "  fix: did you mean `lockstep " << meant << "`?\n";
+    else
+      std::cerr << "  fix: `lockstep --help` lists the commands\n";
+  } else {
+    std::cerr << printable(error.what()) << "\n  fix: see `lockstep ";
+    for (const CLI::App* command : app.get_subcommands()) std::cerr << command->get_name() << " ";
+    std::cerr << "--help`\n";
+  }
+  return static_cast<int>(ExitStatus::bad_usage);
+}
+
+int run(int argc, const char* const* argv) {
+  ExitStatus status = ExitStatus::clean;
+  CLI::App app(kDescription, "lockstep");
+  app.set_version_flag("--version", std::string(tool_version()));
+  app.footer(kFooter);
+  app.require_subcommand(0, 1);
+  app.get_formatter()->column_width(28);
+  add_run(app, status);
+  add_verify(app, status);
+  add_convert(app, status);
+  add_scenario(app, status);
+  add_rules(app, status);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return usage_error(app, error, argc, argv);
+  }
+  if (app.get_subcommands().empty()) {
+    std::cerr << app.help();
+    return static_cast<int>(ExitStatus::bad_usage);
+  }
+  return static_cast<int>(status);
+}
+
+}  // namespace
+
+int run_program(int argc, const char* const* argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::cerr << "lockstep: error: out of memory\n";
+  } catch (const std::exception& error) {
+    std::cerr << "lockstep: error: " << error.what() << "\n";
+  }
+  return static_cast<int>(ExitStatus::own_failure);
+}
+
+}  // namespace lockstep

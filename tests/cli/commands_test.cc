@@ -1,0 +1,148 @@
+// The commands as users call them: files in, text and exit status out.
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/run_lockstep.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// Two ranks; the second one sums what the first one takes the maximum of.
+struct TwoRanks {
+  explicit TwoRanks(const std::string& redop_of_rank_1) {
+    for (int rank = 0; rank < 2; ++rank)
+      folder.write("rank_" + std::to_string(rank) + ".trace.jsonl",
+                   R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":2}
+{"group":"world","ranks":[0,1]}
+{"ev":"issue","id":0,"g":"world","op":"all_reduce","in":[[8]],"dtype":"float32","what":["w"],"redop":")" +
+                       (rank == 1 ? redop_of_rank_1 : "max") + R"(","step":0}
+{"ev":"complete","id":0}
+{"end":"clean"}
+)");
+  }
+  TempDir folder;
+};
+
+TEST(Verify, ACleanRunExitsWithZero) {
+  const TwoRanks run("max");
+  const Outcome outcome = run_lockstep({"verify", run.folder.path()});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.out, "CLEAN: nothing wrong in 2 ranks, 4 events\n");
+  EXPECT_EQ(outcome.err, "");
+}
+
+TEST(Verify, FindingsExitWithOneAndAreExplained) {
+  const TwoRanks run("sum");
+  const Outcome outcome = run_lockstep({"verify", run.folder.path()});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.out, StartsWith("FINDINGS: 1 error in 2 ranks, 4 events\n\n"
+                                      "ERROR redop-mismatch"));
+}
+
+TEST(Verify, WritesJsonBesideTheText) {
+  const TwoRanks run("sum");
+  const std::string path = run.folder.file("report.json");
+  const Outcome outcome = run_lockstep({"verify", run.folder.path(), "--output", "json=" + path});
+  EXPECT_THAT(outcome.out, StartsWith("FINDINGS"));
+  const auto json = nlohmann::json::parse(TempDir::read(path));
+  EXPECT_EQ(json["findings"][0]["rule"], "redop-mismatch");
+}
+
+TEST(Verify, JsonOnStandardOutputIsAlone) {
+  const TwoRanks run("sum");
+  const Outcome outcome = run_lockstep({"verify", run.folder.path(), "--output", "json=-"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(nlohmann::json::parse(outcome.out)["verdict"], "findings");
+}
+
+TEST(Verify, QuietPrintsNothing) {
+  const TwoRanks run("sum");
+  const Outcome outcome =
+      run_lockstep({"verify", run.folder.path(), "--quiet", "--fail-on", "never"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.out + outcome.err, "");
+}
+
+TEST(Verify, AMissingRankIsInconclusive) {
+  const TwoRanks run("max");
+  const Outcome outcome = run_lockstep({"verify", run.folder.file("rank_0.trace.jsonl")});
+  EXPECT_EQ(outcome.status, 3);
+  EXPECT_THAT(outcome.out, HasSubstr("no trace of rank 1: 1 of 2 ranks were read"));
+}
+
+TEST(Verify, APathThatIsNotThereIsBadUsage) {
+  const Outcome outcome = run_lockstep({"verify", "/no/such/folder"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, StartsWith("lockstep: "));
+  EXPECT_THAT(outcome.err, HasSubstr("/no/such/folder"));
+}
+
+TEST(Verify, BadOutputsAreRefusedBeforeAnyWork) {
+  const Outcome kind = run_lockstep({"verify", "/no/such/folder", "--output", "xml=x"});
+  EXPECT_EQ(kind.status, 2);
+  EXPECT_THAT(kind.err, HasSubstr("no such kind of report"));
+}
+
+TEST(Verify, AnOutputThatCannotBeWrittenIsAFailureOfTheTool) {
+  const TwoRanks run("max");
+  const Outcome outcome =
+      run_lockstep({"verify", run.folder.path(), "-q", "-o", "json=/no/such/folder/x"});
+  EXPECT_EQ(outcome.status, 4);
+  EXPECT_THAT(outcome.err, HasSubstr("cannot write /no/such/folder/x"));
+}
+
+TEST(Convert, WritesTextThatReadsBackTheSame) {
+  const TwoRanks run("sum");
+  const TempDir out;
+  for (const std::string flag : {"--gzip", "--force"}) {
+    const std::string target = out.file(flag.substr(2));
+    const Outcome converted = run_lockstep({"convert", run.folder.path(), target, flag});
+    EXPECT_EQ(converted.status, 0) << converted.err;
+    EXPECT_THAT(converted.out, StartsWith("wrote 2 ranks, 4 events to "));
+    EXPECT_EQ(run_lockstep({"verify", target}).out,
+              run_lockstep({"verify", run.folder.path()}).out);
+  }
+}
+
+TEST(Convert, NeverReplacesAFileUnasked) {
+  const TwoRanks run("sum");
+  const Outcome outcome = run_lockstep({"convert", run.folder.path(), run.folder.path()});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("file exists already"));
+}
+
+TEST(Program, VersionAndHelpExitWithZero) {
+  EXPECT_EQ(run_lockstep({"--version"}).out, "lockstep 0.1.0\n");
+  const Outcome help = run_lockstep({"--help"});
+  EXPECT_EQ(help.status, 0);
+  for (const char* command : {"verify", "convert", "rules", "explain"}) {
+    EXPECT_THAT(help.out, HasSubstr(command));
+    const std::string own = run_lockstep({command, "--help"}).out;
+    EXPECT_THAT(own, HasSubstr("Examples:")) << command;
+    expect_fits_a_terminal(own);
+  }
+  expect_fits_a_terminal(help.out);
+}
+
+TEST(Program, SuggestsTheNearestCommand) {
+  const Outcome outcome = run_lockstep({"verfy", "x"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(outcome.err,
+            "lockstep: error: no command \"verfy\"\n"
+            "  fix: did you mean `lockstep verify`?\n");
+}
+
+TEST(Program, BadUsageExitsWithTwo) {
+  EXPECT_EQ(run_lockstep({}).status, 2);
+  EXPECT_EQ(run_lockstep({"verify"}).status, 2);
+  EXPECT_EQ(run_lockstep({"verify", "x", "--no-such-option"}).status, 2);
+  EXPECT_EQ(run_lockstep({"verify", "x", "--fail-on", "sometimes"}).status, 2);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,67 @@
+#include "cli/output.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+Report report_with(Verdict verdict, const std::vector<Severity>& severities) {
+  Report report;
+  report.verdict = verdict;
+  for (const Severity severity : severities) {
+    report.findings.emplace_back();
+    report.findings.back().severity = severity;
+  }
+  return report;
+}
+
+TEST(ParseOutput, TakesKindAndPath) {
+  const Result<OutputTarget> json = parse_output("json=out/a=b.json");
+  ASSERT_TRUE(json);
+  EXPECT_EQ(json->kind, OutputTarget::Kind::json);
+  EXPECT_EQ(json->path, "out/a=b.json");
+  const Result<OutputTarget> text = parse_output("text=-");
+  ASSERT_TRUE(text);
+  EXPECT_EQ(text->kind, OutputTarget::Kind::text);
+  EXPECT_EQ(text->path, "-");
+}
+
+TEST(ParseOutput, RefusesWhatHasNoKindOrPath) {
+  for (const char* bad : {"", "json", "json=", "=x", "xml=x", "JSON=x"})
+    EXPECT_FALSE(parse_output(bad)) << bad;
+}
+
+TEST(CheckOutputs, OnlyOneMayTakeStandardOutput) {
+  EXPECT_TRUE(check_outputs({.outputs = {"json=-", "text=a"}}));
+  EXPECT_FALSE(check_outputs({.outputs = {"json=-", "text=-"}}));
+}
+
+TEST(ExitStatus, FollowsTheContract) {
+  const Report clean = report_with(Verdict::clean, {Severity::note});
+  EXPECT_EQ(exit_status(clean, "error"), ExitStatus::clean);
+  EXPECT_EQ(exit_status(clean, "note"), ExitStatus::findings);
+
+  const Report warned = report_with(Verdict::findings, {Severity::warning});
+  EXPECT_EQ(exit_status(warned, "error"), ExitStatus::clean);
+  EXPECT_EQ(exit_status(warned, "warning"), ExitStatus::findings);
+
+  const Report wrong = report_with(Verdict::findings, {Severity::error, Severity::note});
+  EXPECT_EQ(exit_status(wrong, "error"), ExitStatus::findings);
+  EXPECT_EQ(exit_status(wrong, "never"), ExitStatus::clean);
+
+  const Report cut = report_with(Verdict::inconclusive, {Severity::note});
+  EXPECT_EQ(exit_status(cut, "error"), ExitStatus::inconclusive);
+  EXPECT_EQ(exit_status(cut, "never"), ExitStatus::inconclusive);
+}
+
+TEST(Color, OnlyOnATerminalThatWantsIt) {
+  EXPECT_TRUE(wants_color(true, nullptr, "xterm-256color"));
+  EXPECT_TRUE(wants_color(true, "", "xterm")) << "an empty NO_COLOR does not count";
+  EXPECT_FALSE(wants_color(true, "1", "xterm"));
+  EXPECT_FALSE(wants_color(true, nullptr, "dumb"));
+  EXPECT_FALSE(wants_color(true, nullptr, nullptr));
+  EXPECT_FALSE(wants_color(false, nullptr, "xterm"));
+}
+
+}  // namespace
+}  // namespace lockstep

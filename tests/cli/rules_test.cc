@@ -1,0 +1,40 @@
+#include "verify/rules.h"
+
+#include <gmock/gmock.h>
+
+#include "cli/rule_examples.h"
+#include "cli/run_lockstep.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Rules, ListsEveryRuleInEightyColumns) {
+  const Outcome rules = run_lockstep({"rules"});
+  EXPECT_EQ(rules.status, 0);
+  for (const Rule& rule : all_rules()) EXPECT_THAT(rules.out, HasSubstr(std::string(rule.name)));
+  expect_fits_a_terminal(rules.out);
+}
+
+TEST(Explain, ExplainsEveryRuleWithAnExample) {
+  for (const Rule& rule : all_rules()) {
+    const Outcome explained = run_lockstep({"explain", std::string(rule.name)});
+    EXPECT_EQ(explained.status, 0);
+    EXPECT_THAT(explained.out, HasSubstr("What to do"));
+    EXPECT_FALSE(rule_example(rule.id).empty()) << rule.name;
+    expect_fits_a_terminal(explained.out);
+  }
+}
+
+TEST(Explain, SuggestsTheNearestRule) {
+  const Outcome explained = run_lockstep({"explain", "modality-divergance"});
+  EXPECT_EQ(explained.status, 2);
+  EXPECT_EQ(explained.out, "");
+  EXPECT_EQ(explained.err,
+            "lockstep: error: no rule \"modality-divergance\"\n"
+            "  fix: did you mean `lockstep explain modality-divergence`?\n");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,48 @@
+#include "cli/write_file.h"
+
+#include <filesystem>
+#include <iterator>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(WriteFile, ReplacesAFileAndLeavesNothingBeside) {
+  const TempDir folder;
+  const std::string path = folder.file("report.json");
+  ASSERT_TRUE(write_file(path, "old"));
+  ASSERT_TRUE(write_file(path, "new"));
+  EXPECT_EQ(TempDir::read(path), "new");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
+}
+
+TEST(WriteFile, FollowsALink) {
+  const TempDir folder;
+  ASSERT_TRUE(write_file(folder.file("target"), "old"));
+  fs::create_symlink(folder.file("target"), folder.file("link"));
+  ASSERT_TRUE(write_file(folder.file("link"), "new"));
+  EXPECT_TRUE(fs::is_symlink(folder.file("link")));
+  EXPECT_EQ(TempDir::read(folder.file("target")), "new");
+}
+
+TEST(WriteFile, WritesToADeviceInPlace) {
+  EXPECT_TRUE(write_file("/dev/null", "gone"));
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+}
+
+TEST(WriteFile, SaysWhyItCannot) {
+  const TempDir folder;
+  const Status status = write_file(folder.file("no/such/folder"), "x");
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().message,
+            "cannot write " + folder.file("no/such/folder") + ": No such file or directory");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,66 @@
+#include "base/gzip.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kNoLimit = SIZE_MAX;
+
+std::string sample() {
+  std::string text;
+  for (int i = 0; i < 20000; ++i) text += std::to_string(i * 7919) + "\n";
+  return text;
+}
+
+TEST(GzipTest, ThereAndBack) {
+  for (const std::string& text : {std::string(), std::string("a"), sample()}) {
+    const Result<Inflated> back = gunzip(gzip(text), "f", kNoLimit);
+    ASSERT_TRUE(back);
+    EXPECT_EQ(back->text, text);
+    EXPECT_FALSE(back->truncated);
+  }
+}
+
+TEST(GzipTest, SeveralMembersAreOneText) {
+  const Result<Inflated> back = gunzip(gzip("one ") + gzip("two"), "f", kNoLimit);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->text, "one two");
+}
+
+TEST(GzipTest, WhatWasCutOffGivesWhatCameBefore) {
+  const std::string text = sample();
+  const std::string packed = gzip(text);
+  for (std::size_t cut = 2; cut < packed.size(); cut += 101) {
+    const Result<Inflated> back = gunzip(packed.substr(0, cut), "f", kNoLimit);
+    ASSERT_TRUE(back) << cut;
+    EXPECT_TRUE(back->truncated) << cut;
+    EXPECT_TRUE(text.starts_with(back->text)) << cut;
+  }
+}
+
+TEST(GzipTest, DamageIsNoticed) {
+  std::string packed = gzip(sample());
+  packed[packed.size() / 2] = static_cast<char>(~packed[packed.size() / 2]);
+  const Result<Inflated> back = gunzip(packed, "f", kNoLimit);
+  ASSERT_TRUE(back);
+  EXPECT_TRUE(back->truncated);
+}
+
+TEST(GzipTest, ABombIsRefused) {
+  const std::string bomb = gzip(std::string(10'000'000, 'a'));
+  const Result<Inflated> back = gunzip(bomb, "f", 1'000'000);
+  ASSERT_FALSE(back);
+  EXPECT_EQ(back.error().message, "unpacks to more than 1000000 bytes");
+  EXPECT_EQ(back.error().place.file, "f");
+}
+
+TEST(GzipTest, OtherBytesAreNotGzip) {
+  EXPECT_FALSE(looks_like_gzip(""));
+  EXPECT_FALSE(looks_like_gzip("\x1f"));
+  EXPECT_TRUE(looks_like_gzip("\x1f\x8b"));
+  EXPECT_FALSE(gunzip("{\"header\":1}", "f", kNoLimit));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+#include "base/result.h"
+
+#include <memory>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+TEST(PlaceTest, LeavesOutWhatIsUnknown) {
+  EXPECT_EQ((Place{"a.yaml", 3, 7}.str()), "a.yaml:3:7");
+  EXPECT_EQ((Place{"a.yaml", 3}.str()), "a.yaml:3");
+  EXPECT_EQ((Place{"a.yaml"}.str()), "a.yaml");
+  EXPECT_EQ((Place{"", 3}.str()), "line 3");
+  EXPECT_EQ(Place{}.str(), "");
+}
+
+TEST(ErrorTest, SaysWhereWhatAndHowToMendIt) {
+  EXPECT_EQ((Error{"no such file", {"a"}, "name another"}.str()),
+            "a: error: no such file\n  fix: name another");
+  EXPECT_EQ((Error{"no traces", {}, ""}.str()), "error: no traces");
+}
+
+TEST(ResultTest, HoldsAValueOrAnError) {
+  Result<std::unique_ptr<int>> value(std::make_unique<int>(7));
+  ASSERT_TRUE(value);
+  EXPECT_EQ(**value, 7);
+  const std::unique_ptr<int> taken = std::move(*value);
+  EXPECT_EQ(*taken, 7);
+
+  const Result<int> error(Error{"bad", {"f", 1}, ""});
+  ASSERT_FALSE(error);
+  EXPECT_EQ(error.error().message, "bad");
+}
+
+TEST(ResultTest, StatusIsAResultOfNothing) {
+  EXPECT_TRUE(Status::ok());
+  EXPECT_FALSE(Status(Error{"bad", {}, ""}));
+}
+
+TEST(ResultDeathTest, TakingWhatIsNotThereIsOurOwnBug) {
+  const Result<int> error(Error{"bad", {}, ""});
+  EXPECT_DEATH(static_cast<void>(*error), "check failed: .*holds an error");
+}
+
+}  // namespace
+}  // namespace lockstep

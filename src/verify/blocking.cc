@@ -26,6 +26,10 @@ std::uint64_t seq_at(const Context& context, const WaitPoint& point) {
 
 std::string waiting_words(const Context& context, const WaitPoint& point) {
   const CallRef call = waiting_call(context, point.waiting[0]);
+  if (point.mismatched) {
+    return context.rank_words(point.waiting) + " met in calls that do not fit together (" +
+           context.place_words(call, seq_at(context, point)) + ")";
+  }
   const bool one = point.waiting.size() == 1;
   std::string out = context.rank_words(point.waiting) + (one ? " waits in " : " wait in ") +
                     context.call_words(call);
@@ -37,9 +41,11 @@ std::string waiting_words(const Context& context, const WaitPoint& point) {
   return out + " (" + context.place_words(call, seq_at(context, point)) + ")";
 }
 
-std::string missing_words(const Context& context, const WaitPoint& point) {
-  if (point.missing.empty()) return point.mismatched ? "in calls that do not fit together" : "";
-  return "for " + context.rank_words(point.missing);
+// The same, and for whom.
+std::string waiting_for_words(const Context& context, const WaitPoint& point) {
+  std::string out = waiting_words(context, point);
+  if (!point.missing.empty()) out += " for " + context.rank_words(point.missing);
+  return out;
 }
 
 // The earliest point: by step, then by place.
@@ -80,8 +86,7 @@ void add_wait_evidence(const Context& context, const WaitCause& wait, Finding& f
   for (const std::size_t p : wait.points) {
     const WaitPoint& point = context.where.wait_points[p];
     const CallRef call = waiting_call(context, point.waiting[0]);
-    finding.evidence.push_back(context.evidence(
-        call, waiting_words(context, point) + " " + missing_words(context, point)));
+    finding.evidence.push_back(context.evidence(call, waiting_for_words(context, point)));
     if (finding.evidence.size() >= 8) return;
   }
 }
@@ -255,8 +260,7 @@ Cause explain_circle(const Context& context, const WaitCause& wait) {
   std::string parts;
   for (std::size_t i = 0; i < points.size() && i < 4; ++i) {
     const WaitPoint& point = context.where.wait_points[points[i]];
-    parts += (parts.empty() ? "" : "; ") + waiting_words(context, point) + " " +
-             missing_words(context, point);
+    parts += (parts.empty() ? "" : "; ") + waiting_for_words(context, point);
   }
   if (points.size() > 4) parts += "; and " + std::to_string(points.size() - 4) + " more";
   cause.finding.message = parts;
@@ -308,8 +312,7 @@ Finding wait_consequence(const Context& context, const WaitCause& wait) {
   for (const std::size_t p : wait.points) {
     if (++shown > 4) break;
     const WaitPoint& point = context.where.wait_points[p];
-    parts += (parts.empty() ? "" : "; ") + waiting_words(context, point) + " " +
-             missing_words(context, point);
+    parts += (parts.empty() ? "" : "; ") + waiting_for_words(context, point);
   }
   if (wait.points.size() > 4)
     parts += "; and " + std::to_string(wait.points.size() - 4) + " more calls";

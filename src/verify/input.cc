@@ -37,7 +37,7 @@ Finding note_damaged(const Run& run, const std::vector<Rank>& damaged) {
     f.message += (f.message.empty() ? "" : "; ") + std::string("the trace of ") + rank_words(cut) +
                  " has no end mark";
   }
-  f.message += "; everything else in them counts";
+  f.message += "; everything else counts";
   f.ranks = damaged;
   set_fingerprint(f, "");
   return f;

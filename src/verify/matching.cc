@@ -115,9 +115,10 @@ bool tell_modality(const Context& context, const Deviation& d, Finding& finding)
   if (!lacks && !exceeds) return false;
   const std::string step = std::to_string(d.step);
   const std::string who = context.rank_words(d.deviants);
-  const std::string batch = (d.deviants.size() == 1 ? who + "'s batch" : who + "' batches") +
-                            " of step " + step + " held " +
-                            modality_words(context.modalities.held(deviant, d.step));
+  const std::string batch =
+      (d.deviants.size() == 1 ? who + "'s batch of step " + step
+                              : "the batches of " + who + " in step " + step) +
+      " held " + modality_words(context.modalities.held(deviant, d.step));
   finding = make_finding(RuleId::modality_divergence);
   finding.what = names_carried(context, d);
   const std::string names =

@@ -47,7 +47,6 @@ class Replayer {
     std::size_t next = 0;       // the event to look at
     std::size_t last_host = 0;  // 1 + the last event that the rank itself caused
     bool recorded = false;      // events carry times: this was a run, not a program
-    bool records_completion = false;
     std::uint32_t blocked = kNoCall;
     std::uint32_t interrupted = kNoCall;
     std::int32_t step = kNone;
@@ -74,7 +73,7 @@ class Replayer {
         if (event.time != kNoTime) state.recorded = true;
         const bool completion = event.kind == EventKind::complete || event.kind == EventKind::start;
         if (event.kind == EventKind::complete || event.kind == EventKind::waited) {
-          state.records_completion = true;
+          records_completion_ = true;
         }
         if (!completion) state.last_host = e + 1;
       }
@@ -299,7 +298,7 @@ class Replayer {
         break;
     }
     if (out.waiting_in() == kNoCall && out.state != Position::State::finished &&
-        out.state != Position::State::running && state.records_completion) {
+        out.state != Position::State::running && records_completion_) {
       out.pending = oldest_pending(r);
     }
     return out;
@@ -315,7 +314,8 @@ class Replayer {
         if (trace.calls.size() - c > 4096) break;
         continue;
       }
-      if (k.has(kAsync)) oldest = static_cast<std::uint32_t>(c);
+      // A blocking call that others follow was left, whatever was recorded of it.
+      if (k.has(kAsync) || c + 1 == trace.calls.size()) oldest = static_cast<std::uint32_t>(c);
     }
     return oldest;
   }
@@ -430,6 +430,7 @@ class Replayer {
   const std::vector<GroupStreams>& groups_;
   Agreement& agreement_;
   const bool live_;
+  bool records_completion_ = false;  // some rank's trace tells when calls complete
   std::vector<RankState> states_;
   std::vector<std::vector<std::uint32_t>> meeting_of_;  // by rank index and call
   std::vector<std::vector<bool>> met_;                  // point-to-point calls that met

@@ -38,9 +38,10 @@ struct Position {
   } state = State::finished;
   std::uint32_t blocked = kNoCall;      // the call in which it is blocked, by the replay
   std::uint32_t interrupted = kNoCall;  // the unfinished call in which an exception met it
-  std::uint32_t pending = kNoCall;  // its oldest asynchronous call without completion, where the
-                                    // rank hung, died or raised without a recorded wait
-  std::int32_t step = kNone;        // the last training step it was seen in
+  // Its oldest call without completion, where it hung, died or raised and the replay does not
+  // block it: the wait was not recorded, or everybody came and the transport hangs.
+  std::uint32_t pending = kNoCall;
+  std::int32_t step = kNone;  // the last training step it was seen in
 
   // The call in which it waits or waited at the end; kNoCall: none.
   std::uint32_t waiting_in() const {

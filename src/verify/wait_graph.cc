@@ -21,6 +21,9 @@ Graph build(const ReplayResult& where) {
   for (std::size_t p = 0; p < where.wait_points.size(); ++p) {
     for (const std::uint32_t r : where.wait_points[p].waiting) add_edge(r, ranks + p, graph);
     for (const std::uint32_t r : where.wait_points[p].missing) add_edge(ranks + p, r, graph);
+    if (!where.wait_points[p].mismatched) continue;
+    // Calls that do not fit together never complete: who met there holds the others up.
+    for (const std::uint32_t r : where.wait_points[p].waiting) add_edge(ranks + p, r, graph);
   }
   return graph;
 }

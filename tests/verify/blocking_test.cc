@@ -1,0 +1,138 @@
+// Who waits for whom at the end, and who is to blame.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "verify/program.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string judge(const std::vector<std::string>& programs) {
+  return summary(verify(program(programs)));
+}
+
+TEST(Blocking, TwoGroupsInOppositeOrdersAreADeadlock) {
+  const std::string groups = "group a 0,1; group b 0,1; ";
+  EXPECT_EQ(
+      judge({groups + "all_reduce g=a n=4 open; hung", groups + "all_reduce g=b n=4 open; hung"}),
+      "cross-group-deadlock error proven group=a seq=0\nverdict findings");
+}
+
+TEST(Blocking, TheSameTwoGroupsAsynchronouslyAreNot) {
+  const std::string groups = "group a 0,1; group b 0,1; ";
+  EXPECT_EQ(
+      judge({groups + "all_reduce g=a n=4 async; all_reduce g=b n=4 async; wait 0; wait 1; clean",
+             groups + "all_reduce g=b n=4 async; all_reduce g=a n=4 async; wait 0; wait 1; clean"}),
+      "verdict clean");
+}
+
+TEST(Blocking, AProgramThatNeverRanIsReplayed) {
+  const std::string groups = "group a 0,1; group b 0,1; ";
+  const std::vector<std::string> opposite = {
+      groups + "all_reduce g=a n=4; all_reduce g=b n=4; clean",
+      groups + "all_reduce g=b n=4; all_reduce g=a n=4; clean"};
+  EXPECT_THAT(summary(verify(program(opposite, /*timed=*/false))),
+              HasSubstr("cross-group-deadlock error proven"));
+  EXPECT_EQ(summary(verify(program({opposite[0], opposite[0]}, false))), "verdict clean");
+}
+
+TEST(Blocking, ARankThatFinishedEarlyHoldsTheOthersUp) {
+  EXPECT_EQ(
+      judge({"all_reduce n=4 step=0; all_reduce n=4 step=1 open; hung",
+             "all_reduce n=4 step=0; clean",
+             "all_reduce n=4 step=0; all_reduce n=4 step=1 open; hung"}),
+      "unequal-iterations error proven culprits=1 group=world seq=1 step=1\nverdict findings");
+}
+
+TEST(Blocking, ARankThatGoesOnAloneIsTheDeviantOne) {
+  EXPECT_THAT(judge({"all_reduce n=4 step=0; clean",
+                     "all_reduce n=4 step=0; all_reduce n=4 step=1 open; hung",
+                     "all_reduce n=4 step=0; clean"}),
+              HasSubstr("unequal-iterations error proven culprits=1 group=world seq=1 step=1"));
+}
+
+TEST(Blocking, ADeadRankIsNamedAndItsVictimsAreNot) {
+  EXPECT_EQ(judge({"all_reduce n=4; all_reduce n=4 open; hung", "all_reduce n=4; cut",
+                   "all_reduce n=4; all_reduce n=4 open; hung"}),
+            "host-stall error proven culprits=1 group=world seq=1\nverdict findings");
+}
+
+TEST(Blocking, TheRootOfAChainIsNamed) {
+  // 0 waits for 1 in group a, 1 waits for 2 in group b, 2 is stuck outside of any call.
+  EXPECT_EQ(judge({"group a 0,1; all_reduce g=a n=4 open; hung",
+                   "group a 0,1; group b 1,2; all_reduce g=b n=4 open; hung",
+                   "group b 1,2; modality 0 text; hung"}),
+            "host-stall error proven culprits=2 group=a seq=0\nverdict findings");
+}
+
+TEST(Blocking, ExceptionsAreRootsAndLostConnectionsVictims) {
+  const std::string out =
+      judge({"all_reduce n=4; all_reduce n=4 open; raise 1 Connection closed by peer; exception",
+             "all_reduce n=4; raise CUDA out of memory; exception",
+             "all_reduce n=4; all_reduce n=4 open; raise 1 Connection closed by peer; exception"});
+  EXPECT_EQ(out, "rank-exception error observed culprits=1 group=world seq=1\nverdict findings");
+}
+
+TEST(Blocking, AllWhoCameAndNothingCompletes) {
+  EXPECT_THAT(judge({"all_reduce n=4 open; hung", "all_reduce n=4; hung", "all_reduce n=4; hung"}),
+              HasSubstr("device-stall error observed culprits=0"));
+}
+
+TEST(Blocking, SkewBetweenRunningRanksIsNoError) {
+  const auto run =
+      program({"all_reduce n=4; all_reduce n=4; all_reduce n=4 open; cut", "all_reduce n=4; cut"});
+  EXPECT_EQ(summary(verify(run, {.live = true})), "verdict clean");
+}
+
+TEST(Blocking, ALiveDeadlockIsProvenWithoutAnEndMark) {
+  const std::string groups = "group a 0,1; group b 0,1; ";
+  const Report report = verify(
+      program({groups + "all_reduce g=a n=4 open; cut", groups + "all_reduce g=b n=4 open; cut"}),
+      {.live = true});
+  EXPECT_TRUE(proves_stuck(report)) << summary(report);
+}
+
+TEST(Blocking, ALiveRankThatMayStillComeProvesNothing) {
+  const Report report = verify(
+      program({"all_reduce n=4 open; cut", "all_reduce n=4 open; cut", "modality 0 text; cut"}),
+      {.live = true});
+  EXPECT_FALSE(proves_stuck(report)) << summary(report);
+}
+
+TEST(Blocking, ALiveRankThatEndedProvesIt) {
+  EXPECT_TRUE(proves_stuck(verify(program({"all_reduce n=4 open; cut", "clean"}), {.live = true})));
+}
+
+TEST(Blocking, EverybodyReceivesFirst) {
+  EXPECT_EQ(judge({"recv peer=1 n=4 open; hung", "recv peer=0 n=4 open; hung"}),
+            "p2p-cycle error proven group=world seq=0\nverdict findings");
+}
+
+TEST(Blocking, ReceiveThenSendIsFineWhereTheOtherSideSendsFirst) {
+  EXPECT_EQ(
+      judge({"recv peer=1 n=4; send peer=1 n=4; clean", "send peer=0 n=4; recv peer=0 n=4; clean"}),
+      "verdict clean");
+}
+
+TEST(Blocking, PointToPointSizes) {
+  EXPECT_THAT(judge({"send peer=1 n=4; clean", "recv peer=0 n=5; clean"}),
+              HasSubstr("p2p-size error observed"));
+}
+
+TEST(Blocking, AReceiveWithoutItsSend) {
+  EXPECT_THAT(judge({"recv peer=1 n=4 open; hung", "clean"}),
+              HasSubstr("p2p-unmatched error proven culprits=1"));
+}
+
+TEST(Blocking, ARankWithoutATraceMayHaveCome) {
+  const Report report =
+      verify(run_of({{0, "all_reduce n=4 open; hung"}, {2, "all_reduce n=4 open; hung"}}, 3));
+  EXPECT_EQ(summary(report), "verdict inconclusive");
+}
+
+}  // namespace
+}  // namespace lockstep

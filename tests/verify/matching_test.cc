@@ -1,0 +1,200 @@
+// The rules of the family matching: each where it must fire, and beside it a look-alike.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trace/load.h"
+#include "trace/text_format.h"
+#include "verify/program.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string judge(const std::vector<std::string>& programs) {
+  return summary(verify(program(programs)));
+}
+
+TEST(Matching, AgreeingRanksAreClean) {
+  EXPECT_EQ(judge({"all_reduce n=8 redop=sum; barrier; clean",
+                   "all_reduce n=8 redop=sum; barrier; clean"}),
+            "verdict clean");
+}
+
+TEST(Matching, WhatWasNotRecordedIsNoMismatch) {
+  EXPECT_EQ(judge({"all_reduce n=8 redop=sum dtype=float32 what=w; clean", "all_reduce; clean"}),
+            "verdict clean");
+}
+
+TEST(Matching, ShapesMayDifferWhereElementCountsAgree) {
+  EXPECT_EQ(judge({"all_reduce n=4,8; clean", "all_reduce n=32; clean"}), "verdict clean");
+}
+
+TEST(Matching, DifferentSizesInAHang) {
+  EXPECT_EQ(judge({"all_reduce n=8; all_reduce n=16 open; hung",
+                   "all_reduce n=8; all_reduce n=16 open; hung",
+                   "all_reduce n=8; all_reduce n=12 open; hung"}),
+            "size-mismatch error proven culprits=2 group=world seq=1\nverdict findings");
+}
+
+TEST(Matching, DifferentReduceOperationsDoNotHang) {
+  EXPECT_EQ(
+      judge({"all_reduce n=8 redop=sum; barrier; clean", "all_reduce n=8 redop=max; barrier; clean",
+             "all_reduce n=8 redop=sum; barrier; clean"}),
+      "redop-mismatch error observed culprits=1 group=world seq=0\nverdict findings");
+}
+
+TEST(Matching, DifferentTypes) {
+  EXPECT_THAT(
+      judge({"all_reduce n=8 dtype=float32 open; hung", "all_reduce n=8 dtype=float32 open; hung",
+             "all_reduce n=8 dtype=bfloat16 open; hung"}),
+      HasSubstr("dtype-mismatch error proven culprits=2 group=world seq=0"));
+}
+
+TEST(Matching, DifferentRoots) {
+  EXPECT_THAT(judge({"broadcast n=8 root=0 open; hung", "broadcast n=8 root=1 open; hung",
+                     "broadcast n=8 root=0 open; hung"}),
+              HasSubstr("root-mismatch error proven culprits=1 group=world seq=0"));
+}
+
+TEST(Matching, DifferentOperations) {
+  EXPECT_THAT(judge({"all_reduce n=8 open; hung", "broadcast n=8 root=0 open; hung",
+                     "all_reduce n=8 open; hung"}),
+              HasSubstr("op-mismatch error proven culprits=1 group=world seq=0"));
+}
+
+TEST(Matching, ATieNamesNobody) {
+  EXPECT_EQ(judge({"all_reduce n=8 redop=sum; clean", "all_reduce n=8 redop=max; clean"}),
+            "redop-mismatch error observed group=world seq=0\nverdict findings");
+}
+
+TEST(Matching, OfTwoTheOneThatLeftItsHabitDeviates) {
+  const std::string usual =
+      "all_reduce n=8 redop=sum; barrier; all_reduce n=8 redop=sum; barrier; ";
+  EXPECT_EQ(judge({usual + "all_reduce n=8 redop=max; barrier; clean",
+                   usual + "all_reduce n=8 redop=sum; barrier; clean"}),
+            "redop-mismatch error observed culprits=0 group=world seq=4\nverdict findings");
+}
+
+TEST(Matching, ASkippedCallIsOneFindingThoughEverythingAfterItIsOff) {
+  const std::string step = "all_reduce n=1 what=a; all_reduce n=2 what=b; all_reduce n=3 what=c; ";
+  EXPECT_EQ(judge({step + step + "all_reduce n=1 what=a; all_reduce n=2 what=b open; hung",
+                   step + step + "all_reduce n=1 what=a; all_reduce n=2 what=b open; hung",
+                   step + step + "all_reduce n=1 what=a; all_reduce n=3 what=c open; hung"}),
+            "missing-collective error proven culprits=2 group=world seq=7\nverdict findings");
+}
+
+TEST(Matching, ASkippedCallIsSeenWithoutParameterNames) {
+  const std::string step = "all_reduce n=1; all_reduce n=2; all_reduce n=3; ";
+  EXPECT_EQ(judge({step + step + "all_reduce n=1; all_reduce n=2 open; hung",
+                   step + step + "all_reduce n=1; all_reduce n=2 open; hung",
+                   step + step + "all_reduce n=1; all_reduce n=3 open; hung"}),
+            "missing-collective error proven culprits=2 group=world seq=7\nverdict findings");
+}
+
+TEST(Matching, ASkipInEveryStepIsStillOneFinding) {
+  std::string full;
+  std::string skipping;
+  for (int s = 0; s < 6; ++s) {
+    const std::string step = " step=" + std::to_string(s) + "; ";
+    full += "all_reduce n=4 what=a" + step + "all_reduce n=4 what=b" + step;
+    skipping += "all_reduce n=4 what=b" + step;
+  }
+  EXPECT_EQ(judge({full + "clean", full + "clean", skipping + "clean"}).substr(0, 71),
+            "missing-collective error observed culprits=2 group=world seq=0 step=0\nv");
+}
+
+TEST(Matching, EqualCallsOutOfStepAreSeenByTheirStep) {
+  // All calls look alike; rank 1 left out the one of step 1 and then ran out of calls.
+  EXPECT_THAT(
+      judge({"all_reduce n=4 step=0; all_reduce n=4 step=1; all_reduce n=4 step=2 open; hung",
+             "all_reduce n=4 step=0; all_reduce n=4 step=2; clean",
+             "all_reduce n=4 step=0; all_reduce n=4 step=1; all_reduce n=4 step=2 open; hung"}),
+      HasSubstr("missing-collective error proven culprits=1 group=world seq=1 step=1"));
+}
+
+TEST(Matching, StepLabelsAloneAccuseNobody) {
+  EXPECT_EQ(judge({"all_reduce n=4 step=1; all_reduce n=4 step=2; clean",
+                   "all_reduce n=4 step=0; all_reduce n=4 step=1; clean"}),
+            "verdict clean");
+}
+
+TEST(Matching, AnExtraCall) {
+  const std::string step = "all_reduce n=1 what=a; all_reduce n=2 what=b; ";
+  EXPECT_EQ(
+      judge({step + "barrier; " + step + "clean", step + step + "clean", step + step + "clean"})
+          .substr(0, 58),
+      "extra-collective error observed culprits=0 group=world seq");
+}
+
+TEST(Matching, TwoCallsInAnotherOrder) {
+  EXPECT_THAT(judge({"all_reduce n=4 what=a; all_reduce n=4 what=b; barrier; clean",
+                     "all_reduce n=4 what=b; all_reduce n=4 what=a; barrier; clean",
+                     "all_reduce n=4 what=a; all_reduce n=4 what=b; barrier; clean"}),
+              HasSubstr("order-swap error observed culprits=1 group=world seq=0"));
+}
+
+TEST(Matching, EqualCallsWithDifferentParametersAreSeenThoughNothingHangs) {
+  EXPECT_THAT(
+      judge({"all_reduce n=4 what=a; barrier; clean", "all_reduce n=4 what=x; barrier; clean",
+             "all_reduce n=4 what=a; barrier; clean"}),
+      HasSubstr("identity-mismatch error observed culprits=1 group=world seq=0"));
+}
+
+TEST(Matching, WithoutParametersTheSameIsCleanAndTheLimitIsListed) {
+  const Report report =
+      verify(program({"all_reduce n=4; barrier; clean", "all_reduce n=4; barrier; clean"}));
+  EXPECT_EQ(summary(report), "verdict clean");
+  ASSERT_EQ(report.unknown.size(), 1U);
+  EXPECT_THAT(report.unknown[0], HasSubstr("not recorded"));
+}
+
+TEST(Matching, SplitsThatDoNotFitThoughTotalsDo) {
+  EXPECT_THAT(judge({"all_to_all_single n=4 in_splits=1,3 out_splits=2,2; clean",
+                     "all_to_all_single n=4 in_splits=1,3 out_splits=3,1; clean"}),
+              HasSubstr("splits-mismatch error observed group=world seq=0"));
+}
+
+TEST(Matching, SplitsThatFit) {
+  EXPECT_EQ(judge({"all_to_all_single n=4 in_splits=1,3 out_splits=1,2; clean",
+                   "all_to_all_single n=4 in_splits=2,2 out_splits=3,2; clean"}),
+            "verdict clean");
+}
+
+TEST(Matching, GroupsWithDifferentMembers) {
+  EXPECT_THAT(judge({"group dp 0,1; all_reduce g=dp n=4 open; hung",
+                     "group dp 0,1,2; all_reduce g=dp n=4 open; hung", "group dp 0,1; clean"}),
+              HasSubstr("group-divergence error"));
+}
+
+TEST(Matching, GroupsOfOthersAreNobodysBusiness) {
+  EXPECT_EQ(
+      judge({"group a 0,1; all_reduce g=a n=4; clean", "group a 0,1; all_reduce g=a n=4; clean",
+             "group b 2; all_reduce g=b n=9; clean"}),
+      "verdict clean");
+}
+
+TEST(Matching, TheOrderOfFilesChangesNothing) {
+  std::vector<std::string> texts;
+  const std::vector<std::string> programs = {"all_reduce n=8; all_reduce n=16 open; hung",
+                                             "all_reduce n=8; all_reduce n=16 open; hung",
+                                             "all_reduce n=8; all_reduce n=12 open; hung"};
+  const std::string expected = judge(programs);
+  std::vector<std::size_t> order = {0, 1, 2};
+  do {
+    Tables tables;
+    std::vector<RankTrace> traces;
+    for (const std::size_t r : order) {
+      auto trace =
+          read_text_trace(program_text(static_cast<std::int32_t>(r), 3, programs[r]), "x", tables);
+      ASSERT_TRUE(trace);
+      traces.push_back(std::move(*trace));
+    }
+    EXPECT_EQ(summary(verify(assemble_run(std::move(tables), std::move(traces)))), expected);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,91 @@
+// Batches that hold different modalities, and what comes of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "verify/program.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Parameters' all-reduces in one group, image branch first.
+std::string both(int step, const std::string& last = "") {
+  const std::string s = " step=" + std::to_string(step);
+  return "modality " + std::to_string(step) + " image,text; all_reduce n=8 what=image.w" + s +
+         "; all_reduce n=4 what=proj.w" + s + "; all_reduce n=2 what=text.w" + s + last + "; ";
+}
+
+TEST(Modality, TheRankWithoutImagesIsNamedWithItsParameters) {
+  const Report report = verify(
+      program({both(0) + "modality 1 image,text; all_reduce n=8 what=image.w step=1 open; hung",
+               both(0) + "modality 1 text; all_reduce n=2 what=text.w step=1 open; hung",
+               both(0) + "modality 1 image,text; all_reduce n=8 what=image.w step=1 open; hung"}));
+  EXPECT_EQ(
+      summary(report),
+      "modality-divergence error proven culprits=1 group=world seq=3 step=1\nverdict findings");
+  const Finding& f = report.findings[0];
+  EXPECT_THAT(f.message, HasSubstr("rank 1's batch of step 1 held text only"));
+  EXPECT_THAT(f.what, ElementsAre("image.w", "proj.w"));
+}
+
+TEST(Modality, WithAGroupForEachBranchTheRanksWaitInACircle) {
+  const std::string groups = "group image 0,1; group text 0,1; ";
+  const Report report = verify(program(
+      {groups + "modality 0 image,text; all_reduce g=image n=8 what=image.w step=0 open; hung",
+       groups + "modality 0 text; all_reduce g=text n=4 what=text.w step=0 open; hung"}));
+  EXPECT_EQ(
+      summary(report),
+      "modality-divergence error proven culprits=1 group=image seq=0 step=0\nverdict findings");
+  ASSERT_EQ(report.findings[0].consequences.size(), 1U);
+  EXPECT_EQ(report.findings[0].consequences[0].rule, RuleId::deadlock);
+}
+
+TEST(Modality, ARemedyMakesTheCallsAgreeAndTheBatchesMayDiffer) {
+  EXPECT_EQ(
+      summary(verify(program({"modality 0 image,text; all_reduce n=8 what=image.w step=0; clean",
+                              "modality 0 text; all_reduce n=8 what=image.w step=0; clean"}))),
+      "verdict clean");
+}
+
+TEST(Modality, WithoutModalityLinesItIsACollectiveLeftOut) {
+  EXPECT_THAT(
+      summary(verify(program(
+          {"all_reduce n=8 what=image.w step=0; all_reduce n=8 what=text.w step=0; clean",
+           "all_reduce n=8 what=text.w step=0; clean",
+           "all_reduce n=8 what=image.w step=0; all_reduce n=8 what=text.w step=0; clean"}))),
+      HasSubstr("missing-collective error observed culprits=1 group=world seq=0 step=0"));
+}
+
+TEST(Modality, OfTwoRanksTheOneThatLacksTheModalityDeviates) {
+  EXPECT_THAT(summary(verify(program(
+                  {"modality 0 text; all_reduce n=2 what=text.w step=0 open; cut",
+                   "modality 0 image,text; all_reduce n=8 what=image.w step=0 open; cut"}))),
+              HasSubstr("modality-divergence error proven culprits=0 group=world seq=0 step=0"));
+}
+
+TEST(Modality, AnotherKindOfMismatchIsNotBlamedOnTheBatch) {
+  EXPECT_THAT(
+      summary(verify(program({"modality 0 image,text; all_reduce n=8 redop=sum step=0; clean",
+                              "modality 0 text; all_reduce n=8 redop=max step=0; clean",
+                              "modality 0 image,text; all_reduce n=8 redop=sum step=0; clean"}))),
+      HasSubstr("redop-mismatch error observed culprits=1"));
+}
+
+TEST(Modality, UnderDdpTheRankThatRaisesLaterIsTheOneThatSkipped) {
+  // Rank 1's first backward succeeds without the bucket; it raises in its next step.
+  const Report report = verify(program(
+      {"modality 0 image,text; all_reduce n=9 what=text.w,image.w step=0 async open; wait 0 open; "
+       "raise 0 Connection closed by peer; exception",
+       "modality 0 text; step 0; modality 1 image,text; raise Expected to have finished reduction "
+       "in "
+       "the prior iteration; exception"}));
+  EXPECT_EQ(
+      summary(report),
+      "modality-divergence error observed culprits=1 group=world seq=0 step=0\nverdict findings");
+}
+
+}  // namespace
+}  // namespace lockstep

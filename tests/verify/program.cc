@@ -1,0 +1,171 @@
+#include "verify/program.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "support/trace_text.h"
+
+namespace lockstep {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> out;
+  std::stringstream stream(text);
+  for (std::string part; std::getline(stream, part, separator);) out.push_back(part);
+  return out;
+}
+
+std::vector<std::string> words(const std::string& item) {
+  std::istringstream stream(item);
+  std::vector<std::string> out;
+  for (std::string word; stream >> word;) out.push_back(word);
+  return out;
+}
+
+Json numbers(const std::string& list) {
+  Json out = Json::array();
+  for (const std::string& part : split(list, ',')) out.push_back(std::stoll(part));
+  return out;
+}
+
+class Writer {
+ public:
+  Writer(std::int32_t rank, std::int32_t world_size, bool timed) : timed_(timed) {
+    line({{"header", 1}, {"rank", rank}, {"world_size", world_size}, {"backend", "gloo"}});
+    Json all = Json::array();
+    for (std::int32_t r = 0; r < world_size; ++r) all.push_back(r);
+    line({{"group", "world"}, {"ranks", all}});
+  }
+
+  void item(const std::vector<std::string>& w) {
+    static const std::vector<std::string> kEnds = {"clean", "hung", "killed", "exception"};
+    if (w[0] == "cut") return;
+    if (std::find(kEnds.begin(), kEnds.end(), w[0]) != kEnds.end()) {
+      line({{"end", w[0]}});
+    } else if (w[0] == "group") {
+      line({{"group", w[1]}, {"ranks", numbers(w[2])}});
+    } else if (w[0] == "modality") {
+      event({{"ev", "modality"}, {"n", std::stoll(w[1])}, {"has", split(w[2], ',')}});
+    } else if (w[0] == "step") {
+      event({{"ev", "step"}, {"n", std::stoll(w[1])}});
+    } else if (w[0] == "wait") {
+      event({{"ev", "wait"}, {"id", std::stoll(w[1])}});
+      if (w.back() != "open") event({{"ev", "waited"}, {"id", std::stoll(w[1])}});
+    } else if (w[0] == "raise") {
+      raise(w);
+    } else {
+      call(w);
+    }
+  }
+
+  std::string text() const { return text_; }
+
+ private:
+  void line(const Json& json) { text_ += json.dump() + "\n"; }
+  void event(Json json) {
+    if (timed_) json["t"] = time_ += 10;
+    line(json);
+  }
+
+  void raise(const std::vector<std::string>& w) {
+    Json json = {{"ev", "exception"}};
+    std::size_t first = 1;
+    if (w.size() > 1 && std::isdigit(static_cast<unsigned char>(w[1][0])) != 0) {
+      json["id"] = std::stoll(w[first++]);
+    }
+    std::string what;
+    for (std::size_t i = first; i < w.size(); ++i) what += (what.empty() ? "" : " ") + w[i];
+    json["what"] = what;
+    event(json);
+  }
+
+  void call(const std::vector<std::string>& w) {
+    Json json = {{"ev", "issue"}, {"id", next_}, {"g", "world"}, {"op", w[0]}};
+    bool async = false;
+    bool completes = true;
+    for (std::size_t i = 1; i < w.size(); ++i) {
+      const std::size_t equals = w[i].find('=');
+      const std::string key = w[i].substr(0, equals);
+      const std::string value = equals == std::string::npos ? "" : w[i].substr(equals + 1);
+      if (key == "async")
+        async = true;
+      else if (key == "open")
+        completes = false;
+      else if (key == "n")
+        json["in"] = json["out"] = Json::array({numbers(value)});
+      else if (key == "what")
+        json["what"] = split(value, ',');
+      else if (key == "in_splits")
+        json["splits_in"] = numbers(value);
+      else if (key == "out_splits")
+        json["splits_out"] = numbers(value);
+      else if (key == "step" || key == "root" || key == "peer" || key == "ptag")
+        json[key] = std::stoll(value);
+      else if (key == "g" || key == "dtype" || key == "redop" || key == "at")
+        json[key] = value;
+      else
+        LOCKSTEP_CHECK(false, "unknown word in a test program: " + w[i]);
+    }
+    json["async"] = async;
+    event(json);
+    if (completes && timed_) event({{"ev", "complete"}, {"id", next_}});
+    ++next_;
+  }
+
+  const bool timed_;
+  std::int64_t next_ = 0;
+  std::int64_t time_ = 1000;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string program_text(std::int32_t rank, std::int32_t world_size, const std::string& program,
+                         bool timed) {
+  Writer writer(rank, world_size, timed);
+  for (const std::string& item : split(program, ';')) {
+    if (const auto w = words(item); !w.empty()) writer.item(w);
+  }
+  return writer.text();
+}
+
+Run program(const std::vector<std::string>& programs, bool timed) {
+  std::vector<std::string> texts;
+  for (const std::string& p : programs) {
+    texts.push_back(program_text(static_cast<std::int32_t>(texts.size()),
+                                 static_cast<std::int32_t>(programs.size()), p, timed));
+  }
+  return run_from_text(texts);
+}
+
+Run run_of(const std::vector<RankProgram>& programs, std::int32_t world_size) {
+  std::vector<std::string> texts;
+  for (const RankProgram& p : programs) texts.push_back(program_text(p.rank, world_size, p.text));
+  return run_from_text(texts);
+}
+
+std::string summary(const Report& report) {
+  std::string out;
+  for (const Finding& f : report.findings) {
+    if (f.severity == Severity::note) continue;
+    out += std::string(rule(f.rule).name) + " " + std::string(to_string(f.severity)) + " " +
+           std::string(to_string(f.certainty));
+    std::vector<std::int32_t> culprits;
+    for (const Rank r : f.culprits) culprits.push_back(r.value);
+    if (!culprits.empty()) out += " culprits=" + ranges(culprits);
+    if (!f.group.empty()) out += " group=" + f.group;
+    if (f.seq) out += " seq=" + std::to_string(*f.seq);
+    if (f.step) out += " step=" + std::to_string(*f.step);
+    out += "\n";
+  }
+  return out + "verdict " + std::string(to_string(report.verdict));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+// Batch: items as tensors.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "job/scenario.h"
+#include "runtime/data/shapes.h"
+
+namespace lockstep {
+
+struct Batch {
+  std::vector<std::int64_t> indices;  // of the items, in order
+  at::Tensor tokens;                  // int64 [items, kMaxTokens], padded with kPadToken
+  at::Tensor images;                  // float [images, 3, 32, 32]; undefined when no item has one
+  at::Tensor image_rows;              // int64 [images]: which row of `tokens` each image belongs to
+
+  bool has_image() const { return images.defined(); }
+  // The union over the items, as the trace names them.
+  std::vector<std::string> modalities() const;
+};
+
+// `rule` (may be null) overrides which modalities the items have: with image, all of them show
+// theirs, also those that the data set keeps as text only; without, none does.
+Batch make_batch(const ShapesDataset& data, const std::vector<std::int64_t>& indices,
+                 const Scenario::Data::Rule* rule);
+
+}  // namespace lockstep

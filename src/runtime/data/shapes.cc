@@ -1,0 +1,166 @@
+#include "runtime/data/shapes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "base/check.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::array<const char*, 8> kColours = {"red",    "green",  "blue",  "yellow",
+                                                 "purple", "orange", "white", "black"};
+constexpr std::array<std::array<float, 3>, 8> kRgb = {{{0.9F, 0.1F, 0.1F},
+                                                       {0.1F, 0.7F, 0.2F},
+                                                       {0.1F, 0.2F, 0.9F},
+                                                       {0.95F, 0.9F, 0.1F},
+                                                       {0.55F, 0.1F, 0.7F},
+                                                       {1.0F, 0.55F, 0.0F},
+                                                       {0.95F, 0.95F, 0.95F},
+                                                       {0.05F, 0.05F, 0.05F}}};
+constexpr std::array<const char*, 6> kShapes = {"circle", "square", "triangle",
+                                                "cross",  "ring",   "diamond"};
+constexpr std::array<const char*, 3> kSizes = {"small", "", "large"};
+constexpr std::array<float, 3> kRadius = {5.0F, 8.0F, 12.0F};  // pixels
+constexpr float kNoise = 0.05F;
+
+// splitmix64: std's distributions differ between standard libraries, and items must not.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15U);
+    z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
+    return z ^ (z >> 31U);
+  }
+  int below(std::size_t n) { return static_cast<int>(next() % n); }
+  float uniform() { return static_cast<float>(next() >> 40U) * 0x1p-24F; }  // [0, 1)
+
+ private:
+  std::uint64_t state_;
+};
+
+bool inside(int shape, float dx, float dy, float r) {
+  const float ax = std::abs(dx);
+  const float ay = std::abs(dy);
+  const float distance = std::sqrt(dx * dx + dy * dy);
+  switch (shape) {
+    case 0:
+      return distance <= r;
+    case 1:
+      return std::max(ax, ay) <= 0.85F * r;
+    case 2:
+      return ay <= 0.85F * r && ax <= (dy + 0.85F * r) * 0.6F;
+    case 3:
+      return std::max(ax, ay) <= r && std::min(ax, ay) <= 0.3F * r;
+    case 4:
+      return distance <= r && distance >= 0.55F * r;
+    default:
+      return ax + ay <= r;
+  }
+}
+
+std::string article(const std::string& noun) { return noun == "orange" ? "an" : "a"; }
+
+std::vector<std::string> words(const Picture& p) {
+  const auto at = [](int i) { return static_cast<std::size_t>(i); };
+  const std::string size = kSizes[at(p.size)];
+  const std::string colour = kColours[at(p.colour)];
+  const std::string ground = kColours[at(p.ground)];
+  std::vector<std::string> sentence;
+  sentence.push_back(size.empty() ? article(colour) : "a");
+  if (!size.empty()) sentence.push_back(size);
+  sentence.insert(sentence.end(),
+                  {colour, kShapes[at(p.shape)], "on", article(ground), ground, "ground"});
+  return sentence;
+}
+
+std::vector<std::string> make_vocabulary() {
+  std::vector<std::string> all = {"[pad]", "[start]", "[end]", "a",    "an",
+                                  "on",    "ground",  "small", "large"};
+  all.insert(all.end(), kColours.begin(), kColours.end());
+  all.insert(all.end(), kShapes.begin(), kShapes.end());
+  return all;
+}
+
+}  // namespace
+
+ShapesDataset::ShapesDataset(std::int64_t items, double text_only, std::uint64_t seed)
+    : seed_(seed), has_image_(static_cast<std::size_t>(items), true) {
+  LOCKSTEP_CHECK(items > 0 && text_only >= 0 && text_only <= 1, "a data set has items");
+  std::vector<std::size_t> order(has_image_.size());
+  std::iota(order.begin(), order.end(), 0U);
+  Random random(seed ^ 0x7e47U);
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.next() % i]);
+  const auto bare = static_cast<std::size_t>(std::lround(static_cast<double>(items) * text_only));
+  for (std::size_t i = 0; i < bare; ++i) has_image_[order[i]] = false;
+}
+
+bool ShapesDataset::has_image(std::int64_t index) const {
+  return index >= size() || has_image_[static_cast<std::size_t>(index)];
+}
+
+Item ShapesDataset::item(std::int64_t index) const {
+  LOCKSTEP_CHECK(index >= 0, "item indices are not negative");
+  Random random(Random(seed_ * 0x1000003U + static_cast<std::uint64_t>(index)).next());
+  Picture p;
+  p.size = random.below(kSizes.size());
+  p.shape = random.below(kShapes.size());
+  p.colour = random.below(kColours.size());
+  p.ground = (p.colour + 1 + random.below(kColours.size() - 1)) % static_cast<int>(kColours.size());
+  const float radius = kRadius[static_cast<std::size_t>(p.size)];
+  const float room = static_cast<float>(kImageSide) - 2 * radius;
+  p.x = radius + random.uniform() * room;
+  p.y = radius + random.uniform() * room;
+  p.noise_seed = random.next();
+  return {index, has_image(index), p};
+}
+
+std::span<const std::string> vocabulary() {
+  static const std::vector<std::string> all = make_vocabulary();
+  return all;
+}
+
+std::string caption(const Picture& picture) {
+  std::string text;
+  for (const std::string& word : words(picture)) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+std::array<std::int64_t, kMaxTokens> tokens(const Picture& picture) {
+  std::array<std::int64_t, kMaxTokens> ids{};  // kPadToken
+  std::size_t n = 0;
+  ids[n++] = kStartToken;
+  const auto all = vocabulary();
+  for (const std::string& word : words(picture)) {
+    const auto found = std::find(all.begin(), all.end(), word);
+    LOCKSTEP_CHECK(found != all.end() && n + 1 < ids.size(), "a caption outside the vocabulary");
+    ids[n++] = found - all.begin();
+  }
+  ids[n] = kEndToken;
+  return ids;
+}
+
+void paint(const Picture& picture, std::span<float, kImageFloats> pixels) {
+  Random random(picture.noise_seed);
+  const auto& figure = kRgb[static_cast<std::size_t>(picture.colour)];
+  const auto& ground = kRgb[static_cast<std::size_t>(picture.ground)];
+  const float radius = kRadius[static_cast<std::size_t>(picture.size)];
+  std::size_t next = 0;
+  for (std::size_t channel = 0; channel < kImageChannels; ++channel) {
+    for (int row = 0; row < kImageSide; ++row) {
+      for (int column = 0; column < kImageSide; ++column) {
+        const float dx = static_cast<float>(column) + 0.5F - picture.x;
+        const float dy = static_cast<float>(row) + 0.5F - picture.y;
+        const float value =
+            inside(picture.shape, dx, dy, radius) ? figure[channel] : ground[channel];
+        pixels[next++] = 2 * value - 1 + kNoise * (2 * random.uniform() - 1);
+      }
+    }
+  }
+}
+
+}  // namespace lockstep

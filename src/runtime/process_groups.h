@@ -1,0 +1,47 @@
+// ProcessGroups: this rank's Gloo groups, each behind a RecordingBackend, and the store through
+// which the ranks find each other.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "runtime/record/recorder.h"
+
+namespace lockstep {
+
+struct RankOf {
+  int rank = 0;
+  int world_size = 1;
+};
+
+class ProcessGroups {
+ public:
+  using Ptr = c10::intrusive_ptr<c10d::ProcessGroup>;
+
+  // `timeout`: for finding each other and for every collective. `recorder` must outlive the groups.
+  ProcessGroups(const std::string& store_file, RankOf who, std::chrono::milliseconds timeout,
+                Recorder& recorder);
+
+  // Makes a group of all ranks over connections of its own: collective, all ranks make their groups
+  // in the same order. Throws what c10d throws when the others do not come.
+  Ptr make(const std::string& name, const std::string& description);
+
+  // Tells the others through the store that this rank's program is over.
+  void announce_done();
+  // Waits until all ranks have announced it. No collective, so it neither disturbs nor needs what
+  // the ranks are doing. False when `patience` ran out first.
+  bool wait_until_all_are_done(std::chrono::milliseconds patience);
+
+  RankOf who() const { return who_; }
+
+ private:
+  RankOf who_;
+  std::chrono::milliseconds timeout_;
+  Recorder& recorder_;
+  c10::intrusive_ptr<c10d::FileStore> store_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,101 @@
+#include "runtime/record/recorder.h"
+
+#include <time.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMaxFailures = 64;
+
+std::int64_t now() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+}
+
+}  // namespace
+
+Recorder::Timed::Timed(Recorder& recorder) : recorder_(recorder), began_(now()) {}
+Recorder::Timed::~Timed() { recorder_.nanos_.fetch_add(now() - began_, std::memory_order_relaxed); }
+
+CallNote Recorder::note(const std::vector<std::string>& what, std::string_view tag) {
+  CallNote note;
+  if (!what.empty()) note.what = ring_.intern_names(what);
+  note.tag = ring_.intern(tag);
+  return note;
+}
+
+RingWriter::StringRef Recorder::place(const std::source_location& where) {
+  for (const KnownPlace& known : places_) {
+    if (known.file == where.file_name() && known.line == where.line()) return known.name;
+  }
+  std::string_view file = where.file_name();
+  if (const auto slash = file.rfind('/'); slash != std::string_view::npos) {
+    file.remove_prefix(slash + 1);
+  }
+  const auto name = ring_.intern(std::string(file) + ":" + std::to_string(where.line()));
+  places_.push_back({where.file_name(), where.line(), name});
+  return name;
+}
+
+std::uint32_t Recorder::issue(RingWriter::Issue fields) {
+  CallNote note = context_.note;
+  if (!context_.coming.empty()) {
+    note = context_.coming.front();
+    context_.coming.pop_front();
+  }
+  fields.step = context_.step;
+  fields.what = note.what;
+  fields.tag = note.tag;
+  fields.at = context_.at;
+  outstanding_.fetch_add(1, std::memory_order_relaxed);
+  return ring_.issue(fields);
+}
+
+void Recorder::complete(std::uint32_t call, std::string_view error) {
+  outstanding_.fetch_sub(1, std::memory_order_relaxed);
+  if (error.empty()) {
+    ring_.complete(call);
+    return;
+  }
+  const std::lock_guard lock(failures_mutex_);
+  if (failures_.size() < kMaxFailures) failures_.push_back({call, std::string(error)});
+}
+
+void Recorder::wait(std::uint32_t call) {
+  waiting_.fetch_add(1, std::memory_order_relaxed);
+  ring_.wait(call);
+}
+
+void Recorder::waited(std::uint32_t call) {
+  ring_.waited(call);
+  waiting_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Recorder::raised(std::string_view what, std::optional<std::uint32_t> call) {
+  const std::lock_guard lock(failures_mutex_);
+  if (!what.empty() && raised_ == what) return;
+  raised_ = what;
+  std::int64_t id = call ? static_cast<std::int64_t>(*call) : -1;
+  for (const Failure& failure : failures_) {
+    if (id < 0 && what.find(failure.text) != std::string_view::npos) id = failure.call;
+  }
+  ring_.exception(what, id);
+}
+
+void Recorder::step(std::int64_t n, double loss, std::int64_t samples) {
+  const Timed timed(*this);
+  ring_.step(n, loss, samples);
+}
+
+void Recorder::modality(std::int64_t n, const std::vector<std::string>& has) {
+  const Timed timed(*this);
+  ring_.modality(n, ring_.intern_names(has));
+}
+
+void Recorder::data(std::int64_t n, std::span<const std::int64_t> indices) {
+  const Timed timed(*this);
+  ring_.data(n, indices);
+}
+
+}  // namespace lockstep

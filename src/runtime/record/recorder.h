@@ -1,0 +1,137 @@
+// Recorder: what happens to one rank's collectives, on its way into the ring file.
+//
+// It stands between those who know *what* is being done (a strategy sets the context) and those who
+// see *that* it is done (the recording backend reports the calls). It also knows whether the rank
+// waits for something, which the watchdog asks, and how much time recording itself took.
+//
+// The context belongs to the thread that trains; everything else may be called from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trace/ring_writer.h"
+
+namespace lockstep {
+
+// What the trace says of a call beside its shapes; made once, used for many calls.
+struct CallNote {
+  RingWriter::NamesRef what;  // the parameters, buffers or values carried
+  RingWriter::StringRef tag;
+};
+
+// Set by those who communicate, before they do.
+struct CallContext {
+  std::int32_t step = kNone;
+  RingWriter::StringRef at;     // source place
+  CallNote note;                // for every call while `coming` is empty
+  std::deque<CallNote> coming;  // one for each of the next calls
+};
+
+class Recorder {
+ public:
+  // `ring` must outlive the recorder.
+  explicit Recorder(RingWriter& ring) : ring_(ring) {}
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  RingWriter& ring() { return ring_; }
+  CallContext& context() { return context_; }
+
+  CallNote note(const std::vector<std::string>& what, std::string_view tag = {});
+  // "manual.cc:57". Cheap for a place that was asked for before.
+  RingWriter::StringRef place(const std::source_location& where);
+
+  // A call that is about to be given to the transport. Fills in step, what, tag and place from the
+  // context. Returns the call's id.
+  std::uint32_t issue(RingWriter::Issue fields);
+  // The transport finished the call; `error` empty: successfully. At most once per call.
+  void complete(std::uint32_t call, std::string_view error = {});
+  void wait(std::uint32_t call);
+  void waited(std::uint32_t call);
+  // An exception reached the training program. It is recorded once, however often it is reported on
+  // its way up; without `call`, the call whose failure has this text is named.
+  void raised(std::string_view what, std::optional<std::uint32_t> call = {});
+
+  void step(std::int64_t n, double loss, std::int64_t samples);
+  void modality(std::int64_t n, const std::vector<std::string>& has);
+  void data(std::int64_t n, std::span<const std::int64_t> indices);
+
+  // Calls that were issued and have not completed.
+  bool outstanding() const { return outstanding_.load(std::memory_order_relaxed) > 0; }
+  // Whether the program is inside a wait.
+  bool waiting() const { return waiting_.load(std::memory_order_relaxed) > 0; }
+
+  // Cost of recording so far, over all threads.
+  std::int64_t nanos() const { return nanos_.load(std::memory_order_relaxed); }
+  std::uint64_t events() const { return ring_.written(); }
+
+  // Counts the time until its end as recording.
+  class Timed {
+   public:
+    explicit Timed(Recorder& recorder);
+    ~Timed();
+    Timed(const Timed&) = delete;
+    Timed& operator=(const Timed&) = delete;
+
+   private:
+    Recorder& recorder_;
+    std::int64_t began_;
+  };
+
+ private:
+  RingWriter& ring_;
+  CallContext context_;
+  std::atomic<std::int64_t> outstanding_{0};
+  std::atomic<std::int64_t> waiting_{0};
+  std::atomic<std::int64_t> nanos_{0};
+
+  struct KnownPlace {
+    const char* file;
+    std::uint_least32_t line;
+    RingWriter::StringRef name;
+  };
+  std::vector<KnownPlace> places_;  // a handful
+
+  std::mutex failures_mutex_;
+  struct Failure {
+    std::uint32_t call;
+    std::string text;
+  };
+  std::vector<Failure> failures_;  // reported by the transport; bounded
+  std::string raised_;             // the last exception that was recorded
+};
+
+// While it lives, calls are noted as `note`, issued at the place where it was made.
+class NoteScope {
+ public:
+  NoteScope(Recorder& recorder, const CallNote& note,
+            std::source_location where = std::source_location::current())
+      : context_(recorder.context()), note_before_(context_.note), at_before_(context_.at) {
+    const Recorder::Timed timed(recorder);
+    context_.note = note;
+    context_.at = recorder.place(where);
+  }
+  ~NoteScope() {
+    context_.note = note_before_;
+    context_.at = at_before_;
+    context_.coming.clear();
+  }
+  NoteScope(const NoteScope&) = delete;
+  NoteScope& operator=(const NoteScope&) = delete;
+
+ private:
+  CallContext& context_;
+  CallNote note_before_;
+  RingWriter::StringRef at_before_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,118 @@
+// RecordingBackend: a c10d backend that records every call and passes it on to the real one.
+//
+// Put it into a ProcessGroup with setBackend() in the transport's place: whoever communicates
+// through the group (our strategies, LibTorch's own Reducer) is recorded without knowing.
+//
+// A call is in the ring file before the transport sees it: Gloo may abort the process from its own
+// thread when sizes do not fit, and the trace must show the call that did it.
+//
+// Torch 2.15 has second names for some virtuals (all_gather_single beside _allgather_base, …); the
+// base class sends each new name to its old one, so overriding the old names catches both, once.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "runtime/record/recorder.h"
+
+namespace lockstep {
+
+class RecordingBackend : public c10d::Backend {
+ public:
+  struct Group {
+    std::string name;                 // "world"
+    std::vector<std::int32_t> ranks;  // global ranks in group order
+    std::string description;
+  };
+  // Writes the group into the trace. `recorder` must outlive the backend and the calls in flight.
+  RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, Recorder& recorder, Group group);
+
+  const std::string getBackendName() const override { return inner_->getBackendName(); }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return inner_->getBackendOptions(); }
+  void setTimeout(std::chrono::milliseconds timeout) override { inner_->setTimeout(timeout); }
+  bool supportsCoalescing() const override { return inner_->supportsCoalescing(); }
+  void startCoalescing() override { inner_->startCoalescing(); }
+  c10::intrusive_ptr<c10d::Work> endCoalescing() override { return inner_->endCoalescing(); }
+  void abort() override { inner_->abort(); }
+  void shutdown() override { inner_->shutdown(); }
+  std::uint64_t getSequenceNumberForGroup() override { return inner_->getSequenceNumberForGroup(); }
+  void setSequenceNumberForGroup() override { inner_->setSequenceNumberForGroup(); }
+
+  using Tensors = std::vector<at::Tensor>;
+  using TensorLists = std::vector<std::vector<at::Tensor>>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& opts) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& opts) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& opts) override;
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                         const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input,
+                        std::vector<std::int64_t>& output_splits,
+                        std::vector<std::int64_t>& input_splits,
+                        const c10d::AllToAllOptions& opts) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
+  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
+  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
+  WorkPtr send(Tensors& tensors, int destination, int tag) override;
+  WorkPtr recv(Tensors& tensors, int source, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+ private:
+  // What is recorded of a call, as the caller passed it.
+  struct Described {
+    Op op = Op::other;
+    at::TensorList in = {}, out = {};
+    const c10d::ReduceOp* reduce = nullptr;
+    std::int64_t root = kNone;  // rank in the group
+    bool is_async = true;
+    const std::vector<std::int64_t>* splits_in = nullptr;
+    const std::vector<std::int64_t>* splits_out = nullptr;
+    std::int32_t peer = kNone;  // rank in the group
+    std::int32_t peer_tag = kNoPeerTag;
+  };
+  std::uint32_t issue(const Described& call);
+  // Records the call, makes it, and wraps what comes back.
+  WorkPtr record(const Described& call, const std::function<WorkPtr()>& forward);
+  RingWriter::SignatureRef signature(const Described& call);
+  std::int32_t global_rank(std::int64_t group_rank) const;
+
+  c10::intrusive_ptr<c10d::Backend> inner_;
+  Recorder& recorder_;
+  std::vector<std::int32_t> ranks_;
+  RingWriter::GroupRef group_;
+
+  // Every field of a signature as integers, so that a call like an earlier one allocates nothing.
+  using Key = std::vector<std::int64_t>;
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const noexcept;
+  };
+  std::mutex mutex_;  // guards what follows
+  Key key_;
+  std::unordered_map<Key, RingWriter::SignatureRef, KeyHash> signatures_;
+  std::uint32_t next_collective_ = 0;
+  std::uint32_t next_p2p_ = 0;
+};
+
+}  // namespace lockstep

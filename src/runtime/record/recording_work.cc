@@ -1,0 +1,62 @@
+#include "runtime/record/recording_work.h"
+
+#include <ATen/core/ivalue.h>
+#include <c10/util/Exception.h>
+
+namespace lockstep {
+namespace {
+
+// The work's future; nothing where this transport has none for this operation (it then throws).
+c10::intrusive_ptr<c10::ivalue::Future> future_of(c10d::Work& work) {
+  try {
+    return work.getFuture();
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+std::string message_of(const std::exception& error) {
+  if (const auto* ours = dynamic_cast<const c10::Error*>(&error)) {
+    return ours->what_without_backtrace();
+  }
+  return error.what();
+}
+
+RecordingWork::RecordingWork(c10::intrusive_ptr<c10d::Work> inner, Recorder& recorder,
+                             std::uint32_t call)
+    : Work(-1, inner->retrieveOpType()),
+      inner_(std::move(inner)),
+      recorder_(recorder),
+      call_(call) {
+  const auto future = future_of(*inner_);
+  if (!future) return;
+  future_reports_ = true;
+  // Runs on the transport's thread, before anyone who waits is let go.
+  future->addCallback([&recorder = recorder_, call = call_](c10::ivalue::Future& done) {
+    const Recorder::Timed timed(recorder);
+    recorder.complete(call, done.hasError() ? done.tryRetrieveErrorMessage() : std::string());
+  });
+}
+
+bool RecordingWork::wait(std::chrono::milliseconds timeout) {
+  {
+    const Recorder::Timed timed(recorder_);
+    recorder_.wait(call_);
+  }
+  bool done = false;
+  try {
+    done = inner_->wait(timeout);
+  } catch (const std::exception& error) {
+    recorder_.raised(message_of(error), call_);
+    throw;
+  }
+  const Recorder::Timed timed(recorder_);
+  if (!future_reports_ && !completed_by_wait_) recorder_.complete(call_);
+  completed_by_wait_ = true;
+  recorder_.waited(call_);
+  return done;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,53 @@
+// RecordingWork: the handle of one recorded call. Passes everything on to the transport's own
+// handle, and records when the program begins to wait for it and is let go.
+//
+// Completion comes from the transport's future where it has one (Gloo: all but point-to-point, and
+// reduce_scatter in Torch 2.11); otherwise it is only seen when a wait returns.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "runtime/record/recorder.h"
+
+namespace lockstep {
+
+// What an exception says, without the C++ stack that c10::Error appends.
+std::string message_of(const std::exception& error);
+
+class RecordingWork : public c10d::Work {
+ public:
+  // `recorder` must outlive the work and its completion.
+  RecordingWork(c10::intrusive_ptr<c10d::Work> inner, Recorder& recorder, std::uint32_t call);
+
+  std::uint32_t call() const { return call_; }
+
+  // Rethrows what the transport throws, after recording it.
+  bool wait(std::chrono::milliseconds timeout) override;
+
+  bool isCompleted() override { return inner_->isCompleted(); }
+  bool isSuccess() const override { return inner_->isSuccess(); }
+  std::exception_ptr exception() const override { return inner_->exception(); }
+  int sourceRank() const override { return inner_->sourceRank(); }
+  std::vector<at::Tensor> result() override { return inner_->result(); }
+  void synchronize() override { inner_->synchronize(); }
+  void blockCurrentStream() override { inner_->blockCurrentStream(); }
+  void abort() override { inner_->abort(); }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return inner_->getFuture(); }
+  c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override {
+    return inner_->getFutureResult();
+  }
+  float getDuration() const override { return inner_->getDuration(); }
+  std::uint64_t getSequencenumber() const override { return inner_->getSequencenumber(); }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> inner_;
+  Recorder& recorder_;
+  std::uint32_t call_;
+  bool future_reports_ = false;  // completion is recorded by the future's callback
+  bool completed_by_wait_ = false;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+#include "runtime/result.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <fstream>
+#include <numeric>
+
+#include <nlohmann/json.hpp>
+
+namespace lockstep {
+namespace {
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::int64_t peak_rss_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * std::int64_t{1024};  // Linux counts in KiB
+}
+
+}  // namespace
+
+Status write_result(const WorkerResult& result, const std::string& path) {
+  const double total_ms = std::accumulate(result.step_ms.begin(), result.step_ms.end(), 0.0);
+  using Json = nlohmann::ordered_json;
+  Json json;
+  json["rank"] = result.rank;
+  json["steps"] = result.losses.size();
+  json["first_loss"] = result.losses.empty() ? Json() : Json(result.losses.front());
+  json["last_loss"] = result.losses.empty() ? Json() : Json(result.losses.back());
+  json["losses"] = result.losses;
+  json["step_ms_median"] = median(result.step_ms);
+  json["samples_per_s"] = total_ms > 0 ? static_cast<double>(result.samples) / total_ms * 1e3 : 0;
+  json["recording_ns"] = result.recording_ns;
+  json["recording_events"] = result.recording_events;
+  json["recording_share"] =
+      total_ms > 0 ? static_cast<double>(result.recording_ns) / (total_ms * 1e6) : 0;
+  json["peak_rss_bytes"] = peak_rss_bytes();
+  if (result.retrieval) {
+    json["retrieval"] = {{"top1", result.retrieval->top1},
+                         {"chance", result.retrieval->chance},
+                         {"items", result.retrieval->items}};
+  }
+  json["error"] = result.error ? Json(*result.error) : Json();
+
+  // An exception's text may hold any bytes: invalid UTF-8 is replaced rather than thrown over.
+  std::ofstream out(path);
+  out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+  out.close();
+  if (!out) return Error{"the result could not be written", {path}, {}};
+  return Status::ok();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,171 @@
+#include "runtime/strategies/ddp.h"
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include "runtime/record/recording_work.h"
+
+namespace lockstep {
+namespace {
+
+// DistributedDataParallel's own: at most so much goes into one broadcast.
+constexpr std::size_t kBroadcastBytes = std::size_t{250} << 20U;
+
+std::int64_t bytes(double mebibytes) { return static_cast<std::int64_t>(mebibytes * 1024 * 1024); }
+
+std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& entry : named) tensors.push_back(entry.second);
+  return tensors;
+}
+
+class BucketHook : public c10d::CppCommHookInterface<Ddp*> {
+ public:
+  using CppCommHookInterface::CppCommHookInterface;
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    return state_->reduce(bucket);
+  }
+};
+
+}  // namespace
+
+Ddp::Ddp(const Scenario::Strategy& options, StrategyParts parts)
+    : options_(options),
+      parts_(std::move(parts)),
+      world_(parts_.groups.make("world", "all ranks")) {
+  for (const auto& [name, parameter] : trained_parameters(*parts_.model)) {
+    names_.emplace(parameter.unsafeGetTensorImpl(), name);
+  }
+}
+
+void Ddp::start() {
+  const std::vector<at::Tensor> trained = tensors_of(trained_parameters(*parts_.model));
+  {
+    const NoteScope scope(parts_.recorder, parts_.recorder.note({}, "ddp.verify_params"));
+    c10d::verify_params_across_processes(world_, trained, std::nullopt);
+  }
+  NamedTensors state = named_parameters(*parts_.model);
+  for (auto& buffer : named_buffers(*parts_.model)) state.push_back(std::move(buffer));
+  broadcast(state, "ddp.init");
+  make_reducer();
+}
+
+void Ddp::make_reducer() {
+  const NamedTensors named = trained_parameters(*parts_.model);
+  const std::vector<at::Tensor> trained = tensors_of(named);
+  const std::vector<bool> not_sparse(trained.size(), false);
+  const std::int64_t first = bytes(options_.first_bucket_mb);
+  const std::int64_t cap = bytes(options_.bucket_cap_mb);
+  std::vector<std::size_t> limits = {
+      static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max())};
+  if (options_.find_unused_parameters) {
+    limits = {static_cast<std::size_t>(first), static_cast<std::size_t>(cap)};
+  }
+  auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(trained, limits, not_sparse));
+  // Gradients come in about the reverse order.
+  std::reverse(buckets.begin(), buckets.end());
+  std::unordered_map<std::size_t, std::string> names;
+  for (std::size_t i = 0; i < named.size(); ++i) names.emplace(i, named[i].first);
+  reducer_ = std::make_unique<c10d::Reducer>(
+      trained, std::move(buckets), world_, not_sparse, cap, options_.find_unused_parameters,
+      /*gradient_as_bucket_view=*/false, std::move(names), first,
+      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+      std::vector<std::int64_t>{});
+  reducer_->register_comm_hook(std::make_unique<BucketHook>(this));
+}
+
+void Ddp::before_forward() {
+  launched_.clear();
+  backward_.reset();
+  reducer_->prepare_for_forward();
+  {
+    const NoteScope scope(parts_.recorder, parts_.recorder.note({}, "ddp.rebuild"));
+    if (reducer_->rebuild_buckets()) bucket_notes_.clear();
+  }
+  broadcast(named_buffers(*parts_.model), "ddp.buffers");
+}
+
+void Ddp::broadcast(const NamedTensors& tensors, const char* tag) {
+  if (tensors.empty()) return;
+  std::vector<at::Tensor> values;
+  for (const auto& entry : tensors) values.push_back(entry.second.detach());
+  const NoteScope scope(parts_.recorder, parts_.recorder.note({}, tag));
+  // broadcast_coalesced cuts the list by this same function, one call for each part.
+  const auto parts =
+      std::get<0>(c10d::compute_bucket_assignment_by_size(values, {kBroadcastBytes}));
+  for (const auto& part : parts) {
+    std::vector<std::string> names;
+    for (const std::size_t i : part) names.push_back(tensors[i].first);
+    parts_.recorder.context().coming.push_back(parts_.recorder.note(names, tag));
+  }
+  c10d::broadcast_coalesced(world_, values, kBroadcastBytes, 0);
+}
+
+void Ddp::before_backward(const at::Tensor& loss) {
+  // The buckets' own notes come from the hook; what else the Reducer issues during backward is the
+  // all-reduce of the map of used parameters.
+  backward_ =
+      std::make_unique<NoteScope>(parts_.recorder, parts_.recorder.note({}, "ddp.used_parameters"));
+  std::vector<at::Tensor> outputs;
+  if (options_.find_unused_parameters) outputs.push_back(loss);
+  reducer_->prepare_for_backward(outputs);
+}
+
+void Ddp::after_backward() { backward_.reset(); }
+
+c10::intrusive_ptr<c10::ivalue::Future> Ddp::reduce(c10d::GradBucket& bucket) {
+  std::vector<at::Tensor> buffer = {bucket.getBufferRef()};
+  // As the Reducer scales without a hook: times the reciprocal, before the sum.
+  buffer.front().mul_(1.0 / parts_.groups.who().world_size);
+  c10::intrusive_ptr<c10d::Work> work;
+  {
+    const NoteScope scope(parts_.recorder, bucket_note(bucket));
+    work = world_->allreduce(buffer);
+  }
+  const auto future = work->getFuture();
+  if (const auto* recorded = dynamic_cast<const RecordingWork*>(work.get())) {
+    launched_.push_back({recorded->call(), future});
+  }
+  if (bucket.isLast()) {
+    // Runs before the Reducer's own final callback, which it queues after the last bucket.
+    torch::autograd::Engine::get_default_engine().queue_callback([this] { wait_for_buckets(); });
+  }
+  return future;
+}
+
+const CallNote& Ddp::bucket_note(const c10d::GradBucket& bucket) {
+  const Recorder::Timed timed(parts_.recorder);
+  const std::size_t index = bucket.getIndex();
+  if (const auto known = bucket_notes_.find(index); known != bucket_notes_.end()) {
+    return known->second;
+  }
+  std::vector<std::string> names;
+  for (const at::Tensor& parameter : bucket.getParameters()) {
+    names.push_back(names_.at(parameter.unsafeGetTensorImpl()));
+  }
+  const auto note = parts_.recorder.note(names, "ddp.bucket." + std::to_string(index));
+  return bucket_notes_.emplace(index, note).first->second;
+}
+
+// The Reducer waits on the buckets' futures, in order, where nobody can see it. Waiting for the
+// same futures just before shows in the trace when the rank blocks and is let go; errors are left
+// to the Reducer to throw.
+void Ddp::wait_for_buckets() {
+  for (const Launched& bucket : launched_) {
+    {
+      const Recorder::Timed timed(parts_.recorder);
+      parts_.recorder.wait(bucket.call);
+    }
+    bucket.future->wait();
+    if (bucket.future->hasError()) break;
+    const Recorder::Timed timed(parts_.recorder);
+    parts_.recorder.waited(bucket.call);
+  }
+  launched_.clear();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+// Ddp: LibTorch's own c10d::Reducer, set up and driven as torch.nn.parallel.DistributedDataParallel
+// drives it: parameters verified and broadcast at the start, the first iteration in one bucket
+// (two limits with find_unused_parameters), buckets rebuilt after it, buffers broadcast from rank 0
+// before every forward.
+//
+// A communication hook does what the Reducer does without one (scale, all-reduce SUM) and notes
+// which parameters the bucket holds; the calls and the numbers are those of the Reducer without it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include "runtime/strategies/strategy.h"
+
+namespace lockstep {
+
+class Ddp : public Strategy {
+ public:
+  Ddp(const Scenario::Strategy& options, StrategyParts parts);
+
+  void start() override;
+  // Throws c10::Error where the last backward did not reduce every bucket.
+  void before_forward() override;
+  void before_backward(const at::Tensor& loss) override;
+  void after_backward() override;
+
+  // The hook: all-reduces one bucket; called by the Reducer during backward.
+  c10::intrusive_ptr<c10::ivalue::Future> reduce(c10d::GradBucket& bucket);
+
+ private:
+  void broadcast(const NamedTensors& tensors, const char* tag);
+  void make_reducer();
+  const CallNote& bucket_note(const c10d::GradBucket& bucket);
+  void wait_for_buckets();
+
+  Scenario::Strategy options_;
+  StrategyParts parts_;
+  ProcessGroups::Ptr world_;
+  std::unordered_map<const c10::TensorImpl*, std::string> names_;
+  std::unique_ptr<c10d::Reducer> reducer_;
+
+  std::map<std::size_t, CallNote> bucket_notes_;  // by bucket; until buckets are rebuilt
+  std::unique_ptr<NoteScope> backward_;           // while backward may communicate
+  struct Launched {
+    std::uint32_t call;
+    c10::intrusive_ptr<c10::ivalue::Future> future;
+  };
+  std::vector<Launched> launched_;  // buckets of this step, in order
+};
+
+}  // namespace lockstep

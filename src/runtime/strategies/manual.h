@@ -1,0 +1,37 @@
+// ManualSync: gradient averaging as people write it by hand. After backward, for each parameter in
+// order: if its gradient exists, all-reduce it (SUM, blocking) and divide by the number of ranks.
+//
+// Right as long as every rank has gradients for the same parameters. Where one rank's batch lacks a
+// modality, its sequence of calls is shorter, and what then meets what is the verifier's subject.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/strategies/strategy.h"
+
+namespace lockstep {
+
+class ManualSync : public Strategy {
+ public:
+  // With Groups::per_modality: image.*, image_proj.* and logit_scale go through a process group of
+  // their own, "image_branch", everything else through "text_branch".
+  ManualSync(const Scenario::Strategy& options, StrategyParts parts);
+
+  void start() override;
+  void before_forward() override {}
+  void before_backward(const at::Tensor&) override {}
+  void after_backward() override;
+
+ private:
+  struct Synced {
+    at::Tensor parameter;
+    ProcessGroups::Ptr group;
+    CallNote note;
+  };
+  StrategyParts parts_;
+  ProcessGroups::Ptr world_;
+  std::vector<Synced> synced_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,18 @@
+#include "runtime/strategies/strategy.h"
+
+#include "runtime/strategies/ddp.h"
+#include "runtime/strategies/manual.h"
+
+namespace lockstep {
+
+std::unique_ptr<Strategy> make_strategy(const Scenario::Strategy& options, StrategyParts parts) {
+  switch (options.kind) {
+    case Scenario::Strategy::Kind::manual:
+      return std::make_unique<ManualSync>(options, std::move(parts));
+    case Scenario::Strategy::Kind::ddp:
+      return std::make_unique<Ddp>(options, std::move(parts));
+  }
+  LOCKSTEP_CHECK(false, "a strategy without an implementation");
+}
+
+}  // namespace lockstep

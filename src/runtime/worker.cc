@@ -1,0 +1,135 @@
+#include "runtime/worker.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include <ATen/Parallel.h>
+#include <torch/csrc/api/include/torch/version.h>
+
+#include "base/text.h"
+#include "runtime/process_groups.h"
+#include "runtime/record/recording_work.h"
+#include "runtime/record/watchdog.h"
+#include "runtime/result.h"
+#include "runtime/train_loop.h"
+#include "trace/ring_writer.h"
+
+namespace lockstep {
+namespace {
+
+// Beyond the watchdog's patience: a rank that hangs is then gone, and nobody is waited for.
+constexpr double kExitGraceS = 5;
+// A rank may write about this many records in a step (manual sync: four for each parameter).
+constexpr std::uint64_t kRecordsPerStep = 256;
+constexpr std::uint64_t kMinRecords = std::uint64_t{1} << 14U;  // 1 MiB; the ring is allocated
+constexpr std::uint64_t kMaxRecords = std::uint64_t{1} << 18U;  // 16 MiB  at its full size
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+std::string file_of(const WorkerOptions& options, const char* suffix) {
+  return options.trace + "/rank_" + std::to_string(options.rank) + suffix;
+}
+
+Result<std::unique_ptr<RingWriter>> make_ring(const Scenario& scenario,
+                                              const WorkerOptions& options) {
+  RingWriter::Options ring;
+  ring.path = file_of(options, ".ring");
+  ring.rank = Rank(options.rank);
+  ring.world_size = options.world_size;
+  ring.backend = "gloo";
+  ring.program = "lockstep-worker: " + scenario.name;
+  const auto steps = static_cast<std::uint64_t>(scenario.train.steps);
+  ring.capacity = std::clamp((steps + 1) * kRecordsPerStep, kMinRecords, kMaxRecords);
+  return RingWriter::create(ring);
+}
+
+void save(const WorkerResult& result, const WorkerOptions& options) {
+  const Status written = write_result(result, file_of(options, ".result.json"));
+  if (!written) std::fprintf(stderr, "%s\n", written.error().str().c_str());
+}
+
+// Records what training threw, and ends the process.
+[[noreturn]] void end_by_exception(const std::exception& error, Recorder& recorder,
+                                   WorkerResult& result, const WorkerOptions& options) {
+  const std::string message = message_of(error);
+  recorder.raised(message);
+  recorder.ring().finish(End::exception);
+  const std::int32_t step = recorder.context().step;
+  const std::string when = step == kNone ? "start" : "step " + std::to_string(step);
+  std::fprintf(stderr, "rank %d: %s: %s\n", options.rank, when.c_str(), message.c_str());
+  result.error = message;
+  save(result, options);
+  std::_Exit(kExitException);
+}
+
+}  // namespace
+
+Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
+  const auto refuse = [&](std::string message, std::string fix) -> Status {
+    return Error{std::move(message), {scenario.file}, std::move(fix)};
+  };
+  if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
+    return Error{"rank " + std::to_string(options.rank) + " is not one of " +
+                     plural(static_cast<std::uint64_t>(std::max(0, options.world_size)), "rank"),
+                 {},
+                 "give --rank and --world-size, or set RANK and WORLD_SIZE"};
+  }
+  const Scenario::Model known;  // the defaults are what there is
+  if (scenario.model.image != known.image || scenario.model.text != known.text ||
+      scenario.model.head != known.head) {
+    const std::string all = known.image + " + " + known.text + " + " + known.head;
+    return refuse("this build knows the model " + all + " only",
+                  "leave out image, text and head, or name these");
+  }
+  if (scenario.data.source != "shapes") {
+    return refuse("this build knows the data source shapes only", "source: shapes");
+  }
+  for (const auto& rule : scenario.data.modality) {
+    if (std::find(rule.has.begin(), rule.has.end(), Modality::text) == rule.has.end()) {
+      return refuse("every batch needs text: the text loss is the only one that needs no pair",
+                    "has: [text] or has: [image, text]");
+    }
+  }
+  return Status::ok();
+}
+
+int run_worker(const Scenario& scenario, const WorkerOptions& options) {
+  auto ring = make_ring(scenario, options);
+  if (!ring) {
+    std::fprintf(stderr, "%s\n", ring.error().str().c_str());
+    return kExitUsage;
+  }
+  Recorder recorder(**ring);
+  const Watchdog watchdog(recorder,
+                          {.hang_after_s = scenario.limits.hang_after_s, .parent = options.parent});
+  at::set_num_threads(1);
+
+  WorkerResult result;
+  result.rank = options.rank;
+  ProcessGroups groups(options.store, {options.rank, options.world_size},
+                       milliseconds(scenario.limits.total_s), recorder);
+  try {
+    train(scenario, groups, recorder, result);
+  } catch (const std::exception& error) {
+    groups.announce_done();
+    end_by_exception(error, recorder, result, options);
+  }
+  // The program of this rank is over. Its connections stay until the others' programs are, too:
+  // who still waits for this rank is to be seen waiting, not failing on a closed connection.
+  recorder.ring().finish(End::clean);
+  save(result, options);
+  groups.announce_done();
+  groups.wait_until_all_are_done(milliseconds(scenario.limits.hang_after_s + kExitGraceS));
+  return kExitFinished;
+}
+
+std::string torch_version() {
+  return std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR) + "." +
+         std::to_string(TORCH_VERSION_PATCH);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+// One rank of a job, from the scenario to the files it leaves.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "base/result.h"
+#include "job/scenario.h"
+
+namespace lockstep {
+
+// Exit statuses of a rank beside kExitGaveUp (record/watchdog.h).
+inline constexpr int kExitFinished = 0;
+inline constexpr int kExitException = 1;
+inline constexpr int kExitUsage = 2;
+
+struct WorkerOptions {
+  int rank = 0;
+  int world_size = 1;
+  std::string store;  // the file through which the ranks find each other; must not exist before
+  std::string trace;  // folder for rank_<r>.ring and rank_<r>.result.json
+  pid_t parent = 0;   // from prepare_process_for_watchdog()
+};
+
+// What this build cannot run, said before anything starts: other models and data, no text.
+Status check_runnable(const Scenario& scenario, const WorkerOptions& options);
+
+// Runs the rank to its end and returns its exit status. Does not return where the watchdog ends the
+// process, nor after an exception in training: then it exits with kExitException without tearing
+// down connections that may never be let go.
+int run_worker(const Scenario& scenario, const WorkerOptions& options);
+
+// "2.15.0".
+std::string torch_version();
+
+}  // namespace lockstep

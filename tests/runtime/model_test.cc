@@ -1,0 +1,152 @@
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/api/include/torch/optim.h>
+
+#include "runtime/data/sampler.h"
+#include "runtime/evaluate.h"
+#include "runtime/models/contrastive.h"
+#include "runtime/remedies/dummy_image.h"
+
+namespace lockstep {
+namespace {
+
+using Rule = Scenario::Data::Rule;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+const ShapesDataset& data() {
+  static const ShapesDataset shapes(256, 0.0, 1);
+  return shapes;
+}
+
+Batch batch_of(const std::vector<Modality>& has, int items = 4) {
+  std::vector<std::int64_t> indices;
+  for (std::int64_t i = 0; i < items; ++i) indices.push_back(i);
+  const Rule rule{.ranks = {}, .steps = {}, .has = has};
+  return make_batch(data(), indices, &rule);
+}
+Batch with_images(int items = 4) { return batch_of({Modality::image, Modality::text}, items); }
+Batch text_only() { return batch_of({Modality::text}); }
+
+ContrastiveModel model() {
+  at::set_num_threads(1);
+  at::manual_seed(1);
+  return ContrastiveModel(16);
+}
+
+// "image", "image_proj", …: the parts of the model some of whose parameters satisfy `holds`.
+template <class Holds>
+std::set<std::string> parts(ContrastiveModel& m, Holds holds) {
+  std::set<std::string> found;
+  for (auto& [name, tensor] : named_parameters(*m)) {
+    if (holds(tensor)) found.insert(name.substr(0, name.find('.')));
+  }
+  return found;
+}
+std::set<std::string> without_gradient(ContrastiveModel& m) {
+  return parts(m, [](const at::Tensor& p) { return !p.grad().defined(); });
+}
+std::set<std::string> with_nonzero_gradient(ContrastiveModel& m) {
+  return parts(m, [](const at::Tensor& p) {
+    return p.grad().defined() && p.grad().abs().sum().item<double>() > 0;
+  });
+}
+
+TEST(Batch, TheRuleDecidesOverTheModalities) {
+  EXPECT_THAT(with_images().modalities(), ElementsAre("image", "text"));
+  EXPECT_THAT(text_only().modalities(), ElementsAre("text"));
+  EXPECT_FALSE(text_only().has_image());
+}
+
+TEST(Batch, WithoutARuleItemsHaveWhatTheDataSetSays) {
+  const ShapesDataset half(4, 0.5, 1);
+  const Batch batch = make_batch(half, {0, 1, 2, 3}, nullptr);
+  EXPECT_EQ(batch.images.size(0), 2);
+  for (std::int64_t i = 0; i < 2; ++i) {
+    EXPECT_TRUE(half.has_image(batch.image_rows[i].item<std::int64_t>()));
+  }
+}
+
+TEST(Sampler, PermutesAsTorchDoes) {
+  for (const std::uint64_t seed : {0U, 1U, 77U}) {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+    const at::Tensor expected = at::randperm(100, generator, at::kLong);
+    EXPECT_TRUE(at::tensor(random_permutation(100, seed)).equal(expected)) << "seed " << seed;
+  }
+}
+
+TEST(Model, ABatchWithImagesTrainsEveryParameter) {
+  ContrastiveModel m = model();
+  m->losses(with_images()).total.backward();
+  EXPECT_THAT(without_gradient(m), IsEmpty());
+}
+
+TEST(Model, ATextOnlyBatchLeavesTheImagePathAndTheTemperatureWithoutGradient) {
+  ContrastiveModel m = model();
+  m->losses(text_only()).total.backward();
+  EXPECT_THAT(without_gradient(m), ElementsAre("image", "image_proj", "logit_scale"));
+  EXPECT_THAT(with_nonzero_gradient(m), ElementsAre("text", "text_head", "text_proj"));
+}
+
+TEST(Model, OneImageStillGivesEveryParameterAGradient) {
+  ContrastiveModel m = model();
+  m->losses(with_images(1)).total.backward();
+  EXPECT_THAT(without_gradient(m), IsEmpty());
+}
+
+TEST(Model, FrozenPartsAreNotTrainedAndTheProjectionsHaveOneShape) {
+  ContrastiveModel m = model();
+  freeze(*m, {"image.", "text.", "text_head", "logit_scale"});
+  const NamedTensors trained = trained_parameters(*m);
+  ASSERT_EQ(trained.size(), 2U);
+  EXPECT_EQ(trained[0].first, "image_proj.weight");
+  EXPECT_EQ(trained[1].first, "text_proj.weight");
+  EXPECT_EQ(trained[0].second.sizes(), trained[1].second.sizes());
+}
+
+TEST(DummyImage, GivesTheImagePathGradientsOfZero) {
+  ContrastiveModel m = model();
+  (m->losses(text_only()).total + dummy_image_term(m)).backward();
+  EXPECT_THAT(without_gradient(m), IsEmpty());
+  EXPECT_THAT(with_nonzero_gradient(m), ElementsAre("text", "text_head", "text_proj"));
+}
+
+TEST(DummyImage, LeavesTheLossAndBatchNormAlone) {
+  ContrastiveModel m = model();
+  const auto buffers_of = [&] {
+    std::vector<at::Tensor> copies;
+    for (auto& [name, tensor] : named_buffers(*m)) copies.push_back(tensor.clone());
+    return copies;
+  };
+  const auto before = buffers_of();
+  EXPECT_EQ(dummy_image_term(m).item<double>(), 0);
+  const auto after = buffers_of();
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(before[i].equal(after[i]));
+  EXPECT_TRUE(m->image_encoder()->is_training());
+}
+
+TEST(Training, TheLossFallsAndCaptionsOfUnseenPicturesAreFoundAboveChance) {
+  ContrastiveModel m = model();
+  Sampler sampler(data(), Scenario::Data::Sampler::random, 32, 1, {0, 1});
+  std::vector<at::Tensor> trained;
+  for (auto& [name, parameter] : trained_parameters(*m)) trained.push_back(parameter);
+  torch::optim::AdamW optimizer(trained, torch::optim::AdamWOptions(3e-3));
+  double first = 0;
+  double last = 0;
+  for (std::int64_t step = 0; step < 40; ++step) {
+    optimizer.zero_grad();
+    const at::Tensor loss = m->losses(make_batch(data(), sampler.batch(step), nullptr)).total;
+    loss.backward();
+    optimizer.step();
+    last = loss.item<double>();
+    if (step == 0) first = last;
+  }
+  EXPECT_LT(last, 0.7 * first);
+  const Retrieval retrieval = evaluate_retrieval(m, data(), 64);
+  EXPECT_GT(retrieval.top1, 3 * retrieval.chance);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,20 @@
+// A rank's surroundings for tests that fork: a ring file, a recorder and process groups in a
+// folder.
+#pragma once
+
+#include <functional>
+
+#include "runtime/process_groups.h"
+#include "runtime/record/recorder.h"
+#include "runtime/spawn.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+
+// Runs `body` on each of `ranks` processes, and gives their exit statuses. The traces lie in
+// `folder`; where `body` returns 0, they end clean.
+std::vector<ExitStatus> run_ranks(
+    int ranks, const TempDir& folder,
+    const std::function<ExitStatus(ProcessGroups& groups, Recorder& recorder)>& body);
+
+}  // namespace lockstep

@@ -1,0 +1,135 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/rank_job.h"
+#include "runtime/record/recording_work.h"
+
+namespace lockstep {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+
+// Two ranks that each do `body` in the group "world"; then rank 0's trace.
+Recorded after(const std::function<void(c10d::ProcessGroup& world, Recorder& recorder)>& body) {
+  const TempDir folder;
+  const auto statuses = run_ranks(2, folder, [&](ProcessGroups& groups, Recorder& recorder) {
+    const auto world = groups.make("world", "all");
+    body(*world, recorder);
+    return 0;
+  });
+  EXPECT_THAT(statuses, Each(0));
+  return recorded(folder.path(), 0);
+}
+
+std::vector<at::Tensor> ones(at::IntArrayRef shape) { return {at::ones(shape)}; }
+
+TEST(RecordingBackend, NamesOperationShapeTypeAndReduction) {
+  const Recorded run = after([](c10d::ProcessGroup& world, Recorder&) {
+    auto a = ones({2, 3});
+    world.allreduce(a)->wait();
+    c10d::AllreduceOptions max;
+    max.reduceOp = c10d::ReduceOp::MAX;
+    std::vector<at::Tensor> b = {at::ones({4}, at::kLong)};
+    world.allreduce(b, max)->wait();
+    c10d::BroadcastOptions from_1;
+    from_1.rootRank = 1;
+    world.broadcast(a, from_1)->wait();
+    EXPECT_EQ(a[0].sum().item<double>(), 12);  // the transport really did it
+  });
+  EXPECT_THAT(run.calls(),
+              ElementsAre("all_reduce world:0 float32[2,3] sum", "all_reduce world:1 int64[4] max",
+                          "broadcast world:2 float32[2,3]"));
+  EXPECT_EQ(run.tables.signatures[run.trace.calls[2].signature].root, 1);
+}
+
+TEST(RecordingBackend, RecordsTheNewNamesOfOperationsOnce) {
+  const Recorded run = after([](c10d::ProcessGroup& world, Recorder&) {
+    at::Tensor part = at::ones({2});
+    at::Tensor whole = at::zeros({4});
+    const auto backend = world.getDefaultBackend();
+    backend->_allgather_base(whole, part)->wait();
+    backend->_reduce_scatter_base(part, whole)->wait();
+#ifdef C10D_BACKEND_HAS_HOOKS  // Torch 2.15
+    backend->all_gather_single(whole, part)->wait();
+#else
+    backend->_allgather_base(whole, part)->wait();
+#endif
+  });
+  EXPECT_THAT(run.calls(), ElementsAre("all_gather_into_tensor world:0 float32[2]",
+                                       "reduce_scatter_tensor world:1 float32[4] sum",
+                                       "all_gather_into_tensor world:2 float32[2]"));
+}
+
+TEST(RecordingBackend, PointToPointIsCountedApart) {
+  const Recorded run = after([](c10d::ProcessGroup& world, Recorder&) {
+    auto tensors = ones({3});
+    if (world.getRank() == 0) {
+      world.send(tensors, 1, 7)->wait();
+    } else {
+      world.recv(tensors, 0, 7)->wait();
+    }
+    world.barrier()->wait();
+  });
+  EXPECT_THAT(run.calls(), ElementsAre("send world:0 float32[3]", "barrier world:0"));
+  EXPECT_EQ(run.trace.calls[0].peer, Rank(1));
+  EXPECT_EQ(run.trace.calls[0].ptag, 7);
+}
+
+TEST(RecordingBackend, ACallIsIssuedThenCompleteThenLetGo) {
+  const Recorded run = after([](c10d::ProcessGroup& world, Recorder&) {
+    for (int i = 0; i < 20; ++i) {
+      auto tensors = ones({64});
+      world.allreduce(tensors)->wait();
+    }
+  });
+  std::vector<std::vector<EventKind>> events(run.trace.calls.size());
+  for (const Event& event : run.trace.events) events.at(event.index).push_back(event.kind);
+  for (const auto& kinds : events) {
+    // A fast transport may complete before the program begins to wait.
+    EXPECT_THAT(kinds, testing::AnyOf(ElementsAre(EventKind::issue, EventKind::wait,
+                                                  EventKind::complete, EventKind::waited),
+                                      ElementsAre(EventKind::issue, EventKind::complete,
+                                                  EventKind::wait, EventKind::waited)));
+  }
+}
+
+TEST(RecordingBackend, TakesWhatTagStepAndPlaceFromTheContext) {
+  const Recorded run = after([](c10d::ProcessGroup& world, Recorder& recorder) {
+    recorder.context().step = 3;
+    auto tensors = ones({1});
+    {
+      const NoteScope scope(recorder, recorder.note({"a", "b"}, "here"));
+      world.allreduce(tensors)->wait();
+    }
+    world.allreduce(tensors)->wait();
+  });
+  EXPECT_THAT(run.calls(3), ElementsAre("all_reduce world:0 float32[1] sum a,b #here",
+                                        "all_reduce world:1 float32[1] sum"));
+  EXPECT_THAT(run.tables.str(run.trace.calls[0].at), testing::StartsWith("recording_test.cc:"));
+}
+
+TEST(RecordingBackend, AnErrorOfTheTransportIsRecordedWithItsCall) {
+  const TempDir folder;
+  const auto statuses = run_ranks(2, folder, [](ProcessGroups& groups, Recorder& recorder) {
+    const auto world = groups.make("world", "all");
+    if (groups.who().rank == 1) return 0;
+    auto tensors = ones({1});
+    c10d::AllreduceOptions soon;
+    soon.timeout = std::chrono::milliseconds(300);
+    try {
+      world->allreduce(tensors, soon)->wait();
+    } catch (const std::exception& error) {
+      recorder.raised(message_of(error));  // again, on its way up: recorded once
+      return 5;
+    }
+    return 0;
+  });
+  EXPECT_THAT(statuses, ElementsAre(5, 0));
+  const Recorded run = recorded(folder.path(), 0);
+  ASSERT_EQ(run.trace.exceptions.size(), 1U);
+  EXPECT_EQ(run.trace.exceptions[0].call, 0U);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,71 @@
+#include "runtime/data/shapes.h"
+
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+std::vector<float> pixels(const Picture& picture) {
+  std::vector<float> values(kImageFloats);
+  paint(picture, std::span(values).first<kImageFloats>());
+  return values;
+}
+
+TEST(Shapes, AnItemIsAFunctionOfSeedAndIndex) {
+  const ShapesDataset a(64, 0.0, 1);
+  const ShapesDataset again(64, 0.0, 1);
+  const ShapesDataset other(64, 0.0, 2);
+  int differ = 0;
+  for (std::int64_t i = 0; i < 64; ++i) {
+    EXPECT_EQ(pixels(a.item(i).picture), pixels(again.item(i).picture));
+    differ += pixels(a.item(i).picture) != pixels(other.item(i).picture) ? 1 : 0;
+  }
+  EXPECT_EQ(differ, 64);
+}
+
+TEST(Shapes, TheCaptionSaysWhatIsInThePicture) {
+  EXPECT_EQ(caption({.size = 2, .colour = 0, .shape = 0, .ground = 2}),
+            "a large red circle on a blue ground");
+  EXPECT_EQ(caption({.size = 1, .colour = 5, .shape = 4, .ground = 7}),
+            "an orange ring on a black ground");
+}
+
+TEST(Shapes, TokensAreTheCaptionsWordsBetweenStartAndEndThenPadding) {
+  const Picture picture{.size = 1, .colour = 0, .shape = 0, .ground = 2};
+  std::string words;
+  const auto ids = tokens(picture);
+  for (const std::int64_t id : ids) words += vocabulary()[static_cast<std::size_t>(id)] + " ";
+  EXPECT_EQ(words, "[start] a red circle on a blue ground [end] [pad] ");
+}
+
+TEST(Shapes, TheGroundIsSeenWhereTheShapeIsNot) {
+  const Picture picture{
+      .size = 0, .colour = 0, .shape = 0, .ground = 2, .x = 16, .y = 16, .noise_seed = 1};
+  const auto values = pixels(picture);
+  const auto red = [&](int row, int column) {
+    return values[static_cast<std::size_t>(row * kImageSide + column)];
+  };
+  EXPECT_GT(red(16, 16), 0.5F);  // the red circle's middle
+  EXPECT_LT(red(0, 0), -0.5F);   // the blue ground's corner
+}
+
+TEST(Shapes, TheShareOfTextOnlyItemsIsExactAndHeldOutItemsHaveImages) {
+  const ShapesDataset data(40, 0.25, 3);
+  int bare = 0;
+  for (std::int64_t i = 0; i < 40; ++i) bare += data.item(i).has_image ? 0 : 1;
+  EXPECT_EQ(bare, 10);
+  EXPECT_TRUE(data.item(40).has_image);
+}
+
+TEST(Shapes, ManyCaptionsOccur) {
+  const ShapesDataset data(500, 0.0, 1);
+  std::set<std::string> captions;
+  for (std::int64_t i = 0; i < 500; ++i) captions.insert(caption(data.item(i).picture));
+  EXPECT_GT(captions.size(), 300U);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -78,7 +78,7 @@ void ring_write(benchmark::State& state) {
     std::filesystem::remove(path);
   }
 }
-BENCHMARK(ring_write)->ThreadRange(1, 2)->UseRealTime();
+BENCHMARK(ring_write)->ThreadRange(1, 2);
 
 // The same with every name and shape looked up anew, as a recorder without caches would.
 void ring_write_with_lookups(benchmark::State& state) {

@@ -1,10 +1,8 @@
-#include <simdjson.h>
-
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 
+#include "trace/line_parser.h"
 #include "trace/text_fields.h"
 #include "trace/text_format.h"
 #include "trace/trace_builder.h"
@@ -14,86 +12,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t kVersion = 1;
-constexpr std::size_t kLongestLine = std::size_t{64} << 20U;
-constexpr std::size_t kDeepest = 64;  // nesting of lists and objects; the format itself needs 3
-
-// Hands out a text line by line, each parsed. simdjson reads a little beyond the end of what it
-// parses, so a line near the end of the text is copied to where there is room.
-class LineParser {
- public:
-  explicit LineParser(std::string_view text) : rest_(text) {
-    if (rest_.starts_with("\xEF\xBB\xBF")) rest_.remove_prefix(3);  // a byte order mark
-  }
-
-  // Goes to the next line that is not blank; false at the end of the text.
-  bool next() {
-    while (!rest_.empty()) {
-      const std::size_t length = std::min(rest_.find('\n'), rest_.size());
-      line_ = rest_.substr(0, length);
-      terminated_ = length < rest_.size();
-      rest_.remove_prefix(std::min(length + 1, rest_.size()));
-      number_ = number_ == INT32_MAX ? number_ : number_ + 1;
-      if (line_.find_first_not_of(" \t\r") != std::string_view::npos) return true;
-    }
-    return false;
-  }
-
-  int number() const { return number_; }  // 1-based; stays at INT32_MAX
-
-  // The line's keys. On failure `problem` says why.
-  bool parse(simdjson::dom::object& object, std::string& problem) {
-    if (line_.size() > kLongestLine) {
-      problem = "the line is longer than 64 MiB";
-      return false;
-    }
-    if (line_.size() > parser_.capacity()) {
-      const std::size_t room = std::max<std::size_t>(4096, 2 * line_.size());
-      if (parser_.allocate(room, kDeepest) != simdjson::SUCCESS) {
-        problem = "no memory for a line of this length";
-        return false;
-      }
-    }
-    const auto* bytes = reinterpret_cast<const std::uint8_t*>(with_padding());
-    simdjson::error_code status = simdjson::SUCCESS;
-    simdjson::dom::element element;
-    parser_.parse(bytes, line_.size(), false).tie(element, status);
-    if (status == simdjson::SUCCESS) status = element.get(object);
-    if (status == simdjson::SUCCESS) return true;
-    problem = why(status);
-    return false;
-  }
-
- private:
-  const char* with_padding() {
-    if (rest_.size() >= simdjson::SIMDJSON_PADDING) return line_.data();
-    last_lines_.assign(line_);
-    last_lines_.append(simdjson::SIMDJSON_PADDING, ' ');
-    return last_lines_.data();
-  }
-
-  std::string why(simdjson::error_code status) const {
-    if (!terminated_) return "the line was cut off";
-    switch (status) {
-      case simdjson::UTF8_ERROR:
-        return "the line is not valid UTF-8";
-      case simdjson::DEPTH_ERROR:
-        return "the line nests too deeply";
-      case simdjson::NUMBER_ERROR:
-        return "the line holds a number out of range";
-      case simdjson::INCORRECT_TYPE:
-        return "the line is not a JSON object";
-      default:
-        return "the line is not valid JSON";
-    }
-  }
-
-  std::string_view rest_;  // what follows the current line
-  std::string_view line_;
-  bool terminated_ = false;
-  int number_ = 0;
-  std::string last_lines_;
-  simdjson::dom::parser parser_;
-};
 
 class TextReader {
  public:

@@ -78,8 +78,9 @@ RecordState load_record(const RingLayout& layout, std::uint64_t number, RingReco
   const char* from = layout.records + (number & (layout.capacity - 1)) * sizeof(ring::Record);
   const std::uint64_t stamp = load_word(from, std::memory_order_acquire);
   if (stamp != number + 1) return state_of(layout, number, stamp);
+  // Acquire: the stamp is looked at again only when all words have been copied.
   const auto word = [&](std::size_t i) {
-    return load_word(from + 8 * i, std::memory_order_relaxed);
+    return load_word(from + 8 * i, std::memory_order_acquire);
   };
   record.time = static_cast<Nanos>(word(1));
   const std::uint64_t packed = word(2);
@@ -87,7 +88,6 @@ RecordState load_record(const RingLayout& layout, std::uint64_t number, RingReco
   record.kind = static_cast<ring::RecordKind>(packed >> 32U & 0xFFFFU);
   record.part = static_cast<std::uint16_t>(packed >> 48U);
   for (std::size_t i = 0; i < record.payload.size(); ++i) record.payload[i] = word(3 + i);
-  std::atomic_thread_fence(std::memory_order_acquire);
   // What was copied is the record only if nobody began to overwrite it in the meantime.
   const bool still = load_word(from, std::memory_order_relaxed) == stamp;
   return still ? RecordState::whole : RecordState::overtaken;

@@ -138,15 +138,14 @@ RingWriter::Impl::Impl(void* data, std::uint64_t bytes, const Options& options,
 
 // The record's stamp is taken away first and set last. So a reader that finds the right stamp finds
 // the whole record, wherever the process was killed, and also when an old record is overwritten.
-// The words are stored through atomics only so that a reader in another thread is well-defined;
-// on x86-64 and arm64 these are plain stores.
+// Each word is a release store, so that none is seen before the stamp is gone: on x86-64 that is a
+// plain store.
 void RingWriter::Impl::publish(std::uint64_t number, const Words& words) {
   ring::Record& record = records[number & mask];
   record.stamp.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
   auto* to = reinterpret_cast<std::uint64_t*>(&record);
   for (std::size_t i = 1; i < words.size(); ++i) {
-    std::atomic_ref<std::uint64_t>(to[i]).store(words[i], std::memory_order_relaxed);
+    std::atomic_ref<std::uint64_t>(to[i]).store(words[i], std::memory_order_release);
   }
   record.stamp.store(number + 1, std::memory_order_release);
 }

@@ -228,7 +228,7 @@ TextReader::Problem TextReader::read_call_event(EventKind kind, Nanos time) {
   if (!fields_.problem().empty()) return fields_.problem();
   const std::string_view refused = builder_.add_call_event(kind, id, time);
   if (!refused.empty()) return Problem(refused);
-  Call* call = builder_.find_call(id);
+  Call* call = kind == EventKind::complete ? builder_.find_call(id) : nullptr;
   if (call != nullptr && (from != kNone || fromtag != kNoPeerTag)) {
     CallValues& values = values_of(*call);
     values.from = from;

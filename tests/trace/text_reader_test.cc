@@ -124,7 +124,7 @@ TEST_F(TextReaderTest, TheEventsOfACallSetItsFlags) {
 {"ev":"start","id":4,"t":1}
 {"ev":"complete","id":4,"t":2,"from":3,"fromtag":8}
 {"ev":"wait","id":9,"t":3}
-{"ev":"waited","id":9,"t":4}
+{"ev":"waited","id":9,"t":4,"from":1}
 {"ev":"use","id":4}
 {"ev":"write","id":9})");
   ASSERT_THAT(trace.calls, SizeIs(2));
@@ -132,6 +132,7 @@ TEST_F(TextReaderTest, TheEventsOfACallSetItsFlags) {
   EXPECT_EQ(trace.calls[1].flags, kWaitBegan | kWaitEnded);
   EXPECT_EQ(trace.values.at(trace.calls[0].values - 1).from, 3);
   EXPECT_EQ(trace.values.at(trace.calls[0].values - 1).fromtag, 8);
+  EXPECT_EQ(trace.calls[1].values, 0U);  // only a complete says whom a receive met
   ASSERT_THAT(trace.events, SizeIs(8));
   EXPECT_EQ(trace.events[6].kind, EventKind::use);
   EXPECT_EQ(trace.events[7].kind, EventKind::write);

@@ -1,6 +1,8 @@
 #include "base/text.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <numeric>
 #include <utility>
 
@@ -63,6 +65,14 @@ std::string plural(std::uint64_t n, std::string_view singular, std::string_view 
   std::string out = std::to_string(n) + " ";
   if (n == 1) return out.append(singular);
   return many.empty() ? out.append(singular) + "s" : out.append(many);
+}
+
+std::string fixed(double value, int decimals) {
+  // The largest double has 309 digits before the point.
+  std::array<char, 400> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value,
+                                 std::chars_format::fixed, std::min(decimals, 20));
+  return {text.data(), end.ptr};
 }
 
 namespace {

@@ -25,6 +25,9 @@ std::string ranges(std::span<const std::int32_t> sorted);
 // "1 rank", "3 ranks".
 std::string plural(std::uint64_t n, std::string_view singular, std::string_view many = {});
 
+// `value` with that many digits after the point, whatever the locale: "3.14".
+std::string fixed(double value, int decimals);
+
 // `bytes` as valid UTF-8 without control characters: what came from a file is safe to print on a
 // terminal. Invalid bytes become U+FFFD, control characters "\xNN".
 std::string printable(std::string_view bytes);

@@ -11,4 +11,7 @@ enum class ExitStatus : int {
   own_failure = 4,
 };
 
+// A command that a signal ended gives 128 + the signal's number, as shells do: 130 for Ctrl-C.
+constexpr ExitStatus interrupted_by(int signal) { return static_cast<ExitStatus>(128 + signal); }
+
 }  // namespace lockstep

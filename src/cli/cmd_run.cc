@@ -1,0 +1,209 @@
+// lockstep run SCENARIO…: trains on real processes, proves a hang while it runs, and reports.
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/run_progress.h"
+#include "cli/run_summary.h"
+#include "cli/scenario_files.h"
+#include "cli/write_file.h"
+#include "launch/expectation.h"
+#include "launch/job_runner.h"
+#include "launch/run_folder.h"
+#include "launch/worker_program.h"
+#include "reports/json_report.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kRunsFolder = "lockstep-runs";
+
+constexpr const char* kFooter = R"(Examples:
+  Run a job whose ranks disagree about images, and have the hang explained:
+    lockstep run scenarios/modality/manual_hang_bad.yaml
+  The same job with its remedy:
+    lockstep run scenarios/modality/manual_hang_ok.yaml
+  In CI: every scenario of a folder must go as its "expect:" says:
+    lockstep run --check --quiet scenarios/
+
+Traces, logs, results and report.json of a run stay in its folder; judge them
+again with `lockstep verify FOLDER`. docs/scenarios.md describes scenarios.)";
+
+struct RunCommand {
+  std::vector<std::string> paths;
+  std::string output_dir;
+  bool check = false;
+  ReportOptions report;
+};
+
+// Where one scenario's run goes, and how it ended.
+struct FinishedRun {
+  JobOutcome outcome;
+  ExitStatus status = ExitStatus::clean;
+};
+
+class Runner {
+ public:
+  explicit Runner(const RunCommand& command)
+      : command_(command),
+        // Standard output belongs to a report that was sent there.
+        said_(std::any_of(command.report.outputs.begin(), command.report.outputs.end(),
+                          [](const std::string& o) { return o.ends_with("=-"); })
+                  ? std::cerr
+                  : std::cout) {}
+
+  ExitStatus run() {
+    if (const Status ready = prepare(); !ready) return fail(ready.error());
+    Interrupts interrupts;
+    ExitStatus worst = ExitStatus::clean;
+    std::vector<TableRow> rows;
+    for (const Scenario& scenario : scenarios_) {
+      const Result<FinishedRun> finished = run_one(scenario, interrupts);
+      if (!finished) {
+        fail(finished.error(), ExitStatus::own_failure);
+        worst = ExitStatus::own_failure;
+        if (interrupts.poll() != 0) break;
+        continue;
+      }
+      rows.push_back(table_row(scenario, finished->outcome));
+      worst = worse(worst, finished->status);
+      if (interrupts.poll() != 0) break;
+    }
+    if (scenarios_.size() > 1 && !command_.report.quiet) said_ << table(rows) << std::flush;
+    if (const int signal = interrupts.poll(); signal != 0) return interrupted_by(signal);
+    return worst;
+  }
+
+ private:
+  // Finds, loads and checks everything before anything is started.
+  Status prepare() {
+    if (const Status outputs = check_outputs(command_.report); !outputs) return outputs.error();
+    const Result<std::vector<std::string>> files = scenario_files(command_.paths);
+    if (!files) return files.error();
+    for (const std::string& file : *files) {
+      Result<Scenario> scenario = load_checked_scenario(file);
+      if (!scenario) return scenario.error();
+      if (command_.check && !scenario->expect)
+        return Error{"--check needs something to compare with", {file}, "add \"expect:\""};
+      scenarios_.push_back(std::move(*scenario));
+    }
+    if (scenarios_.size() > 1 && !command_.report.outputs.empty())
+      return Error{"--output is for one scenario",
+                   {},
+                   "every run's folder holds its report.json; name the parent with --output-dir"};
+    Result<std::string> worker = find_worker(worker_search_of_this_process());
+    if (!worker) return worker.error();
+    worker_ = *worker;
+    return Status::ok();
+  }
+
+  Result<std::string> make_folder(const Scenario& scenario) const {
+    namespace fs = std::filesystem;
+    const fs::path named = command_.output_dir;
+    const bool several = scenarios_.size() > 1;
+    if (!named.empty() && !several) return make_run_folder(named.string(), scenario, false);
+    if (!named.empty())
+      return make_run_folder((named / fs::path(scenario.file).stem()).string(), scenario, true);
+    const std::string name = run_folder_name(scenario.file, std::time(nullptr));
+    return make_run_folder((fs::path(kRunsFolder) / name).string(), scenario, true);
+  }
+
+  Result<FinishedRun> run_one(const Scenario& scenario, Interrupts& interrupts) {
+    const Result<std::string> folder = make_folder(scenario);
+    if (!folder) return folder.error();
+    if (!command_.report.quiet)
+      said_ << "running  " << printable(scenario.name) << "\n         " << job_in_words(scenario)
+            << "\n         traces in " << printable(*folder) << "\n"
+            << std::flush;
+    RunProgress progress(std::cerr, {.terminal = ::isatty(STDERR_FILENO) == 1,
+                                     .silent = command_.report.quiet,
+                                     .ranks = scenario.ranks,
+                                     .steps = scenario.train.steps});
+    JobOptions options;
+    options.worker = worker_;
+    options.folder = *folder;
+    Result<JobOutcome> outcome =
+        run_job(scenario, options, interrupts,
+                [&](const JobProgress& now, double elapsed_s) { progress.update(now, elapsed_s); });
+    progress.finish();
+    if (!outcome) return outcome.error();
+    if (const Status told = tell(*folder, *outcome); !told) return told.error();
+    const ExitStatus status = judge(scenario, *outcome);
+    return FinishedRun{std::move(*outcome), status};
+  }
+
+  // The report, and what else there is to say of the run.
+  Status tell(const std::string& folder, const JobOutcome& outcome) {
+    const Status kept = write_file(folder + "/report.json", json_report(outcome.report));
+    if (!kept) return kept;
+    if (!command_.report.quiet) said_ << "\n" << std::flush;
+    const Status written = write_reports(outcome.report, outcome.run, command_.report);
+    if (!written) return written;
+    if (!command_.report.quiet) said_ << "\n" << run_summary(outcome) << std::flush;
+    return Status::ok();
+  }
+
+  // With --check: whether it went as expected. Else by the report; a job that did not complete is
+  // never clean, even if its traces show nothing.
+  ExitStatus judge(const Scenario& scenario, const JobOutcome& outcome) {
+    if (command_.check && outcome.end != JobEnd::interrupted) {
+      const std::vector<std::string> differing = differences(*scenario.expect, outcome);
+      for (const std::string& difference : differing)
+        std::cerr << printable(scenario.file) << ": " << difference << "\n";
+      if (differing.empty() && !command_.report.quiet) said_ << "as expected\n";
+      if (!command_.report.quiet) said_ << "\n" << std::flush;
+      return differing.empty() ? ExitStatus::clean : ExitStatus::findings;
+    }
+    const ExitStatus status = exit_status(outcome.report, command_.report.fail_on);
+    const bool completed = outcome.end == JobEnd::completed;
+    return status == ExitStatus::clean && !completed && command_.report.fail_on != "never"
+               ? ExitStatus::inconclusive
+               : status;
+  }
+
+  static ExitStatus worse(ExitStatus a, ExitStatus b) {
+    const auto badness = [](ExitStatus s) {
+      if (s == ExitStatus::own_failure) return 3;
+      if (s == ExitStatus::findings) return 2;
+      return s == ExitStatus::inconclusive ? 1 : 0;
+    };
+    return badness(a) >= badness(b) ? a : b;
+  }
+
+  const RunCommand& command_;
+  std::ostream& said_;
+  std::vector<Scenario> scenarios_;
+  std::string worker_;
+};
+
+}  // namespace
+
+void add_run(CLI::App& app, ExitStatus& status) {
+  CLI::App* command =
+      app.add_subcommand("run", "Train on real processes, prove a hang at once, report");
+  const auto options = std::make_shared<RunCommand>();
+  command->add_option("SCENARIO", options->paths, "Scenario files, or folders that hold them")
+      ->type_name("")
+      ->required();
+  command->add_flag("--check", options->check,
+                    "Compare with the scenario's \"expect:\"; exit with 0 when it is so");
+  command
+      ->add_option("--output-dir", options->output_dir,
+                   "The run's folder (of several scenarios: its parent); default: a new one in " +
+                       std::string(kRunsFolder))
+      ->type_name("DIR");
+  add_report_options(*command, options->report);
+  command->footer(kFooter);
+  command->callback([options, &status] { status = Runner(*options).run(); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,89 @@
+// lockstep scenario: lists, checks and describes scenario files.
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/run_summary.h"
+#include "cli/scenario_files.h"
+#include "reports/columns.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  lockstep scenario --list scenarios/
+  lockstep scenario --check my_job.yaml
+  lockstep scenario --schema > scenario.schema.json    (for your editor))";
+
+struct ScenarioCommand {
+  bool list = false;
+  bool schema = false;
+  bool check = false;
+  std::vector<std::string> paths;
+};
+
+ExitStatus list(const std::vector<std::string>& files) {
+  ExitStatus status = ExitStatus::clean;
+  std::size_t width = 0;
+  for (const std::string& file : files) width = std::max(width, columns_of(printable(file)));
+  for (const std::string& file : files) {
+    const Result<Scenario> scenario = load_checked_scenario(file);
+    if (!scenario) {
+      status = fail(scenario.error());
+      continue;
+    }
+    std::cout << pad_right(printable(file), width) << "  " << printable(scenario->name) << "\n";
+  }
+  return status;
+}
+
+ExitStatus check(const std::vector<std::string>& files) {
+  ExitStatus status = ExitStatus::clean;
+  for (const std::string& file : files) {
+    const Result<Scenario> scenario = load_checked_scenario(file);
+    if (!scenario)
+      status = fail(scenario.error());
+    else
+      std::cout << printable(file) << ": valid: " << job_in_words(*scenario) << "\n";
+  }
+  return status;
+}
+
+ExitStatus run_scenario(const ScenarioCommand& command) {
+  if (command.schema) {
+    std::cout << scenario_schema();
+    return ExitStatus::clean;
+  }
+  std::vector<std::string> paths = command.paths;
+  if (command.list && paths.empty()) paths = {"scenarios"};
+  const Result<std::vector<std::string>> files = scenario_files(paths);
+  if (!files) return fail(files.error());
+  return command.list ? list(*files) : check(*files);
+}
+
+}  // namespace
+
+void add_scenario(CLI::App& app, ExitStatus& status) {
+  CLI::App* command = app.add_subcommand("scenario", "List, check and describe scenario files");
+  const auto options = std::make_shared<ScenarioCommand>();
+  CLI::Option_group* what = command->add_option_group("What");
+  what->add_flag("--list", options->list, "List the scenarios of a folder (default: scenarios/)");
+  what->add_flag("--check", options->check, "Check files without running them");
+  what->add_flag("--schema", options->schema, "Print the format's JSON Schema");
+  what->require_option(1);
+  command->add_option("PATH", options->paths, "Scenario files, or folders that hold them")
+      ->type_name("");
+  command->footer(kFooter);
+  command->callback([options, command, &status] {
+    if (options->check && options->paths.empty())
+      throw CLI::RequiredError(command->get_name() + " --check: PATH");
+    status = run_scenario(*options);
+  });
+}
+
+}  // namespace lockstep

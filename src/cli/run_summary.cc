@@ -1,0 +1,154 @@
+#include "cli/run_summary.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/text.h"
+#include "launch/expectation.h"
+#include "launch/run_folder.h"
+#include "reports/columns.h"
+#include "verify/rules.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t kLogLines = 3;
+constexpr std::size_t kLogColumns = 300;
+
+std::string how_it_ended(const JobOutcome& outcome) {
+  const std::string wall = fixed(outcome.wall_s, 1) + " s";
+  switch (outcome.end) {
+    case JobEnd::completed:
+      return "all " + plural(outcome.workers.size(), "rank") + " finished in " + wall + "\n";
+    case JobEnd::stopped:
+      return "hang proven " + fixed(outcome.proof_s.value_or(0), 2) +
+             " s after the last movement; the job was ended after " + wall + "\n";
+    case JobEnd::failed:
+      return "the job failed after " + wall + "\n";
+    case JobEnd::timed_out:
+      return "ended after " + wall + ", the limit of the scenario (limits.total_s)\n";
+    case JobEnd::interrupted:
+      return "interrupted after " + wall + "\n";
+  }
+  return "";
+}
+
+// Workers that ended badly, each with what its log says last.
+std::string deaths(const JobOutcome& outcome) {
+  std::string out;
+  for (const WorkerOutcome& worker : outcome.workers) {
+    if (worker.end.success() || worker.ended_by_us) continue;
+    out += "rank " + std::to_string(worker.rank) + " ";
+    // Gloo throws in a thread of its own, where nobody can catch it.
+    const std::vector<std::string> lines = last_lines(worker.log, kLogLines);
+    const bool in_gloo = worker.end.signal == SIGABRT &&
+                         std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+                           return line.find("gloo") != std::string::npos;
+                         });
+    out += in_gloo ? "aborted inside Gloo (SIGABRT)" : to_string(worker.end);
+    out += lines.empty() ? "\n" : "; its log ends with:\n";
+    for (const std::string& line : lines)
+      out += "  " + wrap(line.substr(0, kLogColumns), 76, 2) + "\n";
+  }
+  return out;
+}
+
+std::string numbers(const JobOutcome& outcome) {
+  const auto first = std::find_if(outcome.workers.begin(), outcome.workers.end(),
+                                  [](const WorkerOutcome& w) { return w.numbers.has_value(); });
+  if (first == outcome.workers.end()) return "";
+  const WorkerNumbers& n = *first->numbers;
+  std::string out;
+  if (n.first_loss && n.last_loss && n.steps > 0)
+    out += "loss " + fixed(*n.first_loss, 3) + " -> " + fixed(*n.last_loss, 3) + " over " +
+           plural(static_cast<std::uint64_t>(n.steps), "step") + " (rank " +
+           std::to_string(first->rank) + "), " + fixed(n.step_ms_median, 0) + " ms a step\n";
+  if (n.retrieval && n.retrieval->items > 0)
+    out += "retrieval: " + fixed(100 * n.retrieval->top1, 0) + " % of " +
+           std::to_string(n.retrieval->items) +
+           " held-out images find their caption first (chance " +
+           fixed(100 * n.retrieval->chance, 1) + " %)\n";
+  double share = 0;
+  for (const WorkerOutcome& worker : outcome.workers)
+    share = std::max(share, worker.numbers ? worker.numbers->recording_share : 0);
+  if (n.steps > 0) out += "recording took " + fixed(100 * share, 2) + " % of a step\n";
+  return out;
+}
+
+std::string strategy_in_words(const Scenario& scenario) {
+  if (scenario.strategy.kind == Scenario::Strategy::Kind::ddp)
+    return scenario.strategy.find_unused_parameters ? "DDP with find_unused_parameters" : "DDP";
+  return scenario.strategy.process_groups == Scenario::Strategy::Groups::per_modality
+             ? "manual gradient sync in a group per modality"
+             : "manual gradient sync";
+}
+
+std::string remedy_in_words(Scenario::Remedy remedy) {
+  switch (remedy) {
+    case Scenario::Remedy::none:
+      return "no remedy";
+    case Scenario::Remedy::dummy_image:
+      return "dummy images";
+    case Scenario::Remedy::dummy_image_outside_graph:
+      return "dummy images outside the graph";
+  }
+  return "";
+}
+
+std::string padded_row(const std::vector<std::string>& cells,
+                       const std::vector<std::size_t>& widths) {
+  std::string out;
+  for (std::size_t i = 0; i < cells.size(); ++i)
+    out += i + 1 == cells.size() ? cells[i] : pad_right(cells[i], widths[i]) + "  ";
+  return out + "\n";
+}
+
+}  // namespace
+
+std::string job_in_words(const Scenario& scenario) {
+  return plural(static_cast<std::uint64_t>(scenario.ranks), "rank") + " on gloo, " +
+         strategy_in_words(scenario) + ", " + remedy_in_words(scenario.remedy) + ", " +
+         plural(static_cast<std::uint64_t>(scenario.train.steps), "step");
+}
+
+std::string run_summary(const JobOutcome& outcome) {
+  return how_it_ended(outcome) + deaths(outcome) + numbers(outcome);
+}
+
+TableRow table_row(const Scenario& scenario, const JobOutcome& outcome) {
+  TableRow row;
+  row.scenario = std::filesystem::path(scenario.file).stem().string();
+  row.verdict = to_string(outcome.report.verdict);
+  row.wall_s = outcome.wall_s;
+  if (!outcome.report.findings.empty()) {
+    const Finding& leading = outcome.report.findings.front();
+    row.rule = rule(leading.rule).name;
+    std::vector<std::int32_t> culprits;
+    for (const Rank rank : leading.culprits) culprits.push_back(rank.value);
+    row.culprits = ranges(culprits);
+  }
+  if (scenario.expect)
+    row.expected = differences(*scenario.expect, outcome).empty() ? "as expected" : "DIFFERS";
+  return row;
+}
+
+std::string table(const std::vector<TableRow>& rows) {
+  std::vector<std::vector<std::string>> cells = {
+      {"scenario", "verdict", "rule", "culprits", "expected", "time"}};
+  for (const TableRow& row : rows)
+    cells.push_back({shorten_middle(printable(row.scenario), 26), row.verdict, row.rule,
+                     shorten_middle(row.culprits, 12), row.expected, fixed(row.wall_s, 1) + " s"});
+  std::vector<std::size_t> widths(cells[0].size());
+  for (const auto& line : cells) {
+    for (std::size_t i = 0; i < line.size(); ++i)
+      widths[i] = std::max(widths[i], columns_of(line[i]));
+  }
+  std::string out;
+  for (const auto& line : cells) out += padded_row(line, widths);
+  return out;
+}
+
+}  // namespace lockstep

@@ -23,7 +23,7 @@ constexpr const char* kDescription =
 
 constexpr const char* kFooter = R"(Examples:
   Run a job on real processes, prove a hang and explain it:
-    lockstep run scenarios/modality/manual_text_only_ranks_bad
+    lockstep run scenarios/modality/manual_hang_bad.yaml
   Find out why a job hung, from what its ranks left on disk:
     lockstep verify /tmp/job-4711/
   Fail a CI job on what a recorded run shows:
@@ -67,7 +67,7 @@ int run(int argc, const char* const* argv) {
   app.set_version_flag("--version", std::string(tool_version()));
   app.footer(kFooter);
   app.require_subcommand(0, 1);
-  app.get_formatter()->column_width(28);
+  app.get_formatter()->column_width(26);
   add_run(app, status);
   add_verify(app, status);
   add_convert(app, status);

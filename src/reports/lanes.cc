@@ -29,7 +29,7 @@ std::string state_text(const LaneCell& cell) {
     case State::not_called:
       return "(never called)";
     case State::waits_elsewhere:
-      return "(waits in " + cell.elsewhere + ")";
+      return "(waits in";  // the place follows on a line of its own
     case State::ended:
       return "(ended)";
     case State::raised:
@@ -54,6 +54,7 @@ std::vector<std::string> cell_lines(const LaneCell& cell, const LaneTable& table
       if (table.shown[field]) lines.push_back(cell.fields[field]);
   while (lines.size() > 1 && lines.back().empty()) lines.pop_back();
   if (const std::string state = state_text(cell); !state.empty()) lines.push_back(state);
+  if (cell.state == State::waits_elsewhere) lines.push_back(" " + cell.elsewhere + ")");
   return lines;
 }
 

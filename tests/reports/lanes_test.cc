@@ -97,6 +97,22 @@ TEST(Lanes, RanksThatBlockAcrossGroupsAreShownInProgramOrder) {
             "                              WAITS\n");
 }
 
+TEST(Lanes, ARankThatWaitsElsewhereSaysWhere) {
+  const std::string groups =
+      "{\"group\":\"image\",\"ranks\":[0,1]}\n{\"group\":\"text\",\"ranks\":[0,1]}\n";
+  const auto run =
+      inline_run({groups + R"({"ev":"issue","id":0,"g":"image","op":"barrier"})" + "\n" + kHung,
+                  groups + R"({"ev":"issue","id":0,"g":"text","op":"barrier"})" + "\n" + kHung});
+  Finding finding = difference_at(0, {1});
+  finding.group = "image";
+  EXPECT_EQ(lanes(finding, run),
+            "    group image   seq 0\n"
+            "    rank 0        barrier\n"
+            "                  WAITS\n"
+            "    rank 1        (waits in\n"
+            "                   text)\n");
+}
+
 TEST(Lanes, PointToPointCallsNameTheirPeer) {
   const auto recv = [](int peer) {
     return R"({"ev":"issue","id":0,"g":"world","op":"recv","peer":)" + std::to_string(peer) +

@@ -43,6 +43,15 @@ std::string shorten_middle(std::string_view text, std::size_t width) {
   return out;
 }
 
+std::string shorten_end(std::string_view text, std::size_t width) {
+  if (columns_of(text) <= width) return std::string(text);
+  const std::size_t room = width - std::min(width, kCut.size() + 1);
+  std::string_view head = text.substr(0, byte_of_column(text, room + 1));
+  const std::size_t blank = head.find_last_of(' ');
+  head = text.substr(0, blank == std::string_view::npos ? byte_of_column(text, room) : blank);
+  return std::string(head).append(" ").append(kCut);
+}
+
 std::string pad_right(std::string_view text, std::size_t width) {
   std::string out(text);
   out.append(width - std::min(width, columns_of(text)), ' ');

@@ -18,6 +18,9 @@ std::size_t columns_of(std::string_view utf8);
 // parameters differ at both ends ("image.…", "….weight"), so both ends stay.
 std::string shorten_middle(std::string_view text, std::size_t width);
 
+// `text` in at most `width` columns, cut at a blank where there is one; a cut ends in " ..".
+std::string shorten_end(std::string_view text, std::size_t width);
+
 // `text` followed by blanks up to `width` columns; longer text stays as it is.
 std::string pad_right(std::string_view text, std::size_t width);
 

@@ -15,6 +15,7 @@ namespace {
 constexpr std::size_t kNamesShown = 4;
 constexpr std::size_t kEvidenceShown = 4;
 constexpr std::size_t kConsequencesShown = 3;
+constexpr std::size_t kConsequenceLines = 3;  // of each, about
 constexpr std::size_t kUnknownShown = 8;
 constexpr std::size_t kIndent = 2;
 constexpr std::size_t kKey = 7;  // the width of "where  "
@@ -231,8 +232,10 @@ class Writer {
         break;
       }
       const Finding& one = finding.consequences[i];
+      const std::size_t room = kConsequenceLines * (options_.width - kIndent - kKey);
+      const std::string rule_name = " (" + std::string(rule(one.rule).name) + ")";
       keyed(i == 0 ? "so" : "",
-            printable(one.message) + " (" + std::string(rule(one.rule).name) + ")");
+            shorten_end(printable(one.message), room - rule_name.size()) + rule_name);
     }
   }
 

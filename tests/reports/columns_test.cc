@@ -21,6 +21,13 @@ TEST(Columns, ShortenMiddleKeepsBothEnds) {
   EXPECT_EQ(shorten_middle("weight", 0), "");
 }
 
+TEST(Columns, ShortenEndCutsAtABlank) {
+  EXPECT_EQ(shorten_end("rank 0 waits", 12), "rank 0 waits");
+  EXPECT_EQ(shorten_end("rank 0 waits for rank 1", 12), "rank 0 ..");
+  EXPECT_EQ(shorten_end("image_encoder.conv1.weight", 10), "image_e ..");
+  EXPECT_EQ(shorten_end("äöüß äöüß", 8), "äöüß ..");
+}
+
 TEST(Columns, PadRightNeverCuts) {
   EXPECT_EQ(pad_right("é", 3), "é  ");
   EXPECT_EQ(pad_right("weight", 3), "weight");

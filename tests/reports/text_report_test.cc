@@ -140,6 +140,17 @@ TEST(TextReport, ManyPiecesOfEvidenceAreFolded) {
             std::string::npos);
 }
 
+TEST(TextReport, ConsequencesAreBrief) {
+  Report report = report_of(2);
+  report.verdict = Verdict::findings;
+  Finding finding = text_only_rank();
+  for (int i = 0; i < 400; ++i) finding.consequences[0].message += " and ever";
+  report.findings = {finding};
+  const std::string text = text_report(report, inline_run({}));
+  EXPECT_NE(text.find(".. (deadlock)\n"), std::string::npos);
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 20);
+}
+
 TEST(TextReport, StaysWithinTheWidthWithLongNamesAndManyRanks) {
   Report report = report_of(4000);
   report.verdict = Verdict::findings;

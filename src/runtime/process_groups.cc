@@ -39,6 +39,7 @@ ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::strin
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
   group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, recording);
   group->setGroupName(name);
+  made_.push_back(group);
   return group;
 }
 

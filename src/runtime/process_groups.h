@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -42,6 +43,9 @@ class ProcessGroups {
   std::chrono::milliseconds timeout_;
   Recorder& recorder_;
   c10::intrusive_ptr<c10d::FileStore> store_;
+  // Kept until the process ends: a group whose last user is gone would close its connections, and
+  // ranks that wait for this one would fail on them instead of being seen to wait.
+  std::vector<Ptr> made_;
 };
 
 }  // namespace lockstep

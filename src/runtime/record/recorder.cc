@@ -19,6 +19,7 @@ Recorder::Timed::Timed(Recorder& recorder) : recorder_(recorder), began_(now()) 
 Recorder::Timed::~Timed() { recorder_.nanos_.fetch_add(now() - began_, std::memory_order_relaxed); }
 
 CallNote Recorder::note(const std::vector<std::string>& what, std::string_view tag) {
+  const Timed timed(*this);
   CallNote note;
   if (!what.empty()) note.what = ring_.intern_names(what);
   note.tag = ring_.intern(tag);
@@ -69,6 +70,11 @@ void Recorder::wait(std::uint32_t call) {
 
 void Recorder::waited(std::uint32_t call) {
   ring_.waited(call);
+  waiting_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Recorder::wait_failed(std::uint32_t call, std::string_view what) {
+  raised(what, call);
   waiting_.fetch_sub(1, std::memory_order_relaxed);
 }
 

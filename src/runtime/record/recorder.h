@@ -57,6 +57,8 @@ class Recorder {
   void complete(std::uint32_t call, std::string_view error = {});
   void wait(std::uint32_t call);
   void waited(std::uint32_t call);
+  // The wait ended with an exception, which goes on to the program.
+  void wait_failed(std::uint32_t call, std::string_view what);
   // An exception reached the training program. It is recorded once, however often it is reported on
   // its way up; without `call`, the call whose failure has this text is named.
   void raised(std::string_view what, std::optional<std::uint32_t> call = {});

@@ -330,12 +330,12 @@ RecordingBackend::WorkPtr RecordingBackend::barrier(const c10d::BarrierOptions& 
 
 void RecordingBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
   const std::uint32_t id = issue({.op = Op::barrier, .is_async = false});
+  recorder_.wait(id);
   try {
-    recorder_.wait(id);
     inner_->monitoredBarrier(opts, wait_all_ranks);
   } catch (const std::exception& error) {
     recorder_.complete(id, message_of(error));
-    recorder_.raised(message_of(error), id);
+    recorder_.wait_failed(id, message_of(error));
     throw;
   }
   recorder_.complete(id);

@@ -49,7 +49,8 @@ bool RecordingWork::wait(std::chrono::milliseconds timeout) {
   try {
     done = inner_->wait(timeout);
   } catch (const std::exception& error) {
-    recorder_.raised(message_of(error), call_);
+    if (!future_reports_) recorder_.complete(call_, message_of(error));
+    recorder_.wait_failed(call_, message_of(error));
     throw;
   }
   const Recorder::Timed timed(recorder_);

@@ -36,7 +36,9 @@ class BucketHook : public c10d::CppCommHookInterface<Ddp*> {
 Ddp::Ddp(const Scenario::Strategy& options, StrategyParts parts)
     : options_(options),
       parts_(std::move(parts)),
-      world_(parts_.groups.make("world", "all ranks")) {
+      world_(parts_.groups.make("world", "all ranks")),
+      rebuild_note_(parts_.recorder.note({}, "ddp.rebuild")),
+      used_parameters_note_(parts_.recorder.note({}, "ddp.used_parameters")) {
   for (const auto& [name, parameter] : trained_parameters(*parts_.model)) {
     names_.emplace(parameter.unsafeGetTensorImpl(), name);
   }
@@ -50,7 +52,8 @@ void Ddp::start() {
   }
   NamedTensors state = named_parameters(*parts_.model);
   for (auto& buffer : named_buffers(*parts_.model)) state.push_back(std::move(buffer));
-  broadcast(state, "ddp.init");
+  broadcast(prepare_broadcast(state, "ddp.init"));
+  buffers_ = prepare_broadcast(named_buffers(*parts_.model), "ddp.buffers");
   make_reducer();
 }
 
@@ -83,33 +86,36 @@ void Ddp::before_forward() {
   backward_.reset();
   reducer_->prepare_for_forward();
   {
-    const NoteScope scope(parts_.recorder, parts_.recorder.note({}, "ddp.rebuild"));
+    const NoteScope scope(parts_.recorder, rebuild_note_);
     if (reducer_->rebuild_buckets()) bucket_notes_.clear();
   }
-  broadcast(named_buffers(*parts_.model), "ddp.buffers");
+  broadcast(buffers_);
 }
 
-void Ddp::broadcast(const NamedTensors& tensors, const char* tag) {
-  if (tensors.empty()) return;
-  std::vector<at::Tensor> values;
-  for (const auto& entry : tensors) values.push_back(entry.second.detach());
-  const NoteScope scope(parts_.recorder, parts_.recorder.note({}, tag));
+Ddp::Broadcast Ddp::prepare_broadcast(const NamedTensors& tensors, const char* tag) {
+  Broadcast broadcast;
+  for (const auto& entry : tensors) broadcast.values.push_back(entry.second.detach());
   // broadcast_coalesced cuts the list by this same function, one call for each part.
   const auto parts =
-      std::get<0>(c10d::compute_bucket_assignment_by_size(values, {kBroadcastBytes}));
+      std::get<0>(c10d::compute_bucket_assignment_by_size(broadcast.values, {kBroadcastBytes}));
   for (const auto& part : parts) {
     std::vector<std::string> names;
     for (const std::size_t i : part) names.push_back(tensors[i].first);
-    parts_.recorder.context().coming.push_back(parts_.recorder.note(names, tag));
+    broadcast.notes.push_back(parts_.recorder.note(names, tag));
   }
-  c10d::broadcast_coalesced(world_, values, kBroadcastBytes, 0);
+  return broadcast;
+}
+
+void Ddp::broadcast(const Broadcast& what) {
+  const NoteScope scope(parts_.recorder, {});
+  parts_.recorder.context().coming.assign(what.notes.begin(), what.notes.end());
+  c10d::broadcast_coalesced(world_, what.values, kBroadcastBytes, 0);
 }
 
 void Ddp::before_backward(const at::Tensor& loss) {
   // The buckets' own notes come from the hook; what else the Reducer issues during backward is the
   // all-reduce of the map of used parameters.
-  backward_ =
-      std::make_unique<NoteScope>(parts_.recorder, parts_.recorder.note({}, "ddp.used_parameters"));
+  backward_ = std::make_unique<NoteScope>(parts_.recorder, used_parameters_note_);
   std::vector<at::Tensor> outputs;
   if (options_.find_unused_parameters) outputs.push_back(loss);
   reducer_->prepare_for_backward(outputs);
@@ -138,7 +144,6 @@ c10::intrusive_ptr<c10::ivalue::Future> Ddp::reduce(c10d::GradBucket& bucket) {
 }
 
 const CallNote& Ddp::bucket_note(const c10d::GradBucket& bucket) {
-  const Recorder::Timed timed(parts_.recorder);
   const std::size_t index = bucket.getIndex();
   if (const auto known = bucket_notes_.find(index); known != bucket_notes_.end()) {
     return known->second;

@@ -32,7 +32,13 @@ class Ddp : public Strategy {
   c10::intrusive_ptr<c10::ivalue::Future> reduce(c10d::GradBucket& bucket);
 
  private:
-  void broadcast(const NamedTensors& tensors, const char* tag);
+  // A list of tensors that broadcast_coalesced sends, and the notes of the calls that it makes.
+  struct Broadcast {
+    std::vector<at::Tensor> values;
+    std::vector<CallNote> notes;
+  };
+  Broadcast prepare_broadcast(const NamedTensors& tensors, const char* tag);
+  void broadcast(const Broadcast& what);
   void make_reducer();
   const CallNote& bucket_note(const c10d::GradBucket& bucket);
   void wait_for_buckets();
@@ -42,6 +48,8 @@ class Ddp : public Strategy {
   ProcessGroups::Ptr world_;
   std::unordered_map<const c10::TensorImpl*, std::string> names_;
   std::unique_ptr<c10d::Reducer> reducer_;
+  Broadcast buffers_;
+  CallNote rebuild_note_, used_parameters_note_;
 
   std::map<std::size_t, CallNote> bucket_notes_;  // by bucket; until buckets are rebuilt
   std::unique_ptr<NoteScope> backward_;           // while backward may communicate

@@ -43,6 +43,39 @@ TEST(Verify, FindingsExitWithOneAndAreExplained) {
                                       "ERROR redop-mismatch"));
 }
 
+TEST(Verify, NamesRankStepAndParametersOfAModalityHang) {
+  const TempDir folder;
+  for (int rank = 0; rank < 3; ++rank) {
+    const bool text_only = rank == 1;
+    const auto issue = [](int id, const std::string& name) {
+      return R"({"ev":"issue","id":)" + std::to_string(id) +
+             R"(,"g":"world","op":"all_reduce","in":[[64]],"dtype":"float32","what":[")" + name +
+             R"("],"at":"sync.cc:41","step":0})" + "\n";
+    };
+    folder.write("rank_" + std::to_string(rank) + ".trace.jsonl",
+                 R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":3})" + "\n" +
+                     R"({"group":"world","ranks":[0,1,2]})" + "\n" +
+                     R"({"ev":"modality","n":0,"has":[)" + (text_only ? "" : "\"image\",") +
+                     "\"text\"]}\n" + issue(0, "text.weight") + R"({"ev":"complete","id":0})" +
+                     "\n" + issue(1, text_only ? "temperature" : "image.weight") +
+                     R"({"end":"hung"})");
+  }
+  const Outcome outcome = run_lockstep({"verify", folder.path()});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.out, StartsWith("FINDINGS: 1 error in 3 ranks, 12 events\n\n"
+                                      "ERROR modality-divergence ("));
+  EXPECT_THAT(outcome.out, HasSubstr("  group world   seq 0         seq 1\n"
+                                     "  ranks 0,2     all_reduce    all_reduce\n"
+                                     "                text.weight   image.weight\n"
+                                     "                              WAITS\n"
+                                     "  rank 1        all_reduce  ! all_reduce\n"
+                                     "                text.weight   temperature\n"
+                                     "                              WAITS\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("  who    rank 1; concerns ranks 0,2 too\n"
+                                     "  what   image.weight\n"
+                                     "  where  step 0; group world, seq 1; sync.cc:41\n"));
+}
+
 TEST(Verify, WritesJsonBesideTheText) {
   const TwoRanks run("sum");
   const std::string path = run.folder.file("report.json");
@@ -120,7 +153,7 @@ TEST(Program, VersionAndHelpExitWithZero) {
   EXPECT_EQ(run_lockstep({"--version"}).out, "lockstep 0.1.0\n");
   const Outcome help = run_lockstep({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* command : {"verify", "convert", "rules", "explain"}) {
+  for (const char* command : {"run", "verify", "convert", "scenario", "rules", "explain"}) {
     EXPECT_THAT(help.out, HasSubstr(command));
     const std::string own = run_lockstep({command, "--help"}).out;
     EXPECT_THAT(own, HasSubstr("Examples:")) << command;

@@ -48,17 +48,30 @@ std::string waiting_for_words(const Context& context, const WaitPoint& point) {
   return out;
 }
 
-// The earliest point: by step, then by place.
+// The points at which a root is missing (of a circle: those in which its ranks wait), else all.
+std::vector<std::size_t> points_of_roots(const Context& context, const WaitCause& wait) {
+  std::vector<std::size_t> out;
+  for (const std::size_t p : wait.points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    const auto& ranks = wait.circle ? point.waiting : point.missing;
+    const bool concerned = std::any_of(ranks.begin(), ranks.end(), [&](std::uint32_t r) {
+      return std::binary_search(wait.roots.begin(), wait.roots.end(), r);
+    });
+    if (concerned) out.push_back(p);
+  }
+  return out.empty() ? wait.points : out;
+}
+
+// The earliest of them: by step, then by place.
 const WaitPoint& first_point(const Context& context, const WaitCause& wait) {
   const auto key = [&](std::size_t p) {
     const WaitPoint& point = context.where.wait_points[p];
     const std::int32_t step = context.call(waiting_call(context, point.waiting[0])).step;
     return std::make_tuple(step == kNone ? INT32_MAX : step, seq_at(context, point), p);
   };
-  const std::size_t first =
-      *std::min_element(wait.points.begin(), wait.points.end(),
-                        [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
-  return context.where.wait_points[first];
+  const std::vector<std::size_t> points = points_of_roots(context, wait);
+  return context.where.wait_points[*std::min_element(
+      points.begin(), points.end(), [&](std::size_t a, std::size_t b) { return key(a) < key(b); })];
 }
 
 std::vector<std::uint32_t> all_ranks(const WaitCause& wait) {
@@ -102,7 +115,8 @@ bool passed_by(const Context& context, std::uint32_t rank, const WaitPoint& poin
   const Position& position = context.where.positions[rank];
   if (const std::uint32_t own = position.waiting_in(); own != kNoCall) {
     const Call& call = context.call({rank, own});
-    if (call.group == context.call(waited).group) return false;
+    const bool in_order = !is_point_to_point(context.run.tables.signatures[call.signature].op);
+    if (in_order && call.group == context.call(waited).group) return false;
     return call.step > step || (call.step == step && lacks);
   }
   return position.step > step || (position.state == State::finished && lacks);
@@ -179,14 +193,18 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   const WaitPoint& point = first_point(context, wait);
   const CallRef call = waiting_call(context, point.waiting[0]);
   const std::int32_t step = context.call(call).step;
-  const bool few_go_on = wait.victims.size() < wait.roots.size();
+  const auto finished = static_cast<std::size_t>(
+      std::count_if(context.where.positions.begin(), context.where.positions.end(),
+                    [](const Position& p) { return p.state == State::finished; }));
+  const bool few_go_on = wait.victims.size() < finished;
   std::int32_t last_step = kNone;
   for (const std::uint32_t r : wait.roots) {
     last_step = std::max(last_step, context.where.positions[r].step);
   }
-  const bool further_step = step == kNone || last_step == kNone || step > last_step;
+  const bool steps_known = step != kNone && last_step != kNone;
+  const bool further_step = !steps_known || step > last_step;
   Cause cause;
-  if (point.group == WaitPoint::kPointToPoint) {
+  if (point.group == WaitPoint::kPointToPoint && !(steps_known && further_step)) {
     cause.finding = make_finding(RuleId::p2p_unmatched);
     cause.finding.message =
         waiting_words(context, point) + ", which finished without the other side of it";
@@ -208,10 +226,9 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
                   : context.rank_words(wait.roots) + " finished without " +
                         context.call_words(call) + "; " + waiting_words(context, point);
   }
-  cause.deviants = few_go_on ? wait.victims : wait.roots;
-  if (wait.victims.size() != wait.roots.size() || !few_go_on) {
-    cause.finding.culprits = context.ranks(cause.deviants);
-  }
+  const bool blame_waiting = few_go_on && cause.finding.rule != RuleId::p2p_unmatched;
+  cause.deviants = blame_waiting ? wait.victims : wait.roots;
+  cause.finding.culprits = context.ranks(cause.deviants);
   place_at(context, point, cause);
   return cause;
 }
@@ -240,17 +257,13 @@ bool all_point_to_point(const Context& context, const std::vector<std::size_t>& 
   });
 }
 
-// The points in which the ranks of a circle themselves wait.
-std::vector<std::size_t> points_of_circle(const Context& context, const WaitCause& wait) {
-  std::set<std::size_t> out;
-  for (const std::uint32_t r : wait.roots) out.insert(context.where.point_of[r]);
-  return {out.begin(), out.end()};
-}
-
 Cause explain_circle(const Context& context, const WaitCause& wait) {
-  const std::vector<std::size_t> points = points_of_circle(context, wait);
-  std::set<std::size_t> groups;
-  for (const std::size_t p : points) groups.insert(context.where.wait_points[p].group);
+  const std::vector<std::size_t> points = points_of_roots(context, wait);
+  std::set<GroupId> groups;
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    groups.insert(context.call(waiting_call(context, point.waiting[0])).group);
+  }
   const bool p2p = all_point_to_point(context, points);
   const RuleId id = p2p                 ? RuleId::p2p_cycle
                     : groups.size() > 1 ? RuleId::cross_group_deadlock
@@ -281,20 +294,19 @@ Cause explain_circle(const Context& context, const WaitCause& wait) {
 
 Cause explain_wait(const Context& context, const WaitCause& wait) {
   Cause cause;
+  Finding& f = cause.finding;
   if (const auto deviation = passed_by_deviation(context, wait)) {
     cause = explain_deviation(context, *deviation);
-    cause.finding.consequences.push_back(wait_consequence(context, wait));
-  } else if (wait.circle) {
-    cause = explain_circle(context, wait);
-  } else if (context.where.positions[wait.roots[0]].state == State::finished) {
-    cause = explain_finished(context, wait);
+    f.consequences.push_back(wait_consequence(context, wait));
   } else {
-    cause = explain_gone(context, wait);
+    cause = wait.circle ? explain_circle(context, wait)
+            : context.where.positions[wait.roots[0]].state == State::finished
+                ? explain_finished(context, wait)
+                : explain_gone(context, wait);
+    add_wait_evidence(context, wait, f);
   }
-  Finding& f = cause.finding;
   f.certainty = wait.stuck ? Certainty::proven : Certainty::observed;
   f.ranks = context.ranks(all_ranks(wait));
-  add_wait_evidence(context, wait, f);
   if (f.fingerprint.empty()) {
     const WaitPoint& point = first_point(context, wait);
     set_fingerprint(f, describe(context.run.tables,

@@ -4,11 +4,13 @@
 #include <map>
 #include <tuple>
 
+#include "verify/edit_script.h"
+
 namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kWindow = 64;         // calls looked ahead, and shifts tried
+constexpr std::size_t kWindow = 64;         // calls of each side that an edit is sought in
 constexpr std::size_t kMaxDeviations = 64;  // distinct ones kept per group
 constexpr std::size_t kHistory = 4096;      // calls looked back for a repetition
 
@@ -21,9 +23,10 @@ struct Token {
 // A class's sequence, continued beyond its end by what followed the last time.
 class Sequence {
  public:
-  Sequence(const Run& run, const Stream& stream)
-      : calls_(run.ranks[stream.rank_index].calls), stream_(stream) {}
+  Sequence(const Run& run, const Stream& stream, Agreement& agreement)
+      : calls_(run.ranks[stream.rank_index].calls), stream_(stream), agreement_(agreement) {}
 
+  std::uint32_t rank_index() const { return stream_.rank_index; }
   std::size_t size() const { return stream_.calls.size(); }
   const Call& call(std::size_t i) const { return calls_[stream_.calls[i]]; }
   Token token(std::size_t i) const {
@@ -42,7 +45,7 @@ class Sequence {
   }
 
   // What the sequence's own past says should come at i; nothing where it has no such past.
-  std::optional<Token> habit(std::size_t i) const {
+  std::optional<Token> habit(std::size_t i) {
     const std::size_t period = find_repetition(i);
     if (period == 0) return std::nullopt;
     Token t = token(i - period);
@@ -50,13 +53,22 @@ class Sequence {
     return t;
   }
 
+  // Whether a call like this one comes before i.
+  bool seen_before(std::size_t i, const Token& like) {
+    for (std::size_t back = 1; back <= i && back <= kHistory; ++back) {
+      const Token t = token(i - back);
+      if (t.what == like.what && agreement_.agree(t.signature, like.signature)) return true;
+    }
+    return false;
+  }
+
  private:
-  bool same(std::size_t i, std::size_t j) const {
-    return call(i).signature == call(j).signature && call(i).what == call(j).what;
+  bool same(std::size_t i, std::size_t j) {
+    return call(i).what == call(j).what && agreement_.agree(call(i).signature, call(j).signature);
   }
 
   // The distance to the last earlier place whose calls up to `end` look alike; 0: none.
-  std::size_t find_repetition(std::size_t end) const {
+  std::size_t find_repetition(std::size_t end) {
     if (end < 2) return 0;
     const std::size_t last = end - 1;
     std::size_t weak = 0;
@@ -70,6 +82,7 @@ class Sequence {
 
   const std::vector<Call>& calls_;
   const Stream& stream_;
+  Agreement& agreement_;
   std::optional<std::size_t> repetition_;
 };
 
@@ -82,7 +95,6 @@ struct Cursor {
 struct Edit {
   Deviation::Kind kind = Deviation::Kind::replaced;
   std::size_t count = 1;
-  std::size_t agreement = 0;  // calls that agree behind the edit
 };
 
 class Walker {
@@ -96,7 +108,7 @@ class Walker {
         modalities_(modalities),
         agreement_(agreement) {
     for (std::size_t c = 0; c < group_.classes.size(); ++c) {
-      sequences_.emplace_back(run, group_.streams[group_.classes[c].streams[0]]);
+      sequences_.emplace_back(run, group_.streams[group_.classes[c].streams[0]], agreement);
       cursors_.push_back({c, 0, 0});
     }
     judge_steps_ = steps_matter();
@@ -256,7 +268,7 @@ class Walker {
     }
   }
 
-  // The edit after which the deviant agrees with the reference for longest.
+  // The edit that makes the deviant agree with the reference again.
   Edit explain(std::size_t reference, std::size_t deviant) {
     Sequence& ref = sequences_[cursors_[reference].class_index];
     Sequence& dev = sequences_[cursors_[deviant].class_index];
@@ -264,62 +276,107 @@ class Walker {
     const std::size_t j = cursors_[deviant].next;
     const Token expected = ref.token(i);
     const Token got = dev.token(j);
-    const bool same_identity =
-        expected.what == got.what || expected.what.value == 0 || got.what.value == 0;
-    const bool agree = agreement_.agree(expected.signature, got.signature);
-    Edit best{agree && !same_identity ? Deviation::Kind::identity : Deviation::Kind::replaced, 1,
-              agreement_behind(ref, i + 1, dev, j + 1)};
-    // Where the parameters are the same, or not recorded, only the form of the call differs, and an
-    // edit must explain more to be believed; where they are not, a call was left out or added.
-    const bool form_differs = same_identity && !agree;
-    const auto consider = [&](Deviation::Kind kind, std::size_t count, std::size_t agreed) {
-      const bool as_good = !form_differs && is_plain(best.kind) && agreed > 0;
-      if (agreed > best.agreement || (as_good && agreed == best.agreement)) {
-        best = {kind, count, agreed};
-      }
-    };
-    if (const auto second = ref.ahead(i + 1);
-        second && match(*second, got) && j + 1 < dev.size() && match(expected, dev.token(j + 1))) {
-      consider(Deviation::Kind::swapped, 2, 2 + agreement_behind(ref, i + 2, dev, j + 2));
+    const auto key = std::tuple(expected.signature, expected.what, got.signature, got.what);
+    if (const auto known = known_edits_.find(key); known != known_edits_.end()) {
+      if (agrees_after(known->second, ref, i, dev, j)) return known->second;
     }
-    for (std::size_t n = 1; n <= kWindow; ++n) {
+    Edit edit = cheapest(ref, i, dev, j);
+    if (edit.kind == Deviation::Kind::replaced) edit = refine(edit, ref, i, dev, j);
+    known_edits_[key] = edit;
+    return edit;
+  }
+
+  // Whether the call behind an edit agrees, so that the same edit may be taken again.
+  bool agrees_after(const Edit& edit, Sequence& ref, std::size_t i, Sequence& dev, std::size_t j) {
+    const bool skips = edit.kind == Deviation::Kind::missing;
+    const bool adds = edit.kind == Deviation::Kind::extra;
+    if (!skips && !adds) return false;
+    const auto expected = ref.ahead(i + (skips ? edit.count : 0));
+    const std::size_t next = j + (adds ? edit.count : 0);
+    return expected && next < dev.size() && match(*expected, dev.token(next));
+  }
+
+  Edit cheapest(Sequence& ref, std::size_t i, Sequence& dev, std::size_t j) {
+    EditProblem problem;
+    while (problem.reference < kWindow && ref.ahead(i + problem.reference)) ++problem.reference;
+    problem.deviant = std::min(kWindow, dev.size() - j);
+    if (ended_cleanly(dev) && dev.size() - j <= kWindow && ref.size() - i <= kWindow) {
+      problem.owed = ref.size() - i;
+      problem.reference_ends = ended_cleanly(ref);
+      if (problem.reference_ends) problem.reference = ref.size() - i;
+    }
+    problem.same = [&](std::size_t x, std::size_t y) {
+      return match(*ref.ahead(i + x), dev.token(j + y));
+    };
+    problem.replaceable = [&](std::size_t x, std::size_t y) {
+      return !only_step_differs(*ref.ahead(i + x), dev.token(j + y));
+    };
+    const FirstEdit first = first_edit(problem);
+    if (first.agreement == 0 && problem.deviant > 1) {
+      if (const auto far = far_shift(ref, i, dev, j)) return *far;
+    }
+    switch (first.kind) {
+      case FirstEdit::Kind::swapped:
+        return {Deviation::Kind::swapped, 2};
+      case FirstEdit::Kind::missing:
+        return {Deviation::Kind::missing, first.count};
+      case FirstEdit::Kind::extra:
+        return {Deviation::Kind::extra, first.count};
+      case FirstEdit::Kind::replaced:
+        break;
+    }
+    return {Deviation::Kind::replaced, 1};
+  }
+
+  // A whole branch of a large model may be left out: more calls than the window holds.
+  std::optional<Edit> far_shift(Sequence& ref, std::size_t i, Sequence& dev, std::size_t j) {
+    const Token got = dev.token(j);
+    for (std::size_t n = kWindow; n <= kHistory; ++n) {
       const auto there = ref.ahead(i + n);
       if (!there) break;
-      if (!match(*there, got)) continue;
-      consider(Deviation::Kind::missing, n, agreement_behind(ref, i + n, dev, j));
-      break;
+      const auto second = ref.ahead(i + n + 1);
+      if (match(*there, got) && second && match(*second, dev.token(j + 1))) {
+        return Edit{Deviation::Kind::missing, n};
+      }
     }
-    for (std::size_t n = 1; n <= kWindow && j + n < dev.size(); ++n) {
-      if (!match(expected, dev.token(j + n))) continue;
-      consider(Deviation::Kind::extra, n, agreement_behind(ref, i, dev, j + n));
-      break;
+    const Token expected = ref.token(i);
+    for (std::size_t n = kWindow; n <= kHistory && j + n + 1 < dev.size(); ++n) {
+      const auto second = ref.ahead(i + 1);
+      if (match(expected, dev.token(j + n)) && second && match(*second, dev.token(j + n + 1))) {
+        return Edit{Deviation::Kind::extra, n};
+      }
     }
-    // Nothing is seen of either side's further way. Calls of one kind with different parameters, or
-    // alike but for the step: the deviant passed the reference's call by.
-    const bool passed_by =
-        same_identity ? agree : (best.agreement == 0 && same_operation(expected, got));
-    if (is_plain(best.kind) && passed_by) best.kind = Deviation::Kind::missing;
-    return best;
+    return std::nullopt;
   }
 
-  bool same_operation(const Token& a, const Token& b) const {
-    return run_.tables.signatures[a.signature].op == run_.tables.signatures[b.signature].op;
-  }
-
-  static bool is_plain(Deviation::Kind kind) {
-    return kind == Deviation::Kind::replaced || kind == Deviation::Kind::identity;
-  }
-
-  // Calls that agree from (i, j) on, within the window; the deviant's end ends it, as does the end
-  // of what the reference is known or expected to do.
-  std::size_t agreement_behind(Sequence& ref, std::size_t i, Sequence& dev, std::size_t j) {
-    std::size_t n = 0;
-    while (n < kWindow && j + n < dev.size()) {
-      const auto expected = ref.ahead(i + n);
-      if (!expected || !match(*expected, dev.token(j + n))) break;
-      ++n;
+  // One call in the place of another: with the same parameters its form is wrong. With others it is
+  // an identity mismatch where the ranks went on alike; where the deviant's stream ends there, it
+  // passed the reference's call by, or issued one that nobody knows.
+  Edit refine(Edit edit, Sequence& ref, std::size_t i, Sequence& dev, std::size_t j) {
+    const Token expected = ref.token(i);
+    const Token got = dev.token(j);
+    if (only_step_differs(expected, got)) return {Deviation::Kind::missing, 1};
+    if (expected.what == got.what || expected.what.value == 0 || got.what.value == 0) return edit;
+    const bool alike = agreement_.agree(expected.signature, got.signature);
+    const bool goes_on = j + 1 < dev.size();
+    if (goes_on || ended_cleanly(dev)) {
+      return {alike ? Deviation::Kind::identity : Deviation::Kind::replaced, 1};
     }
-    return n;
+    if (dev.seen_before(j, expected) && !dev.seen_before(j, got) && !ref.seen_before(i, got)) {
+      return {Deviation::Kind::extra, 1};
+    }
+    const bool same_operation =
+        run_.tables.signatures[expected.signature].op == run_.tables.signatures[got.signature].op;
+    return same_operation ? Edit{Deviation::Kind::missing, 1} : edit;
+  }
+
+  bool only_step_differs(const Token& a, const Token& b) {
+    const bool same_identity = a.what == b.what || a.what.value == 0 || b.what.value == 0;
+    return same_identity && agreement_.agree(a.signature, b.signature);
+  }
+
+  bool ended_cleanly(const Sequence& sequence) const {
+    return where_.positions[sequence.rank_index()].state == Position::State::finished;
   }
 
   void record(const Edit& edit, std::size_t reference, std::size_t deviant,
@@ -449,6 +506,8 @@ class Walker {
   std::vector<Cursor> cursors_;      // of the classes that have not ended
   std::vector<std::size_t> ended_;   // classes
   std::vector<Deviation> found_;
+  // The edit of a pair of calls seen before: a deviant often does the same in every step.
+  std::map<std::tuple<SignatureId, NameListId, SignatureId, NameListId>, Edit> known_edits_;
   bool judge_steps_ = false;
 };
 

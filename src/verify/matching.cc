@@ -47,10 +47,31 @@ RuleId rule_of(const Deviation& d) {
   return RuleId::op_mismatch;
 }
 
-// Calls that part because a branch of the model was skipped differ in what they carry, not in how
-// they reduce.
-bool may_be_modality(const Deviation& d) {
+// The same difference of the two ranks' batches in an earlier step, in which their calls agreed: a
+// remedy is at work, and the batches are not why the calls part now.
+bool agreed_before(const Context& context, const Deviation& d) {
+  const std::uint32_t deviant = d.deviants[0];
+  const std::uint32_t other = d.reference[0];
+  const auto mine = context.modalities.held(deviant, d.step);
+  const auto theirs = context.modalities.held(other, d.step);
+  for (const ModalityMark& mark : context.run.ranks[deviant].modalities) {
+    const auto step = static_cast<std::int32_t>(mark.n);
+    if (step < d.step && context.modalities.held(deviant, step) == mine &&
+        context.modalities.held(other, step) == theirs) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Calls that part because a branch of the model was skipped differ in what they carry, not in their
+// form or order.
+bool may_be_modality(const Context& context, const Deviation& d) {
+  if (d.kind == Deviation::Kind::swapped || agreed_before(context, d)) return false;
   if (d.kind != Deviation::Kind::replaced) return true;
+  const bool both = d.expected.call != kNoCall && d.got.call != kNoCall;
+  const NameListId expected = both ? context.call(d.expected).what : NameListId{};
+  if (both && expected.value != 0 && expected == context.call(d.got).what) return false;
   return (d.differences & (kDifferentOp | kDifferentSize)) != 0;
 }
 
@@ -107,7 +128,7 @@ std::string form_message(const Context& context, const Deviation& d) {
 
 // "rank 1's batch of step 0 held text only; …" — where the batches differ and the calls part.
 bool tell_modality(const Context& context, const Deviation& d, Finding& finding) {
-  if (!may_be_modality(d)) return false;
+  if (!may_be_modality(context, d)) return false;
   const std::uint32_t deviant = d.deviants[0];
   const std::uint32_t other = d.reference[0];
   const bool lacks = !context.modalities.lacking(deviant, other, d.step).empty();
@@ -119,6 +140,7 @@ bool tell_modality(const Context& context, const Deviation& d, Finding& finding)
       (d.deviants.size() == 1 ? who + "'s batch of step " + step
                               : "the batches of " + who + " in step " + step) +
       " held " + modality_words(context.modalities.held(deviant, d.step));
+  const CallRef call = d.expected.call != kNoCall ? d.expected : d.got;
   finding = make_finding(RuleId::modality_divergence);
   finding.what = names_carried(context, d);
   const std::string names =
@@ -132,7 +154,7 @@ bool tell_modality(const Context& context, const Deviation& d, Finding& finding)
   } else {
     finding.message = batch + ", those of " + context.rank_words(d.reference) + " held " +
                       modality_words(context.modalities.held(other, d.step)) +
-                      "; the calls part at " + context.place_words(d.expected, d.seq);
+                      "; the calls part at " + context.place_words(call, d.seq);
   }
   finding.why = form_message(context, d) + "." + again_words(d);
   return true;

@@ -71,11 +71,13 @@ class Replayer {
       for (std::size_t e = 0; e < trace.events.size(); ++e) {
         const Event& event = trace.events[e];
         if (event.time != kNoTime) state.recorded = true;
-        const bool completion = event.kind == EventKind::complete || event.kind == EventKind::start;
+        // An exception is not progress: it ends the call that the rank was in.
+        const bool passive = event.kind == EventKind::complete || event.kind == EventKind::start ||
+                             event.kind == EventKind::exception;
         if (event.kind == EventKind::complete || event.kind == EventKind::waited) {
           records_completion_ = true;
         }
-        if (!completion) state.last_host = e + 1;
+        if (!passive) state.last_host = e + 1;
       }
     }
     meetings_.resize(groups_.size());
@@ -297,9 +299,15 @@ class Replayer {
                           : (state.recorded ? Position::State::cut : Position::State::finished);
         break;
     }
+    if (out.state == Position::State::raised && out.blocked != kNoCall) {
+      out.interrupted = std::exchange(out.blocked, kNoCall);
+    }
     if (out.waiting_in() == kNoCall && out.state != Position::State::finished &&
         out.state != Position::State::running && records_completion_) {
       out.pending = oldest_pending(r);
+      // A rank that died waits for nobody who came.
+      const bool died = out.state != Position::State::hung;
+      if (died && out.pending != kNoCall && complete(r, out.pending)) out.pending = kNoCall;
     }
     return out;
   }

@@ -136,12 +136,18 @@ class Causes {
   std::vector<std::uint32_t> explained_;  // rank indices that a cause speaks of
 };
 
-// Lost lines look like calls that were left out. Where every deviant's trace is damaged, nothing is
-// said.
+// Lost lines look like calls that were left out, added or moved. Where one party's traces are all
+// damaged, only a contradiction between two calls with the same parameters is believed.
 bool only_damage(const Context& context, const Deviation& d) {
-  if (d.kind != Deviation::Kind::missing) return false;
-  return std::all_of(d.deviants.begin(), d.deviants.end(),
-                     [&](std::uint32_t r) { return context.run.ranks[r].damaged_count > 0; });
+  const auto damaged = [&](const std::vector<std::uint32_t>& ranks) {
+    return std::all_of(ranks.begin(), ranks.end(),
+                       [&](std::uint32_t r) { return context.run.ranks[r].damaged_count > 0; });
+  };
+  if (!damaged(d.deviants) && !damaged(d.reference)) return false;
+  const bool contradiction = d.kind == Deviation::Kind::replaced && d.expected.call != kNoCall &&
+                             d.got.call != kNoCall && context.call(d.expected).what.value != 0 &&
+                             context.call(d.expected).what == context.call(d.got).what;
+  return !contradiction;
 }
 
 // Two ranks that still run, or a file that ends, are not yet different: skew is no error.
@@ -247,6 +253,11 @@ bool holds_deadlock(const Finding& f) {
 
 Report verify(const Run& run, const VerifyOptions& options) {
   Report report;
+  // Where no rank has an end mark, the traces were copied while the job ran, or all of it died at
+  // once: who is behind may just have been behind.
+  const bool unended = std::all_of(run.ranks.begin(), run.ranks.end(),
+                                   [](const RankTrace& t) { return t.end == End::cut; });
+  const bool may_go_on = options.live || unended;
   InputState input = check_input(run, options.live);
   report.ranks_expected = run.world_size;
   for (const RankTrace& trace : run.ranks) report.ranks_read.push_back(trace.rank);
@@ -257,8 +268,8 @@ Report verify(const Run& run, const VerifyOptions& options) {
   const std::vector<GroupStreams> groups = group_streams(run);
   Agreement agreement(run.tables);
   const Modalities modalities(run);
-  const ReplayResult where = replay(run, groups, agreement, options.live);
-  const Context context{run, groups, where, modalities, agreement, options.live};
+  const ReplayResult where = replay(run, groups, agreement, may_go_on);
+  const Context context{run, groups, where, modalities, agreement, may_go_on};
 
   Causes causes(context);
   find_causes(context, causes);

@@ -66,7 +66,7 @@ TEST(Blocking, TheRootOfAChainIsNamed) {
   EXPECT_EQ(judge({"group a 0,1; all_reduce g=a n=4 open; hung",
                    "group a 0,1; group b 1,2; all_reduce g=b n=4 open; hung",
                    "group b 1,2; modality 0 text; hung"}),
-            "host-stall error proven culprits=2 group=a seq=0\nverdict findings");
+            "host-stall error proven culprits=2 group=b seq=0\nverdict findings");
 }
 
 TEST(Blocking, ExceptionsAreRootsAndLostConnectionsVictims) {
@@ -132,6 +132,35 @@ TEST(Blocking, ARankWithoutATraceMayHaveCome) {
   const Report report =
       verify(run_of({{0, "all_reduce n=4 open; hung"}, {2, "all_reduce n=4 open; hung"}}, 3));
   EXPECT_EQ(summary(report), "verdict inconclusive");
+}
+
+TEST(Blocking, ADeadRankIsNamedAlthoughItLeftAnAsynchronousCallOpen) {
+  EXPECT_EQ(judge({"all_reduce n=4 async; wait 0; all_reduce n=4 async open; wait 1 open; hung",
+                   "all_reduce n=4 async open; cut"}),
+            "host-stall error proven culprits=1 group=world seq=1\nverdict findings");
+}
+
+TEST(Blocking, AnExceptionWithoutItsCallEndsTheOneTheRankWasIn) {
+  EXPECT_EQ(judge({"all_reduce n=4 open; raise Connection closed by peer; exception",
+                   "modality 0 text; cut",
+                   "all_reduce n=4 open; raise Connection closed by peer; exception"}),
+            "host-stall error observed culprits=1 group=world seq=0\nverdict findings");
+}
+
+TEST(Blocking, MessagesAndACollectiveOfOneGroupInACircle) {
+  EXPECT_THAT(judge({"send peer=1 n=4 open; hung", "barrier open; hung"}),
+              HasSubstr("deadlock error proven group=world"));
+}
+
+TEST(Blocking, ARankInALaterStepsMessageLeftTheCollectiveOut) {
+  EXPECT_THAT(judge({"send peer=1 n=4 step=2 open; hung", "all_reduce n=4 step=1 open; hung",
+                     "all_reduce n=4 step=1 open; hung"}),
+              HasSubstr("missing-collective error proven culprits=0 group=world seq=0 step=1"));
+}
+
+TEST(Blocking, TracesCopiedWhileTheJobRanAccuseNobodyForBeingBehind) {
+  EXPECT_EQ(judge({"all_reduce n=4; all_reduce n=4 open; cut", "all_reduce n=4; cut"}),
+            "verdict inconclusive");
 }
 
 }  // namespace

@@ -87,5 +87,22 @@ TEST(Modality, UnderDdpTheRankThatRaisesLaterIsTheOneThatSkipped) {
       "modality-divergence error observed culprits=1 group=world seq=0 step=0\nverdict findings");
 }
 
+TEST(Modality, BatchesThatDifferedBeforeWithoutHarmAreNotTheCause) {
+  const std::string image = "modality 0 image,text; all_reduce n=8 step=0; modality 1 image,text; ";
+  const std::string text = "modality 0 text; all_reduce n=8 step=0; modality 1 text; ";
+  EXPECT_THAT(summary(verify(program({image + "all_reduce n=8 step=1 open; hung",
+                                      text + "all_reduce n=9 step=1 open; hung",
+                                      image + "all_reduce n=8 step=1 open; hung"}))),
+              HasSubstr("size-mismatch error proven culprits=1 group=world seq=1 step=1"));
+}
+
+TEST(Modality, ARankThatWentOnWithoutItsImageCallsIsSaidOnce) {
+  // An asynchronous call that nobody waited for, and both programs end.
+  EXPECT_THAT(summary(verify(program(
+                  {"barrier step=0; modality 1 image,text; all_reduce n=8 async step=1; clean",
+                   "barrier step=0; modality 1 text; clean"}))),
+              HasSubstr("modality-divergence error observed"));
+}
+
 }  // namespace
 }  // namespace lockstep

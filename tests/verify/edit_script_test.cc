@@ -1,0 +1,61 @@
+// The first edit of the cheapest script, on strings.
+#include "verify/edit_script.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+std::string edit(const std::string& reference, const std::string& deviant,
+                 bool both_ended = false) {
+  EditProblem problem;
+  problem.reference = reference.size();
+  problem.deviant = deviant.size();
+  if (both_ended) {
+    problem.owed = reference.size();
+    problem.reference_ends = true;
+  }
+  problem.same = [&](std::size_t i, std::size_t j) { return reference[i] == deviant[j]; };
+  problem.replaceable = [](std::size_t, std::size_t) { return true; };
+  const FirstEdit first = first_edit(problem);
+  switch (first.kind) {
+    case FirstEdit::Kind::replaced:
+      return "replaced";
+    case FirstEdit::Kind::swapped:
+      return "swapped";
+    case FirstEdit::Kind::missing:
+      return "missing " + std::to_string(first.count);
+    case FirstEdit::Kind::extra:
+      return "extra " + std::to_string(first.count);
+  }
+  return "";
+}
+
+TEST(EditScript, OneOfEach) {
+  EXPECT_EQ(edit("abcdef", "xbcdef"), "replaced");
+  EXPECT_EQ(edit("abcdef", "bcdef"), "missing 1");
+  EXPECT_EQ(edit("abcdef", "cdef"), "missing 2");
+  EXPECT_EQ(edit("abcdef", "xabcdef"), "extra 1");
+  EXPECT_EQ(edit("abcdef", "bacdef"), "swapped");
+}
+
+TEST(EditScript, ADeviantThatWasCutShortOwesNothing) {
+  EXPECT_EQ(edit("abc", "b"), "missing 1");
+  EXPECT_EQ(edit("abc", "x"), "replaced");
+}
+
+TEST(EditScript, WhereBothEndedTheLengthsTell) {
+  // Left out or replaced: both leave one change, but then the rest must fit too.
+  EXPECT_EQ(edit("haaaa", "xaaaa", true), "replaced");
+  EXPECT_EQ(edit("haaaa", "aaaa", true), "missing 1");
+  EXPECT_EQ(edit("haaaa", "xhaaaa", true), "extra 1");
+}
+
+TEST(EditScript, SeveralGapsAreCheaperThanAShiftByAPeriod) {
+  EXPECT_EQ(edit("abcdefabcdefabcdef", "bdeabcdefabcdef"), "missing 1");
+}
+
+}  // namespace
+}  // namespace lockstep

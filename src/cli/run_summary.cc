@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "base/text.h"
 #include "launch/expectation.h"
@@ -36,23 +37,36 @@ std::string how_it_ended(const JobOutcome& outcome) {
   return "";
 }
 
-// Workers that ended badly, each with what its log says last.
+// Gloo throws in a thread of its own, where nobody can catch it.
+std::string end_in_words(const WorkerOutcome& worker, const std::vector<std::string>& log) {
+  const bool names_gloo = std::any_of(log.begin(), log.end(), [](const std::string& line) {
+    return line.find("gloo") != std::string::npos;
+  });
+  return worker.end.signal == SIGABRT && names_gloo ? "aborted inside Gloo (SIGABRT)"
+                                                    : to_string(worker.end);
+}
+
+// Workers that ended badly. Exceptions are in the report; what a signal interrupted is at best in
+// the end of the log.
 std::string deaths(const JobOutcome& outcome) {
   std::string out;
+  std::map<std::string, std::vector<std::int32_t>> exited;  // by how
   for (const WorkerOutcome& worker : outcome.workers) {
     if (worker.end.success() || worker.ended_by_us) continue;
-    out += "rank " + std::to_string(worker.rank) + " ";
-    // Gloo throws in a thread of its own, where nobody can catch it.
     const std::vector<std::string> lines = last_lines(worker.log, kLogLines);
-    const bool in_gloo = worker.end.signal == SIGABRT &&
-                         std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
-                           return line.find("gloo") != std::string::npos;
-                         });
-    out += in_gloo ? "aborted inside Gloo (SIGABRT)" : to_string(worker.end);
+    const std::string how = end_in_words(worker, lines);
+    if (worker.end.signal == 0) {
+      exited[how].push_back(worker.rank);
+      continue;
+    }
+    out += "rank " + std::to_string(worker.rank) + " " + how;
     out += lines.empty() ? "\n" : "; its log ends with:\n";
     for (const std::string& line : lines)
       out += "  " + wrap(line.substr(0, kLogColumns), 76, 2) + "\n";
   }
+  for (const auto& [how, ranks] : exited)
+    out += (ranks.size() == 1 ? "rank " : "ranks ") + ranges(ranks) + " " + how + "; see rank_" +
+           std::to_string(ranks.front()) + ".log\n";
   return out;
 }
 

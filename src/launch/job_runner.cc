@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "launch/end_mark.h"
 #include "launch/run_folder.h"
 #include "trace/load.h"
 #include "verify/verify.h"
@@ -63,6 +64,7 @@ class Job {
         for (std::size_t rank = 0; rank < workers_.size(); ++rank)
           ended_by_us_.push_back(workers_[rank].running());
         end_all(workers_, options_.grace);
+        all_ended();
         break;
       }
       std::this_thread::sleep_for(options_.poll);
@@ -95,10 +97,17 @@ class Job {
   bool all_ended() {
     bool all = true;
     for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
-      ended_[rank] = !workers_[rank].running();
+      if (!ended_[rank] && !workers_[rank].running()) note_end(rank);
       all = all && ended_[rank];
     }
     return all;
+  }
+
+  // A worker that a signal ended had no time to write its end mark. Workers that failed before they
+  // had a ring file leave nothing to mark.
+  void note_end(std::size_t rank) {
+    ended_[rank] = true;
+    (void)mark_killed(ring_file(options_.folder, static_cast<int>(rank)));
   }
 
   // Why the job is to be ended now; nothing where it may go on.

@@ -72,13 +72,8 @@ std::optional<LiveVerifier::Proof> LiveVerifier::look(Nanos now, const std::vect
   if (!due(now, ended)) return std::nullopt;
   ended_at_last_look_ = ended;
   const Nanos begin = monotonic_now();
-  Result<Run> run = load_run({folder_});
+  const Result<Run> run = load_run({folder_});
   if (!run) return std::nullopt;
-  // A process that is gone records nothing more, even if it could not say so itself.
-  for (RankTrace& trace : run->ranks) {
-    const auto rank = static_cast<std::size_t>(trace.rank.value);
-    if (trace.end == End::cut && rank < ended.size() && ended[rank]) trace.end = End::killed;
-  }
   Report report = verify(*run, {.live = true});
   const Nanos end = monotonic_now();
   patience_ = std::min(kMostPatience, patience_ * 2);

@@ -1,0 +1,115 @@
+// What happens to a real job when a worker, or the launcher, is killed.
+#include <algorithm>
+#include <map>
+
+#include <gmock/gmock.h>
+
+#include "launch/job_runner.h"
+#include "launch/launch_testing.h"
+#include "launch/run_folder.h"
+#include "trace/load.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::Contains;
+using testing::eventually;
+using testing::is_alive;
+using testing::TemporaryFolder;
+
+// A job that would go on for hours.
+constexpr const char* kLongJob = R"(
+lockstep: 1
+name: long
+ranks: 3
+data: {modality: [{has: [image, text]}]}
+strategy: manual
+train: {steps: 100000}
+limits: {hang_after_s: 60, total_s: 120}
+)";
+
+class Kill : public ::testing::Test {
+ protected:
+  Kill() { std::ofstream(folder_.file("long.yaml")) << kLongJob; }
+
+  // Starts `lockstep run` on the long job and waits until every rank trains.
+  Process start_launcher() {
+    Result<Process> launcher =
+        Process::spawn({LOCKSTEP_PROGRAM, "run", folder_.file("long.yaml"), "--output-dir", runs()},
+                       folder_.file("launcher.log"));
+    EXPECT_TRUE(launcher);
+    EXPECT_TRUE(eventually([&] { return workers().size() == 3 && steps() >= 2; }))
+        << testing::content(folder_.file("launcher.log"));
+    return std::move(*launcher);
+  }
+
+  std::string runs() const { return folder_.file("run"); }
+
+  // Process ids by rank, as the ring files tell them.
+  std::map<int, pid_t> workers() const {
+    std::map<int, pid_t> out;
+    for (int rank = 0; rank < 3; ++rank) {
+      const Result<RingTail> tail = RingTail::open(ring_file(runs(), rank));
+      if (tail) out[rank] = static_cast<pid_t>(tail->pid());
+    }
+    return out;
+  }
+
+  std::int64_t steps() const {
+    std::int64_t fewest = INT64_MAX;
+    for (int rank = 0; rank < 3; ++rank) {
+      Result<RingTail> tail = RingTail::open(ring_file(runs(), rank));
+      fewest = std::min(fewest, tail ? tail->poll().steps : 0);
+    }
+    return fewest;
+  }
+
+  static bool any_alive(const std::map<int, pid_t>& workers) {
+    return std::any_of(workers.begin(), workers.end(),
+                       [](const auto& worker) { return is_alive(worker.second); });
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Kill, a_killed_worker_leaves_readable_traces_and_is_named) {
+  Process launcher = start_launcher();
+  kill(workers().at(1), SIGKILL);
+  ASSERT_TRUE(eventually([&] { return !launcher.running(); }));
+  EXPECT_EQ(launcher.poll()->exit_status, 1);
+  EXPECT_THAT(testing::content(folder_.file("launcher.log")),
+              ::testing::HasSubstr("rank 1 was killed by SIGKILL"));
+
+  const Result<lockstep::Run> run = load_run({runs()});
+  ASSERT_TRUE(run);
+  ASSERT_EQ(run->ranks.size(), 3U);
+  for (const RankTrace& trace : run->ranks) EXPECT_GE(trace.steps.size(), 2U);
+  const Report report = verify(*run);
+  ASSERT_EQ(report.verdict, Verdict::findings);
+  EXPECT_THAT(report.findings.front().culprits, ::testing::ElementsAre(Rank(1)));
+  EXPECT_THAT(report.findings.front().ranks, Contains(Rank(0)));
+}
+
+TEST_F(Kill, ctrl_c_leaves_no_worker_and_keeps_the_traces) {
+  Process launcher = start_launcher();
+  const std::map<int, pid_t> pids = workers();
+  kill(launcher.pid(), SIGINT);
+  ASSERT_TRUE(eventually([&] { return !launcher.running(); }));
+  EXPECT_EQ(launcher.poll()->exit_status, 130);
+  EXPECT_FALSE(any_alive(pids));
+  const Result<lockstep::Run> run = load_run({runs()});
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->ranks.size(), 3U);
+}
+
+TEST_F(Kill, a_killed_launcher_leaves_no_worker) {
+  Process launcher = start_launcher();
+  const std::map<int, pid_t> pids = workers();
+  kill(launcher.pid(), SIGKILL);
+  ASSERT_TRUE(eventually([&] { return !launcher.running(); }));
+  EXPECT_TRUE(eventually([&] { return !any_alive(pids); }));
+}
+
+}  // namespace
+}  // namespace lockstep

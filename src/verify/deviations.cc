@@ -111,7 +111,8 @@ class Walker {
       sequences_.emplace_back(run, group_.streams[group_.classes[c].streams[0]], agreement);
       cursors_.push_back({c, 0, 0});
     }
-    judge_steps_ = steps_matter();
+    steps_comparable_ = steps_comparable();
+    judge_steps_ = steps_comparable_ && steps_matter();
   }
 
   std::vector<Deviation> walk() {
@@ -128,28 +129,41 @@ class Walker {
   }
 
  private:
-  // Steps are labels that a program gives itself. They are compared only where something else shows
-  // that the group is out of step, and where all began with the same one.
-  bool steps_matter() const {
-    bool unequal = false;
+  // Steps are labels that a program gives itself; they compare where all began with the same one.
+  bool steps_comparable() const {
+    std::optional<std::int32_t> first;
     for (const StreamClass& c : group_.classes) {
       const Stream& stream = group_.streams[c.streams[0]];
-      const Stream& first = group_.streams[group_.classes[0].streams[0]];
-      unequal |= stream.calls.size() != first.calls.size();
-      if (stream.calls.empty() || first.calls.empty()) continue;
-      if (run_.ranks[stream.rank_index].calls[stream.calls[0]].step !=
-          run_.ranks[first.rank_index].calls[first.calls[0]].step) {
-        return false;
-      }
+      if (stream.calls.empty()) continue;
+      const std::int32_t step = run_.ranks[stream.rank_index].calls[stream.calls[0]].step;
+      if (first && *first != step) return false;
+      first = step;
     }
+    return true;
+  }
+
+  // A step by itself makes a difference only where something else shows that the group is out of
+  // step: streams of unequal length, or ranks that wait.
+  bool steps_matter() const {
+    const auto length = [&](const StreamClass& c) {
+      return group_.streams[c.streams[0]].calls.size();
+    };
+    const bool unequal =
+        std::any_of(group_.classes.begin(), group_.classes.end(),
+                    [&](const StreamClass& c) { return length(c) != length(group_.classes[0]); });
     return unequal || std::any_of(where_.wait_points.begin(), where_.wait_points.end(),
                                   [&](const WaitPoint& p) { return p.group == group_index_; });
   }
 
-  bool match(const Token& a, const Token& b) {
+  bool match(const Token& a, const Token& b) { return agree(a, b, judge_steps_); }
+
+  // For explaining a difference that is there: equal calls of different steps are not the same one.
+  bool match_in_step(const Token& a, const Token& b) { return agree(a, b, steps_comparable_); }
+
+  bool agree(const Token& a, const Token& b, bool with_step) {
     if (!agreement_.agree(a.signature, b.signature)) return false;
     if (a.what != b.what && a.what.value != 0 && b.what.value != 0) return false;
-    return !judge_steps_ || a.step == b.step || a.step == kNone || b.step == kNone;
+    return !with_step || a.step == b.step || a.step == kNone || b.step == kNone;
   }
 
   void drop_ended() {
@@ -293,7 +307,7 @@ class Walker {
     if (!skips && !adds) return false;
     const auto expected = ref.ahead(i + (skips ? edit.count : 0));
     const std::size_t next = j + (adds ? edit.count : 0);
-    return expected && next < dev.size() && match(*expected, dev.token(next));
+    return expected && next < dev.size() && match_in_step(*expected, dev.token(next));
   }
 
   Edit cheapest(Sequence& ref, std::size_t i, Sequence& dev, std::size_t j) {
@@ -306,7 +320,7 @@ class Walker {
       if (problem.reference_ends) problem.reference = ref.size() - i;
     }
     problem.same = [&](std::size_t x, std::size_t y) {
-      return match(*ref.ahead(i + x), dev.token(j + y));
+      return match_in_step(*ref.ahead(i + x), dev.token(j + y));
     };
     problem.replaceable = [&](std::size_t x, std::size_t y) {
       return !only_step_differs(*ref.ahead(i + x), dev.token(j + y));
@@ -335,14 +349,15 @@ class Walker {
       const auto there = ref.ahead(i + n);
       if (!there) break;
       const auto second = ref.ahead(i + n + 1);
-      if (match(*there, got) && second && match(*second, dev.token(j + 1))) {
+      if (match_in_step(*there, got) && second && match_in_step(*second, dev.token(j + 1))) {
         return Edit{Deviation::Kind::missing, n};
       }
     }
     const Token expected = ref.token(i);
     for (std::size_t n = kWindow; n <= kHistory && j + n + 1 < dev.size(); ++n) {
       const auto second = ref.ahead(i + 1);
-      if (match(expected, dev.token(j + n)) && second && match(*second, dev.token(j + n + 1))) {
+      if (match_in_step(expected, dev.token(j + n)) && second &&
+          match_in_step(*second, dev.token(j + n + 1))) {
         return Edit{Deviation::Kind::extra, n};
       }
     }
@@ -508,6 +523,7 @@ class Walker {
   std::vector<Deviation> found_;
   // The edit of a pair of calls seen before: a deviant often does the same in every step.
   std::map<std::tuple<SignatureId, NameListId, SignatureId, NameListId>, Edit> known_edits_;
+  bool steps_comparable_ = false;
   bool judge_steps_ = false;
 };
 

@@ -1,52 +1,18 @@
 #include "verify/blocking.h"
 
 #include <algorithm>
-#include <array>
-#include <map>
+#include <optional>
 #include <set>
+#include <tuple>
 
 #include "base/text.h"
+#include "verify/wait_words.h"
 
 namespace lockstep {
 
 namespace {
 
 using State = Position::State;
-
-constexpr std::size_t kExceptionShown = 200;  // characters of an exception's text in a message
-
-CallRef waiting_call(const Context& context, std::uint32_t rank) {
-  return {rank, context.where.positions[rank].waiting_in()};
-}
-
-std::uint64_t seq_at(const Context& context, const WaitPoint& point) {
-  if (point.group != WaitPoint::kPointToPoint) return context.seq_of(point);
-  return context.call(waiting_call(context, point.waiting[0])).seq;
-}
-
-std::string waiting_words(const Context& context, const WaitPoint& point) {
-  const CallRef call = waiting_call(context, point.waiting[0]);
-  if (point.mismatched) {
-    return context.rank_words(point.waiting) + " met in calls that do not fit together (" +
-           context.place_words(call, seq_at(context, point)) + ")";
-  }
-  const bool one = point.waiting.size() == 1;
-  std::string out = context.rank_words(point.waiting) + (one ? " waits in " : " wait in ") +
-                    context.call_words(call);
-  if (point.group == WaitPoint::kPointToPoint) {
-    const Call& c = context.call(call);
-    const bool sends = context.run.tables.signatures[c.signature].op == Op::send;
-    out += (sends ? " to rank " : " from rank ") + std::to_string(c.peer.value);
-  }
-  return out + " (" + context.place_words(call, seq_at(context, point)) + ")";
-}
-
-// The same, and for whom.
-std::string waiting_for_words(const Context& context, const WaitPoint& point) {
-  std::string out = waiting_words(context, point);
-  if (!point.missing.empty()) out += " for " + context.rank_words(point.missing);
-  return out;
-}
 
 // The points at which a root is missing (of a circle: those in which its ranks wait), else all.
 std::vector<std::size_t> points_of_roots(const Context& context, const WaitCause& wait) {
@@ -79,20 +45,6 @@ std::vector<std::uint32_t> all_ranks(const WaitCause& wait) {
   out.insert(out.end(), wait.victims.begin(), wait.victims.end());
   std::sort(out.begin(), out.end());
   return out;
-}
-
-void place_at(const Context& context, const WaitPoint& point, Cause& cause) {
-  const CallRef call = waiting_call(context, point.waiting[0]);
-  Finding& f = cause.finding;
-  cause.step = context.call(call).step;
-  cause.seq = seq_at(context, point);
-  f.seq = cause.seq;
-  if (cause.step != kNone) f.step = cause.step;
-  f.group = printable(context.run.tables.str(context.call(call).group));
-  if (point.group != WaitPoint::kPointToPoint) cause.group = point.group;
-  for (const std::string& name : context.run.tables.names(context.call(call).what)) {
-    f.what.push_back(name);
-  }
 }
 
 void add_wait_evidence(const Context& context, const WaitCause& wait, Finding& finding) {
@@ -144,47 +96,6 @@ std::optional<Deviation> passed_by_deviation(const Context& context, const WaitC
     if (!best || std::pair(d.step, d.seq) < std::pair(best->step, best->seq)) best = std::move(d);
   }
   return best;
-}
-
-std::string exception_text(const Context& context, std::uint32_t rank) {
-  const RankTrace& trace = context.run.ranks[rank];
-  if (trace.exceptions.empty()) return "";
-  std::string text = printable(trace.exceptions.back().what);
-  if (text.size() > kExceptionShown) {
-    std::size_t cut = kExceptionShown;
-    while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0U) == 0x80U) --cut;
-    text = text.substr(0, cut) + " …";
-  }
-  return text;
-}
-
-std::string state_words(const Context& context, std::uint32_t rank) {
-  switch (context.where.positions[rank].state) {
-    case State::finished:
-      return "finished its program";
-    case State::running:
-      return "is still running";
-    case State::cut:
-      return "stopped without an end mark: its process died, or its trace was cut off";
-    case State::killed:
-      return "was killed";
-    case State::raised: {
-      const std::string text = exception_text(context, rank);
-      return "raised an exception" + (text.empty() ? "" : ": " + text);
-    }
-    case State::hung:
-      return "hung outside of any collective";
-  }
-  return "";
-}
-
-// The last thing that a rank is known to have done.
-std::string last_seen(const Context& context, std::uint32_t rank) {
-  const RankTrace& trace = context.run.ranks[rank];
-  if (trace.calls.empty()) return "it issued no call at all";
-  const CallRef last{rank, static_cast<std::uint32_t>(trace.calls.size() - 1)};
-  return "its last call was " + context.call_words(last) + " (" +
-         context.place_words(last, context.call(last).seq) + ")";
 }
 
 // Ranks that finished while others wait: who ran a different number of iterations, or left out the
@@ -337,138 +248,6 @@ Finding wait_consequence(const Context& context, const WaitCause& wait) {
   f.fix.clear();
   set_fingerprint(f, "");
   return f;
-}
-
-std::vector<Cause> check_point_to_point(const Context& context) {
-  std::vector<Cause> out;
-  for (const auto& pair : context.where.size_mismatches) {
-    const CallRef send{pair.sender, pair.send_call};
-    const CallRef receive{pair.receiver, pair.recv_call};
-    Cause cause;
-    cause.finding = make_finding(RuleId::p2p_size);
-    Finding& f = cause.finding;
-    f.message = context.rank_words({pair.sender}) + " issued " +
-                describe(context.run.tables, context.call(send).signature) + " to " +
-                context.rank_words({pair.receiver}) + ", which issued " +
-                describe(context.run.tables, context.call(receive).signature);
-    cause.deviants = {std::min(pair.sender, pair.receiver), std::max(pair.sender, pair.receiver)};
-    f.ranks = context.ranks(cause.deviants);
-    f.group = printable(context.run.tables.str(context.call(send).group));
-    if (context.call(send).step != kNone) f.step = cause.step = context.call(send).step;
-    f.evidence = {context.evidence(send, "sends"), context.evidence(receive, "receives")};
-    set_fingerprint(f, "send");
-    out.push_back(std::move(cause));
-    if (out.size() >= 16) break;
-  }
-  // By the rank that left its call without the other side; only what finished is over.
-  std::map<std::uint32_t, std::vector<std::uint32_t>> open;
-  for (const auto& [rank, call] : context.where.unmatched) {
-    const RankTrace* peer = context.run.find(context.call({rank, call}).peer);
-    if (peer == nullptr || context.where.positions[rank].state != State::finished) continue;
-    const auto p = static_cast<std::uint32_t>(peer - context.run.ranks.data());
-    if (context.where.positions[p].state == State::finished &&
-        context.where.positions[rank].waiting_in() == kNoCall) {
-      open[rank].push_back(call);
-    }
-  }
-  for (const auto& [rank, calls] : open) {
-    const CallRef first{rank, calls[0]};
-    Cause cause;
-    cause.finding = make_finding(RuleId::p2p_unmatched);
-    Finding& f = cause.finding;
-    f.message = context.rank_words({rank}) + " left " +
-                plural(calls.size(), "point-to-point call") +
-                " without the other side; the first is " + context.call_words(first) +
-                " with rank " + std::to_string(context.call(first).peer.value) + " (" +
-                context.place_words(first, context.call(first).seq) + ")";
-    cause.deviants = {rank};
-    f.ranks = context.ranks({rank});
-    f.group = printable(context.run.tables.str(context.call(first).group));
-    if (context.call(first).step != kNone) f.step = cause.step = context.call(first).step;
-    f.evidence = {context.evidence(first, "no other side")};
-    set_fingerprint(f, "p2p");
-    out.push_back(std::move(cause));
-  }
-  return out;
-}
-
-std::vector<Cause> check_transport(const Context& context) {
-  std::vector<Cause> out;
-  for (const WaitPoint& point : context.where.wait_points) {
-    if (!point.missing.empty() || point.unknown_member || point.mismatched) continue;
-    if (point.group == WaitPoint::kPointToPoint) continue;
-    const auto hung = [&](std::uint32_t r) {
-      return context.where.positions[r].state == State::hung;
-    };
-    if (!std::any_of(point.waiting.begin(), point.waiting.end(), hung)) continue;
-    const std::size_t members = context.groups[point.group].streams.size();
-    Cause cause;
-    cause.finding = make_finding(RuleId::device_stall);
-    Finding& f = cause.finding;
-    const bool all = point.waiting.size() == members;
-    f.message =
-        (all ? "all members issued " : context.rank_words(point.waiting) + " did not complete ") +
-        context.call_words(waiting_call(context, point.waiting[0])) +
-        (all ? ", and it completed on none of them"
-             : ", which everybody issued and the others completed");
-    cause.deviants = point.waiting;
-    if (!all) f.culprits = context.ranks(point.waiting);
-    f.ranks = context.ranks(point.waiting);
-    place_at(context, point, cause);
-    set_fingerprint(f, "");
-    out.push_back(std::move(cause));
-  }
-  return out;
-}
-
-namespace {
-
-// What a peer's death, or a time-out, looks like from the other side (Gloo, NCCL, c10d, TCPStore).
-bool is_secondary(std::string_view text) {
-  static constexpr std::array kSigns = {
-      std::string_view("Connection closed by peer"),
-      std::string_view("Connection reset by peer"),
-      std::string_view("Timed out waiting"),
-      std::string_view("Application timeout"),
-      std::string_view("pair closure"),
-      std::string_view("Broken pipe"),
-      std::string_view("Watchdog caught collective operation timeout"),
-      std::string_view("remote process exited"),
-      std::string_view("NCCL communicator was aborted"),
-      std::string_view("Connection refused")};
-  return std::any_of(kSigns.begin(), kSigns.end(),
-                     [&](std::string_view s) { return text.find(s) != std::string_view::npos; });
-}
-
-}  // namespace
-
-Exceptions sort_exceptions(const Context& context) {
-  Exceptions out;
-  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
-    if (context.where.positions[r].state != State::raised) continue;
-    const auto& marks = context.run.ranks[r].exceptions;
-    const bool secondary = !marks.empty() && is_secondary(marks.back().what);
-    (secondary ? out.victims : out.causes).push_back(r);
-  }
-  return out;
-}
-
-Cause explain_exceptions(const Context& context, const std::vector<std::uint32_t>& ranks) {
-  Cause cause;
-  cause.finding = make_finding(RuleId::rank_exception);
-  Finding& f = cause.finding;
-  f.message = context.rank_words(ranks) + " " + state_words(context, ranks[0]);
-  f.culprits = context.ranks(ranks);
-  f.ranks = f.culprits;
-  cause.deviants = ranks;
-  const Position& position = context.where.positions[ranks[0]];
-  if (position.step != kNone) f.step = cause.step = position.step;
-  for (const std::uint32_t r : ranks) {
-    f.evidence.push_back(context.evidence({r, kNoCall}, last_seen(context, r)));
-    if (f.evidence.size() >= 4) break;
-  }
-  set_fingerprint(f, "");
-  return cause;
 }
 
 }  // namespace lockstep

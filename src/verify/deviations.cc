@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "verify/edit_script.h"
+#include "verify/sequence.h"
 
 namespace lockstep {
 
@@ -12,79 +13,6 @@ namespace {
 
 constexpr std::size_t kWindow = 64;         // calls of each side that an edit is sought in
 constexpr std::size_t kMaxDeviations = 64;  // distinct ones kept per group
-constexpr std::size_t kHistory = 4096;      // calls looked back for a repetition
-
-struct Token {
-  SignatureId signature;
-  NameListId what;
-  std::int32_t step = kNone;
-};
-
-// A class's sequence, continued beyond its end by what followed the last time.
-class Sequence {
- public:
-  Sequence(const Run& run, const Stream& stream, Agreement& agreement)
-      : calls_(run.ranks[stream.rank_index].calls), stream_(stream), agreement_(agreement) {}
-
-  std::uint32_t rank_index() const { return stream_.rank_index; }
-  std::size_t size() const { return stream_.calls.size(); }
-  const Call& call(std::size_t i) const { return calls_[stream_.calls[i]]; }
-  Token token(std::size_t i) const {
-    const Call& c = call(i);
-    return {c.signature, c.what, c.step};
-  }
-
-  // The call at i; beyond the end the call that is expected there, with an unknown step.
-  std::optional<Token> ahead(std::size_t i) {
-    if (i < size()) return token(i);
-    if (!repetition_) repetition_ = find_repetition(size());
-    if (*repetition_ == 0) return std::nullopt;
-    Token t = token(size() - *repetition_ + (i - size()) % *repetition_);
-    t.step = kNone;
-    return t;
-  }
-
-  // What the sequence's own past says should come at i; nothing where it has no such past.
-  std::optional<Token> habit(std::size_t i) {
-    const std::size_t period = find_repetition(i);
-    if (period == 0) return std::nullopt;
-    Token t = token(i - period);
-    t.step = kNone;
-    return t;
-  }
-
-  // Whether a call like this one comes before i.
-  bool seen_before(std::size_t i, const Token& like) {
-    for (std::size_t back = 1; back <= i && back <= kHistory; ++back) {
-      const Token t = token(i - back);
-      if (t.what == like.what && agreement_.agree(t.signature, like.signature)) return true;
-    }
-    return false;
-  }
-
- private:
-  bool same(std::size_t i, std::size_t j) {
-    return call(i).what == call(j).what && agreement_.agree(call(i).signature, call(j).signature);
-  }
-
-  // The distance to the last earlier place whose calls up to `end` look alike; 0: none.
-  std::size_t find_repetition(std::size_t end) {
-    if (end < 2) return 0;
-    const std::size_t last = end - 1;
-    std::size_t weak = 0;
-    for (std::size_t back = 1; back <= last && back <= kHistory; ++back) {
-      if (!same(last, last - back)) continue;
-      if (weak == 0) weak = back;
-      if (last >= back + 1 && same(last - 1, last - back - 1)) return back;
-    }
-    return weak;
-  }
-
-  const std::vector<Call>& calls_;
-  const Stream& stream_;
-  Agreement& agreement_;
-  std::optional<std::size_t> repetition_;
-};
 
 struct Cursor {
   std::size_t class_index = 0;
@@ -345,7 +273,7 @@ class Walker {
   // A whole branch of a large model may be left out: more calls than the window holds.
   std::optional<Edit> far_shift(Sequence& ref, std::size_t i, Sequence& dev, std::size_t j) {
     const Token got = dev.token(j);
-    for (std::size_t n = kWindow; n <= kHistory; ++n) {
+    for (std::size_t n = kWindow; n <= Sequence::kHistory; ++n) {
       const auto there = ref.ahead(i + n);
       if (!there) break;
       const auto second = ref.ahead(i + n + 1);
@@ -354,7 +282,7 @@ class Walker {
       }
     }
     const Token expected = ref.token(i);
-    for (std::size_t n = kWindow; n <= kHistory && j + n + 1 < dev.size(); ++n) {
+    for (std::size_t n = kWindow; n <= Sequence::kHistory && j + n + 1 < dev.size(); ++n) {
       const auto second = ref.ahead(i + 1);
       if (match_in_step(expected, dev.token(j + n)) && second &&
           match_in_step(*second, dev.token(j + n + 1))) {

@@ -9,6 +9,7 @@
 #include "verify/deviations.h"
 #include "verify/input.h"
 #include "verify/lifecycle.h"
+#include "verify/loose_ends.h"
 #include "verify/matching.h"
 #include "verify/replay.h"
 #include "verify/streams.h"

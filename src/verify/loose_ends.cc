@@ -1,0 +1,150 @@
+#include "verify/loose_ends.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "base/text.h"
+#include "verify/wait_words.h"
+
+namespace lockstep {
+
+namespace {
+
+using State = Position::State;
+
+}  // namespace
+
+std::vector<Cause> check_point_to_point(const Context& context) {
+  std::vector<Cause> out;
+  for (const auto& pair : context.where.size_mismatches) {
+    const CallRef send{pair.sender, pair.send_call};
+    const CallRef receive{pair.receiver, pair.recv_call};
+    Cause cause;
+    cause.finding = make_finding(RuleId::p2p_size);
+    Finding& f = cause.finding;
+    f.message = context.rank_words({pair.sender}) + " issued " +
+                describe(context.run.tables, context.call(send).signature) + " to " +
+                context.rank_words({pair.receiver}) + ", which issued " +
+                describe(context.run.tables, context.call(receive).signature);
+    cause.deviants = {std::min(pair.sender, pair.receiver), std::max(pair.sender, pair.receiver)};
+    f.ranks = context.ranks(cause.deviants);
+    f.group = printable(context.run.tables.str(context.call(send).group));
+    if (context.call(send).step != kNone) f.step = cause.step = context.call(send).step;
+    f.evidence = {context.evidence(send, "sends"), context.evidence(receive, "receives")};
+    set_fingerprint(f, "send");
+    out.push_back(std::move(cause));
+    if (out.size() >= 16) break;
+  }
+  // By the rank that left its call without the other side; only what finished is over.
+  std::map<std::uint32_t, std::vector<std::uint32_t>> open;
+  for (const auto& [rank, call] : context.where.unmatched) {
+    const RankTrace* peer = context.run.find(context.call({rank, call}).peer);
+    if (peer == nullptr || context.where.positions[rank].state != State::finished) continue;
+    const auto p = static_cast<std::uint32_t>(peer - context.run.ranks.data());
+    if (context.where.positions[p].state == State::finished &&
+        context.where.positions[rank].waiting_in() == kNoCall) {
+      open[rank].push_back(call);
+    }
+  }
+  for (const auto& [rank, calls] : open) {
+    const CallRef first{rank, calls[0]};
+    Cause cause;
+    cause.finding = make_finding(RuleId::p2p_unmatched);
+    Finding& f = cause.finding;
+    f.message = context.rank_words({rank}) + " left " +
+                plural(calls.size(), "point-to-point call") +
+                " without the other side; the first is " + context.call_words(first) +
+                " with rank " + std::to_string(context.call(first).peer.value) + " (" +
+                context.place_words(first, context.call(first).seq) + ")";
+    cause.deviants = {rank};
+    f.ranks = context.ranks({rank});
+    f.group = printable(context.run.tables.str(context.call(first).group));
+    if (context.call(first).step != kNone) f.step = cause.step = context.call(first).step;
+    f.evidence = {context.evidence(first, "no other side")};
+    set_fingerprint(f, "p2p");
+    out.push_back(std::move(cause));
+  }
+  return out;
+}
+
+std::vector<Cause> check_transport(const Context& context) {
+  std::vector<Cause> out;
+  for (const WaitPoint& point : context.where.wait_points) {
+    if (!point.missing.empty() || point.unknown_member || point.mismatched) continue;
+    if (point.group == WaitPoint::kPointToPoint) continue;
+    const auto hung = [&](std::uint32_t r) {
+      return context.where.positions[r].state == State::hung;
+    };
+    if (!std::any_of(point.waiting.begin(), point.waiting.end(), hung)) continue;
+    const std::size_t members = context.groups[point.group].streams.size();
+    Cause cause;
+    cause.finding = make_finding(RuleId::device_stall);
+    Finding& f = cause.finding;
+    const bool all = point.waiting.size() == members;
+    f.message =
+        (all ? "all members issued " : context.rank_words(point.waiting) + " did not complete ") +
+        context.call_words(waiting_call(context, point.waiting[0])) +
+        (all ? ", and it completed on none of them"
+             : ", which everybody issued and the others completed");
+    cause.deviants = point.waiting;
+    if (!all) f.culprits = context.ranks(point.waiting);
+    f.ranks = context.ranks(point.waiting);
+    place_at(context, point, cause);
+    set_fingerprint(f, "");
+    out.push_back(std::move(cause));
+  }
+  return out;
+}
+
+namespace {
+
+// What a peer's death, or a time-out, looks like from the other side (Gloo, NCCL, c10d, TCPStore).
+bool is_secondary(std::string_view text) {
+  static constexpr std::array kSigns = {
+      std::string_view("Connection closed by peer"),
+      std::string_view("Connection reset by peer"),
+      std::string_view("Timed out waiting"),
+      std::string_view("Application timeout"),
+      std::string_view("pair closure"),
+      std::string_view("Broken pipe"),
+      std::string_view("Watchdog caught collective operation timeout"),
+      std::string_view("remote process exited"),
+      std::string_view("NCCL communicator was aborted"),
+      std::string_view("Connection refused")};
+  return std::any_of(kSigns.begin(), kSigns.end(),
+                     [&](std::string_view s) { return text.find(s) != std::string_view::npos; });
+}
+
+}  // namespace
+
+Exceptions sort_exceptions(const Context& context) {
+  Exceptions out;
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    if (context.where.positions[r].state != State::raised) continue;
+    const auto& marks = context.run.ranks[r].exceptions;
+    const bool secondary = !marks.empty() && is_secondary(marks.back().what);
+    (secondary ? out.victims : out.causes).push_back(r);
+  }
+  return out;
+}
+
+Cause explain_exceptions(const Context& context, const std::vector<std::uint32_t>& ranks) {
+  Cause cause;
+  cause.finding = make_finding(RuleId::rank_exception);
+  Finding& f = cause.finding;
+  f.message = context.rank_words(ranks) + " " + state_words(context, ranks[0]);
+  f.culprits = context.ranks(ranks);
+  f.ranks = f.culprits;
+  cause.deviants = ranks;
+  const Position& position = context.where.positions[ranks[0]];
+  if (position.step != kNone) f.step = cause.step = position.step;
+  for (const std::uint32_t r : ranks) {
+    f.evidence.push_back(context.evidence({r, kNoCall}, last_seen(context, r)));
+    if (f.evidence.size() >= 4) break;
+  }
+  set_fingerprint(f, "");
+  return cause;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+// What neither the sequences nor the wait-for graph tell: messages without their other side, calls
+// that everybody issued and that did not complete, exceptions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "verify/context.h"
+#include "verify/matching.h"
+
+namespace lockstep {
+
+// Point-to-point calls that met with different sizes, and those that never met although both sides
+// finished.
+std::vector<Cause> check_point_to_point(const Context& context);
+
+// Meetings to which everybody came, and which still did not complete in a run that hung.
+std::vector<Cause> check_transport(const Context& context);
+
+// Exceptions of ranks, split into those that nothing else explains (causes) and those of ranks that
+// lost their connection or timed out (victims).
+struct Exceptions {
+  std::vector<std::uint32_t> causes, victims;  // rank indices, ascending
+};
+Exceptions sort_exceptions(const Context& context);
+Cause explain_exceptions(const Context& context, const std::vector<std::uint32_t>& ranks);
+
+}  // namespace lockstep

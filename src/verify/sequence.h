@@ -1,0 +1,60 @@
+// Sequence: one class's calls in one group, continued beyond its end by what followed the last time
+// the same calls came by. Training repeats itself: what a rank would have called next, had it not
+// hung, is what it called then.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "trace/run.h"
+#include "verify/agreement.h"
+#include "verify/streams.h"
+
+namespace lockstep {
+
+// What is compared of a call.
+struct Token {
+  SignatureId signature;
+  NameListId what;
+  std::int32_t step = kNone;
+};
+
+class Sequence {
+ public:
+  static constexpr std::size_t kHistory = 4096;  // calls looked back, or far ahead
+
+  // Keeps references to all three.
+  Sequence(const Run& run, const Stream& stream, Agreement& agreement)
+      : calls_(run.ranks[stream.rank_index].calls), stream_(stream), agreement_(agreement) {}
+
+  std::uint32_t rank_index() const { return stream_.rank_index; }
+  std::size_t size() const { return stream_.calls.size(); }
+  Token token(std::size_t i) const {
+    const Call& c = call(i);
+    return {c.signature, c.what, c.step};
+  }
+
+  // The call at i; beyond the end the call that is expected there, with an unknown step.
+  std::optional<Token> ahead(std::size_t i);
+
+  // What the sequence's own past says should come at i; nothing where it has no such past.
+  std::optional<Token> habit(std::size_t i);
+
+  // Whether a call like this one comes before i.
+  bool seen_before(std::size_t i, const Token& like);
+
+ private:
+  const Call& call(std::size_t i) const { return calls_[stream_.calls[i]]; }
+  bool alike(std::size_t i, std::size_t j);
+  // The distance to the last earlier place whose calls up to `end` look alike; 0: none.
+  std::size_t find_repetition(std::size_t end);
+
+  const std::vector<Call>& calls_;
+  const Stream& stream_;
+  Agreement& agreement_;
+  std::optional<std::size_t> repetition_;  // behind the end, once asked for
+};
+
+}  // namespace lockstep

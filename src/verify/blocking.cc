@@ -67,9 +67,12 @@ bool passed_by(const Context& context, std::uint32_t rank, const WaitPoint& poin
   const Position& position = context.where.positions[rank];
   if (const std::uint32_t own = position.waiting_in(); own != kNoCall) {
     const Call& call = context.call({rank, own});
-    const bool in_order = !is_point_to_point(context.run.tables.signatures[call.signature].op);
-    if (in_order && call.group == context.call(waited).group) return false;
-    return call.step > step || (call.step == step && lacks);
+    // Within a step only another group's collective tells: a message may come before the call, and
+    // of one group's collectives an earlier one does.
+    const bool message = is_point_to_point(context.run.tables.signatures[call.signature].op);
+    const bool other_group = call.group != context.call(waited).group;
+    if (!message && !other_group) return false;
+    return call.step > step || (call.step == step && lacks && !message);
   }
   return position.step > step || (position.state == State::finished && lacks);
 }
@@ -89,7 +92,9 @@ std::optional<Deviation> passed_by_deviation(const Context& context, const WaitC
     d.step = context.call(d.expected).step;
     d.reference = point.waiting;
     for (const std::uint32_t r : point.missing) {
-      if (passed_by(context, r, point)) d.deviants.push_back(r);
+      // A victim has just not come that far.
+      const bool root = std::binary_search(wait.roots.begin(), wait.roots.end(), r);
+      if (root && passed_by(context, r, point)) d.deviants.push_back(r);
     }
     if (d.deviants.empty()) continue;
     d.got = {d.deviants[0], context.where.positions[d.deviants[0]].waiting_in()};
@@ -98,16 +103,28 @@ std::optional<Deviation> passed_by_deviation(const Context& context, const WaitC
   return best;
 }
 
+// The majority of the call's group decides who deviates; of a message's partners, that of all
+// ranks.
+bool fewer_wait_than_finished(const Context& context, const WaitPoint& point) {
+  const auto finished = [&](std::uint32_t r) {
+    return context.where.positions[r].state == State::finished;
+  };
+  if (point.group != WaitPoint::kPointToPoint) {
+    const auto done = std::count_if(point.missing.begin(), point.missing.end(), finished);
+    return point.waiting.size() < static_cast<std::size_t>(done);
+  }
+  std::size_t done = 0;
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) done += finished(r) ? 1U : 0U;
+  return 2 * done > context.run.ranks.size();
+}
+
 // Ranks that finished while others wait: who ran a different number of iterations, or left out the
 // last calls?
 Cause explain_finished(const Context& context, const WaitCause& wait) {
   const WaitPoint& point = first_point(context, wait);
   const CallRef call = waiting_call(context, point.waiting[0]);
   const std::int32_t step = context.call(call).step;
-  const auto finished = static_cast<std::size_t>(
-      std::count_if(context.where.positions.begin(), context.where.positions.end(),
-                    [](const Position& p) { return p.state == State::finished; }));
-  const bool few_go_on = wait.victims.size() < finished;
+  const bool few_go_on = fewer_wait_than_finished(context, point);
   std::int32_t last_step = kNone;
   for (const std::uint32_t r : wait.roots) {
     last_step = std::max(last_step, context.where.positions[r].step);
@@ -122,7 +139,7 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   } else if (further_step) {
     cause.finding = make_finding(RuleId::unequal_iterations);
     cause.finding.message =
-        few_go_on ? context.rank_words(wait.victims) + " went on to " + context.call_words(call) +
+        few_go_on ? context.rank_words(point.waiting) + " went on to " + context.call_words(call) +
                         " (" + context.place_words(call, seq_at(context, point)) + ") after " +
                         context.rank_words(wait.roots) + " had finished"
                   : context.rank_words(wait.roots) + " finished" +
@@ -131,14 +148,14 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   } else {
     cause.finding = make_finding(few_go_on ? RuleId::extra_collective : RuleId::missing_collective);
     cause.finding.message =
-        few_go_on ? context.rank_words(wait.victims) + " issued " + context.call_words(call) +
+        few_go_on ? context.rank_words(point.waiting) + " issued " + context.call_words(call) +
                         " (" + context.place_words(call, seq_at(context, point)) + "), which " +
                         context.rank_words(wait.roots) + " finished without"
                   : context.rank_words(wait.roots) + " finished without " +
                         context.call_words(call) + "; " + waiting_words(context, point);
   }
   const bool blame_waiting = few_go_on && cause.finding.rule != RuleId::p2p_unmatched;
-  cause.deviants = blame_waiting ? wait.victims : wait.roots;
+  cause.deviants = blame_waiting ? point.waiting : wait.roots;
   cause.finding.culprits = context.ranks(cause.deviants);
   place_at(context, point, cause);
   return cause;

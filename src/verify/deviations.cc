@@ -39,6 +39,7 @@ class Walker {
       sequences_.emplace_back(run, group_.streams[group_.classes[c].streams[0]], agreement);
       cursors_.push_back({c, 0, 0});
     }
+    deviated_.assign(group_.classes.size(), false);
     steps_comparable_ = steps_comparable();
     judge_steps_ = steps_comparable_ && steps_matter();
   }
@@ -143,9 +144,9 @@ class Walker {
     return out;
   }
 
-  // The reference party: the largest; of equal ones the one that behaves as it did before, then the
-  // one whose batch held every modality, then the one with the lowest rank. Second: whether the
-  // choice says who deviates.
+  // The reference party: the largest; of equal ones the one that has not deviated yet, that behaves
+  // as it did before, that is in the earliest step (the others went past it), whose batch held
+  // every modality, or that has the lowest rank. Second: whether the choice says who deviates.
   std::pair<std::size_t, bool> choose(const std::vector<std::vector<std::size_t>>& parties) {
     std::vector<std::size_t> largest;
     for (std::size_t p = 0; p < parties.size(); ++p) {
@@ -155,11 +156,24 @@ class Walker {
         largest.push_back(p);
     }
     if (largest.size() == 1) return {largest[0], true};
-    std::vector<std::size_t> usual;
-    for (const std::size_t p : largest) {
-      if (follows_habit(parties[p][0])) usual.push_back(p);
+    const auto only = [&](auto&& holds) -> std::optional<std::size_t> {
+      std::vector<std::size_t> fit;
+      std::copy_if(largest.begin(), largest.end(), std::back_inserter(fit),
+                   [&](std::size_t p) { return holds(parties[p][0]); });
+      if (fit.size() != 1) return std::nullopt;
+      return fit[0];
+    };
+    const auto behaved = [&](std::size_t c) { return !deviated_[cursors_[c].class_index]; };
+    if (const auto p = only(behaved)) return {*p, true};
+    if (const auto p = only([&](std::size_t c) { return follows_habit(c); })) return {*p, true};
+    const auto earliest = [&](std::size_t c) {
+      return std::all_of(largest.begin(), largest.end(), [&](std::size_t q) {
+        return next_token(c).step <= next_token(parties[q][0]).step;
+      });
+    };
+    if (steps_comparable_) {
+      if (const auto p = only(earliest)) return {*p, true};
     }
-    if (usual.size() == 1) return {usual[0], true};
     for (const std::size_t p : largest) {
       const bool fullest = std::all_of(largest.begin(), largest.end(), [&](std::size_t q) {
         return q == p || lacks_modality(parties[q][0], parties[p][0]);
@@ -206,6 +220,7 @@ class Walker {
         const Edit edit = explain(reference, cursor);
         record(edit, reference, cursor, reference_ranks, singled_out);
         apply(edit, cursor);
+        deviated_[cursors_[cursor].class_index] = singled_out;
       }
     }
   }
@@ -223,7 +238,12 @@ class Walker {
       if (agrees_after(known->second, ref, i, dev, j)) return known->second;
     }
     Edit edit = cheapest(ref, i, dev, j);
+    const bool stops_there = j + 1 == dev.size() && !ended_cleanly(dev);
     if (edit.kind == Deviation::Kind::replaced) edit = refine(edit, ref, i, dev, j);
+    if (edit.kind != Deviation::Kind::missing && stops_there &&
+        ref.distance_after(i, expected, got)) {
+      edit = {Deviation::Kind::missing, 1};  // it comes a little later, in some earlier step
+    }
     known_edits_[key] = edit;
     return edit;
   }
@@ -250,8 +270,8 @@ class Walker {
     problem.same = [&](std::size_t x, std::size_t y) {
       return match_in_step(*ref.ahead(i + x), dev.token(j + y));
     };
-    problem.replaceable = [&](std::size_t x, std::size_t y) {
-      return !only_step_differs(*ref.ahead(i + x), dev.token(j + y));
+    problem.replacement = [&](std::size_t x, std::size_t y) {
+      return replacement_cost(*ref.ahead(i + x), dev.token(j + y));
     };
     const FirstEdit first = first_edit(problem);
     if (first.agreement == 0 && problem.deviant > 1) {
@@ -261,7 +281,7 @@ class Walker {
       case FirstEdit::Kind::swapped:
         return {Deviation::Kind::swapped, 2};
       case FirstEdit::Kind::missing:
-        return {Deviation::Kind::missing, first.count};
+        return {Deviation::Kind::missing, std::min(first.count, ref.size() - i)};
       case FirstEdit::Kind::extra:
         return {Deviation::Kind::extra, first.count};
       case FirstEdit::Kind::replaced:
@@ -311,6 +331,14 @@ class Walker {
     const bool same_operation =
         run_.tables.signatures[expected.signature].op == run_.tables.signatures[got.signature].op;
     return same_operation ? Edit{Deviation::Kind::missing, 1} : edit;
+  }
+
+  // A call in another's place has the same parameters in another form, or the same form with other
+  // parameters. Both at once, or neither, are two edits.
+  std::size_t replacement_cost(const Token& a, const Token& b) {
+    const bool same_form = agreement_.agree(a.signature, b.signature);
+    const bool same_identity = a.what == b.what || a.what.value == 0 || b.what.value == 0;
+    return same_form == same_identity ? 2 : 1;
   }
 
   bool only_step_differs(const Token& a, const Token& b) {
@@ -423,7 +451,7 @@ class Walker {
       return;  // somebody waits, died or raised: the wait-for graph says it better
     }
     Deviation d;
-    const bool extra = left_over.size() <= finished.size();
+    const bool extra = left_over.size() < finished.size();
     d.kind = extra ? Deviation::Kind::extra : Deviation::Kind::missing;
     d.singled_out = left_over.size() != finished.size();
     d.deviants = extra ? left_over : finished;
@@ -448,6 +476,7 @@ class Walker {
   std::vector<Sequence> sequences_;  // by class
   std::vector<Cursor> cursors_;      // of the classes that have not ended
   std::vector<std::size_t> ended_;   // classes
+  std::vector<bool> deviated_;       // by class
   std::vector<Deviation> found_;
   // The edit of a pair of calls seen before: a deviant often does the same in every step.
   std::map<std::tuple<SignatureId, NameListId, SignatureId, NameListId>, Edit> known_edits_;

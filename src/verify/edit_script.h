@@ -1,9 +1,10 @@
 // The first edit of the cheapest script that turns one sequence into another.
 //
 // Sequences are given by their lengths and by questions about places, so that this knows nothing of
-// calls. Costs: one for each element replaced, left out or added, one for two neighbours swapped.
-// Among the cheapest scripts the one with most agreeing elements counts, then the one that begins
-// with a replacement, a swap, an omission, an addition, in this order.
+// calls. Costs: one for each element left out or added, one for two neighbours swapped (both of
+// which count as agreeing), and what the caller says for one element in the place of another. Among
+// the cheapest scripts the one with most agreeing elements counts, then the one that begins with a
+// replacement, a swap, an omission, an addition, in this order.
 //
 // Wagner and Fischer, "The String-to-String Correction Problem", JACM 1974, with the transposition
 // of Lowrance and Wagner (1975). O(reference · deviant) time and space: callers bound the lengths.
@@ -24,8 +25,8 @@ struct EditProblem {
   // Whether the deviant's elements behind the reference's end are additions; false where the
   // reference's further way is just not known.
   bool reference_ends = false;
-  std::function<bool(std::size_t, std::size_t)> same;         // reference i and deviant j agree
-  std::function<bool(std::size_t, std::size_t)> replaceable;  // one may stand for the other
+  std::function<bool(std::size_t, std::size_t)> same;  // reference i and deviant j agree
+  std::function<std::size_t(std::size_t, std::size_t)> replacement;  // cost of j in the place of i
 };
 
 struct FirstEdit {

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "verify/context.h"
+#include "verify/replay.h"
 
 namespace lockstep {
 
@@ -56,11 +57,10 @@ InputState check_input(const Run& run, bool live) {
   InputState state;
   // Ranks are sorted: walk both at once. A world of a million with one file costs a million steps.
   std::size_t next = 0;
+  const bool recorded = was_recorded(run);
   for (std::int32_t r = 0; r < run.world_size; ++r) {
     if (next < run.ranks.size() && run.ranks[next].rank.value == r) {
       const RankTrace& trace = run.ranks[next++];
-      const bool recorded = std::any_of(trace.events.begin(), trace.events.end(),
-                                        [](const Event& e) { return e.time != kNoTime; });
       if (trace.damaged_count > 0 || (trace.end == End::cut && !live && recorded)) {
         state.damaged.push_back(trace.rank);
       }

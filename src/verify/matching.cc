@@ -67,8 +67,18 @@ bool agreed_before(const Context& context, const Deviation& d) {
 // Calls that part because a branch of the model was skipped differ in what they carry, not in their
 // form or order.
 bool may_be_modality(const Context& context, const Deviation& d) {
-  if (d.kind == Deviation::Kind::swapped || agreed_before(context, d)) return false;
-  if (d.kind != Deviation::Kind::replaced) return true;
+  if (agreed_before(context, d)) return false;
+  switch (d.kind) {
+    case Deviation::Kind::missing:
+      return true;
+    case Deviation::Kind::extra:  // a branch that only the deviants' batches reach
+      return !context.modalities.lacking(d.reference[0], d.deviants[0], d.step).empty();
+    case Deviation::Kind::swapped:
+    case Deviation::Kind::identity:
+      return false;
+    case Deviation::Kind::replaced:
+      break;
+  }
   const bool both = d.expected.call != kNoCall && d.got.call != kNoCall;
   const NameListId expected = both ? context.call(d.expected).what : NameListId{};
   if (both && expected.value != 0 && expected == context.call(d.got).what) return false;

@@ -26,7 +26,11 @@ struct ChannelState {
 class Replayer {
  public:
   Replayer(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement, bool live)
-      : run_(run), groups_(groups), agreement_(agreement), live_(live) {
+      : run_(run),
+        groups_(groups),
+        agreement_(agreement),
+        live_(live),
+        recorded_(was_recorded(run)) {
     prepare();
   }
 
@@ -46,7 +50,6 @@ class Replayer {
   struct RankState {
     std::size_t next = 0;       // the event to look at
     std::size_t last_host = 0;  // 1 + the last event that the rank itself caused
-    bool recorded = false;      // events carry times: this was a run, not a program
     std::uint32_t blocked = kNoCall;
     std::uint32_t interrupted = kNoCall;
     std::int32_t step = kNone;
@@ -70,7 +73,6 @@ class Replayer {
       RankState& state = states_[r];
       for (std::size_t e = 0; e < trace.events.size(); ++e) {
         const Event& event = trace.events[e];
-        if (event.time != kNoTime) state.recorded = true;
         // An exception is not progress: it ends the call that the rank was in.
         const bool passive = event.kind == EventKind::complete || event.kind == EventKind::start ||
                              event.kind == EventKind::exception;
@@ -174,7 +176,7 @@ class Replayer {
     const RankState& state = states_[r];
     const Call& k = call(r, c);
     if (k.has(kCompleted) || k.has(kWaitEnded)) return true;
-    if (state.recorded && state.next < state.last_host) return true;  // it did go on
+    if (recorded_ && state.next < state.last_host) return true;  // it did go on
     return complete(r, c);
   }
 
@@ -296,12 +298,13 @@ class Replayer {
         break;
       case End::cut:
         out.state = live_ ? Position::State::running
-                          : (state.recorded ? Position::State::cut : Position::State::finished);
+                          : (recorded_ ? Position::State::cut : Position::State::finished);
         break;
     }
     if (out.state == Position::State::raised && out.blocked != kNoCall) {
       out.interrupted = std::exchange(out.blocked, kNoCall);
     }
+    if (out.state != Position::State::finished && records_completion_) out.last_open = last_open(r);
     if (out.waiting_in() == kNoCall && out.state != Position::State::finished &&
         out.state != Position::State::running && records_completion_) {
       out.pending = oldest_pending(r);
@@ -310,6 +313,12 @@ class Replayer {
       if (died && out.pending != kNoCall && complete(r, out.pending)) out.pending = kNoCall;
     }
     return out;
+  }
+
+  std::uint32_t last_open(std::uint32_t r) const {
+    const RankTrace& trace = run_.ranks[r];
+    if (trace.calls.empty() || trace.calls.back().has(kCompleted)) return kNoCall;
+    return static_cast<std::uint32_t>(trace.calls.size() - 1);
   }
 
   // Only the newest calls can be pending: stop at a long run of completed ones.
@@ -381,7 +390,7 @@ class Replayer {
   bool arrived_at(std::uint32_t r, std::uint32_t c) const {
     // In a replayed program, calls behind the rank's position have not been issued.
     const RankState& state = states_[r];
-    return state.recorded || state.blocked == kNoCall || c <= state.blocked;
+    return recorded_ || state.blocked == kNoCall || c <= state.blocked;
   }
 
   void add_missing(WaitPoint& point, Rank peer) const {
@@ -438,6 +447,7 @@ class Replayer {
   const std::vector<GroupStreams>& groups_;
   Agreement& agreement_;
   const bool live_;
+  const bool recorded_;
   bool records_completion_ = false;  // some rank's trace tells when calls complete
   std::vector<RankState> states_;
   std::vector<std::vector<std::uint32_t>> meeting_of_;  // by rank index and call
@@ -450,6 +460,16 @@ class Replayer {
 };
 
 }  // namespace
+
+bool was_recorded(const Run& run) {
+  return std::any_of(run.ranks.begin(), run.ranks.end(), [](const RankTrace& trace) {
+    if (trace.end != End::clean && trace.end != End::cut) return true;
+    return std::any_of(trace.events.begin(), trace.events.end(), [](const Event& e) {
+      return e.time != kNoTime || e.kind == EventKind::complete || e.kind == EventKind::waited ||
+             e.kind == EventKind::start;
+    });
+  });
+}
 
 ReplayResult replay(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement,
                     bool live) {

@@ -6,9 +6,8 @@
 // reaches the same end as every schedule (the argument of Vakkalanka et al., CAV 2008, for
 // deterministic MPI programs). What is stuck at the end is stuck in all of them.
 //
-// A trace that carries times was recorded from a run: where the rank demonstrably went on, it went
-// on, and only its last call is in question. A trace without times is a program: it is replayed
-// from the semantics alone.
+// Traces of a run show that they are of one (was_recorded): where the rank demonstrably went on, it
+// went on, and only its last call is in question. A program is replayed from the semantics alone.
 //
 // Cost: every event is visited once, O(events).
 #pragma once
@@ -41,7 +40,8 @@ struct Position {
   // Its oldest call without completion, where it hung, died or raised and the replay does not
   // block it: the wait was not recorded, or everybody came and the transport hangs.
   std::uint32_t pending = kNoCall;
-  std::int32_t step = kNone;  // the last training step it was seen in
+  std::uint32_t last_open = kNoCall;  // its last call, where that did not complete: it died in it
+  std::int32_t step = kNone;          // the last training step it was seen in
 
   // The call in which it waits or waited at the end; kNoCall: none.
   std::uint32_t waiting_in() const {
@@ -76,6 +76,10 @@ struct ReplayResult {
   // Point-to-point calls that never met their other side, by rank index and call.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> unmatched;
 };
+
+// Whether the traces are of something that ran, and not of a program: times, completions, or an end
+// other than a clean one.
+bool was_recorded(const Run& run);
 
 // `live`: a trace without end mark belongs to a rank that may go on.
 ReplayResult replay(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement,

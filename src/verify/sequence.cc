@@ -31,16 +31,46 @@ bool Sequence::alike(std::size_t i, std::size_t j) {
   return call(i).what == call(j).what && agreement_.agree(call(i).signature, call(j).signature);
 }
 
+std::size_t Sequence::suffix(std::size_t last, std::size_t back) {
+  std::size_t length = 0;
+  while (length < kSuffix && last >= back + length) {
+    const std::size_t i = last - length;
+    // Steps advance at the same places, too.
+    const bool in_step =
+        call(last).step - call(i).step == call(last - back).step - call(i - back).step;
+    if (!in_step || !alike(i, i - back)) break;
+    ++length;
+  }
+  return length;
+}
+
 std::size_t Sequence::find_repetition(std::size_t end) {
   if (end < 2) return 0;
   const std::size_t last = end - 1;
-  std::size_t weak = 0;
-  for (std::size_t back = 1; back <= last && back <= kHistory; ++back) {
-    if (!alike(last, last - back)) continue;
-    if (weak == 0) weak = back;
-    if (last >= back + 1 && alike(last - 1, last - back - 1)) return back;
+  std::size_t best = 0;
+  std::size_t longest = 0;
+  for (std::size_t back = 1; back <= last && back <= kHistory && longest < kSuffix; ++back) {
+    const std::size_t length = suffix(last, back);
+    if (length <= longest) continue;
+    longest = length;
+    best = back;
   }
-  return weak;
+  return best;
+}
+
+std::optional<std::size_t> Sequence::distance_after(std::size_t end, const Token& first,
+                                                    const Token& then) {
+  const auto is = [&](const Token& a, const Token& b) {
+    return a.what == b.what && agreement_.agree(a.signature, b.signature);
+  };
+  for (std::size_t back = 1; back <= end && back <= kHistory; ++back) {
+    const std::size_t place = end - back;
+    if (!is(token(place), first)) continue;
+    for (std::size_t n = 1; n <= kNear && place + n < end; ++n) {
+      if (is(token(place + n), then)) return n;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace lockstep

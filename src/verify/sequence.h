@@ -24,6 +24,8 @@ struct Token {
 class Sequence {
  public:
   static constexpr std::size_t kHistory = 4096;  // calls looked back, or far ahead
+  static constexpr std::size_t kSuffix = 64;     // calls by which two places are compared
+  static constexpr std::size_t kNear = 16;       // calls between two that belong together
 
   // Keeps references to all three.
   Sequence(const Run& run, const Stream& stream, Agreement& agreement)
@@ -45,10 +47,16 @@ class Sequence {
   // Whether a call like this one comes before i.
   bool seen_before(std::size_t i, const Token& like);
 
+  // How far behind a call like `first` one like `then` came, the last time that it came within a
+  // few calls, before `end`.
+  std::optional<std::size_t> distance_after(std::size_t end, const Token& first, const Token& then);
+
  private:
   const Call& call(std::size_t i) const { return calls_[stream_.calls[i]]; }
   bool alike(std::size_t i, std::size_t j);
-  // The distance to the last earlier place whose calls up to `end` look alike; 0: none.
+  // How many calls up to `last` look like those up to `last - back`.
+  std::size_t suffix(std::size_t last, std::size_t back);
+  // The distance to the earlier place whose calls look most like those up to `end`; 0: none.
   std::size_t find_repetition(std::size_t end);
 
   const std::vector<Call>& calls_;

@@ -109,6 +109,13 @@ class Causes {
     if (intersect(cause.deviants, wait.roots) || intersect(cause.deviants, wait.victims)) {
       return true;
     }
+    const auto died_of_it = [&](std::uint32_t r) {
+      const std::uint32_t open = context_.where.positions[r].last_open;
+      if (open == kNoCall || cause.group == SIZE_MAX) return false;
+      const Call& call = context_.call({r, open});
+      return call.group == context_.groups[cause.group].group && call.seq >= cause.seq;
+    };
+    if (std::any_of(wait.roots.begin(), wait.roots.end(), died_of_it)) return true;
     return std::any_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
       const WaitPoint& point = context_.where.wait_points[p];
       return point.group == cause.group && context_.seq_of(point) >= cause.seq;

@@ -18,7 +18,7 @@ std::string edit(const std::string& reference, const std::string& deviant,
     problem.reference_ends = true;
   }
   problem.same = [&](std::size_t i, std::size_t j) { return reference[i] == deviant[j]; };
-  problem.replaceable = [](std::size_t, std::size_t) { return true; };
+  problem.replacement = [](std::size_t, std::size_t) { return std::size_t{1}; };
   const FirstEdit first = first_edit(problem);
   switch (first.kind) {
     case FirstEdit::Kind::replaced:

@@ -198,8 +198,8 @@ void add_run(CLI::App& app, ExitStatus& status) {
                     "Compare with the scenario's \"expect:\";\nexit with 0 when it is so");
   command
       ->add_option("--output-dir", options->output_dir,
-                   "The run's folder (of several scenarios: its parent);\n"
-                   "default: a new one in " +
+                   "The run's folder; of several runs: its parent;\n"
+                   "left out: a new one in " +
                        std::string(kRunsFolder))
       ->type_name("DIR");
   add_report_options(*command, options->report);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <numeric>
 
 #include "base/text.h"
 #include "launch/expectation.h"
@@ -16,6 +17,8 @@ namespace lockstep {
 
 namespace {
 
+constexpr std::size_t kTableColumns = 80;
+constexpr std::size_t kRanksColumns = 9;
 constexpr std::size_t kLogLines = 3;
 constexpr std::size_t kLogColumns = 300;
 
@@ -144,22 +147,27 @@ TableRow table_row(const Scenario& scenario, const JobOutcome& outcome) {
     for (const Rank rank : leading.culprits) culprits.push_back(rank.value);
     row.culprits = ranges(culprits);
   }
-  if (scenario.expect)
-    row.expected = differences(*scenario.expect, outcome).empty() ? "as expected" : "DIFFERS";
+  if (scenario.expect) row.expected = differences(*scenario.expect, outcome).empty() ? "yes" : "NO";
   return row;
 }
 
 std::string table(const std::vector<TableRow>& rows) {
   std::vector<std::vector<std::string>> cells = {
-      {"scenario", "verdict", "rule", "culprits", "expected", "time"}};
+      {"scenario", "verdict", "rule", "ranks", "expected", "time"}};
   for (const TableRow& row : rows)
-    cells.push_back({shorten_middle(printable(row.scenario), 26), row.verdict, row.rule,
-                     shorten_middle(row.culprits, 12), row.expected, fixed(row.wall_s, 1) + " s"});
+    cells.push_back({printable(row.scenario), row.verdict, row.rule,
+                     shorten_middle(row.culprits, kRanksColumns), row.expected,
+                     fixed(row.wall_s, 1) + " s"});
   std::vector<std::size_t> widths(cells[0].size());
   for (const auto& line : cells) {
     for (std::size_t i = 0; i < line.size(); ++i)
       widths[i] = std::max(widths[i], columns_of(line[i]));
   }
+  // The names give way to the other columns and the two blanks between any two.
+  const std::size_t others =
+      std::accumulate(widths.begin() + 1, widths.end(), 2 * (widths.size() - 1));
+  widths[0] = std::min(widths[0], kTableColumns - others);
+  for (auto& line : cells) line[0] = shorten_middle(line[0], widths[0]);
   std::string out;
   for (const auto& line : cells) out += padded_row(line, widths);
   return out;

@@ -19,7 +19,7 @@ std::string run_summary(const JobOutcome& outcome);
 struct TableRow {
   std::string scenario;  // the file's stem
   std::string verdict, rule, culprits;
-  std::string expected;  // "as expected", "DIFFERS", "" where nothing is expected
+  std::string expected;  // whether it went so: "yes", "NO", "" where nothing is expected
   double wall_s = 0;
 };
 TableRow table_row(const Scenario& scenario, const JobOutcome& outcome);

@@ -16,6 +16,9 @@ namespace {
 
 constexpr Nanos kMillisecond = 1'000'000;
 constexpr Nanos kFirstPatience = 200 * kMillisecond;
+// Those who waited for a worker that ended usually fail by themselves, on its closed connections:
+// let them, their own words are worth having.
+constexpr Nanos kPatienceAfterEnd = 500 * kMillisecond;
 constexpr Nanos kMostPatience = 6400 * kMillisecond;
 // A look that took a second is not repeated within twenty.
 constexpr Nanos kCostFactor = 20;
@@ -32,7 +35,7 @@ LiveVerifier::LiveVerifier(std::string folder, int ranks)
     : folder_(std::move(folder)),
       tails_(static_cast<std::size_t>(ranks)),
       patience_(kFirstPatience),
-      ended_at_last_look_(static_cast<std::size_t>(ranks), false) {}
+      ended_(static_cast<std::size_t>(ranks), false) {}
 
 const JobProgress& LiveVerifier::follow(Nanos now) {
   JobProgress next;
@@ -63,14 +66,17 @@ const JobProgress& LiveVerifier::follow(Nanos now) {
   return progress_;
 }
 
-bool LiveVerifier::due(Nanos now, const std::vector<bool>& ended) const {
-  if (progress_.started == 0) return false;
-  return ended != ended_at_last_look_ || now - quiet_since_ >= patience_;
+bool LiveVerifier::due(Nanos now, const std::vector<bool>& ended) {
+  if (ended != ended_) {
+    ended_ = ended;
+    quiet_since_ = now;
+    patience_ = kPatienceAfterEnd;
+  }
+  return progress_.started > 0 && now - quiet_since_ >= patience_;
 }
 
 std::optional<LiveVerifier::Proof> LiveVerifier::look(Nanos now, const std::vector<bool>& ended) {
   if (!due(now, ended)) return std::nullopt;
-  ended_at_last_look_ = ended;
   const Nanos begin = monotonic_now();
   const Result<Run> run = load_run({folder_});
   if (!run) return std::nullopt;

@@ -1,9 +1,8 @@
 // LiveVerifier: follows the traces of a running job, and proves that it is stuck as soon as it is.
 //
-// Following costs a glance at a few counters. Only when no rank has recorded anything for a while,
-// or a worker ended, are the traces read and judged: a job that hangs is silent. Long computation
-// is silent too, so the looks become rarer while the silence lasts, and never take more than a
-// small share of the time.
+// Following costs a glance at a few counters. Only when no rank has recorded anything for a while
+// are the traces read and judged: a job that hangs is silent. Long computation is silent too, so the
+// looks become rarer while the silence lasts, and never take more than a small share of the time.
 //
 // The ring files are read one after the other while the ranks may still write. That is safe: every
 // reading is a prefix of what the rank will have done, and a live verification says only what no
@@ -46,14 +45,14 @@ class LiveVerifier {
   std::optional<Proof> look(Nanos now, const std::vector<bool>& ended);
 
  private:
-  bool due(Nanos now, const std::vector<bool>& ended) const;
+  bool due(Nanos now, const std::vector<bool>& ended);
 
   std::string folder_;
   std::vector<std::optional<RingTail>> tails_;  // by rank; absent until its file has begun
   JobProgress progress_;
   Nanos quiet_since_ = 0;
-  Nanos patience_ = 0;  // the silence after which the next look is due
-  std::vector<bool> ended_at_last_look_;
+  Nanos patience_ = 0;       // the silence after which the next look is due
+  std::vector<bool> ended_;  // as of the last call
 };
 
 // CLOCK_MONOTONIC, the clock of the ring files.

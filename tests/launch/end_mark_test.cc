@@ -7,9 +7,7 @@
 namespace lockstep {
 namespace {
 
-using testing::TemporaryFolder;
-
-End end_after_mark(const TemporaryFolder& folder, End before) {
+End end_after_mark(const TempDir& folder, End before) {
   RingWriter::Options options;
   options.path = folder.file("rank_0.ring");
   auto ring = RingWriter::create(options);
@@ -19,21 +17,21 @@ End end_after_mark(const TemporaryFolder& folder, End before) {
 }
 
 TEST(EndMark, is_written_where_there_is_none) {
-  EXPECT_EQ(end_after_mark(TemporaryFolder(), End::cut), End::killed);
+  EXPECT_EQ(end_after_mark(TempDir(), End::cut), End::killed);
 }
 
 TEST(EndMark, that_the_worker_wrote_itself_stays) {
-  EXPECT_EQ(end_after_mark(TemporaryFolder(), End::clean), End::clean);
-  EXPECT_EQ(end_after_mark(TemporaryFolder(), End::hung), End::hung);
+  EXPECT_EQ(end_after_mark(TempDir(), End::clean), End::clean);
+  EXPECT_EQ(end_after_mark(TempDir(), End::hung), End::hung);
 }
 
 TEST(EndMark, is_not_written_into_other_files) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   EXPECT_FALSE(mark_killed(folder.file("none")));
   const std::string text(8192, 'x');
   std::ofstream(folder.file("text")) << text;
   EXPECT_FALSE(mark_killed(folder.file("text")));
-  EXPECT_EQ(testing::content(folder.file("text")), text);
+  EXPECT_EQ(TempDir::read(folder.file("text")), text);
   std::ofstream(folder.file("short")) << "LKSRING1";
   EXPECT_FALSE(mark_killed(folder.file("short")));
 }

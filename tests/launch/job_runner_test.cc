@@ -12,7 +12,6 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using testing::is_alive;
-using testing::TemporaryFolder;
 
 class JobRunner : public ::testing::Test {
  protected:
@@ -29,7 +28,7 @@ class JobRunner : public ::testing::Test {
     return run_job(*load_scenario(file), options, interrupts_, on_progress);
   }
 
-  TemporaryFolder folder_;
+  TempDir folder_;
   Interrupts interrupts_;
 };
 
@@ -46,7 +45,7 @@ TEST_F(JobRunner, a_job_that_finishes_is_clean) {
   EXPECT_EQ(outcome->report.verdict, Verdict::clean);
   ASSERT_EQ(outcome->workers.size(), 3U);
   EXPECT_TRUE(outcome->workers[2].end.success());
-  EXPECT_EQ(testing::content(outcome->workers[2].log), "rank 2 of 3 plays \"finish\"\n");
+  EXPECT_EQ(TempDir::read(outcome->workers[2].log), "rank 2 of 3 plays \"finish\"\n");
   EXPECT_EQ(outcome->run.ranks.size(), 3U);
 }
 

@@ -1,43 +1,18 @@
-// What the launcher's tests share.
+// Asking about processes, and waiting for them; what the tests of the launcher share.
 #pragma once
 
-#include <signal.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
 
-#include <gtest/gtest.h>
+#include "support/temp_dir.h"
 
 namespace lockstep::testing {
-
-// A folder that is gone after the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = ::testing::TempDir() + "lockstep_launch_XXXXXX";
-    path_ = mkdtemp(name.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
-inline std::string content(const std::string& file) {
-  std::ifstream in(file);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 // Whether the process runs; a zombie that nobody has reaped does not.
 inline bool is_alive(pid_t pid) {

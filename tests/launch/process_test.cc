@@ -10,7 +10,6 @@ namespace {
 
 using testing::eventually;
 using testing::is_alive;
-using testing::TemporaryFolder;
 
 Process shell(const std::string& script, const std::string& output = "/dev/null") {
   Result<Process> process = Process::spawn({"/bin/sh", "-c", script}, output);
@@ -38,10 +37,10 @@ TEST(Process, the_signal_that_killed_it_is_known) {
 }
 
 TEST(Process, both_its_outputs_go_to_the_file) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   Process process = shell("echo out; echo err >&2", folder.file("log"));
   end_of(process);
-  EXPECT_EQ(testing::content(folder.file("log")), "out\nerr\n");
+  EXPECT_EQ(TempDir::read(folder.file("log")), "out\nerr\n");
 }
 
 TEST(Process, a_program_that_is_not_there_is_an_error) {
@@ -52,14 +51,14 @@ TEST(Process, a_program_that_is_not_there_is_an_error) {
 }
 
 TEST(Process, is_killed_and_reaped_with_its_children_when_its_object_goes) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   pid_t helper = 0;
   pid_t pid = 0;
   {
     Process process = shell("sleep 1000 & echo $!; wait", folder.file("log"));
     pid = process.pid();
-    ASSERT_TRUE(eventually([&] { return !testing::content(folder.file("log")).empty(); }));
-    helper = std::stoi(testing::content(folder.file("log")));
+    ASSERT_TRUE(eventually([&] { return !TempDir::read(folder.file("log")).empty(); }));
+    helper = std::stoi(TempDir::read(folder.file("log")));
     EXPECT_TRUE(is_alive(pid));
     EXPECT_TRUE(is_alive(helper));
   }
@@ -68,15 +67,15 @@ TEST(Process, is_killed_and_reaped_with_its_children_when_its_object_goes) {
 }
 
 TEST(Process, does_not_outlive_a_parent_that_is_killed) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   const pid_t parent = fork();
   if (parent == 0) {
     const Result<Process> child =
         Process::spawn({"/bin/sh", "-c", "echo $$; exec sleep 1000"}, folder.file("log"));
     while (true) pause();
   }
-  ASSERT_TRUE(eventually([&] { return !testing::content(folder.file("log")).empty(); }));
-  const pid_t child = std::stoi(testing::content(folder.file("log")));
+  ASSERT_TRUE(eventually([&] { return !TempDir::read(folder.file("log")).empty(); }));
+  const pid_t child = std::stoi(TempDir::read(folder.file("log")));
   EXPECT_TRUE(is_alive(child));
   kill(parent, SIGKILL);
   waitpid(parent, nullptr, 0);
@@ -84,15 +83,15 @@ TEST(Process, does_not_outlive_a_parent_that_is_killed) {
 }
 
 TEST(Process, the_polite_leave_on_sigterm_and_the_deaf_are_killed) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   std::vector<Process> processes;
   processes.push_back(
       shell("trap 'exit 9' TERM; echo; while :; do sleep 0.01; done", folder.file("polite")));
   processes.push_back(
       shell("trap '' TERM; echo; while :; do sleep 0.01; done", folder.file("deaf")));
   ASSERT_TRUE(eventually([&] {
-    return !testing::content(folder.file("polite")).empty() &&
-           !testing::content(folder.file("deaf")).empty();
+    return !TempDir::read(folder.file("polite")).empty() &&
+           !TempDir::read(folder.file("deaf")).empty();
   }));
   end_all(processes, std::chrono::milliseconds(1000));
   EXPECT_EQ(to_string(*processes[0].poll()), "exited with status 9");

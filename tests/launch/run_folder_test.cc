@@ -9,7 +9,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using testing::TemporaryFolder;
 
 TEST(RunFolder, is_named_after_the_scenario_and_the_time) {
   EXPECT_EQ(run_folder_name("scenarios/modality/manual_hang_bad.yaml", 1'000'000'000),
@@ -17,15 +16,15 @@ TEST(RunFolder, is_named_after_the_scenario_and_the_time) {
 }
 
 TEST(RunFolder, holds_a_copy_of_the_scenario) {
-  const TemporaryFolder tmp;
+  const TempDir tmp;
   std::ofstream(tmp.file("a.yaml")) << "{lockstep: 1, name: a}\n";
   const auto folder = make_run_folder(tmp.file("x/y"), *load_scenario(tmp.file("a.yaml")), false);
   ASSERT_TRUE(folder);
-  EXPECT_EQ(testing::content(*folder + "/scenario.yaml"), "{lockstep: 1, name: a}\n");
+  EXPECT_EQ(TempDir::read(*folder + "/scenario.yaml"), "{lockstep: 1, name: a}\n");
 }
 
 TEST(RunFolder, of_an_earlier_run_is_not_used_again) {
-  const TemporaryFolder tmp;
+  const TempDir tmp;
   const Scenario scenario;
   std::ofstream(tmp.file("rank_0.ring")) << "x";
   const auto refused = make_run_folder(tmp.path(), scenario, false);
@@ -42,7 +41,7 @@ TEST(RunFolder, that_cannot_be_made_is_an_error) {
 }
 
 TEST(LastLines, are_few_and_printable) {
-  const TemporaryFolder tmp;
+  const TempDir tmp;
   std::ofstream(tmp.file("log")) << "one\ntwo\n\nthr\x1b"
                                  << "ee\n";
   EXPECT_THAT(last_lines(tmp.file("log"), 2), ElementsAre("two", "thr\\x1bee"));

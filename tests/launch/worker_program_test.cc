@@ -5,10 +5,8 @@
 namespace lockstep {
 namespace {
 
-using testing::TemporaryFolder;
-
 // Makes <folder>/<name>/lockstep-worker, a program, and returns its path.
-std::string make_worker(const TemporaryFolder& folder, const std::string& name) {
+std::string make_worker(const TempDir& folder, const std::string& name) {
   std::filesystem::create_directory(folder.file(name));
   const std::string path = folder.file(name) + "/lockstep-worker";
   std::ofstream(path) << "#!/bin/sh\n";
@@ -17,7 +15,7 @@ std::string make_worker(const TemporaryFolder& folder, const std::string& name) 
 }
 
 TEST(WorkerProgram, the_named_one_then_the_one_beside_then_path) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   const std::string named = make_worker(folder, "named");
   const std::string beside = make_worker(folder, "beside");
   const std::string in_path = make_worker(folder, "in_path");
@@ -35,7 +33,7 @@ TEST(WorkerProgram, its_absence_says_what_to_do) {
 }
 
 TEST(WorkerProgram, a_named_one_that_is_no_program_is_an_error) {
-  const TemporaryFolder folder;
+  const TempDir folder;
   const std::string beside = make_worker(folder, "beside");
   EXPECT_FALSE(find_worker({folder.path(), folder.file("beside") + "/lockstep", ""}));
 }

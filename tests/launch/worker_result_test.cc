@@ -5,10 +5,8 @@
 namespace lockstep {
 namespace {
 
-using testing::TemporaryFolder;
-
 TEST(WorkerNumbers, are_read_as_the_worker_writes_them) {
-  const TemporaryFolder tmp;
+  const TempDir tmp;
   std::ofstream(tmp.file("r.json")) << R"({"rank": 0, "steps": 3, "first_loss": 2.5,
       "last_loss": 1.25, "losses": [2.5, 2, 1.25], "step_ms_median": 40.5,
       "samples_per_s": 99, "recording_share": 0.001, "peak_rss_bytes": 1000,
@@ -23,7 +21,7 @@ TEST(WorkerNumbers, are_read_as_the_worker_writes_them) {
 }
 
 TEST(WorkerNumbers, what_is_damaged_or_of_another_type_is_left_out) {
-  const TemporaryFolder tmp;
+  const TempDir tmp;
   std::ofstream(tmp.file("cut.json")) << R"({"rank": 0, "ste)";
   EXPECT_FALSE(read_worker_numbers(tmp.file("cut.json")));
   EXPECT_FALSE(read_worker_numbers(tmp.file("none.json")));

@@ -16,7 +16,6 @@ namespace {
 using ::testing::Contains;
 using testing::eventually;
 using testing::is_alive;
-using testing::TemporaryFolder;
 
 // A job that would go on for hours.
 constexpr const char* kLongJob = R"(
@@ -40,7 +39,7 @@ class Kill : public ::testing::Test {
                        folder_.file("launcher.log"));
     EXPECT_TRUE(launcher);
     EXPECT_TRUE(eventually([&] { return workers().size() == 3 && steps() >= 2; }))
-        << testing::content(folder_.file("launcher.log"));
+        << TempDir::read(folder_.file("launcher.log"));
     return std::move(*launcher);
   }
 
@@ -70,7 +69,7 @@ class Kill : public ::testing::Test {
                        [](const auto& worker) { return is_alive(worker.second); });
   }
 
-  TemporaryFolder folder_;
+  TempDir folder_;
 };
 
 TEST_F(Kill, a_killed_worker_leaves_readable_traces_and_is_named) {
@@ -78,7 +77,7 @@ TEST_F(Kill, a_killed_worker_leaves_readable_traces_and_is_named) {
   kill(workers().at(1), SIGKILL);
   ASSERT_TRUE(eventually([&] { return !launcher.running(); }));
   EXPECT_EQ(launcher.poll()->exit_status, 1);
-  EXPECT_THAT(testing::content(folder_.file("launcher.log")),
+  EXPECT_THAT(TempDir::read(folder_.file("launcher.log")),
               ::testing::HasSubstr("rank 1 was killed by SIGKILL"));
 
   const Result<lockstep::Run> run = load_run({runs()});

@@ -1,0 +1,173 @@
+// `lockstep run` and `lockstep scenario` as a user calls them; the workers only play at training
+// (tests/launch/fake_worker.cc).
+#include <stdlib.h>
+
+#include <filesystem>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/run_lockstep.h"
+#include "cli/run_progress.h"
+#include "cli/run_summary.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class RunCommand : public ::testing::Test {
+ protected:
+  RunCommand() { setenv("LOCKSTEP_WORKER", LOCKSTEP_BINARY_DIR "/tests/fake_worker", 1); }
+  ~RunCommand() override { unsetenv("LOCKSTEP_WORKER"); }
+
+  // Writes a scenario of three ranks that plays that piece, and returns its path.
+  std::string scenario(const std::string& piece, const std::string& more = "") {
+    return folder_.write(piece + ".yaml", "lockstep: 1\nranks: 3\nname: " + piece + "\n" + more);
+  }
+
+  TempDir folder_;
+};
+
+TEST_F(RunCommand, a_clean_run_exits_with_0_and_keeps_everything) {
+  const Outcome run =
+      run_lockstep({"run", scenario("finish"), "--output-dir", folder_.file("out")});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("CLEAN"));
+  EXPECT_THAT(run.out, HasSubstr("all 3 ranks finished in "));
+  EXPECT_TRUE(std::filesystem::exists(folder_.file("out/rank_2.ring")));
+  EXPECT_TRUE(std::filesystem::exists(folder_.file("out/report.json")));
+}
+
+TEST_F(RunCommand, a_hang_is_proven_and_exits_with_1) {
+  const Outcome run =
+      run_lockstep({"run", scenario("one rank stops early"), "--output-dir", folder_.file("out")});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.out, HasSubstr("FINDINGS"));
+  EXPECT_THAT(run.out, HasSubstr("hang proven "));
+}
+
+TEST_F(RunCommand, check_compares_with_what_is_expected) {
+  const std::string good = scenario("one rank stops early",
+                                    "expect: {verdict: findings, culprits: [1], ends: stopped}\n");
+  EXPECT_EQ(run_lockstep({"run", "--check", good, "--output-dir", folder_.file("a")}).status, 0);
+  const std::string bad = scenario("finish", "expect: {verdict: findings}\n");
+  const Outcome differing =
+      run_lockstep({"run", "--check", bad, "--output-dir", folder_.file("b")});
+  EXPECT_EQ(differing.status, 1);
+  EXPECT_THAT(differing.err, HasSubstr("expected verdict findings, found clean"));
+}
+
+TEST_F(RunCommand, of_a_folder_a_table_comes_last) {
+  scenario("finish", "expect: {verdict: clean}\n");
+  scenario("one rank stops early", "expect: {verdict: clean}\n");
+  const Outcome run = run_lockstep({"run", folder_.path(), "--output-dir", folder_.file("out")});
+  EXPECT_EQ(run.status, 1);
+  const std::string table = run.out.substr(run.out.rfind("\nscenario "));
+  EXPECT_THAT(table, HasSubstr("finish"));
+  EXPECT_THAT(table, HasSubstr("yes"));
+  EXPECT_THAT(table, HasSubstr("NO"));
+  EXPECT_TRUE(std::filesystem::exists(folder_.file("out/finish/report.json")));
+}
+
+TEST_F(RunCommand, json_on_standard_output_is_alone_there) {
+  const Outcome run = run_lockstep(
+      {"run", scenario("finish"), "--output", "json=-", "--output-dir", folder_.file("out")});
+  EXPECT_EQ(nlohmann::json::parse(run.out)["verdict"], "clean");
+  EXPECT_THAT(run.err, HasSubstr("all 3 ranks finished"));
+}
+
+TEST_F(RunCommand, quiet_says_nothing_of_a_clean_run) {
+  const Outcome run =
+      run_lockstep({"run", "--quiet", scenario("finish"), "--output-dir", folder_.file("out")});
+  EXPECT_EQ(run.status, 0);
+  EXPECT_THAT(run.out, IsEmpty());
+  EXPECT_THAT(run.err, IsEmpty());
+}
+
+TEST_F(RunCommand, workers_that_a_signal_killed_are_named) {
+  const Outcome run =
+      run_lockstep({"run", scenario("one rank aborts"), "--output-dir", folder_.file("out")});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.out, HasSubstr("rank 1 aborted (SIGABRT); its log ends with:"));
+}
+
+TEST_F(RunCommand, a_job_that_did_not_complete_is_never_clean) {
+  const Outcome run = run_lockstep({"run", scenario("long computation", "limits: {total_s: 1}\n"),
+                                    "--output-dir", folder_.file("out")});
+  EXPECT_NE(run.status, 0);
+  EXPECT_THAT(run.out, HasSubstr("limits.total_s"));
+}
+
+TEST_F(RunCommand, bad_scenarios_and_bad_usage_exit_with_2_before_anything_starts) {
+  const auto status_and_error = [&](const std::vector<std::string>& arguments) {
+    const Outcome run = run_lockstep(arguments);
+    return std::to_string(run.status) + " " + run.err;
+  };
+  EXPECT_THAT(status_and_error({"run", scenario("x", "rnks: 3\n")}),
+              HasSubstr("unknown key \"rnks\"; did you mean \"ranks\"?"));
+  EXPECT_THAT(status_and_error({"run", folder_.file("none")}), StartsWith("2 "));
+  EXPECT_THAT(status_and_error({"run", "--check", scenario("finish")}),
+              HasSubstr("--check needs something to compare with"));
+  EXPECT_THAT(status_and_error({"run", scenario("y", "expect: {verdict: findings, rules: [x]}\n")}),
+              HasSubstr("names no rule"));
+  setenv("LOCKSTEP_WORKER", "/nowhere", 1);
+  EXPECT_THAT(status_and_error({"run", scenario("finish")}),
+              HasSubstr("LOCKSTEP_WORKER names no program"));
+}
+
+TEST_F(RunCommand, traces_of_an_earlier_run_are_not_written_over) {
+  const std::string file = scenario("finish");
+  EXPECT_EQ(run_lockstep({"run", file, "--output-dir", folder_.file("out")}).status, 0);
+  const Outcome again = run_lockstep({"run", file, "--output-dir", folder_.file("out")});
+  EXPECT_EQ(again.status, 4);
+  EXPECT_THAT(again.err, HasSubstr("holds the traces of an earlier run"));
+}
+
+TEST_F(RunCommand, scenario_lists_checks_and_prints_the_schema) {
+  const std::string file = scenario("finish");
+  EXPECT_THAT(run_lockstep({"scenario", "--list", folder_.path()}).out,
+              HasSubstr("finish.yaml  finish"));
+  EXPECT_THAT(run_lockstep({"scenario", "--check", file}).out, HasSubstr(": valid: 3 ranks"));
+  EXPECT_EQ(run_lockstep({"scenario", "--check", scenario("x", "a: b\n")}).status, 2);
+  const Outcome schema = run_lockstep({"scenario", "--schema"});
+  EXPECT_EQ(nlohmann::json::parse(schema.out)["type"], "object");
+  EXPECT_EQ(run_lockstep({"scenario"}).status, 2);
+  EXPECT_EQ(run_lockstep({"scenario", "--check"}).status, 2);
+}
+
+TEST(RunProgress, on_a_terminal_one_line_is_written_over) {
+  std::ostringstream out;
+  RunProgress progress(out, {.terminal = true, .ranks = 4, .steps = 40});
+  progress.update({.steps = 0, .loss = {}, .started = 3}, 0.1);
+  progress.update({.steps = 2, .loss = 2.5, .started = 4}, 1.0);
+  progress.update({.steps = 12, .loss = 2.31, .started = 4}, 2.0);
+  progress.finish();
+  EXPECT_EQ(out.str(),
+            "\rstarting  3 of 4 ranks\x1b[K"
+            "\rstep 2/40  loss 2.500  4 ranks\x1b[K"
+            "\rstep 12/40  loss 2.310  4 ranks  10.0 steps/s\x1b[K"
+            "\r\x1b[K");
+}
+
+TEST(RunProgress, elsewhere_a_plain_line_every_few_seconds) {
+  std::ostringstream out;
+  RunProgress progress(out, {.terminal = false, .ranks = 1, .steps = 40});
+  for (int i = 0; i < 100; ++i) progress.update({.steps = i, .loss = 1.0, .started = 1}, 0.1 * i);
+  EXPECT_EQ(out.str(), "step 50/40  loss 1.000  1 rank  10.0 steps/s  (5 s)\n");
+}
+
+TEST(RunTable, fits_a_terminal) {
+  const std::string text = table(
+      {{std::string(60, 'x'), "findings", "modality-divergence", "1,3,5,7,9,11,13", "yes", 123.4}});
+  expect_fits_a_terminal(text);
+  EXPECT_THAT(text, Not(HasSubstr("xxxxxxxxxxxxxxxxxxxxxxxxxxx")));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "launch/end_mark.h"
 #include "launch/run_folder.h"
@@ -43,7 +44,7 @@ class Job {
         ended_(static_cast<std::size_t>(scenario.ranks), false) {}
 
   Status start() {
-    began_ = monotonic_now();
+    began_ = monotonic_nanos();
     for (int rank = 0; rank < scenario_.ranks; ++rank) {
       Result<Process> worker =
           Process::spawn(command_line(scenario_, options_, rank), log_file(options_.folder, rank));
@@ -56,7 +57,7 @@ class Job {
   // Until every worker has ended.
   void follow(const OnProgress& on_progress) {
     while (!all_ended()) {
-      const Nanos now = monotonic_now();
+      const Nanos now = monotonic_nanos();
       const JobProgress& progress = live_.follow(now);
       if (on_progress) on_progress(progress, seconds(now - began_));
       if (const auto why = must_end(now)) {
@@ -69,7 +70,7 @@ class Job {
       }
       std::this_thread::sleep_for(options_.poll);
     }
-    outcome_.wall_s = seconds(monotonic_now() - began_);
+    outcome_.wall_s = seconds(monotonic_nanos() - began_);
   }
 
   // Judges what they left.

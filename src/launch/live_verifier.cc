@@ -1,11 +1,10 @@
 #include "launch/live_verifier.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "base/clock.h"
 #include "launch/run_folder.h"
 #include "trace/load.h"
 #include "verify/verify.h"
@@ -24,12 +23,6 @@ constexpr Nanos kMostPatience = 6400 * kMillisecond;
 constexpr Nanos kCostFactor = 20;
 
 }  // namespace
-
-Nanos monotonic_now() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return Nanos{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 LiveVerifier::LiveVerifier(std::string folder, int ranks)
     : folder_(std::move(folder)),
@@ -77,11 +70,11 @@ bool LiveVerifier::due(Nanos now, const std::vector<bool>& ended) {
 
 std::optional<LiveVerifier::Proof> LiveVerifier::look(Nanos now, const std::vector<bool>& ended) {
   if (!due(now, ended)) return std::nullopt;
-  const Nanos begin = monotonic_now();
+  const Nanos begin = monotonic_nanos();
   const Result<Run> run = load_run({folder_});
   if (!run) return std::nullopt;
   Report report = verify(*run, {.live = true});
-  const Nanos end = monotonic_now();
+  const Nanos end = monotonic_nanos();
   patience_ = std::min(kMostPatience, patience_ * 2);
   patience_ = std::max(patience_, now - quiet_since_ + kCostFactor * (end - begin));
   if (!proves_stuck(report)) return std::nullopt;

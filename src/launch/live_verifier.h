@@ -1,8 +1,9 @@
 // LiveVerifier: follows the traces of a running job, and proves that it is stuck as soon as it is.
 //
 // Following costs a glance at a few counters. Only when no rank has recorded anything for a while
-// are the traces read and judged: a job that hangs is silent. Long computation is silent too, so the
-// looks become rarer while the silence lasts, and never take more than a small share of the time.
+// are the traces read and judged: a job that hangs is silent. Long computation is silent too, so
+// the looks become rarer while the silence lasts, and never take more than a small share of the
+// time.
 //
 // The ring files are read one after the other while the ranks may still write. That is safe: every
 // reading is a prefix of what the rank will have done, and a live verification says only what no
@@ -54,8 +55,5 @@ class LiveVerifier {
   Nanos patience_ = 0;       // the silence after which the next look is due
   std::vector<bool> ended_;  // as of the last call
 };
-
-// CLOCK_MONOTONIC, the clock of the ring files.
-Nanos monotonic_now();
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/api/include/torch/optim.h>
 
+#include "base/clock.h"
 #include "runtime/data/batch.h"
 #include "runtime/data/sampler.h"
 #include "runtime/evaluate.h"
@@ -34,10 +35,13 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Scenario::Train& o
   LOCKSTEP_CHECK(false, "an optimizer without an implementation");
 }
 
-at::Tensor loss_of(ContrastiveModel& model, const Batch& batch, Scenario::Remedy remedy) {
+at::Tensor loss_of(ContrastiveModel& model, const Batch& batch, Scenario::Remedy remedy,
+                   Recorder& recorder) {
   at::Tensor loss = model->losses(batch).total;
   if (batch.has_image() || remedy == Scenario::Remedy::none) return loss;
+  const Nanos began = monotonic_nanos();
   const at::Tensor dummy = dummy_image_term(model);
+  recorder.span("remedy.dummy_image", began);
   // Outside the graph: computed, and thrown away. That is the mistake.
   return remedy == Scenario::Remedy::dummy_image ? loss + dummy : loss;
 }
@@ -74,7 +78,7 @@ void train(const Scenario& scenario, ProcessGroups& groups, Recorder& recorder,
 
     optimizer->zero_grad();
     strategy->before_forward();
-    const at::Tensor loss = loss_of(model, batch, scenario.remedy);
+    const at::Tensor loss = loss_of(model, batch, scenario.remedy, recorder);
     strategy->before_backward(loss);
     loss.backward();
     strategy->after_backward();

@@ -26,6 +26,7 @@ enum class RecordKind : std::uint16_t {
   modality = 8,
   data = 9,  // up to kDataPerRecord sample ids; more follow in further records of the same step
   state = 10,
+  span = 11,
 };
 
 enum class EndMark : std::uint32_t { none = 0, clean = 1, hung = 2, exception = 3, killed = 4 };
@@ -104,6 +105,11 @@ struct StateFields {
   std::uint32_t name, shape, dtype;
   std::uint8_t kind, when, sharded, has_hash;
 };
+struct SpanFields {
+  std::int64_t duration;  // ns, from the record's time
+  std::uint32_t name;     // string id
+  std::uint32_t reserved;
+};
 struct ExceptionFields {
   std::uint32_t what;      // string id
   std::uint32_t has_call;  // 1: Record::id names the call
@@ -123,6 +129,7 @@ struct Record {
     DataFields data;
     StateFields state;
     ExceptionFields exception;
+    SpanFields span;
   };
 };
 static_assert(sizeof(Record) == 64);

@@ -53,6 +53,7 @@ class RingReader {
   Problem read_issue(const RingRecord& record, std::uint64_t number);
   Problem read_exception(const RingRecord& record, std::uint64_t number);
   Problem read_step(const RingRecord& record);
+  Problem read_span(const RingRecord& record);
   Problem read_state(const RingRecord& record);
   Problem read_modality(const RingRecord& record);
   Problem read_data(const RingRecord& record);
@@ -167,6 +168,8 @@ RingReader::Problem RingReader::read_record(const RingRecord& record, std::uint6
       return read_data(record);
     case ring::RecordKind::state:
       return read_state(record);
+    case ring::RecordKind::span:
+      return read_span(record);
     case ring::RecordKind::none:
       break;
   }
@@ -217,6 +220,17 @@ RingReader::Problem RingReader::read_step(const RingRecord& record) {
   if (!std::isnan(fields.loss)) mark.loss = fields.loss;
   if (fields.samples >= 0) mark.samples = fields.samples;
   builder_.add_mark(EventKind::step, trace_.steps, mark, record.time);
+  return {};
+}
+
+RingReader::Problem RingReader::read_span(const RingRecord& record) {
+  const auto fields = record.as<ring::SpanFields>();
+  bool ok = fields.duration >= 0;
+  SpanMark mark;
+  mark.name = table_->string(fields.name, ok);
+  mark.duration = fields.duration;
+  if (!ok) return "it refers to what is not there";
+  builder_.add_mark(EventKind::span, trace_.spans, mark, record.time);
   return {};
 }
 

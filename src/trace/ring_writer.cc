@@ -16,6 +16,7 @@
 #include <new>
 #include <utility>
 
+#include "base/clock.h"
 #include "trace/ring_table_writer.h"
 
 namespace lockstep {
@@ -26,12 +27,6 @@ constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kLargestCapacity = std::uint64_t{1} << 32U;  // 256 GiB of records
 constexpr std::uint64_t kLargestTable = std::uint64_t{1} << 32U;     // ids stay within 32 bits
 constexpr std::size_t kLongestException = 16384;                     // bytes kept of a message
-
-Nanos now() {
-  timespec t{};
-  ::clock_gettime(CLOCK_MONOTONIC, &t);
-  return Nanos{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-}
 
 template <std::size_t N>
 void copy_padded(char (&to)[N], std::string_view from) {
@@ -99,7 +94,7 @@ struct RingWriter::Impl {
   }
   void publish(std::uint64_t number, const Words& words);
   void call_event(ring::RecordKind kind, std::uint32_t call) {
-    const Nanos time = now();
+    const Nanos time = monotonic_nanos();
     publish(reserve(1), record_words(kind, call, time, NoFields{}));
   }
 
@@ -204,7 +199,7 @@ RingWriter::SignatureRef RingWriter::make_signature(const SignatureFields& field
 // A call's id is the number of the record that issues it: unique and growing without a second
 // counter that could overtake the first.
 std::uint32_t RingWriter::issue(const Issue& fields) {
-  const Nanos time = now();
+  const Nanos time = monotonic_nanos();
   const ring::CallFields call{fields.group.id, fields.signature.id, fields.what.id, fields.at.id,
                               fields.tag.id,   fields.step,         fields.peer,    fields.ptag,
                               fields.seq,      fields.is_async};
@@ -225,24 +220,29 @@ void RingWriter::exception(std::string_view what, std::int64_t call) {
   const ring::ExceptionFields fields{impl_->table.string(what.substr(0, kLongestException)),
                                      call >= 0};
   const auto id = static_cast<std::uint32_t>(std::max<std::int64_t>(call, 0));
-  const Nanos time = now();
+  const Nanos time = monotonic_nanos();
   impl_->publish(impl_->reserve(1), record_words(ring::RecordKind::exception, id, time, fields));
 }
 
 void RingWriter::step(std::int64_t n, double loss, std::int64_t samples) {
-  const Nanos time = now();
+  const Nanos time = monotonic_nanos();
   impl_->publish(impl_->reserve(1), record_words(ring::RecordKind::step, step_number(n), time,
                                                  ring::StepFields{loss, samples}));
 }
 
 void RingWriter::modality(std::int64_t n, NamesRef has) {
-  const Nanos time = now();
+  const Nanos time = monotonic_nanos();
   impl_->publish(impl_->reserve(1), record_words(ring::RecordKind::modality, step_number(n), time,
                                                  ring::ModalityFields{has.id}));
 }
 
+void RingWriter::span(StringRef name, Nanos began, Nanos duration) {
+  impl_->publish(impl_->reserve(1), record_words(ring::RecordKind::span, 0, began,
+                                                 ring::SpanFields{duration, name.id, 0}));
+}
+
 void RingWriter::data(std::int64_t n, std::span<const std::int64_t> indices) {
-  const Nanos time = now();
+  const Nanos time = monotonic_nanos();
   const std::uint64_t pieces = std::max<std::uint64_t>(
       1, (indices.size() + ring::kDataPerRecord - 1) / ring::kDataPerRecord);
   if (pieces > impl_->mask / 2 + 1) {  // it would push out all else, or itself
@@ -271,7 +271,7 @@ void RingWriter::state(const State& state) {
                                  static_cast<std::uint8_t>(state.when),
                                  state.sharded,
                                  state.has_hash};
-  const Nanos time = now();
+  const Nanos time = monotonic_nanos();
   impl_->publish(impl_->reserve(1),
                  record_words(ring::RecordKind::state, step_number(state.n), time, fields));
 }

@@ -92,6 +92,8 @@ class RingWriter {
   void step(std::int64_t n, double loss, std::int64_t samples);
   void modality(std::int64_t n, NamesRef has);
   void data(std::int64_t n, std::span<const std::int64_t> indices);
+  // Work that began at `began` (ns, CLOCK_MONOTONIC) and took `duration` ns.
+  void span(StringRef name, Nanos began, Nanos duration);
   struct State {
     std::int64_t n = 0;
     StringRef name, dtype;

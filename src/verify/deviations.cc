@@ -238,14 +238,27 @@ class Walker {
       if (agrees_after(known->second, ref, i, dev, j)) return known->second;
     }
     Edit edit = cheapest(ref, i, dev, j);
-    const bool stops_there = j + 1 == dev.size() && !ended_cleanly(dev);
     if (edit.kind == Deviation::Kind::replaced) edit = refine(edit, ref, i, dev, j);
-    if (edit.kind != Deviation::Kind::missing && stops_there &&
-        ref.distance_after(i, expected, got)) {
-      edit = {Deviation::Kind::missing, 1};  // it comes a little later, in some earlier step
+    const bool same_identity = expected.what == got.what && got.what.value != 0;
+    const bool stops_there = j + 1 == dev.size() && !ended_cleanly(dev);
+    if (edit.kind != Deviation::Kind::missing && stops_there && !same_identity) {
+      // A single call says little. If it is one that comes later, those before it were left out.
+      if (const auto n = calls_until(ref, i, got)) edit = {Deviation::Kind::missing, *n};
     }
     known_edits_[key] = edit;
     return edit;
+  }
+
+  // How many calls, counted from i, the reference issues (or would issue) before one like this.
+  std::optional<std::size_t> calls_until(Sequence& ref, std::size_t i, const Token& like) {
+    const Token here = ref.token(i);
+    for (std::size_t n = 1; n <= Sequence::kHistory; ++n) {
+      const auto there = ref.ahead(i + n);
+      if (!there) break;
+      if (match_in_step(*there, like)) return std::min(n, ref.size() - i);
+    }
+    // Calls whose order varies from step to step: it came soon after the last call like this one.
+    return ref.distance_after(i, here, like) ? std::optional<std::size_t>(1) : std::nullopt;
   }
 
   // Whether the call behind an edit agrees, so that the same edit may be taken again.

@@ -118,6 +118,50 @@ bool is_secondary(std::string_view text) {
 
 }  // namespace
 
+std::optional<Cause> explain_deaths(const Context& context) {
+  std::vector<std::uint32_t> dead;
+  std::vector<std::uint32_t> hurt;
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    const Position& p = context.where.positions[r];
+    const auto& marks = context.run.ranks[r].exceptions;
+    if (p.state == State::killed || p.state == State::cut) {
+      dead.push_back(r);
+    } else if ((p.state == State::raised && !marks.empty() && is_secondary(marks.back().what)) ||
+               (p.state == State::hung && p.waiting_in() != kNoCall)) {
+      hurt.push_back(r);
+    }
+  }
+  if (dead.empty() || hurt.empty()) return std::nullopt;
+  Cause cause;
+  cause.finding = make_finding(RuleId::host_stall);
+  Finding& f = cause.finding;
+  const CallRef last{dead[0], context.where.positions[dead[0]].last_open};
+  f.message = context.rank_words(dead) + " " + state_words(context, dead[0]);
+  if (last.call != kNoCall) {
+    const Call& call = context.call(last);
+    f.message +=
+        ", inside " + context.call_words(last) + " (" + context.place_words(last, call.seq) + ")";
+    f.group = printable(context.run.tables.str(call.group));
+    f.seq = cause.seq = call.seq;
+    if (call.step != kNone) f.step = cause.step = call.step;
+    f.what = context.run.tables.names(call.what);
+  }
+  f.message += "; " + context.rank_words(hurt) + " lost " + (dead.size() == 1 ? "it" : "them") +
+               " in the middle of a call";
+  cause.deviants = dead;
+  f.culprits = context.ranks(dead);
+  std::vector<std::uint32_t> concerned = dead;
+  concerned.insert(concerned.end(), hurt.begin(), hurt.end());
+  f.ranks = context.ranks(concerned);
+  for (const std::uint32_t r : dead) {
+    if (f.evidence.size() < 4) {
+      f.evidence.push_back(context.evidence({r, kNoCall}, last_seen(context, r)));
+    }
+  }
+  set_fingerprint(f, "");
+  return cause;
+}
+
 Exceptions sort_exceptions(const Context& context) {
   Exceptions out;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
@@ -129,9 +173,21 @@ Exceptions sort_exceptions(const Context& context) {
   return out;
 }
 
+namespace {
+
+// DistributedDataParallel's own words (torch/csrc/distributed/c10d/reducer.cpp).
+bool tells_unused_parameters(const std::string& text) {
+  return text.find("Expected to have finished reduction in the prior iteration") !=
+         std::string::npos;
+}
+
+}  // namespace
+
 Cause explain_exceptions(const Context& context, const std::vector<std::uint32_t>& ranks) {
   Cause cause;
-  cause.finding = make_finding(RuleId::rank_exception);
+  const auto& marks = context.run.ranks[ranks[0]].exceptions;
+  const bool unused = !marks.empty() && tells_unused_parameters(marks.back().what);
+  cause.finding = make_finding(unused ? RuleId::unused_parameter : RuleId::rank_exception);
   Finding& f = cause.finding;
   f.message = context.rank_words(ranks) + " " + state_words(context, ranks[0]);
   f.culprits = context.ranks(ranks);

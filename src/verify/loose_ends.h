@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "verify/context.h"
@@ -16,6 +17,11 @@ std::vector<Cause> check_point_to_point(const Context& context);
 
 // Meetings to which everybody came, and which still did not complete in a run that hung.
 std::vector<Cause> check_transport(const Context& context);
+
+// Ranks that died (killed, or their trace ends without a mark) while others were in calls with
+// them: everybody came, so that nobody waits for anybody, but the transport lost a side. Nothing
+// where nobody died or nobody was hurt by it.
+std::optional<Cause> explain_deaths(const Context& context);
 
 // Exceptions of ranks, split into those that nothing else explains (causes) and those of ranks that
 // lost their connection or timed out (victims).

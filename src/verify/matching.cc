@@ -151,7 +151,9 @@ bool tell_modality(const Context& context, const Deviation& d, Finding& finding)
                               : "the batches of " + who + " in step " + step) +
       " held " + modality_words(context.modalities.held(deviant, d.step));
   const CallRef call = d.expected.call != kNoCall ? d.expected : d.got;
-  finding = make_finding(RuleId::modality_divergence);
+  const bool dead =
+      lacks && d.kind == Deviation::Kind::missing && context.modalities.stood_in(deviant, d.step);
+  finding = make_finding(dead ? RuleId::dead_remedy : RuleId::modality_divergence);
   finding.what = names_carried(context, d);
   const std::string names =
       finding.what.empty() ? "a branch's parameters" : quoted_names(finding.what);
@@ -161,6 +163,9 @@ bool tell_modality(const Context& context, const Deviation& d, Finding& finding)
         batch + "; " + names + " got no gradient there, and " + (several ? "their" : "its") + " " +
         std::string(op_name(context.run.tables.signatures[context.call(d.expected).signature].op)) +
         " was never called";
+    if (dead) {
+      finding.message += ". A stand-in was computed there, but it is not connected to the loss";
+    }
   } else {
     finding.message = batch + ", those of " + context.rank_words(d.reference) + " held " +
                       modality_words(context.modalities.held(other, d.step)) +

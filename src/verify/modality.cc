@@ -2,14 +2,37 @@
 
 #include <algorithm>
 #include <iterator>
-#include <unordered_set>
 
 namespace lockstep {
 
-Modalities::Modalities(const Run& run) : run_(run), by_step_(run.ranks.size()) {
+namespace {
+
+// The steps in which the rank recorded a remedy's span. A span has no step of its own: it belongs
+// to that of the modality event before it.
+std::unordered_set<std::int64_t> steps_with_stand_in(const RankTrace& trace, const Tables& tables) {
+  std::unordered_set<std::int64_t> out;
+  if (trace.spans.empty()) return out;
+  std::optional<std::int64_t> step;
+  for (const Event& event : trace.events) {
+    if (event.kind == EventKind::modality) step = trace.modalities[event.index].n;
+    if (event.kind != EventKind::span || !step) continue;
+    if (tables.str(trace.spans[event.index].name).starts_with("remedy.")) out.insert(*step);
+  }
+  return out;
+}
+
+}  // namespace
+
+Modalities::Modalities(const Run& run)
+    : run_(run), by_step_(run.ranks.size()), stand_ins_(run.ranks.size()) {
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
     for (const ModalityMark& mark : run.ranks[r].modalities) by_step_[r][mark.n] = mark.has;
+    stand_ins_[r] = steps_with_stand_in(run.ranks[r], run.tables);
   }
+}
+
+bool Modalities::stood_in(std::uint32_t rank, std::int32_t step) const {
+  return stand_ins_[rank].contains(step);
 }
 
 std::optional<std::vector<std::string>> Modalities::held(std::uint32_t rank,

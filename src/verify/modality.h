@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "trace/run.h"
@@ -14,11 +15,15 @@ namespace lockstep {
 
 class Modalities {
  public:
-  // Indexes the modality events of all ranks; O(modality events). Keeps a reference to `run`.
+  // Indexes the modality events of all ranks, and the spans of remedies; O(events). Keeps a
+  // reference to `run`.
   explicit Modalities(const Run& run);
 
   // What the rank's batch of that step held; nothing where it was not recorded. Sorted names.
   std::optional<std::vector<std::string>> held(std::uint32_t rank, std::int32_t step) const;
+
+  // Whether the rank computed a stand-in (a span named "remedy.…") in that step.
+  bool stood_in(std::uint32_t rank, std::int32_t step) const;
 
   // What `other`'s batch held and `rank`'s lacked in that step; empty where unknown or nothing.
   std::vector<std::string> lacking(std::uint32_t rank, std::uint32_t other,
@@ -27,6 +32,7 @@ class Modalities {
  private:
   const Run& run_;
   std::vector<std::unordered_map<std::int64_t, NameListId>> by_step_;  // by rank index
+  std::vector<std::unordered_set<std::int64_t>> stand_ins_;            // steps, by rank index
 };
 
 // The names carried by calls that `other` issues in `step` and `rank` does not, in `other`'s order.

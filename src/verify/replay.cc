@@ -59,6 +59,7 @@ class Replayer {
     std::vector<std::uint32_t> arrived;
     std::vector<SignatureId> first;
     std::vector<bool> mismatched;
+    std::vector<bool> completed;  // for some member, as recorded
   };
 
   void prepare() {
@@ -95,6 +96,7 @@ class Replayer {
       meetings_[g].arrived.assign(longest, 0);
       meetings_[g].first.resize(longest);
       meetings_[g].mismatched.assign(longest, false);
+      meetings_[g].completed.assign(longest, false);
     }
   }
 
@@ -190,6 +192,14 @@ class Replayer {
            !meetings_[g].mismatched[m];
   }
 
+  // The same, or a member's own record that the call completed.
+  bool everybody_came(std::uint32_t r, std::uint32_t c) const {
+    const std::uint32_t m = meeting_of_[r][c];
+    const std::uint32_t g = group_index_[call(r, c).group.value];
+    const bool known = g != kNoGroup && m != UINT32_MAX && !is_point_to_point(signature(r, c).op);
+    return complete(r, c) || (known && meetings_[g].completed[m]);
+  }
+
   void post(std::uint32_t r, std::uint32_t c, std::vector<std::uint32_t>& ready) {
     if (is_point_to_point(signature(r, c).op)) {
       post_point_to_point(r, c, ready);
@@ -199,6 +209,7 @@ class Replayer {
     const std::uint32_t g = group_index_[call(r, c).group.value];
     if (g == kNoGroup || m == UINT32_MAX) return;
     Meetings& meetings = meetings_[g];
+    if (call(r, c).has(kCompleted)) meetings.completed[m] = true;
     if (meetings.arrived[m]++ == 0) {
       meetings.first[m] = call(r, c).signature;
     } else if (cannot_meet(meetings.first[m], call(r, c).signature)) {
@@ -310,7 +321,7 @@ class Replayer {
       out.pending = oldest_pending(r);
       // A rank that died waits for nobody who came.
       const bool died = out.state != Position::State::hung;
-      if (died && out.pending != kNoCall && complete(r, out.pending)) out.pending = kNoCall;
+      if (died && out.pending != kNoCall && everybody_came(r, out.pending)) out.pending = kNoCall;
     }
     return out;
   }

@@ -75,6 +75,19 @@ class Causes {
     explained_.insert(explained_.end(), wait.roots.begin(), wait.roots.end());
   }
 
+  // Deaths that no cause speaks of yet.
+  void add_deaths() {
+    std::optional<Cause> deaths = explain_deaths(context_);
+    if (!deaths) return;
+    const bool known = std::any_of(causes_.begin(), causes_.end(), [&](const Cause& cause) {
+      const auto& ranks = cause.finding.ranks;
+      return cause.can_block &&
+             std::all_of(deaths->finding.culprits.begin(), deaths->finding.culprits.end(),
+                         [&](Rank r) { return std::binary_search(ranks.begin(), ranks.end(), r); });
+    });
+    if (!known) causes_.push_back(std::move(*deaths));
+  }
+
   // Exceptions: below the cause that brought them about, else causes of their own.
   void add_exceptions() {
     std::sort(explained_.begin(), explained_.end());
@@ -178,6 +191,7 @@ void find_causes(const Context& context, Causes& causes) {
   for (const WaitCause& wait : wait_causes(context.where)) {
     if (!context.live || wait.stuck) causes.add_wait(wait);
   }
+  causes.add_deaths();
   causes.add_exceptions();
   if (context.live) return;
   if (causes.empty()) {

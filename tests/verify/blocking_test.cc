@@ -163,5 +163,12 @@ TEST(Blocking, TracesCopiedWhileTheJobRanAccuseNobodyForBeingBehind) {
             "verdict inconclusive");
 }
 
+TEST(Blocking, ARankKilledInsideACallIsTheCauseOfItsPeersLostConnections) {
+  const std::string lost =
+      "barrier; all_reduce n=4 step=0 open; raise 1 Connection closed by peer; exception";
+  EXPECT_EQ(judge({lost, "barrier; all_reduce n=4 step=0 open; killed", lost}),
+            "host-stall error observed culprits=1 group=world seq=1 step=0\nverdict findings");
+}
+
 }  // namespace
 }  // namespace lockstep

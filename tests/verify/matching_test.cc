@@ -196,5 +196,16 @@ TEST(Matching, TheOrderOfFilesChangesNothing) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
+TEST(Matching, AWholeBranchLeftOutIsSeenFromTheOneCallBehindIt) {
+  std::string step;
+  for (int i = 0; i < 30; ++i)
+    step += "all_reduce n=" + std::to_string(10 + i) + " what=image." + std::to_string(i) + "; ";
+  step += "all_reduce n=7 what=text; all_reduce n=8 what=head; ";
+  EXPECT_THAT(judge({step + step + "all_reduce n=10 what=image.0 open; hung",
+                     step + step + "all_reduce n=7 what=text open; cut",
+                     step + step + "all_reduce n=10 what=image.0 open; hung"}),
+              HasSubstr("missing-collective error proven culprits=1 group=world seq=64"));
+}
+
 }  // namespace
 }  // namespace lockstep

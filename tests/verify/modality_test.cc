@@ -104,5 +104,38 @@ TEST(Modality, ARankThatWentOnWithoutItsImageCallsIsSaidOnce) {
               HasSubstr("modality-divergence error observed"));
 }
 
+TEST(Modality, AStandInThatIsNotConnectedToTheLossIsADeadRemedy) {
+  const std::string image = "modality 0 image,text; all_reduce n=8 what=image.w step=0 open; hung";
+  const Report report = verify(program(
+      {image,
+       "modality 0 text; span remedy.dummy_image; all_reduce n=2 what=text.w step=0 open; hung",
+       image}));
+  EXPECT_EQ(summary(report),
+            "dead-remedy error proven culprits=1 group=world seq=0 step=0\nverdict findings");
+  EXPECT_THAT(report.findings[0].message, HasSubstr("not connected to the loss"));
+}
+
+TEST(Modality, OtherWorkIsNoStandIn) {
+  const std::string image = "modality 0 image,text; all_reduce n=8 what=image.w step=0 open; hung";
+  EXPECT_THAT(
+      summary(verify(program(
+          {image, "modality 0 text; span forward; all_reduce n=2 what=text.w step=0 open; hung",
+           image}))),
+      HasSubstr("modality-divergence error proven culprits=1"));
+}
+
+TEST(Modality, WhatDdpSaysOfUnusedParametersIsTheirRule) {
+  const std::string raises =
+      "modality 0 text; step 0; modality 1 text; raise Expected to have finished "
+      "reduction in the prior iteration before starting a new one; exception";
+  EXPECT_THAT(summary(verify(program({raises, raises}))),
+              HasSubstr("unused-parameter error observed culprits=0,1"));
+}
+
+TEST(Modality, AnotherExceptionIsNot) {
+  EXPECT_THAT(summary(verify(program({"raise out of memory; exception", "barrier open; hung"}))),
+              HasSubstr("rank-exception"));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -53,6 +53,8 @@ class Writer {
       line({{"group", w[1]}, {"ranks", numbers(w[2])}});
     } else if (w[0] == "modality") {
       event({{"ev", "modality"}, {"n", std::stoll(w[1])}, {"has", split(w[2], ',')}});
+    } else if (w[0] == "span") {
+      event({{"ev", "span"}, {"name", w[1]}, {"dur", 5}});
     } else if (w[0] == "step") {
       event({{"ev", "step"}, {"n", std::stoll(w[1])}});
     } else if (w[0] == "wait") {

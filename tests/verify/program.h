@@ -8,8 +8,8 @@
 //   g=GROUP n=ELEMENTS what=NAME[,NAME…] step=N dtype=D redop=R root=R peer=R ptag=T at=PLACE
 //   in_splits=1,2 out_splits=2,1   async   open (it does not complete)
 // or: wait N (for the N-th call, 0-based; `open`: not let go) · group NAME 0,1,2 ·
-//     modality STEP image,text · step N · raise [CALL] TEXT · clean · hung · killed · exception ·
-//     cut
+//     modality STEP image,text · span NAME · step N · raise [CALL] TEXT · clean · hung · killed ·
+//     exception · cut
 // All ranks belong to group `world`, the default.
 #pragma once
 

@@ -1,22 +1,18 @@
 #include "runtime/record/recorder.h"
 
-#include <time.h>
+#include "base/clock.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::size_t kMaxFailures = 64;
 
-std::int64_t now() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
-}
-
 }  // namespace
 
-Recorder::Timed::Timed(Recorder& recorder) : recorder_(recorder), began_(now()) {}
-Recorder::Timed::~Timed() { recorder_.nanos_.fetch_add(now() - began_, std::memory_order_relaxed); }
+Recorder::Timed::Timed(Recorder& recorder) : recorder_(recorder), began_(monotonic_nanos()) {}
+Recorder::Timed::~Timed() {
+  recorder_.nanos_.fetch_add(monotonic_nanos() - began_, std::memory_order_relaxed);
+}
 
 CallNote Recorder::note(const std::vector<std::string>& what, std::string_view tag) {
   const Timed timed(*this);
@@ -102,6 +98,11 @@ void Recorder::modality(std::int64_t n, const std::vector<std::string>& has) {
 void Recorder::data(std::int64_t n, std::span<const std::int64_t> indices) {
   const Timed timed(*this);
   ring_.data(n, indices);
+}
+
+void Recorder::span(std::string_view name, Nanos began) {
+  const Timed timed(*this);
+  ring_.span(ring_.intern(name), began, monotonic_nanos() - began);
 }
 
 }  // namespace lockstep

@@ -66,6 +66,8 @@ class Recorder {
   void step(std::int64_t n, double loss, std::int64_t samples);
   void modality(std::int64_t n, const std::vector<std::string>& has);
   void data(std::int64_t n, std::span<const std::int64_t> indices);
+  // Work that began at `began` (ns, CLOCK_MONOTONIC) and ends now.
+  void span(std::string_view name, Nanos began);
 
   // Calls that were issued and have not completed.
   bool outstanding() const { return outstanding_.load(std::memory_order_relaxed) > 0; }

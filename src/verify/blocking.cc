@@ -56,6 +56,24 @@ void add_wait_evidence(const Context& context, const WaitCause& wait, Finding& f
   }
 }
 
+// Whether the rank's own past says that a call like `waited` comes behind one like its current
+// call: then it has not passed it, it has not come to it.
+bool comes_later(const Context& context, CallRef current, CallRef waited) {
+  const std::vector<Call>& calls = context.run.ranks[current.rank].calls;
+  const auto like = [&](const Call& a, const Call& b) {
+    return a.group == b.group && a.what == b.what &&
+           context.agreement.agree(a.signature, b.signature);
+  };
+  const Call& now = calls[current.call];
+  const Call& other = context.call(waited);
+  for (std::size_t c = current.call; c-- > 0;) {
+    if (calls[c].step == now.step) continue;
+    if (like(calls[c], other)) return true;  // behind the last one like the current call
+    if (like(calls[c], now)) return false;
+  }
+  return false;
+}
+
 // Whether a rank went past a call in which others wait: it is in a later step, or in the same step
 // with a batch that lacked a modality which theirs held. A rank that waits at an earlier call of
 // the same group is late, not past it.
@@ -72,7 +90,8 @@ bool passed_by(const Context& context, std::uint32_t rank, const WaitPoint& poin
     const bool message = is_point_to_point(context.run.tables.signatures[call.signature].op);
     const bool other_group = call.group != context.call(waited).group;
     if (!message && !other_group) return false;
-    return call.step > step || (call.step == step && lacks && !message);
+    if (call.step != step) return call.step > step;
+    return lacks && !message && !comes_later(context, {rank, own}, waited);
   }
   return position.step > step || (position.state == State::finished && lacks);
 }

@@ -79,13 +79,17 @@ class Causes {
   void add_deaths() {
     std::optional<Cause> deaths = explain_deaths(context_);
     if (!deaths) return;
-    const bool known = std::any_of(causes_.begin(), causes_.end(), [&](const Cause& cause) {
+    for (Cause& cause : causes_) {
+      if (!cause.can_block) continue;
       const auto& ranks = cause.finding.ranks;
-      return cause.can_block &&
-             std::all_of(deaths->finding.culprits.begin(), deaths->finding.culprits.end(),
-                         [&](Rank r) { return std::binary_search(ranks.begin(), ranks.end(), r); });
-    });
-    if (!known) causes_.push_back(std::move(*deaths));
+      const auto& dead = deaths->finding.culprits;
+      if (std::includes(ranks.begin(), ranks.end(), dead.begin(), dead.end())) return;
+      if (cause.finding.group == deaths->finding.group && cause.seq <= deaths->seq) {
+        cause.finding.consequences.push_back(std::move(deaths->finding));
+        return;
+      }
+    }
+    causes_.push_back(std::move(*deaths));
   }
 
   // Exceptions: below the cause that brought them about, else causes of their own.

@@ -1,0 +1,44 @@
+#include "verify/injection/job.h"
+
+namespace lockstep::injection {
+
+const Members& Job::members(int rank, const std::string& group) const {
+  const auto belief = beliefs.find({rank, group});
+  return belief != beliefs.end() ? belief->second : groups.at(group);
+}
+
+bool is_point_to_point(const CallSpec& call) { return call.op == "send" || call.op == "recv"; }
+
+std::int64_t elements(const std::vector<std::int64_t>& shape) {
+  std::int64_t product = 1;
+  for (const std::int64_t d : shape) product *= d;
+  return product;
+}
+
+std::vector<std::size_t> collectives(const Actions& actions, const std::string& group) {
+  std::vector<std::size_t> out;
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    const Action& a = actions[i];
+    if (a.kind == Action::Kind::issue && a.call.group == group && !is_point_to_point(a.call)) {
+      out.push_back(i);
+    }
+  }
+  return out;
+}
+
+std::string visible(const CallSpec& call, const Recording& recording) {
+  // What an all-to-all exchanges differs from rank to rank by design.
+  const bool uneven = !call.splits_in.empty();
+  std::string out = call.op + "/" + std::to_string(uneven ? 0 : elements(call.in)) + "/" +
+                    std::to_string(uneven ? 0 : elements(call.out)) + "/" +
+                    std::to_string(call.root);
+  if (recording.dtype) out += "/" + call.dtype;
+  if (recording.redop) out += "/" + call.redop;
+  if (recording.step) out += "/" + std::to_string(call.step);
+  if (recording.what) {
+    for (const std::string& name : call.what) out += "/" + name;
+  }
+  return out;
+}
+
+}  // namespace lockstep::injection

@@ -1,0 +1,33 @@
+// Writes the lines of one rank's trace, as the contract of the text form has them.
+#pragma once
+
+#include <string>
+
+#include "verify/injection/job.h"
+
+namespace lockstep::injection {
+
+class TraceLines {
+ public:
+  TraceLines(const Job& job, int rank, const Recording& recording, Random& random);
+
+  void issue(int id, const CallSpec& call);
+  // "complete", "wait", "waited"
+  void call_event(const char* kind, int id);
+  void modality(const Action& action);
+  void step(int n);
+  void exception(const std::string& text, int id);  // id kUnset: not known
+  void end(const char* how);
+
+  const std::string& text() const { return text_; }
+
+ private:
+  void add(std::string line);  // without the closing brace; the time is appended
+
+  const Recording& recording_;
+  Random& random_;
+  std::string text_;
+  long long time_ = 1000;
+};
+
+}  // namespace lockstep::injection

@@ -145,8 +145,9 @@ class Walker {
   }
 
   // The reference party: the largest; of equal ones the one that has not deviated yet, that behaves
-  // as it did before, that is in the earliest step (the others went past it), whose batch held
-  // every modality, or that has the lowest rank. Second: whether the choice says who deviates.
+  // as it did before, that issues a call it issued before, that is in the earliest step (the others
+  // went past it), whose batch held every modality, or that has the lowest rank. Second: whether
+  // the choice says who deviates.
   std::pair<std::size_t, bool> choose(const std::vector<std::vector<std::size_t>>& parties) {
     std::vector<std::size_t> largest;
     for (std::size_t p = 0; p < parties.size(); ++p) {
@@ -166,6 +167,10 @@ class Walker {
     const auto behaved = [&](std::size_t c) { return !deviated_[cursors_[c].class_index]; };
     if (const auto p = only(behaved)) return {*p, true};
     if (const auto p = only([&](std::size_t c) { return follows_habit(c); })) return {*p, true};
+    const auto familiar = [&](std::size_t c) {
+      return sequences_[cursors_[c].class_index].seen_before(cursors_[c].next, next_token(c));
+    };
+    if (const auto p = only(familiar)) return {*p, true};
     const auto earliest = [&](std::size_t c) {
       return std::all_of(largest.begin(), largest.end(), [&](std::size_t q) {
         return next_token(c).step <= next_token(parties[q][0]).step;
@@ -176,7 +181,8 @@ class Walker {
     }
     for (const std::size_t p : largest) {
       const bool fullest = std::all_of(largest.begin(), largest.end(), [&](std::size_t q) {
-        return q == p || lacks_modality(parties[q][0], parties[p][0]);
+        return q == p || (lacks_modality(parties[q][0], parties[p][0]) &&
+                          !lacks_modality(parties[p][0], parties[q][0]));
       });
       if (fullest) return {p, true};
     }

@@ -1,0 +1,63 @@
+// One fault put into a healthy job, and what a judge who sees the traces can be asked to find.
+//
+// An expectation asks for no more than the data can show: the place is where the deviant first
+// *looks* different, a culprit is asked for where a majority or the deviant's own history tells.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "verify/injection/executor.h"
+#include "verify/injection/job.h"
+
+namespace lockstep::injection {
+
+enum class Fault {
+  skip_call,
+  skip_from_a_step_on,
+  modality_branch,
+  extra_call,
+  swapped_calls,
+  wrong_size,
+  wrong_dtype,
+  wrong_redop,
+  wrong_root,
+  wrong_op,
+  other_parameter,
+  stops_early,
+  runs_longer,
+  killed,
+  host_hang,
+  exception,
+  groups_inverted,
+  p2p_cycle,
+  p2p_unmatched,
+  p2p_size,
+  group_members,
+  uneven_splits,
+  never_waited,
+};
+inline constexpr int kFaults = static_cast<int>(Fault::never_waited) + 1;
+const char* to_string(Fault fault);
+
+struct Expectation {
+  std::set<std::string> rules;  // of the leading finding
+  std::optional<std::vector<int>> culprits;
+  bool culprits_needed = true;   // false: naming nobody is right as well
+  std::set<std::string> groups;  // empty: not judged; so below
+  std::set<std::int64_t> seqs;
+  std::set<std::int64_t> steps;
+  std::string certainty;
+  // As rules, where the data show no more than the effect: nothing else is judged then.
+  std::set<std::string> vague;
+  bool only_if_hung = false;  // a schedule that gets through by luck shows nothing
+};
+
+// Puts the fault into the job; nothing where this job has no place for it. May change `behaviour`
+// to what the fault needs.
+std::optional<Expectation> inject(Fault fault, Job& job, const Recording& recording,
+                                  Behaviour& behaviour, Random& random);
+
+}  // namespace lockstep::injection

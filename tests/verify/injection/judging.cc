@@ -1,0 +1,124 @@
+#include "verify/injection/judging.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace lockstep::injection {
+
+Recording any_recording(Random& random) {
+  Recording r;
+  r.what = chance(random, 0.6);
+  r.step = chance(random, 0.7);
+  r.at = chance(random, 0.5);
+  r.modality = chance(random, 0.5);
+  r.times = chance(random, 0.9);
+  r.dtype = chance(random, 0.9);
+  r.redop = chance(random, 0.9);
+  r.step_marks = chance(random, 0.3);
+  return r;
+}
+
+Behaviour any_behaviour(Random& random) {
+  Behaviour b;
+  b.mismatch = static_cast<Behaviour::Mismatch>(pick(random, 0, 2));
+  b.death = static_cast<Behaviour::Death>(pick(random, 0, 1));
+  b.buffered_sends = chance(random, 0.3);
+  return b;
+}
+
+std::string text_of(const std::vector<int>& ranks) {
+  std::string out = "[";
+  for (const int r : ranks) out += (out.size() > 1 ? "," : "") + std::to_string(r);
+  return out + "]";
+}
+
+namespace {
+
+std::vector<int> numbers(const std::vector<Rank>& ranks) {
+  std::vector<int> out;
+  for (const Rank r : ranks) out.push_back(r.value);
+  return out;
+}
+
+std::string finding_text(const Finding& f) {
+  return std::string(rule(f.rule).name) + " " + std::string(to_string(f.severity)) + " " +
+         std::string(to_string(f.certainty)) + " culprits " + text_of(numbers(f.culprits)) + " " +
+         f.group + "#" + (f.seq ? std::to_string(*f.seq) : "-") + " step " +
+         (f.step ? std::to_string(*f.step) : "-") + ": " + f.message;
+}
+
+}  // namespace
+
+std::string text_of(const Report& report) {
+  std::string out = std::string(to_string(report.verdict));
+  for (const Finding& f : report.findings) out += "\n    " + finding_text(f);
+  return out;
+}
+
+namespace {
+
+template <class Set>
+std::string joined(const Set& values) {
+  std::ostringstream out;
+  for (const auto& v : values) out << v << ' ';
+  return out.str();
+}
+
+}  // namespace
+
+std::string complaint(const Report& report, const Expectation& e) {
+  if (report.verdict != Verdict::findings || report.findings.empty()) return "missed";
+  const Finding& f = report.findings[0];
+  if (e.vague.contains(std::string(rule(f.rule).name))) return "";
+  if (!e.rules.contains(std::string(rule(f.rule).name))) return "rule, want " + joined(e.rules);
+  const auto culprits = numbers(f.culprits);
+  if (e.culprits && culprits != *e.culprits && (e.culprits_needed || !culprits.empty())) {
+    return "culprits, want " + text_of(*e.culprits);
+  }
+  if (!e.groups.empty() && !e.groups.contains(f.group)) return "group, want " + joined(e.groups);
+  const auto in = [](const std::set<std::int64_t>& wanted, auto got) {
+    return wanted.empty() || (got && wanted.contains(static_cast<std::int64_t>(*got)));
+  };
+  if (!in(e.seqs, f.seq)) return "seq, want " + joined(e.seqs);
+  if (!in(e.steps, f.step)) return "step, want " + joined(e.steps);
+  if (!e.certainty.empty() && to_string(f.certainty) != e.certainty) {
+    return "certainty, want " + e.certainty;
+  }
+  const auto errors = std::count_if(report.findings.begin(), report.findings.end(),
+                                    [](const Finding& x) { return x.severity == Severity::error; });
+  if (errors > 1) return "one cause, but " + std::to_string(errors) + " errors";
+  return "";
+}
+
+std::string describe(const Job& job, const Recording& r, const Behaviour& b) {
+  static const char* const kMismatch[] = {"hangs", "silent", "aborts"};
+  return job.shape + ", " + std::to_string(job.world()) + " ranks, " + std::to_string(job.steps) +
+         " steps," + (r.what ? " what" : "") + (r.step ? " step" : "") +
+         (r.modality ? " modality" : "") + (r.times ? "" : " no-times") +
+         (r.step_marks ? " step-marks" : "") + "; mismatch " +
+         kMismatch[static_cast<int>(b.mismatch)] +
+         (b.death == Behaviour::Death::peers_raise ? ", peers raise" : "") +
+         (b.buffered_sends ? ", buffered sends" : "");
+}
+
+void keep(const std::vector<std::string>& traces) {
+  const char* folder = std::getenv("INJECTION_DUMP");
+  if (folder == nullptr) return;
+  std::filesystem::create_directories(folder);
+  for (std::size_t r = 0; r < traces.size(); ++r) {
+    std::ofstream(std::string(folder) + "/rank_" + std::to_string(r) + ".trace.jsonl") << traces[r];
+  }
+}
+
+void for_each_seed(int count, const std::function<void(std::uint32_t)>& judge) {
+  if (const char* only = std::getenv("INJECTION_SEED"); only != nullptr) {
+    judge(static_cast<std::uint32_t>(std::strtoul(only, nullptr, 10)));
+    return;
+  }
+  for (int seed = 0; seed < count; ++seed) judge(static_cast<std::uint32_t>(seed));
+}
+
+}  // namespace lockstep::injection

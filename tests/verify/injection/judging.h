@@ -1,0 +1,30 @@
+// Helpers of the property tests: what varies by chance, and how a report is judged and shown.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "verify/injection/executor.h"
+#include "verify/injection/faults.h"
+#include "verify/verify.h"
+
+namespace lockstep::injection {
+
+Recording any_recording(Random& random);
+Behaviour any_behaviour(Random& random);
+
+// What is wrong with the report; empty: nothing.
+std::string complaint(const Report& report, const Expectation& expected);
+
+std::string text_of(const std::vector<int>& ranks);
+std::string text_of(const Report& report);
+// The program and how it was run and recorded.
+std::string describe(const Job& job, const Recording& recording, const Behaviour& behaviour);
+
+// Writes the traces to the folder that INJECTION_DUMP names, if it does.
+void keep(const std::vector<std::string>& traces);
+
+// Calls `judge` with the seeds 0 … count-1, or only with the one that INJECTION_SEED names.
+void for_each_seed(int count, const std::function<void(std::uint32_t)>& judge);
+
+}  // namespace lockstep::injection

@@ -122,15 +122,16 @@ std::optional<Deviation> passed_by_deviation(const Context& context, const WaitC
   return best;
 }
 
-// The majority of the call's group decides who deviates; of a message's partners, that of all
-// ranks.
+// The majority of the call's group decides who deviates; where it is tied, and of a message's
+// partners, that of all ranks.
 bool fewer_wait_than_finished(const Context& context, const WaitPoint& point) {
   const auto finished = [&](std::uint32_t r) {
     return context.where.positions[r].state == State::finished;
   };
   if (point.group != WaitPoint::kPointToPoint) {
     const auto done = std::count_if(point.missing.begin(), point.missing.end(), finished);
-    return point.waiting.size() < static_cast<std::size_t>(done);
+    const auto waiting = static_cast<std::ptrdiff_t>(point.waiting.size());
+    if (waiting != done) return waiting < done;
   }
   std::size_t done = 0;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) done += finished(r) ? 1U : 0U;

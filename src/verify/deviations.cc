@@ -180,6 +180,7 @@ class Walker {
       if (const auto p = only(earliest)) return {*p, true};
     }
     for (const std::size_t p : largest) {
+      if (!skip_explains(parties[largest[0]][0], parties[largest[1]][0])) break;
       const bool fullest = std::all_of(largest.begin(), largest.end(), [&](std::size_t q) {
         return q == p || (lacks_modality(parties[q][0], parties[p][0]) &&
                           !lacks_modality(parties[p][0], parties[q][0]));
@@ -191,6 +192,16 @@ class Walker {
                                 return ranks_of(parties[a])[0] < ranks_of(parties[b])[0];
                               }),
             false};
+  }
+
+  // Whether a call that one of the two left out may be why they differ: not where just the form of
+  // one call does.
+  bool skip_explains(std::size_t a, std::size_t b) {
+    const Token x = next_token(a);
+    const Token y = next_token(b);
+    const unsigned form = agreement_.differences(x.signature, y.signature);
+    const bool same_identity = x.what == y.what && x.what.value != 0;
+    return !same_identity && (x.what != y.what || (form & (kDifferentOp | kDifferentSize)) != 0);
   }
 
   bool follows_habit(std::size_t cursor) {
@@ -281,6 +292,7 @@ class Walker {
     EditProblem problem;
     while (problem.reference < kWindow && ref.ahead(i + problem.reference)) ++problem.reference;
     problem.deviant = std::min(kWindow, dev.size() - j);
+    problem.seen = ref.size() - i;
     if (ended_cleanly(dev) && dev.size() - j <= kWindow && ref.size() - i <= kWindow) {
       problem.owed = ref.size() - i;
       problem.reference_ends = ended_cleanly(ref);

@@ -50,7 +50,7 @@ class Table {
     };
     if (problem_.same(i, j)) consider(at(i + 1, j + 1), 0, 1, Cell::Step::agree);
     consider(at(i + 1, j + 1), problem_.replacement(i, j), 0, Cell::Step::replace);
-    if (i + 1 < problem_.reference && j + 1 < problem_.deviant && problem_.same(i, j + 1) &&
+    if (i + 1 < problem_.seen && j + 1 < problem_.deviant && problem_.same(i, j + 1) &&
         problem_.same(i + 1, j)) {
       consider(at(i + 2, j + 2), 1, 2, Cell::Step::swap);
     }

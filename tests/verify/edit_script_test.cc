@@ -13,6 +13,7 @@ std::string edit(const std::string& reference, const std::string& deviant,
   EditProblem problem;
   problem.reference = reference.size();
   problem.deviant = deviant.size();
+  problem.seen = reference.size();
   if (both_ended) {
     problem.owed = reference.size();
     problem.reference_ends = true;

@@ -1,28 +1,22 @@
 #include "verify/deviations.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
+#include <iterator>
+#include <optional>
 
-#include "verify/edit_script.h"
+#include "verify/edit_finder.h"
 #include "verify/sequence.h"
 
 namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kWindow = 64;         // calls of each side that an edit is sought in
 constexpr std::size_t kMaxDeviations = 64;  // distinct ones kept per group
 
 struct Cursor {
   std::size_t class_index = 0;
   std::size_t next = 0;
   std::size_t held = 0;  // its peers' calls that it left out and that have yet to pass
-};
-
-struct Edit {
-  Deviation::Kind kind = Deviation::Kind::replaced;
-  std::size_t count = 1;
 };
 
 class Walker {
@@ -42,6 +36,7 @@ class Walker {
     deviated_.assign(group_.classes.size(), false);
     steps_comparable_ = steps_comparable();
     judge_steps_ = steps_comparable_ && steps_matter();
+    edits_.emplace(run.tables, agreement, steps_comparable_);
   }
 
   std::vector<Deviation> walk() {
@@ -84,16 +79,7 @@ class Walker {
                                   [&](const WaitPoint& p) { return p.group == group_index_; });
   }
 
-  bool match(const Token& a, const Token& b) { return agree(a, b, judge_steps_); }
-
-  // For explaining a difference that is there: equal calls of different steps are not the same one.
-  bool match_in_step(const Token& a, const Token& b) { return agree(a, b, steps_comparable_); }
-
-  bool agree(const Token& a, const Token& b, bool with_step) {
-    if (!agreement_.agree(a.signature, b.signature)) return false;
-    if (a.what != b.what && a.what.value != 0 && b.what.value != 0) return false;
-    return !with_step || a.step == b.step || a.step == kNone || b.step == kNone;
-  }
+  bool match(const Token& a, const Token& b) { return same_call(agreement_, a, b, judge_steps_); }
 
   void drop_ended() {
     std::erase_if(cursors_, [&](const Cursor& c) {
@@ -234,7 +220,7 @@ class Walker {
     for (std::size_t p = 0; p < parties.size(); ++p) {
       if (p == chosen) continue;
       for (const std::size_t cursor : parties[p]) {
-        const Edit edit = explain(reference, cursor);
+        const Edit edit = find_edit(reference, cursor);
         record(edit, reference, cursor, reference_ranks, singled_out);
         apply(edit, cursor);
         deviated_[cursors_[cursor].class_index] = singled_out;
@@ -242,143 +228,16 @@ class Walker {
     }
   }
 
-  // The edit that makes the deviant agree with the reference again.
-  Edit explain(std::size_t reference, std::size_t deviant) {
-    Sequence& ref = sequences_[cursors_[reference].class_index];
-    Sequence& dev = sequences_[cursors_[deviant].class_index];
-    const std::size_t i = cursors_[reference].next;
-    const std::size_t j = cursors_[deviant].next;
-    const Token expected = ref.token(i);
-    const Token got = dev.token(j);
-    const auto key = std::tuple(expected.signature, expected.what, got.signature, got.what);
-    if (const auto known = known_edits_.find(key); known != known_edits_.end()) {
-      if (agrees_after(known->second, ref, i, dev, j)) return known->second;
-    }
-    Edit edit = cheapest(ref, i, dev, j);
-    if (edit.kind == Deviation::Kind::replaced) edit = refine(edit, ref, i, dev, j);
-    const bool same_identity = expected.what == got.what && got.what.value != 0;
-    const bool stops_there = j + 1 == dev.size() && !ended_cleanly(dev);
-    if (edit.kind != Deviation::Kind::missing && stops_there && !same_identity) {
-      // A single call says little. If it is one that comes later, those before it were left out.
-      if (const auto n = calls_until(ref, i, got)) edit = {Deviation::Kind::missing, *n};
-    }
-    known_edits_[key] = edit;
-    return edit;
+  Edit find_edit(std::size_t reference, std::size_t deviant) {
+    const Cursor& ref = cursors_[reference];
+    const Cursor& dev = cursors_[deviant];
+    return edits_->find({sequences_[ref.class_index], ref.next, ended_cleanly(ref)},
+                        {sequences_[dev.class_index], dev.next, ended_cleanly(dev)});
   }
 
-  // How many calls, counted from i, the reference issues (or would issue) before one like this.
-  std::optional<std::size_t> calls_until(Sequence& ref, std::size_t i, const Token& like) {
-    const Token here = ref.token(i);
-    for (std::size_t n = 1; n <= Sequence::kHistory; ++n) {
-      const auto there = ref.ahead(i + n);
-      if (!there) break;
-      if (match_in_step(*there, like)) return std::min(n, ref.size() - i);
-    }
-    // Calls whose order varies from step to step: it came soon after the last call like this one.
-    return ref.distance_after(i, here, like) ? std::optional<std::size_t>(1) : std::nullopt;
-  }
-
-  // Whether the call behind an edit agrees, so that the same edit may be taken again.
-  bool agrees_after(const Edit& edit, Sequence& ref, std::size_t i, Sequence& dev, std::size_t j) {
-    const bool skips = edit.kind == Deviation::Kind::missing;
-    const bool adds = edit.kind == Deviation::Kind::extra;
-    if (!skips && !adds) return false;
-    const auto expected = ref.ahead(i + (skips ? edit.count : 0));
-    const std::size_t next = j + (adds ? edit.count : 0);
-    return expected && next < dev.size() && match_in_step(*expected, dev.token(next));
-  }
-
-  Edit cheapest(Sequence& ref, std::size_t i, Sequence& dev, std::size_t j) {
-    EditProblem problem;
-    while (problem.reference < kWindow && ref.ahead(i + problem.reference)) ++problem.reference;
-    problem.deviant = std::min(kWindow, dev.size() - j);
-    problem.seen = ref.size() - i;
-    if (ended_cleanly(dev) && dev.size() - j <= kWindow && ref.size() - i <= kWindow) {
-      problem.owed = ref.size() - i;
-      problem.reference_ends = ended_cleanly(ref);
-      if (problem.reference_ends) problem.reference = ref.size() - i;
-    }
-    problem.same = [&](std::size_t x, std::size_t y) {
-      return match_in_step(*ref.ahead(i + x), dev.token(j + y));
-    };
-    problem.replacement = [&](std::size_t x, std::size_t y) {
-      return replacement_cost(*ref.ahead(i + x), dev.token(j + y));
-    };
-    const FirstEdit first = first_edit(problem);
-    if (first.agreement == 0 && problem.deviant > 1) {
-      if (const auto far = far_shift(ref, i, dev, j)) return *far;
-    }
-    switch (first.kind) {
-      case FirstEdit::Kind::swapped:
-        return {Deviation::Kind::swapped, 2};
-      case FirstEdit::Kind::missing:
-        return {Deviation::Kind::missing, std::min(first.count, ref.size() - i)};
-      case FirstEdit::Kind::extra:
-        return {Deviation::Kind::extra, first.count};
-      case FirstEdit::Kind::replaced:
-        break;
-    }
-    return {Deviation::Kind::replaced, 1};
-  }
-
-  // A whole branch of a large model may be left out: more calls than the window holds.
-  std::optional<Edit> far_shift(Sequence& ref, std::size_t i, Sequence& dev, std::size_t j) {
-    const Token got = dev.token(j);
-    for (std::size_t n = kWindow; n <= Sequence::kHistory; ++n) {
-      const auto there = ref.ahead(i + n);
-      if (!there) break;
-      const auto second = ref.ahead(i + n + 1);
-      if (match_in_step(*there, got) && second && match_in_step(*second, dev.token(j + 1))) {
-        return Edit{Deviation::Kind::missing, n};
-      }
-    }
-    const Token expected = ref.token(i);
-    for (std::size_t n = kWindow; n <= Sequence::kHistory && j + n + 1 < dev.size(); ++n) {
-      const auto second = ref.ahead(i + 1);
-      if (match_in_step(expected, dev.token(j + n)) && second &&
-          match_in_step(*second, dev.token(j + n + 1))) {
-        return Edit{Deviation::Kind::extra, n};
-      }
-    }
-    return std::nullopt;
-  }
-
-  // One call in the place of another: with the same parameters its form is wrong. With others it is
-  // an identity mismatch where the ranks went on alike; where the deviant's stream ends there, it
-  // passed the reference's call by, or issued one that nobody knows.
-  Edit refine(Edit edit, Sequence& ref, std::size_t i, Sequence& dev, std::size_t j) {
-    const Token expected = ref.token(i);
-    const Token got = dev.token(j);
-    if (only_step_differs(expected, got)) return {Deviation::Kind::missing, 1};
-    if (expected.what == got.what || expected.what.value == 0 || got.what.value == 0) return edit;
-    const bool alike = agreement_.agree(expected.signature, got.signature);
-    const bool goes_on = j + 1 < dev.size();
-    if (goes_on || ended_cleanly(dev)) {
-      return {alike ? Deviation::Kind::identity : Deviation::Kind::replaced, 1};
-    }
-    if (dev.seen_before(j, expected) && !dev.seen_before(j, got) && !ref.seen_before(i, got)) {
-      return {Deviation::Kind::extra, 1};
-    }
-    const bool same_operation =
-        run_.tables.signatures[expected.signature].op == run_.tables.signatures[got.signature].op;
-    return same_operation ? Edit{Deviation::Kind::missing, 1} : edit;
-  }
-
-  // A call in another's place has the same parameters in another form, or the same form with other
-  // parameters. Both at once, or neither, are two edits.
-  std::size_t replacement_cost(const Token& a, const Token& b) {
-    const bool same_form = agreement_.agree(a.signature, b.signature);
-    const bool same_identity = a.what == b.what || a.what.value == 0 || b.what.value == 0;
-    return same_form == same_identity ? 2 : 1;
-  }
-
-  bool only_step_differs(const Token& a, const Token& b) {
-    const bool same_identity = a.what == b.what || a.what.value == 0 || b.what.value == 0;
-    return same_identity && agreement_.agree(a.signature, b.signature);
-  }
-
-  bool ended_cleanly(const Sequence& sequence) const {
-    return where_.positions[sequence.rank_index()].state == Position::State::finished;
+  bool ended_cleanly(const Cursor& cursor) const {
+    const std::uint32_t rank = sequences_[cursor.class_index].rank_index();
+    return where_.positions[rank].state == Position::State::finished;
   }
 
   void record(const Edit& edit, std::size_t reference, std::size_t deviant,
@@ -509,8 +368,7 @@ class Walker {
   std::vector<std::size_t> ended_;   // classes
   std::vector<bool> deviated_;       // by class
   std::vector<Deviation> found_;
-  // The edit of a pair of calls seen before: a deviant often does the same in every step.
-  std::map<std::tuple<SignatureId, NameListId, SignatureId, NameListId>, Edit> known_edits_;
+  std::optional<EditFinder> edits_;
   bool steps_comparable_ = false;
   bool judge_steps_ = false;
 };

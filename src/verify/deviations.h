@@ -16,6 +16,7 @@
 
 #include "trace/run.h"
 #include "verify/agreement.h"
+#include "verify/edit_finder.h"
 #include "verify/modality.h"
 #include "verify/replay.h"
 #include "verify/streams.h"
@@ -28,13 +29,8 @@ struct CallRef {
 };
 
 struct Deviation {
-  enum class Kind : std::uint8_t {
-    replaced,  // another operation, size, type, … than the reference; see `differences`
-    missing,   // the deviants left out `count` calls
-    extra,     // the deviants issued `count` calls more
-    swapped,   // the deviants issued two calls the other way round
-    identity,  // the same call with other parameters
-  } kind = Kind::replaced;
+  using Kind = EditKind;
+  Kind kind = Kind::replaced;
   unsigned differences = kSame;
   std::size_t group = 0;  // index into the groups
   std::uint64_t seq = 0;  // of the reference's call

@@ -12,14 +12,16 @@ prepare() {
   fi
 }
 
-# Runs in the tree's root: CMake looks for presets in the working folder.
+# build PRESET [TARGET...]: everything, or the targets named.
 build() {
-  local preset=$1
+  local preset=$1 targets=()
+  shift
+  [[ $# -eq 0 ]] || targets=(--target "$@")
   (
-    cd "$LOCKSTEP_ROOT" || exit
+    cd "$LOCKSTEP_ROOT" || exit # where CMake looks for the presets
     say "configuring build/$preset"
     cmake --preset "$preset"
     say "building build/$preset"
-    cmake --build --preset "$preset"
+    cmake --build --preset "$preset" "${targets[@]}"
   )
 }

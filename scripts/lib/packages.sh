@@ -11,7 +11,8 @@ PACKAGES_CORE=(g++:g++ cmake:cmake ninja-build:ninja zlib1g-dev libcli11-dev lib
 PACKAGES_FASTER=(ccache:ccache mold:mold)
 # ca-certificates and python3-pip download the wheels of LibTorch, binutils strips it.
 PACKAGES_FULL=(libgloo-dev ca-certificates python3:python3 python3-pip:pip3 binutils:strip)
-PACKAGES_TOOLS=(clang-format:clang-format clang-tidy:clang-tidy shellcheck:shellcheck)
+PACKAGES_TOOLS=(clang-format:clang-format shellcheck:shellcheck)
+PACKAGES_TIDY=(clang-tidy:clang-tidy)
 
 # Prints those of the arguments' packages that are not installed.
 missing_packages() {

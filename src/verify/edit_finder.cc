@@ -60,10 +60,11 @@ bool EditFinder::agrees_after(const Edit& edit, const Side& ref, const Side& dev
 
 Edit EditFinder::cheapest(const Side& ref, const Side& dev) {
   EditProblem problem;
-  while (problem.reference < kWindow && ref.sequence.ahead(ref.next + problem.reference))
+  while (problem.reference < kWindow && ref.sequence.ahead(ref.next + problem.reference)) {
     ++problem.reference;
+  }
   problem.deviant = std::min(kWindow, dev.left());
-  problem.seen = ref.left();
+  problem.seen = std::min(problem.reference, ref.left());
   if (dev.ended && dev.left() <= kWindow && ref.left() <= kWindow) {
     problem.owed = ref.left();
     problem.reference_ends = ref.ended;

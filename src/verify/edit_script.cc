@@ -67,6 +67,7 @@ class Table {
 
 FirstEdit first_edit(const EditProblem& problem) {
   LOCKSTEP_CHECK(problem.reference > 0 && problem.deviant > 0, "an edit of nothing");
+  LOCKSTEP_CHECK(problem.seen <= problem.reference, "more seen than there is");
   Table table(problem);
   const Cell& first = table.at(0, 0);
   FirstEdit out;

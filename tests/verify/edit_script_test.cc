@@ -58,5 +58,18 @@ TEST(EditScript, SeveralGapsAreCheaperThanAShiftByAPeriod) {
   EXPECT_EQ(edit("abcdefabcdefabcdef", "bdeabcdefabcdef"), "missing 1");
 }
 
+TEST(EditScript, ASwapNeedsBothCallsToBeThere) {
+  EXPECT_EQ(edit("ab", "ba"), "swapped");
+  EditProblem problem;
+  problem.reference = 2;
+  problem.seen = 1;  // "b" is only expected
+  problem.deviant = 2;
+  const std::string reference = "ab";
+  const std::string deviant = "ba";
+  problem.same = [&](std::size_t i, std::size_t j) { return reference[i] == deviant[j]; };
+  problem.replacement = [](std::size_t, std::size_t) { return std::size_t{1}; };
+  EXPECT_EQ(first_edit(problem).kind, FirstEdit::Kind::missing);
+}
+
 }  // namespace
 }  // namespace lockstep

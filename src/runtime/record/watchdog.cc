@@ -33,6 +33,8 @@ pid_t prepare_process_for_watchdog() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const sigset_t set = termination_signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  // Writing to a peer that died is to be an exception of the call, with its words, not our end.
+  signal(SIGPIPE, SIG_IGN);
   return parent;
 }
 

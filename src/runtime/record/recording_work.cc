@@ -33,7 +33,7 @@ RecordingWork::RecordingWork(c10::intrusive_ptr<c10d::Work> inner, Recorder& rec
   const auto future = future_of(*inner_);
   if (!future) return;
   future_reports_ = true;
-  // Runs on the transport's thread, before anyone who waits is let go.
+  // Runs on the transport's thread; who waits may be let go a little earlier.
   future->addCallback([&recorder = recorder_, call = call_](c10::ivalue::Future& done) {
     const Recorder::Timed timed(recorder);
     recorder.complete(call, done.hasError() ? done.tryRetrieveErrorMessage() : std::string());

@@ -1,6 +1,7 @@
 #include "runtime/strategies/ddp.h"
 
 #include <cstdint>
+#include <exception>
 #include <limits>
 #include <optional>
 
@@ -21,6 +22,15 @@ std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
   std::vector<at::Tensor> tensors;
   for (const auto& entry : named) tensors.push_back(entry.second);
   return tensors;
+}
+
+// The text with which the Reducer will throw the future's error.
+std::string error_of(const c10::ivalue::Future& future) {
+  try {
+    std::rethrow_exception(future.exception_ptr());
+  } catch (const std::exception& error) {
+    return message_of(error);
+  }
 }
 
 class BucketHook : public c10d::CppCommHookInterface<Ddp*> {
@@ -166,7 +176,10 @@ void Ddp::wait_for_buckets() {
       parts_.recorder.wait(bucket.call);
     }
     bucket.future->wait();
-    if (bucket.future->hasError()) break;
+    if (bucket.future->hasError()) {
+      parts_.recorder.wait_failed(bucket.call, error_of(*bucket.future));
+      break;
+    }
     const Recorder::Timed timed(parts_.recorder);
     parts_.recorder.waited(bucket.call);
   }

@@ -22,7 +22,8 @@ namespace lockstep {
 inline constexpr int kExitGaveUp = 5;
 
 // Asks the kernel to kill this process when its parent dies, and returns the parent's id. Blocks
-// SIGTERM and SIGINT and ignores SIGPIPE. To be called from main before any thread is made: threads inherit the mask.
+// SIGTERM and SIGINT and ignores SIGPIPE. To be called from main before any thread is made: threads
+// inherit the mask.
 pid_t prepare_process_for_watchdog();
 
 class Watchdog {

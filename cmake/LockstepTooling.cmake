@@ -48,10 +48,9 @@ if(LOCKSTEP_SANITIZE)
     message(FATAL_ERROR
       "LOCKSTEP_SANITIZE is '${LOCKSTEP_SANITIZE}'; it may be empty, 'address' or 'thread'.")
   endif()
-  # The first finding ends the program, so that a test cannot pass over it. -O1, whatever the
-  # build type says: instrumented code takes half as long again to compile with -O2.
+  # The first finding ends the program, so that a test cannot pass over it.
   add_compile_options(-fsanitize=${_lockstep_sanitizers} -fno-sanitize-recover=all
-                      -fno-omit-frame-pointer -g1 -O1)
+                      -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${_lockstep_sanitizers})
   message(STATUS "Lockstep: sanitizers ${_lockstep_sanitizers}")
 endif()

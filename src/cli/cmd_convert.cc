@@ -71,7 +71,9 @@ ExitStatus run_convert(const ConvertCommand& command) {
         write_file((*files)[i], command.gzip ? gzip(text.str()) : std::move(text).str());
     if (!written) return fail(written.error(), ExitStatus::own_failure);
   }
-  for (const Error& error : run->unreadable) std::cerr << "lockstep: " << error.str() << "\n";
+  for (const Run::Unreadable& file : run->unreadable) {
+    std::cerr << "lockstep: " << file.error.str() << "\n";
+  }
   std::cout << "wrote " << plural(run->ranks.size(), "rank") << ", " << grouped(run->event_count())
             << " events to " << printable(folder.string()) << "\n";
   return run->unreadable.empty() ? ExitStatus::clean : ExitStatus::inconclusive;

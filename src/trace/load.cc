@@ -1,19 +1,18 @@
 #include "trace/load.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <map>
+#include <regex>
 #include <set>
 #include <string_view>
-#include <system_error>
+#include <thread>
 #include <utility>
 
-#include "base/gzip.h"
-#include "base/mapped_file.h"
 #include "base/text.h"
-#include "trace/ring_reader.h"
-#include "trace/text_format.h"
+#include "trace/formats/format.h"
+#include "trace/merge_tables.h"
+#include "trace/trace_files.h"
 
 namespace lockstep {
 
@@ -21,88 +20,197 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kLargestInflated = std::size_t{4} << 30U;
+// How to read what is found.
+struct Plan {
+  const Format* format = nullptr;  // null: by content
+  std::optional<std::regex> rank_pattern;
 
-// How the files of a trace are called in a folder; of two forms of one trace the first is read.
-constexpr std::array<std::string_view, 3> kEndings = {".ring", ".trace.jsonl", ".trace.jsonl.gz"};
+  std::optional<Rank> rank_of(const std::string& name) const {
+    const std::string base = fs::path(name).filename().string();
+    if (!rank_pattern) return rank_in_name(base);
+    std::smatch match;
+    if (!std::regex_search(base, match, *rank_pattern) || match.size() < 2) return std::nullopt;
+    return rank_in_name(match[1].str());
+  }
+};
 
-// The trace files of a folder, one per trace.
-Result<std::vector<std::string>> list_folder(const std::string& folder) {
-  std::error_code failed;
-  std::map<std::string, std::pair<std::size_t, std::string>> best;  // by name without its ending
-  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
-    std::error_code unknown;
-    if (!it->is_regular_file(unknown)) continue;  // follows links
-    const std::string name = it->path().filename().string();
-    for (std::size_t form = 0; form < kEndings.size(); ++form) {
-      if (!std::string_view(name).ends_with(kEndings[form])) continue;
-      const std::string stem = name.substr(0, name.size() - kEndings[form].size());
-      const auto [known, is_new] = best.try_emplace(stem, form, it->path().string());
-      if (!is_new && form < known->second.first) known->second = {form, it->path().string()};
-      break;
+Result<Plan> make_plan(const LoadOptions& options) {
+  Plan plan;
+  if (!options.format.empty()) {
+    plan.format = format_named(options.format);
+    if (plan.format == nullptr) {
+      std::vector<std::string> names;
+      for (const Format& format : all_formats()) names.emplace_back(format.name);
+      return Error{"no format is called \"" + options.format + "\"",
+                   {},
+                   "one of " + join_and(names, names.size())};
     }
   }
-  if (failed) return Error{"cannot read the folder: " + failed.message(), {folder}, ""};
-  if (best.empty()) {
-    return Error{"no traces in this folder",
-                 {folder},
-                 "a trace is called *.trace.jsonl, *.trace.jsonl.gz or *.ring"};
+  if (!options.rank_pattern.empty()) {
+    try {
+      plan.rank_pattern.emplace(options.rank_pattern);
+    } catch (const std::regex_error& e) {
+      return Error{"the rank pattern is no regular expression: " + std::string(e.what()),
+                   {options.rank_pattern},
+                   "for example 'node\\d+_(\\d+)\\.bin'"};
+    }
+    if (plan.rank_pattern->mark_count() == 0) {
+      return Error{"the rank pattern has no group",
+                   {options.rank_pattern},
+                   "put the rank's digits in parentheses: 'dump_(\\d+)'"};
+    }
   }
-  std::vector<std::string> files;
-  for (const auto& [stem, file] : best) files.push_back(file.second);
-  return files;
+  return plan;
 }
 
-// All files that `paths` name, each once, in an order that does not depend on that of `paths`.
-Result<std::vector<std::string>> list_files(const std::vector<std::string>& paths) {
-  std::map<fs::path, std::string> files;  // by canonical path
-  for (const std::string& path : paths) {
-    std::error_code failed;
-    const fs::file_status status = fs::status(path, failed);
-    if (!fs::exists(status)) return Error{"no such file or folder", {path}, ""};
-    std::vector<std::string> found = {path};
-    if (fs::is_directory(status)) {
-      Result<std::vector<std::string>> listed = list_folder(path);
-      if (!listed) return listed.error();
-      found = std::move(*listed);
-    }
-    for (std::string& file : found) {
-      fs::path canonical = fs::canonical(file, failed);
-      auto [known, is_new] = files.try_emplace(failed ? fs::path(file) : canonical, file);
-      if (!is_new) known->second = std::min(known->second, file);
+// What became of one file, or of one member of an archive.
+struct Piece {
+  std::string name;
+  bool named = false;
+  const Format* format = nullptr;  // null: none known
+  std::optional<Rank> rank;        // by its name
+  std::vector<RankTrace> traces;
+  std::optional<Error> error;
+};
+
+Piece read_content(const Content& content, bool named, const Plan& plan, Tables& tables) {
+  Piece piece{content.name, named, recognise(content.bytes), plan.rank_of(content.name), {}, {}};
+  if (plan.format != nullptr && (piece.format == nullptr || named)) piece.format = plan.format;
+  if (piece.format == nullptr) {
+    piece.error =
+        content.bytes.empty()
+            ? Error{"the file is empty", {content.name}, ""}
+            : Error{"not a trace of a known form",
+                    {content.name},
+                    "`lockstep verify --help` lists what can be read; --format forces one"};
+    return piece;
+  }
+  if (plan.format != nullptr && piece.format != plan.format) return piece;  // not wanted
+  Result<std::vector<RankTrace>> traces =
+      piece.format->read({content.bytes, content.name, piece.rank}, tables);
+  if (!traces) {
+    piece.error = traces.error();
+    return piece;
+  }
+  piece.traces = std::move(*traces);
+  if (content.truncated) {
+    for (RankTrace& trace : piece.traces) {
+      trace.add_damage("the packed file was cut off or is damaged; what came before was read");
     }
   }
-  std::vector<std::string> out;
-  for (auto& [canonical, file] : files) out.push_back(std::move(file));
-  std::sort(out.begin(), out.end());
+  return piece;
+}
+
+// Reads every `stride`-th file from `first` on.
+std::vector<Piece> read_share(const std::vector<FoundFile>& files, std::size_t first,
+                              std::size_t stride, const Plan& plan, Tables& tables) {
+  std::vector<Piece> pieces;
+  for (std::size_t f = first; f < files.size(); f += stride) {
+    const FoundFile& file = files[f];
+    const Status opened = for_each_content(file.path, [&](const Content& content) {
+      pieces.push_back(read_content(content, file.named, plan, tables));
+    });
+    if (opened) continue;
+    pieces.push_back({file.path, file.named, nullptr, plan.rank_of(file.path), {}, opened.error()});
+  }
+  return pieces;
+}
+
+// Reads all files, in parallel; what the threads interned ends up in `tables`.
+std::vector<Piece> read_all(const std::vector<FoundFile>& files, const Plan& plan, unsigned threads,
+                            Tables& tables) {
+  constexpr std::size_t kFilesPerThread = 4;  // below that a thread costs more than it saves
+  const std::size_t wanted = threads != 0 ? threads : std::thread::hardware_concurrency();
+  const std::size_t n =
+      std::clamp<std::size_t>(files.size() / kFilesPerThread, 1, std::max<std::size_t>(wanted, 1));
+  std::vector<Tables> own(n - 1);
+  std::vector<std::vector<Piece>> shares(n);
+  std::vector<std::thread> running;
+  for (std::size_t i = 1; i < n; ++i) {
+    running.emplace_back([&, i] { shares[i] = read_share(files, i, n, plan, own[i - 1]); });
+  }
+  shares[0] = read_share(files, 0, n, plan, tables);
+  for (std::thread& thread : running) thread.join();
+  std::vector<Piece> pieces = std::move(shares[0]);
+  for (std::size_t i = 1; i < n; ++i) {
+    for (Piece& piece : shares[i]) {
+      move_to_tables(tables, own[i - 1], piece.traces);
+      pieces.push_back(std::move(piece));
+    }
+  }
+  std::sort(pieces.begin(), pieces.end(),
+            [](const Piece& a, const Piece& b) { return a.name < b.name; });
+  return pieces;
+}
+
+bool is_own(const Format& format) { return format.name == "ring" || format.name == "text"; }
+
+// The name of a file without what differs over the files of one recording: its numbers.
+std::string shape_of(const std::string& name) {
+  std::string out;
+  for (const char c : fs::path(name).filename().string()) {
+    if (c < '0' || c > '9') {
+      out.push_back(c);
+    } else if (!out.ends_with('#')) {
+      out.push_back('#');
+    }
+  }
   return out;
 }
 
-bool looks_like_text(std::string_view bytes) {
-  if (bytes.starts_with("\xEF\xBB\xBF")) bytes.remove_prefix(3);
-  const std::size_t first = bytes.find_first_not_of(" \t\r\n");
-  return first != std::string_view::npos && bytes[first] == '{';
-}
-
-Result<RankTrace> read_plain(std::string_view bytes, const std::string& file, Tables& tables) {
-  if (looks_like_ring_file(bytes)) return read_ring_trace(bytes, file, tables);
-  if (looks_like_text(bytes) || bytes.empty()) return read_text_trace(bytes, file, tables);
-  return Error{"not a trace of a known form",
-               {file},
-               "lockstep reads its text form (JSON lines, plain or gzip) and its ring files"};
-}
-
-Result<RankTrace> read_file(const std::string& path, Tables& tables) {
-  const Result<MappedFile> file = MappedFile::open(path);
-  if (!file) return file.error();
-  if (!looks_like_gzip(file->bytes())) return read_plain(file->bytes(), path, tables);
-  const Result<Inflated> inflated = gunzip(file->bytes(), path, kLargestInflated);
-  if (!inflated) return inflated.error();
-  Result<RankTrace> trace = read_plain(inflated->text, path, tables);
-  if (trace && inflated->truncated) {
-    trace->add_damage("the gzip file was cut off or is damaged; what came before was read");
+// Where a folder holds both own forms of one trace, the ring file is the source.
+void drop_second_forms(std::vector<Piece>& pieces) {
+  constexpr std::string_view kRing = ".ring";
+  std::set<std::string> rings;
+  for (const Piece& piece : pieces) {
+    if (!piece.named && piece.name.ends_with(kRing)) {
+      rings.insert(piece.name.substr(0, piece.name.size() - kRing.size()));
+    }
   }
-  return trace;
+  std::erase_if(pieces, [&](const Piece& piece) {
+    if (piece.named) return false;
+    for (const std::string_view ending : {".trace.jsonl", ".trace.jsonl.gz"}) {
+      if (!piece.name.ends_with(ending)) continue;
+      if (rings.contains(piece.name.substr(0, piece.name.size() - ending.size()))) return true;
+    }
+    return false;
+  });
+}
+
+// Passes over what is in a folder by chance.
+void drop_strangers(std::vector<Piece>& pieces) {
+  std::set<std::string> shapes;
+  for (const Piece& piece : pieces) {
+    if (!piece.traces.empty() && piece.rank) shapes.insert(shape_of(piece.name));
+  }
+  std::erase_if(pieces, [&](const Piece& piece) {
+    if (!piece.traces.empty()) return false;
+    if (!piece.error) return true;  // of another format than the one asked for, or without ranks
+    if (piece.named || (piece.format != nullptr && shapes.empty())) return false;
+    for (const std::string_view own : {".ring", ".trace.jsonl", ".trace.jsonl.gz"}) {
+      if (piece.name.ends_with(own)) return false;
+    }
+    return !shapes.contains(shape_of(piece.name));
+  });
+}
+
+std::optional<Error> mixed_formats(const std::vector<Piece>& pieces) {
+  std::map<std::string_view, std::vector<std::string>> files;  // by format
+  for (const Piece& piece : pieces) {
+    if (piece.traces.empty()) continue;
+    files[is_own(*piece.format) ? "text" : piece.format->name].push_back(piece.name);
+  }
+  if (files.size() < 2) return std::nullopt;
+  std::vector<std::string> parts;
+  for (const auto& [format, names] : files) {
+    std::string part = "--format " + std::string(format) + ": " + printable(names.front());
+    if (names.size() > 1) part += " and " + plural(names.size() - 1, "other file");
+    parts.push_back(std::move(part));
+  }
+  return Error{"the files are of " + std::to_string(files.size()) +
+                   " formats, which do not make one run: " + join_and(parts, parts.size()),
+               {},
+               "name the files of one, or choose it with --format"};
 }
 
 // The ranks of each value that the headers give, as "4 (ranks 0-2), 5 (rank 3)".
@@ -164,30 +272,42 @@ Run assemble_run(Tables tables, std::vector<RankTrace> traces) {
   return run;
 }
 
-Result<Run> load_run(const std::vector<std::string>& paths) {
-  const Result<std::vector<std::string>> files = list_files(paths);
+Result<Run> load_run(const std::vector<std::string>& paths, const LoadOptions& options) {
+  if (paths.empty()) return Error{"no traces were named", {}, ""};
+  const Result<Plan> plan = make_plan(options);
+  if (!plan) return plan.error();
+  const Result<std::vector<FoundFile>> files = find_files(paths);
   if (!files) return files.error();
   Tables tables;
-  std::vector<RankTrace> traces;
-  std::vector<Error> unreadable;
-  for (const std::string& file : *files) {
-    Result<RankTrace> trace = read_file(file, tables);
-    if (trace) {
-      traces.push_back(std::move(*trace));
-    } else {
-      unreadable.push_back(trace.error());
-    }
+  std::vector<Piece> pieces = read_all(*files, *plan, options.threads, tables);
+  drop_second_forms(pieces);
+  drop_strangers(pieces);
+  if (pieces.empty()) {
+    return Error{"no traces in this folder",
+                 {paths.front()},
+                 "`lockstep verify --help` lists what can be read"};
   }
-  if (traces.empty() && unreadable.empty()) return Error{"no traces were named", {}, ""};
+  if (auto mixed = mixed_formats(pieces)) return *mixed;
+
+  const Format* format = nullptr;
+  std::vector<RankTrace> traces;
+  std::vector<Run::Unreadable> unreadable;
+  for (Piece& piece : pieces) {
+    if (piece.error) unreadable.push_back({std::move(*piece.error), piece.rank});
+    if (!piece.traces.empty()) format = piece.format;
+    std::move(piece.traces.begin(), piece.traces.end(), std::back_inserter(traces));
+  }
   if (traces.empty()) {
-    Error error = unreadable.front();
+    Error error = unreadable.front().error;
     if (unreadable.size() > 1) {
       error.message += " (nor can " + plural(unreadable.size() - 1, "other file") + " be read)";
     }
     return error;
   }
+  if (format->link != nullptr) format->link(traces, tables);
   Run run = assemble_run(std::move(tables), std::move(traces));
   run.unreadable = std::move(unreadable);
+  run.unknown.assign(format->unknown.begin(), format->unknown.end());
   return run;
 }
 

@@ -9,15 +9,25 @@
 
 namespace lockstep {
 
-// Reads every trace among `paths` (files, or folders whose trace files are taken, not recursively):
-// the text form (`*.trace.jsonl`, `*.trace.jsonl.gz`) and ring files (`*.ring`). The order of paths
-// never changes the result. Files that cannot be read at all are listed in Run::unreadable; records
-// that cannot be used are counted per rank. Where a folder holds both forms of one rank's trace,
-// the ring file is the source.
+struct LoadOptions {
+  std::string format;        // one of all_formats(); empty: by content
+  std::string rank_pattern;  // regular expression (ECMAScript) whose first group is the rank in a
+                             // file's name; empty: the usual names (rank_in_name)
+  unsigned threads = 0;      // 0: one per core
+};
+
+// Reads every trace among `paths` (files, or folders whose files are taken, not recursively),
+// plain, gzipped or in a tar archive. The format of a file is known by its content (trace/formats);
+// all files must be of one (lockstep's own two forms count as one). The order of paths never
+// changes the result. In a folder, files of no known format are passed over, unless their name is
+// that of a trace but for its number; those, and named files that cannot be read, are listed in
+// Run::unreadable. Records that cannot be used are counted per rank. Where a folder holds both own
+// forms of one rank's trace, the ring file is the source.
 //
-// Errors: a path that does not exist, a folder without any trace, or nothing readable at all.
+// Errors: a path that does not exist, a folder without any trace, files of several formats, an
+// unknown format or a bad pattern, or nothing readable at all.
 // Memory follows the number of events (about 32 bytes each), not the size of the text.
-Result<Run> load_run(const std::vector<std::string>& paths);
+Result<Run> load_run(const std::vector<std::string>& paths, const LoadOptions& options = {});
 
 // Puts traces that were read into `tables` together as one run, as load_run does: ranks sorted, one
 // trace each (of two the one with more events), world size and contradictions from their headers.

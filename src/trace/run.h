@@ -57,6 +57,7 @@ struct Call {
   StringId at;      // source place in the user's program
   StringId tag;     // free text
   StringId stream;  // in-order queue; 0: the group's own
+  StringId stack;   // the frames around `at`, innermost first, a line each
   std::int32_t step = kNone;
   Rank peer{kNone};  // point-to-point: the other side; -1 in MPI traces: any source
   std::int32_t ptag = kNoPeerTag;
@@ -163,6 +164,18 @@ struct RankTrace {
     StringId desc;
   };
   std::vector<Membership> groups;
+  // How far the rank's own counters say that it got in a group, in collectives since the start of
+  // the run: 3 enqueued means numbers 0, 1 and 2. Nothing: the source does not tell.
+  struct Progress {
+    GroupId group;
+    std::optional<std::uint64_t> enqueued, started, completed;
+  };
+  std::vector<Progress> progress;
+  // The trace is a look at a process that was there then: what it had not yet called it may have
+  // called later, and only what others waited for is held against it.
+  bool snapshot = false;
+  // Records behind the last one were lost (the file was cut off), although the rank lived on.
+  bool open_ended = false;
   // Where a rank's stream starts mid-run and the source counts calls: (rank, group)'s first seq.
   std::map<GroupId, std::uint64_t> first_seq;
 
@@ -198,8 +211,12 @@ struct Run {
   std::int32_t world_size = 0;   // ranks that took part: from headers, groups and files
   // What these sources cannot tell, e.g. "reduce op: not recorded in this format".
   std::vector<std::string> unknown;
-  // Files that were given but could not be read at all.
-  std::vector<Error> unreadable;
+  // Files that were given but could not be read at all, and whose they are by their names.
+  struct Unreadable {
+    Error error;
+    std::optional<Rank> rank;
+  };
+  std::vector<Unreadable> unreadable;
   std::vector<std::string> header_conflicts;  // e.g. two world sizes, one rank in two files
 
   const RankTrace* find(Rank rank) const;

@@ -243,8 +243,8 @@ void list_unknowns(const Context& context, Report& report) {
         "parameters carried by a call: not recorded, so equal calls that pair different parameters "
         "cannot be seen");
   }
-  for (const Error& e : context.run.unreadable) {
-    report.unknown.push_back("unreadable file: " + printable(e.str()));
+  for (const Run::Unreadable& file : context.run.unreadable) {
+    report.unknown.push_back("unreadable file: " + printable(file.error.str()));
   }
 }
 

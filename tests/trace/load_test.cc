@@ -110,7 +110,7 @@ TEST_F(LoadTest, ACutGzipFileCountsAsFarAsItGoes) {
   ASSERT_THAT(run.ranks, SizeIs(1));
   EXPECT_GT(run.event_count(), 100U);
   EXPECT_LT(run.event_count(), 5000U);
-  EXPECT_THAT(run.ranks[0].damaged.back().message, HasSubstr("gzip file was cut off"));
+  EXPECT_THAT(run.ranks[0].damaged.back().message, HasSubstr("packed file was cut off"));
 }
 
 TEST_F(LoadTest, FilesThatCannotBeReadAreListedBesideThoseThatCan) {
@@ -118,9 +118,9 @@ TEST_F(LoadTest, FilesThatCannotBeReadAreListedBesideThoseThatCan) {
                                   dir_.write("c", "{\"header\":1}"), dir_.write("d", "")});
   EXPECT_THAT(run.ranks, SizeIs(1));
   ASSERT_THAT(run.unreadable, SizeIs(3));
-  EXPECT_EQ(run.unreadable[0].message, "not a trace of a known form");
-  EXPECT_EQ(run.unreadable[1].place.line, 1);
-  EXPECT_EQ(run.unreadable[2].message, "the trace is empty");
+  EXPECT_EQ(run.unreadable[0].error.message, "not a trace of a known form");
+  EXPECT_EQ(run.unreadable[1].error.place.line, 1);
+  EXPECT_EQ(run.unreadable[2].error.message, "the file is empty");
 }
 
 TEST_F(LoadTest, NothingToReadIsAnError) {

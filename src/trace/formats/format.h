@@ -1,0 +1,55 @@
+// Format: one kind of file that recorded calls come in. The table of all of them stands in
+// formats.cc; a new one is a file beside this (`<name>.{h,cc}`), a row there, and a test with
+// damaged input.
+//
+// A reader turns one file into the traces of the ranks that it holds. What only several files
+// together tell (the members of a communicator, say) is filled in by `link`, once, after the last.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "trace/run.h"
+
+namespace lockstep {
+
+// A file's content, unpacked.
+struct TraceFile {
+  std::string_view bytes;
+  std::string name;          // what errors call it: "dumps/rank_3", "dumps.tar:rank_3"
+  std::optional<Rank> rank;  // by its name: for formats that do not say whose trace it is
+};
+
+struct Format {
+  std::string_view name;     // as `--format` takes it
+  std::string_view summary;  // one line, for `--help`
+  // Whether a file with these bytes is of this format; looks at the first few kilobytes only, and
+  // is true for files that were cut off behind them.
+  bool (*recognises)(std::string_view bytes);
+  // The traces in a file. Damaged records are counted in the trace and skipped.
+  // Errors: nothing can be made of it, with the place and the cause.
+  Result<std::vector<RankTrace>> (*read)(const TraceFile& file, Tables& tables);
+  // Completes traces by what the others tell; null: nothing to do. All are of this format; their
+  // order is that of the files' names.
+  void (*link)(std::span<RankTrace> traces, Tables& tables) = nullptr;
+  // What this format never records, a sentence each: listed in reports.
+  std::span<const std::string_view> unknown = {};
+};
+
+// Every format, the most specific first.
+std::span<const Format> all_formats();
+
+// The format of a file by its content; null: none.
+const Format* recognise(std::string_view bytes);
+// The format with that name; null: none.
+const Format* format_named(std::string_view name);
+
+// The rank in a file's name (without folders): the last number of "rank_3", "trace_rank_12.json",
+// "_dump_7", "r3.log.gz", …. Nothing where there is no number.
+std::optional<Rank> rank_in_name(std::string_view file_name);
+
+}  // namespace lockstep

@@ -1,0 +1,63 @@
+// The table of formats.
+#include <array>
+#include <charconv>
+
+#include "trace/formats/format.h"
+#include "trace/formats/kineto.h"
+#include "trace/formats/own.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep {
+
+namespace {
+
+const std::array kFormats = {
+    ring_format(),
+    text_format(),
+    kineto_format(),
+};
+
+}  // namespace
+
+std::span<const Format> all_formats() { return kFormats; }
+
+const Format* recognise(std::string_view bytes) {
+  for (const Format& format : kFormats) {
+    if (format.recognises(bytes)) return &format;
+  }
+  return nullptr;
+}
+
+const Format* format_named(std::string_view name) {
+  for (const Format& format : kFormats) {
+    if (format.name == name) return &format;
+  }
+  return nullptr;
+}
+
+std::optional<Rank> rank_in_name(std::string_view file_name) {
+  constexpr std::string_view kDigits = "0123456789";
+  const auto number_at = [&](std::size_t first) -> std::optional<Rank> {
+    std::int32_t value = 0;
+    const auto [end, error] =
+        std::from_chars(file_name.data() + first, file_name.data() + file_name.size(), value);
+    if (error != std::errc() || !is_possible_rank(value, kMaxWorldSize)) return std::nullopt;
+    return Rank(value);
+  };
+  // "rank" before a number counts more than the last number: "host7_rank3_20240501.log".
+  for (std::size_t at = file_name.rfind("rank"); at != std::string_view::npos;
+       at = at == 0 ? std::string_view::npos : file_name.rfind("rank", at - 1)) {
+    std::size_t first = at + 4;
+    if (first < file_name.size() &&
+        std::string_view("_-.").find(file_name[first]) != std::string_view::npos)
+      ++first;
+    if (first < file_name.size() && kDigits.find(file_name[first]) != std::string_view::npos)
+      return number_at(first);
+  }
+  const std::size_t last = file_name.find_last_of(kDigits);
+  if (last == std::string_view::npos) return std::nullopt;
+  const std::size_t before = file_name.find_last_not_of(kDigits, last);
+  return number_at(before == std::string_view::npos ? 0 : before + 1);
+}
+
+}  // namespace lockstep

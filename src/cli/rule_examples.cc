@@ -68,6 +68,13 @@ std::string_view rule_example(RuleId id) {
     case RuleId::never_waited:
       return "  work = dist.all_reduce(a, async_op=True)\n"
              "  loss = a.sum()                             no work.wait() before\n";
+    case RuleId::buffer_race:
+      return "  rank 0   work = isend(x, dst=1)   x.zero_()   work.wait()\n"
+             "           rank 1 gets the old values, or zeros, or some of both\n";
+    case RuleId::wildcard_race:
+      return "  rank 0   recv(src=ANY)   recv(src=1)      hangs if the first takes rank 1's\n"
+             "  rank 1   send(dst=0)\n"
+             "  rank 2   send(dst=0)\n";
     case RuleId::modality_divergence:
       return "  rank 0   batch {image, text}   all_reduce(text.w)   all_reduce(image.w)  waits\n"
              "  rank 1   batch {text}          all_reduce(text.w)   image.w has no gradient\n";

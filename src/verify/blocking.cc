@@ -213,7 +213,15 @@ Cause explain_circle(const Context& context, const WaitCause& wait) {
     groups.insert(context.call(waiting_call(context, point.waiting[0])).group);
   }
   const bool p2p = all_point_to_point(context, points);
-  const RuleId id = p2p                 ? RuleId::p2p_cycle
+  // MPI programs that only receive from each other mostly forgot to send (or to start the send).
+  const bool unmatched =
+      p2p && context.semantics == CallSemantics::mpi &&
+      std::all_of(points.begin(), points.end(), [&](std::size_t p) {
+        const CallRef call = waiting_call(context, context.where.wait_points[p].waiting[0]);
+        return context.run.tables.signatures[context.call(call).signature].op == Op::recv;
+      });
+  const RuleId id = unmatched           ? RuleId::p2p_unmatched
+                    : p2p               ? RuleId::p2p_cycle
                     : groups.size() > 1 ? RuleId::cross_group_deadlock
                                         : RuleId::deadlock;
   Cause cause;

@@ -23,6 +23,7 @@ struct Context {
   const Modalities& modalities;
   Agreement& agreement;
   bool live = false;
+  CallSemantics semantics = CallSemantics::gloo;
 
   const Call& call(CallRef ref) const { return run.ranks[ref.rank].calls[ref.call]; }
   // By rank index; sorted.

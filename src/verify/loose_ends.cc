@@ -21,7 +21,11 @@ std::vector<Cause> check_point_to_point(const Context& context) {
     const CallRef send{pair.sender, pair.send_call};
     const CallRef receive{pair.receiver, pair.recv_call};
     Cause cause;
-    cause.finding = make_finding(RuleId::p2p_size);
+    const Signature& given = context.run.tables.signatures[context.call(send).signature];
+    const Signature& taken = context.run.tables.signatures[context.call(receive).signature];
+    // MPI knows the types of messages and calls this a mismatch of types.
+    const bool type_alone = context.semantics == CallSemantics::mpi && given.count == taken.count;
+    cause.finding = make_finding(type_alone ? RuleId::dtype_mismatch : RuleId::p2p_size);
     Finding& f = cause.finding;
     f.message = context.rank_words({pair.sender}) + " issued " +
                 describe(context.run.tables, context.call(send).signature) + " to " +

@@ -1,10 +1,11 @@
 #include "verify/replay.h"
 
 #include <algorithm>
-#include <deque>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
+
+#include "verify/mailbox.h"
 
 namespace lockstep {
 
@@ -12,25 +13,24 @@ namespace {
 
 constexpr std::uint32_t kNoGroup = UINT32_MAX;
 
-// Source, destination, tag and group of a point-to-point call.
-using Channel = std::tuple<std::int32_t, std::int32_t, std::int32_t, std::uint32_t>;
-
-struct Posted {
-  std::uint32_t rank, call;
-};
+// Source, destination and group of a point-to-point call.
+using Channel = std::tuple<std::int32_t, std::int32_t, std::uint32_t>;
 
 struct ChannelState {
-  std::deque<Posted> sends, receives;  // not yet met
+  Mailbox mailbox;
+  std::vector<Mailbox::Posted> probes;  // those that wait for a message
 };
 
 class Replayer {
  public:
-  Replayer(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement, bool live)
+  Replayer(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement,
+           const ReplayOptions& options)
       : run_(run),
         groups_(groups),
         agreement_(agreement),
-        live_(live),
-        recorded_(was_recorded(run)) {
+        options_(options),
+        was_recorded_(was_recorded(run)),
+        recorded_(options.follow_record && was_recorded_) {
     prepare();
   }
 
@@ -60,6 +60,7 @@ class Replayer {
     std::vector<SignatureId> first;
     std::vector<bool> mismatched;
     std::vector<bool> completed;  // for some member, as recorded
+    std::uint32_t first_mismatched = UINT32_MAX;
   };
 
   void prepare() {
@@ -78,7 +79,7 @@ class Replayer {
         const bool passive = event.kind == EventKind::complete || event.kind == EventKind::start ||
                              event.kind == EventKind::exception;
         if (event.kind == EventKind::complete || event.kind == EventKind::waited) {
-          records_completion_ = true;
+          records_completion_ = recorded_;
         }
         if (!passive) state.last_host = e + 1;
       }
@@ -127,7 +128,9 @@ class Replayer {
           break;
         case EventKind::exception: {
           const auto& mark = trace.exceptions[event.index];
-          if (mark.call && !call(r, *mark.call).has(kCompleted)) state.interrupted = *mark.call;
+          if (options_.follow_record && mark.call && !call(r, *mark.call).has(kCompleted)) {
+            state.interrupted = *mark.call;
+          }
           break;
         }
         case EventKind::step:
@@ -177,7 +180,7 @@ class Replayer {
   bool may_pass(std::uint32_t r, std::uint32_t c) const {
     const RankState& state = states_[r];
     const Call& k = call(r, c);
-    if (k.has(kCompleted) || k.has(kWaitEnded)) return true;
+    if (options_.follow_record && (k.has(kCompleted) || k.has(kWaitEnded))) return true;
     if (recorded_ && state.next < state.last_host) return true;  // it did go on
     return complete(r, c);
   }
@@ -186,10 +189,19 @@ class Replayer {
     if (met_[r][c]) return true;
     const std::uint32_t m = meeting_of_[r][c];
     const std::uint32_t g = group_index_[call(r, c).group.value];
-    if (is_point_to_point(signature(r, c).op)) return false;
+    const Op op = signature(r, c).op;
+    if (op == Op::send) return returns_at_once(run_.tables, call(r, c), options_.buffered_sends);
+    if (is_point_to_point(op)) return false;
     if (g == kNoGroup || m == UINT32_MAX || !groups_[g].comparable) return true;
     return meetings_[g].arrived[m] == groups_[g].streams.size() && groups_[g].absent.empty() &&
-           !meetings_[g].mismatched[m];
+           !mismatched(g, m);
+  }
+
+  // Whether the meeting cannot complete although everybody came: its calls do not fit together, or,
+  // where the calls of a communicator run in order, those of an earlier one do not.
+  bool mismatched(std::uint32_t g, std::uint64_t m) const {
+    const bool in_order = options_.semantics == CallSemantics::nccl && !recorded_;
+    return meetings_[g].mismatched[m] || (in_order && m > meetings_[g].first_mismatched);
   }
 
   // The same, or a member's own record that the call completed.
@@ -214,6 +226,7 @@ class Replayer {
       meetings.first[m] = call(r, c).signature;
     } else if (cannot_meet(meetings.first[m], call(r, c).signature)) {
       meetings.mismatched[m] = true;
+      meetings.first_mismatched = std::min(meetings.first_mismatched, m);
     }
     if (meetings.arrived[m] == groups_[g].streams.size()) {
       wake(std::uint64_t{g} << 32U | m, ready);
@@ -226,43 +239,65 @@ class Replayer {
   }
 
   void post_point_to_point(std::uint32_t r, std::uint32_t c, std::vector<std::uint32_t>& ready) {
-    const Signature& s = signature(r, c);
+    const Op op = signature(r, c).op;
     const Call& k = call(r, c);
     const std::int32_t self = run_.ranks[r].rank.value;
-    if (s.op == Op::probe || s.op == Op::recv_any || k.peer.value < 0) {
-      met_[r][c] = true;  // wildcards need a search; not decided here, so never an accusation
-      result_.has_wildcards = true;
-      return;
+    std::int32_t peer = k.peer.value;
+    if (op == Op::recv_any || peer < 0) {
+      const std::optional<std::uint32_t> sender = chosen_sender(r, c);
+      if (!sender) return;
+      peer = run_.ranks[*sender].rank.value;
     }
-    const bool sends = s.op == Op::send;
-    const Channel channel = sends ? Channel{self, k.peer.value, k.ptag, k.group.value}
-                                  : Channel{k.peer.value, self, k.ptag, k.group.value};
+    const bool sends = op == Op::send;
+    const Channel channel =
+        sends ? Channel{self, peer, k.group.value} : Channel{peer, self, k.group.value};
     ChannelState& state = channels_[channel];
-    auto& mine = sends ? state.sends : state.receives;
-    auto& theirs = sends ? state.receives : state.sends;
-    if (theirs.empty()) {
-      mine.push_back({r, c});
+    if (op == Op::probe) {
+      met_[r][c] = state.mailbox.holds(k.ptag);
+      if (!met_[r][c]) state.probes.push_back({r, c, k.ptag});
       return;
     }
-    const Posted other = theirs.front();
-    theirs.pop_front();
+    const Mailbox::Posted mine{r, c, k.ptag};
+    const auto other = sends ? state.mailbox.post_send(mine) : state.mailbox.post_receive(mine);
+    if (!other) {
+      if (sends) wake_probes(state, ready);
+      return;
+    }
     met_[r][c] = true;
-    met_[other.rank][other.call] = true;
-    const Posted send = sends ? Posted{r, c} : other;
-    const Posted receive = sends ? other : Posted{r, c};
+    met_[other->rank][other->call] = true;
+    const Mailbox::Posted& send = sends ? mine : *other;
+    const Mailbox::Posted& receive = sends ? *other : mine;
     if (elements_differ(send, receive)) {
       result_.size_mismatches.push_back({send.rank, send.call, receive.rank, receive.call});
     }
-    if (states_[other.rank].blocked == other.call) ready.push_back(other.rank);
+    if (states_[other->rank].blocked == other->call) ready.push_back(other->rank);
   }
 
-  bool elements_differ(const Posted& send, const Posted& receive) const {
-    const Signature& s = signature(send.rank, send.call);
-    const Signature& d = signature(receive.rank, receive.call);
-    const auto given = s.in_elements != kNone ? s.in_elements : s.out_elements;
-    const auto taken = d.out_elements != kNone ? d.out_elements : d.in_elements;
-    if (given != kNone && taken != kNone && given != taken) return true;
-    return s.dtypes.value != 0 && d.dtypes.value != 0 && s.dtypes != d.dtypes;
+  // From whom a receive whose source is open takes its message. Nothing where nobody knows: it then
+  // is taken to have one, or stays without.
+  std::optional<std::uint32_t> chosen_sender(std::uint32_t r, std::uint32_t c) {
+    const bool wildcard = is_any_source(run_.tables, call(r, c), options_.semantics);
+    if (wildcard && options_.choices != nullptr) {
+      const auto found = options_.choices->sender.find({r, c});
+      if (found != options_.choices->sender.end()) return found->second;
+      if (options_.choices->others_wait) return std::nullopt;
+    }
+    met_[r][c] = true;
+    result_.has_wildcards = true;
+    return std::nullopt;
+  }
+
+  void wake_probes(ChannelState& state, std::vector<std::uint32_t>& ready) {
+    std::erase_if(state.probes, [&](const Mailbox::Posted& probe) {
+      if (!state.mailbox.holds(probe.tag)) return false;
+      met_[probe.rank][probe.call] = true;
+      if (states_[probe.rank].blocked == probe.call) ready.push_back(probe.rank);
+      return true;
+    });
+  }
+
+  bool elements_differ(const Mailbox::Posted& send, const Mailbox::Posted& receive) const {
+    return message_differs(signature(send.rank, send.call), signature(receive.rank, receive.call));
   }
 
   void park(std::uint32_t r, std::uint32_t c) {
@@ -308,9 +343,17 @@ class Replayer {
         out.state = Position::State::killed;
         break;
       case End::cut:
-        out.state = live_ ? Position::State::running
-                          : (recorded_ ? Position::State::cut : Position::State::finished);
+        out.state = options_.live
+                        ? Position::State::running
+                        : (was_recorded_ ? Position::State::cut : Position::State::finished);
         break;
+    }
+    if (!options_.follow_record && out.state != Position::State::finished) {
+      out.state = Position::State::running;  // its program goes on behind what was recorded
+    }
+    if (out.blocked != kNoCall && has_ended(r, out.blocked)) {
+      out.state = Position::State::finished;
+      out.blocked = kNoCall;
     }
     if (out.state == Position::State::raised && out.blocked != kNoCall) {
       out.interrupted = std::exchange(out.blocked, kNoCall);
@@ -324,6 +367,16 @@ class Replayer {
       if (died && out.pending != kNoCall && everybody_came(r, out.pending)) out.pending = kNoCall;
     }
     return out;
+  }
+
+  // A rank that waits in MPI_Finalize for ranks that are still at work is through with its program:
+  // nothing that these wait for can come from it.
+  bool has_ended(std::uint32_t r, std::uint32_t c) const {
+    if (signature(r, c).op != Op::finalize) return false;
+    const std::uint32_t g = group_index_[call(r, c).group.value];
+    const std::uint32_t m = meeting_of_[r][c];
+    if (g == kNoGroup || m == UINT32_MAX) return false;
+    return meetings_[g].arrived[m] < groups_[g].streams.size() && !meetings_[g].mismatched[m];
   }
 
   std::uint32_t last_open(std::uint32_t r) const {
@@ -350,12 +403,15 @@ class Replayer {
 
   void collect_unmatched() {
     for (const auto& [channel, state] : channels_) {
-      for (const auto* side : {&state.sends, &state.receives}) {
-        for (const Posted& p : *side) {
-          if (!call(p.rank, p.call).has(kCompleted)) result_.unmatched.emplace_back(p.rank, p.call);
+      for (const Mailbox::Posted& p : state.mailbox.unmet()) {
+        const bool passed = options_.follow_record && call(p.rank, p.call).has(kCompleted);
+        if (!passed) result_.unmatched.emplace_back(p.rank, p.call);
+        if (signature(p.rank, p.call).op == Op::send) {
+          result_.left_messages.emplace_back(p.rank, p.call);
         }
       }
     }
+    std::sort(result_.left_messages.begin(), result_.left_messages.end());
     std::sort(result_.unmatched.begin(), result_.unmatched.end());
   }
 
@@ -371,7 +427,11 @@ class Replayer {
         // Every waiting call is a point of its own, numbered behind all groups.
         WaitPoint& point = points[{kNoGroup, r}];
         point.waiting.push_back(r);
-        add_missing(point, k.peer);
+        if (is_any_source(run_.tables, k, options_.semantics)) {
+          add_all_others(point, r, k.group);
+        } else {
+          add_missing(point, k.peer);
+        }
         continue;
       }
       const std::uint32_t g = group_index_[k.group.value];
@@ -389,7 +449,7 @@ class Replayer {
   void describe_meeting(std::uint32_t g, std::uint64_t m, WaitPoint& point) const {
     point.group = g;
     point.meeting = m;
-    point.mismatched = meetings_[g].mismatched[m];
+    point.mismatched = mismatched(g, m);
     point.unknown_member = !groups_[g].absent.empty();
     for (const Stream& stream : groups_[g].streams) {
       const bool arrived =
@@ -413,6 +473,20 @@ class Replayer {
     }
   }
 
+  // Everybody in the group but the rank itself, at its call that takes a message from anybody.
+  void add_all_others(WaitPoint& point, std::uint32_t r, GroupId group) const {
+    point.any_source = true;
+    const std::uint32_t g = group_index_[group.value];
+    if (g == kNoGroup) {
+      point.unknown_member = true;
+      return;
+    }
+    point.unknown_member = !groups_[g].absent.empty();
+    for (const Stream& stream : groups_[g].streams) {
+      if (stream.rank_index != r) point.missing.push_back(stream.rank_index);
+    }
+  }
+
   // Least fixpoint of "may still be let go": a rank is, once every member that its call misses may
   // still arrive. The rest is stuck. O(waiting ranks + missing members).
   void decide_stuck() {
@@ -430,6 +504,7 @@ class Replayer {
       const WaitPoint& point = result_.wait_points[p];
       open[p] = point.missing.size();
       for (const std::uint32_t r : point.missing) waited_for_at[r].push_back(p);
+      if (point.any_source) open[p] = point.unknown_member ? 0 : std::min<std::size_t>(open[p], 1);
       // Everybody came, or may have come unseen: nothing here keeps the ranks from going on.
       if (open[p] == 0 && !point.mismatched) release(p, may_move, work);
     }
@@ -437,7 +512,8 @@ class Replayer {
       const std::uint32_t r = work.back();
       work.pop_back();
       for (const std::size_t p : waited_for_at[r]) {
-        if (--open[p] == 0 && !result_.wait_points[p].mismatched) release(p, may_move, work);
+        if (open[p] > 0 && --open[p] == 0 && !result_.wait_points[p].mismatched)
+          release(p, may_move, work);
       }
     }
     result_.stuck.assign(n, false);
@@ -457,8 +533,9 @@ class Replayer {
   const Run& run_;
   const std::vector<GroupStreams>& groups_;
   Agreement& agreement_;
-  const bool live_;
-  const bool recorded_;
+  const ReplayOptions options_;
+  const bool was_recorded_;
+  const bool recorded_;              // and what was recorded counts
   bool records_completion_ = false;  // some rank's trace tells when calls complete
   std::vector<RankState> states_;
   std::vector<std::vector<std::uint32_t>> meeting_of_;  // by rank index and call
@@ -483,8 +560,8 @@ bool was_recorded(const Run& run) {
 }
 
 ReplayResult replay(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement,
-                    bool live) {
-  return Replayer(run, groups, agreement, live).run();
+                    const ReplayOptions& options) {
+  return Replayer(run, groups, agreement, options).run();
 }
 
 }  // namespace lockstep

@@ -6,10 +6,14 @@
 // reaches the same end as every schedule (the argument of Vakkalanka et al., CAV 2008, for
 // deterministic MPI programs). What is stuck at the end is stuck in all of them.
 //
-// Traces of a run show that they are of one (was_recorded): where the rank demonstrably went on, it
-// went on, and only its last call is in question. A program is replayed from the semantics alone.
+// Receives from any source do not fit that: which message each takes is given (WildcardChoices,
+// found by verify/schedule_search.h), and the replay is exact for this choice.
 //
-// Cost: every event is visited once, O(events).
+// Traces of a run show that they are of one (was_recorded): where the rank demonstrably went on, it
+// went on, and only its last call is in question. A program is replayed from the semantics alone;
+// so is a recorded run where the question is what another legal schedule would do (ReplayOptions).
+//
+// Cost: every event is visited once, O(events log events) with messages.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +23,7 @@
 
 #include "trace/run.h"
 #include "verify/agreement.h"
+#include "verify/semantics.h"
 #include "verify/streams.h"
 
 namespace lockstep {
@@ -59,6 +64,25 @@ struct WaitPoint {
   std::vector<std::uint32_t> missing;  // rank indices that have not arrived, ascending
   bool unknown_member = false;         // a member without trace: it may have arrived
   bool mismatched = false;             // those who arrived do not agree
+  bool any_source = false;             // one of the missing is enough
+};
+
+// From whom each receive from any source takes its message, by rank index and call.
+struct WildcardChoices {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> sender;  // a rank index
+  // What holds for the others: they stay without a message, or they are taken to have one, which
+  // then is no message that another receive could take.
+  bool others_wait = false;
+};
+
+struct ReplayOptions {
+  bool live = false;  // a trace without end mark belongs to a rank that may go on
+  CallSemantics semantics = CallSemantics::gloo;
+  // What a rank's trace shows it passed, it passed. False: the semantics alone decide, and a trace
+  // that does not end well is a program whose further way is not known.
+  bool follow_record = true;
+  bool buffered_sends = false;               // standard sends return at once
+  const WildcardChoices* choices = nullptr;  // nullptr: none are known. Not owned
 };
 
 struct ReplayResult {
@@ -72,7 +96,9 @@ struct ReplayResult {
     std::uint32_t sender, send_call, receiver, recv_call;
   };
   std::vector<PointToPointPair> size_mismatches;  // pairs whose sizes or types differ
-  bool has_wildcards = false;  // receives from any source: taken to be met, never an accusation
+  bool has_wildcards = false;  // receives from any source without a choice: taken to be met
+  // Sends whose message no receive took, whether or not they completed; by rank index and call.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> left_messages;
   // Point-to-point calls that never met their other side, by rank index and call.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> unmatched;
 };
@@ -81,8 +107,7 @@ struct ReplayResult {
 // other than a clean one.
 bool was_recorded(const Run& run);
 
-// `live`: a trace without end mark belongs to a rank that may go on.
 ReplayResult replay(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement,
-                    bool live);
+                    const ReplayOptions& options);
 
 }  // namespace lockstep

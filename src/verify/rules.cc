@@ -76,16 +76,21 @@ constexpr std::array kRules = {
          "parameters in: unlike tensors are summed and training goes on with garbage. Seen only "
          "where the trace records what a call carries.",
          "order the calls by parameter name; give every parameter a gradient on every rank"},
-    Rule{RuleId::deadlock, "deadlock", "blocking", Severity::error,
-         "ranks wait for each other and none can go on",
-         "Each of the ranks named is blocked in a call that can only complete when another of them "
-         "goes on. Matching without wildcards is unique and what can complete stays able to, so "
-         "that every schedule ends here: the deadlock is proven, not guessed from a time-out.",
-         "look at the first call at which the ranks part"},
+    Rule{
+        RuleId::deadlock, "deadlock", "blocking", Severity::error,
+        "ranks wait for each other and none can go on",
+        "Each of the ranks named is blocked in a call that can only complete when another of them "
+        "goes on. Matching without wildcards is unique and what can complete stays able to, so "
+        "that every schedule ends here: the deadlock is proven, not guessed from a time-out. Under "
+        "MPI it is possible where only an MPI that lets collectives synchronise comes to it.",
+        "look at the first call at which the ranks part"},
     Rule{RuleId::cross_group_deadlock, "cross-group-deadlock", "blocking", Severity::error,
          "ranks entered two process groups in opposite orders",
          "One rank waits in group A for a peer that waits in group B for the first. Within each "
-         "group everything matches, so checks per communicator see nothing.",
+         "group everything matches, so checks per communicator see nothing. With NCCL it is "
+         "possible "
+         "(a warning) where asynchronous calls of two communicators are under way at once in "
+         "opposite orders: their kernels may keep each other from running.",
          "issue the calls of the two groups in one order on all ranks"},
     Rule{RuleId::p2p_unmatched, "p2p-unmatched", "blocking", Severity::error,
          "a send without its receive, or the reverse",
@@ -96,7 +101,8 @@ constexpr std::array kRules = {
          "sends and receives wait for each other in a circle",
          "Each rank of the circle blocks in a point-to-point call whose partner blocks in its own: "
          "everybody sends first, or everybody receives first. Gloo and NCCL sends are rendezvous: "
-         "they wait for the receive.",
+         "they wait for the receive. MPI may buffer them: a circle that closes only where it does "
+         "not is possible, and still an error.",
          "let even ranks send first and odd ranks receive first, or issue both as one batch"},
     Rule{RuleId::p2p_size, "p2p-size", "blocking", Severity::error,
          "a send and its receive differ in size or type",
@@ -129,6 +135,25 @@ constexpr std::array kRules = {
          "there. Said only for ranks whose trace records waits at all, and for calls that their "
          "peers did wait for.",
          "call wait() on the work handle before using the tensor"},
+    Rule{RuleId::buffer_race, "buffer-race", "lifecycle", Severity::error,
+         "a buffer was used while an operation on it was under way",
+         "Between an asynchronous call and its wait the buffer belongs to the call. A write into "
+         "what "
+         "is sent, or any use of what is received, may come before or after the transfer: the "
+         "values "
+         "are right or wrong by chance. Seen only where the trace records such accesses; reading a "
+         "buffer that is only sent is no race.",
+         "wait for the operation before touching its buffer, or give it a copy"},
+    Rule{
+        RuleId::wildcard_race, "wildcard-race", "lifecycle", Severity::error,
+        "a receive from any source may take another message, and then it goes wrong",
+        "The receive takes whichever message comes first. In another order of the same messages "
+        "ranks wait for ever, or a message meets a receive that it does not fit; the order is "
+        "given "
+        "as evidence. Found by trying the orders that matter; receives that cope with every order "
+        "are not named. Also said where a rank raised an exception right behind such receives.",
+        "name the source or use a tag of its own for each kind of message; or let one receive cope "
+        "with every sender"},
     Rule{
         RuleId::modality_divergence, "modality-divergence", "modality", Severity::error,
         "ranks' batches hold different modalities, and their calls part because of it",

@@ -34,6 +34,8 @@ enum class RuleId : std::uint8_t {
   rank_exception,
   unequal_iterations,
   never_waited,
+  buffer_race,
+  wildcard_race,
   modality_divergence,
   unused_parameter,
   dead_remedy,

@@ -11,9 +11,15 @@
 #include "verify/lifecycle.h"
 #include "verify/loose_ends.h"
 #include "verify/matching.h"
+#include "verify/mpi_forms.h"
+#include "verify/near_misses.h"
+#include "verify/order_inversions.h"
+#include "verify/rendezvous.h"
 #include "verify/replay.h"
+#include "verify/schedule_search.h"
 #include "verify/streams.h"
 #include "verify/wait_graph.h"
+#include "verify/wildcards.h"
 
 namespace lockstep {
 
@@ -175,8 +181,49 @@ bool only_damage(const Context& context, const Deviation& d) {
   return !contradiction;
 }
 
+// What is known of other schedules, and what is not.
+struct Outlook {
+  ScheduleSearch search;       // over what receives from any source may take
+  bool unsearched = false;     // it, or the one with sends that wait, met its bound
+  bool waits_unknown = false;  // no waits were recorded that could order two communicators
+};
+
+// What other legal schedules would do, where this one gives no reason to complain.
+void find_possible_causes(const Context& context, Outlook& outlook, Causes& causes) {
+  const ScheduleSearch& search = outlook.search;
+  const bool ended =
+      std::all_of(context.where.positions.begin(), context.where.positions.end(),
+                  [](const Position& p) { return p.state == Position::State::finished; });
+  if (!ended) return;
+  const bool mpi = context.semantics == CallSemantics::mpi;
+  if (auto race = explain_possible_race(context, search, mpi)) {
+    causes.add(std::move(*race));
+    return;
+  }
+  if (mpi && !search.has_wildcards) {
+    for (Cause& cause : check_rendezvous(context, nullptr)) causes.add(std::move(cause));
+  } else if (mpi) {
+    SearchOptions strict;
+    strict.fitting = search.fitting ? &*search.fitting : nullptr;
+    const ScheduleSearch unbuffered =
+        search_schedules(context.run, context.groups, context.semantics, strict);
+    outlook.unsearched |= !unbuffered.complete && !unbuffered.stuck;
+    if (unbuffered.stuck && unbuffered.ending) {
+      if (auto race = explain_possible_race(context, unbuffered, false)) {
+        causes.add(std::move(*race));
+      }
+    } else if (unbuffered.stuck) {
+      const WildcardChoices choices = choices_of(*unbuffered.stuck);
+      for (Cause& cause : check_rendezvous(context, &choices)) causes.add(std::move(cause));
+    }
+  }
+  OrderInversions inversions = check_order_inversions(context);
+  for (Cause& cause : inversions.causes) causes.add(std::move(cause));
+  outlook.waits_unknown = inversions.waits_unknown;
+}
+
 // Two ranks that still run, or a file that ends, are not yet different: skew is no error.
-void find_causes(const Context& context, Causes& causes) {
+void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
   for (Cause& cause : check_groups(context)) causes.add(std::move(cause));
   std::vector<bool> deviates(context.groups.size());
   for (std::size_t g = 0; g < context.groups.size(); ++g) {
@@ -190,7 +237,14 @@ void find_causes(const Context& context, Causes& causes) {
   for (Cause& cause : check_splits(context)) {
     if (!deviates[cause.group]) causes.add(std::move(cause));
   }
+  for (Cause& cause : check_forms(context, deviates)) causes.add(std::move(cause));
   for (Cause& cause : check_point_to_point(context)) causes.add(std::move(cause));
+  if (causes.empty()) {
+    if (auto race = explain_observed_race(context, outlook.search)) causes.add(std::move(*race));
+  }
+  if (causes.empty() && !context.live) {
+    for (Cause& cause : check_near_misses(context)) causes.add(std::move(cause));
+  }
   causes.fold_deviations();
   for (const WaitCause& wait : wait_causes(context.where)) {
     if (!context.live || wait.stuck) causes.add_wait(wait);
@@ -201,7 +255,9 @@ void find_causes(const Context& context, Causes& causes) {
   if (causes.empty()) {
     for (Cause& cause : check_transport(context)) causes.add(std::move(cause));
   }
+  if (causes.empty()) find_possible_causes(context, outlook, causes);
   for (Cause& cause : check_lifecycle(context)) causes.add(std::move(cause));
+  for (Cause& cause : check_buffers(context)) causes.add(std::move(cause));
 }
 
 // Ranks that a watchdog ended, which wait for nobody, nobody waits for, and nothing explains.
@@ -219,7 +275,7 @@ std::optional<Finding> unexplained_hang(const Context& context) {
   return f;
 }
 
-void list_unknowns(const Context& context, Report& report) {
+void list_unknowns(const Context& context, const Outlook& outlook, Report& report) {
   report.unknown = context.run.unknown;
   for (const GroupStreams& group : context.groups) {
     if (!group.comparable) {
@@ -229,7 +285,23 @@ void list_unknowns(const Context& context, Report& report) {
     }
   }
   if (context.where.has_wildcards) {
-    report.unknown.emplace_back("receives from any source: taken to be matched, not searched");
+    report.unknown.emplace_back(
+        "receives from any source, or whose source was not recorded: taken to be matched");
+  }
+  if (outlook.unsearched) {
+    report.unknown.emplace_back(
+        "receives from any source: not every order of the messages was tried, there are too many, "
+        "or traces are missing");
+  }
+  if (!outlook.search.steered.empty()) {
+    report.unknown.push_back(
+        "receives from any source of " + context.rank_words(outlook.search.steered) +
+        ": what follows depends on the sender, so that this run does not show other orders");
+  }
+  if (outlook.waits_unknown) {
+    report.unknown.emplace_back(
+        "waits: not recorded, so calls of two communicators that are under way at once cannot be "
+        "told from calls that a wait keeps apart");
   }
   bool any_call = false;
   bool any_identity = false;
@@ -248,12 +320,12 @@ void list_unknowns(const Context& context, Report& report) {
   }
 }
 
-Verdict judge(const Report& report, const Run& run) {
+Verdict judge(const Report& report, const Run& run, const Outlook& outlook) {
   const bool serious = std::any_of(report.findings.begin(), report.findings.end(),
                                    [](const Finding& f) { return f.severity != Severity::note; });
   if (serious) return Verdict::findings;
   const bool blind = !report.ranks_missing.empty() || !report.ranks_damaged.empty() ||
-                     !run.unreadable.empty() || run.ranks.empty();
+                     !run.unreadable.empty() || run.ranks.empty() || outlook.unsearched;
   return blind ? Verdict::inconclusive : Verdict::clean;
 }
 
@@ -294,19 +366,30 @@ Report verify(const Run& run, const VerifyOptions& options) {
   const std::vector<GroupStreams> groups = group_streams(run);
   Agreement agreement(run.tables);
   const Modalities modalities(run);
-  const ReplayResult where = replay(run, groups, agreement, may_go_on);
-  const Context context{run, groups, where, modalities, agreement, may_go_on};
+  const CallSemantics semantics = options.semantics.value_or(recorded_semantics(run));
+  Outlook outlook;
+  if (!may_go_on) {
+    SearchOptions search;
+    search.buffered_sends = semantics == CallSemantics::mpi;
+    outlook.search = search_schedules(run, groups, semantics, search);
+    outlook.unsearched = !outlook.search.complete && !outlook.search.stuck;
+  }
+  ReplayOptions replaying;
+  replaying.live = may_go_on;
+  replaying.semantics = semantics;
+  const ReplayResult where = replay_as_recorded(run, groups, agreement, replaying, outlook.search);
+  const Context context{run, groups, where, modalities, agreement, may_go_on, semantics};
 
   Causes causes(context);
-  find_causes(context, causes);
+  find_causes(context, outlook, causes);
   report.findings = causes.take();
   if (report.findings.empty() && !options.live) {
     if (auto hang = unexplained_hang(context)) report.findings.push_back(std::move(*hang));
   }
   report.findings.insert(report.findings.end(), input.findings.begin(), input.findings.end());
   sort_findings(report.findings);
-  list_unknowns(context, report);
-  report.verdict = judge(report, run);
+  list_unknowns(context, outlook, report);
+  report.verdict = judge(report, run, outlook);
   return report;
 }
 

@@ -4,7 +4,9 @@
 
 #include "trace/formats/format.h"
 #include "trace/formats/kineto.h"
+#include "trace/formats/nccl_log.h"
 #include "trace/formats/own.h"
+#include "trace/formats/watchdog_log.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep {
@@ -15,6 +17,8 @@ const std::array kFormats = {
     ring_format(),
     text_format(),
     kineto_format(),
+    nccl_log_format(),
+    watchdog_log_format(),
 };
 
 }  // namespace

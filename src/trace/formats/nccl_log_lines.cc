@@ -1,0 +1,220 @@
+#include "trace/formats/nccl_log_lines.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string>
+#include <utility>
+
+#include "trace/formats/log_lines.h"
+#include "trace/formats/torch_names.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t kNpos = std::string_view::npos;
+constexpr std::string_view kInfo = " NCCL INFO ";
+
+// ncclDataType_t and ncclRedOp_t of nccl.h. Reduce operations from 5 on are made by the program.
+constexpr std::array<std::string_view, 12> kDtypes = {
+    "int8",    "uint8",   "int32",   "uint32",   "int64",         "uint64",
+    "float16", "float32", "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2"};
+constexpr std::array<std::string_view, 5> kRedops = {"sum", "product", "max", "min", "avg"};
+
+constexpr std::array<std::pair<std::string_view, Op>, 12> kOps = {{
+    {"AllReduce", Op::all_reduce},
+    {"Broadcast", Op::broadcast},
+    {"Bcast", Op::broadcast},
+    {"Reduce", Op::reduce},
+    {"AllGather", Op::all_gather_into_tensor},
+    {"ReduceScatter", Op::reduce_scatter_tensor},
+    {"AlltoAll", Op::all_to_all_single},
+    {"AllToAll", Op::all_to_all_single},
+    {"Gather", Op::gather},
+    {"Scatter", Op::scatter},
+    {"Send", Op::send},
+    {"Recv", Op::recv},
+}};
+
+std::optional<Op> op_of(std::string_view name) {
+  const auto* const found =
+      std::find_if(kOps.begin(), kOps.end(), [&](const auto& row) { return row.first == name; });
+  return found == kOps.end() ? std::nullopt : std::optional(found->second);
+}
+
+bool is_number(std::string_view text, std::int64_t& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size() && out >= 0;
+}
+
+std::optional<std::uint64_t> pointer_after(std::string_view text, std::string_view key) {
+  const std::size_t at = text.find(key);
+  if (at == kNpos) return std::nullopt;
+  text.remove_prefix(at + key.size());
+  if (text.starts_with("0x")) text.remove_prefix(2);
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  return error == std::errc() ? std::optional(value) : std::nullopt;
+}
+
+std::int64_t times(std::int64_t count, std::int64_t nranks) {
+  if (nranks <= 0) return kNone;
+  return count > INT64_MAX / nranks ? INT64_MAX : count * nranks;
+}
+
+}  // namespace
+
+std::optional<NcclLine> parse_nccl_line(std::string_view line) {
+  const std::size_t info = line.find(kInfo);
+  if (info == kNpos) return std::nullopt;
+  std::string_view head = line.substr(0, info);
+  if (!head.ends_with(']')) return std::nullopt;
+  const std::size_t bracket = head.rfind(" [");
+  if (bracket == kNpos) return std::nullopt;
+  head = head.substr(0, bracket);
+  const std::size_t blank = head.find_last_of(" \t");
+  if (blank != kNpos) head.remove_prefix(blank + 1);
+  const std::size_t tid = head.rfind(':');
+  if (tid == kNpos) return std::nullopt;
+  const std::size_t pid = head.rfind(':', tid == 0 ? 0 : tid - 1);
+  if (pid == kNpos || pid == tid) return std::nullopt;
+  NcclLine out;
+  std::int64_t ignored = 0;
+  if (!is_number(head.substr(tid + 1), ignored)) return std::nullopt;
+  if (!is_number(head.substr(pid + 1, tid - pid - 1), out.pid)) return std::nullopt;
+  out.host = head.substr(0, pid);
+  // "[rank3]:host", "[default3]:host": a prefix without a blank behind it.
+  if (const std::size_t prefix = out.host.rfind("]:"); prefix != kNpos) {
+    out.host.remove_prefix(prefix + 2);
+  }
+  if (out.host.empty()) return std::nullopt;
+  out.message = line.substr(info + kInfo.size());
+  return out;
+}
+
+bool is_nccl_call(std::string_view message) {
+  const std::size_t colon = message.find(": opCount ");
+  return colon != kNpos && colon <= 64 && message.substr(0, colon).find(' ') == kNpos;
+}
+
+std::optional<NcclCall> parse_nccl_call(std::string_view message) {
+  NcclCall out;
+  out.name = message.substr(0, message.find(':'));
+  const auto op_count = pointer_after(message, "opCount ");
+  const auto count = number_after(message, " count ");
+  const auto datatype = number_after(message, " datatype ");
+  const auto op = number_after(message, " op ");
+  const auto root = number_after(message, " root ");
+  const auto comm = pointer_after(message, " comm ");
+  if (!op_count || !count || !datatype || !op || !root || !comm) return std::nullopt;
+  // The last field: without it the line was cut, perhaps within a number.
+  if (message.find(" stream ") == kNpos) return std::nullopt;
+  if (*count < 0 || *datatype < 0 || *op < 0) return std::nullopt;
+  out.op_count = *op_count;
+  out.comm = *comm;
+  out.count = *count;
+  out.datatype = *datatype;
+  out.op = *op;
+  out.root = *root;
+  const auto nranks = number_after(message, "[nranks=").value_or(kNone);
+  if (nranks > 0 && nranks <= kMaxWorldSize) out.nranks = nranks;
+  return out;
+}
+
+bool is_nccl_init(std::string_view message) {
+  return message.find("Init START") != kNpos || message.find("Init COMPLETE") != kNpos;
+}
+
+std::optional<NcclInit> parse_nccl_init(std::string_view message) {
+  NcclInit out;
+  const auto comm = pointer_after(message, "comm ");
+  const auto rank = number_after(message, " rank ");
+  auto nranks = number_after(message, " nranks ");
+  if (!nranks) nranks = number_after(message, " nRanks ");
+  if (!comm || !rank || !nranks || !is_possible_rank(*rank, *nranks)) return std::nullopt;
+  out.comm = *comm;
+  out.rank = *rank;
+  out.nranks = *nranks;
+  out.device = number_after(message, " cudaDev ").value_or(kNone);
+  out.comm_id = pointer_after(message, " commId ").value_or(0);
+  const auto parent = pointer_after(message, " parent ");
+  out.is_split = parent.has_value();
+  out.parent = parent.value_or(0);
+  out.color = number_after(message, " color ").value_or(kNone);
+  auto split = number_after(message, " splitCount ");
+  if (!split) split = number_after(message, " childCount ");
+  out.split = split.value_or(kNone);
+  return out;
+}
+
+std::optional<std::uint64_t> parse_nccl_destroy(std::string_view message) {
+  if (message.find("Destroy COMPLETE") == kNpos) return std::nullopt;
+  return pointer_after(message, "comm ");
+}
+
+bool is_nccl_message(std::string_view name) { return name == "Send" || name == "Recv"; }
+
+SignatureId nccl_signature(const NcclCall& call, Tables& tables) {
+  Signature s;
+  const std::optional<Op> op = op_of(call.name);
+  set_op(s, op, call.name, tables);
+  const std::int64_t all = times(call.count, call.nranks);
+  std::int64_t in = call.count;
+  std::int64_t out = call.count;
+  bool reduces = false;
+  bool rooted = false;
+  switch (s.op) {
+    case Op::all_reduce:
+      reduces = true;
+      break;
+    case Op::reduce:
+      reduces = rooted = true;
+      break;
+    case Op::broadcast:
+      rooted = true;
+      break;
+    case Op::all_gather_into_tensor:
+      out = all;
+      break;
+    case Op::reduce_scatter_tensor:
+      reduces = true;
+      in = all;
+      break;
+    case Op::all_to_all_single:
+      in = out = all;
+      break;
+    case Op::gather:
+      rooted = true;
+      out = kNone;
+      break;
+    case Op::scatter:
+      rooted = true;
+      in = kNone;
+      break;
+    case Op::send:
+      out = kNone;
+      break;
+    case Op::recv:
+      in = kNone;
+      break;
+    default:
+      break;
+  }
+  s.in = flat_tensor(in, tables);
+  s.out = flat_tensor(out, tables);
+  if (call.datatype < static_cast<std::int64_t>(kDtypes.size())) {
+    const auto dtype = kDtypes[static_cast<std::size_t>(call.datatype)];
+    s.dtypes = tables.make_names({std::string(dtype)});
+  }
+  if (reduces && call.op < static_cast<std::int64_t>(kRedops.size())) {
+    s.redop = tables.strings.intern(std::string(kRedops[static_cast<std::size_t>(call.op)]));
+  }
+  if (rooted && is_possible_rank(call.root, kMaxWorldSize)) {
+    s.root = static_cast<std::int32_t>(call.root);
+  }
+  return tables.make_signature(s);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,49 @@
+// What single lines of PyTorch's NCCL watchdog say. Internal to the reader of its logs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "trace/ids.h"
+
+namespace lockstep {
+
+// "[PG ID 0 PG GUID 22(TENSOR_PARALLEL) Rank 3]", "[PG 1 Rank 3]".
+struct WatchdogGroup {
+  std::string_view name;  // its GUID, else its number
+  std::string_view desc;
+  std::int64_t rank = kNone;  // in the group
+};
+
+// "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, …) ran".
+struct WatchdogTimeout {
+  std::int64_t seq = kNone;  // from 1; kNone: not in the message
+  std::string_view op;
+  std::int64_t in = kNone, out = kNone;  // elements
+  std::int64_t rank = kNone;             // "[Rank 3]": in the group
+};
+
+// "last enqueued work: 14, last completed work: 11"; from 1, -1 before the first.
+struct WatchdogProgress {
+  std::int64_t failed = kNone;  // "at work: 12", "at work sequence id: 12"
+  std::optional<std::int64_t> enqueued, started, completed;
+};
+
+struct WatchdogLine {
+  std::optional<Rank> prefix;  // "[rank3]:"
+  std::optional<WatchdogGroup> group;
+  std::optional<WatchdogTimeout> timeout;
+  std::optional<WatchdogProgress> progress;
+  std::string_view error;  // "terminated with exception: …", where that is no time-out
+  bool cut = false;        // the line is one of the watchdog's, but not whole
+};
+
+// Nothing: the line is none of the watchdog's.
+std::optional<WatchdogLine> parse_watchdog_line(std::string_view line);
+
+// "[rank1]: ValueError: no more batches" is "ValueError: no more batches"; empty where the line has
+// no such prefix. Blanks in front of the text stay.
+std::string_view behind_rank_prefix(std::string_view line);
+
+}  // namespace lockstep

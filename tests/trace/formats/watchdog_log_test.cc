@@ -1,0 +1,232 @@
+// Messages of PyTorch's NCCL watchdog.
+#include "trace/formats/watchdog_log.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trace/formats/format_testing.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+std::string prefix(int rank) {
+  return "[rank" + std::to_string(rank) + "]:[E709 17:05:38.162555850 ProcessGroupNCCL.cpp:632] ";
+}
+
+// The two lines of PyTorch 2.5 and later for a call that timed out.
+std::string timed_out(int rank, int seq, const std::string& op, int in, int enqueued, int completed,
+                      const std::string& group = "PG ID 0 PG GUID 0(default_pg)",
+                      int group_rank = -1) {
+  const std::string own = std::to_string(group_rank < 0 ? rank : group_rank);
+  return prefix(rank) + "[Rank " + own +
+         "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=" + std::to_string(seq) +
+         ", OpType=" + op + ", NumelIn=" + std::to_string(in) + ", NumelOut=" + std::to_string(in) +
+         ", Timeout(ms)=600000) ran for 600000 milliseconds before timing out.\n" + prefix(rank) +
+         "[" + group + " Rank " + own +
+         "]  failure detected by watchdog at work sequence id: " + std::to_string(seq) +
+         " PG status: last enqueued work: " + std::to_string(enqueued) +
+         ", last completed work: " + std::to_string(completed) + "\n";
+}
+
+// What a rank writes that others told to dump.
+std::string told_to_dump(int rank, int enqueued, int completed) {
+  return prefix(rank) + "[PG ID 0 PG GUID 0(default_pg) Rank " + std::to_string(rank) +
+         "] Received a dump signal due to a collective timeout from rank 0 and we will try our "
+         "best "
+         "to dump the debug info. Last enqueued NCCL work: " +
+         std::to_string(enqueued) + ", last completed NCCL work: " + std::to_string(completed) +
+         ".This is most likely caused by incorrect usages of collectives, e.g., wrong sizes used "
+         "across ranks\n";
+}
+
+Run run_of_log(const std::string& text) {
+  return run_of(watchdog_log_format(), {{"train.out", "Epoch 1: 100%|####| 3/3\r" + text}});
+}
+
+TEST(WatchdogLog, ReadsWhatTheMessagesTell) {
+  const auto run = run_of_log(timed_out(3, 12, "ALLREDUCE", 1024, 14, 11) +
+                              timed_out(3, 12, "ALLREDUCE", 1024, 14, 11));
+  ASSERT_EQ(run.ranks.size(), 1U);
+  EXPECT_EQ(run.world_size, 4);
+  const RankTrace& trace = run.ranks[0];
+  EXPECT_EQ(trace.rank, Rank(3));
+  EXPECT_EQ(trace.end, End::hung);
+  EXPECT_TRUE(trace.snapshot);
+  ASSERT_EQ(trace.calls.size(), 2U) << "the last that completed, and the one that came twice";
+  EXPECT_EQ(trace.calls[0].seq, 10U);
+  EXPECT_TRUE(trace.calls[0].has(kCompleted));
+  const Call& call = trace.calls[1];
+  EXPECT_EQ(call.seq, 11U);
+  EXPECT_FALSE(call.has(kCompleted));
+  EXPECT_EQ(trace.first_seq.at(call.group), 10U);
+  EXPECT_EQ(run.tables.str(call.group), "world");
+  const Signature& s = run.tables.signatures[call.signature];
+  EXPECT_EQ(s.op, Op::all_reduce);
+  EXPECT_EQ(s.in_elements, 1024);
+  ASSERT_EQ(trace.progress.size(), 1U);
+  EXPECT_EQ(trace.progress[0].enqueued, 14U);
+  EXPECT_EQ(trace.progress[0].completed, 11U);
+  EXPECT_FALSE(trace.progress[0].started);
+}
+
+TEST(WatchdogLog, FindsTheRankThatNeverCame) {
+  const auto run = run_of_log(timed_out(0, 12, "ALLREDUCE", 64, 14, 11) +
+                              timed_out(1, 12, "ALLREDUCE", 64, 14, 11) + told_to_dump(2, 11, 11) +
+                              timed_out(3, 12, "ALLREDUCE", 64, 14, 11));
+  EXPECT_THAT(judged(run), HasSubstr("world#11 by 2"));
+}
+
+TEST(WatchdogLog, FindsTheRankWhoseDeviceStalls) {
+  const auto run = run_of_log(
+      timed_out(0, 13, "ALLREDUCE", 64, 14, 12) + timed_out(1, 13, "ALLREDUCE", 64, 14, 12) +
+      timed_out(2, 12, "ALLREDUCE", 64, 14, 11) + timed_out(3, 13, "ALLREDUCE", 64, 14, 12));
+  ASSERT_EQ(run.ranks.size(), 4U);
+  EXPECT_EQ(run.ranks[2].calls.size(), 3U)
+      << "its own, the one before, and the one that it had issued behind it";
+  EXPECT_THAT(judged(run), HasSubstr("by 2"));
+}
+
+TEST(WatchdogLog, FindsAnotherOperation) {
+  std::string text;
+  for (int rank = 0; rank < 4; ++rank) {
+    text += timed_out(rank, 7, rank == 1 ? "_ALLGATHER_BASE" : "ALLREDUCE", 64, 7, 6);
+  }
+  EXPECT_THAT(judged(run_of_log(text)), HasSubstr("op-mismatch world#6 by 1"));
+}
+
+TEST(WatchdogLog, FindsAnotherSize) {
+  std::string text;
+  for (int rank = 0; rank < 4; ++rank) {
+    text += timed_out(rank, 7, "ALLREDUCE", rank == 1 ? 32 : 64, 7, 6);
+  }
+  EXPECT_THAT(judged(run_of_log(text)), HasSubstr("size-mismatch world#6 by 1"));
+}
+
+// Everybody came, with the same call: nobody is to blame.
+TEST(WatchdogLog, BlamesNobodyWhereAllAreInOneCall) {
+  std::string text;
+  for (int rank = 0; rank < 4; ++rank) text += timed_out(rank, 7, "ALLREDUCE", 64, 7, 6);
+  EXPECT_EQ(judged(run_of_log(text)), "findings\ndevice-stall world#6 by");
+}
+
+TEST(WatchdogLog, OtherSpellingsSayTheSame) {
+  const std::string middle =
+      "[1] [rank1]:[E321 02:07:08.4 ProcessGroupNCCL.cpp:1664] [PG 1 Rank 0] Exception (either an "
+      "error or timeout) detected by watchdog at work: 808, last enqueued NCCL work: 811, last "
+      "completed NCCL work: 807.\n";
+  const auto run = run_of_log(
+      "[rank1]:[E1] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=808, "
+      "OpType=_REDUCE_SCATTER_BASE, NumelIn=544997376, NumelOut=68124672, Timeout(ms)=600000) ran "
+      "for 600061 milliseconds before timing out.\n" +
+      middle +
+      "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  [PG 1 "
+      "Rank 0] Process group watchdog thread terminated with exception: [Rank 0] Watchdog caught "
+      "collective operation timeout: WorkNCCL(SeqNum=808, OpType=_REDUCE_SCATTER_BASE, "
+      "NumelIn=544997376, NumelOut=68124672, Timeout(ms)=600000) ran for 600061 milliseconds "
+      "before "
+      "timing out.\n");
+  ASSERT_EQ(run.ranks.size(), 1U);
+  const RankTrace& trace = run.ranks[0];
+  EXPECT_EQ(trace.rank, Rank(1)) << "the prefix is the global rank, the bracket the group's";
+  ASSERT_EQ(trace.calls.size(), 2U);
+  EXPECT_EQ(run.tables.str(trace.calls[1].group), "1");
+  EXPECT_EQ(trace.calls[1].seq, 807U);
+  const Signature& s = run.tables.signatures[trace.calls[1].signature];
+  EXPECT_EQ(s.op, Op::reduce_scatter_tensor);
+  EXPECT_EQ(s.out_elements, 68124672);
+  EXPECT_EQ(trace.progress[0].enqueued, 811U);
+}
+
+TEST(WatchdogLog, GroupsAreKnownByNameAndPurpose) {
+  const auto run = run_of_log(
+      timed_out(5, 9, "ALLGATHER", 8, 9, 8, "PG ID 5 PG GUID 22(TENSOR_MODEL_PARALLEL_GROUP)", 1));
+  EXPECT_EQ(run.ranks[0].rank, Rank(5));
+  EXPECT_EQ(run.tables.str(run.ranks[0].calls[0].group), "TENSOR_MODEL_PARALLEL_GROUP (22)");
+}
+
+// Until PyTorch 2.2 a message names no group: what is unlike may be of two groups.
+TEST(WatchdogLog, WithoutGroupsOnlyLikeCallsAreCompared) {
+  const auto old = [](int rank, const std::string& op) {
+    return "[E ProcessGroupNCCL.cpp:464] [Rank " + std::to_string(rank) +
+           "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=" + op +
+           ", Timeout(ms)=10000) ran for 10917 milliseconds before timing out.\n";
+  };
+  const auto run = run_of_log(old(0, "ALLREDUCE") + old(1, "BROADCAST"));
+  EXPECT_EQ(run.ranks.size(), 2U);
+  EXPECT_THAT(judged(run), testing::Not(HasSubstr("op-mismatch")));
+}
+
+// Their numbers are of another counter.
+TEST(WatchdogLog, CountersOfMessagesAreNotTaken) {
+  const auto run =
+      run_of_log(timed_out(0, 40, "SEND", 8, 41, 39) + timed_out(1, 7, "COALESCED", 8, 9, 6));
+  EXPECT_TRUE(run.ranks[0].progress.empty());
+  EXPECT_TRUE(run.ranks[1].progress.empty());
+  EXPECT_EQ(run.tables.signatures[run.ranks[0].calls[0].signature].op, Op::send);
+}
+
+TEST(WatchdogLog, ExceptionsOfOtherRanksAreTheCause) {
+  const auto run = run_of_log(timed_out(0, 12, "ALLREDUCE", 64, 12, 11) +
+                              "[rank1]: Traceback (most recent call last):\n"
+                              "[rank1]:   File \"/app/train.py\", line 12, in <module>\n"
+                              "[rank1]:     main()\n"
+                              "[rank1]: ValueError: no more batches\n" +
+                              timed_out(2, 12, "ALLREDUCE", 64, 12, 11));
+  const RankTrace* failed = run.find(Rank(1));
+  ASSERT_NE(failed, nullptr);
+  EXPECT_EQ(failed->end, End::exception);
+  ASSERT_EQ(failed->exceptions.size(), 1U);
+  EXPECT_EQ(failed->exceptions[0].what, "ValueError: no more batches");
+  EXPECT_THAT(judged(run), HasSubstr("by 1"));
+}
+
+TEST(WatchdogLog, RanksOfSubgroupsAreNoGlobalRanks) {
+  std::string text = timed_out(0, 9, "ALLREDUCE", 8, 9, 8, "PG ID 5 PG GUID 22(TP)", 1);
+  while (text.find("[rank0]:") != std::string::npos) text.replace(text.find("[rank0]:"), 8, "");
+  Tables tables;
+  const auto of = [&](const std::string& name) {
+    return watchdog_log_format().read(trace_file({name, text}), tables);
+  };
+  // The first line alone would do for the default group, whose name follows too late.
+  ASSERT_TRUE(of("out.log"));
+  EXPECT_GT((*of("out.log"))[0].damaged_count, 0U);
+  ASSERT_TRUE(of("rank_6.log"));
+}
+
+TEST(WatchdogLog, CutMessagesAreDamage) {
+  const std::string whole = timed_out(0, 12, "ALLREDUCE", 64, 14, 11);
+  const auto run = run_of_log(whole + whole.substr(0, 150));
+  EXPECT_EQ(run.ranks[0].calls.size(), 2U);
+  EXPECT_EQ(run.ranks[0].damaged_count, 1U);
+}
+
+TEST(WatchdogLog, NumbersOutOfRangeAreNoCalls) {
+  const auto run = run_of_log(
+      "[rank0]: [Rank 0] Watchdog caught collective operation timeout: "
+      "WorkNCCL(SeqNum=9223372036854775807, OpType=ALLREDUCE, NumelIn=-4, NumelOut=1, "
+      "Timeout(ms)=1)"
+      " ran for 2 milliseconds\n");
+  EXPECT_TRUE(run.ranks[0].calls.empty());
+}
+
+TEST(WatchdogLog, RecognisedAtTheEndOfALongLog) {
+  std::string text;
+  for (int i = 0; i < 20'000; ++i) text += "step " + std::to_string(i) + " loss 0.5\n";
+  EXPECT_FALSE(watchdog_log_format().recognises(text));
+  EXPECT_TRUE(watchdog_log_format().recognises(text + timed_out(0, 1, "ALLREDUCE", 1, 1, 0)));
+}
+
+TEST(WatchdogLog, SurvivesDamage) {
+  survives_damage(watchdog_log_format(), timed_out(0, 12, "ALLREDUCE", 64, 14, 11) +
+                                             told_to_dump(1, 3, 3) +
+                                             "[rank1]: Traceback (most recent call last):\n"
+                                             "[rank1]: ValueError: x\n");
+}
+
+}  // namespace
+}  // namespace lockstep

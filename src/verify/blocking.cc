@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/text.h"
+#include "verify/snapshot.h"
 #include "verify/wait_words.h"
 
 namespace lockstep {
@@ -28,12 +29,14 @@ std::vector<std::size_t> points_of_roots(const Context& context, const WaitCause
   return out.empty() ? wait.points : out;
 }
 
-// The earliest of them: by step, then by place.
+// The earliest of them: by step, then by place. Without steps, places in different groups say
+// nothing about each other: then the one in which most ranks wait.
 const WaitPoint& first_point(const Context& context, const WaitCause& wait) {
   const auto key = [&](std::size_t p) {
     const WaitPoint& point = context.where.wait_points[p];
     const std::int32_t step = context.call(waiting_call(context, point.waiting[0])).step;
-    return std::make_tuple(step == kNone ? INT32_MAX : step, seq_at(context, point), p);
+    const std::size_t few = step == kNone ? SIZE_MAX - point.waiting.size() : 0;
+    return std::make_tuple(step == kNone ? INT32_MAX : step, few, seq_at(context, point), p);
   };
   const std::vector<std::size_t> points = points_of_roots(context, wait);
   return context.where.wait_points[*std::min_element(
@@ -205,7 +208,36 @@ bool all_point_to_point(const Context& context, const std::vector<std::size_t>& 
   });
 }
 
+// A message without its other side: a rank waits for a peer that went on to a collective together
+// with most of its group, which now waits for that rank. Who is left out of the collective is not
+// at fault for it: the peer never posted its side. (A dump shows no more of a rank than its last
+// calls; where whole programs are there, the deviations say who.) Nothing: another kind of circle.
+std::optional<Cause> explain_lost_message(const Context& context, const WaitCause& wait) {
+  for (const std::size_t p : points_of_roots(context, wait)) {
+    const WaitPoint& message = context.where.wait_points[p];
+    if (message.group != WaitPoint::kPointToPoint || message.missing.size() != 1) continue;
+    const std::uint32_t peer = message.missing[0];
+    if (context.where.point_of[peer] == SIZE_MAX) continue;
+    const WaitPoint& collective = context.where.wait_points[context.where.point_of[peer]];
+    if (collective.group == WaitPoint::kPointToPoint || collective.mismatched) continue;
+    if (collective.missing != message.waiting) continue;
+    if (2 * collective.waiting.size() <= context.groups[collective.group].streams.size()) continue;
+    Cause cause;
+    cause.finding = make_finding(RuleId::p2p_unmatched);
+    cause.finding.message = waiting_for_words(context, message) + ", which never posted it and " +
+                            "went on: " + waiting_for_words(context, collective);
+    cause.finding.culprits = context.ranks({peer});
+    cause.deviants = {peer};
+    place_at(context, message, cause);
+    return cause;
+  }
+  return std::nullopt;
+}
+
 Cause explain_circle(const Context& context, const WaitCause& wait) {
+  if (is_snapshot(context.run)) {
+    if (std::optional<Cause> lost = explain_lost_message(context, wait)) return std::move(*lost);
+  }
   const std::vector<std::size_t> points = points_of_roots(context, wait);
   std::set<GroupId> groups;
   for (const std::size_t p : points) {

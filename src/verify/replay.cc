@@ -70,6 +70,7 @@ class Replayer {
     group_index_.assign(run_.tables.groups.size(), kNoGroup);
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
       const RankTrace& trace = run_.ranks[r];
+      records_completion_ = records_completion_ || trace.snapshot;
       meeting_of_[r].assign(trace.calls.size(), UINT32_MAX);
       met_[r].assign(trace.calls.size(), false);
       RankState& state = states_[r];
@@ -343,7 +344,7 @@ class Replayer {
         out.state = Position::State::killed;
         break;
       case End::cut:
-        out.state = options_.live
+        out.state = options_.live || trace.open_ended
                         ? Position::State::running
                         : (was_recorded_ ? Position::State::cut : Position::State::finished);
         break;
@@ -454,7 +455,12 @@ class Replayer {
     for (const Stream& stream : groups_[g].streams) {
       const bool arrived =
           m < stream.calls.size() && arrived_at(stream.rank_index, stream.calls[m]);
-      if (!arrived) point.missing.push_back(stream.rank_index);
+      if (arrived) continue;
+      if (run_.ranks[stream.rank_index].open_ended) {
+        point.unknown_member = true;  // the file ends here, the rank did not
+      } else {
+        point.missing.push_back(stream.rank_index);
+      }
     }
   }
 

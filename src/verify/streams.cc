@@ -90,7 +90,8 @@ void line_up(const Run& run, GroupStreams& group) {
   if (!cut) return;
   const bool numbered =
       std::all_of(group.streams.begin(), group.streams.end(), [&](const Stream& s) {
-        return trace_of(s).dropped == 0 || trace_of(s).first_seq.contains(group.group);
+        return s.calls.empty() || trace_of(s).dropped == 0 ||
+               trace_of(s).first_seq.contains(group.group);
       });
   const auto call = [&](const Stream& s, std::size_t i) -> const Call& {
     return trace_of(s).calls[s.calls[i]];

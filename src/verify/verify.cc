@@ -7,6 +7,7 @@
 #include "verify/blocking.h"
 #include "verify/context.h"
 #include "verify/deviations.h"
+#include "verify/exchange_totals.h"
 #include "verify/input.h"
 #include "verify/lifecycle.h"
 #include "verify/loose_ends.h"
@@ -17,6 +18,7 @@
 #include "verify/rendezvous.h"
 #include "verify/replay.h"
 #include "verify/schedule_search.h"
+#include "verify/snapshot.h"
 #include "verify/streams.h"
 #include "verify/wait_graph.h"
 #include "verify/wildcards.h"
@@ -183,9 +185,10 @@ bool only_damage(const Context& context, const Deviation& d) {
 
 // What is known of other schedules, and what is not.
 struct Outlook {
-  ScheduleSearch search;       // over what receives from any source may take
-  bool unsearched = false;     // it, or the one with sends that wait, met its bound
-  bool waits_unknown = false;  // no waits were recorded that could order two communicators
+  ScheduleSearch search;               // over what receives from any source may take
+  bool unsearched = false;             // it, or the one with sends that wait, met its bound
+  std::vector<std::string> undecided;  // why the data shows neither a fault nor its absence
+  bool waits_unknown = false;          // no waits were recorded that could order two communicators
 };
 
 // What other legal schedules would do, where this one gives no reason to complain.
@@ -222,6 +225,25 @@ void find_possible_causes(const Context& context, Outlook& outlook, Causes& caus
   outlook.waits_unknown = inversions.waits_unknown;
 }
 
+// Hangs what others wait for below its cause, or makes it one.
+void add_waits(const Context& context, Outlook& outlook, Causes& causes) {
+  const bool snapshot = is_snapshot(context.run);
+  std::vector<WaitCause> left;
+  for (WaitCause& wait : wait_causes(context.where)) {
+    if (context.live && !wait.stuck) continue;
+    if (snapshot) {
+      if (std::optional<Cause> extra = find_extra_before(context, wait)) {
+        causes.add(std::move(*extra));
+      } else if (std::string why = may_be_ahead(context, wait); !why.empty() && causes.empty()) {
+        outlook.undecided.push_back(std::move(why));
+        continue;
+      }
+    }
+    left.push_back(std::move(wait));
+  }
+  for (const WaitCause& wait : left) causes.add_wait(wait);
+}
+
 // Two ranks that still run, or a file that ends, are not yet different: skew is no error.
 void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
   for (Cause& cause : check_groups(context)) causes.add(std::move(cause));
@@ -239,20 +261,33 @@ void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
   }
   for (Cause& cause : check_forms(context, deviates)) causes.add(std::move(cause));
   for (Cause& cause : check_point_to_point(context)) causes.add(std::move(cause));
+  for (Cause& cause : check_exchange_totals(context)) {
+    if (!deviates[cause.group]) causes.add(std::move(cause));
+  }
   if (causes.empty()) {
     if (auto race = explain_observed_race(context, outlook.search)) causes.add(std::move(*race));
   }
-  if (causes.empty() && !context.live) {
+  // A c10d message with another tag is more often one of a circle than a slip.
+  if (causes.empty() && !context.live && context.semantics == CallSemantics::mpi) {
     for (Cause& cause : check_near_misses(context)) causes.add(std::move(cause));
   }
   causes.fold_deviations();
-  for (const WaitCause& wait : wait_causes(context.where)) {
-    if (!context.live || wait.stuck) causes.add_wait(wait);
+  // A stalled device holds up everybody, wherever they wait.
+  std::optional<Cause> stall;
+  if (is_snapshot(context.run) && causes.empty()) stall = find_device_stall(context);
+  if (stall) {
+    for (const WaitCause& wait : wait_causes(context.where)) {
+      if (stall->finding.consequences.size() >= 4) break;
+      stall->finding.consequences.push_back(wait_consequence(context, wait));
+    }
+    causes.add(std::move(*stall));
+    return;
   }
+  add_waits(context, outlook, causes);
   causes.add_deaths();
   causes.add_exceptions();
   if (context.live) return;
-  if (causes.empty()) {
+  if (causes.empty() && !is_snapshot(context.run)) {
     for (Cause& cause : check_transport(context)) causes.add(std::move(cause));
   }
   if (causes.empty()) find_possible_causes(context, outlook, causes);
@@ -277,6 +312,7 @@ std::optional<Finding> unexplained_hang(const Context& context) {
 
 void list_unknowns(const Context& context, const Outlook& outlook, Report& report) {
   report.unknown = context.run.unknown;
+  report.unknown.insert(report.unknown.end(), outlook.undecided.begin(), outlook.undecided.end());
   for (const GroupStreams& group : context.groups) {
     if (!group.comparable) {
       report.unknown.push_back("group " + group.name +
@@ -325,7 +361,8 @@ Verdict judge(const Report& report, const Run& run, const Outlook& outlook) {
                                    [](const Finding& f) { return f.severity != Severity::note; });
   if (serious) return Verdict::findings;
   const bool blind = !report.ranks_missing.empty() || !report.ranks_damaged.empty() ||
-                     !run.unreadable.empty() || run.ranks.empty() || outlook.unsearched;
+                     !run.unreadable.empty() || run.ranks.empty() || outlook.unsearched ||
+                     !outlook.undecided.empty();
   return blind ? Verdict::inconclusive : Verdict::clean;
 }
 
@@ -383,7 +420,7 @@ Report verify(const Run& run, const VerifyOptions& options) {
   Causes causes(context);
   find_causes(context, outlook, causes);
   report.findings = causes.take();
-  if (report.findings.empty() && !options.live) {
+  if (report.findings.empty() && !options.live && !is_snapshot(run)) {
     if (auto hang = unexplained_hang(context)) report.findings.push_back(std::move(*hang));
   }
   report.findings.insert(report.findings.end(), input.findings.begin(), input.findings.end());

@@ -74,6 +74,39 @@ WaitCause cause_of(const ReplayResult& where, const Graph& graph, std::vector<st
   return cause;
 }
 
+// What roots hold up: their state, and the wait points that miss them.
+using Held = std::pair<Position::State, std::vector<std::size_t>>;
+using RootsByHeld = std::map<Held, std::vector<std::uint32_t>>;
+
+// Ranks that hang outside of any call and hold up a common one hang together, although each may
+// hold up others by itself.
+void merge_hung(RootsByHeld& roots_by_held) {
+  RootsByHeld merged;
+  for (auto& [held, roots] : roots_by_held) {
+    const auto shares = [&, &points = held.second](const auto& entry) {
+      return entry.first.first == Position::State::hung &&
+             std::find_first_of(entry.first.second.begin(), entry.first.second.end(),
+                                points.begin(), points.end()) != entry.first.second.end();
+    };
+    const auto other = held.first == Position::State::hung
+                           ? std::find_if(merged.begin(), merged.end(), shares)
+                           : merged.end();
+    if (other == merged.end()) {
+      merged[held] = std::move(roots);
+      continue;
+    }
+    Held both = other->first;
+    both.second.insert(both.second.end(), held.second.begin(), held.second.end());
+    std::sort(both.second.begin(), both.second.end());
+    both.second.erase(std::unique(both.second.begin(), both.second.end()), both.second.end());
+    std::vector<std::uint32_t> all = std::move(other->second);
+    all.insert(all.end(), roots.begin(), roots.end());
+    merged.erase(other);
+    merged[both] = std::move(all);
+  }
+  roots_by_held = std::move(merged);
+}
+
 }  // namespace
 
 std::vector<WaitCause> wait_causes(const ReplayResult& where) {
@@ -98,8 +131,7 @@ std::vector<WaitCause> wait_causes(const ReplayResult& where) {
     if (from != component[target(*e, graph)]) leaves[from] = true;
   }
   // Roots in one state that hold up the same calls are one cause: two ranks that died in one step.
-  using Held = std::pair<Position::State, std::vector<std::size_t>>;
-  std::map<Held, std::vector<std::uint32_t>> roots_by_held;
+  RootsByHeld roots_by_held;
   std::vector<WaitCause> causes;
   for (std::size_t c = 0; c < count; ++c) {
     if (leaves[c] || ranks_in[c].empty()) continue;
@@ -114,6 +146,7 @@ std::vector<WaitCause> wait_causes(const ReplayResult& where) {
       roots_by_held[held].push_back(first);
     }
   }
+  merge_hung(roots_by_held);
   for (auto& [held, roots] : roots_by_held) {
     std::sort(roots.begin(), roots.end());
     causes.push_back(cause_of(where, graph, roots, false));

@@ -1,0 +1,576 @@
+#include "trace/formats/flight_recorder.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "base/text.h"
+#include "trace/formats/data_tree.h"
+#include "trace/formats/flight_recorder_json.h"
+#include "trace/formats/pickle.h"
+#include "trace/formats/torch_names.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep {
+
+namespace {
+
+using Value = DataTree::Value;
+using Kind = DataTree::Kind;
+
+// The keys of an entry.
+enum class Key : std::uint8_t {
+  unresolved,
+  other,
+  frames,
+  pg_id,
+  process_group,
+  collective_seq_id,
+  p2p_seq_id,
+  profiling_name,
+  time_created_ns,
+  input_sizes,
+  input_dtypes,
+  output_sizes,
+  output_dtypes,
+  state,
+  started,
+  completed,
+  retired,
+  is_p2p,
+};
+
+Key key_of(std::string_view name) {
+  static const std::map<std::string_view, Key> kKeys = {
+      {"frames", Key::frames},
+      {"pg_id", Key::pg_id},
+      {"process_group", Key::process_group},
+      {"collective_seq_id", Key::collective_seq_id},
+      {"p2p_seq_id", Key::p2p_seq_id},
+      {"profiling_name", Key::profiling_name},
+      {"time_created_ns", Key::time_created_ns},
+      {"input_sizes", Key::input_sizes},
+      {"input_dtypes", Key::input_dtypes},
+      {"output_sizes", Key::output_sizes},
+      {"output_dtypes", Key::output_dtypes},
+      {"state", Key::state},
+      {"time_discovered_started_ns", Key::started},
+      {"time_discovered_completed_ns", Key::completed},
+      {"retired", Key::retired},
+      {"is_p2p", Key::is_p2p},
+  };
+  const auto found = kKeys.find(name);
+  return found == kKeys.end() ? Key::other : found->second;
+}
+
+// "nccl:send 0->3" and what it means.
+struct Operation {
+  Op op = Op::other;
+  std::string_view name;  // without the backend
+  bool closes_batch = false;
+  std::int32_t peer = kNone;  // group rank
+};
+
+Operation parse_operation(std::string_view name) {
+  if (const std::size_t colon = name.find(':'); colon != std::string_view::npos) {
+    name.remove_prefix(colon + 1);
+  }
+  Operation out;
+  out.closes_batch = name == "coalesced" || name.ends_with("_coalesced");
+  const std::size_t space = name.find(' ');
+  out.name = name.substr(0, space);
+  if (out.name == "send" || out.name == "recv" || out.name == "recvAnySource") {
+    out.op = out.name == "send" ? Op::send : out.name == "recv" ? Op::recv : Op::recv_any;
+    // "0->3": from, to. "3<-0": to, from. The second number is the other side in both.
+    const std::size_t arrow = name.find_first_of("<-", space == std::string_view::npos ? 0 : space);
+    if (arrow != std::string_view::npos && arrow + 2 <= name.size()) {
+      const std::string_view digits = name.substr(arrow + 2);
+      std::from_chars(digits.data(), digits.data() + digits.size(), out.peer);
+    }
+    return out;
+  }
+  if (out.name == "all_reduce_barrier") {
+    out.op = Op::barrier;
+  } else {
+    out.op = op_from_torch(out.name).value_or(Op::other);
+  }
+  return out;
+}
+
+// What the strings of one dump mean, each worked out once.
+class Names {
+ public:
+  Names(const DataTree& tree, Tables& tables) : tree_(tree), tables_(tables) {
+    keys_.resize(tree.string_count());
+    strings_.resize(tree.string_count());
+    dtypes_.resize(tree.string_count());
+    operations_.resize(tree.string_count());
+  }
+
+  Key key(const Value& v) {
+    if (!v.is(Kind::string)) return Key::other;
+    Key& k = keys_[v.number()];
+    if (k == Key::unresolved) k = key_of(tree_.text(v));
+    return k;
+  }
+  StringId string(const Value& v) {
+    if (!v.is(Kind::string)) return {};
+    StringId& s = strings_[v.number()];
+    if (s == StringId{}) s = tables_.strings.intern(std::string(tree_.text(v)));
+    return s;
+  }
+  StringId dtype(const Value& v) {
+    if (!v.is(Kind::string)) return {};
+    StringId& s = dtypes_[v.number()];
+    if (s == StringId{}) s = tables_.strings.intern(dtype_from_torch(tree_.text(v)));
+    return s;
+  }
+  const Operation& operation(const Value& v) {
+    std::optional<Operation>& o = operations_[v.number()];
+    if (!o) o = parse_operation(tree_.text(v));
+    return *o;
+  }
+
+ private:
+  const DataTree& tree_;
+  Tables& tables_;
+  std::vector<Key> keys_;
+  std::vector<StringId> strings_, dtypes_;
+  std::vector<std::optional<Operation>> operations_;
+};
+
+// Whether a frame belongs to PyTorch or Python and not to the user's program.
+bool is_library_frame(std::string_view file) {
+  constexpr std::array<std::string_view, 4> kLibraries = {"/torch/", "/lib/python3", "<frozen ",
+                                                          "torch/csrc"};
+  const bool installed = file.find("-packages/") != std::string_view::npos;
+  for (const std::string_view library : kLibraries) {
+    if (file.find(library) == std::string_view::npos) continue;
+    // Other installed packages are the user's choice: their frames count.
+    if (library == "/lib/python3" && installed) continue;
+    return true;
+  }
+  return file.ends_with("distributed_c10d.py") || file.ends_with("c10d_logger.py");
+}
+
+class DumpReader {
+ public:
+  DumpReader(const DataTree& tree, const TraceFile& file, Tables& tables)
+      : tree_(tree), file_(file), tables_(tables), names_(tree, tables) {}
+
+  Result<RankTrace> read() {
+    trace_.source = file_.name;
+    trace_.rank = *file_.rank;
+    trace_.backend = "nccl";
+    trace_.world_size = kMaxWorldSize;
+    trace_.end = End::hung;  // the watchdog wrote it, or was asked to
+    trace_.snapshot = true;
+    const Value* const entries = tree_.find(tree_.root, "entries");
+    const Value* const config = tree_.find(tree_.root, "pg_config");
+    const Value* const status = tree_.find(tree_.root, "pg_status");
+    if (entries == nullptr && config == nullptr && status == nullptr) {
+      return Error{"not a Flight Recorder dump: it has no entries, pg_config or pg_status",
+                   {file_.name},
+                   "leave other programs' files out of the folder"};
+    }
+    if (config != nullptr) read_config(*config);
+    // An only-active or JSON dump without entries is that of a rank that waits for nothing.
+    // World size follows from all dumps (link_dumps): until then every rank is possible.
+    if (entries != nullptr) read_entries(*entries);
+    if (status != nullptr) read_status(*status);
+    builder_.finish();
+    return std::move(trace_);
+  }
+
+ private:
+  struct Entry {
+    std::array<const Value*, 32> fields{};
+    const Value& operator[](Key k) const {
+      static const Value nothing = DataTree::none();
+      const Value* v = fields[static_cast<std::size_t>(k)];
+      return v == nullptr ? nothing : *v;
+    }
+    bool has(Key k) const { return fields[static_cast<std::size_t>(k)] != nullptr; }
+  };
+  struct GroupState {
+    std::vector<Rank> members;
+    bool point_to_point = false;
+    std::int32_t batch = kNone;              // the batch that is open
+    std::vector<std::uint32_t> batch_calls;  // its calls, in trace_.calls
+    std::uint64_t batch_seq = 0;
+  };
+
+  void damage(std::string message) { trace_.add_damage(std::move(message)); }
+
+  void read_config(const Value& config) {
+    const auto pairs = tree_.pairs(config);
+    for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      const std::string_view name = tree_.text(pairs[i]);
+      const Value* const ranks = tree_.find(pairs[i + 1], "ranks");
+      if (name.empty() || ranks == nullptr) continue;  // Gloo's table is unusable
+      std::vector<Rank> members;
+      if (!parse_ranks(tree_.text(*ranks), members)) {
+        damage("pg_config: the ranks of group " + printable(std::string(name)) + " are no list");
+        continue;
+      }
+      if (members.empty()) continue;
+      const Value* const desc = tree_.find(pairs[i + 1], "desc");
+      const GroupId group = tables_.groups.intern(std::string(name));
+      groups_[group].members = members;
+      builder_.add_group(group, std::move(members),
+                         desc == nullptr ? StringId{} : names_.string(*desc));
+    }
+  }
+
+  static bool parse_ranks(std::string_view text, std::vector<Rank>& out) {
+    const std::optional<std::vector<std::int64_t>> numbers = integers_in(text);
+    if (!numbers) return false;
+    std::optional<std::vector<Rank>> ranks = ranks_in(*numbers);
+    if (ranks) out = std::move(*ranks);
+    return ranks.has_value();
+  }
+
+  void read_entries(const Value& entries) {
+    if (!entries.is(Kind::list)) return damage("entries is no list");
+    // record_id counts from 0: what the first one lacks, the ring has lost.
+    for (const Value& first :
+         tree_.items(entries).first(std::min<std::size_t>(tree_.items(entries).size(), 1))) {
+      const Value* const id = tree_.find(first, "record_id");
+      if (id != nullptr) {
+        trace_.dropped = static_cast<std::uint64_t>(std::max<std::int64_t>(0, id->integer(0)));
+      }
+    }
+    for (const Value& value : tree_.items(entries)) {
+      Entry entry;
+      const auto pairs = tree_.pairs(value);
+      for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
+        entry.fields[static_cast<std::size_t>(names_.key(pairs[i]))] = &pairs[i + 1];
+      }
+      if (!entry.has(Key::profiling_name) || !entry[Key::profiling_name].is(Kind::string) ||
+          !entry.has(Key::process_group) || !entry.has(Key::collective_seq_id) ||
+          !entry.has(Key::state)) {
+        damage("an entry without profiling_name, process_group, collective_seq_id or state");
+        continue;
+      }
+      read_entry(entry);
+    }
+  }
+
+  void read_entry(const Entry& entry) {
+    const auto process_group = tree_.items(entry[Key::process_group]);
+    if (process_group.empty()) return damage("an entry's process_group is no pair of names");
+    const GroupId group = group_of(process_group[0]);
+    if (entry.has(Key::pg_id)) {
+      group_of_pg_id_.emplace(entry[Key::pg_id].integer(-1), group);
+    }
+    GroupState& state = groups_[group];
+    const Operation& operation = names_.operation(entry[Key::profiling_name]);
+    const bool p2p = entry[Key::is_p2p].boolean();
+    state.point_to_point |= p2p;
+    const std::int64_t seq = entry[p2p ? Key::p2p_seq_id : Key::collective_seq_id].integer(0);
+    const bool empty_sizes = tree_.items(entry[Key::input_sizes]).empty() &&
+                             tree_.items(entry[Key::output_sizes]).empty();
+    if (operation.closes_batch && (p2p || empty_sizes)) {
+      close_batch(state, entry);
+      if (p2p || operation.name == "coalesced") return;
+    }
+    if (seq < 1) return damage("an entry without a sequence number");
+    const bool batched = p2p && open_batch(state, static_cast<std::uint64_t>(seq));
+    Call call;
+    call.id = next_id_++;
+    call.group = group;
+    // Calls of one batch share the recorder's number; the channel orders them (and not this).
+    call.seq = static_cast<std::uint32_t>(std::min<std::int64_t>(seq - 1, UINT32_MAX));
+    call.flags = kAsync;
+    call.coalesced = batched ? state.batch : kNone;
+    if (is_point_to_point(operation.op)) {
+      if (!find_peer(state, operation, call.peer)) {
+        return damage("the peer of " + printable(std::string(operation.name)) +
+                      " is not in its group");
+      }
+    } else if (p2p) {
+      return damage("a point-to-point entry that is neither send nor recv");
+    }
+    call.signature = signature(entry, operation, state);
+    place(entry, call);
+    if (same_collective(call, operation)) return;
+    const auto problem = builder_.add_issue(call, is_point_to_point(operation.op),
+                                            entry[Key::time_created_ns].integer(kNoTime),
+                                            TraceBuilder::Numbering::recorded);
+    if (!problem.empty()) return damage(std::string(problem));
+    const auto index = static_cast<std::uint32_t>(trace_.calls.size() - 1);
+    if (p2p) state.batch_calls.push_back(index);
+    add_progress(entry, call.id);
+  }
+
+  // An uneven all_gather is recorded as one broadcast per rank with the same number, closed by
+  // `ALLGATHER_coalesced`: one collective.
+  bool same_collective(const Call& call, const Operation& operation) {
+    if (trace_.calls.empty() || is_point_to_point(operation.op)) return false;
+    const Call& last = trace_.calls.back();
+    if (last.group != call.group || last.seq != call.seq) return false;
+    const Op op = tables_.signatures[last.signature].op;
+    return !is_point_to_point(op);
+  }
+
+  // `state`, `retired` and the times, as events of the call.
+  void add_progress(const Entry& entry, std::int64_t id) {
+    const std::string_view state = tree_.text(entry[Key::state]);
+    const bool completed = state == "completed" || entry[Key::retired].boolean();
+    // Where nothing is recorded, JSON has 0 for a time and a pickle has None.
+    const auto time = [&](Key k) {
+      const std::int64_t t = entry[k].integer(kNoTime);
+      return t > 0 ? t : kNoTime;
+    };
+    if (completed || state == "started") {
+      builder_.add_call_event(EventKind::start, id, time(Key::started));
+    }
+    if (completed) builder_.add_call_event(EventKind::complete, id, time(Key::completed));
+  }
+
+  // Point-to-point calls in a row with one number are a batch.
+  bool open_batch(GroupState& state, std::uint64_t seq) {
+    if (state.batch_calls.empty() || state.batch_seq != seq) {
+      state.batch_calls.clear();
+      state.batch = next_batch_++;
+      state.batch_seq = seq;
+    }
+    return true;
+  }
+
+  void close_batch(GroupState& state, const Entry& entry) {
+    const std::string_view word = tree_.text(entry[Key::state]);
+    const bool completed = word == "completed" || entry[Key::retired].boolean();
+    for (const std::uint32_t c : state.batch_calls) {
+      Call& call = trace_.calls[c];
+      if (completed && !call.has(kCompleted)) {
+        builder_.add_call_event(EventKind::complete, call.id, kNoTime);
+      } else if (word == "started" && !call.has(kStarted)) {
+        builder_.add_call_event(EventKind::start, call.id, kNoTime);
+      }
+    }
+    state.batch_calls.clear();
+  }
+
+  bool find_peer(const GroupState& state, const Operation& operation, Rank& peer) const {
+    if (operation.op == Op::recv_any || operation.peer < 0) return operation.op == Op::recv_any;
+    if (state.members.empty()) {  // unknown: the world's ranks are their own numbers
+      peer = Rank(operation.peer);
+      return true;
+    }
+    const auto index = static_cast<std::size_t>(operation.peer);
+    if (index >= state.members.size()) return false;
+    peer = state.members[index];
+    return true;
+  }
+
+  SignatureId signature(const Entry& entry, const Operation& operation, const GroupState& state) {
+    Signature s;
+    s.op = operation.op;
+    if (s.op == Op::other) s.other_op = tables_.strings.intern(std::string(operation.name));
+    if (operation.op == Op::barrier) return tables_.make_signature(s);
+    s.in = shapes(entry[Key::input_sizes]);
+    s.out = shapes(entry[Key::output_sizes]);
+    if (operation.op == Op::gather || operation.op == Op::scatter) {
+      // The root alone gives both sides; the other members' missing side is no mismatch.
+      if (operation.op == Op::gather) s.out = {};
+      if (operation.op == Op::scatter) s.in = {};
+    }
+    (void)state;
+    std::vector<StringId>& types = scratch_types_;
+    types.clear();
+    for (const Value& v : tree_.items(entry[Key::input_dtypes])) types.push_back(names_.dtype(v));
+    if (types.empty()) {
+      for (const Value& v : tree_.items(entry[Key::output_dtypes]))
+        types.push_back(names_.dtype(v));
+    }
+    if (!types.empty()) s.dtypes = tables_.name_lists.intern(types);
+    return tables_.make_signature(s);
+  }
+
+  IntListId shapes(const Value& sizes) {
+    IntList& flat = scratch_sizes_;
+    flat.clear();
+    for (const Value& tensor : tree_.items(sizes)) {
+      for (const Value& dim : tree_.items(tensor)) {
+        const std::int64_t d = dim.integer(-1);
+        if (d < 0) return {};
+        flat.push_back(d);
+      }
+      flat.push_back(-1);
+    }
+    return flat.empty() ? IntListId{} : tables_.int_lists.intern(flat);
+  }
+
+  // Frames are shared by entries: a list is worked out once per first frame and length.
+  void place(const Entry& entry, Call& call) {
+    const auto frames = tree_.items(entry[Key::frames]);
+    if (frames.empty()) return;
+    std::uint64_t hash = frames.size();
+    for (const Value& frame : frames) hash = hash * 0x9e3779b97f4a7c15U + frame.number() + 1;
+    const auto [known, is_new] = places_.try_emplace(hash);
+    if (is_new) {
+      std::string stack;
+      std::string at;
+      std::string first;
+      for (const Value& frame : frames) {
+        const Value* const file = tree_.find(frame, "filename");
+        const Value* const line = tree_.find(frame, "line");
+        const Value* const name = tree_.find(frame, "name");
+        if (file == nullptr) continue;
+        const std::string_view path = tree_.text(*file);
+        std::string place(path);
+        if (line != nullptr) place += ":" + std::to_string(line->integer(0));
+        if (first.empty()) first = place;
+        if (at.empty() && !is_library_frame(path)) at = place;
+        if (stack.size() > kLongestStack) continue;
+        stack += place;
+        if (name != nullptr) stack += " " + std::string(tree_.text(*name));
+        stack += "\n";
+      }
+      if (at.empty()) at = first;
+      known->second = {tables_.strings.intern(at), tables_.strings.intern(stack)};
+    }
+    call.at = known->second.first;
+    call.stack = known->second.second;
+  }
+
+  GroupId group_of(const Value& name) {
+    if (!name.is(Kind::string)) return {};
+    const auto [known, is_new] = group_names_.try_emplace(name.number());
+    if (is_new) known->second = tables_.groups.intern(std::string(tree_.text(name)));
+    return known->second;
+  }
+
+  static std::int64_t status_number(const DataTree& tree, const Value* v) {
+    if (v == nullptr) return -1;
+    if (v->is(Kind::integer)) return v->integer(-1);
+    const std::string_view text = tree.text(*v);  // JSON has strings
+    std::int64_t value = -1;
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return value;
+  }
+
+  void read_status(const Value& status) {
+    const auto pairs = tree_.pairs(status);
+    for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      std::int64_t pg_id = -1;
+      const std::string_view key = tree_.text(pairs[i]);
+      std::from_chars(key.data(), key.data() + key.size(), pg_id);
+      const auto known = group_of_pg_id_.find(pg_id);
+      RankTrace::Progress progress;
+      if (known != group_of_pg_id_.end()) {
+        progress.group = known->second;
+      } else if (pg_id == 0 && groups_.contains(tables_.groups.intern("0"))) {
+        progress.group = tables_.groups.intern("0");  // the default group comes first everywhere
+      } else {
+        continue;
+      }
+      const auto number = [&](std::string_view name) -> std::optional<std::uint64_t> {
+        const std::int64_t n = status_number(tree_, tree_.find(pairs[i + 1], name));
+        return n < 0 ? std::nullopt : std::optional(static_cast<std::uint64_t>(n));
+      };
+      progress.enqueued = number("last_enqueued_collective");
+      progress.started = number("last_started_collective");
+      progress.completed = number("last_completed_collective");
+      if (groups_[progress.group].point_to_point) continue;
+      trace_.progress.push_back(progress);
+    }
+  }
+
+  static constexpr std::size_t kLongestStack = 16384;
+
+  const DataTree& tree_;
+  const TraceFile& file_;
+  Tables& tables_;
+  Names names_;
+  RankTrace trace_;
+  TraceBuilder builder_{trace_};
+  std::map<GroupId, GroupState> groups_;
+  std::unordered_map<std::uint32_t, GroupId> group_names_;  // by string number
+  std::unordered_map<std::int64_t, GroupId> group_of_pg_id_;
+  std::unordered_map<std::uint64_t, std::pair<StringId, StringId>> places_;
+  std::int64_t next_id_ = 0;
+  std::int32_t next_batch_ = 0;
+  std::vector<StringId> scratch_types_;
+  IntList scratch_sizes_;
+};
+
+Result<std::vector<RankTrace>> read_dump(const TraceFile& file, Tables& tables) {
+  if (!file.rank) {
+    return Error{"a Flight Recorder dump says its rank only in its name, and this has none",
+                 {file.name},
+                 "name it …_rank_<r>, or say where the rank stands with --rank-pattern"};
+  }
+  Result<Pickle> dump = looks_like_pickle(file.bytes) ? read_pickle(file.bytes, file.name)
+                                                      : read_json_dump(file.bytes, file.name);
+  if (!dump) return dump.error();
+  Result<RankTrace> trace = DumpReader(dump->tree, file, tables).read();
+  if (!trace) return trace.error();
+  if (!dump->damage.empty()) {
+    trace->add_damage(dump->damage + " (byte " + std::to_string(dump->damage_at) + ")");
+    trace->end = End::cut;
+    trace->open_ended = true;
+  }
+  std::vector<RankTrace> out;
+  out.push_back(std::move(*trace));
+  return out;
+}
+
+// The world is the largest group, or all ranks seen; a group that nobody lists has the members that
+// used it.
+void link_dumps(std::span<RankTrace> traces, Tables& tables) {
+  std::int32_t world = 0;
+  std::map<GroupId, std::vector<Rank>> users, listed;
+  for (const RankTrace& trace : traces) {
+    world = std::max(world, trace.rank.value + 1);
+    for (const auto& membership : trace.groups) {
+      world = std::max(world, membership.ranks.back().value + 1);
+      for (const Rank r : membership.ranks) world = std::max(world, r.value + 1);
+      listed.try_emplace(membership.group, membership.ranks);
+    }
+    std::set<GroupId> used;
+    for (const Call& call : trace.calls) used.insert(call.group);
+    for (const GroupId group : used) users[group].push_back(trace.rank);
+  }
+  for (RankTrace& trace : traces) {
+    trace.world_size = world;
+    std::set<GroupId> own;
+    for (const auto& membership : trace.groups) own.insert(membership.group);
+    for (auto& [group, ranks] : users) {
+      std::sort(ranks.begin(), ranks.end());
+      if (own.contains(group) || listed.contains(group)) continue;
+      if (std::find(ranks.begin(), ranks.end(), trace.rank) == ranks.end()) continue;
+      trace.groups.push_back({group, ranks, {}});
+    }
+  }
+  (void)tables;
+}
+
+bool is_dump(std::string_view bytes) {
+  return looks_like_pickle(bytes) || looks_like_json_dump(bytes);
+}
+
+constexpr std::array<std::string_view, 3> kUnknown = {
+    "reduce operation and root: not recorded by Flight Recorder",
+    "splits of all-to-all: not recorded by Flight Recorder, only totals are compared",
+    "training steps and modalities: not recorded by Flight Recorder",
+};
+
+}  // namespace
+
+Format flight_recorder_format() {
+  return {.name = "flight-recorder",
+          .summary = "PyTorch Flight Recorder dumps (pickle or JSON)",
+          .recognises = is_dump,
+          .read = read_dump,
+          .link = link_dumps,
+          .unknown = kUnknown};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,23 @@
+// PyTorch Flight Recorder dumps, as PyTorch 2.5 to 2.15 write them: the pickle and its JSON twin,
+// of NCCL and Gloo process groups.
+//
+// What is peculiar (torch/csrc/distributed/c10d/FlightRecorder.hpp, and dumps of real jobs):
+// - The rank is not in the dump, only in the file's name; the world is the largest group.
+// - Entries count per group and kind: collective_seq_id and p2p_seq_id, both from 1. Call::seq is
+//   that number minus one, so that rings that overran line up. record_id counts across groups and
+//   lines nothing up.
+// - pg_status is keyed by pg_id, which differs from rank to rank; entries tie it to a group's name.
+//   For groups with point-to-point its numbers mix both counters and are left out.
+// - Gloo's entries stay "scheduled": `retired` tells that they completed.
+// - The members of a coalesced batch stay "scheduled" too; the closing `coalesced` entry alone
+//   carries the batch's state.
+// - Frames come innermost first; `at` is the first outside of PyTorch and Python's own library.
+#pragma once
+
+#include "trace/formats/format.h"
+
+namespace lockstep {
+
+Format flight_recorder_format();
+
+}  // namespace lockstep

@@ -1,0 +1,159 @@
+// Flight Recorder dumps: from bytes to a verdict.
+#include "trace/formats/flight_recorder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/temp_dir.h"
+#include "trace/formats/pickle_writer.h"
+#include "trace/load.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+using testing::SizeIs;
+
+struct Entry {
+  std::string name = "nccl:all_reduce";
+  int seq = 1;
+  int elements = 8;
+  std::string state = "completed";
+  int line = 10;
+  bool p2p = false;
+};
+
+std::string dump(const std::vector<Entry>& entries, int world, int completed = -1) {
+  std::string ranks = "[";
+  for (int r = 0; r < world; ++r) ranks += (r == 0 ? "" : ", ") + std::to_string(r);
+  PickleWriter w;
+  w.begin_dict().text("version").text("2.10").text("pg_config").begin_dict();
+  w.text("0").begin_dict().text("name").text("0").text("desc").text("default_pg");
+  w.text("ranks").text(ranks + "]").end_dict().end_dict();
+  w.text("pg_status").begin_dict().text("0").begin_dict();
+  w.text("last_completed_collective").integer(completed).end_dict().end_dict();
+  w.text("entries").begin_list();
+  int id = 0;
+  for (const Entry& e : entries) {
+    w.begin_dict().text("frames").begin_list();
+    for (const auto& [file, line] : {std::pair(std::string("/x/torch/distributed.py"), 7),
+                                     std::pair(std::string("train.py"), e.line)}) {
+      w.begin_dict().text("name").text("f").text("filename").text(file).text("line").integer(line);
+      w.end_dict();
+    }
+    w.end_list().text("record_id").integer(id++).text("pg_id").integer(0);
+    w.text("process_group").pair("0", "default_pg");
+    w.text("collective_seq_id").integer(e.p2p ? 0 : e.seq);
+    w.text("p2p_seq_id").integer(e.p2p ? e.seq : 0);
+    w.text("profiling_name").text(e.name).text("time_created_ns").integer(1000 + id);
+    for (const char* const side : {"input_sizes", "output_sizes"}) {
+      w.text(side).begin_list().begin_list().integer(e.elements).end_list().end_list();
+    }
+    for (const char* const side : {"input_dtypes", "output_dtypes"}) {
+      w.text(side).begin_list().text("Float").end_list();
+    }
+    w.text("state").text(e.state).text("retired").boolean(e.state == "completed");
+    w.text("is_p2p").boolean(e.p2p).end_dict();
+  }
+  w.end_list().end_dict();
+  return w.finish();
+}
+
+class FlightRecorder : public testing::Test {
+ protected:
+  void write(int rank, const std::string& bytes) {
+    dir_.write("nccl_trace_rank_" + std::to_string(rank), bytes);
+  }
+  lockstep::Run load() {
+    Result<lockstep::Run> run = load_run({dir_.path()});
+    EXPECT_TRUE(run) << (run ? "" : run.error().str());
+    return run ? std::move(*run) : lockstep::Run{};
+  }
+  TempDir dir_;
+};
+
+TEST_F(FlightRecorder, ReadsCallsPlacesAndTheWorld) {
+  for (int r = 0; r < 3; ++r)
+    write(r, dump({{}, {.name = "nccl:all_reduce_barrier", .seq = 2}}, 3));
+  const lockstep::Run run = load();
+  EXPECT_EQ(run.world_size, 3);
+  ASSERT_THAT(run.ranks, SizeIs(3));
+  const RankTrace& trace = run.ranks[1];
+  ASSERT_THAT(trace.calls, SizeIs(2));
+  EXPECT_EQ(run.tables.str(trace.calls[0].at), "train.py:10");
+  EXPECT_THAT(run.tables.str(trace.calls[0].stack), HasSubstr("/x/torch/distributed.py:7 f\n"));
+  EXPECT_TRUE(trace.calls[0].has(kCompleted));
+  EXPECT_EQ(trace.calls[1].seq, 1U);
+  EXPECT_EQ(run.tables.signatures[trace.calls[1].signature].op, Op::barrier);
+  EXPECT_EQ(run.tables.signatures[trace.calls[0].signature].in_elements, 8);
+}
+
+TEST_F(FlightRecorder, ADumpThatWasCutOffCountsAsFarAsItGoes) {
+  const std::string whole = dump({{}, {.seq = 2}, {.seq = 3}}, 2);
+  write(0, whole);
+  std::size_t calls_before = 0;
+  for (std::size_t cut = 0; cut < whole.size(); ++cut) {
+    write(1, whole.substr(0, cut));
+    const lockstep::Run run = load();
+    if (run.ranks.size() < 2) continue;
+    EXPECT_TRUE(run.ranks[1].open_ended);
+    EXPECT_GT(run.ranks[1].damaged_count, 0U) << cut;
+    EXPECT_GE(run.ranks[1].calls.size(), calls_before);
+    calls_before = run.ranks[1].calls.size();
+  }
+  EXPECT_EQ(calls_before, 3U);
+}
+
+TEST_F(FlightRecorder, SurvivesEveryFlippedBit) {
+  const std::string good = dump({{}, {.name = "nccl:send 0->1", .seq = 1, .p2p = true}}, 2);
+  Tables tables;
+  for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
+    std::string bytes = good;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
+    (void)flight_recorder_format().read({bytes, "f", Rank(0)}, tables);
+  }
+}
+
+TEST_F(FlightRecorder, ARankIsNeededAndThePatternFindsIt) {
+  const std::string bytes = dump({{}}, 2);
+  dir_.write("node-a", bytes);
+  const Result<lockstep::Run> none = load_run({dir_.file("node-a")});
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().fix, HasSubstr("--rank-pattern"));
+  dir_.write("n7x1y9", bytes);
+  const Result<lockstep::Run> found =
+      load_run({dir_.file("n7x1y9")}, {.format = "", .rank_pattern = "x(\\d)y", .threads = 1});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->ranks[0].rank, Rank(1));
+}
+
+TEST_F(FlightRecorder, FilesOfTwoFormatsAreAnErrorThatNamesThem) {
+  write(0, dump({{}}, 1));
+  dir_.write("rank_0.trace.jsonl", R"({"header":1,"rank":0,"world_size":1})");
+  const Result<lockstep::Run> run = load_run({dir_.path()});
+  ASSERT_FALSE(run);
+  EXPECT_THAT(run.error().message, HasSubstr("nccl_trace_rank_0"));
+  EXPECT_THAT(run.error().message, HasSubstr("rank_0.trace.jsonl"));
+  EXPECT_TRUE(load_run({dir_.path()}, {.format = "text", .rank_pattern = "", .threads = 1}));
+}
+
+TEST_F(FlightRecorder, TheJsonTwinSaysTheSame) {
+  const std::string entry =
+      R"({"collective_seq_id":1,"input_dtypes":["Float"],"input_sizes":[[8]],"is_p2p":false,)"
+      R"("output_dtypes":["Float"],"output_sizes":[[8]],"p2p_seq_id":0,"pg_id":0,)"
+      R"("process_group":["0","default_pg"],"profiling_name":"gloo:all_reduce","record_id":0,)"
+      R"("retired":true,"state":"scheduled","time_created_ns":5,)"
+      R"("time_discovered_completed_ns":0,"time_discovered_started_ns":0})";
+  dir_.write("rank_0.json", R"({"entries":[)" + entry +
+                                R"(],"pg_config":{},"pg_status":{"0":)"
+                                R"({"last_completed_collective":"1"}},"version":"2.10"})");
+  const lockstep::Run run = load();
+  ASSERT_THAT(run.ranks, SizeIs(1));
+  ASSERT_THAT(run.ranks[0].calls, SizeIs(1));
+  EXPECT_TRUE(run.ranks[0].calls[0].has(kCompleted));  // gloo: `retired` tells
+  ASSERT_THAT(run.ranks[0].progress, SizeIs(1));
+  EXPECT_EQ(run.ranks[0].progress[0].completed, 1U);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,97 @@
+// Pickles are data and nothing else, whatever is in the file.
+#include "trace/formats/pickle.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trace/formats/pickle_writer.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+using testing::SizeIs;
+
+std::string sample() {
+  PickleWriter w;
+  w.begin_dict().text("a").begin_list().integer(1).integer(-70000).end_list();
+  w.text("b").pair("x", "a").text("c").none().text("d").boolean(true).end_dict();
+  return w.finish();
+}
+
+TEST(Pickle, ReadsWhatPyTorchWrites) {
+  const std::string bytes = sample();
+  const Result<Pickle> p = read_pickle(bytes, "f");
+  ASSERT_TRUE(p);
+  EXPECT_EQ(p->damage, "");
+  const DataTree& t = p->tree;
+  const auto list = t.items(*t.find(t.root, "a"));
+  ASSERT_THAT(list, SizeIs(2));
+  EXPECT_EQ(list[0].integer(0), 1);
+  EXPECT_EQ(list[1].integer(0), -70000);
+  EXPECT_EQ(t.text(t.items(*t.find(t.root, "b"))[1]), "a");
+  EXPECT_TRUE(t.find(t.root, "c")->is(DataTree::Kind::none));
+  EXPECT_TRUE(t.find(t.root, "d")->boolean());
+  EXPECT_EQ(t.find(t.root, "e"), nullptr);
+}
+
+TEST(Pickle, ReadsLaterProtocols) {
+  // pickle.dumps({"k": [1, 2]}, 4)
+  const std::string bytes(
+      "\x80\x04\x95\x0e\x00\x00\x00\x00\x00\x00\x00}\x94\x8c\x01k\x94]\x94(K\x01K\x02"
+      "es.",
+      27);
+  const Result<Pickle> p = read_pickle(bytes, "f");
+  ASSERT_TRUE(p);
+  EXPECT_EQ(p->damage, "");
+  EXPECT_THAT(p->tree.items(*p->tree.find(p->tree.root, "k")), SizeIs(2));
+}
+
+TEST(Pickle, RefusesToConstructOrCallAnything) {
+  for (const std::string& hostile : {std::string("\x80\x02"
+                                                 "cos\nsystem\nX\x02\x00\x00\x00id\x85R.",
+                                                 27),
+                                     std::string("\x80\x04\x8c\x02os\x8c\x06system\x93.", 16)}) {
+    const Result<Pickle> p = read_pickle(hostile, "f");
+    ASSERT_FALSE(p);
+    EXPECT_THAT(p.error().message, HasSubstr("GLOBAL at byte "));
+  }
+}
+
+TEST(Pickle, KeepsWhatCameBeforeTheCut) {
+  const std::string bytes = sample();
+  for (std::size_t cut = 2; cut < bytes.size(); ++cut) {
+    const Result<Pickle> p = read_pickle(std::string_view(bytes).substr(0, cut), "f");
+    ASSERT_TRUE(p) << cut;
+    EXPECT_EQ(p->damage, "the pickle was cut off") << cut;
+    EXPECT_LE(p->damage_at, cut);
+  }
+  const Result<Pickle> late = read_pickle(std::string_view(bytes).substr(0, bytes.size() - 2), "f");
+  EXPECT_NE(late->tree.find(late->tree.root, "b"), nullptr);
+}
+
+TEST(Pickle, SurvivesEveryFlippedBit) {
+  const std::string good = sample();
+  for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
+    std::string bytes = good;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
+    const Result<Pickle> p = read_pickle(bytes, "f");
+    if (p) (void)p->tree.find(p->tree.root, "a");
+  }
+}
+
+TEST(Pickle, HugeClaimsAndDeepNestingCostNothing) {
+  const std::string header("\x80\x02", 2);
+  EXPECT_EQ(read_pickle(header + std::string("X\xff\xff\xff\xff", 5) + "abc", "f")->damage,
+            "the pickle was cut off");
+  EXPECT_THAT(read_pickle(header + "N" + std::string("r\xff\xff\xff\x7f", 5) + ".", "f")->damage,
+              HasSubstr("memoizes"));
+  EXPECT_THAT(read_pickle(header + "h\x05.", "f")->damage, HasSubstr("number 5"));
+  const Result<Pickle> deep = read_pickle(header + std::string(1 << 20, '('), "f");
+  EXPECT_TRUE(deep);
+  const Result<Pickle> lists = read_pickle(header + std::string(1 << 20, ']'), "f");
+  EXPECT_TRUE(lists);
+}
+
+}  // namespace
+}  // namespace lockstep

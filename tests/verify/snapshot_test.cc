@@ -1,0 +1,119 @@
+// Looks at running processes: stalls are found, skew is no error.
+#include "verify/snapshot.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "support/trace_text.h"
+#include "trace/load.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+
+// One letter a call: c completed, p pending; a digit before it changes its source line.
+Report judge(const std::vector<std::string>& ranks, const std::string& op = "all_reduce") {
+  std::vector<std::string> texts;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    std::string text = "{\"header\":1,\"rank\":" + std::to_string(r) +
+                       ",\"world_size\":" + std::to_string(ranks.size()) + "}\n";
+    int id = 0;
+    char line = '0';
+    for (const char c : ranks[r]) {
+      if (c >= '0' && c <= '9') {
+        line = c;
+        continue;
+      }
+      text += "{\"ev\":\"issue\",\"id\":" + std::to_string(id) + ",\"g\":\"world\",\"op\":\"" + op +
+              "\",\"in\":[[8]],\"out\":[[8]],\"async\":true,\"at\":\"train.py:" + line + "\"}\n";
+      if (c == 'c') text += "{\"ev\":\"complete\",\"id\":" + std::to_string(id) + "}\n";
+      ++id;
+      line = '0';
+    }
+    texts.push_back(text + "{\"end\":\"hung\"}\n");
+  }
+  lockstep::Run run = run_from_text(texts);
+  for (RankTrace& trace : run.ranks) trace.snapshot = true;
+  return verify(run);
+}
+
+TEST(Snapshot, AStalledDeviceIsBehindPeersThatWait) {
+  const Report report = judge({"cccpp", "cpppp", "cccpp"});
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].rule, RuleId::device_stall);
+  EXPECT_THAT(report.findings[0].culprits, ElementsAre(Rank(1)));
+  EXPECT_EQ(report.findings[0].seq, 1U);
+}
+
+TEST(Snapshot, SkewIsNoError) {
+  EXPECT_EQ(judge({"ccc", "cpp", "ccc"}).verdict, Verdict::clean);  // peers wait for nothing
+  EXPECT_EQ(judge({"cpp", "cpp", "cpp"}).verdict, Verdict::clean);  // all in flight
+}
+
+TEST(Snapshot, AHostThatNeverIssuedIsTheCulprit) {
+  const Report report = judge({"ccp", "cc", "ccp"});
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].rule, RuleId::host_stall);
+  EXPECT_THAT(report.findings[0].culprits, ElementsAre(Rank(1)));
+}
+
+TEST(Snapshot, HalfOfTheGroupAheadInANewCallTellsNothing) {
+  EXPECT_EQ(judge({"cc9p", "cc9p", "cc", "cc"}).verdict, Verdict::inconclusive);
+  EXPECT_EQ(judge({"ccp", "ccp", "cc", "cc"}).verdict, Verdict::findings);  // known calls
+}
+
+TEST(Snapshot, SourcePlacesTellTheExtraCallOfAFew) {
+  const Report report = judge({"c5c1c2p", "c1c2c", "c1c2c", "c1c2c"});
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].rule, RuleId::extra_collective);
+  EXPECT_THAT(report.findings[0].culprits, ElementsAre(Rank(0)));
+  EXPECT_EQ(report.findings[0].seq, 1U);
+}
+
+TEST(Snapshot, TotalsOfAnAllToAllMustAgree) {
+  const auto text = [](int rank, int in, int out) {
+    return "{\"header\":1,\"rank\":" + std::to_string(rank) + ",\"world_size\":2}\n" +
+           "{\"ev\":\"issue\",\"id\":0,\"g\":\"world\",\"op\":\"all_to_all\",\"in\":[[" +
+           std::to_string(in) + "]],\"out\":[[" + std::to_string(out) + "]]}\n{\"end\":\"hung\"}\n";
+  };
+  const Report bad = verify(run_from_text({text(0, 5, 4), text(1, 3, 3)}));
+  ASSERT_FALSE(bad.findings.empty());
+  EXPECT_EQ(bad.findings[0].rule, RuleId::splits_mismatch);
+  const Report good = verify(run_from_text({text(0, 5, 3), text(1, 3, 5)}));
+  for (const Finding& f : good.findings) EXPECT_NE(f.rule, RuleId::splits_mismatch);
+}
+
+// Every job in the shared examples, where they are there.
+TEST(FlightRecorderExamples, AreJudgedAsTheyAre) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(LOCKSTEP_SOURCE_DIR) / ".." / "shared" / "data" / "fr";
+  if (!fs::exists(folder)) GTEST_SKIP() << folder << " is not there";
+  int judged = 0;
+  for (const auto& job : fs::directory_iterator(folder)) {
+    std::ifstream in(job.path() / "expected.json");
+    if (!in) continue;
+    const nlohmann::json expected = nlohmann::json::parse(in);
+    const Result<lockstep::Run> run = load_run({job.path().string()});
+    ASSERT_TRUE(run) << job.path() << (run ? "" : run.error().str());
+    const Report report = verify(*run);
+    std::vector<std::string> accepted = {expected["verdict"]};
+    if (expected.contains("accept_verdicts")) accepted = expected["accept_verdicts"];
+    EXPECT_THAT(accepted, testing::Contains(std::string(to_string(report.verdict)))) << job.path();
+    ++judged;
+    if (expected["verdict"] != "findings" || expected["culprit_ranks"].empty()) continue;
+    if (!expected.value("culprit_derivable", true) || expected.contains("culprit_any_of")) continue;
+    std::vector<int> culprits;
+    for (const Rank r : report.findings.at(0).culprits) culprits.push_back(r.value);
+    EXPECT_EQ(culprits, expected["culprit_ranks"].get<std::vector<int>>()) << job.path();
+  }
+  EXPECT_GT(judged, 30);
+}
+
+}  // namespace
+}  // namespace lockstep

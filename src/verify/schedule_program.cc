@@ -176,6 +176,11 @@ const std::vector<std::uint32_t>& SchedulePrograms::senders_to(const Message& re
   return traffic == traffic_.end() ? kNobody : traffic->second.senders;
 }
 
+bool SchedulePrograms::uniform(const Message& receive) const {
+  const auto found = traffic_.find({receive.dest, receive.group.value});
+  return found != traffic_.end() && !found->second.probes && !found->second.many_forms;
+}
+
 bool SchedulePrograms::indifferent(const Message& receive) const {
   const auto found = traffic_.find({receive.dest, receive.group.value});
   if (found == traffic_.end()) return false;

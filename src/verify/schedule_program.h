@@ -83,6 +83,10 @@ class SchedulePrograms {
   // from anybody only, always with one tag, and nobody waits for its message to be taken.
   bool indifferent(const Message& receive) const;
 
+  // Whether all messages for this receive's rank and group have one form, and no probe looks at
+  // them.
+  bool uniform(const Message& receive) const;
+
   bool has_wildcards() const { return has_wildcards_; }
   // Whether every rank and member left a trace that starts where the program does.
   bool whole() const { return whole_; }

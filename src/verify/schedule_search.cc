@@ -117,7 +117,7 @@ class Machine {
         std::vector<Choice> mine = choices_of_receive(s, dest, i, closed);
         std::erase_if(mine, [&](const Choice& c) { return !allowed(c.match); });
         if (mine.empty()) continue;
-        if (p_.indifferent(receives[i])) {
+        if (p_.indifferent(receives[i]) || absorbs_all(s, dest, receives[i])) {
           mine.resize(1);
           return mine;
         }
@@ -126,13 +126,6 @@ class Machine {
       }
     }
     return all;
-  }
-
-  bool ended(const State& s) const {
-    for (std::size_t r = 0; r < s.next.size(); ++r) {
-      if (s.next[r] < p_.ranks()[r].actions.size()) return false;
-    }
-    return true;
   }
 
   // Whether some rank can never go on, whatever follows behind the ends that are not known: the
@@ -320,6 +313,69 @@ class Machine {
     closed = !others_may_come;
     for (Choice& c : out) c.contested = out.size() > 1 || others_may_come;
     return out;
+  }
+
+  // Whether the receive begins a run in which its rank does nothing but take messages from anybody,
+  // at least as many as can come during the run: then all of them are taken, in whatever order.
+  bool absorbs_all(const State& s, std::uint32_t dest, const Message& receive) {
+    if (!p_.uniform(receive)) return false;
+    std::size_t receives = 0;
+    const auto in_run = [&](const Message& m) {
+      return m.source == Message::kAnySource && m.tag == receive.tag && m.group == receive.group;
+    };
+    for (const Message& pending : s.receives[dest]) {
+      if (pending.group == receive.group && !in_run(pending)) return false;
+      receives += in_run(pending) ? 1U : 0U;
+    }
+    const auto& actions = p_.ranks()[dest].actions;
+    for (std::size_t a = s.next[dest]; a < actions.size(); ++a) {
+      ++work_;
+      const Op op = p_.op(dest, actions[a].call);
+      if (op != Op::recv && op != Op::recv_any) break;
+      if (!in_run(p_.message(dest, actions[a].call))) break;
+      if (!actions[a].blocks) ++receives;
+    }
+    std::size_t messages = 0;
+    for (const std::uint32_t sender : p_.senders_to(receive)) {
+      messages += messages_of(s, sender, receive, receives - messages);
+      if (messages > receives) return false;
+    }
+    return true;
+  }
+
+  // The messages for the receive that the sender has there, or may send before it has to wait for
+  // the receiver in a collective. Stops behind `enough`.
+  std::size_t messages_of(const State& s, std::uint32_t sender, const Message& receive,
+                          std::size_t enough) {
+    std::size_t out = 0;
+    for (const Message& send : s.sends[receive.dest]) {
+      ++work_;
+      out += send.rank == sender && takes(receive, send) ? 1U : 0U;
+    }
+    const auto& actions = p_.ranks()[sender].actions;
+    for (std::size_t a = s.next[sender];
+         a < actions.size() && out <= enough && sender != receive.dest; ++a) {
+      ++work_;
+      const std::uint32_t c = actions[a].call;
+      const Op op = p_.op(sender, c);
+      if (!is_point_to_point(op)) {
+        if (actions[a].blocks && waits_for(s, p_.meeting(sender, c), receive.dest)) break;
+      } else if (op == Op::send && !actions[a].blocks && p_.has_partner(sender, c)) {
+        out += takes(receive, p_.message(sender, c)) ? 1U : 0U;
+      }
+    }
+    return out;
+  }
+
+  // Whether the meeting lacks that rank.
+  bool waits_for(const State& s, const SchedulePrograms::Meeting& m, std::uint32_t rank) {
+    if (m.group == UINT32_MAX || !p_.groups()[m.group].absent.empty()) return false;
+    const auto& streams = p_.groups()[m.group].streams;
+    const auto at = std::lower_bound(
+        streams.begin(), streams.end(), rank,
+        [](const Stream& stream, std::uint32_t r) { return stream.rank_index < r; });
+    if (at == streams.end() || at->rank_index != rank) return false;
+    return s.issued[m.group][static_cast<std::size_t>(at - streams.begin())] <= m.place;
   }
 
   bool may_be_let_go(const State& s, std::uint32_t r, const std::vector<bool>& may_move) {
@@ -530,11 +586,8 @@ class AllVisitor {
     result_.misfit = match;
   }
   void end(Machine& machine, const State& state, const std::vector<Choice>& path) {
-    if (machine.ended(state)) {
-      if (!result_.ending) result_.ending = as_schedule(path);
-    } else if (!result_.stuck && machine.has_stuck(state)) {
-      result_.stuck = as_schedule(path);
-    }
+    auto& found = machine.has_stuck(state) ? result_.stuck : result_.ending;
+    if (!found) found = as_schedule(path);
   }
   // A stuck schedule beside one that ends says all there is to say.
   bool done() const { return result_.stuck && result_.ending; }
@@ -575,7 +628,8 @@ ScheduleSearch search_schedules(const Run& run, const std::vector<GroupStreams>&
   AllVisitor visitor(programs, ended_well, out);
   Walk walk(machine, options.states, visitor);
   const bool finished = walk.run(machine.start(), everybody);
-  out.complete = finished && programs.whole();
+  out.whole = programs.whole();
+  out.complete = finished && out.whole;
   return out;
 }
 

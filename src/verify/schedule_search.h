@@ -10,6 +10,8 @@
 //     its choices alone are tried before any other's (a persistent set; Godefroid 1996).
 //   - Where a rank receives from anybody only, always with the same tag (or gets but one), from
 //     senders that do not wait, all messages are as good as each other: one choice stands for all.
+//     So it does where the rank does nothing but receive from anybody until it has all that can
+//     come: whoever waits for a message to be taken is let go in that run, in whatever order.
 //   - A state that was seen before is not entered again.
 //
 // This is the search of ISP (Vakkalanka, CAV 2008) on a recorded program instead of a running one.
@@ -45,7 +47,8 @@ WildcardChoices choices_of(const Schedule& schedule);
 
 struct ScheduleSearch {
   bool has_wildcards = false;
-  bool complete = true;  // all schedules were tried
+  bool whole = true;     // all ranks left traces that start where the program does
+  bool complete = true;  // they did, and all schedules were tried (or enough to know both ends)
   // One that fits what was recorded, if anything was: each rank passes what its trace shows it
   // passed, and hangs where it hung.
   std::optional<Schedule> fitting;

@@ -199,6 +199,7 @@ void find_possible_causes(const Context& context, Outlook& outlook, Causes& caus
                   [](const Position& p) { return p.state == Position::State::finished; });
   if (!ended) return;
   const bool mpi = context.semantics == CallSemantics::mpi;
+  if (!search.whole) return;  // a message of a rank that left no trace may be the missing one
   if (auto race = explain_possible_race(context, search, mpi)) {
     causes.add(std::move(*race));
     return;

@@ -34,6 +34,71 @@ TEST(Lifecycle, ARankThatDiedHadNoTimeToWait) {
               ::testing::Not(HasSubstr("never-waited")));
 }
 
+TEST(Lifecycle, AnMpiRequestThatNobodyWaitsForIsAnError) {
+  const std::string rank = "mpi; broadcast count=1 root=0 async open at=a.c:61; finalize; clean";
+  const Report report = verify(program({rank, rank}));
+  EXPECT_EQ(summary(report),
+            "never-waited error observed culprits=0,1 group=world seq=0\nverdict findings");
+  EXPECT_THAT(report.findings[0].message, HasSubstr("a.c:61"));
+}
+
+TEST(Lifecycle, AnMpiRequestForAMessage) {
+  EXPECT_EQ(summary(verify(
+                program({"mpi; send count=1 peer=1 ptag=0 async open; finalize; clean",
+                         "mpi; recv count=1 peer=0 ptag=0 async open; wait 0; finalize; clean"}))),
+            "never-waited error observed culprits=0 group=world seq=0\nverdict findings");
+}
+
+TEST(Lifecycle, AnMpiRequestThatATestCompletedIsOver) {
+  EXPECT_EQ(summary(verify(program({"mpi; send count=1 peer=1 ptag=0 async; finalize; clean",
+                                    "mpi; recv count=1 peer=0 ptag=0 async; finalize; clean"}))),
+            "verdict clean");
+}
+
+TEST(Buffers, AWriteIntoWhatIsBeingSent) {
+  const Report report =
+      verify(program({"send n=4 peer=1 ptag=0 async open at=t.py:3; write 0; wait 0; clean",
+                      "recv n=4 peer=0 ptag=0; clean"}));
+  EXPECT_EQ(summary(report),
+            "buffer-race error observed culprits=0 group=world seq=0\nverdict findings");
+  EXPECT_THAT(report.findings[0].message, HasSubstr("wrote the buffer of send"));
+  EXPECT_THAT(report.findings[0].message, HasSubstr("t.py:3"));
+}
+
+TEST(Buffers, AReadOfWhatIsBeingReceived) {
+  EXPECT_EQ(summary(verify(program({"send n=4 peer=1 ptag=0; clean",
+                                    "recv n=4 peer=0 ptag=0 async open; use 0; wait 0; clean"}))),
+            "buffer-race error observed culprits=1 group=world seq=0\nverdict findings");
+}
+
+TEST(Buffers, AReadOfWhatIsOnlySentIsNone) {
+  EXPECT_EQ(summary(verify(program({"send n=4 peer=1 ptag=0 async open; use 0; wait 0; clean",
+                                    "recv n=4 peer=0 ptag=0; clean"}))),
+            "verdict clean");
+}
+
+TEST(Buffers, AfterTheWaitTheyAreTheProgramsOwn) {
+  const std::string rank = "all_reduce n=4 async; wait 0; use 0; write 0; clean";
+  EXPECT_EQ(summary(verify(program({rank, rank}))), "verdict clean");
+}
+
+TEST(Buffers, ACompletionThatOnlyTheRecorderSawOrdersNothing) {
+  const std::string rank = "all_reduce n=4 async; use 0; wait 0; clean";
+  EXPECT_EQ(summary(verify(program({rank, rank}))),
+            "buffer-race error observed culprits=0,1 group=world seq=0\nverdict findings");
+}
+
+TEST(Buffers, ALoopIsOneFinding) {
+  std::string rank;
+  for (int i = 0; i < 50; ++i) {
+    rank += "all_reduce n=4 async at=t.py:9; write " + std::to_string(i) + "; wait " +
+            std::to_string(i) + "; ";
+  }
+  const Report report = verify(program({rank + "clean", rank + "clean"}));
+  EXPECT_EQ(report.findings.size(), 1U);
+  EXPECT_THAT(report.findings[0].message, HasSubstr("100 such accesses"));
+}
+
 TEST(Input, AMissingRankIsANoteAndTheVerdictInconclusive) {
   const Report report = verify(run_of({{0, "barrier; clean"}}, 2));
   EXPECT_TRUE(says(report, RuleId::missing_rank));

@@ -37,8 +37,15 @@ Json numbers(const std::string& list) {
 
 class Writer {
  public:
-  Writer(std::int32_t rank, std::int32_t world_size, bool timed) : timed_(timed) {
-    line({{"header", 1}, {"rank", rank}, {"world_size", world_size}, {"backend", "gloo"}});
+  Writer(std::int32_t rank, std::int32_t world_size, bool timed,
+         const std::vector<std::vector<std::string>>& items)
+      : timed_(timed) {
+    Json header = {{"header", 1}, {"rank", rank}, {"world_size", world_size}, {"backend", "gloo"}};
+    for (const auto& w : items) {
+      if (w[0] == "mpi") header["semantics"] = "mpi";
+      if (w[0] == "backend") header["backend"] = w[1];
+    }
+    line(header);
     Json all = Json::array();
     for (std::int32_t r = 0; r < world_size; ++r) all.push_back(r);
     line({{"group", "world"}, {"ranks", all}});
@@ -46,7 +53,7 @@ class Writer {
 
   void item(const std::vector<std::string>& w) {
     static const std::vector<std::string> kEnds = {"clean", "hung", "killed", "exception"};
-    if (w[0] == "cut") return;
+    if (w[0] == "cut" || w[0] == "mpi" || w[0] == "backend") return;
     if (std::find(kEnds.begin(), kEnds.end(), w[0]) != kEnds.end()) {
       line({{"end", w[0]}});
     } else if (w[0] == "group") {
@@ -60,6 +67,8 @@ class Writer {
     } else if (w[0] == "wait") {
       event({{"ev", "wait"}, {"id", std::stoll(w[1])}});
       if (w.back() != "open") event({{"ev", "waited"}, {"id", std::stoll(w[1])}});
+    } else if (w[0] == "use" || w[0] == "write") {
+      event({{"ev", w[0]}, {"id", std::stoll(w[1])}});
     } else if (w[0] == "raise") {
       raise(w);
     } else {
@@ -90,6 +99,7 @@ class Writer {
 
   void call(const std::vector<std::string>& w) {
     Json json = {{"ev", "issue"}, {"id", next_}, {"g", "world"}, {"op", w[0]}};
+    Json complete = {{"ev", "complete"}, {"id", next_}};
     bool async = false;
     bool completes = true;
     for (std::size_t i = 1; i < w.size(); ++i) {
@@ -108,16 +118,18 @@ class Writer {
         json["splits_in"] = numbers(value);
       else if (key == "out_splits")
         json["splits_out"] = numbers(value);
-      else if (key == "step" || key == "root" || key == "peer" || key == "ptag")
+      else if (key == "from" || key == "fromtag")
+        complete[key] = std::stoll(value);
+      else if (key == "count" || key == "step" || key == "root" || key == "peer" || key == "ptag")
         json[key] = std::stoll(value);
-      else if (key == "g" || key == "dtype" || key == "redop" || key == "at")
+      else if (key == "g" || key == "dtype" || key == "redop" || key == "at" || key == "mode")
         json[key] = value;
       else
         LOCKSTEP_CHECK(false, "unknown word in a test program: " + w[i]);
     }
     json["async"] = async;
     event(json);
-    if (completes && timed_) event({{"ev", "complete"}, {"id", next_}});
+    if (completes && timed_) event(complete);
     ++next_;
   }
 
@@ -131,10 +143,12 @@ class Writer {
 
 std::string program_text(std::int32_t rank, std::int32_t world_size, const std::string& program,
                          bool timed) {
-  Writer writer(rank, world_size, timed);
+  std::vector<std::vector<std::string>> items;
   for (const std::string& item : split(program, ';')) {
-    if (const auto w = words(item); !w.empty()) writer.item(w);
+    if (auto w = words(item); !w.empty()) items.push_back(std::move(w));
   }
+  Writer writer(rank, world_size, timed, items);
+  for (const auto& w : items) writer.item(w);
   return writer.text();
 }
 

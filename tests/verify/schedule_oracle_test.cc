@@ -1,0 +1,142 @@
+// verify() against all schedules of small programs: a deadlock in every schedule is proven, one in
+// some schedule is said to be possible (or the bound is said to be met), and where there is none
+// nothing is said.
+#include "verify/schedule_oracle.h"
+
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "verify/program.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+namespace {
+
+std::string show(const Words& words, bool mpi) {
+  std::string out = mpi ? "mpi: " : "c10d: ";
+  for (const std::string& word : words) out += "\"" + word + "\" ";
+  return out;
+}
+
+// Requests that are never waited for may be beside the question, but keep nobody waiting.
+bool says(const Report& report, Certainty certainty) {
+  return std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& f) {
+    return f.certainty == certainty && f.rule != RuleId::never_waited;
+  });
+}
+
+// What all schedules come to. Elsewhere than in MPI a send waits for its receive.
+Ends ends_of(const Words& words, bool mpi) {
+  Ends ends = explore_all(words, /*buffered=*/false);
+  if (mpi) {
+    const Ends buffered = explore_all(words, /*buffered=*/true);
+    ends.some_hang |= buffered.some_hang;
+    ends.some_end |= buffered.some_end;
+  }
+  return ends;
+}
+
+// How many programs of each kind a test saw: one that saw none of a kind shows nothing of it.
+struct Seen {
+  int always = 0, sometimes = 0, never = 0, bounded = 0;
+};
+
+void compare(const Words& words, bool mpi, Seen& seen) {
+  const Ends ends = ends_of(words, mpi);
+  ++(!ends.some_hang ? seen.never : ends.some_end ? seen.sometimes : seen.always);
+  std::vector<std::string> programs;
+  for (std::size_t r = 0; r < words.size(); ++r) {
+    programs.push_back(
+        word_as_program(words[r], static_cast<int>(r), static_cast<int>(words.size()), mpi));
+  }
+  const Report report = verify(program(programs, /*timed=*/false));
+  EXPECT_EQ(proves_stuck(report), ends.some_hang && !ends.some_end) << show(words, mpi) << "\n"
+                                                                    << summary(report);
+  if (ends.some_hang) {
+    const bool said = says(report, Certainty::possible) || says(report, Certainty::proven) ||
+                      says(report, Certainty::observed) || report.verdict == Verdict::inconclusive;
+    seen.bounded += report.verdict == Verdict::inconclusive;
+    EXPECT_TRUE(said) << show(words, mpi) << "\n" << summary(report);
+  } else {
+    EXPECT_FALSE(says(report, Certainty::possible)) << show(words, mpi) << "\n" << summary(report);
+  }
+}
+
+void compare_both(const Words& words, Seen& seen) {
+  compare(words, false, seen);
+  compare(words, true, seen);
+}
+
+void expect_all_kinds(const Seen& seen) {
+  EXPECT_GT(seen.always, 100);
+  EXPECT_GT(seen.sometimes, 100);
+  EXPECT_GT(seen.never, 100);
+  EXPECT_EQ(seen.bounded, 0) << "programs this small are within the bound";
+}
+
+std::vector<std::string> words_over(const std::string& letters, std::size_t longest) {
+  std::vector<std::string> out = {""};
+  std::size_t first = 0;
+  for (std::size_t n = 0; n < longest; ++n) {
+    const std::size_t last = out.size();
+    for (std::size_t i = first; i < last; ++i) {
+      for (const char c : letters) out.push_back(out[i] + c);
+    }
+    first = last;
+  }
+  return out;
+}
+
+TEST(ScheduleOracle, AllProgramsOfTwoRanks) {
+  Seen seen;
+  const auto all = words_over("sr*A", 3);
+  for (const std::string& x : all) {
+    for (const std::string& y : all) {
+      compare_both({x, y}, seen);
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+  expect_all_kinds(seen);
+}
+
+TEST(ScheduleOracle, AllProgramsOfThreeRanksThatSendToOne) {
+  Seen seen;
+  const auto receiver = words_over("rR*?", 3);
+  const auto second = words_over("SAt", 2);  // rank 1's previous one is rank 0
+  const auto third = words_over("sAt", 2);   // so is rank 2's next one
+  for (const std::string& x : receiver) {
+    for (const std::string& y : second) {
+      for (const std::string& z : third) {
+        compare_both({x, y, z}, seen);
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+  expect_all_kinds(seen);
+}
+
+TEST(ScheduleOracle, SampledProgramsOfThreeRanks) {
+  constexpr unsigned kSeed = 20240611;
+  constexpr int kSamples = 12000;
+  std::mt19937 random(kSeed);
+  Seen seen;
+  const auto word = [&](const std::string& letters) {
+    std::string out;
+    const std::size_t length = random() % 5;
+    while (out.size() < length) out += letters[random() % letters.size()];
+    return out;
+  };
+  for (int i = 0; i < kSamples; ++i) {
+    const std::string shared = "AaasSSiItrRj**?++www";
+    const Words words = {word(shared + "Bb"), word(shared + "Bb"), word(shared)};
+    compare_both(words, seen);
+    if (::testing::Test::HasFailure()) {
+      FAIL() << "seed " << kSeed << ", sample " << i;
+    }
+  }
+  expect_all_kinds(seen);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,15 +1,17 @@
 // lockstep rules, lockstep explain RULE: the rule table.
 #include <iostream>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/rule_examples.h"
+#include "cli/rule_names.h"
 #include "reports/columns.h"
 #include "reports/paint.h"
 #include "verify/rules.h"
@@ -44,17 +46,24 @@ ExitStatus print_rules() {
   return ExitStatus::clean;
 }
 
+// For other programs: an array with an object per rule.
+ExitStatus print_rules_as_json() {
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  for (const Rule& rule : all_rules())
+    out.push_back({{"id", rule.name},
+                   {"family", rule.family},
+                   {"severity", to_string(rule.severity)},
+                   {"summary", rule.summary},
+                   {"explanation", rule.explanation},
+                   {"fix", rule.fix},
+                   {"example", rule_example(rule.id)}});
+  std::cout << out.dump(2) << "\n";
+  return ExitStatus::clean;
+}
+
 ExitStatus explain(const std::string& name) {
-  const std::optional<RuleId> id = rule_from_name(name);
-  if (!id) {
-    std::vector<std::string> names;
-    for (const Rule& rule : all_rules()) names.emplace_back(rule.name);
-    const std::string meant = nearest(name, names);
-    return fail({"no rule \"" + printable(name) + "\"",
-                 {},
-                 meant.empty() ? "`lockstep rules` lists them"
-                               : "did you mean `lockstep explain " + meant + "`?"});
-  }
+  const Result<RuleId> id = rule_named(name);
+  if (!id) return fail(id.error());
   const Rule& explained = rule(*id);
   const Paint paint{stdout_wants_color()};
   std::cout << paint.bold(explained.name) << " (" << explained.family << ", usually "
@@ -73,8 +82,13 @@ ExitStatus explain(const std::string& name) {
 
 void add_rules(CLI::App& app, ExitStatus& status) {
   CLI::App* rules = app.add_subcommand("rules", "List the rules that `verify` and `run` judge by");
-  rules->footer("Examples:\n  lockstep rules\n  lockstep explain modality-divergence");
-  rules->callback([&status] { status = print_rules(); });
+  const auto as_json = std::make_shared<bool>(false);
+  rules->add_flag("--json", *as_json, "Print them as JSON, for other programs");
+  rules->footer(
+      "Examples:\n  lockstep rules\n  lockstep rules --json\n"
+      "  lockstep explain modality-divergence");
+  rules->callback(
+      [as_json, &status] { status = *as_json ? print_rules_as_json() : print_rules(); });
 
   CLI::App* command = app.add_subcommand("explain", "Explain a rule: meaning, remedy, example");
   const auto name = std::make_shared<std::string>();

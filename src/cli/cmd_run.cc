@@ -87,6 +87,13 @@ class Runner {
   // Finds, loads and checks everything before anything is started.
   Status prepare() {
     if (const Status outputs = check_outputs(command_.report); !outputs) return outputs.error();
+    if (command_.check && command_.report.filter.any())
+      return Error{"--check compares with everything that is found",
+                   {},
+                   "leave out --only, --disable, --suppressions and --baseline"};
+    Result<Filter> filter = load_filter(command_.report.filter);
+    if (!filter) return filter.error();
+    filter_ = std::move(*filter);
     const Result<std::vector<std::string>> files = scenario_files(command_.paths);
     if (!files) return files.error();
     for (const std::string& file : *files) {
@@ -96,8 +103,10 @@ class Runner {
         return Error{"--check needs something to compare with", {file}, "add \"expect:\""};
       scenarios_.push_back(std::move(*scenario));
     }
-    if (scenarios_.size() > 1 && !command_.report.outputs.empty())
-      return Error{"--output is for one scenario",
+    const bool to_files =
+        !command_.report.outputs.empty() || !command_.report.filter.write_baseline.empty();
+    if (scenarios_.size() > 1 && to_files)
+      return Error{"--output and --write-baseline are for one scenario",
                    {},
                    "every run's folder holds its report.json; name the parent with --output-dir"};
     Result<std::string> worker = find_worker(worker_search_of_this_process());
@@ -136,17 +145,20 @@ class Runner {
                 [&](const JobProgress& now, double elapsed_s) { progress.update(now, elapsed_s); });
     progress.finish();
     if (!outcome) return outcome.error();
-    if (const Status told = tell(*folder, *outcome); !told) return told.error();
+    FilteredReport report =
+        filtered(std::move(outcome->report), outcome->run, filter_, today_utc());
+    if (const Status told = tell(*folder, *outcome, report); !told) return told.error();
+    outcome->report = std::move(report.report);
     const ExitStatus status = judge(scenario, *outcome);
     return FinishedRun{std::move(*outcome), status};
   }
 
   // The report, and what else there is to say of the run.
-  Status tell(const std::string& folder, const JobOutcome& outcome) {
-    const Status kept = write_file(folder + "/report.json", json_report(outcome.report));
+  Status tell(const std::string& folder, const JobOutcome& outcome, const FilteredReport& report) {
+    const Status kept = write_file(folder + "/report.json", json_report(report));
     if (!kept) return kept;
     if (!command_.report.quiet) said_ << "\n" << std::flush;
-    const Status written = write_reports(outcome.report, outcome.run, command_.report);
+    const Status written = write_reports(report, outcome.run, command_.report);
     if (!written) return written;
     if (!command_.report.quiet) said_ << "\n" << run_summary(outcome) << std::flush;
     return Status::ok();
@@ -181,6 +193,7 @@ class Runner {
 
   const RunCommand& command_;
   std::ostream& said_;
+  Filter filter_;
   std::vector<Scenario> scenarios_;
   std::string worker_;
 };

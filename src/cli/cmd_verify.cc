@@ -1,4 +1,5 @@
 // lockstep verify PATH…: judges recorded runs.
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -8,7 +9,9 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/patience.h"
+#include "trace/formats/format.h"
 #include "trace/load.h"
+#include "verify/semantics.h"
 #include "verify/verify.h"
 
 namespace lockstep {
@@ -16,6 +19,8 @@ namespace {
 
 struct VerifyCommand {
   std::vector<std::string> paths;
+  LoadOptions load;
+  std::string semantics;  // empty: as recorded
   ReportOptions report;
 };
 
@@ -26,27 +31,47 @@ constexpr const char* kFooter = R"(Examples:
     lockstep verify rank_0.trace.jsonl.gz rank_3.ring
   In CI: fail on warnings too, keep the report for other programs:
     lockstep verify traces/ --fail-on warning --output json=report.json --quiet
+  Fail only on what is new since the baseline was written:
+    lockstep verify traces/ --baseline known.json --output sarif=out.sarif
 
-Reads rank_<r>.trace.jsonl, rank_<r>.trace.jsonl.gz and *.ring, in any order.)";
+  The Flight Recorder dumps of a hung PyTorch job, whose names are unusual:
+    lockstep verify dumps.tar.gz --rank-pattern 'node\d+-(\d+)\.bin'
 
-Result<Run> load(const std::vector<std::string>& paths) {
-  const Patience patience("reading traces");
-  return load_run(paths);
+Reads, plain, gzipped or in a tar archive, known by content, in any order:
+)";
+
+std::string footer() {
+  std::string text = kFooter;
+  for (const Format& format : all_formats()) {
+    std::string name = "  " + std::string(format.name);
+    name.resize(std::max<std::size_t>(name.size() + 1, 19), ' ');
+    text += name + std::string(format.summary) + "\n";
+  }
+  return text;
 }
 
-Report judge(const Run& run) {
+Result<Run> load(const VerifyCommand& command) {
+  const Patience patience("reading traces");
+  return load_run(command.paths, command.load);
+}
+
+Report judge(const Run& run, const VerifyCommand& command) {
   const Patience patience("verifying");
-  return verify(run);
+  VerifyOptions options;
+  options.semantics = call_semantics_from_name(command.semantics);
+  return verify(run, options);
 }
 
 ExitStatus run_verify(const VerifyCommand& command) {
   if (const Status outputs = check_outputs(command.report); !outputs) return fail(outputs.error());
-  const Result<Run> run = load(command.paths);
+  const Result<Filter> filter = load_filter(command.report.filter);
+  if (!filter) return fail(filter.error());
+  const Result<Run> run = load(command);
   if (!run) return fail(run.error());
-  const Report report = judge(*run);
+  const FilteredReport report = filtered(judge(*run, command), *run, *filter, today_utc());
   if (const Status written = write_reports(report, *run, command.report); !written)
     return fail(written.error(), ExitStatus::own_failure);
-  return exit_status(report, command.report.fail_on);
+  return exit_status(report.report, command.report.fail_on);
 }
 
 }  // namespace
@@ -57,8 +82,16 @@ void add_verify(CLI::App& app, ExitStatus& status) {
   command->add_option("PATH", options->paths, "Trace files, or folders that hold them")
       ->type_name("")
       ->required();
+  command->add_option("--format", options->load.format,
+                      "Read the files as this format (below);\n"
+                      "default: by content");
+  command->add_option("--rank-pattern", options->load.rank_pattern,
+                      "Regular expression whose first group is\n"
+                      "the rank in a file's name");
+  command->add_option("--semantics", options->semantics, "What blocks a rank; default: as recorded")
+      ->check(CLI::IsMember({"nccl", "gloo", "mpi"}));
   add_report_options(*command, options->report);
-  command->footer(kFooter);
+  command->footer(footer());
   command->callback([options, &status] { status = run_verify(*options); });
 }
 

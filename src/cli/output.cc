@@ -3,17 +3,51 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
+#include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "base/text.h"
 #include "cli/write_file.h"
+#include "reports/github_report.h"
+#include "reports/gitlab_report.h"
 #include "reports/json_report.h"
+#include "reports/junit_report.h"
+#include "reports/markdown_report.h"
+#include "reports/sarif_report.h"
 #include "reports/text_report.h"
 
 namespace lockstep {
 namespace {
+
+using Kind = OutputTarget::Kind;
+
+struct KindName {
+  std::string_view name;
+  Kind kind;
+};
+constexpr std::array kKinds = {
+    KindName{"text", Kind::text},         KindName{"json", Kind::json},
+    KindName{"sarif", Kind::sarif},       KindName{"junit", Kind::junit},
+    KindName{"github", Kind::github},     KindName{"gitlab", Kind::gitlab},
+    KindName{"markdown", Kind::markdown},
+};
+
+std::optional<Kind> kind_named(std::string_view name) {
+  for (const KindName& one : kKinds)
+    if (one.name == name) return one.kind;
+  return std::nullopt;
+}
+
+std::vector<std::string> kind_names() {
+  std::vector<std::string> out;
+  for (const KindName& one : kKinds) out.emplace_back(one.name);
+  return out;
+}
 
 // What --fail-on takes, and the least severity that then gives exit status 1.
 std::optional<Severity> threshold(std::string_view fail_on) {
@@ -29,9 +63,30 @@ Status write_stdout(const std::string& text) {
   return Error{"cannot write to standard output", {}, "check where it is redirected to"};
 }
 
-std::string rendered(OutputTarget::Kind kind, const Report& report, const Run& run, bool color) {
-  if (kind == OutputTarget::Kind::json) return json_report(report);
-  return text_report(report, run, {.color = color});
+// CI services show places relative to what they checked out, which is where commands run.
+std::string source_root() {
+  std::error_code none;
+  return std::filesystem::current_path(none).string();
+}
+
+std::string rendered(Kind kind, const FilteredReport& report, const Run& run, bool color) {
+  switch (kind) {
+    case Kind::text:
+      return text_report(report, run, {.color = color});
+    case Kind::json:
+      return json_report(report);
+    case Kind::sarif:
+      return sarif_report(report, source_root());
+    case Kind::junit:
+      return junit_report(report);
+    case Kind::github:
+      return github_report(report, source_root());
+    case Kind::gitlab:
+      return gitlab_report(report, source_root());
+    case Kind::markdown:
+      return markdown_report(report, run);
+  }
+  return {};
 }
 
 Result<std::vector<OutputTarget>> parse_outputs(const ReportOptions& options) {
@@ -53,7 +108,9 @@ Result<std::vector<OutputTarget>> parse_outputs(const ReportOptions& options) {
 void add_report_options(CLI::App& command, ReportOptions& options) {
   command
       .add_option("-o,--output", options.outputs,
-                  "Write the report as text=PATH or json=PATH;\nthe path \"-\" is standard output")
+                  "Write the report as text, json, sarif, junit,\n"
+                  "github, gitlab or markdown, e.g. json=r.json;\n"
+                  "the path \"-\" is standard output")
       ->type_name("KIND=PATH")
       ->allow_extra_args(false);
   command.add_option("--fail-on", options.fail_on, "Exit with 1 for findings so severe or worse")
@@ -61,6 +118,7 @@ void add_report_options(CLI::App& command, ReportOptions& options) {
       ->check(CLI::IsMember({"error", "warning", "note", "never"}).description(""))
       ->capture_default_str();
   command.add_flag("-q,--quiet", options.quiet, "Do not print the text report");
+  add_filter_options(command, options.filter);
 }
 
 Result<OutputTarget> parse_output(const std::string& text) {
@@ -69,10 +127,15 @@ Result<OutputTarget> parse_output(const std::string& text) {
   const std::string shown = printable(text);
   if (equals == std::string::npos || equals + 1 == text.size())
     return Error{"--output " + shown + ": expected KIND=PATH", {}, "write json=report.json"};
-  if (kind != "text" && kind != "json")
-    return Error{"--output " + shown + ": no such kind of report", {}, "kinds: text, json"};
-  return OutputTarget{kind == "json" ? OutputTarget::Kind::json : OutputTarget::Kind::text,
-                      text.substr(equals + 1)};
+  const std::optional<Kind> known = kind_named(kind);
+  if (!known) {
+    const std::vector<std::string> names = kind_names();
+    const std::string near = kind.size() < 100 ? nearest(kind, names) : "";
+    return Error{"--output " + shown + ": no such kind of report",
+                 {},
+                 (near.empty() ? "" : "did you mean " + near + "? ") + "kinds: " + join_and(names)};
+  }
+  return OutputTarget{*known, text.substr(equals + 1)};
 }
 
 Status check_outputs(const ReportOptions& options) {
@@ -81,22 +144,21 @@ Status check_outputs(const ReportOptions& options) {
   return Status::ok();
 }
 
-Status write_reports(const Report& report, const Run& run, const ReportOptions& options) {
+Status write_reports(const FilteredReport& report, const Run& run, const ReportOptions& options) {
   const Result<std::vector<OutputTarget>> targets = parse_outputs(options);
   if (!targets) return targets.error();
   const bool taken = std::any_of(targets->begin(), targets->end(),
                                  [](const OutputTarget& t) { return t.path == "-"; });
   if (!taken && !options.quiet) {
     const bool color = stdout_wants_color();
-    if (Status s = write_stdout(rendered(OutputTarget::Kind::text, report, run, color)); !s)
-      return s;
+    if (Status s = write_stdout(rendered(Kind::text, report, run, color)); !s) return s;
   }
   for (const OutputTarget& target : *targets) {
     const bool to_stdout = target.path == "-";
     const std::string text = rendered(target.kind, report, run, to_stdout && stdout_wants_color());
     if (Status s = to_stdout ? write_stdout(text) : write_file(target.path, text); !s) return s;
   }
-  return Status::ok();
+  return write_baseline(report, options.filter);
 }
 
 ExitStatus exit_status(const Report& report, const std::string& fail_on) {

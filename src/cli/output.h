@@ -1,9 +1,11 @@
 // What every command that judges has in common: where the report goes, in which form, and which
 // exit status it gives.
 //
-//   --output text=PATH | json=PATH   (PATH "-": standard output; may be given several times)
+//   --output KIND=PATH   (text, json, sarif …; PATH "-": standard output; may be given several
+//   times)
 //   --fail-on error|warning|note|never
 //   --quiet
+//   and the filter: cli/filter_options.h
 #pragma once
 
 #include <string>
@@ -13,13 +15,15 @@
 
 #include "base/result.h"
 #include "cli/exit_status.h"
+#include "cli/filter_options.h"
+#include "reports/filter.h"
 #include "trace/run.h"
 #include "verify/report.h"
 
 namespace lockstep {
 
 struct OutputTarget {
-  enum class Kind { text, json } kind = Kind::text;
+  enum class Kind { text, json, sarif, junit, github, gitlab, markdown } kind = Kind::text;
   std::string path;  // "-": standard output
 };
 
@@ -27,9 +31,10 @@ struct ReportOptions {
   std::vector<std::string> outputs;  // as given: KIND=PATH
   std::string fail_on = "error";     // as given; CLI11 has checked it
   bool quiet = false;
+  FilterOptions filter = {};
 };
 
-// Adds the three options to `command`, which fills in `options` when it is parsed.
+// Adds the options to `command`, which fills in `options` when it is parsed.
 void add_report_options(CLI::App& command, ReportOptions& options);
 
 // Errors: no "=", an unknown kind, an empty path.
@@ -39,7 +44,7 @@ Result<OutputTarget> parse_output(const std::string& text);
 // output for itself; then writes every --output. A file is complete or not there: it is written
 // beside its place and renamed.
 // Errors: a bad --output (check_outputs says so before any work), a file that cannot be written.
-Status write_reports(const Report& report, const Run& run, const ReportOptions& options);
+Status write_reports(const FilteredReport& report, const Run& run, const ReportOptions& options);
 
 // The same check of the --output options as write_reports', for the start of a command.
 Status check_outputs(const ReportOptions& options);

@@ -46,9 +46,15 @@ Json finding_json(const Finding& finding) {
   return out;
 }
 
-}  // namespace
+Json set_aside_json(const SetAside& one) {
+  Json out = finding_json(one.finding);
+  out["status"] = to_string(one.why);
+  if (!one.reason.empty()) out["reason"] = one.reason;
+  if (!one.expires.empty()) out["expires"] = one.expires;
+  return out;
+}
 
-std::string json_report(const Report& report) {
+Json report_json(const Report& report) {
   Json out;
   out["report"] = 1;
   out["tool"] = tool_version();
@@ -61,7 +67,22 @@ std::string json_report(const Report& report) {
   out["findings"] = Json::array();
   for (const Finding& finding : report.findings) out["findings"].push_back(finding_json(finding));
   out["unknown"] = report.unknown;
-  return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return out;
+}
+
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string json_report(const Report& report) { return text_of(report_json(report)); }
+
+std::string json_report(const FilteredReport& filtered) {
+  Json out = report_json(filtered.report);
+  for (const SetAside& one : filtered.set_aside) out["suppressed"].push_back(set_aside_json(one));
+  if (!filtered.notes.empty()) out["notes"] = filtered.notes;
+  return text_of(out);
 }
 
 }  // namespace lockstep

@@ -17,6 +17,7 @@ constexpr std::size_t kEvidenceShown = 4;
 constexpr std::size_t kConsequencesShown = 3;
 constexpr std::size_t kConsequenceLines = 3;  // of each, about
 constexpr std::size_t kUnknownShown = 8;
+constexpr std::size_t kSetAsideShown = 8;
 constexpr std::size_t kIndent = 2;
 constexpr std::size_t kKey = 7;  // the width of "where  "
 
@@ -50,8 +51,12 @@ std::vector<FoldedEvidence> fold(const std::vector<Evidence>& all) {
 
 class Writer {
  public:
-  Writer(const Report& report, const Run& run, const TextOptions& options)
-      : report_(report), run_(run), options_(options), paint_{options.color} {}
+  Writer(const FilteredReport& filtered, const Run& run, const TextOptions& options)
+      : filtered_(filtered),
+        report_(filtered.report),
+        run_(run),
+        options_(options),
+        paint_{options.color} {}
 
   std::string str() {
     verdict();
@@ -69,7 +74,9 @@ class Writer {
     }
     if (left_out > 0)
       out_ += "\nand " + plural(left_out, "more finding") + "; --output json=PATH has them all\n";
-    unknown();
+    set_aside();
+    listed("not known from these traces", report_.unknown, kUnknownShown);
+    listed("about the filter", filtered_.notes, kUnknownShown);
     return std::move(out_);
   }
 
@@ -80,7 +87,8 @@ class Writer {
         plural(report_.ranks_read.size(), "rank") + ", " + grouped(report_.events) + " events";
     switch (report_.verdict) {
       case Verdict::clean:
-        line = paint_.green("CLEAN") + ": nothing wrong in " + size;
+        line = paint_.green("CLEAN") + ": nothing " +
+               (filtered_.set_aside.empty() ? "wrong" : "else wrong") + " in " + size;
         break;
       case Verdict::findings:
         line = paint_.red("FINDINGS") + ": " + counts() + " in " + size;
@@ -239,18 +247,34 @@ class Writer {
     }
   }
 
-  void unknown() {
-    if (report_.unknown.empty()) return;
-    out_ += "\nnot known from these traces\n";
-    for (std::size_t i = 0; i < report_.unknown.size(); ++i) {
-      if (i == kUnknownShown) {
-        out_ += "  and " + std::to_string(report_.unknown.size() - i) + " more\n";
+  // Findings that do not count: what they are, and why they do not.
+  void set_aside() {
+    std::vector<std::string> lines;
+    for (const SetAside& one : filtered_.set_aside) {
+      std::string line = std::string(to_string(one.why)) + ": " +
+                         std::string(to_string(one.finding.severity)) + " " +
+                         std::string(rule(one.finding.rule).name);
+      if (!one.finding.group.empty()) line += " in group " + one.finding.group;
+      if (!one.reason.empty()) line += "; " + one.reason;
+      if (!one.expires.empty()) line += " (until " + one.expires + ")";
+      lines.push_back(std::move(line));
+    }
+    listed("found, but set aside", lines, kSetAsideShown);
+  }
+
+  void listed(std::string_view title, const std::vector<std::string>& lines, std::size_t most) {
+    if (lines.empty()) return;
+    out_ += "\n" + std::string(title) + "\n";
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (i == most) {
+        out_ += "  and " + std::to_string(lines.size() - i) + " more\n";
         break;
       }
-      out_ += "  - " + block(printable(report_.unknown[i]), 2 * kIndent) + "\n";
+      out_ += "  - " + block(printable(lines[i]), 2 * kIndent) + "\n";
     }
   }
 
+  const FilteredReport& filtered_;
   const Report& report_;
   const Run& run_;
   TextOptions options_;
@@ -260,8 +284,13 @@ class Writer {
 
 }  // namespace
 
+std::string text_report(const FilteredReport& filtered, const Run& run,
+                        const TextOptions& options) {
+  return Writer(filtered, run, options).str();
+}
+
 std::string text_report(const Report& report, const Run& run, const TextOptions& options) {
-  return Writer(report, run, options).str();
+  return text_report(FilteredReport(report), run, options);
 }
 
 }  // namespace lockstep

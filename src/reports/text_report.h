@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 
+#include "reports/filter.h"
 #include "trace/run.h"
 #include "verify/report.h"
 
@@ -19,5 +20,9 @@ struct TextOptions {
 // `run` is what the report judges; the pictures are drawn from it. Whatever came from a file is
 // made safe to print.
 std::string text_report(const Report& report, const Run& run, const TextOptions& options = {});
+
+// The same, followed by what a filter set aside and what it has to say.
+std::string text_report(const FilteredReport& filtered, const Run& run,
+                        const TextOptions& options = {});
 
 }  // namespace lockstep

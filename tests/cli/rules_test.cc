@@ -33,7 +33,7 @@ TEST(Explain, SuggestsTheNearestRule) {
   EXPECT_EQ(explained.out, "");
   EXPECT_EQ(explained.err,
             "lockstep: error: no rule \"modality-divergance\"\n"
-            "  fix: did you mean `lockstep explain modality-divergence`?\n");
+            "  fix: did you mean modality-divergence? `lockstep rules` lists them\n");
 }
 
 }  // namespace

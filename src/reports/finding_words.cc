@@ -1,0 +1,74 @@
+#include "reports/finding_words.h"
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "base/text.h"
+#include "reports/columns.h"
+
+namespace lockstep {
+namespace {
+
+std::string counts(const Report& report) {
+  std::vector<std::string> parts;
+  for (const Severity severity : {Severity::error, Severity::warning, Severity::note}) {
+    const auto n = std::count_if(report.findings.begin(), report.findings.end(),
+                                 [&](const Finding& f) { return f.severity == severity; });
+    if (n > 0) parts.push_back(plural(static_cast<std::uint64_t>(n), to_string(severity)));
+  }
+  return join_and(parts);
+}
+
+}  // namespace
+
+std::string where_in_words(const Finding& finding) {
+  std::vector<std::string> parts;
+  if (!finding.group.empty()) parts.push_back("group " + finding.group);
+  if (finding.seq) parts.push_back("seq " + std::to_string(*finding.seq));
+  if (finding.step) parts.push_back("step " + std::to_string(*finding.step));
+  std::string out;
+  for (const std::string& part : parts) out += (out.empty() ? "" : ", ") + part;
+  return out;
+}
+
+std::string who_in_words(const Finding& finding) {
+  constexpr std::size_t kWidth = 60;
+  if (finding.ranks.empty() && finding.culprits.empty()) return {};
+  if (finding.culprits.empty())
+    return rank_label(finding.ranks, kWidth) + "; none can be singled out";
+  std::string out = rank_label(finding.culprits, kWidth);
+  std::vector<Rank> others;
+  std::set_difference(finding.ranks.begin(), finding.ranks.end(), finding.culprits.begin(),
+                      finding.culprits.end(), std::back_inserter(others));
+  if (!others.empty()) out += "; concerns " + rank_label(others, kWidth) + " too";
+  return out;
+}
+
+std::string verdict_in_words(const Report& report) {
+  const std::string size =
+      plural(report.ranks_read.size(), "rank") + ", " + grouped(report.events) + " events";
+  std::string out;
+  switch (report.verdict) {
+    case Verdict::clean:
+      out = "nothing wrong in " + size;
+      break;
+    case Verdict::findings:
+      out = counts(report) + " in " + size;
+      break;
+    case Verdict::inconclusive:
+      out = "no error seen in " + size + ", but not all could be read";
+      break;
+  }
+  if (!report.ranks_missing.empty()) out += "; no trace of " + rank_label(report.ranks_missing, 40);
+  if (!report.ranks_damaged.empty())
+    out += "; damaged trace of " + rank_label(report.ranks_damaged, 40);
+  return out;
+}
+
+std::string UniqueFingerprints::next(const Finding& finding) {
+  const std::size_t count = ++seen_[finding.fingerprint];
+  return count == 1 ? finding.fingerprint : finding.fingerprint + "-" + std::to_string(count);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+// Parts of a finding in words, as several report forms put them.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+
+#include "verify/report.h"
+
+namespace lockstep {
+
+// "group world, seq 7, step 3", leaving out what is not known; may be empty.
+std::string where_in_words(const Finding& finding);
+
+// "rank 1; concerns ranks 0,2 too", "ranks 0,1; none can be singled out"; may be empty.
+std::string who_in_words(const Finding& finding);
+
+// The verdict as one sentence: "2 errors and 1 note in 4 ranks, 1,234 events".
+std::string verdict_in_words(const Report& report);
+
+// Names for findings that are unique within a report and stable over runs: the fingerprint, with
+// "-2", "-3" … where several findings share it. Called once per finding, in order.
+class UniqueFingerprints {
+ public:
+  std::string next(const Finding& finding);
+
+ private:
+  std::map<std::string, std::size_t> seen_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+// Checks JSON against a schema of tests/reports/schemas.
+#pragma once
+
+#include <fstream>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace lockstep {
+
+// What is wrong with `text`, a line each; empty: it is valid.
+std::string schema_errors(const std::string& text, const std::string& schema_file);
+
+}  // namespace lockstep

@@ -5,8 +5,8 @@
 
 # A line is "package" or "package:command": the latter is also satisfied when the command is there.
 PACKAGES_CORE=(g++:g++ cmake:cmake ninja-build:ninja zlib1g-dev libarchive-dev libcli11-dev libyaml-cpp-dev
-  nlohmann-json3-dev libsimdjson-dev libvalijson-dev libboost-dev libgtest-dev libgmock-dev
-  libbenchmark-dev)
+  nlohmann-json3-dev libsimdjson-dev libprotobuf-dev libvalijson-dev libboost-dev libgtest-dev
+  libgmock-dev libbenchmark-dev)
 # Only make builds faster: without them, a warning.
 PACKAGES_FASTER=(ccache:ccache mold:mold)
 # ca-certificates and python3-pip download the wheels of LibTorch, binutils strips it.

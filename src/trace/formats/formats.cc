@@ -2,6 +2,7 @@
 #include <array>
 #include <charconv>
 
+#include "trace/formats/chakra.h"
 #include "trace/formats/flight_recorder.h"
 #include "trace/formats/format.h"
 #include "trace/formats/kineto.h"
@@ -15,8 +16,8 @@ namespace lockstep {
 namespace {
 
 const std::array kFormats = {
-    ring_format(),   text_format(),     flight_recorder_format(),
-    kineto_format(), nccl_log_format(), watchdog_log_format(),
+    ring_format(),   text_format(),     flight_recorder_format(), kineto_format(),
+    chakra_format(), nccl_log_format(), watchdog_log_format(),
 };
 
 }  // namespace

@@ -476,7 +476,17 @@ Result<std::vector<RankTrace>> read(const TraceFile& file, Tables& tables) {
   return Reader(file, tables).read();
 }
 
-void link(std::span<RankTrace> traces, Tables& tables) { Linker(traces, tables).link(); }
+void link(std::span<RankTrace> traces, Tables& tables) {
+  const StringId unlinked = tables.strings.intern(std::string(kUnlinked));
+  const auto others =
+      std::stable_partition(traces.begin(), traces.end(), [&](const RankTrace& trace) {
+        return std::any_of(trace.groups.begin(), trace.groups.end(),
+                           [&](const auto& m) { return m.desc == unlinked; });
+      });
+  // Output in which only the watchdog speaks of calls.
+  if (others != traces.end()) watchdog_log_format().link({others, traces.end()}, tables);
+  Linker(traces, tables).link();
+}
 
 bool recognises(std::string_view bytes) {
   LogLines lines(sample_of(bytes).head);

@@ -248,7 +248,6 @@ class Reader {
     trace.world_size = rank.value + 1;
     trace.source = file_.name;
     trace.backend = "nccl";
-    trace.snapshot = true;
     trace.end = !one.failed.empty() ? End::hung : !one.errors.empty() ? End::exception : End::cut;
     std::set<std::string> mixed;  // groups whose counters mix collectives and messages
     std::vector<PlannedCall> planned;

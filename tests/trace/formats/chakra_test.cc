@@ -1,0 +1,246 @@
+// Chakra execution traces.
+#include "trace/formats/chakra.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trace/formats/format_testing.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+// Protobuf's wire format, as far as the tests need it.
+std::string varint(std::uint64_t value) {
+  std::string out;
+  for (; value >= 128; value >>= 7U) out += static_cast<char>(value % 128 + 128);
+  return out + static_cast<char>(value);
+}
+std::string number(unsigned field, std::uint64_t value) {
+  return varint(field * 8) + varint(value);
+}
+std::string bytes(unsigned field, std::string_view content) {
+  return varint(field * 8 + 2) + varint(content.size()) + std::string(content);
+}
+std::string message(std::string_view content) {
+  return varint(content.size()) + std::string(content);
+}
+
+std::string int64_attr(std::string_view name, std::uint64_t value) {
+  return bytes(10, bytes(1, name) + number(9, value));
+}
+std::string int32_attr(std::string_view name, std::uint64_t value) {
+  return bytes(10, bytes(1, name) + number(7, value));
+}
+std::string text_attr(std::string_view name, std::string_view value) {
+  return bytes(10, bytes(1, name) + bytes(29, value));
+}
+std::string bool_attr(std::string_view name, bool value) {
+  return bytes(10, bytes(1, name) + number(27, value ? 1 : 0));
+}
+std::string dims_attr(const std::string& flags) {
+  return bytes(10, bytes(1, "involved_dim") + bytes(28, bytes(1, flags)));
+}
+
+constexpr unsigned kCompute = 4, kSend = 5, kRecv = 6, kCollective = 7;
+constexpr unsigned kAllReduce = 0, kAllGather = 2;
+
+// A trace, node by node.
+class Graph {
+ public:
+  Graph() : bytes_(message(bytes(1, "0.0.4"))) {}
+
+  Graph& node(std::uint64_t id, unsigned type, const std::vector<std::uint64_t>& deps,
+              const std::string& more = "") {
+    std::string packed;
+    for (const std::uint64_t dep : deps) packed += varint(dep);
+    std::string content = number(1, id) + bytes(2, "node" + std::to_string(id)) + number(3, type);
+    if (!packed.empty()) content += bytes(5, packed);
+    bytes_ += message(content + number(7, 12) + more);
+    return *this;
+  }
+  Graph& collective(std::uint64_t id, unsigned type, std::uint64_t size,
+                    const std::vector<std::uint64_t>& deps = {}, const std::string& more = "") {
+    return node(id, kCollective, deps,
+                bool_attr("is_cpu_op", false) + int64_attr("comm_type", type) +
+                    int64_attr("comm_size", size) + more);
+  }
+  Graph& raw(const std::string& text) {
+    bytes_ += text;
+    return *this;
+  }
+  const std::string& str() const { return bytes_; }
+  NamedFile file(int rank) const { return {"workload." + std::to_string(rank) + ".et", bytes_}; }
+
+ private:
+  std::string bytes_;
+};
+
+Graph layers(std::uint64_t size) {
+  Graph g;
+  g.node(1, kCompute, {}).collective(2, kAllReduce, size, {1});
+  g.node(3, kCompute, {2}).collective(4, kAllGather, 64, {3});
+  return g;
+}
+
+TEST(Chakra, HealthyRanksAreClean) {
+  const auto run = run_of(chakra_format(), {layers(4096).file(0), layers(4096).file(1)});
+  EXPECT_EQ(judged(run), "clean");
+  EXPECT_EQ(run.world_size, 2);
+  const RankTrace& trace = run.ranks[1];
+  EXPECT_EQ(trace.rank, Rank(1));
+  EXPECT_EQ(trace.end, End::clean);
+  ASSERT_EQ(trace.calls.size(), 2U);
+  EXPECT_EQ(run.tables.str(trace.calls[0].group), "world");
+  EXPECT_EQ(run.tables.str(trace.calls[0].tag), "node2");
+  const Signature& s = run.tables.signatures[trace.calls[0].signature];
+  EXPECT_EQ(s.op, Op::all_reduce);
+  EXPECT_EQ(s.in_elements, 4096) << "bytes, where no type is told";
+}
+
+TEST(Chakra, FindsAnotherSize) {
+  EXPECT_THAT(judged(run_of(chakra_format(),
+                            {layers(4096).file(0), layers(4096).file(1), layers(8192).file(2)})),
+              HasSubstr("size-mismatch world#0 by 2"));
+}
+
+TEST(Chakra, FindsTheMissingCollective) {
+  Graph odd;
+  odd.node(1, kCompute, {}).node(3, kCompute, {1}).collective(4, kAllGather, 64, {3});
+  EXPECT_THAT(
+      judged(run_of(chakra_format(), {layers(4096).file(0), odd.file(1), layers(4096).file(2)})),
+      HasSubstr("missing-collective world#0 by 1"));
+}
+
+// Nodes may stand in any order; ids break ties among those whose dependencies are done.
+TEST(Chakra, DependenciesMakeTheOrder) {
+  Graph shuffled;
+  shuffled.collective(4, kAllGather, 64, {3}).node(3, kCompute, {9});
+  shuffled.collective(9, kAllReduce, 4096, {1}).node(1, kCompute, {77});
+  EXPECT_EQ(judged(run_of(chakra_format(), {layers(4096).file(0), shuffled.file(1)})), "clean");
+}
+
+TEST(Chakra, TypesTellTheElements) {
+  Graph g;
+  const auto types = [](std::string_view text) {
+    return bytes(8, bytes(1, "[[1]]") + bytes(3, text));
+  };
+  g.collective(1, kAllReduce, 4096, {}, types("['Tensor(float)']"));
+  g.collective(2, kAllReduce, 4096, {},
+               types("['Tensor(c10::BFloat16)', 'Tensor(c10::BFloat16)']"));
+  g.collective(3, kAllReduce, 4096, {}, types("['Tensor(float)', 'Tensor(long int)']"));
+  const auto run = run_of(chakra_format(), {g.file(0)});
+  const auto described = [&](std::size_t i) {
+    const Signature& s = run.tables.signatures[run.ranks[0].calls[i].signature];
+    return std::to_string(s.in_elements) + " " + run.tables.names(s.dtypes)[0];
+  };
+  EXPECT_EQ(described(0), "1024 float32");
+  EXPECT_EQ(described(1), "2048 bfloat16");
+  EXPECT_EQ(described(2), "4096 uint8");
+}
+
+TEST(Chakra, MessagesMeetTheirOtherSide) {
+  const auto send = [](std::uint64_t size, std::uint64_t tag) {
+    return Graph().node(1, kSend, {},
+                        int32_attr("comm_src", 0) + int32_attr("comm_dst", 1) +
+                            int32_attr("comm_tag", tag) + int64_attr("comm_size", size));
+  };
+  const auto recv = [](std::uint64_t size) {
+    return Graph().node(1, kRecv, {},
+                        int32_attr("comm_src", 0) + int32_attr("comm_dst", 1) +
+                            int32_attr("comm_tag", 5) + int64_attr("comm_size", size));
+  };
+  const auto verdict = [&](const Graph& a, const Graph& b) {
+    return judged(run_of(chakra_format(), {a.file(0), b.file(1)}));
+  };
+  EXPECT_EQ(verdict(send(64, 5), recv(64)), "clean");
+  EXPECT_THAT(verdict(send(64, 5), recv(32)), HasSubstr("p2p-size"));
+  EXPECT_THAT(verdict(send(64, 6), recv(64)), HasSubstr("p2p-unmatched"));
+}
+
+TEST(Chakra, GroupsAreThoseOfTheTrace) {
+  Graph g;
+  g.collective(1, kAllReduce, 8, {}, text_attr("pg_name", "7"));
+  g.collective(2, kAllReduce, 8, {}, dims_attr(std::string("\1\1", 2)));
+  g.collective(3, kAllReduce, 8, {}, dims_attr(std::string("\1\0", 2)));
+  const auto run = run_of(chakra_format(), {g.file(3)});
+  EXPECT_EQ(run.tables.str(run.ranks[0].calls[0].group), "7");
+  EXPECT_EQ(run.tables.str(run.ranks[0].calls[1].group), "world");
+  EXPECT_EQ(run.tables.str(run.ranks[0].calls[2].group), "dimensions 10 of rank 3");
+}
+
+// The host's call and its kernel are nodes of their own.
+TEST(Chakra, KernelsCountOnce) {
+  Graph g;
+  g.node(1, kCollective, {}, bool_attr("is_cpu_op", true));
+  g.node(2, kCollective, {1}, bool_attr("is_cpu_op", true) + int64_attr("comm_type", kAllReduce));
+  g.collective(3, kAllReduce, 8, {2});
+  EXPECT_EQ(run_of(chakra_format(), {g.file(0)}).ranks[0].calls.size(), 1U);
+}
+
+TEST(Chakra, UnknownCollectivesStay) {
+  const auto run = run_of(chakra_format(), {Graph().collective(1, 42, 8).file(0)});
+  const Signature& s = run.tables.signatures[run.ranks[0].calls[0].signature];
+  EXPECT_EQ(s.op, Op::other);
+  EXPECT_EQ(run.tables.str(s.other_op), "collective 42");
+}
+
+TEST(Chakra, RankComesFromTheNameElseFromMessages) {
+  Tables tables;
+  const Graph sender = Graph().node(1, kSend, {}, int32_attr("comm_src", 6));
+  const auto named = chakra_format().read({sender.str(), "w.2.et", Rank(2)}, tables);
+  ASSERT_TRUE(named);
+  EXPECT_EQ((*named)[0].rank, Rank(2));
+  const auto told = chakra_format().read({sender.str(), "w.et", std::nullopt}, tables);
+  ASSERT_TRUE(told);
+  EXPECT_EQ((*told)[0].rank, Rank(6));
+  const auto none = chakra_format().read({layers(1).str(), "w.et", std::nullopt}, tables);
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().str(), HasSubstr("name.3.et"));
+}
+
+TEST(Chakra, DamageIsCounted) {
+  const auto damage = [](const Graph& g, std::size_t calls) {
+    const auto run = run_of(chakra_format(), {g.file(0)});
+    EXPECT_EQ(run.ranks[0].calls.size(), calls);
+    return run.ranks[0].damaged_count;
+  };
+  Graph circle = layers(8);
+  circle.collective(10, kAllReduce, 8, {11}).collective(11, kAllReduce, 8, {10});
+  EXPECT_EQ(damage(circle, 2), 1U);
+  EXPECT_EQ(damage(layers(8).collective(4, kAllReduce, 8), 3), 1U) << "two nodes with one id";
+  EXPECT_EQ(damage(layers(8).raw(message("\xff\xff\xff")), 2), 1U);
+  Graph cut = layers(8);
+  cut.raw(varint(1000) + "abc");
+  EXPECT_EQ(damage(cut, 2), 1U);
+  EXPECT_EQ(run_of(chakra_format(), {cut.file(0)}).ranks[0].end, End::cut);
+  EXPECT_EQ(damage(layers(8).raw(varint(UINT64_MAX)), 2), 1U);
+  EXPECT_EQ(damage(layers(8).node(
+                       9, kSend, {},
+                       int64_attr("comm_dst", UINT64_MAX) + int64_attr("comm_size", UINT64_MAX)),
+                   3),
+            0U);
+}
+
+TEST(Chakra, NoMetadataIsNoTrace) {
+  Tables tables;
+  EXPECT_FALSE(chakra_format().read({"", "w.0.et", Rank(0)}, tables));
+  EXPECT_FALSE(chakra_format().read({"hello", "w.0.et", Rank(0)}, tables));
+}
+
+TEST(Chakra, SurvivesDamage) {
+  Graph g = layers(4096);
+  g.collective(7, kAllReduce, 8, {4},
+               dims_attr(std::string("\1\0", 2)) + text_attr("pg_name", "x"));
+  g.node(8, kSend, {7}, int32_attr("comm_src", 0) + int32_attr("comm_dst", 1));
+  survives_damage(chakra_format(), g.str());
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,132 @@
+// Every format knows its own files, and leaves those of the others, and anybody's, alone.
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "trace/formats/format.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::string_literals;
+
+// The beginning of a file of each format, by the format's name.
+std::vector<std::pair<std::string, std::string>> samples() {
+  return {
+      {"text", "{\"header\":1,\"rank\":0,\"world_size\":2}\n"},
+      {"kineto", R"(
+{
+  "schemaVersion": 1,
+  "deviceProperties": [
+    {
+      "id": 0, "name": "NVIDIA A100-PG509-200", "totalGlobalMem": 42297524224
+    }
+  ],
+  "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2},
+  "traceEvents": [
+  {
+    "ph": "X", "cat": "cpu_op", "name": "aten::zeros", "pid": 7, "tid": 7, "ts": 1, "dur": 25)"},
+      {"kineto", R"({"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 0, )"
+                 R"("world_size": 128}, "traceEvents": [{"ph": "X")"},
+      {"kineto", R"({"baseTimeNanoseconds": 1711964646000000000, "displayTimeUnit": "ms", )"
+                 R"("schemaVersion": 1, "traceEvents": [)"},
+      {"chakra", "\x07\n\x05"s + "0.0.4" + "\x0e\x08\x01\x12\x05node1\x18\x04\x38\x0c"s},
+      {"nccl-log",
+       "gpu1:13135:13922 [0] NCCL INFO Bootstrap : Using [0]eth0:10.0.0.1<0>\n"
+       "gpu1:13135:13922 [0] NCCL INFO comm 0x7f0c741162f0 rank 0 nranks 2 cudaDev 0 - Init "
+       "COMPLETE\n"},
+      {"nccl-log",
+       "Loading data ...\n[default3]:gpu1:13135:13922 [3] NCCL INFO AllReduce: opCount 1a "
+       "sendbuff"},
+      {"watchdog-log",
+       "Epoch 3\n[rank0]:[E709 17:05:38.1 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught "
+       "collective operation timeout: WorkNCCL(SeqNum=20585, OpType=ALLREDUCE"},
+      {"watchdog-log",
+       "[E ProcessGroupNCCL.cpp:1664] [PG 1 Rank 0] Exception (either an error or timeout) "
+       "detected "
+       "by watchdog at work: 1580, last enqueued NCCL work: 1582"},
+  };
+}
+
+// Files that are none of ours, and look a little like them.
+const std::vector<std::string>& strangers() {
+  static const std::vector<std::string> all = {
+      "",
+      "\n",
+      "{}",
+      "[]",
+      "null",
+      "{\"a\": 1, \"traceEvents\": 3}",
+      "{\"traceEvents\": [{\"ph\": \"X\", \"name\": \"a\", \"ts\": 1}]}",  // another program's
+      "{\"schemaVersion\": 1, \"name\": \"a table\"}",
+      "{\"schema\": \"1.0.2-chakra.0.0.4\", \"pid\": 7, \"nodes\": []}",  // PyTorch's own graph
+      "{\"key\": \"schemaVersion\", \"text\": \"traceEvents distributedInfo deviceProperties\"}",
+      "[{\"ph\": \"X\", \"name\": \"record_param_comms\"}]",
+      "2025-03-01 12:00:00 INFO starting NCCL INFO desk\n",
+      "see the docs of NCCL INFO lines: host:pid:tid [0] NCCL INFO ...\n",
+      "a watchdog caught a thief; detected by watchdog at work\n",
+      "Traceback (most recent call last):\n  File \"train.py\", line 1\nValueError: x\n",
+      "import torch\nprint('hello')\n",
+      "rank,step,loss\n0,1,2.5\n",
+      "\x80\x02}q\x00(U\x07versionq\x01U\x03"
+      "2.5q\x02u."s,
+      "\x7f"
+      "ELF\x02\x01\x01\0\0\0\0\0\0\0\0\0"s,
+      "\x89PNG\r\n\x1a\n\0\0\0\rIHDR"s,
+      "PK\x03\x04\x14\0\0\0\x08\0"s,
+      "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n",
+      std::string(1000, '\0'),
+      std::string(1000, '\x01'),
+      std::string(1000, '\xff'),
+      std::string(100'000, '{'),
+      std::string(100'000, '['),
+      std::string(100'000, '"'),
+  };
+  return all;
+}
+
+TEST(Recognition, EveryFormatKnowsItsOwnAndNoOthers) {
+  for (const auto& [name, bytes] : samples()) {
+    for (const Format& format : all_formats()) {
+      EXPECT_EQ(format.recognises(bytes), format.name == name)
+          << format.name << " on a file of " << name << ":\n"
+          << bytes.substr(0, 120);
+    }
+    ASSERT_NE(recognise(bytes), nullptr);
+    EXPECT_EQ(recognise(bytes)->name, name);
+  }
+}
+
+TEST(Recognition, NobodyTakesAStranger) {
+  for (const std::string& bytes : strangers()) {
+    for (const Format& format : all_formats()) {
+      if (format.name == "flight-recorder" || format.name == "text") continue;  // tested with them
+      EXPECT_FALSE(format.recognises(bytes)) << format.name << ":\n" << bytes.substr(0, 120);
+    }
+  }
+}
+
+// A job's output with lines of NCCL in it, but no calls: the watchdog's messages are what counts.
+TEST(Recognition, OutputWithLinesOfNcclButNoCallsIsReadForItsWatchdog) {
+  const std::string text =
+      "gpu1:13135:13922 [0] NCCL INFO Bootstrap : Using [0]eth0:10.0.0.1<0>\n"
+      "[rank0]:[E709 17:05:38.1 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective "
+      "operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, "
+      "Timeout(ms)=600000) ran for 600001 milliseconds before timing out.\n";
+  const Format* const format = recognise(text);
+  ASSERT_NE(format, nullptr);
+  EXPECT_EQ(format->name, "nccl-log");
+  Tables tables;
+  auto read = format->read({text, "out.log", {}}, tables);
+  ASSERT_TRUE(read);
+  ASSERT_EQ(read->size(), 1U);
+  EXPECT_EQ((*read)[0].end, End::hung);
+  format->link(*read, tables);
+  EXPECT_EQ((*read)[0].world_size, 1);
+}
+
+}  // namespace
+}  // namespace lockstep

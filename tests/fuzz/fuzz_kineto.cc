@@ -1,0 +1,10 @@
+// Profiles of torch.profiler: see fuzz_format.h.
+#include <cstddef>
+#include <cstdint>
+
+#include "fuzz/fuzz_format.h"
+#include "trace/formats/kineto.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  return lockstep::fuzz_format(lockstep::kineto_format(), data, size);
+}

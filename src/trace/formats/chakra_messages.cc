@@ -216,7 +216,7 @@ bool is_chakra_metadata(std::string_view message) {
 }
 
 bool parse_chakra_node(std::string_view message, ChakraNode& node) {
-  enum : int { kId = 1, kName = 2, kType = 3, kControl = 4, kData = 5, kInputs = 8, kAttr = 10 };
+  enum : int { kId = 1, kName = 2, kType = 3, kData = 5, kInputs = 8, kAttr = 10 };
   constexpr std::size_t kLongestName = 256;
   std::vector<std::uint64_t> deps = std::move(node.deps);
   deps.clear();
@@ -231,7 +231,7 @@ bool parse_chakra_node(std::string_view message, ChakraNode& node) {
       node.name = fields.bytes().substr(0, kLongestName);
     } else if (field == kType && fields.is_varint()) {
       node.type = type_of(fields.varint());
-    } else if (field == kControl || field == kData) {
+    } else if (field == kData) {
       good = read_integers(fields, node.deps);
     } else if (field == kInputs && fields.is_bytes() && node.type != ChakraType::other) {
       good = take_inputs(fields.bytes(), node);

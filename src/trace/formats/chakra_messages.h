@@ -16,7 +16,7 @@ enum class ChakraType : std::uint8_t { other, send, recv, collective };
 struct ChakraNode {
   std::uint64_t id = 0;
   ChakraType type = ChakraType::other;
-  std::vector<std::uint64_t> deps;  // control and data
+  std::vector<std::uint64_t> deps;  // data_deps: the ones that Chakra's feeder waits for
   std::string name;
   std::string input_types;  // "['Tensor(float)']"
   std::optional<std::int64_t> comm_type, comm_size, src, dst, tag;

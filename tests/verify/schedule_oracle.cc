@@ -37,20 +37,55 @@ int waited_call(const std::string& word, std::size_t w) {
 class Explorer {
  public:
   Explorer(const Words& words, bool buffered)
-      : words_(words), size_(static_cast<int>(words.size())), buffered_(buffered) {
-    State start;
-    start.issued.assign(words.size(), 0);
-    explore(start);
-  }
-  Ends ends() const { return ends_; }
+      : words_(words), size_(static_cast<int>(words.size())), buffered_(buffered) {}
 
- private:
+  Ends ends() {
+    explore(start());
+    return ends_;
+  }
+
   using Place = std::pair<int, int>;  // rank and index of the letter
   struct State {
     std::vector<int> issued;  // letters; the last one may still block
     std::set<Place> met;      // messages and receives that found each other
     friend auto operator<=>(const State&, const State&) = default;
   };
+
+  State start() const {
+    State out;
+    out.issued.assign(words_.size(), 0);
+    return out;
+  }
+
+  // The states that one move of a rank, or of a message, leads to.
+  std::vector<State> moves(const State& s) const {
+    std::vector<State> out;
+    for (int r = 0; r < size_; ++r) {
+      const auto i = static_cast<std::size_t>(r);
+      if (issued(s, r) == static_cast<int>(words_[i].size()) || !through(s, r)) continue;
+      out.push_back(s);
+      ++out.back().issued[i];
+    }
+    for (int from = 0; from < size_; ++from) {
+      for (const Place& send : waiting(s, from, true)) {
+        for (int to = 0; to < size_; ++to) {
+          for (const Place& receive : waiting(s, to, false)) {
+            if (!may_meet(s, receive, send)) continue;
+            out.push_back(s);
+            out.back().met.insert(send);
+            out.back().met.insert(receive);
+          }
+        }
+      }
+    }
+    return out;
+  }
+
+  // Whether the rank came to its end.
+  bool ended(const State& s, int rank) const {
+    return through(s, rank) &&
+           issued(s, rank) == static_cast<int>(words_[static_cast<std::size_t>(rank)].size());
+  }
 
   char letter(Place p) const {
     return words_[static_cast<std::size_t>(p.first)][static_cast<std::size_t>(p.second)];
@@ -94,6 +129,7 @@ class Explorer {
     return c == '?' || tag_of(letter(send)) == 0;
   }
 
+ private:
   std::vector<Place> waiting(const State& s, int rank, bool sends) const {
     std::vector<Place> out;
     for (int i = 0; i < issued(s, rank); ++i) {
@@ -117,35 +153,11 @@ class Explorer {
 
   void explore(const State& s) {
     if (!seen_.insert(s).second) return;
-    bool moved = false;
-    for (int r = 0; r < size_; ++r) {
-      const auto i = static_cast<std::size_t>(r);
-      if (issued(s, r) == static_cast<int>(words_[i].size()) || !through(s, r)) continue;
-      State next = s;
-      ++next.issued[i];
-      explore(next);
-      moved = true;
-    }
-    for (int from = 0; from < size_; ++from) {
-      for (const Place& send : waiting(s, from, true)) {
-        for (int to = 0; to < size_; ++to) {
-          for (const Place& receive : waiting(s, to, false)) {
-            if (!may_meet(s, receive, send)) continue;
-            State next = s;
-            next.met.insert(send);
-            next.met.insert(receive);
-            explore(next);
-            moved = true;
-          }
-        }
-      }
-    }
-    if (moved) return;
+    const std::vector<State> next = moves(s);
+    for (const State& n : next) explore(n);
+    if (!next.empty()) return;
     bool all = true;
-    for (int r = 0; r < size_; ++r) {
-      all = all && through(s, r) &&
-            issued(s, r) == static_cast<int>(words_[static_cast<std::size_t>(r)].size());
-    }
+    for (int r = 0; r < size_; ++r) all = all && ended(s, r);
     (all ? ends_.some_end : ends_.some_hang) = true;
   }
 
@@ -160,18 +172,28 @@ class Explorer {
 
 Ends explore_all(const Words& words, bool buffered) { return Explorer(words, buffered).ends(); }
 
-std::string word_as_program(const std::string& word, int rank, int size, bool mpi) {
+namespace {
+
+// The program as far as the rank came; a complete line for what was done.
+std::string as_program(const std::string& word, int rank, int size, bool mpi,
+                       const Explorer* explorer, const Explorer::State* end) {
   std::ostringstream out;
   out << (mpi ? "mpi; " : "") << "group a 0";
   for (int r = 1; r < size; ++r) out << "," << r;
   if (rank < 2) out << "; group b 0,1";
   std::vector<int> ids(word.size(), -1);
   int id = 0;
-  for (std::size_t i = 0; i < word.size(); ++i) {
+  const std::size_t length =
+      end == nullptr ? word.size() : static_cast<std::size_t>(explorer->issued(*end, rank));
+  const bool hung = end != nullptr && !explorer->ended(*end, rank);
+  for (std::size_t i = 0; i < length; ++i) {
     const char c = word[i];
+    const bool at_end = i + 1 == length;
     if (c == 'w') {
       const int call = waited_call(word, i);
-      if (call >= 0) out << "; wait " << ids[static_cast<std::size_t>(call)] << " open";
+      if (call < 0) continue;
+      const bool open = end == nullptr || (at_end && hung);
+      out << "; wait " << ids[static_cast<std::size_t>(call)] << (open ? " open" : "");
       continue;
     }
     if (is_collective(c)) {
@@ -184,10 +206,36 @@ std::string word_as_program(const std::string& word, int rank, int size, bool mp
       out << "; recv n=4 ptag=0 peer=" << partner_of(rank, size, c);
     }
     if (is_async(c)) out << " async";
+    // An MPI program only learns of what it waits for.
+    const bool seen = end == nullptr ||
+                      (explorer->done(*end, {rank, static_cast<int>(i)}) && !(mpi && is_async(c)));
+    if (!seen) out << " open";
     ids[i] = id++;
   }
-  out << "; clean";
+  out << (hung ? "; hung" : "; clean");
   return out.str();
+}
+
+}  // namespace
+
+std::string word_as_program(const std::string& word, int rank, int size, bool mpi) {
+  return as_program(word, rank, size, mpi, nullptr, nullptr);
+}
+
+RecordedRun run_once(const Words& words, bool buffered, bool mpi, std::mt19937& random) {
+  const Explorer explorer(words, buffered);
+  Explorer::State state = explorer.start();
+  for (auto next = explorer.moves(state); !next.empty(); next = explorer.moves(state)) {
+    state = next[random() % next.size()];
+  }
+  RecordedRun out;
+  const int size = static_cast<int>(words.size());
+  for (int r = 0; r < size; ++r) {
+    out.hung = out.hung || !explorer.ended(state, r);
+    out.programs.push_back(
+        as_program(words[static_cast<std::size_t>(r)], r, size, mpi, &explorer, &state));
+  }
+  return out;
 }
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 //   w      the n-th one waits for the n-th asynchronous call, if there is one before it
 #pragma once
 
+#include <random>
 #include <string>
 #include <vector>
 
@@ -27,5 +28,13 @@ Ends explore_all(const Words& words, bool buffered);
 
 // The word as a test program (verify/program.h), in the form of MPI traces or of c10d's.
 std::string word_as_program(const std::string& word, int rank, int size, bool mpi);
+
+// One run of the program, in an order that `random` decides, as its recorder would write it: test
+// programs with what completed, cut off where a rank hung.
+struct RecordedRun {
+  std::vector<std::string> programs;
+  bool hung = false;
+};
+RecordedRun run_once(const Words& words, bool buffered, bool mpi, std::mt19937& random);
 
 }  // namespace lockstep

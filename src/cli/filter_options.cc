@@ -39,12 +39,12 @@ Result<std::string> read_text(const std::string& path, std::size_t most, const s
 }  // namespace
 
 void add_filter_options(CLI::App& command, FilterOptions& options) {
-  command.add_option("--only", options.only, "Count findings of these rules only")
-      ->type_name("RULE,...")
+  command.add_option("--only", options.only, "Count findings of this rule only; a,b: of both")
+      ->type_name("RULE")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command.add_option("--disable", options.disable, "Leave out findings of these rules")
-      ->type_name("RULE,...")
+  command.add_option("--disable", options.disable, "Leave out findings of this rule; a,b: of both")
+      ->type_name("RULE")
       ->delimiter(',')
       ->allow_extra_args(false);
   command

@@ -26,6 +26,13 @@ TEST(ParseOutput, TakesKindAndPath) {
   EXPECT_EQ(text->path, "-");
 }
 
+TEST(ParseOutput, KnowsEveryKind) {
+  for (const char* kind : {"text", "json", "sarif", "junit", "github", "gitlab", "markdown"})
+    EXPECT_TRUE(parse_output(std::string(kind) + "=x")) << kind;
+  EXPECT_EQ(parse_output("sarfi=x").error().fix,
+            "did you mean sarif? kinds: text, json, sarif, junit, github, gitlab and markdown");
+}
+
 TEST(ParseOutput, RefusesWhatHasNoKindOrPath) {
   for (const char* bad : {"", "json", "json=", "=x", "xml=x", "JSON=x"})
     EXPECT_FALSE(parse_output(bad)) << bad;

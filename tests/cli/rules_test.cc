@@ -1,6 +1,7 @@
 #include "verify/rules.h"
 
 #include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/rule_examples.h"
 #include "cli/run_lockstep.h"
@@ -15,6 +16,18 @@ TEST(Rules, ListsEveryRuleInEightyColumns) {
   EXPECT_EQ(rules.status, 0);
   for (const Rule& rule : all_rules()) EXPECT_THAT(rules.out, HasSubstr(std::string(rule.name)));
   expect_fits_a_terminal(rules.out);
+}
+
+TEST(Rules, AsJsonLeaveNothingOut) {
+  const Outcome rules = run_lockstep({"rules", "--json"});
+  EXPECT_EQ(rules.status, 0);
+  const auto json = nlohmann::json::parse(rules.out);
+  ASSERT_EQ(json.size(), all_rules().size());
+  for (const auto& rule : json) {
+    for (const char* key : {"id", "family", "severity", "summary", "explanation", "fix", "example"})
+      EXPECT_FALSE(rule.at(key).get<std::string>().empty()) << rule["id"] << " has no " << key;
+    EXPECT_GE(rule["explanation"].get<std::string>().size(), 60U) << rule["id"];
+  }
 }
 
 TEST(Explain, ExplainsEveryRuleWithAnExample) {
@@ -34,6 +47,14 @@ TEST(Explain, SuggestsTheNearestRule) {
   EXPECT_EQ(explained.err,
             "lockstep: error: no rule \"modality-divergance\"\n"
             "  fix: did you mean modality-divergence? `lockstep rules` lists them\n");
+}
+
+TEST(Explain, OfAPartOfANameAllThatHoldItAreSuggested) {
+  EXPECT_THAT(run_lockstep({"explain", "mismatch"}).err,
+              HasSubstr("did you mean op-mismatch, size-mismatch, "));
+  EXPECT_THAT(run_lockstep({"explain", "lifecycle"}).err, HasSubstr("never-waited"));
+  EXPECT_THAT(run_lockstep({"explain", std::string(100'000, 'x')}).err,
+              HasSubstr("`lockstep rules` lists them"));
 }
 
 }  // namespace

@@ -13,6 +13,8 @@ PACKAGES_FASTER=(ccache:ccache mold:mold)
 PACKAGES_FULL=(libgloo-dev ca-certificates python3:python3 python3-pip:pip3 binutils:strip)
 PACKAGES_TOOLS=(clang-format:clang-format shellcheck:shellcheck)
 PACKAGES_TIDY=(clang-tidy:clang-tidy)
+# libFuzzer and the sanitizers of the clang that `clang` is.
+PACKAGES_FUZZ=(clang:clang++ libclang-rt-14-dev)
 
 # Prints those of the arguments' packages that are not installed.
 missing_packages() {

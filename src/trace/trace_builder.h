@@ -16,7 +16,9 @@
 
 namespace lockstep {
 
-inline constexpr std::int32_t kMaxWorldSize = 1 << 24;
+// The size of a world is one number in a file, and judging costs what it is (90 bytes and a line of
+// the report for every rank that is missing). A million ranks are more than any job had.
+inline constexpr std::int32_t kMaxWorldSize = 1 << 20;
 
 // True for a rank that can be: 0 <= rank < world_size <= kMaxWorldSize.
 bool is_possible_rank(std::int64_t rank, std::int64_t world_size);

@@ -1,10 +1,10 @@
-// Chakra execution traces: see fuzz_format.h.
-#include <cstddef>
-#include <cstdint>
-
+// Chakra execution traces.
 #include "fuzz/fuzz_format.h"
+#include "fuzz/targets.h"
 #include "trace/formats/chakra.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  return lockstep::fuzz_format(lockstep::chakra_format(), data, size);
-}
+namespace lockstep {
+
+void fuzz_chakra(std::string_view bytes) { fuzz_format(chakra_format(), bytes); }
+
+}  // namespace lockstep

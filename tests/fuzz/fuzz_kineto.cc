@@ -1,10 +1,10 @@
-// Profiles of torch.profiler: see fuzz_format.h.
-#include <cstddef>
-#include <cstdint>
-
+// Profiles of torch.profiler.
 #include "fuzz/fuzz_format.h"
+#include "fuzz/targets.h"
 #include "trace/formats/kineto.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  return lockstep::fuzz_format(lockstep::kineto_format(), data, size);
-}
+namespace lockstep {
+
+void fuzz_kineto(std::string_view bytes) { fuzz_format(kineto_format(), bytes); }
+
+}  // namespace lockstep

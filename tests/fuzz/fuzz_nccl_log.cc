@@ -1,10 +1,10 @@
-// NCCL's logs: see fuzz_format.h.
-#include <cstddef>
-#include <cstdint>
-
+// NCCL's logs.
 #include "fuzz/fuzz_format.h"
+#include "fuzz/targets.h"
 #include "trace/formats/nccl_log.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  return lockstep::fuzz_format(lockstep::nccl_log_format(), data, size);
-}
+namespace lockstep {
+
+void fuzz_nccl_log(std::string_view bytes) { fuzz_format(nccl_log_format(), bytes); }
+
+}  // namespace lockstep

@@ -1,19 +1,29 @@
 // Any bytes as a ring file. What is read is consistent: dumping it follows every index and id.
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "fuzz/fuzz_format.h"
+#include "fuzz/targets.h"
 #include "support/trace_dump.h"
+#include "trace/load.h"
 #include "trace/ring_reader.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  std::vector<std::uint64_t> aligned((size + 7) / 8);
-  if (size > 0) std::memcpy(aligned.data(), data, size);
-  lockstep::Tables tables;
-  const auto trace = lockstep::read_ring_trace(
-      {reinterpret_cast<const char*>(aligned.data()), size}, "fuzz", tables);
-  if (trace) lockstep::dump(*trace, tables);
-  return 0;
+namespace lockstep {
+
+void fuzz_ring_trace(std::string_view bytes) {
+  // Mapped files start on a page.
+  std::vector<std::uint64_t> aligned((bytes.size() + 7) / 8);
+  if (!bytes.empty()) std::memcpy(aligned.data(), bytes.data(), bytes.size());
+  Tables tables;
+  Result<RankTrace> trace = read_ring_trace(
+      {reinterpret_cast<const char*>(aligned.data()), bytes.size()}, "fuzz", tables);
+  if (!trace) return;
+  dump(*trace, tables);
+  std::vector<RankTrace> traces;
+  traces.push_back(std::move(*trace));
+  fuzz_judging(assemble_run(std::move(tables), std::move(traces)));
 }
+
+}  // namespace lockstep

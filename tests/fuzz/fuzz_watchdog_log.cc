@@ -1,10 +1,10 @@
-// Messages of PyTorch's NCCL watchdog: see fuzz_format.h.
-#include <cstddef>
-#include <cstdint>
-
+// Messages of PyTorch's NCCL watchdog.
 #include "fuzz/fuzz_format.h"
+#include "fuzz/targets.h"
 #include "trace/formats/watchdog_log.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  return lockstep::fuzz_format(lockstep::watchdog_log_format(), data, size);
-}
+namespace lockstep {
+
+void fuzz_watchdog_log(std::string_view bytes) { fuzz_format(watchdog_log_format(), bytes); }
+
+}  // namespace lockstep

@@ -204,6 +204,8 @@ class Reader {
   void add_calls() {
     const bool host_too =
         std::all_of(comms_.begin(), comms_.end(), [](const Comm& c) { return c.on_host; });
+    trace_.calls.reserve(comms_.size());
+    trace_.events.reserve(comms_.size());
     TraceBuilder builder(trace_);
     std::int64_t id = 0;
     for (const std::uint32_t n : order()) {

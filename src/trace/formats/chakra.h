@@ -16,7 +16,8 @@
 // hold circles in converted traces), and none waits: what a
 // dependency on communication forbids is not modelled.
 //
-// Memory: at most kChakraMemoryFactor times the file's size (a dependency is one byte in the file).
+// Memory: at most kChakraMemoryFactor times the file's size: of nodes of three bytes, which say
+// nothing but that they communicate. Names and attributes make it much less.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,7 @@
 
 namespace lockstep {
 
-inline constexpr std::size_t kChakraMemoryFactor = 32;
+inline constexpr std::size_t kChakraMemoryFactor = 96;
 
 Format chakra_format();
 

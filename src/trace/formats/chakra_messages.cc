@@ -44,8 +44,8 @@ class Fields {
 
   // The content of a string or an embedded message.
   std::string_view bytes() {
-    std::uint32_t length = 0;
-    if (!in_.ReadVarint32(&length)) return fail();
+    std::uint64_t length = 0;  // ReadVarint32 would cut off what is longer
+    if (!in_.ReadVarint64(&length)) return fail();
     const auto at = static_cast<std::size_t>(in_.CurrentPosition());
     if (length > bytes_.size() - at || !in_.Skip(static_cast<int>(length))) return fail();
     return bytes_.substr(at, length);

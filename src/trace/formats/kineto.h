@@ -24,7 +24,7 @@
 
 namespace lockstep {
 
-inline constexpr std::size_t kKinetoMemoryFactor = 4;
+inline constexpr std::size_t kKinetoMemoryFactor = 12;
 
 Format kineto_format();
 

@@ -23,7 +23,8 @@
 // Where the log's beginning is missing, opCount lines the calls up as long as it grows with each of
 // a communicator's calls (calls of one ncclGroup share a number: then nothing does).
 //
-// Memory: at most kNcclLogMemoryFactor times the file's size.
+// Memory: at most kNcclLogMemoryFactor times the file's size (where every line is of another
+// process; of calls alone, 4 times at most).
 #pragma once
 
 #include <cstddef>
@@ -32,7 +33,7 @@
 
 namespace lockstep {
 
-inline constexpr std::size_t kNcclLogMemoryFactor = 4;
+inline constexpr std::size_t kNcclLogMemoryFactor = 24;
 
 Format nccl_log_format();
 

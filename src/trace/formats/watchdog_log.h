@@ -29,7 +29,7 @@
 
 namespace lockstep {
 
-inline constexpr std::size_t kWatchdogLogMemoryFactor = 16;
+inline constexpr std::size_t kWatchdogLogMemoryFactor = 40;
 
 Format watchdog_log_format();
 

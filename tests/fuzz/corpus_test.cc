@@ -1,0 +1,72 @@
+// Every committed input of the fuzz targets, through the target it belongs to: what was once mended
+// stays so, whatever the compiler. Finding new inputs is scripts/fuzz's work.
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fuzz/targets.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string corpus() { return std::string(LOCKSTEP_SOURCE_DIR) + "/tests/fuzz/corpus"; }
+
+class Corpus : public testing::TestWithParam<FuzzTarget> {
+ protected:
+  static std::vector<std::string> files() {
+    std::vector<std::string> out;
+    for (const auto& entry : fs::directory_iterator(corpus() + "/" + std::string(GetParam().name)))
+      out.push_back(entry.path().string());
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+};
+
+TEST_P(Corpus, RunsToItsEnd) {
+  EXPECT_FALSE(files().empty());
+  for (const std::string& file : files()) {
+    SCOPED_TRACE(file);
+    GetParam().run(TempDir::read(file));
+  }
+}
+
+// The beginnings of every input and the input with a byte changed here and there: cheap, and the
+// kind of thing that a crashed job leaves behind.
+TEST_P(Corpus, SoDoItsBeginningsAndWhatIsDamaged) {
+  constexpr std::size_t kPlaces = 4;
+  GetParam().run("");
+  for (const std::string& file : files()) {
+    SCOPED_TRACE(file);
+    const std::string bytes = TempDir::read(file);
+    for (std::size_t i = 0; i < kPlaces && i < bytes.size(); ++i) {
+      const std::size_t at = bytes.size() * i / kPlaces;
+      GetParam().run(std::string_view(bytes).substr(0, at));
+      std::string damaged = bytes;
+      damaged[at] = static_cast<char>(damaged[at] ^ (1 << (i % 8)));
+      GetParam().run(damaged);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, Corpus,
+                         testing::ValuesIn(fuzz_targets().begin(), fuzz_targets().end()),
+                         [](const auto& of) { return std::string(of.param.name); });
+
+// A folder that no target reads is a forgotten one.
+TEST(Targets, EveryFolderOfTheCorpusHasOne) {
+  for (const auto& entry : fs::directory_iterator(corpus())) {
+    const std::string name = entry.path().filename().string();
+    EXPECT_TRUE(std::any_of(fuzz_targets().begin(), fuzz_targets().end(),
+                            [&](const FuzzTarget& target) { return target.name == name; }))
+        << name;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

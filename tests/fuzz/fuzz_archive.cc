@@ -1,0 +1,57 @@
+// Any bytes as what a user's file unpacks to: gzip, tar, gzipped tar, or a trace of any format.
+// Everything that comes out is read as what it is recognised as, one file at a time.
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+#include "base/archive.h"
+#include "base/check.h"
+#include "base/gzip.h"
+#include "fuzz/targets.h"
+#include "support/trace_dump.h"
+#include "trace/formats/format.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t kMostUnpacked = std::size_t{1} << 20U;
+constexpr std::size_t kMostPackedAgain = std::size_t{1} << 14U;  // packing is slow
+
+void read_content(std::string_view bytes, const std::string& name) {
+  const Format* const format = recognise(bytes);
+  if (format == nullptr) return;
+  Tables tables;
+  const auto traces = format->read({bytes, name, rank_in_name(name)}, tables);
+  if (!traces) return;
+  for (const RankTrace& trace : *traces) dump(trace, tables);
+}
+
+void unpack(std::string_view bytes) {
+  if (!looks_like_tar(bytes)) return read_content(bytes, "fuzz_rank_0");
+  const Result<Archive> archive = read_tar(bytes, "fuzz.tar");
+  if (!archive) return;
+  std::size_t total = 0;
+  for (const ArchiveMember& member : archive->members) {
+    total += member.bytes.size();
+    read_content(member.bytes, member.name);
+  }
+  LOCKSTEP_CHECK(total <= bytes.size(), "members take no more than the archive");
+}
+
+}  // namespace
+
+void fuzz_archive(std::string_view bytes) {
+  const std::string copy(bytes);
+  if (!looks_like_gzip(copy)) return unpack(copy);
+  const Result<Inflated> inflated = gunzip(copy, "fuzz.gz", kMostUnpacked);
+  if (!inflated) return;
+  LOCKSTEP_CHECK(inflated->text.size() <= kMostUnpacked, "the limit holds");
+  if (inflated->text.size() <= kMostPackedAgain) {
+    LOCKSTEP_CHECK(gunzip(gzip(inflated->text), "fuzz.gz", kMostUnpacked)->text == inflated->text,
+                   "what was packed unpacks");
+  }
+  unpack(inflated->text);
+}
+
+}  // namespace lockstep

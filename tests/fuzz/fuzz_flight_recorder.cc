@@ -1,0 +1,10 @@
+// Flight Recorder dumps, pickle and JSON.
+#include "fuzz/fuzz_format.h"
+#include "fuzz/targets.h"
+#include "trace/formats/flight_recorder.h"
+
+namespace lockstep {
+
+void fuzz_flight_recorder(std::string_view bytes) { fuzz_format(flight_recorder_format(), bytes); }
+
+}  // namespace lockstep

@@ -1,0 +1,79 @@
+#include "fuzz/fuzz_format.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "reports/json_report.h"
+#include "support/trace_dump.h"
+#include "trace/load.h"
+#include "trace/merge_tables.h"
+#include "trace/text_format.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+
+namespace {
+
+// Judging costs what the size of the world is, and that is one number in a file.
+constexpr std::int32_t kLargestWorld = 256;
+
+// What `lockstep convert` writes is a trace that reads without damage.
+void convert(const RankTrace& trace, const Tables& tables) {
+  std::ostringstream out;
+  write_text_trace(out, trace, tables);
+  Tables again;
+  const Result<RankTrace> read = read_text_trace(out.view(), "fuzz", again);
+  LOCKSTEP_CHECK(read, "what was converted can be read");
+  LOCKSTEP_CHECK(read->damaged_count == 0, "what was converted reads without damage");
+}
+
+}  // namespace
+
+void check_text(const std::string& report) {
+  LOCKSTEP_CHECK(!report.empty(), "every report says something");
+  LOCKSTEP_CHECK(to_utf8(report) == report, "reports are UTF-8");
+}
+
+void fuzz_judging(const Run& run) {
+  if (run.world_size > kLargestWorld) return;
+  check_text(json_report(verify(run)));
+}
+
+void fuzz_format(const Format& format, std::string_view bytes) {
+  constexpr std::string_view kSeparator = "\x1e\x1e";
+  Tables tables;
+  std::vector<RankTrace> traces;
+  for (std::int32_t rank = 0; rank < 4 && !bytes.empty(); ++rank) {
+    const std::size_t length = bytes.find(kSeparator);
+    // A copy of that size: reading behind its end is seen.
+    const std::string file(bytes.substr(0, length));
+    bytes.remove_prefix(length == std::string_view::npos ? bytes.size()
+                                                         : length + kSeparator.size());
+    format.recognises(file);
+    recognise(file);
+    Tables own;
+    auto read = format.read({file, "fuzz_rank_" + std::to_string(rank), Rank(rank)}, own);
+    if (!read) {
+      LOCKSTEP_CHECK(!read.error().message.empty(), "an error says what is wrong");
+      continue;
+    }
+    move_to_tables(tables, own, *read);
+    std::move(read->begin(), read->end(), std::back_inserter(traces));
+  }
+  if (format.link != nullptr) format.link(traces, tables);
+  for (const RankTrace& trace : traces) {
+    dump(trace, tables);
+    convert(trace, tables);
+  }
+  fuzz_judging(assemble_run(std::move(tables), std::move(traces)));
+}
+
+}  // namespace lockstep

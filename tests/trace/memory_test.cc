@@ -1,0 +1,215 @@
+// Readers keep to the memory that their headers promise, on files made of the smallest records that
+// cost anything: what a format's usual files need says nothing of a hostile one.
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "trace/counted_memory.h"
+#include "trace/formats/chakra.h"
+#include "trace/formats/flight_recorder.h"
+#include "trace/formats/format.h"
+#include "trace/formats/kineto.h"
+#include "trace/formats/nccl_log.h"
+#include "trace/formats/watchdog_log.h"
+
+namespace lockstep {
+namespace {
+
+// Just past a power of two: a vector that doubles has the most to spare, and the most to copy.
+constexpr int kRecords = (1 << 13) + 1;
+// Whatever the file's size: the tables' first blocks, the parsers' buffers.
+constexpr std::size_t kConstant = std::size_t{1} << 18U;
+
+std::string repeated(const std::function<std::string(int)>& record) {
+  std::string out;
+  for (int i = 0; i < kRecords; ++i) out += record(i);
+  return out;
+}
+
+std::string hex(int i) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  do {
+    out.insert(out.begin(), kDigits[i % 16]);
+    i /= 16;
+  } while (i > 0);
+  return out;
+}
+
+// Protobuf's wire format.
+std::string varint(std::uint64_t value) {
+  std::string out;
+  for (; value >= 128; value >>= 7U) out += static_cast<char>(value % 128 + 128);
+  return out + static_cast<char>(value);
+}
+std::string block(std::string_view content) {
+  return varint(content.size()) + std::string(content);
+}
+// As a node's id: from 2 on, 1 being the first node's.
+std::string id(int i) { return varint(static_cast<std::uint64_t>(i) + 2); }
+std::string graph(const std::string& nodes) {
+  return block(
+             "\x0a\x05"
+             "0.0.4") +
+         block("\x08\x01\x12\x01n") + nodes;
+}
+
+std::string profile(const std::function<std::string(int)>& event) {
+  return R"({"schemaVersion":1,"distributedInfo":{"rank":0,"world_size":2},"traceEvents":[)" +
+         repeated([&](int i) { return (i == 0 ? "" : ",") + event(i); }) + "]}";
+}
+std::string kineto_call(int i, const std::string& args) {
+  return R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","ts":)" + std::to_string(i) +
+         R"(,"args":{"Collective name":"a")" + args + "}}";
+}
+
+std::string nccl(const std::string& process, const std::string& message) {
+  return "h:" + process + ":1 [0] NCCL INFO " + message + "\n";
+}
+
+std::string timeout(int rank, int seq) {
+  const std::string r = std::to_string(rank);
+  const std::string prefix = "[rank" + r + "]:[E ProcessGroupNCCL.cpp:1] ";
+  return prefix + "[Rank " + r +
+         "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=" + std::to_string(seq) +
+         ", OpType=A, NumelIn=1, NumelOut=1, Timeout(ms)=1) ran\n" + prefix +
+         "[PG ID 0 PG GUID 0(default_pg) Rank " + r +
+         "] failure detected by watchdog at work sequence id: " + std::to_string(seq) +
+         " PG status: last enqueued work: 1000000, last completed work: 1\n";
+}
+
+struct Case {
+  std::string name;
+  Format format;
+  std::size_t factor;
+  std::function<std::string()> file;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"chakra_dependencies", chakra_format(), kChakraMemoryFactor,
+       [] {
+         const std::string deps(std::size_t{kRecords} * 32, '\x01');
+         return graph(block("\x08\x02\x2a" + block(deps)));
+       }},
+      {"chakra_empty_nodes", chakra_format(), kChakraMemoryFactor,
+       [] { return graph(std::string(kRecords, '\0')); }},
+      {"chakra_nodes", chakra_format(), kChakraMemoryFactor,
+       [] { return graph(repeated([](int i) { return block("\x08" + id(i)); })); }},
+      {"chakra_messages", chakra_format(), kChakraMemoryFactor,
+       [] { return graph(repeated([](int) { return std::string("\x02\x18\x05"); })); }},
+      {"chakra_messages_with_ids", chakra_format(), kChakraMemoryFactor,
+       [] { return graph(repeated([](int i) { return block("\x08" + id(i) + "\x18\x05"); })); }},
+      {"chakra_groups", chakra_format(), kChakraMemoryFactor,
+       [] {
+         return graph(repeated([](int i) {
+           return block("\x18\x07\x52" + block("\x0a\x07pg_name\xea\x01" + block(hex(i))));
+         }));
+       }},
+      {"kineto_calls", kineto_format(), kKinetoMemoryFactor,
+       [] { return profile([](int i) { return kineto_call(i, ""); }); }},
+      {"kineto_groups", kineto_format(), kKinetoMemoryFactor,
+       [] {
+         return profile(
+             [](int i) { return kineto_call(i, R"(,"Process Group Name":")" + hex(i) + "\""); });
+       }},
+      {"kineto_kernels", kineto_format(), kKinetoMemoryFactor,
+       [] {
+         return profile([](int i) {
+           const std::string id = std::to_string(i);
+           return R"({"ph":"X","cat":"kernel","name":"nccl","ts":)" + id +
+                  R"(,"dur":1,"args":{"External id":)" + id + R"(,"Collective name":"a"}})";
+         });
+       }},
+      {"kineto_calls_and_kernels", kineto_format(), kKinetoMemoryFactor,
+       [] {
+         return profile([](int i) {
+           const std::string id = std::to_string(i);
+           return kineto_call(i, R"(,"External id":)" + id) +
+                  R"(,{"ph":"X","cat":"kernel","name":"nccl","ts":)" + id +
+                  R"(,"dur":1,"args":{"External id":)" + id + R"(,"Collective name":"a"}})";
+         });
+       }},
+      {"kineto_steps", kineto_format(), kKinetoMemoryFactor,
+       [] {
+         return profile([](int i) {
+           return R"({"ph":"X","name":"ProfilerStep#)" + std::to_string(i) + R"(","ts":)" +
+                  std::to_string(i) + R"(,"dur":1})";
+         });
+       }},
+      {"nccl_calls", nccl_log_format(), kNcclLogMemoryFactor,
+       [] {
+         return nccl("1", "comm 0x1 rank 0 nranks 2 commId 0x1 - Init COMPLETE") +
+                repeated([](int i) {
+                  return nccl("1", "AllReduce: opCount " + hex(i) +
+                                       " sendbuff 0 recvbuff 0 count 1 datatype 7 op 0 root 0 "
+                                       "comm 0x1 [nranks=2] stream 0");
+                });
+       }},
+      {"nccl_processes", nccl_log_format(), kNcclLogMemoryFactor,
+       [] {
+         return repeated([](int i) {
+           return nccl(std::to_string(i), "comm 0x" + hex(i) + " rank 0 nranks 2 commId 0x" +
+                                              hex(i) + " - Init COMPLETE");
+         });
+       }},
+      {"nccl_communicators", nccl_log_format(), kNcclLogMemoryFactor,
+       [] {
+         return repeated([](int i) {
+           return nccl("1", "comm 0x" + hex(i + 1) + " rank 0 nranks 2 commId 0x" + hex(i + 1) +
+                                " - Init COMPLETE");
+         });
+       }},
+      {"watchdog_timeouts", watchdog_log_format(), kWatchdogLogMemoryFactor,
+       [] { return repeated([](int i) { return timeout(0, i + 1); }); }},
+      {"watchdog_ranks", watchdog_log_format(), kWatchdogLogMemoryFactor,
+       [] { return repeated([](int i) { return timeout(i, 1); }); }},
+      {"watchdog_ranks_that_issued_what_others_hang_in", watchdog_log_format(),
+       kWatchdogLogMemoryFactor,
+       [] { return repeated([](int i) { return timeout(i, i % 64 + 2); }); }},
+      {"watchdog_exceptions", watchdog_log_format(), kWatchdogLogMemoryFactor,
+       [] {
+         return timeout(0, 1) + repeated([](int i) {
+                  const std::string rank = "[rank" + std::to_string(i) + "]: ";
+                  return rank + "Traceback (most recent call last):\n" + rank + "E: x\n";
+                });
+       }},
+  };
+  return all;
+}
+
+class Memory : public testing::TestWithParam<Case> {};
+
+TEST_P(Memory, StaysBelowWhatTheHeaderSays) {
+  const std::string file = GetParam().file();
+  std::size_t records = 0;
+  std::size_t most = 0;
+  {
+    Tables tables;
+    const PeakMemory peak;
+    auto traces = GetParam().format.read({file, "x_rank_0", Rank(0)}, tables);
+    ASSERT_TRUE(traces) << traces.error().str();
+    if (GetParam().format.link != nullptr) GetParam().format.link(*traces, tables);
+    most = peak.bytes();
+    for (const RankTrace& trace : *traces) {
+      records += 1 + trace.events.size() + trace.groups.size() + trace.damaged_count;
+    }
+  }
+  EXPECT_GT(records, 0U);
+  RecordProperty("factor", std::to_string(most / file.size()));
+  EXPECT_LE(most, GetParam().factor * file.size() + kConstant)
+      << "factor " << static_cast<double>(most) / static_cast<double>(file.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Readers, Memory, testing::ValuesIn(cases()),
+                         [](const auto& of) { return of.param.name; });
+
+}  // namespace
+}  // namespace lockstep

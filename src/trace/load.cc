@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "trace/formats/format.h"
 #include "trace/merge_tables.h"
+#include "trace/namesakes.h"
 #include "trace/trace_files.h"
 
 namespace lockstep {
@@ -269,6 +270,7 @@ Run assemble_run(Tables tables, std::vector<RankTrace> traces) {
   run.ranks = std::move(traces);
   keep_one_each(run);
   compare_headers(run);
+  separate_namesakes(run);
   return run;
 }
 

@@ -93,6 +93,7 @@ bool RingTableReader::add_group(std::string_view payload, Value& value) {
   const GroupId group = tables_.groups.intern(tables_.str(name));
   value.id = group.value;
   const std::string_view refused = builder_.add_group(group, std::move(ranks), desc);
+  trace_.created_in_order = static_cast<std::uint32_t>(trace_.groups.size());
   // The group is known by its name even where its members cannot be believed.
   if (!refused.empty()) trace_.add_damage(std::string(refused));
   return true;

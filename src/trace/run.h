@@ -164,6 +164,8 @@ struct RankTrace {
     StringId desc;
   };
   std::vector<Membership> groups;
+  // The first so many of `groups` stand in the order in which the rank created them.
+  std::uint32_t created_in_order = 0;
   // How far the rank's own counters say that it got in a group, in collectives since the start of
   // the run: 3 enqueued means numbers 0, 1 and 2. Nothing: the source does not tell.
   struct Progress {

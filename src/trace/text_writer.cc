@@ -177,15 +177,32 @@ class TextWriter {
 
   void write() {
     write_header();
-    for (const RankTrace::Membership& group : trace_.groups) write_group(group);
-    for (const Event& event : trace_.events) write_event(event);
+    // What stands ahead of the first call is read as the order of creation; the others follow it.
+    written_.resize(trace_.groups.size());
+    write_groups(trace_.calls.empty() ? trace_.groups.size() : trace_.created_in_order);
+    bool all = trace_.calls.empty();
+    for (const Event& event : trace_.events) {
+      const bool first_call = !all && event.kind == EventKind::issue;
+      if (first_call) write_group_of(trace_.calls[event.index]);
+      write_event(event);
+      if (first_call) write_groups(trace_.groups.size());
+      all |= first_call;
+    }
     if (trace_.end == End::cut) return;
     line_.open().key("end").string(end_name(trace_.end)).close();
   }
 
  private:
   void write_header();
-  void write_group(const RankTrace::Membership& group);
+  void write_group(std::size_t index);  // unless it was written already
+  void write_groups(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) write_group(i);
+  }
+  void write_group_of(const Call& call) {
+    for (std::size_t i = 0; i < trace_.groups.size(); ++i) {
+      if (trace_.groups[i].group == call.group) write_group(i);
+    }
+  }
   void write_event(const Event& event);
   void write_issue(const Event& event);
   void write_signature(const Signature& signature);
@@ -226,6 +243,7 @@ class TextWriter {
   LineWriter line_;
   const RankTrace& trace_;
   const Tables& tables_;
+  std::vector<bool> written_;  // by group of the trace
 };
 
 void TextWriter::write_header() {
@@ -242,7 +260,10 @@ void TextWriter::write_header() {
   line_.close();
 }
 
-void TextWriter::write_group(const RankTrace::Membership& group) {
+void TextWriter::write_group(std::size_t index) {
+  if (written_[index]) return;
+  written_[index] = true;
+  const RankTrace::Membership& group = trace_.groups[index];
   line_.open().key("group").string(tables_.str(group.group));
   line_.key("ranks").list(group.ranks, [&](Rank rank) { line_.number(rank.value); });
   optional_name("desc", group.desc);

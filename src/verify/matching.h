@@ -24,7 +24,4 @@ Cause explain_deviation(const Context& context, const Deviation& deviation);
 // O(members²) per all-to-all that records splits, once per distinct one in a row.
 std::vector<Cause> check_splits(const Context& context);
 
-// Ranks that give one group different members.
-std::vector<Cause> check_groups(const Context& context);
-
 }  // namespace lockstep

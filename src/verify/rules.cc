@@ -60,11 +60,17 @@ constexpr std::array kRules = {
          "What one rank sends to another is not what that one expects from it. Each total may be "
          "right, so that a comparison of sizes sees nothing.",
          "exchange the split sizes first (all_to_all of the counts), then the data"},
-    Rule{RuleId::group_divergence, "group-divergence", "matching", Severity::error,
-         "ranks give one process group different members",
-         "Under one name the ranks made groups with different members, or in a different order. "
-         "Calls then wait for ranks that never come.",
-         "create every group on all ranks, in the same order, with the same sorted list"},
+    Rule{
+        RuleId::group_divergence, "group-divergence", "matching", Severity::error,
+        "ranks disagree on a process group, or on the order in which groups were created",
+        "Under one name the ranks made groups with different members, so that calls wait for ranks "
+        "that never come. Or they created groups in different orders: creating one may wait for "
+        "its members (Gloo, NCCL and MPI), so that ranks that share two groups wait in one each; "
+        "and where names are counted, as new_group does, different groups get one name (their "
+        "descriptions are then exchanged). Without a hang it is a warning: possible. Not said of "
+        "groups that have an order which suits every rank, however few each rank is in; of ranks "
+        "whose traces do not tell the order; of groups that have a name but no member in common.",
+        "create every group on all ranks, in the same order, with the same sorted list"},
     Rule{RuleId::order_swap, "order-swap", "matching", Severity::error,
          "a rank issued calls of one group in another order",
          "The same calls, but in a different order than its peers: iteration over a set or a dict, "

@@ -1,13 +1,18 @@
 #include "verify/verify.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <tuple>
+#include <utility>
 
 #include "base/text.h"
 #include "verify/blocking.h"
+#include "verify/causes.h"
 #include "verify/context.h"
 #include "verify/deviations.h"
 #include "verify/exchange_totals.h"
+#include "verify/group_divergence.h"
 #include "verify/input.h"
 #include "verify/lifecycle.h"
 #include "verify/loose_ends.h"
@@ -26,148 +31,6 @@
 namespace lockstep {
 
 namespace {
-
-bool intersect(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b) {
-  auto i = a.begin();
-  auto j = b.begin();
-  while (i != a.end() && j != b.end()) {
-    if (*i == *j) return true;
-    ++(*i < *j ? i : j);
-  }
-  return false;
-}
-
-// Earlier first: by step where both know theirs, then by place in the group.
-bool happens_before(const Cause& a, const Cause& b) {
-  if (a.step != kNone && b.step != kNone && a.step != b.step) return a.step < b.step;
-  return std::tie(a.finding.seq, a.finding.group, a.finding.message) <
-         std::tie(b.finding.seq, b.finding.group, b.finding.message);
-}
-
-// Collects the causes, hanging what follows from one below it.
-class Causes {
- public:
-  explicit Causes(const Context& context) : context_(context) {}
-
-  void add(Cause cause) { causes_.push_back(std::move(cause)); }
-
-  // Deviations of the same ranks in other groups, or later, follow from their first one.
-  void fold_deviations() {
-    std::stable_sort(causes_.begin(), causes_.end(), happens_before);
-    std::vector<Cause> kept;
-    for (Cause& cause : causes_) {
-      const auto first = std::find_if(kept.begin(), kept.end(), [&](const Cause& k) {
-        return k.can_block && cause.can_block && k.deviants == cause.deviants;
-      });
-      if (first != kept.end()) {
-        first->finding.consequences.push_back(std::move(cause.finding));
-      } else {
-        kept.push_back(std::move(cause));
-      }
-    }
-    causes_ = std::move(kept);
-  }
-
-  // A part of the wait-for graph: below the deviation that led to it, else a cause of its own.
-  void add_wait(const WaitCause& wait) {
-    for (Cause& cause : causes_) {
-      if (!cause.can_block || !leads_to(cause, wait)) continue;
-      cause.finding.consequences.push_back(wait_consequence(context_, wait));
-      if (wait.stuck) cause.finding.certainty = Certainty::proven;
-      explained_.insert(explained_.end(), wait.victims.begin(), wait.victims.end());
-      explained_.insert(explained_.end(), wait.roots.begin(), wait.roots.end());
-      return;
-    }
-    causes_.push_back(explain_wait(context_, wait));
-    explained_.insert(explained_.end(), wait.victims.begin(), wait.victims.end());
-    explained_.insert(explained_.end(), wait.roots.begin(), wait.roots.end());
-  }
-
-  // Deaths that no cause speaks of yet.
-  void add_deaths() {
-    std::optional<Cause> deaths = explain_deaths(context_);
-    if (!deaths) return;
-    for (Cause& cause : causes_) {
-      if (!cause.can_block) continue;
-      const auto& ranks = cause.finding.ranks;
-      const auto& dead = deaths->finding.culprits;
-      if (std::includes(ranks.begin(), ranks.end(), dead.begin(), dead.end())) return;
-      if (cause.finding.group == deaths->finding.group && cause.seq <= deaths->seq) {
-        cause.finding.consequences.push_back(std::move(deaths->finding));
-        return;
-      }
-    }
-    causes_.push_back(std::move(*deaths));
-  }
-
-  // Exceptions: below the cause that brought them about, else causes of their own.
-  void add_exceptions() {
-    std::sort(explained_.begin(), explained_.end());
-    const Exceptions exceptions = sort_exceptions(context_);
-    std::vector<std::uint32_t> left;
-    for (const std::uint32_t r : exceptions.causes) {
-      if (!hang_below(r)) left.push_back(r);
-    }
-    if (!left.empty()) {
-      causes_.push_back(explain_exceptions(context_, left));
-      return;
-    }
-    if (!causes_.empty()) {
-      for (const std::uint32_t r : exceptions.victims) hang_below(r);
-      return;
-    }
-    if (!exceptions.victims.empty()) {
-      causes_.push_back(explain_exceptions(context_, exceptions.victims));
-    }
-  }
-
-  bool empty() const { return causes_.empty(); }
-
-  std::vector<Finding> take() {
-    std::vector<Finding> out;
-    for (Cause& cause : causes_) out.push_back(std::move(cause.finding));
-    return out;
-  }
-
- private:
-  bool leads_to(const Cause& cause, const WaitCause& wait) const {
-    if (intersect(cause.deviants, wait.roots) || intersect(cause.deviants, wait.victims)) {
-      return true;
-    }
-    const auto died_of_it = [&](std::uint32_t r) {
-      const std::uint32_t open = context_.where.positions[r].last_open;
-      if (open == kNoCall || cause.group == SIZE_MAX) return false;
-      const Call& call = context_.call({r, open});
-      return call.group == context_.groups[cause.group].group && call.seq >= cause.seq;
-    };
-    if (std::any_of(wait.roots.begin(), wait.roots.end(), died_of_it)) return true;
-    return std::any_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
-      const WaitPoint& point = context_.where.wait_points[p];
-      return point.group == cause.group && context_.seq_of(point) >= cause.seq;
-    });
-  }
-
-  // Puts a rank's exception below the cause in which it is a deviant or a victim.
-  bool hang_below(std::uint32_t rank) {
-    const Rank r = context_.run.ranks[rank].rank;
-    for (Cause& cause : causes_) {
-      if (!cause.can_block) continue;
-      auto& ranks = cause.finding.ranks;
-      if (!std::binary_search(ranks.begin(), ranks.end(), r)) continue;
-      if (cause.finding.rule == RuleId::rank_exception) return true;
-      Finding below = explain_exceptions(context_, {rank}).finding;
-      below.fix.clear();
-      below.evidence.clear();
-      cause.finding.consequences.push_back(std::move(below));
-      return true;
-    }
-    return std::binary_search(explained_.begin(), explained_.end(), rank);
-  }
-
-  const Context& context_;
-  std::vector<Cause> causes_;
-  std::vector<std::uint32_t> explained_;  // rank indices that a cause speaks of
-};
 
 // Lost lines look like calls that were left out, added or moved. Where one party's traces are all
 // damaged, only a contradiction between two calls with the same parameters is believed.
@@ -205,7 +68,7 @@ void find_possible_causes(const Context& context, Outlook& outlook, Causes& caus
     return;
   }
   if (mpi && !search.has_wildcards) {
-    for (Cause& cause : check_rendezvous(context, nullptr)) causes.add(std::move(cause));
+    causes.add(check_rendezvous(context, nullptr));
   } else if (mpi) {
     SearchOptions strict;
     strict.fitting = search.fitting ? &*search.fitting : nullptr;
@@ -218,11 +81,11 @@ void find_possible_causes(const Context& context, Outlook& outlook, Causes& caus
       }
     } else if (unbuffered.stuck) {
       const WildcardChoices choices = choices_of(*unbuffered.stuck);
-      for (Cause& cause : check_rendezvous(context, &choices)) causes.add(std::move(cause));
+      causes.add(check_rendezvous(context, &choices));
     }
   }
   OrderInversions inversions = check_order_inversions(context);
-  for (Cause& cause : inversions.causes) causes.add(std::move(cause));
+  causes.add(std::move(inversions.causes));
   outlook.waits_unknown = inversions.waits_unknown;
 }
 
@@ -245,10 +108,14 @@ void add_waits(const Context& context, Outlook& outlook, Causes& causes) {
   for (const WaitCause& wait : left) causes.add_wait(wait);
 }
 
-// Two ranks that still run, or a file that ends, are not yet different: skew is no error.
-void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
-  for (Cause& cause : check_groups(context)) causes.add(std::move(cause));
+// Ranks whose calls do not fit together. Two ranks that still run, or a file that ends, are not yet
+// different: skew is no error.
+void add_deviations(const Context& context, Causes& causes) {
   std::vector<bool> deviates(context.groups.size());
+  const auto add_elsewhere = [&](std::vector<Cause> found) {
+    std::erase_if(found, [&](const Cause& cause) { return deviates[cause.group]; });
+    causes.add(std::move(found));
+  };
   for (std::size_t g = 0; g < context.groups.size(); ++g) {
     for (const Deviation& d : find_deviations(context.run, context.groups, g, context.where,
                                               context.modalities, context.agreement)) {
@@ -257,43 +124,66 @@ void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
       causes.add(explain_deviation(context, d));
     }
   }
-  for (Cause& cause : check_splits(context)) {
-    if (!deviates[cause.group]) causes.add(std::move(cause));
+  add_elsewhere(check_splits(context));
+  causes.add(check_forms(context, deviates));
+  causes.add(check_point_to_point(context));
+  add_elsewhere(check_exchange_totals(context));
+}
+
+// A stalled device holds up everybody, wherever they wait. False: there is none.
+bool add_device_stall(const Context& context, Causes& causes) {
+  constexpr std::size_t kWaitsShown = 4;
+  std::optional<Cause> stall = find_device_stall(context);
+  if (!stall) return false;
+  for (const WaitCause& wait : wait_causes(context.where)) {
+    if (stall->finding.consequences.size() >= kWaitsShown) break;
+    stall->finding.consequences.push_back(wait_consequence(context, wait));
   }
-  for (Cause& cause : check_forms(context, deviates)) causes.add(std::move(cause));
-  for (Cause& cause : check_point_to_point(context)) causes.add(std::move(cause));
-  for (Cause& cause : check_exchange_totals(context)) {
-    if (!deviates[cause.group]) causes.add(std::move(cause));
+  causes.add(std::move(*stall));
+  return true;
+}
+
+// What an orderly end must not leave behind, and what a hang without a cause may come from. Not for
+// ranks that still run.
+void add_at_the_end(const Context& context, Outlook& outlook, Causes& causes) {
+  std::vector<Cause> orders = check_creation_order(context);
+  if (causes.empty()) {
+    const auto explains = std::stable_partition(orders.begin(), orders.end(),
+                                                [](const Cause& c) { return !c.can_block; });
+    causes.add(std::vector<Cause>(std::make_move_iterator(explains),
+                                  std::make_move_iterator(orders.end())));
+    orders.erase(explains, orders.end());
   }
+  if (causes.empty() && !is_snapshot(context.run)) causes.add(check_transport(context));
+  if (causes.empty()) find_possible_causes(context, outlook, causes);
+  causes.add(check_lifecycle(context));
+  causes.add(check_buffers(context));
+  // Something else explains the hang, if there is one.
+  for (Cause& order : orders) order.finding.severity = Severity::warning;
+  causes.add(std::move(orders));
+}
+
+// First to last: what explains other things comes before them.
+void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
+  causes.add(check_members(context));
+  add_deviations(context, causes);
   if (causes.empty()) {
     if (auto race = explain_observed_race(context, outlook.search)) causes.add(std::move(*race));
   }
   // A c10d message with another tag is more often one of a circle than a slip.
   if (causes.empty() && !context.live && context.semantics == CallSemantics::mpi) {
-    for (Cause& cause : check_near_misses(context)) causes.add(std::move(cause));
+    causes.add(check_near_misses(context));
   }
   causes.fold_deviations();
-  // A stalled device holds up everybody, wherever they wait.
-  std::optional<Cause> stall;
-  if (is_snapshot(context.run) && causes.empty()) stall = find_device_stall(context);
-  if (stall) {
-    for (const WaitCause& wait : wait_causes(context.where)) {
-      if (stall->finding.consequences.size() >= 4) break;
-      stall->finding.consequences.push_back(wait_consequence(context, wait));
-    }
-    causes.add(std::move(*stall));
-    return;
-  }
+  std::vector<ExchangedNames> exchanged = check_names(context);
+  std::erase_if(exchanged, [&](ExchangedNames& names) { return causes.add_above(names); });
+  if (is_snapshot(context.run) && causes.empty() && add_device_stall(context, causes)) return;
   add_waits(context, outlook, causes);
   causes.add_deaths();
   causes.add_exceptions();
   if (context.live) return;
-  if (causes.empty() && !is_snapshot(context.run)) {
-    for (Cause& cause : check_transport(context)) causes.add(std::move(cause));
-  }
-  if (causes.empty()) find_possible_causes(context, outlook, causes);
-  for (Cause& cause : check_lifecycle(context)) causes.add(std::move(cause));
-  for (Cause& cause : check_buffers(context)) causes.add(std::move(cause));
+  add_at_the_end(context, outlook, causes);
+  for (ExchangedNames& names : exchanged) causes.add(std::move(names.cause));
 }
 
 // Ranks that a watchdog ended, which wait for nobody, nobody waits for, and nothing explains.
@@ -339,6 +229,10 @@ void list_unknowns(const Context& context, const Outlook& outlook, Report& repor
     report.unknown.emplace_back(
         "waits: not recorded, so calls of two communicators that are under way at once cannot be "
         "told from calls that a wait keeps apart");
+  }
+  if (creation_order_unknown(context.run)) {
+    report.unknown.emplace_back(
+        "the order in which ranks created their process groups: not recorded");
   }
   bool any_call = false;
   bool any_identity = false;

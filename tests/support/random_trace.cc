@@ -27,6 +27,7 @@ class Generator {
     trace_.end = static_cast<End>(below(5));
     TraceBuilder builder(trace_);
     make_groups(builder);
+    trace_.created_in_order = static_cast<std::uint32_t>(trace_.groups.size());
     const int events = below(60);
     for (int i = 0; i < events; ++i) make_event(builder);
     builder.finish();

@@ -57,7 +57,9 @@ class Writer {
     if (std::find(kEnds.begin(), kEnds.end(), w[0]) != kEnds.end()) {
       line({{"end", w[0]}});
     } else if (w[0] == "group") {
-      line({{"group", w[1]}, {"ranks", numbers(w[2])}});
+      Json group = {{"group", w[1]}, {"ranks", numbers(w[2])}};
+      if (w.size() > 3) group["desc"] = w[3];
+      line(group);
     } else if (w[0] == "modality") {
       event({{"ev", "modality"}, {"n", std::stoll(w[1])}, {"has", split(w[2], ',')}});
     } else if (w[0] == "span") {

@@ -426,6 +426,7 @@ class Linker {
       kept.push_back(std::move(whole));
     }
     trace.groups = std::move(kept);
+    trace.created_in_order = static_cast<std::uint32_t>(trace.groups.size());
   }
 
   // Ranks of communicators, as roots and peers, become global ones.

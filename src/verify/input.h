@@ -14,7 +14,7 @@ struct InputState {
   std::vector<Finding> findings;
 };
 
-// `live`: a trace without end mark is still being written, not cut off.
+// `live`: a trace without end mark is still being written, not cut off. O(world size).
 InputState check_input(const Run& run, bool live);
 
 }  // namespace lockstep

@@ -86,64 +86,67 @@ std::vector<Cause> check_requests(const Context& context) {
   return out;
 }
 
+// c10d: the calls of one group that ranks which ended never waited for, although peers did.
+struct Unwaited {
+  std::vector<std::uint32_t> ranks;
+  std::uint64_t calls = 0;
+  CallRef first;
+  std::size_t meeting = 0;  // of the first
+};
+
+Unwaited unwaited_in(const Context& context, const GroupStreams& group) {
+  const std::vector<bool> waited = waited_meetings(context.run, group);
+  Unwaited out;
+  for (const Stream& stream : group.streams) {
+    const RankTrace& trace = context.run.ranks[stream.rank_index];
+    if (trace.end != End::clean) continue;
+    const std::uint64_t before = out.calls;
+    for (std::size_t m = 0; m < stream.calls.size(); ++m) {
+      const Call& call = trace.calls[stream.calls[m]];
+      if (!call.has(kAsync) || waits(call) || !waited[m]) continue;
+      if (out.calls++ > 0) continue;
+      out.first = {stream.rank_index, stream.calls[m]};
+      out.meeting = m;
+    }
+    if (out.calls > before) out.ranks.push_back(stream.rank_index);
+  }
+  return out;
+}
+
+Cause explain_unwaited(const Context& context, const Unwaited& unwaited, std::size_t g) {
+  const GroupStreams& group = context.groups[g];
+  Cause cause;
+  cause.finding = make_finding(RuleId::never_waited);
+  Finding& f = cause.finding;
+  cause.group = g;
+  cause.seq = group.first_seq + unwaited.meeting;
+  cause.can_block = false;
+  cause.deviants = unwaited.ranks;
+  f.message = context.rank_words(unwaited.ranks) + " issued " + context.call_words(unwaited.first) +
+              " (" + context.place_words(unwaited.first, cause.seq) +
+              ") asynchronously and never waited for it; its peers did";
+  if (unwaited.calls > 1) f.message += " (" + plural(unwaited.calls, "such call") + " in all)";
+  f.group = group.name;
+  f.seq = cause.seq;
+  f.culprits = context.ranks(unwaited.ranks);
+  f.ranks = f.culprits;
+  const Call& call = context.call(unwaited.first);
+  if (call.step != kNone) f.step = cause.step = call.step;
+  f.what = context.run.tables.names(call.what);
+  f.evidence = {context.evidence(unwaited.first, "no wait for it")};
+  set_fingerprint(f, describe(context.run.tables, call.signature));
+  return cause;
+}
+
 }  // namespace
 
 std::vector<Cause> check_lifecycle(const Context& context) {
   if (context.semantics == CallSemantics::mpi) return check_requests(context);
   std::vector<Cause> out;
   for (std::size_t g = 0; g < context.groups.size(); ++g) {
-    const GroupStreams& group = context.groups[g];
-    if (!group.comparable) continue;
-    const std::vector<bool> waited = waited_meetings(context.run, group);
-    struct Forgotten {
-      std::vector<std::uint32_t> ranks;
-      std::uint64_t calls = 0;
-      CallRef first;
-      std::size_t meeting = 0;
-    };
-    Forgotten forgotten;
-    for (const Stream& stream : group.streams) {
-      const RankTrace& trace = context.run.ranks[stream.rank_index];
-      if (trace.end != End::clean) continue;
-      std::uint64_t count = 0;
-      for (std::size_t m = 0; m < stream.calls.size(); ++m) {
-        const Call& call = trace.calls[stream.calls[m]];
-        if (!call.has(kAsync) || waits(call) || !waited[m]) continue;
-        if (forgotten.calls == 0 && count == 0) {
-          forgotten.first = {stream.rank_index, stream.calls[m]};
-          forgotten.meeting = m;
-        }
-        ++count;
-      }
-      if (count == 0) continue;
-      forgotten.calls += count;
-      forgotten.ranks.push_back(stream.rank_index);
-    }
-    if (forgotten.calls == 0) continue;
-    Cause cause;
-    cause.finding = make_finding(RuleId::never_waited);
-    Finding& f = cause.finding;
-    cause.group = g;
-    cause.seq = group.first_seq + forgotten.meeting;
-    cause.can_block = false;
-    cause.deviants = forgotten.ranks;
-    f.message = context.rank_words(forgotten.ranks) + " issued " +
-                context.call_words(forgotten.first) + " (" +
-                context.place_words(forgotten.first, cause.seq) +
-                ") asynchronously and never waited for it; its peers did";
-    if (forgotten.calls > 1) {
-      f.message += " (" + plural(forgotten.calls, "such call") + " in all)";
-    }
-    f.group = group.name;
-    f.seq = cause.seq;
-    f.culprits = context.ranks(forgotten.ranks);
-    f.ranks = f.culprits;
-    const Call& call = context.call(forgotten.first);
-    if (call.step != kNone) f.step = cause.step = call.step;
-    f.what = context.run.tables.names(call.what);
-    f.evidence = {context.evidence(forgotten.first, "no wait for it")};
-    set_fingerprint(f, describe(context.run.tables, call.signature));
-    out.push_back(std::move(cause));
+    if (!context.groups[g].comparable) continue;
+    const Unwaited unwaited = unwaited_in(context, context.groups[g]);
+    if (unwaited.calls > 0) out.push_back(explain_unwaited(context, unwaited, g));
   }
   return out;
 }

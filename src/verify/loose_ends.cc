@@ -13,61 +13,77 @@ namespace {
 
 using State = Position::State;
 
-}  // namespace
+constexpr std::size_t kMismatchesTold = 16;
 
-std::vector<Cause> check_point_to_point(const Context& context) {
-  std::vector<Cause> out;
-  for (const auto& pair : context.where.size_mismatches) {
-    const CallRef send{pair.sender, pair.send_call};
-    const CallRef receive{pair.receiver, pair.recv_call};
-    Cause cause;
-    const Signature& given = context.run.tables.signatures[context.call(send).signature];
-    const Signature& taken = context.run.tables.signatures[context.call(receive).signature];
-    // MPI knows the types of messages and calls this a mismatch of types.
-    const bool type_alone = context.semantics == CallSemantics::mpi && given.count == taken.count;
-    cause.finding = make_finding(type_alone ? RuleId::dtype_mismatch : RuleId::p2p_size);
-    Finding& f = cause.finding;
-    f.message = context.rank_words({pair.sender}) + " issued " +
-                describe(context.run.tables, context.call(send).signature) + " to " +
-                context.rank_words({pair.receiver}) + ", which issued " +
-                describe(context.run.tables, context.call(receive).signature);
-    cause.deviants = {std::min(pair.sender, pair.receiver), std::max(pair.sender, pair.receiver)};
-    f.ranks = context.ranks(cause.deviants);
-    f.group = printable(context.run.tables.str(context.call(send).group));
-    if (context.call(send).step != kNone) f.step = cause.step = context.call(send).step;
-    f.evidence = {context.evidence(send, "sends"), context.evidence(receive, "receives")};
-    set_fingerprint(f, "send");
-    out.push_back(std::move(cause));
-    if (out.size() >= 16) break;
-  }
-  // By the rank that left its call without the other side; only what finished is over.
-  std::map<std::uint32_t, std::vector<std::uint32_t>> open;
+// A pair that met with different sizes or types.
+Cause explain_mismatch(const Context& context, const ReplayResult::PointToPointPair& pair) {
+  const CallRef send{pair.sender, pair.send_call};
+  const CallRef receive{pair.receiver, pair.recv_call};
+  const Signature& given = context.run.tables.signatures[context.call(send).signature];
+  const Signature& taken = context.run.tables.signatures[context.call(receive).signature];
+  // MPI knows the types of messages and calls this a mismatch of types.
+  const bool type_alone = context.semantics == CallSemantics::mpi && given.count == taken.count;
+  Cause cause;
+  cause.finding = make_finding(type_alone ? RuleId::dtype_mismatch : RuleId::p2p_size);
+  Finding& f = cause.finding;
+  f.message = context.rank_words({pair.sender}) + " issued " +
+              describe(context.run.tables, context.call(send).signature) + " to " +
+              context.rank_words({pair.receiver}) + ", which issued " +
+              describe(context.run.tables, context.call(receive).signature);
+  cause.deviants = {std::min(pair.sender, pair.receiver), std::max(pair.sender, pair.receiver)};
+  f.ranks = context.ranks(cause.deviants);
+  f.group = printable(context.run.tables.str(context.call(send).group));
+  if (context.call(send).step != kNone) f.step = cause.step = context.call(send).step;
+  f.evidence = {context.evidence(send, "sends"), context.evidence(receive, "receives")};
+  set_fingerprint(f, "send");
+  return cause;
+}
+
+// By rank: its calls that never met their other side, where both ranks finished. Only what finished
+// is over.
+std::map<std::uint32_t, std::vector<std::uint32_t>> calls_left_open(const Context& context) {
+  std::map<std::uint32_t, std::vector<std::uint32_t>> out;
   for (const auto& [rank, call] : context.where.unmatched) {
     const RankTrace* peer = context.run.find(context.call({rank, call}).peer);
     if (peer == nullptr || context.where.positions[rank].state != State::finished) continue;
     const auto p = static_cast<std::uint32_t>(peer - context.run.ranks.data());
     if (context.where.positions[p].state == State::finished &&
         context.where.positions[rank].waiting_in() == kNoCall) {
-      open[rank].push_back(call);
+      out[rank].push_back(call);
     }
   }
-  for (const auto& [rank, calls] : open) {
-    const CallRef first{rank, calls[0]};
-    Cause cause;
-    cause.finding = make_finding(RuleId::p2p_unmatched);
-    Finding& f = cause.finding;
-    f.message = context.rank_words({rank}) + " left " +
-                plural(calls.size(), "point-to-point call") +
-                " without the other side; the first is " + context.call_words(first) +
-                " with rank " + std::to_string(context.call(first).peer.value) + " (" +
-                context.place_words(first, context.call(first).seq) + ")";
-    cause.deviants = {rank};
-    f.ranks = context.ranks({rank});
-    f.group = printable(context.run.tables.str(context.call(first).group));
-    if (context.call(first).step != kNone) f.step = cause.step = context.call(first).step;
-    f.evidence = {context.evidence(first, "no other side")};
-    set_fingerprint(f, "p2p");
-    out.push_back(std::move(cause));
+  return out;
+}
+
+Cause explain_left_open(const Context& context, std::uint32_t rank,
+                        const std::vector<std::uint32_t>& calls) {
+  const CallRef first{rank, calls[0]};
+  Cause cause;
+  cause.finding = make_finding(RuleId::p2p_unmatched);
+  Finding& f = cause.finding;
+  f.message = context.rank_words({rank}) + " left " + plural(calls.size(), "point-to-point call") +
+              " without the other side; the first is " + context.call_words(first) + " with rank " +
+              std::to_string(context.call(first).peer.value) + " (" +
+              context.place_words(first, context.call(first).seq) + ")";
+  cause.deviants = {rank};
+  f.ranks = context.ranks({rank});
+  f.group = printable(context.run.tables.str(context.call(first).group));
+  if (context.call(first).step != kNone) f.step = cause.step = context.call(first).step;
+  f.evidence = {context.evidence(first, "no other side")};
+  set_fingerprint(f, "p2p");
+  return cause;
+}
+
+}  // namespace
+
+std::vector<Cause> check_point_to_point(const Context& context) {
+  std::vector<Cause> out;
+  for (const auto& pair : context.where.size_mismatches) {
+    if (out.size() == kMismatchesTold) break;
+    out.push_back(explain_mismatch(context, pair));
+  }
+  for (const auto& [rank, calls] : calls_left_open(context)) {
+    out.push_back(explain_left_open(context, rank, calls));
   }
   return out;
 }

@@ -12,19 +12,20 @@
 namespace lockstep {
 
 // Point-to-point calls that met with different sizes, and those that never met although both sides
-// finished.
+// finished. O(unmatched calls · log ranks).
 std::vector<Cause> check_point_to_point(const Context& context);
 
-// Meetings to which everybody came, and which still did not complete in a run that hung.
+// Meetings to which everybody came, and which still did not complete in a run that hung. O(wait
+// points + waiting ranks).
 std::vector<Cause> check_transport(const Context& context);
 
 // Ranks that died (killed, or their trace ends without a mark) while others were in calls with
 // them: everybody came, so that nobody waits for anybody, but the transport lost a side. Nothing
-// where nobody died or nobody was hurt by it.
+// where nobody died or nobody was hurt by it. O(ranks).
 std::optional<Cause> explain_deaths(const Context& context);
 
 // Exceptions of ranks, split into those that nothing else explains (causes) and those of ranks that
-// lost their connection or timed out (victims).
+// lost their connection or timed out (victims). O(ranks).
 struct Exceptions {
   std::vector<std::uint32_t> causes, victims;  // rank indices, ascending
 };

@@ -24,10 +24,11 @@ ReplayResult replay_as_recorded(const Run& run, const std::vector<GroupStreams>&
                                 const ScheduleSearch& search);
 
 // The race behind ranks that hang, or raised an exception behind a receive from any source.
+// O(matches log matches).
 std::optional<Cause> explain_observed_race(const Context& context, const ScheduleSearch& search);
 
 // The race in a run that ended well, or in a program that need not hang. `buffered_sends`: of the
-// search.
+// search. One replay, O(events log events).
 std::optional<Cause> explain_possible_race(const Context& context, const ScheduleSearch& search,
                                            bool buffered_sends);
 

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace lockstep {
@@ -22,6 +23,7 @@ class DataTree {
 
   class Value {
    public:
+    Value() = default;  // indeterminate, so that arrays of values are copied as bytes
     Kind kind() const { return kind_; }
     bool is(Kind kind) const { return kind_ == kind; }
     bool boolean() const { return kind_ == Kind::boolean && integer_ != 0; }
@@ -35,46 +37,83 @@ class DataTree {
 
    private:
     friend class DataTree;
-    Kind kind_ = Kind::none;
-    std::uint32_t number_ = 0;
+    explicit Value(Kind kind) : kind_(kind), number_(0), integer_(0) {}
+    Kind kind_;
+    std::uint32_t number_;
     union {
-      std::int64_t integer_ = 0;
+      std::int64_t integer_;
       double real_;
     };
   };
-  static_assert(sizeof(Value) == 16);
+  static_assert(sizeof(Value) == 16 && std::is_trivial_v<Value>);
 
-  static Value none() { return {}; }
-  static Value boolean(bool b);
-  static Value integer(std::int64_t i);
-  static Value real(double d);
-  Value string(std::string_view s);  // `s` must outlive the tree
+  static Value none() { return Value(Kind::none); }
+  static Value boolean(bool b) {
+    Value v(Kind::boolean);
+    v.integer_ = b ? 1 : 0;
+    return v;
+  }
+  static Value integer(std::int64_t i) {
+    Value v(Kind::integer);
+    v.integer_ = i;
+    return v;
+  }
+  static Value real(double d) {
+    Value v(Kind::real);
+    v.real_ = d;
+    return v;
+  }
+  Value string(std::string_view s) {  // `s` must outlive the tree
+    Value v(Kind::string);
+    v.number_ = static_cast<std::uint32_t>(strings_.size());
+    strings_.push_back(s);
+    return v;
+  }
   Value copied_string(std::string s);
-  Value list();
-  Value dict();
+  Value list() { return container(Kind::list); }
+  Value dict() { return container(Kind::dict); }
 
   // Adds to a list, or to a dict as key, value, key, value, …. Amortised O(items).
-  void append(const Value& container, std::span<const Value> items);
+  void append(const Value& container, std::span<const Value> items) {
+    Container& c = containers_[container.number_];
+    if (c.size != 0) return grow(c, items);
+    c.begin = values_.size();
+    c.size = c.capacity = static_cast<std::uint32_t>(items.size());
+    values_.insert(values_.end(), items.begin(), items.end());
+  }
 
-  std::span<const Value> items(const Value& list) const;  // empty where it is no list
+  // Empty where it is no list.
+  std::span<const Value> items(const Value& list) const { return contents(list, Kind::list); }
   // Keys and values by turns; empty where it is no dict. A repeated key: the last one counts.
-  std::span<const Value> pairs(const Value& dict) const;
-  std::string_view text(const Value& string) const;  // "" where it is no string
+  std::span<const Value> pairs(const Value& dict) const { return contents(dict, Kind::dict); }
+  std::string_view text(const Value& string) const {  // "" where it is no string
+    return string.kind_ == Kind::string ? strings_[string.number_] : std::string_view{};
+  }
   // The value of that key; null where there is none. O(pairs).
   const Value* find(const Value& dict, std::string_view key) const;
 
   std::size_t string_count() const { return strings_.size(); }
   std::string_view string_at(std::size_t number) const { return strings_[number]; }
 
-  Value root;
+  Value root = none();
 
  private:
   struct Container {
     std::size_t begin = 0;
     std::uint32_t size = 0, capacity = 0;
   };
-  Value container(Kind kind);
-  std::span<const Value> contents(const Value& v, Kind kind) const;
+  Value container(Kind kind) {
+    Value v(kind);
+    v.number_ = static_cast<std::uint32_t>(containers_.size());
+    containers_.push_back({});
+    return v;
+  }
+  void grow(Container& c, std::span<const Value> items);
+  std::span<const Value> contents(const Value& v, Kind kind) const {
+    if (v.kind_ != kind) return {};
+    const Container& c = containers_[v.number_];
+    return {values_.data() + c.begin, c.size};
+  }
 
   std::vector<Value> values_;
   std::vector<Container> containers_;

@@ -296,7 +296,7 @@ class DumpReader {
     } else if (p2p) {
       return damage("a point-to-point entry that is neither send nor recv");
     }
-    call.signature = signature(entry, operation, state);
+    call.signature = signature(entry, operation);
     place(entry, call);
     if (same_collective(call, operation)) return;
     const auto problem = builder_.add_issue(call, is_point_to_point(operation.op),
@@ -369,7 +369,7 @@ class DumpReader {
     return true;
   }
 
-  SignatureId signature(const Entry& entry, const Operation& operation, const GroupState& state) {
+  SignatureId signature(const Entry& entry, const Operation& operation) {
     Signature s;
     s.op = operation.op;
     if (s.op == Op::other) s.other_op = tables_.strings.intern(std::string(operation.name));
@@ -381,7 +381,6 @@ class DumpReader {
       if (operation.op == Op::gather) s.out = {};
       if (operation.op == Op::scatter) s.in = {};
     }
-    (void)state;
     std::vector<StringId>& types = scratch_types_;
     types.clear();
     for (const Value& v : tree_.items(entry[Key::input_dtypes])) types.push_back(names_.dtype(v));
@@ -456,29 +455,53 @@ class DumpReader {
     return value;
   }
 
+  // pg_status has a number of the process's own for each group, which entries give for theirs. The
+  // groups without entries are told by elimination: processes number groups as they create them,
+  // and c10d names them so too.
+  void link_pg_ids(const std::vector<std::int64_t>& pg_ids) {
+    std::set<GroupId> linked;
+    for (const auto& [pg_id, group] : group_of_pg_id_) linked.insert(group);
+    std::vector<std::int64_t> ids;
+    for (const std::int64_t id : pg_ids) {
+      if (!group_of_pg_id_.contains(id)) ids.push_back(id);
+    }
+    std::vector<std::pair<std::int64_t, GroupId>> groups;  // by the number that is their name
+    for (const auto& membership : trace_.groups) {
+      if (linked.contains(membership.group)) continue;
+      const std::string& name = tables_.groups[membership.group];
+      std::int64_t number = 0;
+      const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), number);
+      if (problem != std::errc() || end != name.data() + name.size()) return;
+      groups.emplace_back(number, membership.group);
+    }
+    if (ids.size() != groups.size()) return;
+    std::sort(ids.begin(), ids.end());
+    std::sort(groups.begin(), groups.end());
+    for (std::size_t i = 0; i < ids.size(); ++i) group_of_pg_id_[ids[i]] = groups[i].second;
+  }
+
   void read_status(const Value& status) {
     const auto pairs = tree_.pairs(status);
+    std::vector<std::int64_t> pg_ids;
     for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
       std::int64_t pg_id = -1;
       const std::string_view key = tree_.text(pairs[i]);
       std::from_chars(key.data(), key.data() + key.size(), pg_id);
-      const auto known = group_of_pg_id_.find(pg_id);
-      RankTrace::Progress progress;
-      if (known != group_of_pg_id_.end()) {
-        progress.group = known->second;
-      } else if (pg_id == 0 && groups_.contains(tables_.groups.intern("0"))) {
-        progress.group = tables_.groups.intern("0");  // the default group comes first everywhere
-      } else {
-        continue;
-      }
+      pg_ids.push_back(pg_id);
+    }
+    link_pg_ids(pg_ids);
+    for (std::size_t i = 0; i < pg_ids.size(); ++i) {
+      const auto known = group_of_pg_id_.find(pg_ids[i]);
+      if (known == group_of_pg_id_.end() || groups_[known->second].point_to_point) continue;
       const auto number = [&](std::string_view name) -> std::optional<std::uint64_t> {
-        const std::int64_t n = status_number(tree_, tree_.find(pairs[i + 1], name));
+        const std::int64_t n = status_number(tree_, tree_.find(pairs[2 * i + 1], name));
         return n < 0 ? std::nullopt : std::optional(static_cast<std::uint64_t>(n));
       };
+      RankTrace::Progress progress;
+      progress.group = known->second;
       progress.enqueued = number("last_enqueued_collective");
       progress.started = number("last_started_collective");
       progress.completed = number("last_completed_collective");
-      if (groups_[progress.group].point_to_point) continue;
       trace_.progress.push_back(progress);
     }
   }
@@ -527,6 +550,7 @@ Result<std::vector<RankTrace>> read_dump(const TraceFile& file, Tables& tables) 
 void link_dumps(std::span<RankTrace> traces, Tables& tables) {
   std::int32_t world = 0;
   std::map<GroupId, std::vector<Rank>> users, listed;
+  std::set<GroupId> point_to_point;
   for (const RankTrace& trace : traces) {
     world = std::max(world, trace.rank.value + 1);
     for (const auto& membership : trace.groups) {
@@ -535,11 +559,19 @@ void link_dumps(std::span<RankTrace> traces, Tables& tables) {
       listed.try_emplace(membership.group, membership.ranks);
     }
     std::set<GroupId> used;
-    for (const Call& call : trace.calls) used.insert(call.group);
+    for (const Call& call : trace.calls) {
+      used.insert(call.group);
+      if (is_point_to_point(tables.signatures[call.signature].op))
+        point_to_point.insert(call.group);
+    }
     for (const GroupId group : used) users[group].push_back(trace.rank);
   }
   for (RankTrace& trace : traces) {
     trace.world_size = world;
+    // In these, pg_status counts messages and collectives in one number.
+    std::erase_if(trace.progress, [&](const RankTrace::Progress& progress) {
+      return point_to_point.contains(progress.group);
+    });
     std::set<GroupId> own;
     for (const auto& membership : trace.groups) own.insert(membership.group);
     for (auto& [group, ranks] : users) {
@@ -549,7 +581,6 @@ void link_dumps(std::span<RankTrace> traces, Tables& tables) {
       trace.groups.push_back({group, ranks, {}});
     }
   }
-  (void)tables;
 }
 
 bool is_dump(std::string_view bytes) {

@@ -107,105 +107,149 @@ std::string_view refused_name(unsigned char opcode) {
   }
 }
 
+// Inlined where it is used: the machine spends its time in a dozen opcodes of a few bytes.
+#define LOCKSTEP_HOT [[gnu::always_inline]] inline
+
 class Machine {
  public:
-  Machine(std::string_view bytes, const std::string& file) : bytes_(bytes), file_(file) {
-    stack_.reserve(256);
-  }
+  Machine(std::string_view bytes, const std::string& file)
+      : bytes_(bytes), file_(file), at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
 
   Result<Pickle> run() {
-    while (!stopped_ && problem_.empty()) {
-      start_ = at_;
-      if (at_ == bytes_.size()) {
-        problem_ = "the pickle was cut off";
+    const char* start = at_;  // of the current opcode
+    while (!stopped_) {
+      start = at_;
+      if (at_ == end_) [[unlikely]] {
+        cut_off();
         break;
       }
-      const auto opcode = static_cast<unsigned char>(bytes_[at_++]);
-      if (const std::string_view name = refused_name(opcode); !name.empty()) {
-        return Error{
-            "the pickle would construct or call something (opcode " + std::string(name) +
-                " at byte " + std::to_string(start_) + "): refused",
-            {file_},
-            "a Flight Recorder dump holds only data; this is another file, or a hostile one"};
-      }
-      step(opcode);
+      step(static_cast<unsigned char>(*at_++));
+    }
+    const auto place = static_cast<std::size_t>(start - bytes_.data());
+    if (!refused_.empty()) {
+      return Error{
+          "the pickle would construct or call something (opcode " + std::string(refused_) +
+              " at byte " + std::to_string(place) + "): refused",
+          {file_},
+          "a Flight Recorder dump holds only data; this is another file, or a hostile one"};
     }
     if (!problem_.empty()) {
       out_.damage = std::move(problem_);
-      out_.damage_at = start_;
+      out_.damage_at = place;
       salvage();
     }
     return std::move(out_);
   }
 
  private:
+  [[gnu::cold]] void fail(std::string problem) {
+    problem_ = std::move(problem);
+    stopped_ = true;
+  }
+  [[gnu::cold]] bool cut_off() {
+    fail("the pickle was cut off");
+    return false;
+  }
+  // An opcode that carries no data.
+  [[gnu::cold]] void refuse(unsigned char opcode) {
+    refused_ = refused_name(opcode);
+    if (refused_.empty()) fail("the pickle holds the unknown opcode " + std::to_string(opcode));
+    stopped_ = true;
+  }
+
+  // The `take…` return false, having said why, where the bytes do not hold it.
   // Little-endian, as all of pickle is but BINFLOAT.
   template <class Int>
-  std::optional<Int> number() {
-    if (bytes_.size() - at_ < sizeof(Int)) return short_of_bytes<Int>();
-    Int value{};
-    std::memcpy(&value, bytes_.data() + at_, sizeof(Int));
+  LOCKSTEP_HOT bool take(Int& out) {
+    if (static_cast<std::size_t>(end_ - at_) < sizeof(Int)) [[unlikely]] {
+      return cut_off();
+    }
+    std::memcpy(&out, at_, sizeof(Int));
     at_ += sizeof(Int);
-    return value;
+    return true;
   }
-  template <class T>
-  std::optional<T> short_of_bytes() {
-    problem_ = "the pickle was cut off";
-    return std::nullopt;
+  // Bytes behind their number.
+  template <class Size>
+  LOCKSTEP_HOT bool take_block(std::string_view& out) {
+    Size size{};
+    if (!take(size)) return false;
+    if (size > static_cast<std::size_t>(end_ - at_)) [[unlikely]] {
+      return cut_off();
+    }
+    out = {at_, static_cast<std::size_t>(size)};
+    at_ += size;
+    return true;
   }
-  std::optional<std::string_view> block(std::optional<std::uint64_t> size) {
-    if (!size) return std::nullopt;
-    if (*size > bytes_.size() - at_) return short_of_bytes<std::string_view>();
-    const std::string_view out = bytes_.substr(at_, *size);
-    at_ += *size;
-    return out;
+  template <class Int>
+  void skip() {
+    Int unused{};
+    (void)take(unused);
   }
   // The text of an opcode of protocol 0, up to the end of the line.
-  std::optional<std::string_view> line() {
-    const std::size_t end = bytes_.find('\n', at_);
-    if (end == std::string_view::npos) return short_of_bytes<std::string_view>();
-    const std::string_view out = bytes_.substr(at_, end - at_);
-    at_ = end + 1;
-    return out;
+  bool take_line(std::string_view& out) {
+    const std::string_view rest(at_, static_cast<std::size_t>(end_ - at_));
+    const std::size_t length = rest.find('\n');
+    if (length == std::string_view::npos) return cut_off();
+    out = rest.substr(0, length);
+    at_ += length + 1;
+    return true;
   }
 
   DataTree& tree() { return out_.tree; }
-  void push(Value v) { stack_.push_back(v); }
-  void push_string(std::optional<std::string_view> s) {
-    if (s) push(tree().string(*s));
+
+  LOCKSTEP_HOT void push(Value v) {
+    if (top_ == stack_.size()) [[unlikely]] {
+      stack_.resize(2 * top_);
+    }
+    stack_[top_++] = v;
   }
-  void push_nothing(std::optional<std::string_view> s) {
-    if (s) push(DataTree::none());
+  template <class Size>
+  LOCKSTEP_HOT void push_string() {
+    std::string_view s;
+    if (take_block<Size>(s)) push(tree().string(s));
   }
-  // Stack elements above the innermost mark.
+  template <class Size>
+  void push_nothing() {
+    std::string_view s;
+    if (take_block<Size>(s)) push(DataTree::none());
+  }
+  template <class Int>
+  LOCKSTEP_HOT void push_integer() {
+    Int i{};
+    if (take(i)) push(DataTree::integer(static_cast<std::int64_t>(i)));
+  }
+
+  // Stack elements up to the innermost mark.
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   bool need(std::size_t count) {
-    if (stack_.size() - floor() >= count) return true;
-    problem_ = "the pickle takes more from its stack than is there";
+    if (top_ - floor() >= count) return true;
+    fail("the pickle takes more from its stack than is there");
     return false;
   }
   bool need_mark() {
     if (!marks_.empty()) return true;
-    problem_ = "the pickle refers to a mark that is not there";
+    fail("the pickle refers to a mark that is not there");
     return false;
   }
-  std::span<const Value> above(std::size_t from) const { return std::span(stack_).subspan(from); }
+  std::span<const Value> above(std::size_t from) const {
+    return {stack_.data() + from, top_ - from};
+  }
 
-  // The last `count` elements become one container.
+  // The elements from there up become one container.
   void collect(std::size_t from, Value container) {
     tree().append(container, above(from));
-    stack_.resize(from);
+    top_ = from;
     push(container);
   }
   void collect_from_mark(Kind kind) {
     if (!need_mark()) return;
     const std::size_t from = marks_.back();
     marks_.pop_back();
-    if (kind == Kind::dict && (stack_.size() - from) % 2 != 0) stack_.pop_back();
+    if (kind == Kind::dict && (top_ - from) % 2 != 0) --top_;
     collect(from, kind == Kind::dict ? tree().dict() : tree().list());
   }
   void collect_tuple(std::size_t count) {
-    if (need(count)) collect(stack_.size() - count, tree().list());
+    if (need(count)) collect(top_ - count, tree().list());
   }
   // Adds what lies above the mark to the container below it.
   void add_to_container(Kind kind) {
@@ -213,130 +257,127 @@ class Machine {
     const std::size_t from = marks_.back();
     marks_.pop_back();
     if (from == floor() || !stack_[from - 1].is(kind) ||
-        (kind == Kind::dict && (stack_.size() - from) % 2 != 0)) {
-      problem_ = "the pickle adds items to what is no container for them";
-      return;
+        (kind == Kind::dict && (top_ - from) % 2 != 0)) {
+      return fail("the pickle adds items to what is no container for them");
     }
     tree().append(stack_[from - 1], above(from));
-    stack_.resize(from);
+    top_ = from;
   }
   void add_last(Kind kind, std::size_t count) {
     if (!need(count + 1)) return;
-    const std::size_t from = stack_.size() - count;
+    const std::size_t from = top_ - count;
     if (!stack_[from - 1].is(kind)) {
-      problem_ = "the pickle adds an item to what is no container for it";
-      return;
+      return fail("the pickle adds an item to what is no container for it");
     }
     tree().append(stack_[from - 1], above(from));
-    stack_.resize(from);
+    top_ = from;
   }
 
-  void put(std::optional<std::uint64_t> index) {
-    if (!index || !need(1)) return;
+  void put(std::uint64_t index) {
+    if (!need(1)) return;
     // Picklers number what they memoize from 0 up: a larger number than bytes is none of theirs.
-    if (*index > bytes_.size()) {
-      problem_ = "the pickle memoizes under the number " + std::to_string(*index);
-      return;
+    if (index > bytes_.size()) {
+      return fail("the pickle memoizes under the number " + std::to_string(index));
     }
-    if (*index >= memo_.size()) memo_.resize(*index + 1);
-    memo_[*index] = stack_.back();
+    if (index >= memo_.size()) memo_.resize(index + 1);
+    memo_[index] = stack_[top_ - 1];
   }
-  void get(std::optional<std::uint64_t> index) {
-    if (!index) return;
-    if (*index >= memo_.size()) {
-      problem_ =
-          "the pickle refers to number " + std::to_string(*index) + ", which it did not memoize";
-      return;
+  template <class Index>
+  LOCKSTEP_HOT void take_put() {
+    Index index{};
+    if (take(index)) put(index);
+  }
+  LOCKSTEP_HOT void get(std::uint64_t index) {
+    if (index >= memo_.size()) [[unlikely]] {
+      return fail("the pickle refers to number " + std::to_string(index) +
+                  ", which it did not memoize");
     }
-    push(memo_[*index]);
+    push(memo_[index]);
+  }
+  template <class Index>
+  LOCKSTEP_HOT void take_get() {
+    Index index{};
+    if (take(index)) get(index);
   }
 
-  void push_long(std::optional<std::string_view> digits) {
-    if (!digits) return;
-    if (digits->size() > sizeof(std::int64_t)) {
-      push(DataTree::none());
-      return;
-    }
+  template <class Size>
+  void push_long() {
+    std::string_view digits;
+    if (!take_block<Size>(digits)) return;
+    if (digits.size() > sizeof(std::int64_t)) return push(DataTree::none());
     // Two's complement, little-endian, as short as possible.
     std::uint64_t value = 0;
-    std::memcpy(&value, digits->data(), digits->size());
-    const bool negative = !digits->empty() && (digits->back() & '\x80') != 0;
-    if (negative && digits->size() < 8) value |= ~std::uint64_t{0} << (8 * digits->size());
+    std::memcpy(&value, digits.data(), digits.size());
+    const bool negative = !digits.empty() && (digits.back() & '\x80') != 0;
+    if (negative && digits.size() < 8) value |= ~std::uint64_t{0} << (8 * digits.size());
     push(DataTree::integer(static_cast<std::int64_t>(value)));
   }
 
-  std::optional<std::uint64_t> decimal(std::optional<std::string_view> text) {
-    if (!text) return std::nullopt;
+  std::optional<std::uint64_t> decimal(std::string_view text) {
     std::uint64_t value = 0;
-    for (const char c : *text) {
+    for (const char c : text) {
       if (c < '0' || c > '9' || value > UINT64_MAX / 20) {
-        problem_ = "the pickle holds a number that is none";
+        fail("the pickle holds a number that is none");
         return std::nullopt;
       }
       value = value * 10 + static_cast<std::uint64_t>(c - '0');
     }
     return value;
   }
-  void push_decimal(std::optional<std::string_view> text) {
-    if (!text) return;
-    if (*text == "00" || *text == "01") return push(DataTree::boolean(*text == "01"));
-    if (text->ends_with('L')) text->remove_suffix(1);
-    const bool negative = text->starts_with('-');
-    if (negative) text->remove_prefix(1);
+  std::optional<std::uint64_t> take_decimal() {
+    std::string_view text;
+    return take_line(text) ? decimal(text) : std::nullopt;
+  }
+  void push_decimal() {
+    std::string_view text;
+    if (!take_line(text)) return;
+    if (text == "00" || text == "01") return push(DataTree::boolean(text == "01"));
+    if (text.ends_with('L')) text.remove_suffix(1);
+    const bool negative = text.starts_with('-');
+    if (negative) text.remove_prefix(1);
     if (const auto value = decimal(text)) {
-      const auto i = static_cast<std::int64_t>(*value);
-      push(DataTree::integer(negative ? -i : i));
+      const std::uint64_t magnitude = *value;
+      push(DataTree::integer(static_cast<std::int64_t>(negative ? 0 - magnitude : magnitude)));
     }
   }
 
   void push_binary_float() {
-    if (const auto bits = number<std::uint64_t>()) {
-      push(DataTree::real(std::bit_cast<double>(__builtin_bswap64(*bits))));
-    }
+    std::uint64_t bits = 0;
+    if (take(bits)) push(DataTree::real(std::bit_cast<double>(__builtin_bswap64(bits))));
   }
 
-  template <class Int>
-  void push_integer() {
-    if (const auto i = number<Int>()) push(DataTree::integer(static_cast<std::int64_t>(*i)));
-  }
-  template <class Int>
-  std::optional<std::uint64_t> size() {
-    const auto n = number<Int>();
-    return n ? std::optional<std::uint64_t>(*n) : std::nullopt;
-  }
-
-  void step(unsigned char opcode) {
+  LOCKSTEP_HOT void step(unsigned char opcode) {
     switch (opcode) {
       case kProto:
-        (void)number<std::uint8_t>();
+        skip<std::uint8_t>();
         break;
       case kFrame:
-        (void)number<std::uint64_t>();
+        skip<std::uint64_t>();
         break;
       case kStop:
         if (need(1)) {
-          tree().root = stack_.back();
+          tree().root = stack_[top_ - 1];
           stopped_ = true;
         }
         break;
       case kMark:
-        marks_.push_back(stack_.size());
+        marks_.push_back(top_);
         break;
       case kPop:
-        if (stack_.size() > floor()) {
-          stack_.pop_back();
+        if (top_ > floor()) {
+          --top_;
         } else if (need_mark()) {
           marks_.pop_back();
         }
         break;
       case kPopMark:
         if (need_mark()) {
-          stack_.resize(marks_.back());
+          top_ = marks_.back();
           marks_.pop_back();
         }
         break;
       case kDup:
-        if (need(1)) push(stack_.back());
+        if (need(1)) push(stack_[top_ - 1]);
         break;
       case kNone:
         push(DataTree::none());
@@ -349,10 +390,10 @@ class Machine {
         break;
       case kInt:
       case kLong:
-        push_decimal(line());
+        push_decimal();
         break;
       case kFloat:
-        push_nothing(line());
+        if (std::string_view text; take_line(text)) push(DataTree::none());
         break;  // protocol 0: no recorder writes it
       case kBinInt:
         push_integer<std::int32_t>();
@@ -364,34 +405,34 @@ class Machine {
         push_integer<std::uint16_t>();
         break;
       case kLong1:
-        push_long(block(size<std::uint8_t>()));
+        push_long<std::uint8_t>();
         break;
       case kLong4:
-        push_long(block(size<std::uint32_t>()));
+        push_long<std::uint32_t>();
         break;
       case kBinFloat:
         push_binary_float();
         break;
       case kShortBinString:
       case kShortBinUnicode:
-        push_string(block(size<std::uint8_t>()));
+        push_string<std::uint8_t>();
         break;
       case kBinString:
       case kBinUnicode:
-        push_string(block(size<std::uint32_t>()));
+        push_string<std::uint32_t>();
         break;
       case kBinUnicode8:
-        push_string(block(size<std::uint64_t>()));
+        push_string<std::uint64_t>();
         break;
       case kShortBinBytes:
-        push_nothing(block(size<std::uint8_t>()));
+        push_nothing<std::uint8_t>();
         break;
       case kBinBytes:
-        push_nothing(block(size<std::uint32_t>()));
+        push_nothing<std::uint32_t>();
         break;
       case kBinBytes8:
       case kByteArray8:
-        push_nothing(block(size<std::uint64_t>()));
+        push_nothing<std::uint64_t>();
         break;
       case kEmptyList:
       case kEmptyTuple:
@@ -432,28 +473,28 @@ class Machine {
         add_last(Kind::dict, 2);
         break;
       case kPut:
-        put(decimal(line()));
+        if (const auto index = take_decimal()) put(*index);
         break;
       case kBinPut:
-        put(size<std::uint8_t>());
+        take_put<std::uint8_t>();
         break;
       case kLongBinPut:
-        put(size<std::uint32_t>());
+        take_put<std::uint32_t>();
         break;
       case kMemoize:
         put(memo_.size());
         break;
       case kGet:
-        get(decimal(line()));
+        if (const auto index = take_decimal()) get(*index);
         break;
       case kBinGet:
-        get(size<std::uint8_t>());
+        take_get<std::uint8_t>();
         break;
       case kLongBinGet:
-        get(size<std::uint32_t>());
+        take_get<std::uint32_t>();
         break;
       default:
-        problem_ = "the pickle holds the unknown opcode " + std::to_string(opcode);
+        refuse(opcode);
         break;
     }
   }
@@ -470,22 +511,26 @@ class Machine {
         if (below.is(Kind::dict)) items = items.first(items.size() / 2 * 2);
         if (below.is(Kind::dict) || below.is(Kind::list)) tree().append(below, items);
       }
-      stack_.resize(from);
+      top_ = from;
     }
-    if (!stack_.empty()) tree().root = stack_.front();
+    if (top_ > 0) tree().root = stack_[0];
   }
 
   std::string_view bytes_;
   const std::string& file_;
-  std::size_t at_ = 0;
-  std::size_t start_ = 0;  // of the current opcode
+  const char* at_;
+  const char* end_;
   bool stopped_ = false;
   std::string problem_;
+  std::string_view refused_;  // the opcode's name
   Pickle out_;
-  std::vector<Value> stack_;
+  std::vector<Value> stack_ = std::vector<Value>(256);
+  std::size_t top_ = 0;  // elements on the stack
   std::vector<std::size_t> marks_;
   std::vector<Value> memo_;
 };
+
+#undef LOCKSTEP_HOT
 
 }  // namespace
 

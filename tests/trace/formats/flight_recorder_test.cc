@@ -1,6 +1,8 @@
 // Flight Recorder dumps: from bytes to a verdict.
 #include "trace/formats/flight_recorder.h"
 
+#include <map>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -86,6 +88,43 @@ TEST_F(FlightRecorder, ReadsCallsPlacesAndTheWorld) {
   EXPECT_EQ(trace.calls[1].seq, 1U);
   EXPECT_EQ(run.tables.signatures[trace.calls[1].signature].op, Op::barrier);
   EXPECT_EQ(run.tables.signatures[trace.calls[0].signature].in_elements, 8);
+}
+
+// A dump without entries: the groups `names`, all of ranks 0 and 1, and the counters of `pg_ids`.
+std::string idle_dump(const std::vector<std::string>& names, const std::vector<int>& pg_ids) {
+  PickleWriter w;
+  w.begin_dict().text("pg_config").begin_dict();
+  for (const std::string& name : names) {
+    w.text(name).begin_dict().text("name").text(name).text("ranks").text("[0, 1]").end_dict();
+  }
+  w.end_dict().text("pg_status").begin_dict();
+  for (const int id : pg_ids) {
+    w.text(std::to_string(id)).begin_dict();
+    w.text("last_completed_collective").integer(100 + id).end_dict();
+  }
+  w.end_dict().text("entries").begin_list().end_list().end_dict();
+  return w.finish();
+}
+
+std::map<std::string, std::uint64_t> completed_by_group(const lockstep::Run& run) {
+  std::map<std::string, std::uint64_t> out;
+  for (const auto& p : run.ranks[0].progress) out[run.tables.str(p.group)] = p.completed.value();
+  return out;
+}
+
+TEST_F(FlightRecorder, CountersOfGroupsWithoutEntriesAreToldByTheOrderOfCreation) {
+  write(0, idle_dump({"57", "0", "9"}, {3, 0, 12}));
+  write(1, idle_dump({"0"}, {0}));
+  using Map = std::map<std::string, std::uint64_t>;
+  EXPECT_EQ(completed_by_group(load()), (Map{{"0", 100}, {"9", 103}, {"57", 112}}));
+}
+
+TEST_F(FlightRecorder, CountersThatNoGroupCanBeToldForAreNotUsed) {
+  write(0, idle_dump({"0", "9"}, {0, 3, 12}));
+  write(1, idle_dump({"0"}, {0}));
+  EXPECT_THAT(completed_by_group(load()), testing::IsEmpty());
+  write(0, idle_dump({"0", "local"}, {0, 3}));
+  EXPECT_THAT(completed_by_group(load()), testing::IsEmpty());
 }
 
 TEST_F(FlightRecorder, ADumpThatWasCutOffCountsAsFarAsItGoes) {

@@ -48,10 +48,10 @@ TEST(Pickle, ReadsLaterProtocols) {
 }
 
 TEST(Pickle, RefusesToConstructOrCallAnything) {
-  for (const std::string& hostile : {std::string("\x80\x02"
-                                                 "cos\nsystem\nX\x02\x00\x00\x00id\x85R.",
-                                                 27),
-                                     std::string("\x80\x04\x8c\x02os\x8c\x06system\x93.", 16)}) {
+  using namespace std::string_literals;  // they hold zeros
+  for (const std::string& hostile : {"\x80\x02"
+                                     "cos\nsystem\nX\x02\x00\x00\x00id\x85R."s,
+                                     "\x80\x04\x8c\x02os\x8c\x06system\x93."s}) {
     const Result<Pickle> p = read_pickle(hostile, "f");
     ASSERT_FALSE(p);
     EXPECT_THAT(p.error().message, HasSubstr("GLOBAL at byte "));

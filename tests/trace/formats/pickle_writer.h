@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -25,22 +25,37 @@ class PickleWriter {
       out_ += static_cast<char>(i);
       return *this;
     }
+    if (i >= 0 && i < 65536) {
+      const auto small = static_cast<std::uint16_t>(i);
+      out_ += 'M';
+      return bytes(&small, sizeof small);
+    }
+    if (i >= INT32_MIN && i <= INT32_MAX) {
+      const auto medium = static_cast<std::int32_t>(i);
+      out_ += 'J';
+      return bytes(&medium, sizeof medium);
+    }
     out_ += "\x8a\x08";
     return bytes(&i, sizeof i);
   }
   PickleWriter& text(std::string_view s) {
-    const auto [known, is_new] = memo_.try_emplace(std::string(s), memo_.size());
-    const auto index = static_cast<std::uint32_t>(known->second);
-    if (!is_new) {
-      out_ += 'j';
-      return bytes(&index, sizeof index);
-    }
+    const auto known = memo_.find(s);
+    if (known != memo_.end()) return get(known->second);
     out_ += 'X';
     const auto size = static_cast<std::uint32_t>(s.size());
     bytes(&size, sizeof size);
     out_ += s;
-    out_ += 'r';
-    return bytes(&index, sizeof index);
+    memo_.emplace(s, memoize());
+    return *this;
+  }
+  // Remembers the value written last; `get` of what it returns writes that value again.
+  std::uint32_t memoize() {
+    put('q', 'r', next_memo_);
+    return next_memo_++;
+  }
+  PickleWriter& get(std::uint32_t number) {
+    put('h', 'j', number);
+    return *this;
   }
   PickleWriter& raw(std::string_view opcodes) {
     out_ += opcodes;
@@ -49,12 +64,18 @@ class PickleWriter {
   std::string finish() { return out_ + "."; }
 
  private:
+  // The short opcode takes one byte, the long one four.
+  void put(char short_opcode, char long_opcode, std::uint32_t number) {
+    out_ += number < 256 ? short_opcode : long_opcode;
+    bytes(&number, number < 256 ? 1 : sizeof number);
+  }
   PickleWriter& bytes(const void* data, std::size_t size) {
     out_.append(static_cast<const char*>(data), size);
     return *this;
   }
   std::string out_ = std::string("\x80\x02", 2);
-  std::map<std::string, std::size_t> memo_;
+  std::map<std::string, std::uint32_t, std::less<>> memo_;
+  std::uint32_t next_memo_ = 0;
 };
 
 }  // namespace lockstep

@@ -57,7 +57,7 @@ std::string verdict_in_words(const Report& report) {
       out = counts(report) + " in " + size;
       break;
     case Verdict::inconclusive:
-      out = "no error seen in " + size + ", but not all could be read";
+      out = "no error seen in " + size + ", but not all is known";
       break;
   }
   if (!report.ranks_missing.empty()) out += "; no trace of " + rank_label(report.ranks_missing, 40);

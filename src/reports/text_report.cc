@@ -94,8 +94,8 @@ class Writer {
         line = paint_.red("FINDINGS") + ": " + counts() + " in " + size;
         break;
       case Verdict::inconclusive:
-        line = paint_.yellow("INCONCLUSIVE") + ": no error seen in " + size +
-               ", but not all could be read";
+        line =
+            paint_.yellow("INCONCLUSIVE") + ": no error seen in " + size + ", but not all is known";
         break;
     }
     out_ += line + "\n";

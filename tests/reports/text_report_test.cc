@@ -96,7 +96,7 @@ TEST(TextReport, InconclusiveSaysWhoseTraceIsMissing) {
   report.ranks_missing = ranks_of({2, 3});
   report.ranks_damaged = ranks_of({1});
   EXPECT_EQ(text_report(report, inline_run({})),
-            R"(INCONCLUSIVE: no error seen in 2 ranks, 1,234 events, but not all could be read
+            R"(INCONCLUSIVE: no error seen in 2 ranks, 1,234 events, but not all is known
   no trace of ranks 2,3: 2 of 4 ranks were read
   damaged trace of rank 1
 )");

@@ -143,10 +143,10 @@ bool add_device_stall(const Context& context, Causes& causes) {
   return true;
 }
 
-// What an orderly end must not leave behind, and what a hang without a cause may come from. Not for
-// ranks that still run.
-void add_at_the_end(const Context& context, Outlook& outlook, Causes& causes) {
-  std::vector<Cause> orders = check_creation_order(context);
+// What an orderly end must not leave behind, and what a hang without a cause may come from: of
+// `orders`, those that explain one are taken. Not for ranks that still run.
+void add_at_the_end(const Context& context, Outlook& outlook, std::vector<Cause>& orders,
+                    Causes& causes) {
   if (causes.empty()) {
     const auto explains = std::stable_partition(orders.begin(), orders.end(),
                                                 [](const Cause& c) { return !c.can_block; });
@@ -158,9 +158,6 @@ void add_at_the_end(const Context& context, Outlook& outlook, Causes& causes) {
   if (causes.empty()) find_possible_causes(context, outlook, causes);
   causes.add(check_lifecycle(context));
   causes.add(check_buffers(context));
-  // Something else explains the hang, if there is one.
-  for (Cause& order : orders) order.finding.severity = Severity::warning;
-  causes.add(std::move(orders));
 }
 
 // First to last: what explains other things comes before them.
@@ -181,9 +178,12 @@ void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
   add_waits(context, outlook, causes);
   causes.add_deaths();
   causes.add_exceptions();
-  if (context.live) return;
-  add_at_the_end(context, outlook, causes);
+  std::vector<Cause> orders = check_creation_order(context);
+  if (!context.live) add_at_the_end(context, outlook, orders, causes);
   for (ExchangedNames& names : exchanged) causes.add(std::move(names.cause));
+  // Something else explains the hang, if there is one.
+  for (Cause& order : orders) order.finding.severity = Severity::warning;
+  causes.add(std::move(orders));
 }
 
 // Ranks that a watchdog ended, which wait for nobody, nobody waits for, and nothing explains.

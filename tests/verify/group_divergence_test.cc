@@ -149,6 +149,13 @@ TEST(GroupOrder, WhatIsThereOfATraceThatWasCutOffStillCounts) {
       HasSubstr("group-divergence warning possible group=a"));
 }
 
+// As NCCL's logs, which have no end mark.
+TEST(GroupOrder, TracesThatMayGoOnShowTheirOrderAllTheSame) {
+  EXPECT_EQ(
+      judge({"group a 0,1; group b 0,1; barrier; cut", "group b 0,1; group a 0,1; barrier; cut"}),
+      "group-divergence warning possible group=a\nverdict findings");
+}
+
 TEST(GroupOrder, WhereNoTraceTellsItTheReportSaysSo) {
   auto run = program(
       {"group a 0,1; group b 0,1; barrier; clean", "group b 0,1; group a 0,1; barrier; clean"});

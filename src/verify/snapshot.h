@@ -21,7 +21,10 @@ bool is_snapshot(const Run& run);
 // Device stalls: ranks that issued a collective which peers completed, and did not complete it
 // themselves, while those peers wait in a later one of the same group. By the entries' states and
 // the ranks' own counters. One cause for all groups, placed in the one that shows it best (most
-// members, then largest lag). O(calls).
+// members, then largest lag). A call that some member saw completed stalls nobody.
+// Where there is none, and every call was enqueued by everybody it needs: devices that took two
+// calls in opposite orders, as a circle (cross-group-deadlock, p2p-cycle, deadlock).
+// O(calls), and O(calls of its members) for each call that a rank stands in.
 std::optional<Cause> find_device_stall(const Context& context);
 
 // A few ranks wait in a call that nobody else issued: did they issue an extra call before, which
@@ -30,8 +33,9 @@ std::optional<Cause> find_device_stall(const Context& context);
 std::optional<Cause> find_extra_before(const Context& context, const WaitCause& wait);
 inline constexpr std::size_t kMostExtra = 8;
 
-// Why a wait shows no fault: half of the group or more are not there, and have never made such a
-// call before, so that the few may just be ahead. Empty: it shows one.
+// Why a wait shows no fault: both sides of its messages were posted; or half of the group or more
+// are not there, and have never made such a call before, so that the few may just be ahead. Empty:
+// it shows one.
 std::string may_be_ahead(const Context& context, const WaitCause& wait);
 
 }  // namespace lockstep

@@ -56,6 +56,61 @@ TEST(Snapshot, SkewIsNoError) {
   EXPECT_EQ(judge({"cpp", "cpp", "cpp"}).verdict, Verdict::clean);  // all in flight
 }
 
+TEST(Snapshot, ACallThatOneMemberSawCompletedStallsNobody) {
+  EXPECT_EQ(judge({"cccc", "cppp", "ccpp"}).verdict, Verdict::clean);
+  // Here nobody did: those ahead wait.
+  EXPECT_EQ(judge({"cccp", "cppp", "cccp"}).verdict, Verdict::findings);
+}
+
+// Calls of the groups "a" and "b", of both ranks, or messages to and from the other rank ("s",
+// "r"). Upper case: completed.
+Report judge_lanes(const std::vector<std::string>& ranks) {
+  std::vector<std::string> texts;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    std::string text = "{\"header\":1,\"rank\":" + std::to_string(r) + ",\"world_size\":2}\n" +
+                       "{\"group\":\"a\",\"ranks\":[0,1]}\n{\"group\":\"b\",\"ranks\":[0,1]}\n";
+    int id = 0;
+    for (const char c : ranks[r]) {
+      const char kind = static_cast<char>(c | 0x20);
+      const std::string call =
+          kind == 's'   ? R"("world","op":"send","in":[[8]],"peer":)" + std::to_string(1 - r)
+          : kind == 'r' ? R"("world","op":"recv","out":[[8]],"peer":)" + std::to_string(1 - r)
+                        : "\"" + std::string(1, kind) + R"(","op":"all_reduce","in":[[8]])";
+      text += "{\"ev\":\"issue\",\"id\":" + std::to_string(id) + ",\"g\":" + call +
+              ",\"async\":true}\n";
+      if (kind != c) text += "{\"ev\":\"complete\",\"id\":" + std::to_string(id) + "}\n";
+      ++id;
+    }
+    texts.push_back(text + "{\"end\":\"hung\"}\n");
+  }
+  lockstep::Run run = run_from_text(texts);
+  for (RankTrace& trace : run.ranks) trace.snapshot = true;
+  return verify(run);
+}
+
+TEST(Snapshot, DevicesThatTookTwoCallsInOppositeOrdersWaitForEachOther) {
+  const Report groups = judge_lanes({"ABab", "ABba"});
+  ASSERT_FALSE(groups.findings.empty());
+  EXPECT_EQ(groups.findings[0].rule, RuleId::cross_group_deadlock);
+  EXPECT_EQ(groups.findings[0].seq, 1U);
+  const Report messages = judge_lanes({"sr", "sr"});
+  ASSERT_FALSE(messages.findings.empty());
+  EXPECT_EQ(messages.findings[0].rule, RuleId::p2p_cycle);
+}
+
+TEST(Snapshot, OneOrderOrACompletedCallIsNoCircle) {
+  EXPECT_EQ(judge_lanes({"ABab", "ABab"}).verdict, Verdict::clean);
+  EXPECT_EQ(judge_lanes({"ABaB", "ABBa"}).verdict, Verdict::clean);
+  EXPECT_EQ(judge_lanes({"sr", "rs"}).verdict, Verdict::inconclusive);  // posted, under way
+}
+
+TEST(Snapshot, AMessageWhoseOtherSideWasPostedAccusesNobody) {
+  EXPECT_EQ(judge_lanes({"SRs", "RSR"}).verdict, Verdict::inconclusive);  // the other saw it done
+  const Report missing = judge_lanes({"SRs", "RS"});
+  ASSERT_FALSE(missing.findings.empty());
+  EXPECT_EQ(missing.findings[0].rule, RuleId::host_stall);
+}
+
 TEST(Snapshot, AHostThatNeverIssuedIsTheCulprit) {
   const Report report = judge({"ccp", "cc", "ccp"});
   ASSERT_FALSE(report.findings.empty());
@@ -74,6 +129,31 @@ TEST(Snapshot, SourcePlacesTellTheExtraCallOfAFew) {
   EXPECT_EQ(report.findings[0].rule, RuleId::extra_collective);
   EXPECT_THAT(report.findings[0].culprits, ElementsAre(Rank(0)));
   EXPECT_EQ(report.findings[0].seq, 1U);
+}
+
+TEST(Snapshot, AnExtraCallThatTheCallsThemselvesShowIsSaidOnce) {
+  // Rank 0's second call is a barrier where the others have all_reduces from other places.
+  std::vector<std::string> texts;
+  for (int r = 0; r < 3; ++r) {
+    std::string text = "{\"header\":1,\"rank\":" + std::to_string(r) + ",\"world_size\":3}\n";
+    int id = 0;
+    const auto issue = [&](const std::string& op, const std::string& at, bool completed) {
+      text += "{\"ev\":\"issue\",\"id\":" + std::to_string(id) + ",\"g\":\"world\",\"op\":\"" + op +
+              "\",\"async\":true,\"at\":\"" + at + "\"}\n";
+      if (completed) text += "{\"ev\":\"complete\",\"id\":" + std::to_string(id) + "}\n";
+      ++id;
+    };
+    issue("all_reduce", "a:1", true);
+    if (r == 0) issue("barrier", "log:7", true);
+    issue("all_reduce", "a:2", true);
+    issue("all_gather", "a:3", r > 0);
+    texts.push_back(text + "{\"end\":\"hung\"}\n");
+  }
+  lockstep::Run run = run_from_text(texts);
+  for (RankTrace& trace : run.ranks) trace.snapshot = true;
+  const Report report = verify(run);
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_THAT(report.findings[0].culprits, ElementsAre(Rank(0)));
 }
 
 TEST(Snapshot, TotalsOfAnAllToAllMustAgree) {

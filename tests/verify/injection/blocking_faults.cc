@@ -6,6 +6,7 @@
 namespace lockstep::injection {
 
 Injector::Found Injector::length(bool longer) {
+  if (job_.steps < 3) return std::nullopt;
   const int rank = pick(random_, 0, job_.world() - 1);
   Actions& list = actions(rank);
   int step = pick(random_, 2, job_.steps - 1);
@@ -24,6 +25,8 @@ Injector::Found Injector::length(bool longer) {
   Expectation e;
   e.rules = {"unequal-iterations"};
   if (!recording_.step) e.rules.insert({"missing-collective", "extra-collective"});
+  // A dump does not say why its rank calls nothing any more.
+  if (recording_.snapshot) e.rules.insert({"host-stall", "missing-collective"});
   if (job_.shape == "pipeline" || job_.shape == "ring") {
     // The first to be missed may be a send or a receive.
     e.rules.insert({"p2p-unmatched"});
@@ -34,6 +37,9 @@ Injector::Found Injector::length(bool longer) {
   // Of two ranks, either may have run the wrong number of steps; of sends and receives, without
   // steps, as well.
   if (job_.world() == 2 || (job_.shape != "ddp" && !recording_.step)) e.culprits.reset();
+  // Nor whether one rank goes on, or all the others stand still.
+  if (recording_.snapshot && longer) e.culprits.reset();
+  e.may_be_open = recording_.snapshot && longer;
   if (recording_.step) e.steps = {step};
   return e;
 }
@@ -61,6 +67,11 @@ Injector::Found Injector::ended(Fault fault) {
     case Fault::killed:
       end_with(*site, Action::Kind::die);
       e.rules = {"host-stall"};
+      if (recording_.snapshot) {  // and is not there to write a dump
+        e = Expectation{};
+        e.rules = {"missing-rank"};
+        e.may_be_open = e.only_if_hung = true;
+      }
       break;
     case Fault::host_hang:
       end_with(*site, Action::Kind::stall);
@@ -68,7 +79,7 @@ Injector::Found Injector::ended(Fault fault) {
       break;
     default:
       end_with(*site, Action::Kind::raise, "CUDA out of memory. Tried to allocate 2.00 GiB");
-      e.rules = {"rank-exception"};
+      e.rules = {recording_.snapshot ? "host-stall" : "rank-exception"};
       break;
   }
   return e;
@@ -90,7 +101,8 @@ Injector::Found Injector::inverted() {
     Expectation e;
     e.rules = {"cross-group-deadlock", "deadlock"};
     e.seqs = {seq, other};
-    e.certainty = "proven";
+    // A dump shows this run's end, not that no schedule has another.
+    if (!recording_.snapshot) e.certainty = "proven";
     e.only_if_hung = true;
     if (recording_.step) e.steps = {a.step};
     return e;
@@ -117,6 +129,7 @@ Injector::Found Injector::p2p(Fault fault) {
   if (fault == Fault::p2p_unmatched) {
     remove(site->rank, site->at);
     e.rules = {"p2p-unmatched", "p2p-cycle", "deadlock"};
+    if (recording_.snapshot) e.rules.insert("host-stall");  // a rank that calls nothing any more
     e.steps.clear();
     return e;
   }
@@ -125,13 +138,33 @@ Injector::Found Injector::p2p(Fault fault) {
   }
   std::swap(list[site->at], list[site->at + 1]);
   e.rules = {"p2p-cycle", "deadlock"};
-  e.certainty = "proven";
+  // In a dump, who stands at the wrong end just never posted the other.
+  if (recording_.snapshot) e.rules.insert("p2p-unmatched");
+  if (!recording_.snapshot) e.certainty = "proven";
   e.only_if_hung = true;
   e.steps.clear();
   return e;
 }
 
+// The device never finishes one call, which its peers finish; they wait in the group's next one.
+Injector::Found Injector::device_stall() {
+  if (!recording_.snapshot) return std::nullopt;
+  const auto site = find_collective([](const CallSpec& c) { return c.step >= 1; });
+  if (!site) return std::nullopt;
+  const auto all = collectives(actions(site->rank), call(*site).group);
+  if (all.back() == site->at) return std::nullopt;
+  call(*site).device_stalls = true;
+  Expectation e;
+  e.rules = {"device-stall"};
+  e.culprits = std::vector{site->rank};
+  e.groups = {call(*site).group};
+  e.seqs = {seq_of(*site)};
+  return e;
+}
+
 Injector::Found Injector::never_waited() {
+  // In MPI it is the wait that completes a request, which the executor does not act out.
+  if (recording_.snapshot || job_.mpi) return std::nullopt;
   behaviour_.records_completion = true;
   const auto site = find_collective([](const CallSpec& c) { return c.async; });
   if (!site) return std::nullopt;

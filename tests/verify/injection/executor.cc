@@ -130,24 +130,6 @@ class Executor {
     return seq < handles.size() ? state(r).calls.at(handles[seq]).call : nullptr;
   }
 
-  static bool fit(const CallSpec& a, const CallSpec& b) {
-    const bool uneven = !a.splits_in.empty() && !b.splits_in.empty();
-    const bool sizes =
-        uneven || (elements(a.in) == elements(b.in) && elements(a.out) == elements(b.out));
-    return a.op == b.op && sizes && a.dtype == b.dtype && a.root == b.root;
-  }
-
-  bool splits_fit(const std::vector<const CallSpec*>& calls) {
-    for (std::size_t i = 0; i < calls.size(); ++i) {
-      for (std::size_t j = 0; j < calls.size(); ++j) {
-        if (calls[i]->splits_in.size() != calls.size()) continue;
-        if (calls[j]->splits_out.size() != calls.size()) continue;
-        if (calls[i]->splits_in[j] != calls[j]->splits_out[i]) return false;
-      }
-    }
-    return true;
-  }
-
   // Completes call `seq` of a group for every rank whose members are all there.
   void meet_members(const std::string& group, std::size_t seq) {
     for (int r = 0; r < job_.world(); ++r) {
@@ -155,9 +137,7 @@ class Executor {
       std::vector<const CallSpec*> calls;
       for (const int m : job_.members(r, group)) calls.push_back(call_at(m, group, seq));
       if (std::find(calls.begin(), calls.end(), nullptr) != calls.end()) continue;
-      const bool good = splits_fit(calls) && std::all_of(calls.begin(), calls.end(), [&](auto* c) {
-                          return fit(*c, *calls[0]);
-                        });
+      const bool good = all_fit(calls);
       if (good || behaviour_.mismatch == Behaviour::Mismatch::silent) {
         state(r).calls.at(state(r).by_group[group][seq]).completed = true;
       } else {
@@ -190,9 +170,7 @@ class Executor {
     theirs.pop_front();
     Issued& here = state(r).calls.at(a.handle);
     Issued& there = state(other.rank).calls.at(other.handle);
-    const auto size = [](const CallSpec& c) { return elements(c.op == "send" ? c.in : c.out); };
-    const bool good =
-        size(*here.call) == size(*there.call) && here.call->dtype == there.call->dtype;
+    const bool good = messages_fit(*here.call, *there.call);
     if (good || behaviour_.mismatch == Behaviour::Mismatch::silent) {
       here.completed = there.completed = true;
     } else {

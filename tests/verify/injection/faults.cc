@@ -28,9 +28,28 @@ const char* to_string(Fault fault) {
       "wrong_size",      "wrong_dtype",         "wrong_redop",     "wrong_root",    "wrong_op",
       "other_parameter", "stops_early",         "runs_longer",     "killed",        "host_hang",
       "exception",       "groups_inverted",     "p2p_cycle",       "p2p_unmatched", "p2p_size",
-      "group_members",   "uneven_splits",       "never_waited"};
+      "group_members",   "uneven_splits",       "never_waited",    "device_stall"};
   static_assert(kNames.size() == kFaults);
   return kNames[static_cast<std::size_t>(fault)];
+}
+
+const char* rule_of(Fault fault) {
+  static constexpr std::array kRules = {
+      "missing-collective",   "missing-collective", "modality-divergence", "extra-collective",
+      "order-swap",           "size-mismatch",      "dtype-mismatch",      "redop-mismatch",
+      "root-mismatch",        "op-mismatch",        "identity-mismatch",   "unequal-iterations",
+      "unequal-iterations",   "host-stall",         "host-stall",          "rank-exception",
+      "cross-group-deadlock", "p2p-cycle",          "p2p-unmatched",       "p2p-size",
+      "group-divergence",     "splits-mismatch",    "never-waited",        "device-stall"};
+  static_assert(kRules.size() == kFaults);
+  return kRules[static_cast<std::size_t>(fault)];
+}
+
+void lose_sight(Expectation& expected) {
+  expected.rules.insert({"missing-collective", "extra-collective", "size-mismatch", "op-mismatch",
+                         "identity-mismatch", "order-swap", "root-mismatch", "unequal-iterations",
+                         "dtype-mismatch"});
+  expected.culprits_needed = false;
 }
 
 std::optional<Expectation> inject(Fault fault, Job& job, const Recording& recording,

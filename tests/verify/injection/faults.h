@@ -38,9 +38,12 @@ enum class Fault {
   group_members,
   uneven_splits,
   never_waited,
+  device_stall,
 };
-inline constexpr int kFaults = static_cast<int>(Fault::never_waited) + 1;
+inline constexpr int kFaults = static_cast<int>(Fault::device_stall) + 1;
 const char* to_string(Fault fault);
+// The rule that names the fault where the traces show all of it.
+const char* rule_of(Fault fault);
 
 struct Expectation {
   std::set<std::string> rules;  // of the leading finding
@@ -52,8 +55,13 @@ struct Expectation {
   std::string certainty;
   // As rules, where the data show no more than the effect: nothing else is judged then.
   std::set<std::string> vague;
+  bool may_be_open = false;   // the verdict may be "inconclusive"
   bool only_if_hung = false;  // a schedule that gets through by luck shows nothing
 };
+
+// For a deviation of which the traces show the effect only: it may be called anything, and naming
+// nobody is right.
+void lose_sight(Expectation& expected);
 
 // Puts the fault into the job; nothing where this job has no place for it. May change `behaviour`
 // to what the fault needs.

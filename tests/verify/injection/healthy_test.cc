@@ -71,7 +71,7 @@ class HealthyJob : public testing::TestWithParam<Shape> {
                      const VerifyOptions& options = {}) {
     const Report report = verify(run_from_text(traces), options);
     EXPECT_EQ(report.verdict, verdict) << text_of(report);
-    if (report.verdict != verdict) keep(traces);
+    if (report.verdict != verdict) keep(trace_files(traces));
   }
 };
 

@@ -4,16 +4,6 @@
 
 namespace lockstep::injection {
 
-namespace {
-
-// Whatever a deviation may be called of which the traces show the effect only.
-const std::set<std::string> kSomeDeviation = {
-    "missing-collective", "extra-collective",   "size-mismatch",
-    "op-mismatch",        "identity-mismatch",  "order-swap",
-    "root-mismatch",      "unequal-iterations", "dtype-mismatch"};
-
-}  // namespace
-
 std::optional<Injector::Site> Injector::find_site(const Test& test) {
   std::vector<Site> sites;
   for (int r = 0; r < job_.world(); ++r) {
@@ -92,8 +82,7 @@ Injector::Found Injector::deviation(Rules rules, int rank, const std::string& gr
   e.culprits = std::vector{rank};
   // Seen only later, or without a past to go by, it may look like anything.
   if (seen->seq != seq || step < 2) {
-    e.rules.insert(kSomeDeviation.begin(), kSomeDeviation.end());
-    e.culprits_needed = false;
+    lose_sight(e);
   }
   if (job_.groups.at(group).size() == 2) e.culprits_needed = false;
   // Neither names nor steps: where other calls come between, only who waits for whom is left.
@@ -142,6 +131,8 @@ Injector::Found Injector::inject(Fault fault) {
       return splits();
     case Fault::never_waited:
       return never_waited();
+    case Fault::device_stall:
+      return device_stall();
   }
   return std::nullopt;
 }

@@ -42,6 +42,7 @@ class Injector {
   Found inverted();
   Found p2p(Fault fault);
   Found never_waited();
+  Found device_stall();
 
   Actions& actions(int r) { return job_.ranks[static_cast<std::size_t>(r)]; }
   CallSpec& call(const Site& s) { return actions(s.rank)[s.at].call; }

@@ -1,5 +1,7 @@
 #include "verify/injection/job.h"
 
+#include <algorithm>
+
 namespace lockstep::injection {
 
 const Members& Job::members(int rank, const std::string& group) const {
@@ -26,12 +28,44 @@ std::vector<std::size_t> collectives(const Actions& actions, const std::string& 
   return out;
 }
 
+namespace {
+
+bool fit(const CallSpec& a, const CallSpec& b) {
+  const bool uneven = !a.splits_in.empty() && !b.splits_in.empty();
+  const bool sizes =
+      uneven || (elements(a.in) == elements(b.in) && elements(a.out) == elements(b.out));
+  return a.op == b.op && sizes && a.dtype == b.dtype && a.root == b.root;
+}
+
+bool splits_fit(const std::vector<const CallSpec*>& calls) {
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    for (std::size_t j = 0; j < calls.size(); ++j) {
+      if (calls[i]->splits_in.size() != calls.size()) continue;
+      if (calls[j]->splits_out.size() != calls.size()) continue;
+      if (calls[i]->splits_in[j] != calls[j]->splits_out[i]) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool all_fit(const std::vector<const CallSpec*>& calls) {
+  return splits_fit(calls) && std::all_of(calls.begin(), calls.end(),
+                                          [&](const CallSpec* c) { return fit(*c, *calls[0]); });
+}
+
+bool messages_fit(const CallSpec& a, const CallSpec& b) {
+  const auto size = [](const CallSpec& c) { return elements(c.op == "send" ? c.in : c.out); };
+  return size(a) == size(b) && a.dtype == b.dtype;
+}
+
 std::string visible(const CallSpec& call, const Recording& recording) {
   // What an all-to-all exchanges differs from rank to rank by design.
   const bool uneven = !call.splits_in.empty();
   std::string out = call.op + "/" + std::to_string(uneven ? 0 : elements(call.in)) + "/" +
-                    std::to_string(uneven ? 0 : elements(call.out)) + "/" +
-                    std::to_string(call.root);
+                    std::to_string(uneven ? 0 : elements(call.out)) + "/";
+  if (recording.root) out += std::to_string(call.root);
   if (recording.dtype) out += "/" + call.dtype;
   if (recording.redop) out += "/" + call.redop;
   if (recording.step) out += "/" + std::to_string(call.step);

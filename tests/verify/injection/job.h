@@ -25,6 +25,8 @@ struct CallSpec {
   std::vector<std::string> what;
   std::string at;
   int step = kUnset;
+  std::string mode;            // MPI: how a send waits
+  bool device_stalls = false;  // on this rank's device it never completes, for its peers it does
 };
 
 struct Action {
@@ -54,6 +56,7 @@ struct Job {
   // What single ranks believe instead, by rank and group.
   std::map<std::pair<int, std::string>, Members> beliefs;
   std::vector<Actions> ranks;
+  bool mpi = false;  // recorded with the semantics of MPI: counts in place of shapes
 
   int world() const { return static_cast<int>(ranks.size()); }
   const Members& members(int rank, const std::string& group) const;
@@ -63,10 +66,17 @@ struct Job {
 struct Recording {
   bool what = true, step = true, at = true, modality = true, times = true;
   bool dtype = true, redop = true, step_marks = false;
+  bool root = true, splits = true;
+  bool snapshot = false;  // a Flight Recorder's dump: the newest calls and how far each got
 };
 
 bool is_point_to_point(const CallSpec& call);
 std::int64_t elements(const std::vector<std::int64_t>& shape);
+
+// Whether the members' calls of one collective can do what they should together.
+bool all_fit(const std::vector<const CallSpec*>& calls);
+// Whether a send and a receive can.
+bool messages_fit(const CallSpec& a, const CallSpec& b);
 
 // The calls of a rank that are collectives of `group`, as positions in its actions.
 std::vector<std::size_t> collectives(const Actions& actions, const std::string& group);

@@ -69,28 +69,48 @@ std::string joined(const Set& values) {
 
 }  // namespace
 
-std::string complaint(const Report& report, const Expectation& e) {
-  if (report.verdict != Verdict::findings || report.findings.empty()) return "missed";
-  const Finding& f = report.findings[0];
-  if (e.vague.contains(std::string(rule(f.rule).name))) return "";
-  if (!e.rules.contains(std::string(rule(f.rule).name))) return "rule, want " + joined(e.rules);
-  const auto culprits = numbers(f.culprits);
-  if (e.culprits && culprits != *e.culprits && (e.culprits_needed || !culprits.empty())) {
-    return "culprits, want " + text_of(*e.culprits);
+Judgement judge(const Report& report, const Expectation& e) {
+  Judgement out;
+  out.open = report.verdict == Verdict::inconclusive;
+  const bool named = out.open && !report.findings.empty() &&
+                     e.rules.contains(std::string(rule(report.findings[0].rule).name));
+  if (report.verdict != Verdict::findings && !(e.may_be_open && named)) {
+    if (!out.open || !e.may_be_open) out.complaint = "missed";
+    return out;
   }
-  if (!e.groups.empty() && !e.groups.contains(f.group)) return "group, want " + joined(e.groups);
+  out.open = false;
+  out.found = true;
+  const auto complain = [&](const std::string& text) {
+    if (out.complaint.empty()) out.complaint = text;
+  };
+  const Finding& f = report.findings[0];
+  const std::string name(rule(f.rule).name);
+  if (e.vague.contains(name)) {
+    out.vague = out.rule = out.culprit = out.place = true;
+    return out;
+  }
+  out.rule = e.rules.contains(name);
+  if (!out.rule) complain("rule, want " + joined(e.rules));
+  const auto culprits = numbers(f.culprits);
+  out.culprit = !e.culprits || culprits == *e.culprits || (!e.culprits_needed && culprits.empty());
+  if (!out.culprit) complain("culprits, want " + text_of(*e.culprits));
   const auto in = [](const std::set<std::int64_t>& wanted, auto got) {
     return wanted.empty() || (got && wanted.contains(static_cast<std::int64_t>(*got)));
   };
-  if (!in(e.seqs, f.seq)) return "seq, want " + joined(e.seqs);
-  if (!in(e.steps, f.step)) return "step, want " + joined(e.steps);
+  const bool group = e.groups.empty() || e.groups.contains(f.group);
+  const bool seq = in(e.seqs, f.seq);
+  const bool step = in(e.steps, f.step);
+  out.place = group && seq && step;
+  if (!group) complain("group, want " + joined(e.groups));
+  if (!seq) complain("seq, want " + joined(e.seqs));
+  if (!step) complain("step, want " + joined(e.steps));
   if (!e.certainty.empty() && to_string(f.certainty) != e.certainty) {
-    return "certainty, want " + e.certainty;
+    complain("certainty, want " + e.certainty);
   }
   const auto errors = std::count_if(report.findings.begin(), report.findings.end(),
                                     [](const Finding& x) { return x.severity == Severity::error; });
-  if (errors > 1) return "one cause, but " + std::to_string(errors) + " errors";
-  return "";
+  if (errors > 1) complain("one cause, but " + std::to_string(errors) + " errors");
+  return out;
 }
 
 std::string describe(const Job& job, const Recording& r, const Behaviour& b) {
@@ -104,12 +124,12 @@ std::string describe(const Job& job, const Recording& r, const Behaviour& b) {
          (b.buffered_sends ? ", buffered sends" : "");
 }
 
-void keep(const std::vector<std::string>& traces) {
+void keep(const Files& files) {
   const char* folder = std::getenv("INJECTION_DUMP");
   if (folder == nullptr) return;
   std::filesystem::create_directories(folder);
-  for (std::size_t r = 0; r < traces.size(); ++r) {
-    std::ofstream(std::string(folder) + "/rank_" + std::to_string(r) + ".trace.jsonl") << traces[r];
+  for (const auto& [name, bytes] : files) {
+    std::ofstream(std::string(folder) + "/" + name, std::ios::binary) << bytes;
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "verify/injection/executor.h"
 #include "verify/injection/faults.h"
+#include "verify/injection/files.h"
 #include "verify/verify.h"
 
 namespace lockstep::injection {
@@ -13,16 +14,25 @@ namespace lockstep::injection {
 Recording any_recording(Random& random);
 Behaviour any_behaviour(Random& random);
 
-// What is wrong with the report; empty: nothing.
-std::string complaint(const Report& report, const Expectation& expected);
+// How a report stands beside what can be expected of it. What is not judged is right.
+struct Judgement {
+  bool found = false;  // something of weight was said
+  bool open = false;   // nothing was, for the data cannot show it either way
+  bool vague = false;  // only the effect was named, where the data show no more
+  bool rule = false;   // the leading finding's
+  bool culprit = false;
+  bool place = false;     // group, number and step
+  std::string complaint;  // the first thing that is wrong; empty: nothing
+};
+Judgement judge(const Report& report, const Expectation& expected);
 
 std::string text_of(const std::vector<int>& ranks);
 std::string text_of(const Report& report);
 // The program and how it was run and recorded.
 std::string describe(const Job& job, const Recording& recording, const Behaviour& behaviour);
 
-// Writes the traces to the folder that INJECTION_DUMP names, if it does.
-void keep(const std::vector<std::string>& traces);
+// Writes the files to the folder that INJECTION_DUMP names, if it does.
+void keep(const Files& files);
 
 // Calls `judge` with the seeds 0 … count-1, or only with the one that INJECTION_SEED names.
 void for_each_seed(int count, const std::function<void(std::uint32_t)>& judge);

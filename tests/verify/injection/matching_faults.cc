@@ -68,9 +68,13 @@ Injector::Found Injector::extra() {
   const std::int64_t seq = seq_of(*site);
   Action added;
   added.handle = 100000;
-  // Where barriers are usual, one more looks as if something before it was left out.
-  added.call.op = job_.shape != "mixed" && flip() ? "barrier" : "all_reduce";
   added.call.group = call(*site).group;
+  // Where barriers are usual, one more looks as if something before it was left out.
+  const Actions& own = actions(site->rank);
+  const bool usual = std::any_of(own.begin(), own.end(), [&](const Action& a) {
+    return a.kind == Action::Kind::issue && a.call.op == "barrier";
+  });
+  added.call.op = job_.shape != "mixed" && flip() && !usual ? "barrier" : "all_reduce";
   added.call.step = call(*site).step;
   added.call.at = "log.py:7";
   if (added.call.op == "all_reduce") {
@@ -114,13 +118,13 @@ Injector::Found Injector::changed(Fault fault) {
   const auto site = find_collective([&](const CallSpec& c) {
     switch (fault) {
       case Fault::wrong_size:
-        return !c.in.empty() && c.splits_in.empty();
+        return !c.in.empty() && c.splits_in.empty() && c.splits_out.empty();
       case Fault::wrong_dtype:
         return recording_.dtype && !c.in.empty();
       case Fault::wrong_redop:
         return recording_.redop && !c.redop.empty();
       case Fault::wrong_root:
-        return c.root != kUnset;
+        return recording_.root && c.root != kUnset;
       case Fault::wrong_op:
         return c.op == "all_reduce";
       default:
@@ -187,7 +191,8 @@ Injector::Found Injector::group_members() {
 }
 
 Injector::Found Injector::splits() {
-  const auto site = find_collective([](const CallSpec& c) { return !c.splits_in.empty(); });
+  const auto site =
+      find_collective([&](const CallSpec& c) { return recording_.splits && !c.splits_in.empty(); });
   if (!site) return std::nullopt;
   CallSpec& c = call(*site);
   auto& sent = c.splits_in;

@@ -17,9 +17,10 @@ std::string list(const List& values) {
 }  // namespace
 
 TraceLines::TraceLines(const Job& job, int rank, const Recording& recording, Random& random)
-    : recording_(recording), random_(random) {
+    : recording_(recording), random_(random), mpi_(job.mpi) {
   text_ = R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":)" +
-          std::to_string(job.world()) + R"(,"backend":"gloo","clock":"ns","dropped":0})" + "\n";
+          std::to_string(job.world()) + R"(,"backend":"gloo","clock":"ns","dropped":0)" +
+          (mpi_ ? R"(,"semantics":"mpi"})" : "}") + "\n";
   for (const auto& [name, members] : job.groups) {
     const Members& mine = job.members(rank, name);
     const bool member = std::find(members.begin(), members.end(), rank) != members.end();
@@ -40,8 +41,14 @@ void TraceLines::issue(int id, const CallSpec& c) {
   const auto number = [&](const char* key, int value) {
     if (value != kUnset) line += ",\"" + std::string(key) + "\":" + std::to_string(value);
   };
-  if (!c.in.empty()) line += R"(,"in":[)" + list(c.in) + "]";
-  if (!c.out.empty()) line += R"(,"out":[)" + list(c.out) + "]";
+  if (mpi_) {
+    const auto& count = c.in.empty() ? c.out : c.in;
+    if (!count.empty()) line += R"(,"count":)" + std::to_string(count[0]);
+    if (!c.mode.empty()) line += R"(,"mode":)" + quoted(c.mode);
+  } else {
+    if (!c.in.empty()) line += R"(,"in":[)" + list(c.in) + "]";
+    if (!c.out.empty()) line += R"(,"out":[)" + list(c.out) + "]";
+  }
   if (recording_.dtype && !(c.in.empty() && c.out.empty())) {
     line += R"(,"dtype":)" + quoted(c.dtype);
   }

@@ -26,6 +26,7 @@ class TraceLines {
 
   const Recording& recording_;
   Random& random_;
+  const bool mpi_;
   std::string text_;
   long long time_ = 1000;
 };

@@ -1,0 +1,220 @@
+#include "verify/injection/trial.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "verify/injection/devices.h"
+#include "verify/injection/dumps.h"
+#include "verify/injection/healthy_jobs.h"
+#include "verify/injection/judging.h"
+
+namespace lockstep::injection {
+
+namespace {
+
+// What Flight Recorder records: no parameters, steps, modalities, reduce operations, roots, splits.
+Recording dump_recording(Random& random) {
+  Recording r;
+  r.what = r.step = r.modality = r.redop = r.root = r.splits = false;
+  r.at = chance(random, 0.7);
+  r.snapshot = true;
+  return r;
+}
+
+Recording recording_for(Form form, Random& random) {
+  return form == Form::dumps ? dump_recording(random) : any_recording(random);
+}
+
+// PyTorch calls the group of all ranks "0".
+void name_as_torch(Job& job) {
+  const auto world = job.groups.find("world");
+  if (world == job.groups.end()) return;
+  job.groups.emplace("0", world->second);
+  job.groups.erase("world");
+  for (Actions& actions : job.ranks) {
+    for (Action& a : actions) {
+      if (a.call.group == "world") a.call.group = "0";
+    }
+  }
+}
+
+DeviceBehaviour on_devices(const Behaviour& behaviour, Random& random) {
+  DeviceBehaviour d;
+  d.silent = behaviour.mismatch == Behaviour::Mismatch::silent;
+  d.eager_sends = behaviour.buffered_sends;
+  d.host_blocks = chance(random, 0.4);
+  d.syncs_steps = chance(random, 0.7);
+  d.run_ahead = pick(random, 3, 50);
+  return d;
+}
+
+std::string words_of(const DeviceBehaviour& d, const DumpStyle& s) {
+  return std::string("; devices") + (d.silent ? ", silent" : "") +
+         (d.host_blocks ? ", host blocks" : "") + (d.syncs_steps ? ", syncs steps" : "") +
+         ", run-ahead " + std::to_string(d.run_ahead) + (s.timing ? ", timing" : "") +
+         (s.frames ? ", frames" : "") + (s.only_active ? ", only active" : "") + ", ring " +
+         std::to_string(s.ring);
+}
+
+// A dump's view of one group of one rank.
+struct View {
+  std::map<std::int64_t, std::string> shown;  // the calls by their place, as they look
+  std::int64_t issued = 0;
+};
+
+View view_of(const std::vector<Entry>& all, const std::string& group, const DumpStyle& style,
+             const Recording& recording) {
+  View view;
+  const std::size_t forgotten = all.size() > style.ring ? all.size() - style.ring : 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Entry& e = all[i];
+    if (e.call.group != group || e.point_to_point) continue;
+    ++view.issued;
+    const bool left_out = style.only_active && e.state == Entry::State::completed;
+    if (i < forgotten || left_out) continue;
+    view.shown[e.collective_seq - 1] = visible(e.call, recording);
+  }
+  return view;
+}
+
+// Whether the ring forgot a call that a rank waits in.
+bool forgot_a_wait(const DeviceOutcome& outcome, const DumpStyle& style) {
+  return std::any_of(outcome.entries.begin(), outcome.entries.end(), [&](const auto& entries) {
+    const auto open = std::find_if(entries.begin(), entries.end(), [](const Entry& e) {
+      return e.state != Entry::State::completed;
+    });
+    return entries.end() - open > static_cast<std::ptrdiff_t>(style.ring);
+  });
+}
+
+// Takes from an expectation what the dumps do not show any more, or never show: false where the
+// place itself is gone.
+bool still_seen(Expectation& e, const Job& job, const DeviceOutcome& outcome,
+                const DumpStyle& style, const Recording& recording) {
+  if (forgot_a_wait(outcome, style)) return false;
+  e.may_be_open |= style.only_active;  // without a past, the few that wait may just be ahead
+  if (e.groups.size() != 1 || e.seqs.empty() || !e.culprits) return true;
+  const std::string& group = *e.groups.begin();
+  const std::int64_t seq = *e.seqs.rbegin();
+  bool past = false;
+  for (const int r : job.groups.at(group)) {
+    const View view =
+        view_of(outcome.entries[static_cast<std::size_t>(r)], group, style, recording);
+    const auto there = view.shown.find(seq);
+    if (there == view.shown.end()) {
+      if (seq < view.issued) return false;
+      // Its calls just end there: it left one out, or stands still.
+      if (r == e.culprits->at(0)) e.rules.insert("host-stall");
+      continue;
+    }
+    past |= std::any_of(view.shown.begin(), there,
+                        [&](const auto& before) { return before.second == there->second; });
+  }
+  if (!past) lose_sight(e);
+  return true;
+}
+
+struct Ran {
+  Files files;
+  std::string words;
+  bool hung = false;
+  bool overwritten = false;
+};
+
+Ran run_traces(const Job& job, const Recording& recording, const Behaviour& behaviour,
+               Random& random) {
+  const Outcome outcome = execute(job, recording, behaviour, random);
+  return {trace_files(outcome.traces), describe(job, recording, behaviour), outcome.hung, false};
+}
+
+Ran run_dumps(const Job& job, const Recording& recording, const Behaviour& behaviour,
+              Expectation& expected, Random& random) {
+  const DeviceBehaviour devices = on_devices(behaviour, random);
+  DumpStyle style = any_style(random);
+  style.frames = recording.at;
+  DeviceOutcome outcome = execute_on_devices(job, devices, random);
+  Ran out;
+  out.overwritten = !still_seen(expected, job, outcome, style, recording);
+  forget(outcome, style);
+  out.files = dump_files(job, outcome, style);
+  out.hung = outcome.hung;
+  out.words = describe(job, recording, behaviour) + words_of(devices, style);
+  return out;
+}
+
+}  // namespace
+
+Program generated_program(const Recording& wish, Random& random) {
+  return {healthy_job(any_shape(random), random), wish};
+}
+
+std::optional<Trial> make_trial(Fault fault, const Programs& programs, Form form, Random& random) {
+  Behaviour behaviour = any_behaviour(random);
+  const Recording wish = recording_for(form, random);
+  Program program;
+  std::optional<Expectation> expected;
+  for (int attempt = 0; attempt < 20 && !expected; ++attempt) {
+    program = programs(wish, random);
+    if (form == Form::dumps) name_as_torch(program.job);
+    expected = inject(fault, program.job, program.recording, behaviour, random);
+  }
+  if (!expected) return std::nullopt;
+  // What real programs repeat is not what names would tell apart: any rule of a deviation is right.
+  const bool nameless = program.recorded && !program.recording.what;
+  if (nameless && expected->groups.size() == 1 && expected->rules.contains("missing-collective")) {
+    expected->rules.insert({"order-swap", "size-mismatch", "op-mismatch"});
+  }
+  if (nameless && expected->rules.contains("extra-collective")) {
+    expected->rules.insert("missing-collective");
+  }
+  Ran run = form == Form::dumps
+                ? run_dumps(program.job, program.recording, behaviour, *expected, random)
+                : run_traces(program.job, program.recording, behaviour, random);
+  // Dumps are taken of jobs that hang; one that got through shows nothing of most faults.
+  if (expected->only_if_hung && !run.hung) return std::nullopt;
+  return Trial{std::move(run.files), std::move(run.words), std::move(*expected), run.overwritten};
+}
+
+Trial make_healthy(const Programs& programs, Form form, Random& random) {
+  const Recording wish = recording_for(form, random);
+  Program program = programs(wish, random);
+  const Behaviour behaviour = any_behaviour(random);
+  if (form == Form::traces) {
+    Ran run = run_traces(program.job, program.recording, behaviour, random);
+    return {std::move(run.files), std::move(run.words), {}, false};
+  }
+  name_as_torch(program.job);
+  const DeviceBehaviour devices = on_devices(behaviour, random);
+  DumpStyle style = any_style(random);
+  style.frames = program.recording.at;
+  DeviceOutcome outcome = execute_on_devices(program.job, devices, random);
+  // Where completed calls are left out, a rank that is through and one that stands still look
+  // alike.
+  if (!style.only_active) skew(program.job, outcome, 4, random);
+  forget(outcome, style);
+  return {dump_files(program.job, outcome, style),
+          describe(program.job, program.recording, behaviour) + words_of(devices, style),
+          {},
+          false};
+}
+
+Trial make_running(const Programs& programs, Random& random) {
+  Program program = programs(recording_for(Form::dumps, random), random);
+  name_as_torch(program.job);
+  const Behaviour behaviour = any_behaviour(random);
+  DeviceBehaviour devices = on_devices(behaviour, random);
+  std::size_t actions = 0;
+  for (const Actions& a : program.job.ranks) actions += a.size();
+  devices.stop_after = pick(random, 1, static_cast<int>(actions));
+  DumpStyle style = any_style(random);
+  style.frames = program.recording.at;
+  DeviceOutcome outcome = execute_on_devices(program.job, devices, random);
+  forget(outcome, style);
+  return {dump_files(program.job, outcome, style),
+          describe(program.job, program.recording, behaviour) + words_of(devices, style),
+          {},
+          false};
+}
+
+}  // namespace lockstep::injection

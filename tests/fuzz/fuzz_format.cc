@@ -32,7 +32,8 @@ void convert(const RankTrace& trace, const Tables& tables) {
   Tables again;
   const Result<RankTrace> read = read_text_trace(out.view(), "fuzz", again);
   LOCKSTEP_CHECK(read, "what was converted can be read");
-  LOCKSTEP_CHECK(read->damaged_count == 0, "what was converted reads without damage");
+  LOCKSTEP_CHECK(read->damaged_count == 0,
+                 "what was converted reads without damage: " + read->damaged.front().message);
 }
 
 }  // namespace

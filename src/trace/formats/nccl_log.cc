@@ -347,6 +347,7 @@ class Linker {
   struct Comm {
     std::int32_t nranks = 0;
     std::map<std::int32_t, Rank> members;  // by rank in the communicator
+    std::set<Rank> ranks;                  // those of `members`: no rank has two places
     bool contradicted = false;
   };
 
@@ -381,7 +382,8 @@ class Linker {
         comm.contradicted |= comm.nranks != 0 && comm.nranks != m.ranks[1].value;
         comm.nranks = m.ranks[1].value;
         const auto [known, is_new] = comm.members.emplace(m.ranks[0].value, trace->rank);
-        comm.contradicted |= !is_new && known->second != trace->rank;
+        comm.contradicted |=
+            is_new ? !comm.ranks.insert(trace->rank).second : known->second != trace->rank;
       }
     }
   }

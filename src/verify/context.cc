@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/check.h"
 #include "base/text.h"
 
 namespace lockstep {
@@ -52,6 +53,7 @@ Evidence Context::evidence(CallRef ref, std::string text) const {
 }
 
 std::uint64_t Context::seq_of(const WaitPoint& point) const {
+  LOCKSTEP_CHECK(point.group < groups.size(), "a wait for a message has no place in a group");
   return groups[point.group].first_seq + point.meeting;
 }
 

@@ -321,6 +321,52 @@ std::optional<Cause> find_device_circle(const Context& context) {
   return DeviceOrder(context).find_circle();
 }
 
+// When the trace's newest event was recorded; kNoTime: no event has a time.
+Nanos newest_time(const RankTrace& trace) {
+  Nanos out = kNoTime;
+  for (const Event& event : trace.events) {
+    if (event.time != kNoTime && (out == kNoTime || event.time > out)) out = event.time;
+  }
+  return out;
+}
+
+// When the last of those ranks saw the group's call `seq` completed; kNoTime: not recorded.
+Nanos completion_time(const Context& context, const std::vector<std::uint32_t>& ranks,
+                      GroupId group, std::uint64_t seq) {
+  Nanos out = kNoTime;
+  for (const std::uint32_t r : ranks) {
+    const RankTrace& trace = context.run.ranks[r];
+    for (const Event& event : trace.events) {
+      if (event.kind != EventKind::complete || event.time == kNoTime) continue;
+      const Call& call = trace.calls[event.index];
+      if (call.group != group || call.seq != seq) continue;
+      if (is_point_to_point(context.run.tables.signatures[call.signature].op)) continue;
+      if (out == kNoTime || event.time > out) out = event.time;
+    }
+  }
+  return out;
+}
+
+// Clocks of hosts differ by so much at most, and a watchdog sees a completion so much later at
+// most.
+constexpr Nanos kClockSkew = 1'000'000'000;
+
+// Fewer ranks than that do stall at once.
+constexpr std::size_t kManyRanks = 4;
+
+// Whether the laggards may only have been looked at before the others.
+bool may_be_skew(const Context& context, GroupId group, const Lag& lag) {
+  if (lag.behind.size() < kManyRanks) return false;
+  const std::size_t all = lag.behind.size() + lag.ahead.size();
+  if (2 * lag.behind.size() > all) return true;
+  if (4 * lag.behind.size() <= all) return false;
+  const Nanos completed = completion_time(context, lag.ahead, group, lag.first);
+  if (completed == kNoTime) return false;
+  return std::all_of(lag.behind.begin(), lag.behind.end(), [&](std::uint32_t r) {
+    return newest_time(context.run.ranks[r]) < completed + kClockSkew;
+  });
+}
+
 }  // namespace
 
 bool is_snapshot(const Run& run) {
@@ -328,7 +374,8 @@ bool is_snapshot(const Run& run) {
                      [](const RankTrace& t) { return t.snapshot; });
 }
 
-std::optional<Cause> find_device_stall(const Context& context) {
+DeviceStall find_device_stall(const Context& context) {
+  DeviceStall out;
   std::set<std::uint32_t> stalled;
   std::optional<Lag> best;
   std::size_t best_group = 0;
@@ -336,6 +383,15 @@ std::optional<Cause> find_device_stall(const Context& context) {
     const GroupStreams& group = context.groups[g];
     std::optional<Lag> lag = lag_in(context, group);
     if (!lag) continue;
+    if (may_be_skew(context, group.group, *lag)) {
+      out.undecided = context.rank_words(lag->behind) + " had not completed " +
+                      context.call_words(lag->call) + " (" +
+                      context.place_words(lag->call, lag->first) + ") when " +
+                      context.rank_words(lag->ahead) +
+                      " had: the dumps do not tell whether so many stall or were only looked at "
+                      "earlier; take them again a minute later";
+      continue;
+    }
     stalled.insert(lag->behind.begin(), lag->behind.end());
     const auto size = [&](std::size_t i) { return context.groups[i].streams.size(); };
     if (!best || std::pair(size(g), lag->lag) > std::pair(size(best_group), best->lag)) {
@@ -343,8 +399,12 @@ std::optional<Cause> find_device_stall(const Context& context) {
       best_group = g;
     }
   }
-  if (!best) return find_device_circle(context);
-  Cause cause;
+  if (!best) {
+    if (out.undecided.empty()) out.cause = find_device_circle(context);
+    return out;
+  }
+  out.undecided.clear();
+  Cause& cause = out.cause.emplace();
   cause.finding = make_finding(RuleId::device_stall);
   Finding& f = cause.finding;
   cause.deviants.assign(stalled.begin(), stalled.end());
@@ -368,7 +428,7 @@ std::optional<Cause> find_device_stall(const Context& context) {
   f.ranks = context.ranks(all);
   f.evidence.push_back(context.evidence(best->call, "issued, not completed"));
   set_fingerprint(f, "");
-  return cause;
+  return out;
 }
 
 namespace {

@@ -25,7 +25,15 @@ bool is_snapshot(const Run& run);
 // Where there is none, and every call was enqueued by everybody it needs: devices that took two
 // calls in opposite orders, as a circle (cross-group-deadlock, p2p-cycle, deadlock).
 // O(calls), and O(calls of its members) for each call that a rank stands in.
-std::optional<Cause> find_device_stall(const Context& context);
+//
+// Ranks that lag stall where they are few. Of four and more, where they are most of the group, or
+// more than a quarter of it and nothing in their dumps is newer than the peers' completion, they
+// may as well only have been looked at earlier: undecided.
+struct DeviceStall {
+  std::optional<Cause> cause;
+  std::string undecided;  // why the dumps do not tell; empty: they do
+};
+DeviceStall find_device_stall(const Context& context);
 
 // A few ranks wait in a call that nobody else issued: did they issue an extra call before, which
 // paired with the others' next one? Source places stand in for what calls carry: where leaving out

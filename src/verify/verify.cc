@@ -131,15 +131,17 @@ void add_deviations(const Context& context, Causes& causes) {
 }
 
 // A stalled device holds up everybody, wherever they wait. False: there is none.
-bool add_device_stall(const Context& context, Causes& causes) {
+bool add_device_stall(const Context& context, Outlook& outlook, Causes& causes) {
   constexpr std::size_t kWaitsShown = 4;
-  std::optional<Cause> stall = find_device_stall(context);
-  if (!stall) return false;
+  DeviceStall stall = find_device_stall(context);
+  if (!stall.undecided.empty()) outlook.undecided.push_back(std::move(stall.undecided));
+  if (!stall.cause) return false;
+  std::vector<Finding>& consequences = stall.cause->finding.consequences;
   for (const WaitCause& wait : wait_causes(context.where)) {
-    if (stall->finding.consequences.size() >= kWaitsShown) break;
-    stall->finding.consequences.push_back(wait_consequence(context, wait));
+    if (consequences.size() >= kWaitsShown) break;
+    consequences.push_back(wait_consequence(context, wait));
   }
-  causes.add(std::move(*stall));
+  causes.add(std::move(*stall.cause));
   return true;
 }
 
@@ -174,7 +176,8 @@ void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
   causes.fold_deviations();
   std::vector<ExchangedNames> exchanged = check_names(context);
   std::erase_if(exchanged, [&](ExchangedNames& names) { return causes.add_above(names); });
-  if (is_snapshot(context.run) && causes.empty() && add_device_stall(context, causes)) return;
+  if (is_snapshot(context.run) && causes.empty() && add_device_stall(context, outlook, causes))
+    return;
   add_waits(context, outlook, causes);
   causes.add_deaths();
   causes.add_exceptions();
@@ -202,8 +205,9 @@ std::optional<Finding> unexplained_hang(const Context& context) {
 }
 
 void list_unknowns(const Context& context, const Outlook& outlook, Report& report) {
-  report.unknown = context.run.unknown;
-  report.unknown.insert(report.unknown.end(), outlook.undecided.begin(), outlook.undecided.end());
+  report.unknown = outlook.undecided;
+  report.unknown.insert(report.unknown.end(), context.run.unknown.begin(),
+                        context.run.unknown.end());
   for (const GroupStreams& group : context.groups) {
     if (!group.comparable) {
       report.unknown.push_back("group " + group.name +

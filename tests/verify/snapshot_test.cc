@@ -56,6 +56,17 @@ TEST(Snapshot, SkewIsNoError) {
   EXPECT_EQ(judge({"cpp", "cpp", "cpp"}).verdict, Verdict::clean);  // all in flight
 }
 
+TEST(Snapshot, MostOfALargeGroupBehindIsNoProof) {
+  const Report report = judge({"cpp", "cpp", "cpp", "cpp", "ccp"});
+  EXPECT_EQ(report.verdict, Verdict::inconclusive);
+  ASSERT_FALSE(report.unknown.empty());
+  EXPECT_THAT(report.unknown[0], testing::HasSubstr("ranks 0-3 had not completed"));
+  // Half of it, and no times that tell; most of a small one.
+  const std::vector<std::string> half = {"cpp", "cpp", "cpp", "cpp", "ccp", "ccp", "ccp", "ccp"};
+  EXPECT_EQ(judge(half).verdict, Verdict::findings);
+  EXPECT_EQ(judge({"cpp", "cpp", "ccp"}).verdict, Verdict::findings);
+}
+
 TEST(Snapshot, ACallThatOneMemberSawCompletedStallsNobody) {
   EXPECT_EQ(judge({"cccc", "cppp", "ccpp"}).verdict, Verdict::clean);
   // Here nobody did: those ahead wait.

@@ -12,11 +12,12 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Op>, 33> kOps = {{
+constexpr std::array<std::pair<std::string_view, Op>, 38> kOps = {{
     {"allreduce", Op::all_reduce},
     {"all_reduce", Op::all_reduce},
     {"allreduce_sparse", Op::all_reduce},
     {"_allreduce_sparse", Op::all_reduce},
+    {"allreduce_coalesced", Op::all_reduce},
     {"broadcast", Op::broadcast},
     {"_broadcast_oop", Op::broadcast},
     {"reduce", Op::reduce},
@@ -24,6 +25,9 @@ constexpr std::array<std::pair<std::string_view, Op>, 33> kOps = {{
     {"allgather", Op::all_gather},
     {"all_gather", Op::all_gather},
     {"_allgather_base", Op::all_gather_into_tensor},
+    {"_all_gather_base", Op::all_gather_into_tensor},
+    {"all_gather_base", Op::all_gather_into_tensor},
+    {"all_gather_into_tensor_coalesced", Op::all_gather_into_tensor},
     {"allgather_base", Op::all_gather_into_tensor},
     {"allgather_into_tensor", Op::all_gather_into_tensor},
     {"all_gather_into_tensor", Op::all_gather_into_tensor},
@@ -34,6 +38,7 @@ constexpr std::array<std::pair<std::string_view, Op>, 33> kOps = {{
     {"_reduce_scatter_base", Op::reduce_scatter_tensor},
     {"reduce_scatter_base", Op::reduce_scatter_tensor},
     {"reduce_scatter_tensor", Op::reduce_scatter_tensor},
+    {"reduce_scatter_tensor_coalesced", Op::reduce_scatter_tensor},
     {"alltoall", Op::all_to_all},
     {"all_to_all", Op::all_to_all},
     {"alltoall_base", Op::all_to_all_single},

@@ -130,17 +130,15 @@ OtherSide other_side(const Context& context, CallRef ref) {
            op == (send ? Op::send : Op::recv);
   };
   const std::uint32_t open = open_call(*there);
-  std::size_t posted = 0;
-  for (std::uint32_t c = 0; c < there->calls.size(); ++c) {
+  for (std::uint32_t c = open; c < there->calls.size(); ++c) {
     if (!on_channel(there->calls[c], here.rank, !sends)) continue;
-    ++posted;
-    if (c >= open) return c == open ? OtherSide::there : OtherSide::behind;
+    return c == open ? OtherSide::there : OtherSide::behind;
   }
-  if (here.dropped > 0 || there->dropped > 0) return OtherSide::never_posted;
-  std::size_t before = 0;
-  for (std::uint32_t c = 0; c < ref.call; ++c)
-    before += on_channel(here.calls[c], mine.peer, sends);
-  return before < posted ? OtherSide::there : OtherSide::never_posted;
+  // Both recorders begin at different messages: the replay has lined them up.
+  const bool unmatched =
+      std::binary_search(context.where.unmatched.begin(), context.where.unmatched.end(),
+                         std::pair(ref.rank, ref.call));
+  return unmatched ? OtherSide::never_posted : OtherSide::there;
 }
 
 // Whether nobody is missing where a wait-for graph, which knows no devices, shows a wait: of every

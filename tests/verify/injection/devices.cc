@@ -20,6 +20,7 @@ struct Operation {
   std::size_t gates = 0;  // how many of the rank's gates must be done before
   std::int64_t collective_seq = 0, p2p_seq = 0;
   bool started = false, completed = false;
+  std::int64_t created_at = 0, started_at = 0, completed_at = 0;
 };
 
 struct Device {
@@ -127,6 +128,7 @@ class Devices {
       op.lane = {a.call.group, kUnset, kUnset};
       ++d.collectives[a.call.group];
     }
+    op.created_at = ++clock_;
     op.collective_seq = d.collectives[a.call.group];
     op.p2p_seq = d.messages[a.call.group];
     auto& lane = d.lanes[op.lane];
@@ -164,10 +166,12 @@ class Devices {
     if (!op->started) {
       if (op->gates > d.passed_gates || d.host == Device::Host::gone) return false;
       op->started = true;
+      op->started_at = ++clock_;
       return true;
     }
     if (op->call->device_stalls || !meets(r, *op)) return false;
     op->completed = true;
+    op->completed_at = ++clock_;
     ++head;
     --d.open;
     pass_gates(d);
@@ -215,6 +219,9 @@ class Devices {
         e.state = op.completed ? Entry::State::completed
                   : op.started ? Entry::State::started
                                : Entry::State::scheduled;
+        e.created_at = op.created_at;
+        e.started_at = op.started_at;
+        e.completed_at = op.completed_at;
         entries.push_back(std::move(e));
       }
       out.entries.push_back(std::move(entries));
@@ -230,6 +237,7 @@ class Devices {
   const DeviceBehaviour& behaviour_;
   Random& random_;
   std::vector<Device> devices_;
+  std::int64_t clock_ = 0;
 };
 
 }  // namespace

@@ -32,6 +32,8 @@ struct Entry {
   bool point_to_point = false;
   std::int64_t collective_seq = 0, p2p_seq = 0;  // both as they stood, from 1
   State state = State::scheduled;
+  // By a clock that all ranks share: it counts what happens anywhere. 0: it did not happen.
+  std::int64_t created_at = 0, started_at = 0, completed_at = 0;
 };
 
 struct DeviceOutcome {

@@ -126,7 +126,7 @@ class DumpWriter {
   void write_entry(const Entry& e) {
     const bool completed = e.state == Entry::State::completed;
     const bool started = style_.timing && e.state != Entry::State::scheduled;
-    const std::int64_t time = 1795247719749931269 + e.record * 50000;
+    const auto time = [](std::int64_t clock) { return 1795247719749931269 + clock * 50000; };
     w_.begin_dict();
     if (style_.frames) write_frames(e.call);
     w_.text("record_id").integer(e.record).text("pg_id").integer(numbers_.at(e.call.group));
@@ -135,13 +135,13 @@ class DumpWriter {
     w_.text("p2p_seq_id").integer(e.p2p_seq);
     w_.text("op_id").integer(e.record + 1).text("profiling_name");
     w_.text(name_in_torch(e.call, job_.members(rank_, e.call.group), rank_));
-    w_.text("time_created_ns").integer(time);
+    w_.text("time_created_ns").integer(time(e.created_at));
     write_tensors(e.call);
     w_.text("state").text(completed ? "completed" : started ? "started" : "scheduled");
     w_.text("time_discovered_started_ns");
-    started ? w_.integer(time + 9000) : w_.none();
+    started ? w_.integer(time(e.started_at)) : w_.none();
     w_.text("time_discovered_completed_ns");
-    completed ? w_.integer(time + 40000) : w_.none();
+    completed ? w_.integer(time(e.completed_at)) : w_.none();
     w_.text("retired").boolean(completed).text("timeout_ms").integer(600000);
     w_.text("is_p2p").boolean(e.point_to_point).end_dict();
   }

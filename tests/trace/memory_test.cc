@@ -15,6 +15,7 @@
 #include "trace/formats/format.h"
 #include "trace/formats/kineto.h"
 #include "trace/formats/nccl_log.h"
+#include "trace/formats/pickle_writer.h"
 #include "trace/formats/watchdog_log.h"
 
 namespace lockstep {
@@ -83,6 +84,21 @@ std::string timeout(int rank, int seq) {
          " PG status: last enqueued work: 1000000, last completed work: 1\n";
 }
 
+// A dump of a rank; its entries have these sizes.
+std::string dump(const std::function<void(PickleWriter&, int)>& sizes) {
+  PickleWriter w;
+  w.begin_dict().text("entries").begin_list();
+  for (int i = 0; i < kRecords; ++i) {
+    w.begin_dict().text("process_group").pair("0", "").text("collective_seq_id").integer(i + 1);
+    w.text("profiling_name").text("nccl:all_reduce").text("state").text("scheduled");
+    w.text("input_sizes").begin_list();
+    sizes(w, i);
+    w.end_list().end_dict();
+  }
+  w.end_list().end_dict();
+  return w.finish();
+}
+
 struct Case {
   std::string name;
   Format format;
@@ -112,6 +128,30 @@ const std::vector<Case>& cases() {
          return graph(repeated([](int i) {
            return block("\x18\x07\x52" + block("\x0a\x07pg_name\xea\x01" + block(hex(i))));
          }));
+       }},
+      {"pickled_lists", flight_recorder_format(), kFlightRecorderMemoryFactor,
+       [] {
+         PickleWriter w;
+         w.begin_dict().text("entries").begin_list();
+         w.raw(std::string(std::size_t{kRecords} * 32, ']')).end_list().end_dict();
+         return w.finish();
+       }},
+      {"flight_recorder_entries", flight_recorder_format(), kFlightRecorderMemoryFactor,
+       [] { return dump([](PickleWriter& w, int i) { w.begin_list().integer(i).end_list(); }); }},
+      {"flight_recorder_shared_sizes", flight_recorder_format(), kFlightRecorderMemoryFactor,
+       [] {
+         std::uint32_t shared = 0;
+         return dump([&](PickleWriter& w, int i) {
+           if (i == 0) {
+             w.begin_list();
+             for (int d = 0; d < kRecords; ++d) w.integer(1);
+             w.end_list();
+             shared = w.memoize();
+           } else {
+             w.get(shared);
+           }
+           w.begin_list().integer(i).end_list();
+         });
        }},
       {"kineto_calls", kineto_format(), kKinetoMemoryFactor,
        [] { return profile([](int i) { return kineto_call(i, ""); }); }},

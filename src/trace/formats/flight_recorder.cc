@@ -164,6 +164,7 @@ class DumpReader {
       : tree_(tree), file_(file), tables_(tables), names_(tree, tables) {}
 
   Result<RankTrace> read() {
+    budget_ = kVisitsPerByte * file_.bytes.size() + kVisitsOfASmallFile;
     trace_.source = file_.name;
     trace_.rank = *file_.rank;
     trace_.backend = "nccl";
@@ -207,13 +208,27 @@ class DumpReader {
 
   void damage(std::string message) { trace_.add_damage(std::move(message)); }
 
+  // A pickle may refer to one part of it any number of times, in two bytes each. What is looked at
+  // is counted, so that the time stays linear in the file. False: too much.
+  bool spend(std::size_t values) {
+    if (values <= budget_) {
+      budget_ -= values;
+      return true;
+    }
+    if (!exhausted_) damage("the dump refers to the same parts too often; the rest was not read");
+    exhausted_ = true;
+    return false;
+  }
+
   void read_config(const Value& config) {
     const auto pairs = tree_.pairs(config);
     for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
       const std::string_view name = tree_.text(pairs[i]);
+      if (!spend(tree_.pairs(pairs[i + 1]).size() + 1)) return;
       const Value* const ranks = tree_.find(pairs[i + 1], "ranks");
       if (name.empty() || ranks == nullptr) continue;  // Gloo's table is unusable
       std::vector<Rank> members;
+      if (!spend(tree_.text(*ranks).size())) return;
       if (!parse_ranks(tree_.text(*ranks), members)) {
         damage("pg_config: the ranks of group " + printable(std::string(name)) + " are no list");
         continue;
@@ -248,6 +263,7 @@ class DumpReader {
     for (const Value& value : tree_.items(entries)) {
       Entry entry;
       const auto pairs = tree_.pairs(value);
+      if (!spend(pairs.size() + 1)) return;
       for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
         entry.fields[static_cast<std::size_t>(names_.key(pairs[i]))] = &pairs[i + 1];
       }
@@ -361,7 +377,7 @@ class DumpReader {
     if (operation.op == Op::recv_any || operation.peer < 0) return operation.op == Op::recv_any;
     if (state.members.empty()) {  // unknown: the world's ranks are their own numbers
       peer = Rank(operation.peer);
-      return true;
+      return is_possible_rank(operation.peer, kMaxWorldSize);
     }
     const auto index = static_cast<std::size_t>(operation.peer);
     if (index >= state.members.size()) return false;
@@ -383,6 +399,7 @@ class DumpReader {
     }
     std::vector<StringId>& types = scratch_types_;
     types.clear();
+    if (!spend(tree_.items(entry[Key::input_dtypes]).size())) return tables_.make_signature(s);
     for (const Value& v : tree_.items(entry[Key::input_dtypes])) types.push_back(names_.dtype(v));
     if (types.empty()) {
       for (const Value& v : tree_.items(entry[Key::output_dtypes]))
@@ -396,6 +413,7 @@ class DumpReader {
     IntList& flat = scratch_sizes_;
     flat.clear();
     for (const Value& tensor : tree_.items(sizes)) {
+      if (!spend(tree_.items(tensor).size() + 1)) return {};
       for (const Value& dim : tree_.items(tensor)) {
         const std::int64_t d = dim.integer(-1);
         if (d < 0) return {};
@@ -409,7 +427,7 @@ class DumpReader {
   // Frames are shared by entries: a list is worked out once per first frame and length.
   void place(const Entry& entry, Call& call) {
     const auto frames = tree_.items(entry[Key::frames]);
-    if (frames.empty()) return;
+    if (frames.empty() || !spend(frames.size())) return;
     std::uint64_t hash = frames.size();
     for (const Value& frame : frames) hash = hash * 0x9e3779b97f4a7c15U + frame.number() + 1;
     const auto [known, is_new] = places_.try_emplace(hash);
@@ -418,18 +436,22 @@ class DumpReader {
       std::string at;
       std::string first;
       for (const Value& frame : frames) {
+        if (!spend(tree_.pairs(frame).size())) break;
         const Value* const file = tree_.find(frame, "filename");
         const Value* const line = tree_.find(frame, "line");
         const Value* const name = tree_.find(frame, "name");
         if (file == nullptr) continue;
-        const std::string_view path = tree_.text(*file);
+        const std::string_view path = tree_.text(*file).substr(0, kLongestPlace);
         std::string place(path);
         if (line != nullptr) place += ":" + std::to_string(line->integer(0));
         if (first.empty()) first = place;
         if (at.empty() && !is_library_frame(path)) at = place;
-        if (stack.size() > kLongestStack) continue;
+        if (stack.size() > kLongestStack) break;
         stack += place;
-        if (name != nullptr) stack += " " + std::string(tree_.text(*name));
+        if (name != nullptr) {
+          stack += " ";
+          stack += tree_.text(*name).substr(0, kLongestPlace);
+        }
         stack += "\n";
       }
       if (at.empty()) at = first;
@@ -488,6 +510,7 @@ class DumpReader {
       const std::string_view key = tree_.text(pairs[i]);
       std::from_chars(key.data(), key.data() + key.size(), pg_id);
       pg_ids.push_back(pg_id);
+      if (!spend(tree_.pairs(pairs[i + 1]).size() + 1)) return;
     }
     link_pg_ids(pg_ids);
     for (std::size_t i = 0; i < pg_ids.size(); ++i) {
@@ -507,6 +530,9 @@ class DumpReader {
   }
 
   static constexpr std::size_t kLongestStack = 16384;
+  static constexpr std::size_t kLongestPlace = 1024;
+  static constexpr std::size_t kVisitsPerByte = 4;  // shared frames cost a recorder two bytes
+  static constexpr std::size_t kVisitsOfASmallFile = 4096;
 
   const DataTree& tree_;
   const TraceFile& file_;
@@ -520,6 +546,8 @@ class DumpReader {
   std::unordered_map<std::uint64_t, std::pair<StringId, StringId>> places_;
   std::int64_t next_id_ = 0;
   std::int32_t next_batch_ = 0;
+  std::size_t budget_ = 0;  // values that may still be looked at
+  bool exhausted_ = false;
   std::vector<StringId> scratch_types_;
   IntList scratch_sizes_;
 };
@@ -561,6 +589,7 @@ void link_dumps(std::span<RankTrace> traces, Tables& tables) {
     std::set<GroupId> used;
     for (const Call& call : trace.calls) {
       used.insert(call.group);
+      world = std::max(world, call.peer.value + 1);
       if (is_point_to_point(tables.signatures[call.signature].op))
         point_to_point.insert(call.group);
     }

@@ -12,11 +12,20 @@
 // - The members of a coalesced batch stay "scheduled" too; the closing `coalesced` entry alone
 //   carries the batch's state.
 // - Frames come innermost first; `at` is the first outside of PyTorch and Python's own library.
+//
+// A pickle can refer to one part of it any number of times. Four times as many values as the file
+// has bytes are looked at, and what is left counts as damage. O(bytes).
 #pragma once
+
+#include <cstddef>
 
 #include "trace/formats/format.h"
 
 namespace lockstep {
+
+// Memory that reading takes at most, in bytes per byte of the file. Tensors' shapes that share
+// their parts are what costs most.
+inline constexpr std::size_t kFlightRecorderMemoryFactor = 160;
 
 Format flight_recorder_format();
 

@@ -24,7 +24,7 @@ struct Pickle {
   std::size_t damage_at = 0;  // byte offset of the damage
 };
 
-// `bytes` must outlive the result, whose strings point into it. O(bytes) time; memory at most 64
+// `bytes` must outlive the result, whose strings point into it. O(bytes) time; memory at most 96
 // times the bytes plus a constant. Tuples and sets become lists; integers beyond 64 bits and bytes
 // objects become nothing. No recursion: depth costs nothing.
 // Errors: not a pickle, or one that would construct or call something (with the byte offset).

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "trace/formats/data_tree.h"
 #include "trace/formats/flight_recorder_json.h"
+#include "trace/formats/flight_recorder_names.h"
 #include "trace/formats/pickle.h"
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
@@ -22,85 +23,8 @@ namespace {
 
 using Value = DataTree::Value;
 using Kind = DataTree::Kind;
-
-// The keys of an entry.
-enum class Key : std::uint8_t {
-  unresolved,
-  other,
-  frames,
-  pg_id,
-  process_group,
-  collective_seq_id,
-  p2p_seq_id,
-  profiling_name,
-  time_created_ns,
-  input_sizes,
-  input_dtypes,
-  output_sizes,
-  output_dtypes,
-  state,
-  started,
-  completed,
-  retired,
-  is_p2p,
-};
-
-Key key_of(std::string_view name) {
-  static const std::map<std::string_view, Key> kKeys = {
-      {"frames", Key::frames},
-      {"pg_id", Key::pg_id},
-      {"process_group", Key::process_group},
-      {"collective_seq_id", Key::collective_seq_id},
-      {"p2p_seq_id", Key::p2p_seq_id},
-      {"profiling_name", Key::profiling_name},
-      {"time_created_ns", Key::time_created_ns},
-      {"input_sizes", Key::input_sizes},
-      {"input_dtypes", Key::input_dtypes},
-      {"output_sizes", Key::output_sizes},
-      {"output_dtypes", Key::output_dtypes},
-      {"state", Key::state},
-      {"time_discovered_started_ns", Key::started},
-      {"time_discovered_completed_ns", Key::completed},
-      {"retired", Key::retired},
-      {"is_p2p", Key::is_p2p},
-  };
-  const auto found = kKeys.find(name);
-  return found == kKeys.end() ? Key::other : found->second;
-}
-
-// "nccl:send 0->3" and what it means.
-struct Operation {
-  Op op = Op::other;
-  std::string_view name;  // without the backend
-  bool closes_batch = false;
-  std::int32_t peer = kNone;  // group rank
-};
-
-Operation parse_operation(std::string_view name) {
-  if (const std::size_t colon = name.find(':'); colon != std::string_view::npos) {
-    name.remove_prefix(colon + 1);
-  }
-  Operation out;
-  out.closes_batch = name == "coalesced" || name.ends_with("_coalesced");
-  const std::size_t space = name.find(' ');
-  out.name = name.substr(0, space);
-  if (out.name == "send" || out.name == "recv" || out.name == "recvAnySource") {
-    out.op = out.name == "send" ? Op::send : out.name == "recv" ? Op::recv : Op::recv_any;
-    // "0->3": from, to. "3<-0": to, from. The second number is the other side in both.
-    const std::size_t arrow = name.find_first_of("<-", space == std::string_view::npos ? 0 : space);
-    if (arrow != std::string_view::npos && arrow + 2 <= name.size()) {
-      const std::string_view digits = name.substr(arrow + 2);
-      std::from_chars(digits.data(), digits.data() + digits.size(), out.peer);
-    }
-    return out;
-  }
-  if (out.name == "all_reduce_barrier") {
-    out.op = Op::barrier;
-  } else {
-    out.op = op_from_torch(out.name).value_or(Op::other);
-  }
-  return out;
-}
+using Key = DumpKey;
+using Operation = DumpOperation;
 
 // What the strings of one dump mean, each worked out once.
 class Names {
@@ -115,7 +39,7 @@ class Names {
   Key key(const Value& v) {
     if (!v.is(Kind::string)) return Key::other;
     Key& k = keys_[v.number()];
-    if (k == Key::unresolved) k = key_of(tree_.text(v));
+    if (k == Key::unresolved) k = dump_key(tree_.text(v));
     return k;
   }
   StringId string(const Value& v) {
@@ -132,7 +56,7 @@ class Names {
   }
   const Operation& operation(const Value& v) {
     std::optional<Operation>& o = operations_[v.number()];
-    if (!o) o = parse_operation(tree_.text(v));
+    if (!o) o = parse_dump_operation(tree_.text(v));
     return *o;
   }
 
@@ -143,20 +67,6 @@ class Names {
   std::vector<StringId> strings_, dtypes_;
   std::vector<std::optional<Operation>> operations_;
 };
-
-// Whether a frame belongs to PyTorch or Python and not to the user's program.
-bool is_library_frame(std::string_view file) {
-  constexpr std::array<std::string_view, 4> kLibraries = {"/torch/", "/lib/python3", "<frozen ",
-                                                          "torch/csrc"};
-  const bool installed = file.find("-packages/") != std::string_view::npos;
-  for (const std::string_view library : kLibraries) {
-    if (file.find(library) == std::string_view::npos) continue;
-    // Other installed packages are the user's choice: their frames count.
-    if (library == "/lib/python3" && installed) continue;
-    return true;
-  }
-  return file.ends_with("distributed_c10d.py") || file.ends_with("c10d_logger.py");
-}
 
 class DumpReader {
  public:

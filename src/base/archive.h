@@ -1,10 +1,9 @@
-// tar archives, through libarchive: their regular files, unpacked into memory. Bounded.
+// tar archives, through libarchive: their regular files, one at a time in memory. Bounded.
 #pragma once
 
-#include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/result.h"
 
@@ -16,14 +15,15 @@ bool looks_like_tar(std::string_view bytes);
 struct ArchiveMember {
   std::string name;  // as in the archive; never used as a path
   std::string bytes;
-};
-struct Archive {
-  std::vector<ArchiveMember> members;  // regular files, in the archive's order
-  bool truncated = false;              // cut off or damaged: what came before is there
+  bool truncated = false;  // the archive was cut off or is damaged in it, or right behind it
 };
 
-// Errors: not a tar archive. Members never take more memory than the archive itself: sparse files
-// are not expanded.
-Result<Archive> read_tar(std::string_view bytes, const std::string& file);
+// Calls `use` for each regular file in the archive, in its order, with one member in memory at a
+// time. `truncated`: the archive's own end is known to be missing; then its last member is, too.
+// Members never take more memory than the archive itself, all together: sparse files are not
+// expanded. Damage is not an error: what came before it is used.
+// Errors: not a tar archive.
+Status for_each_member(std::string_view bytes, const std::string& file, bool truncated,
+                       const std::function<void(const ArchiveMember&)>& use);
 
 }  // namespace lockstep

@@ -6,8 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
+
+#include "base/system_error.h"
 
 namespace lockstep {
 
@@ -15,12 +16,12 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   // O_NONBLOCK: opening a FIFO without a writer would wait for ever.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
-    return Error{std::string("cannot open the file: ") + std::strerror(errno), {path}, ""};
+    return system_error("cannot open the file", errno, path);
   }
   struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     ::close(fd);
-    return Error{"not a regular file", {path}, ""};
+    return Error{"not a regular file", {path}, "name a file, or a folder that holds files"};
   }
   const auto size = static_cast<std::size_t>(info.st_size);
   if (size == 0) {
@@ -28,10 +29,9 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
     return MappedFile(nullptr, 0);
   }
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  const int failed = errno;
   ::close(fd);
-  if (data == MAP_FAILED) {
-    return Error{std::string("cannot map the file: ") + std::strerror(errno), {path}, ""};
-  }
+  if (data == MAP_FAILED) return system_error("cannot map the file", failed, path);
   return MappedFile(static_cast<const char*>(data), size);
 }
 

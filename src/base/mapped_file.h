@@ -1,4 +1,9 @@
-// MappedFile: a file's bytes, read-only, without reading it into memory.
+// MappedFile: a file's bytes, read-only, as they are at each look.
+//
+// For ring files alone. While a job writes one, only the stamps of its records tell which of them
+// are whole (docs/ring-file.md), and a copy made by read(2) has no order among its words. Recorders
+// never shorten a ring file; whoever truncates one while it is mapped kills the reader (SIGBUS).
+// Everything else is read: base/read_file.h.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,23 @@
 #include "base/result.h"
 
+#include <string_view>
+
+#include "base/text.h"
+
 namespace lockstep {
+
+namespace {
+
+std::string printable_lines(std::string_view text) {
+  std::string out;
+  for (std::size_t end; (end = text.find('\n')) != std::string_view::npos;) {
+    out += printable(text.substr(0, end)) + "\n";
+    text.remove_prefix(end + 1);
+  }
+  return out + printable(text);
+}
+
+}  // namespace
 
 std::string Place::str() const {
   std::string out = file;
@@ -10,11 +27,17 @@ std::string Place::str() const {
 }
 
 std::string Error::str() const {
-  std::string out = place.str();
+  std::string out = printable(place.str());
   if (!out.empty()) out += ": ";
-  out += "error: " + message;
-  if (!fix.empty()) out += "\n  fix: " + fix;
+  out += "error: " + printable_lines(message);
+  if (!fix.empty()) out += "\n  fix: " + printable_lines(fix);
   return out;
+}
+
+std::string Error::summary() const {
+  std::string out = printable(place.str());
+  if (!out.empty()) out += ": ";
+  return out + printable(message);
 }
 
 }  // namespace lockstep

@@ -28,8 +28,12 @@ struct Error {
   Place place;
   std::string fix;  // what to do about it; may be empty
 
-  // "file:line:column: error: message" and, where there is a fix, "\n  fix: …".
+  // "file:line:column: error: message" and, where there is a fix, "\n  fix: …". Safe to print on a
+  // terminal, whatever the file is called. Line breaks of the message and of the fix stay: text of
+  // others that stands in them has been through printable().
   std::string str() const;
+  // The same without "error:" and the fix, in one line: for lists.
+  std::string summary() const;
 };
 
 template <class T>

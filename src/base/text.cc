@@ -67,6 +67,17 @@ std::string plural(std::uint64_t n, std::string_view singular, std::string_view 
   return many.empty() ? out.append(singular) + "s" : out.append(many);
 }
 
+std::string bytes_in_words(std::uint64_t bytes) {
+  constexpr std::array<std::string_view, 4> kUnits = {" KiB", " MiB", " GiB", " TiB"};
+  if (bytes < 1024) return plural(bytes, "byte");
+  std::size_t unit = 0;
+  while (unit + 1 < kUnits.size() && bytes >> (10 * (unit + 2)) != 0) ++unit;
+  const std::uint64_t one = std::uint64_t{1} << (10 * (unit + 1));
+  const std::uint64_t tenths = bytes % one * 10 / one;
+  return std::to_string(bytes / one) + (tenths == 0 ? "" : "." + std::to_string(tenths)) +
+         std::string(kUnits[unit]);
+}
+
 std::string fixed(double value, int decimals) {
   // The largest double has 309 digits before the point.
   std::array<char, 400> text{};

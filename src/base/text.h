@@ -25,6 +25,9 @@ std::string ranges(std::span<const std::int32_t> sorted);
 // "1 rank", "3 ranks".
 std::string plural(std::uint64_t n, std::string_view singular, std::string_view many = {});
 
+// A size as people write it, at most the exact one: "300 bytes", "64 KiB", "1.5 GiB".
+std::string bytes_in_words(std::uint64_t bytes);
+
 // `value` with that many digits after the point, whatever the locale: "3.14".
 std::string fixed(double value, int decimals);
 

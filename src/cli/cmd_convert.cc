@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/gzip.h"
+#include "base/system_error.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/output.h"
@@ -62,8 +63,7 @@ ExitStatus run_convert(const ConvertCommand& command) {
   if (!files) return fail(files.error());
   std::error_code failed;
   fs::create_directories(folder, failed);
-  if (failed)
-    return fail({"cannot make the folder: " + failed.message(), {.file = folder.string()}, {}});
+  if (failed) return fail(system_error("cannot make the folder", failed.value(), folder.string()));
   for (std::size_t i = 0; i < run->ranks.size(); ++i) {
     std::ostringstream text;
     write_text_trace(text, run->ranks[i], run->tables);

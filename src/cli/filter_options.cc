@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "base/mapped_file.h"
+#include "base/read_file.h"
 #include "base/text.h"
 #include "cli/rule_names.h"
 #include "cli/suppressions.h"
@@ -28,12 +28,10 @@ Result<std::set<RuleId>> rules_named(const std::vector<std::string>& names,
   return out;
 }
 
-Result<std::string> read_text(const std::string& path, std::size_t most, const std::string& what,
-                              const std::string& fix) {
-  const Result<MappedFile> file = MappedFile::open(path);
-  if (!file) return Error{file.error().message, file.error().place, fix};
-  if (file->bytes().size() > most) return Error{"too large for " + what, {path, 0, 0}, fix};
-  return std::string(file->bytes());
+Result<std::string> read_text(const std::string& path, std::size_t most, const std::string& fix) {
+  Result<std::string> text = read_file(path, most);
+  if (!text) return Error{text.error().message, text.error().place, fix};
+  return text;
 }
 
 }  // namespace
@@ -76,7 +74,7 @@ Result<Filter> load_filter(const FilterOptions& options) {
                    "leave it out of one of them"};
   if (!options.suppressions.empty()) {
     const Result<std::string> text =
-        read_text(options.suppressions, 1 << 20, "a suppressions file",
+        read_text(options.suppressions, 1 << 20,
                   "--suppressions takes a YAML file; docs/reports.md describes it");
     if (!text) return text.error();
     Result<std::vector<Suppression>> entries = parse_suppressions(*text, options.suppressions);
@@ -85,7 +83,7 @@ Result<Filter> load_filter(const FilterOptions& options) {
   }
   if (!options.baseline.empty()) {
     const Result<std::string> text =
-        read_text(options.baseline, kMaxBaseline, "a baseline",
+        read_text(options.baseline, kMaxBaseline,
                   "write it once with --write-baseline " + printable(options.baseline));
     if (!text) return text.error();
     auto known = parse_baseline(*text, options.baseline);

@@ -92,9 +92,11 @@ int run_program(int argc, const char* const* argv) {
   try {
     return run(argc, argv);
   } catch (const std::bad_alloc&) {
-    std::cerr << "lockstep: error: out of memory\n";
+    std::cerr << "lockstep: error: out of memory\n"
+                 "  fix: use a machine that has more, or give fewer files at once\n";
   } catch (const std::exception& error) {
-    std::cerr << "lockstep: error: " << error.what() << "\n";
+    std::cerr << "lockstep: error: " << printable(error.what())
+              << "\n  fix: this should not happen: please report it, with the files that show it\n";
   }
   return static_cast<int>(ExitStatus::own_failure);
 }

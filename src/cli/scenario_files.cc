@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/system_error.h"
 #include "launch/expectation.h"
 
 namespace lockstep {
@@ -24,7 +25,7 @@ Result<std::vector<std::string>> files_below(const std::string& folder) {
     std::error_code unknown;
     if (it->is_regular_file(unknown) && is_yaml(it->path())) files.push_back(it->path().string());
   }
-  if (failed) return Error{"cannot read the folder: " + failed.message(), {folder}, ""};
+  if (failed) return system_error("cannot read the folder", failed.value(), folder);
   if (files.empty()) return Error{"no scenarios in this folder", {folder}, "they are *.yaml"};
   std::sort(files.begin(), files.end());
   return files;

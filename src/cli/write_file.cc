@@ -7,13 +7,15 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/text.h"
+
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
 
 Error cannot_write(const std::string& path, int error) {
-  return {"cannot write " + path + ": " + std::strerror(error),
+  return {"cannot write " + printable(path) + ": " + std::strerror(error),
           {},
           "check that the folder exists, may be written and has space"};
 }

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/mapped_file.h"
+#include "base/read_file.h"
 #include "base/text.h"
 #include "job/schema_check.h"
 #include "job/yaml_document.h"
@@ -250,9 +250,10 @@ Result<Scenario> parse_scenario(const std::string& text, const std::string& file
 }
 
 Result<Scenario> load_scenario(const std::string& path) {
-  Result<MappedFile> file = MappedFile::open(path);
-  if (!file) return file.error();
-  return parse_scenario(std::string(file->bytes()), path);
+  constexpr std::size_t kMost = std::size_t{1} << 20U;  // a scenario is a page of YAML
+  const Result<std::string> text = read_file(path, kMost);
+  if (!text) return text.error();
+  return parse_scenario(*text, path);
 }
 
 }  // namespace lockstep

@@ -211,7 +211,8 @@ class Explainer {
                    std::uint64_t count) {
     problems_.push_back({path_in_words(pointer) + " should have " + bound + " " +
                              plural(count, "item") + ", but it has " + std::to_string(value.size()),
-                         document_.value_place(pointer), ""});
+                         document_.value_place(pointer),
+                         "docs/scenarios.md says what the key takes"});
   }
 
   void visit_number(const Json& value, const Json& schema, const std::string& pointer) {
@@ -263,7 +264,8 @@ std::optional<Error> check_against_schema(const YamlDocument& document,
   Explainer explainer(document, schema);
   explainer.visit(document.value, schema, "");
   if (auto error = explainer.first()) return error;
-  return Error{"not a valid scenario: " + printable(*refused), document.value_place(""), ""};
+  return Error{"not a valid scenario: " + printable(*refused), document.value_place(""),
+               "docs/scenarios.md lists the keys and what they take"};
 }
 
 nlohmann::json with_defaults(const nlohmann::json& value, const nlohmann::json& schema) {

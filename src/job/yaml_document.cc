@@ -86,7 +86,8 @@ class DocumentBuilder : public YAML::EventHandler {
     const Place key = begin_value(mark);
     const auto found = anchors_.find(anchor);
     if (found == anchors_.end())
-      throw Refused{{"an alias inside of what it names", place_of(file_, mark), ""}};
+      throw Refused{{"an alias inside of what it names", place_of(file_, mark),
+                     "write out what it should stand for"}};
     count(found->second.nodes, mark);
     end_value(found->second.value, {key, place_of(file_, mark)}, 0, found->second.nodes);
   }
@@ -134,7 +135,7 @@ class DocumentBuilder : public YAML::EventHandler {
     count(1, mark);
     const Place place = place_of(file_, mark);
     if (stack_.empty() || !stack_.back().value.is_object()) return place;
-    if (!stack_.back().key) throw Refused{{"a key should be text", place, ""}};
+    if (!stack_.back().key) throw Refused{{"a key should be text", place, "put it into quotes"}};
     return stack_.back().key_place;
   }
 
@@ -248,7 +249,8 @@ Result<YamlDocument> parse_yaml(const std::string& text, const std::string& file
   } catch (const Refused& refused) {
     return refused.error;
   } catch (const YAML::Exception& e) {
-    return Error{"not valid YAML: " + printable(e.msg), place_of(file, e.mark), ""};
+    return Error{"not valid YAML: " + printable(e.msg), place_of(file, e.mark),
+                 "look at the quotes, brackets and blanks there, and in the line before"};
   }
 }
 

@@ -1,7 +1,6 @@
 #include "launch/end_mark.h"
 
 #include <fcntl.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <cstdint>
 #include <iterator>
 
+#include "base/system_error.h"
 #include "trace/ring_format.h"
 
 namespace lockstep {
@@ -29,7 +29,7 @@ bool read_header(int file, char (&magic)[sizeof ring::kMagic], std::uint32_t& ma
 
 Status mark_killed(const std::string& ring_file) {
   const int file = open(ring_file.c_str(), O_RDWR | O_CLOEXEC);
-  if (file < 0) return Error{std::string("cannot write: ") + strerror(errno), {ring_file}, ""};
+  if (file < 0) return system_error("cannot write", errno, ring_file);
   char magic[sizeof ring::kMagic];
   std::uint32_t mark = 0;
   const bool readable = read_header(file, magic, mark) &&
@@ -40,8 +40,10 @@ Status mark_killed(const std::string& ring_file) {
     written = pwrite(file, &mark, sizeof mark, kEndMarkOffset) == static_cast<ssize_t>(sizeof mark);
   }
   close(file);
-  if (!readable) return Error{"not a ring file", {ring_file}, ""};
-  if (!written) return Error{"the end mark cannot be written", {ring_file}, ""};
+  if (!readable)
+    return Error{"not a ring file", {ring_file}, "name the ring file of a killed rank"};
+  if (!written)
+    return Error{"the end mark cannot be written", {ring_file}, "check the disk that it is on"};
   return Status::ok();
 }
 

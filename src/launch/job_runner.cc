@@ -134,7 +134,9 @@ class Job {
       if (!lines.empty()) break;
     }
     if (outcome_.interrupted_by != 0) said = "interrupted before the workers began";
-    return {"no worker left a trace: " + said, {options_.folder}, ""};
+    return {"no worker left a trace: " + said,
+            {options_.folder},
+            "mend what the worker says; all of it is in the *.log files there"};
   }
 
   const Scenario& scenario_;

@@ -13,6 +13,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/system_error.h"
+#include "base/text.h"
 
 namespace lockstep {
 
@@ -48,7 +50,7 @@ struct SpawnFailure {
 }
 
 Error cannot_start(const std::string& program, int error) {
-  return {"cannot start " + program + ": " + strerror(error), {}, ""};
+  return system_error("cannot start " + printable(program), error, "");
 }
 
 std::string signal_name(int number) {
@@ -67,7 +69,7 @@ std::string to_string(const ProcessEnd& end) {
 Result<Process> Process::spawn(const std::vector<std::string>& argv, const std::string& output) {
   LOCKSTEP_CHECK(!argv.empty(), "a process needs a program");
   const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (out < 0) return Error{"cannot write: " + std::string(strerror(errno)), {output}, ""};
+  if (out < 0) return system_error("cannot write", errno, output);
   int failure_pipe[2];
   if (pipe2(failure_pipe, O_CLOEXEC) != 0) {
     const int error = errno;

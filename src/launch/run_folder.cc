@@ -5,7 +5,8 @@
 #include <filesystem>
 #include <system_error>
 
-#include "base/mapped_file.h"
+#include "base/read_file.h"
+#include "base/system_error.h"
 #include "base/text.h"
 
 namespace lockstep {
@@ -54,7 +55,7 @@ Result<std::string> make_run_folder(const std::string& folder, const Scenario& s
                  "name another folder, or remove this one"};
   std::error_code failed;
   fs::create_directories(path, failed);
-  if (failed) return Error{"cannot make the folder: " + failed.message(), {path.string()}, ""};
+  if (failed) return system_error("cannot make the folder", failed.value(), path.string());
   // A convenience for who looks at the folder later; a scenario that is no file is not copied.
   fs::copy_file(scenario.file, path / "scenario.yaml", fs::copy_options::overwrite_existing,
                 failed);
@@ -74,10 +75,9 @@ std::string store_file(const std::string& folder) { return folder + "/store"; }
 
 std::vector<std::string> last_lines(const std::string& file, std::size_t lines) {
   constexpr std::size_t kMostBytes = 4096;
-  const Result<MappedFile> log = MappedFile::open(file);
-  if (!log) return {};
-  std::string_view text = log->bytes();
-  if (text.size() > kMostBytes) text.remove_prefix(text.size() - kMostBytes);
+  const Result<std::string> end = read_file_end(file, kMostBytes);
+  if (!end) return {};
+  std::string_view text = *end;
   std::vector<std::string> out;
   while (!text.empty() && out.size() < lines) {
     if (text.back() == '\n') text.remove_suffix(1);

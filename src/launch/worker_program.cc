@@ -7,6 +7,8 @@
 #include <sstream>
 #include <system_error>
 
+#include "base/text.h"
+
 namespace lockstep {
 
 namespace {
@@ -34,7 +36,7 @@ WorkerSearch worker_search_of_this_process() {
 Result<std::string> find_worker(const WorkerSearch& search) {
   if (!search.named.empty()) {
     if (is_program(search.named)) return search.named;
-    return Error{"LOCKSTEP_WORKER names no program: " + search.named,
+    return Error{"LOCKSTEP_WORKER names no program: " + printable(search.named),
                  {},
                  "unset it, or set it to the path of lockstep-worker"};
   }

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/mapped_file.h"
+#include "base/read_file.h"
 
 namespace lockstep {
 
@@ -24,9 +24,10 @@ std::int64_t whole(const Json& object, const char* key) {
 }  // namespace
 
 std::optional<WorkerNumbers> read_worker_numbers(const std::string& path) {
-  const Result<MappedFile> file = MappedFile::open(path);
-  if (!file) return std::nullopt;
-  const Json json = Json::parse(file->bytes(), nullptr, /*allow_exceptions=*/false);
+  constexpr std::size_t kMost = std::size_t{1} << 20U;  // a worker writes a few hundred bytes
+  const Result<std::string> text = read_file(path, kMost);
+  if (!text) return std::nullopt;
+  const Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;
   WorkerNumbers out;
   out.steps = whole(json, "steps");

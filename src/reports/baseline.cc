@@ -63,6 +63,10 @@ Result<std::set<std::string, std::less<>>> parse_baseline(const std::string& tex
   } catch (const Json::parse_error& error) {
     return Error{"the baseline is not valid JSON", place_of(text, error.byte, file),
                  std::string(kFix)};
+  } catch (const Json::exception&) {
+    // Valid JSON that the parser cannot hold: a number beyond a double's range. It says no place.
+    return Error{
+        "the baseline holds a number that is out of range", {file, 0, 0}, std::string(kFix)};
   }
   const auto refused = [&](const std::string& message) {
     return Error{message, {file, 0, 0}, std::string(kFix)};

@@ -53,7 +53,7 @@ Status write_result(const WorkerResult& result, const std::string& path) {
   std::ofstream out(path);
   out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
   out.close();
-  if (!out) return Error{"the result could not be written", {path}, {}};
+  if (!out) return Error{"the result could not be written", {path}, "check the disk that it is on"};
   return Status::ok();
 }
 

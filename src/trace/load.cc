@@ -1,6 +1,7 @@
 #include "trace/load.h"
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <regex>
@@ -42,7 +43,7 @@ Result<Plan> make_plan(const LoadOptions& options) {
     if (plan.format == nullptr) {
       std::vector<std::string> names;
       for (const Format& format : all_formats()) names.emplace_back(format.name);
-      return Error{"no format is called \"" + options.format + "\"",
+      return Error{"no format is called \"" + printable(options.format) + "\"",
                    {},
                    "one of " + join_and(names, names.size())};
     }
@@ -80,7 +81,7 @@ Piece read_content(const Content& content, bool named, const Plan& plan, Tables&
   if (piece.format == nullptr) {
     piece.error =
         content.bytes.empty()
-            ? Error{"the file is empty", {content.name}, ""}
+            ? Error{"the file is empty", {content.name}, "did the program that writes it run?"}
             : Error{"not a trace of a known form",
                     {content.name},
                     "`lockstep verify --help` lists what can be read; --format forces one"};
@@ -106,11 +107,19 @@ Piece read_content(const Content& content, bool named, const Plan& plan, Tables&
 std::vector<Piece> read_share(const std::vector<FoundFile>& files, std::size_t first,
                               std::size_t stride, const Plan& plan, Tables& tables) {
   std::vector<Piece> pieces;
+  FileBuffer buffer;
   for (std::size_t f = first; f < files.size(); f += stride) {
     const FoundFile& file = files[f];
-    const Status opened = for_each_content(file.path, [&](const Content& content) {
-      pieces.push_back(read_content(content, file.named, plan, tables));
-    });
+    const Status opened =
+        for_each_content(file.path, buffer,
+                         {.wants =
+                              [&](std::string_view head) {
+                                return plan.format != nullptr || recognise(head) != nullptr;
+                              },
+                          .use =
+                              [&](const Content& content) {
+                                pieces.push_back(read_content(content, file.named, plan, tables));
+                              }});
     if (opened) continue;
     pieces.push_back({file.path, file.named, nullptr, plan.rank_of(file.path), {}, opened.error()});
   }
@@ -127,11 +136,20 @@ std::vector<Piece> read_all(const std::vector<FoundFile>& files, const Plan& pla
   std::vector<Tables> own(n - 1);
   std::vector<std::vector<Piece>> shares(n);
   std::vector<std::thread> running;
-  for (std::size_t i = 1; i < n; ++i) {
-    running.emplace_back([&, i] { shares[i] = read_share(files, i, n, plan, own[i - 1]); });
-  }
-  shares[0] = read_share(files, 0, n, plan, tables);
+  std::vector<std::exception_ptr> failed(n);  // out of memory, say
+  const auto read = [&](std::size_t i) {
+    try {
+      shares[i] = read_share(files, i, n, plan, i == 0 ? tables : own[i - 1]);
+    } catch (...) {
+      failed[i] = std::current_exception();
+    }
+  };
+  for (std::size_t i = 1; i < n; ++i) running.emplace_back(read, i);
+  read(0);
   for (std::thread& thread : running) thread.join();
+  for (const std::exception_ptr& failure : failed) {
+    if (failure) std::rethrow_exception(failure);
+  }
   std::vector<Piece> pieces = std::move(shares[0]);
   for (std::size_t i = 1; i < n; ++i) {
     for (Piece& piece : shares[i]) {
@@ -275,7 +293,8 @@ Run assemble_run(Tables tables, std::vector<RankTrace> traces) {
 }
 
 Result<Run> load_run(const std::vector<std::string>& paths, const LoadOptions& options) {
-  if (paths.empty()) return Error{"no traces were named", {}, ""};
+  if (paths.empty())
+    return Error{"no traces were named", {}, "name files, or folders that hold them"};
   const Result<Plan> plan = make_plan(options);
   if (!plan) return plan.error();
   const Result<std::vector<FoundFile>> files = find_files(paths);

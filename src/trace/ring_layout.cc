@@ -53,7 +53,9 @@ Result<RingLayout> RingLayout::of(std::string_view bytes, const std::string& fil
   LOCKSTEP_CHECK(std::bit_cast<std::uintptr_t>(bytes.data()) % 8 == 0, "a ring file is aligned");
   if (bytes.size() < ring::kHeaderBytes ||
       !bytes.starts_with(std::string_view(ring::kMagic, sizeof ring::kMagic))) {
-    return Error{"not a ring file, or one cut off in its header", {file}, ""};
+    return Error{"not a ring file, or one cut off in its header",
+                 {file},
+                 "copy it anew from where the job ran"};
   }
   const auto& header = *reinterpret_cast<const ring::Header*>(bytes.data());
   if (header.version != ring::kVersion) {
@@ -62,7 +64,7 @@ Result<RingLayout> RingLayout::of(std::string_view bytes, const std::string& fil
                  "this lockstep reads version 1"};
   }
   if (std::string problem = layout_problem(header, bytes.size()); !problem.empty()) {
-    return Error{"damaged ring file: " + problem, {file}, ""};
+    return Error{"damaged ring file: " + problem, {file}, "copy it anew from where the job ran"};
   }
   RingLayout layout;
   layout.header = &header;

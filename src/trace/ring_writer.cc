@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/system_error.h"
 #include "trace/ring_table_writer.h"
 
 namespace lockstep {
@@ -38,7 +39,7 @@ void copy_padded(char (&to)[N], std::string_view from) {
 Result<void*> make_mapped_file(const std::string& path, std::uint64_t bytes) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) {
-    return Error{std::string("cannot create the ring file: ") + std::strerror(errno), {path}, ""};
+    return system_error("cannot create the ring file", errno, path);
   }
   if (const int failed = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes)); failed != 0) {
     ::close(fd);
@@ -52,7 +53,7 @@ Result<void*> make_mapped_file(const std::string& path, std::uint64_t bytes) {
   ::close(fd);
   if (data == MAP_FAILED) {
     ::unlink(path.c_str());
-    return Error{std::string("cannot map the ring file: ") + std::strerror(failed), {path}, ""};
+    return system_error("cannot map the ring file", failed, path);
   }
   return data;
 }
@@ -160,9 +161,9 @@ Result<std::unique_ptr<RingWriter>> RingWriter::create(const Options& options) {
   if (!data) return data.error();
   auto impl = std::make_unique<Impl>(*data, bytes, options, capacity, table_bytes);
   if (std::rename(unfinished.c_str(), options.path.c_str()) != 0) {
-    const std::string why = std::strerror(errno);
+    const int failed = errno;
     ::unlink(unfinished.c_str());
-    return Error{"cannot create the ring file: " + why, {options.path}, ""};
+    return system_error("cannot create the ring file", failed, options.path);
   }
   return std::unique_ptr<RingWriter>(new RingWriter(std::move(impl)));
 }

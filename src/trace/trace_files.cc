@@ -8,6 +8,8 @@
 #include "base/archive.h"
 #include "base/gzip.h"
 #include "base/mapped_file.h"
+#include "base/system_error.h"
+#include "trace/ring_reader.h"
 
 namespace lockstep {
 
@@ -23,25 +25,26 @@ Result<std::vector<std::string>> list_folder(const std::string& folder) {
     const bool hidden = it->path().filename().native().starts_with('.');
     if (!hidden && it->is_regular_file(unknown)) files.push_back(it->path().string());
   }
-  if (failed) return Error{"cannot read the folder: " + failed.message(), {folder}, ""};
+  if (failed) return system_error("cannot read the folder", failed.value(), folder);
   return files;
 }
 
-void unpack(std::string_view bytes, const std::string& name, bool truncated,
-            const std::function<void(const Content&)>& use, Status& status) {
-  if (!looks_like_tar(bytes)) {
-    use({bytes, name, truncated});
-    return;
+Status unpack(std::string_view bytes, const std::string& name, bool truncated,
+              const ContentReader& reader) {
+  if (looks_like_tar(bytes)) {
+    return for_each_member(bytes, name, truncated, [&](const ArchiveMember& member) {
+      reader.use({member.bytes, name + ":" + member.name, member.truncated});
+    });
   }
-  const Result<Archive> archive = read_tar(bytes, name);
-  if (!archive) {
-    status = archive.error();
-    return;
-  }
-  for (const ArchiveMember& member : archive->members) {
-    const bool cut = (truncated || archive->truncated) && &member == &archive->members.back();
-    use({member.bytes, name + ":" + member.name, cut});
-  }
+  reader.use({bytes, name, truncated});
+  return Status::ok();
+}
+
+Status use_mapped(const std::string& path, const ContentReader& reader) {
+  const Result<MappedFile> file = MappedFile::open(path);
+  if (!file) return file.error();
+  reader.use({file->bytes(), path, false});
+  return Status::ok();
 }
 
 }  // namespace
@@ -52,9 +55,10 @@ Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& paths)
     std::error_code failed;
     const fs::file_status status = fs::status(path, failed);
     if (failed && status.type() != fs::file_type::not_found) {
-      return Error{"cannot look at it: " + failed.message(), {path}, ""};
+      return system_error("cannot look at it", failed.value(), path);
     }
-    if (!fs::exists(status)) return Error{"no such file or folder", {path}, ""};
+    if (!fs::exists(status))
+      return Error{"no such file or folder", {path}, "check how the path is written"};
     const bool named = !fs::is_directory(status);
     std::vector<std::string> found = {path};
     if (!named) {
@@ -77,19 +81,18 @@ Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& paths)
   return out;
 }
 
-Status for_each_content(const std::string& path, const std::function<void(const Content&)>& use) {
-  const Result<MappedFile> file = MappedFile::open(path);
-  if (!file) return file.error();
-  Status status = Status::ok();
-  if (!looks_like_gzip(file->bytes())) {
-    unpack(file->bytes(), path, false, use, status);
-    return status;
-  }
-  const std::size_t limit = std::min(kLargestInflated, kMostInflation * file->bytes().size());
-  const Result<Inflated> inflated = gunzip(file->bytes(), path, limit);
+Status for_each_content(const std::string& path, FileBuffer& buffer, const ContentReader& reader) {
+  const Result<std::string_view> bytes =
+      buffer.read(path, kLargestFile, [&](std::string_view head) {
+        if (looks_like_ring_file(head)) return false;
+        return looks_like_gzip(head) || looks_like_tar(head) || reader.wants(head);
+      });
+  if (!bytes) return bytes.error();
+  if (looks_like_ring_file(*bytes)) return use_mapped(path, reader);
+  if (!looks_like_gzip(*bytes)) return unpack(*bytes, path, false, reader);
+  const Result<Inflated> inflated = gunzip(*bytes, path, inflation_limit(bytes->size()));
   if (!inflated) return inflated.error();
-  unpack(inflated->text, path, inflated->truncated, use, status);
-  return status;
+  return unpack(inflated->text, path, inflated->truncated, reader);
 }
 
 }  // namespace lockstep

@@ -3,8 +3,10 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/read_file.h"
 #include "base/result.h"
 
 namespace lockstep {
@@ -27,14 +29,20 @@ struct Content {
   bool truncated = false;  // the packing was cut off or damaged; `bytes` is what came before
 };
 
-// Opens the file, unpacks gzip, tar and gzipped tar, and calls `use` for each content, whose bytes
-// live during that call. Memory: at most kMostInflation times the file's size, and never more than
-// kLargestInflated bytes.
-// Errors: the file cannot be opened, is no regular file, or unpacks to too much.
-Status for_each_content(const std::string& path, const std::function<void(const Content&)>& use);
+struct ContentReader {
+  // Of a plain file that begins so (FileBuffer::kHead bytes or all): should the rest be read?
+  std::function<bool(std::string_view head)> wants;
+  // Takes a content, whose bytes live during the call: the whole, or the head of what is not
+  // wanted. 8-byte aligned.
+  std::function<void(const Content&)> use;
+};
 
-inline constexpr std::size_t kLargestInflated = std::size_t{4} << 30U;
-// Deflate's own limit is 1032:1; text of a trace packs 5:1 to 40:1.
-inline constexpr std::size_t kMostInflation = 1100;
+// Opens the file, unpacks gzip, tar and gzipped tar, and hands over each content. A plain ring file
+// is mapped, since a job may still write it; all else is read, into `buffer` where it is plain.
+// Memory: the file's size, and what it unpacks to (inflation_limit() in base/gzip.h); of an archive
+// one member more.
+// Errors: the file cannot be opened, is no regular file, is larger than kLargestFile, or unpacks to
+// too much.
+Status for_each_content(const std::string& path, FileBuffer& buffer, const ContentReader& reader);
 
 }  // namespace lockstep

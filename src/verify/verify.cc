@@ -251,7 +251,7 @@ void list_unknowns(const Context& context, const Outlook& outlook, Report& repor
         "cannot be seen");
   }
   for (const Run::Unreadable& file : context.run.unreadable) {
-    report.unknown.push_back("unreadable file: " + printable(file.error.str()));
+    report.unknown.push_back("unreadable file: " + file.error.summary());
   }
 }
 

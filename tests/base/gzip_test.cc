@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/read_file.h"
+
 namespace lockstep {
 namespace {
 
@@ -51,8 +53,34 @@ TEST(GzipTest, ABombIsRefused) {
   const std::string bomb = gzip(std::string(10'000'000, 'a'));
   const Result<Inflated> back = gunzip(bomb, "f", 1'000'000);
   ASSERT_FALSE(back);
-  EXPECT_EQ(back.error().message, "unpacks to more than 1000000 bytes");
+  EXPECT_EQ(back.error().message, "unpacks to more than 976.5 KiB");
   EXPECT_EQ(back.error().place.file, "f");
+}
+
+TEST(GzipTest, TheLimitIsTheLastSizeThatIsTaken) {
+  const std::string text = sample();
+  EXPECT_TRUE(gunzip(gzip(text), "f", text.size()));
+  EXPECT_FALSE(gunzip(gzip(text), "f", text.size() - 1));
+}
+
+TEST(GzipTest, ALengthThatLiesTakesNoMemory) {
+  const std::string text = sample();
+  for (const char byte : {'\0', '\x01', '\xff'}) {
+    std::string packed = gzip(text);
+    packed[packed.size() - 2] = byte;  // of ISIZE, which zlib checks in the end
+    const Result<Inflated> back = gunzip(packed, "f", 10 * text.size());
+    ASSERT_TRUE(back);
+    EXPECT_EQ(back->text, text);
+    EXPECT_TRUE(back->truncated);
+    EXPECT_LE(back->text.capacity(), 10 * text.size());
+  }
+}
+
+TEST(GzipTest, WhatAFileMayUnpackTo) {
+  EXPECT_EQ(inflation_limit(0), std::size_t{256} << 20U);
+  EXPECT_EQ(inflation_limit(1000), std::size_t{256} << 20U);
+  EXPECT_EQ(inflation_limit(std::size_t{2} << 20U), std::size_t{400} << 20U);
+  EXPECT_EQ(inflation_limit(SIZE_MAX), kLargestFile);
 }
 
 TEST(GzipTest, OtherBytesAreNotGzip) {

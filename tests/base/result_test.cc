@@ -21,6 +21,19 @@ TEST(ErrorTest, SaysWhereWhatAndHowToMendIt) {
   EXPECT_EQ((Error{"no traces", {}, ""}.str()), "error: no traces");
 }
 
+TEST(ErrorTest, IsSafeToPrintWhateverTheFileIsCalled) {
+  const Error error{"not a trace", {"a\x1b[2J\n\xff"}, "name \x1b another\nor two"};
+  EXPECT_EQ(error.str(),
+            "a\\x1b[2J\\x0a\uFFFD: error: not a trace\n  fix: name \\x1b another\nor two");
+  EXPECT_EQ(error.summary(), "a\\x1b[2J\\x0a\uFFFD: not a trace");
+}
+
+TEST(ErrorTest, AMessageKeepsItsLinesButInASummary) {
+  const Error error{"no trace: it said\n    \x07 bell", {}, ""};
+  EXPECT_EQ(error.str(), "error: no trace: it said\n    \\x07 bell");
+  EXPECT_EQ(error.summary(), "no trace: it said\\x0a    \\x07 bell");
+}
+
 TEST(ResultTest, HoldsAValueOrAnError) {
   Result<std::unique_ptr<int>> value(std::make_unique<int>(7));
   ASSERT_TRUE(value);

@@ -29,13 +29,12 @@ void read_content(std::string_view bytes, const std::string& name) {
 
 void unpack(std::string_view bytes) {
   if (!looks_like_tar(bytes)) return read_content(bytes, "fuzz_rank_0");
-  const Result<Archive> archive = read_tar(bytes, "fuzz.tar");
-  if (!archive) return;
   std::size_t total = 0;
-  for (const ArchiveMember& member : archive->members) {
+  const Status opened = for_each_member(bytes, "fuzz.tar", false, [&](const ArchiveMember& member) {
     total += member.bytes.size();
     read_content(member.bytes, member.name);
-  }
+  });
+  LOCKSTEP_CHECK(opened || !opened.error().fix.empty(), "an error says what to do");
   LOCKSTEP_CHECK(total <= bytes.size(), "members take no more than the archive");
 }
 

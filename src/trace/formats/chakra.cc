@@ -75,7 +75,9 @@ class Reader {
     ChakraMessages messages(file_.bytes);
     const std::optional<std::string_view> metadata = messages.next();
     if (!metadata || !is_chakra_metadata(*metadata)) {
-      return Error{"not a Chakra execution trace: no metadata first", {file_.name}, ""};
+      return Error{"not a Chakra execution trace: no metadata first",
+                   {file_.name},
+                   "docs/formats.md says how to write one"};
     }
     trace_.source = file_.name;
     read_nodes(messages);

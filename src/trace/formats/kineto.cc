@@ -99,7 +99,7 @@ class Assembler {
       return Error{
           "rank " + std::to_string(rank) + " is not below world_size " + std::to_string(world),
           {file_.name},
-          ""};
+          "does its name hold the rank? --rank-pattern says where"};
     }
     if (events_.calls.empty() && events_.kernels.empty() && events_.without_details > 0) {
       return Error{"the profile does not say what its collectives are",

@@ -38,7 +38,7 @@ RankTrace synthetic_trace(std::uint64_t events, Tables& tables) {
   trace.world_size = 2;
   trace.backend = "gloo";
   TraceBuilder builder(trace);
-  builder.add_group(calls[0].group, {Rank(0), Rank(1)}, {});
+  builder.add_group(calls[0].group, std::vector<Rank>{Rank(0), Rank(1)}, {});
   const NameListId has = tables.make_names({"image", "text"});
   Nanos time = 1'000'000'000;
   std::int64_t id = 0;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -12,26 +13,51 @@ namespace lockstep {
 
 namespace {
 
-using Lists = std::set<std::vector<Rank>>;
+using Lists = std::set<RankList>;
 
-// The lists of each name, of the names that have several; nothing else is looked at again.
-std::map<GroupId, Lists> ambiguous_names(const Run& run) {
-  std::map<GroupId, const std::vector<Rank>*> first;
-  std::map<GroupId, Lists> out;
+// Makes equal lists one object. O(members of distinct objects + memberships).
+void share_lists(Run& run) {
+  std::unordered_map<const void*, std::pair<RankList, RankList>> known;  // by identity: it, the one
+  for (RankTrace& trace : run.ranks) {
+    for (RankTrace::Membership& m : trace.groups) {
+      const auto [found, is_new] = known.try_emplace(m.ranks.identity());
+      if (is_new) found->second = {m.ranks, run.tables.rank_lists.share(m.ranks)};
+      m.ranks = found->second.second;
+    }
+  }
+}
+
+// A name that stands for several lists.
+struct Ambiguous {
+  Lists lists;
+  bool by_members_only = true;  // each list was given by its own members
+};
+
+// Nothing but these names is looked at again.
+std::map<GroupId, Ambiguous> ambiguous_names(const Run& run) {
+  std::map<GroupId, const RankList*> first;
+  std::map<GroupId, Ambiguous> out;
   for (const RankTrace& trace : run.ranks) {
     for (const RankTrace::Membership& m : trace.groups) {
       const auto [known, is_new] = first.try_emplace(m.group, &m.ranks);
       if (is_new || *known->second == m.ranks) continue;
-      out[m.group].insert({*known->second, m.ranks});
+      out[m.group].lists.insert({*known->second, m.ranks});
+    }
+  }
+  if (out.empty()) return out;
+  for (const RankTrace& trace : run.ranks) {
+    for (const RankTrace::Membership& m : trace.groups) {
+      const auto found = out.find(m.group);
+      if (found != out.end()) found->second.by_members_only &= m.ranks.contains(trace.rank);
     }
   }
   return out;
 }
 
 // By rank: the list that holds it. Nothing where lists overlap.
-std::optional<std::map<Rank, const std::vector<Rank>*>> owners(const Lists& lists) {
-  std::map<Rank, const std::vector<Rank>*> out;
-  for (const std::vector<Rank>& list : lists) {
+std::optional<std::map<Rank, const RankList*>> owners(const Lists& lists) {
+  std::map<Rank, const RankList*> out;
+  for (const RankList& list : lists) {
     for (const Rank r : list) {
       if (!out.emplace(r, &list).second) return std::nullopt;
     }
@@ -39,17 +65,8 @@ std::optional<std::map<Rank, const std::vector<Rank>*>> owners(const Lists& list
   return out;
 }
 
-bool given_by_members_only(const Run& run, GroupId group) {
-  return std::all_of(run.ranks.begin(), run.ranks.end(), [&](const RankTrace& trace) {
-    return std::all_of(trace.groups.begin(), trace.groups.end(), [&](const auto& m) {
-      return m.group != group ||
-             std::find(m.ranks.begin(), m.ranks.end(), trace.rank) != m.ranks.end();
-    });
-  });
-}
-
 // Different lists of one name begin with different ranks.
-std::string own_name(const std::string& name, const std::vector<Rank>& ranks) {
+std::string own_name(const std::string& name, const RankList& ranks) {
   constexpr std::size_t kShown = 4;
   std::string out = name + " [";
   for (std::size_t i = 0; i < std::min(ranks.size(), kShown); ++i) {
@@ -74,12 +91,14 @@ void rename(RankTrace& trace, const std::map<GroupId, GroupId>& names) {
 }  // namespace
 
 void separate_namesakes(Run& run) {
+  share_lists(run);
   std::map<Rank, std::map<GroupId, GroupId>> names;
-  for (const auto& [group, lists] : ambiguous_names(run)) {
-    const auto owner = owners(lists);
+  for (const auto& [group, ambiguous] : ambiguous_names(run)) {
     const std::string name = run.tables.str(group);
     if (name == "world" || name == "0") continue;  // the group of all ranks, of which there is one
-    if (!owner || !given_by_members_only(run, group)) continue;
+    if (!ambiguous.by_members_only) continue;
+    const auto owner = owners(ambiguous.lists);
+    if (!owner) continue;
     for (const auto& [rank, list] : *owner) {
       names[rank][group] = run.tables.groups.intern(own_name(name, *list));
     }

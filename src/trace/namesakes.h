@@ -12,7 +12,8 @@ namespace lockstep {
 
 // Gives each of such groups a name of its own, "1 [2, 3]", in declarations, calls and counters.
 // Lists that overlap, or that a rank outside of them gives, stay one group: they are a
-// group-divergence. O(members of all groups + calls of the ranks concerned).
+// group-divergence. Equal lists are one object afterwards (RankTrace::Membership).
+// O(members of distinct lists + memberships · log + calls of the ranks concerned).
 void separate_namesakes(Run& run);
 
 }  // namespace lockstep

@@ -80,19 +80,21 @@ bool RingTableReader::add_ints(std::string_view payload, Value& value) {
 }
 
 bool RingTableReader::add_group(std::string_view payload, Value& value) {
-  std::vector<std::uint32_t> fields;
-  if (!copy_values(payload, fields) || fields.size() < 2) return false;
-  bool ok = true;
-  const StringId name = string(fields[0], ok);
-  const StringId desc = string(fields[1], ok);
-  if (!ok) return false;
+  constexpr std::size_t kNames = 2 * sizeof(std::uint32_t);
+  std::vector<std::uint32_t> names;
   std::vector<Rank> ranks;
-  for (std::size_t i = 2; i < fields.size(); ++i) {
-    ranks.emplace_back(static_cast<std::int32_t>(fields[i]));
+  if (payload.size() < kNames || !copy_values(payload.substr(0, kNames), names) ||
+      !copy_values(payload.substr(kNames), ranks)) {
+    return false;
   }
+  bool ok = true;
+  const StringId name = string(names[0], ok);
+  const StringId desc = string(names[1], ok);
+  if (!ok) return false;
   const GroupId group = tables_.groups.intern(tables_.str(name));
   value.id = group.value;
-  const std::string_view refused = builder_.add_group(group, std::move(ranks), desc);
+  const std::string_view refused =
+      builder_.add_group(group, tables_.rank_lists.intern(ranks), desc);
   trace_.created_in_order = static_cast<std::uint32_t>(trace_.groups.size());
   // The group is known by its name even where its members cannot be believed.
   if (!refused.empty()) trace_.add_damage(std::string(refused));

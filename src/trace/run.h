@@ -17,6 +17,7 @@
 #include "base/interner.h"
 #include "base/result.h"
 #include "trace/ids.h"
+#include "trace/rank_list.h"
 #include "trace/signature.h"
 
 namespace lockstep {
@@ -160,7 +161,7 @@ struct RankTrace {
   // The groups that this rank knows, with the members it believes in (global ranks, group order).
   struct Membership {
     GroupId group;
-    std::vector<Rank> ranks;
+    RankList ranks;  // equal lists of one Run are one object
     StringId desc;
   };
   std::vector<Membership> groups;
@@ -196,6 +197,7 @@ struct Tables {
   Interner<std::vector<StringId>, NameListId, NameListHash> name_lists;
   Interner<Signature, SignatureId, SignatureHash> signatures;
   Interner<std::string, GroupId> groups;  // id 0 is the group without a name
+  RankLists rank_lists;                   // gives values instead of ids: they hold in every Tables
 
   const std::string& str(StringId id) const { return strings[id]; }
   const std::string& str(GroupId id) const { return groups[id]; }

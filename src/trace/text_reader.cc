@@ -127,7 +127,7 @@ TextReader::Problem TextReader::read_group() {
     ranks.emplace_back(static_cast<std::int32_t>(rank));
   }
   if (!fields_.problem().empty()) return fields_.problem();
-  const Problem refused(builder_.add_group(group, std::move(ranks), desc));
+  const Problem refused(builder_.add_group(group, tables_.rank_lists.intern(ranks), desc));
   // Later ones may have been written at their first use.
   if (trace_.calls.empty()) {
     trace_.created_in_order = static_cast<std::uint32_t>(trace_.groups.size());

@@ -21,31 +21,19 @@ std::uint8_t flag_of(EventKind kind) {
   }
 }
 
-bool has_duplicates(const std::vector<Rank>& ranks, std::int32_t world_size) {
-  if (ranks.size() > static_cast<std::size_t>(world_size)) return true;
-  // Strictly growing ranks are the usual case and need no memory.
-  if (std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) == ranks.end()) {
-    return false;
-  }
-  std::vector<Rank> sorted = ranks;
-  std::sort(sorted.begin(), sorted.end());
-  return std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
-}
-
 }  // namespace
 
 bool is_possible_rank(std::int64_t rank, std::int64_t world_size) {
   return world_size > 0 && world_size <= kMaxWorldSize && rank >= 0 && rank < world_size;
 }
 
-TraceBuilder::Problem TraceBuilder::add_group(GroupId group, std::vector<Rank> ranks,
-                                              StringId desc) {
+TraceBuilder::Problem TraceBuilder::add_group(GroupId group, RankList ranks, StringId desc) {
   if (ranks.empty()) return "a group without ranks";
-  const bool possible = std::all_of(ranks.begin(), ranks.end(), [&](Rank rank) {
-    return is_possible_rank(rank.value, trace_.world_size);
-  });
-  if (!possible) return "a rank of the group is not below world_size";
-  if (has_duplicates(ranks, trace_.world_size)) return "a rank is in the group twice";
+  if (!is_possible_rank(ranks.lowest().value, trace_.world_size) ||
+      !is_possible_rank(ranks.highest().value, trace_.world_size)) {
+    return "a rank of the group is not below world_size";
+  }
+  if (!ranks.distinct()) return "a rank is in the group twice";
   const auto [known, is_new] = declared_.emplace(group, trace_.groups.size());
   if (!is_new) {
     const bool same = trace_.groups[known->second].ranks == ranks;

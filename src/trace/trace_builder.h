@@ -33,7 +33,7 @@ class TraceBuilder {
   using Problem = std::string_view;
 
   // The same declaration twice is fine; the same name with other ranks is not.
-  Problem add_group(GroupId group, std::vector<Rank> ranks, StringId desc);
+  Problem add_group(GroupId group, RankList ranks, StringId desc);
 
   enum class Numbering : std::uint8_t {
     count,     // Call::seq is counted here, from 0

@@ -6,6 +6,7 @@
 #include <optional>
 #include <queue>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include <boost/graph/compressed_sparse_row_graph.hpp>
@@ -28,7 +29,7 @@ std::string list_words(const std::vector<Rank>& ranks) {
 }
 
 bool is_member(const RankTrace& trace, const Membership& group) {
-  return std::find(group.ranks.begin(), group.ranks.end(), trace.rank) != group.ranks.end();
+  return group.ranks.contains(trace.rank);
 }
 
 // Where each group stands in Context::groups, which is sorted by name: so that nothing depends on
@@ -62,7 +63,7 @@ RankIndices common(const RankIndices& a, const RankIndices& b) {
 
 std::vector<Cause> check_members(const Context& context) {
   const GroupIndex index(context);
-  std::map<std::size_t, std::map<std::vector<Rank>, RankIndices>> believers;  // by group and list
+  std::map<std::size_t, std::map<RankList, RankIndices>> believers;  // by group and list
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
     for (const Membership& m : context.run.ranks[r].groups) {
       const std::size_t g = index[m.group];
@@ -73,14 +74,14 @@ std::vector<Cause> check_members(const Context& context) {
   for (auto& [g, lists] : believers) {
     if (lists.size() < 2) continue;
     const GroupStreams& group = context.groups[g];
-    const RankIndices& majority = lists[group.members];
+    const RankIndices& majority = lists[RankList(group.members)];
     Cause cause;
     cause.finding = make_finding(RuleId::group_divergence);
     Finding& f = cause.finding;
     bool tied = false;
     std::string others;
     for (const auto& [members, ranks] : lists) {
-      if (members == group.members) continue;
+      if (&ranks == &majority) continue;
       tied |= ranks.size() >= majority.size();
       cause.deviants = united(cause.deviants, ranks);
       others +=
@@ -237,30 +238,43 @@ class CreationOrders {
   // For each set of groups that have no common order, the shortest circle found, in as few steps as
   // its ranks allow.
   std::vector<std::vector<Before>> circles() const {
-    constexpr std::size_t kTried = 64;  // edges of one set; any of them lies on a circle
-    std::map<std::uint32_t, std::pair<std::size_t, std::vector<Before>>> best;  // by component
+    // Of one set any edge lies on a circle. So many are tried, fewer where the circles are long.
+    constexpr std::size_t kTried = 64;
+    constexpr std::size_t kSteps = 100'000;
+    struct Best {
+      std::size_t tried = 0, steps = 0;
+      std::vector<Before> circle;
+    };
+    std::map<std::uint32_t, Best> best;  // by component
     for (const Before& edge : edges_) {
       if (component_[edge.from] != component_[edge.to]) continue;
-      auto& [tried, circle] = best[component_[edge.from]];
-      if (tried++ >= kTried) continue;
-      std::vector<Before> found = shortened(circle_through(edge));
-      if (circle.empty() || found.size() < circle.size()) circle = std::move(found);
+      Best& b = best[component_[edge.from]];
+      if (b.tried++ >= kTried || b.steps >= kSteps) continue;
+      const std::vector<const Before*> way = circle_through(edge);
+      b.steps += way.size();
+      std::vector<Before> found = shortened(way);
+      if (b.circle.empty() || found.size() < b.circle.size()) b.circle = std::move(found);
     }
     std::vector<std::vector<Before>> out;
-    for (auto& [component, entry] : best) out.push_back(std::move(entry.second));
+    for (auto& [component, entry] : best) out.push_back(std::move(entry.circle));
     std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
       return std::pair(a[0].from, a[0].to) < std::pair(b[0].from, b[0].to);
     });
     return out;
   }
 
-  // All ranks that created `first` before `second`.
+  // All ranks that created `first` before `second`. O(their creators).
   RankIndices in_this_order(std::size_t first, std::size_t second) const {
     RankIndices out;
-    for (std::uint32_t r = 0; r < created_.size(); ++r) {
-      const auto& order = created_[r];
-      const auto a = std::find(order.begin(), order.end(), first);
-      if (a != order.end() && std::find(a, order.end(), second) != order.end()) out.push_back(r);
+    const auto& a = creators_[first];
+    const auto& b = creators_[second];
+    for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();) {
+      if (i->rank == j->rank) {
+        if (i->place < j->place) out.push_back(i->rank);
+        ++i, ++j;
+      } else {
+        ++(i->rank < j->rank ? i : j);
+      }
     }
     return out;
   }
@@ -268,14 +282,16 @@ class CreationOrders {
  private:
   void collect(const GroupIndex& index) {
     std::map<std::pair<std::size_t, std::size_t>, RankIndices> edges;
-    created_.resize(context_.run.ranks.size());
-    for (std::uint32_t r = 0; r < created_.size(); ++r) {
+    creators_.resize(context_.groups.size());
+    for (std::uint32_t r = 0; r < context_.run.ranks.size(); ++r) {
       const RankTrace& trace = context_.run.ranks[r];
-      for (std::size_t i = 0; i < trace.created_in_order; ++i) {
-        if (is_member(trace, trace.groups[i])) created_[r].push_back(index[trace.groups[i].group]);
-      }
-      for (std::size_t i = 1; i < created_[r].size(); ++i) {
-        edges[{created_[r][i - 1], created_[r][i]}].push_back(r);
+      std::size_t last = SIZE_MAX;
+      for (std::uint32_t i = 0; i < trace.created_in_order; ++i) {
+        if (!is_member(trace, trace.groups[i])) continue;
+        const std::size_t group = index[trace.groups[i].group];
+        creators_[group].push_back({r, i});
+        if (last != SIZE_MAX) edges[{last, group}].push_back(r);
+        last = group;
       }
     }
     for (auto& [ends, ranks] : edges) {
@@ -296,8 +312,8 @@ class CreationOrders {
   }
 
   // The edge and the shortest way from its head back to its tail, breadth first.
-  std::vector<Before> circle_through(const Before& edge) const {
-    std::map<std::size_t, const Before*> reached = {{edge.to, nullptr}};  // by which edge
+  std::vector<const Before*> circle_through(const Before& edge) const {
+    std::unordered_map<std::size_t, const Before*> reached = {{edge.to, nullptr}};  // by which edge
     std::queue<std::size_t> queue;
     queue.push(edge.to);
     while (!queue.empty() && !reached.contains(edge.from)) {
@@ -311,42 +327,50 @@ class CreationOrders {
         }
       }
     }
-    std::vector<Before> out;
+    std::vector<const Before*> out;
     for (std::size_t v = edge.from; v != edge.to;) {
-      const Before* by = reached.at(v);
-      out.push_back(*by);
-      v = by->from;
+      out.push_back(reached.at(v));
+      v = out.back()->from;
     }
-    out.push_back(edge);
+    out.push_back(&edge);
     std::reverse(out.begin(), out.end());
     return out;
   }
 
   // A rank that made two steps of the circle made the step from the first to the last as well.
   // At least two are left: no rank's own order is a circle.
-  static std::vector<Before> shortened(std::vector<Before> circle) {
-    for (std::size_t i = 0; i < circle.size() && circle.size() > 2;) {
-      const std::size_t next = (i + 1) % circle.size();
-      RankIndices both = common(circle[i].ranks, circle[next].ranks);
-      if (both.empty()) {
-        ++i;
-        continue;
-      }
-      circle[i] = {circle[i].from, circle[next].to, std::move(both)};
-      circle.erase(circle.begin() + static_cast<std::ptrdiff_t>(next));
-      i = next == 0 ? i - 1 : i;
+  static std::vector<Before> shortened(const std::vector<const Before*>& circle) {
+    std::vector<Before> out;
+    // Makes one step of the last one and `next`, where a rank made both.
+    const auto joined = [&](const Before& next) {
+      RankIndices both = common(out.back().ranks, next.ranks);
+      if (both.empty()) return false;
+      out.back() = {out.back().from, next.to, std::move(both)};
+      return true;
+    };
+    for (std::size_t i = 0; i < circle.size(); ++i) {
+      const bool more_than_two = out.size() + (circle.size() - i) > 2;
+      if (!out.empty() && more_than_two && joined(*circle[i])) continue;
+      out.push_back(*circle[i]);
     }
-    const auto first =
-        std::min_element(circle.begin(), circle.end(),
-                         [](const Before& a, const Before& b) { return a.from < b.from; });
-    std::rotate(circle.begin(), first, circle.end());
-    return circle;
+    std::size_t first = 0;
+    while (out.size() - first > 2 && joined(out[first])) ++first;
+    out.erase(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(first));
+    std::rotate(out.begin(),
+                std::min_element(out.begin(), out.end(),
+                                 [](const Before& a, const Before& b) { return a.from < b.from; }),
+                out.end());
+    return out;
   }
 
   const Context& context_;
-  std::vector<std::vector<std::size_t>> created_;  // by rank index: its groups in order
-  std::vector<Before> edges_;                      // between groups created in a row, sorted
-  std::vector<std::uint32_t> component_;           // by group
+  struct Creator {
+    std::uint32_t rank;   // index
+    std::uint32_t place;  // the group's in the rank's order
+  };
+  std::vector<std::vector<Creator>> creators_;  // by group, ascending
+  std::vector<Before> edges_;                   // between groups created in a row, sorted
+  std::vector<std::uint32_t> component_;        // by group
 };
 
 bool hung_outside_of_calls(const Context& context, const RankIndices& ranks) {

@@ -11,9 +11,24 @@ bool takes(const Message& receive, const Message& send) {
   return receive.tag == -1 || receive.tag == send.tag;
 }
 
+namespace {
+
+// Whether any operation of the run may receive from any source (is_any_source).
+bool may_have_wildcards(const Tables& tables, CallSemantics semantics) {
+  for (std::uint32_t s = 0; s < tables.signatures.size(); ++s) {
+    const Op op = tables.signatures[SignatureId(s)].op;
+    if (op == Op::recv_any || (op == Op::recv && semantics == CallSemantics::mpi)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 SchedulePrograms::SchedulePrograms(const Run& run, const std::vector<GroupStreams>& groups,
                                    CallSemantics semantics, bool buffered_sends)
     : run_(run), groups_(groups), semantics_(semantics), buffered_sends_(buffered_sends) {
+  // Signatures are few: most runs need no look at their calls.
+  if (!may_have_wildcards(run.tables, semantics)) return;
   for (std::uint32_t r = 0; r < run.ranks.size() && !has_wildcards_; ++r) {
     const auto& calls = run.ranks[r].calls;
     for (std::uint32_t c = 0; c < calls.size() && !has_wildcards_; ++c) {

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -22,10 +23,40 @@ struct Standing {
   bool known = false;  // the source tells completed calls from others
 };
 
-Standing standing_of(const Context& context, const GroupStreams& group, const Stream& stream) {
+// What the ranks' own counters say was completed: by group id, then by rank index, both ascending.
+class Counters {
+ public:
+  struct Completed {
+    std::uint32_t rank_index;
+    std::uint64_t count;
+  };
+
+  explicit Counters(const Run& run) : by_group_(run.tables.groups.size()) {
+    for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
+      for (const RankTrace::Progress& progress : run.ranks[r].progress) {
+        if (progress.completed) by_group_[progress.group.value].push_back({r, *progress.completed});
+      }
+    }
+  }
+
+  std::span<const Completed> of(GroupId group, std::uint32_t rank_index) const {
+    const std::vector<Completed>& all = by_group_[group.value];
+    const auto less = [](const Completed& c, std::uint32_t r) { return c.rank_index < r; };
+    const auto first = std::lower_bound(all.begin(), all.end(), rank_index, less);
+    const auto last = std::lower_bound(first, all.end(), rank_index + 1, less);
+    return {first, last};
+  }
+
+ private:
+  std::vector<std::vector<Completed>> by_group_;
+};
+
+// Of all calls of the stream, also of those in front of the common start.
+Standing standing_of(const Context& context, const Counters& counters, GroupId group,
+                     const Stream& stream) {
   const RankTrace& trace = context.run.ranks[stream.rank_index];
   Standing out;
-  for (const std::uint32_t c : stream.calls) {
+  const auto look_at = [&](std::uint32_t c) {
     const Call& call = trace.calls[c];
     out.known |= call.has(kStarted) || call.has(kCompleted) || call.has(kWaitEnded);
     if (call.has(kCompleted) || call.has(kWaitEnded)) {
@@ -34,10 +65,11 @@ Standing standing_of(const Context& context, const GroupStreams& group, const St
       out.pending = call.seq;
       out.pending_call = c;
     }
-  }
-  for (const RankTrace::Progress& progress : trace.progress) {
-    if (progress.group != group.group || !progress.completed) continue;
-    out.completed = std::max(out.completed, *progress.completed);
+  };
+  for (const std::uint32_t c : stream.earlier) look_at(c);
+  for (const std::uint32_t c : stream.calls) look_at(c);
+  for (const Counters::Completed& counted : counters.of(group, stream.rank_index)) {
+    out.completed = std::max(out.completed, counted.count);
     out.known = true;
   }
   // An entry may lag behind the counter: what the counter says is done is done.
@@ -49,24 +81,6 @@ Standing standing_of(const Context& context, const GroupStreams& group, const St
   return out;
 }
 
-// The group's standings before the streams were brought to one start.
-std::vector<Stream> whole_streams(const Context& context, const GroupStreams& group) {
-  std::vector<Stream> out;
-  for (const Stream& s : group.streams) {
-    Stream whole;
-    whole.rank_index = s.rank_index;
-    const std::vector<Call>& calls = context.run.ranks[s.rank_index].calls;
-    for (std::uint32_t c = 0; c < calls.size(); ++c) {
-      if (calls[c].group == group.group &&
-          !is_point_to_point(context.run.tables.signatures[calls[c].signature].op)) {
-        whole.calls.push_back(c);
-      }
-    }
-    out.push_back(std::move(whole));
-  }
-  return out;
-}
-
 struct Lag {
   std::vector<std::uint32_t> behind, ahead;  // rank indices
   std::uint64_t lag = 0;
@@ -75,12 +89,14 @@ struct Lag {
   CallRef call{0, kNoCall};
 };
 
-std::optional<Lag> lag_in(const Context& context, const GroupStreams& group) {
-  const std::vector<Stream> streams = whole_streams(context, group);
+// O(calls of the group).
+std::optional<Lag> lag_in(const Context& context, const Counters& counters,
+                          const GroupStreams& group) {
+  const std::vector<Stream>& streams = group.streams;
   std::vector<Standing> standings;
   std::uint64_t furthest = 0;
   for (const Stream& s : streams) {
-    standings.push_back(standing_of(context, group, s));
+    standings.push_back(standing_of(context, counters, group.group, s));
     // Also of members that wait for nothing: a call that one of them saw completed holds up nobody,
     // and who does not see it yet was looked at a little earlier.
     if (standings.back().known) furthest = std::max(furthest, standings.back().completed);
@@ -319,27 +335,58 @@ std::optional<Cause> find_device_circle(const Context& context) {
   return DeviceOrder(context).find_circle();
 }
 
-// When the trace's newest event was recorded; kNoTime: no event has a time.
-Nanos newest_time(const RankTrace& trace) {
-  Nanos out = kNoTime;
-  for (const Event& event : trace.events) {
-    if (event.time != kNoTime && (out == kNoTime || event.time > out)) out = event.time;
-  }
-  return out;
-}
+// When things were recorded, found out once for each rank that somebody asks about.
+class Times {
+ public:
+  explicit Times(const Run& run) : run_(run), known_(run.ranks.size()) {}
 
-// When the last of those ranks saw the group's call `seq` completed; kNoTime: not recorded.
-Nanos completion_time(const Context& context, const std::vector<std::uint32_t>& ranks,
-                      GroupId group, std::uint64_t seq) {
-  Nanos out = kNoTime;
-  for (const std::uint32_t r : ranks) {
-    const RankTrace& trace = context.run.ranks[r];
+  // The rank's newest event; kNoTime: no event has a time.
+  Nanos newest(std::uint32_t rank) { return of(rank).newest; }
+
+  // When the rank saw its call completed; kNoTime: not recorded.
+  Nanos completion(CallRef call) { return of(call.rank).completions[call.call]; }
+
+ private:
+  struct OfRank {
+    Nanos newest = kNoTime;
+    std::vector<Nanos> completions;  // by call
+  };
+
+  const OfRank& of(std::uint32_t rank) {
+    std::optional<OfRank>& known = known_[rank];
+    if (known) return *known;
+    const RankTrace& trace = run_.ranks[rank];
+    known.emplace().completions.resize(trace.calls.size(), kNoTime);
     for (const Event& event : trace.events) {
-      if (event.kind != EventKind::complete || event.time == kNoTime) continue;
-      const Call& call = trace.calls[event.index];
-      if (call.group != group || call.seq != seq) continue;
-      if (is_point_to_point(context.run.tables.signatures[call.signature].op)) continue;
-      if (out == kNoTime || event.time > out) out = event.time;
+      known->newest = std::max(known->newest, event.time);
+      if (event.kind != EventKind::complete) continue;
+      Nanos& completion = known->completions[event.index];
+      completion = std::max(completion, event.time);
+    }
+    return *known;
+  }
+
+  const Run& run_;
+  std::vector<std::optional<OfRank>> known_;  // by rank index
+};
+static_assert(kNoTime < 0, "a recorded time is later than none");
+
+// When the last of those ranks saw the group's call `seq` completed; kNoTime: not recorded. The
+// ranks ascend, as the streams do, and a stream's numbers grow.
+Nanos completion_time(const Context& context, Times& times, const std::vector<std::uint32_t>& ranks,
+                      const GroupStreams& group, std::uint64_t seq) {
+  Nanos out = kNoTime;
+  auto stream = group.streams.begin();
+  for (const std::uint32_t r : ranks) {
+    while (stream->rank_index != r) ++stream;
+    const std::vector<Call>& calls = context.run.ranks[r].calls;
+    for (const auto* part : {&stream->earlier, &stream->calls}) {
+      for (auto c = std::lower_bound(
+               part->begin(), part->end(), seq,
+               [&](std::uint32_t call, std::uint64_t number) { return calls[call].seq < number; });
+           c != part->end() && calls[*c].seq == seq; ++c) {
+        out = std::max(out, times.completion({r, *c}));
+      }
     }
   }
   return out;
@@ -353,16 +400,15 @@ constexpr Nanos kClockSkew = 1'000'000'000;
 constexpr std::size_t kManyRanks = 4;
 
 // Whether the laggards may only have been looked at before the others.
-bool may_be_skew(const Context& context, GroupId group, const Lag& lag) {
+bool may_be_skew(const Context& context, Times& times, const GroupStreams& group, const Lag& lag) {
   if (lag.behind.size() < kManyRanks) return false;
   const std::size_t all = lag.behind.size() + lag.ahead.size();
   if (2 * lag.behind.size() > all) return true;
   if (4 * lag.behind.size() <= all) return false;
-  const Nanos completed = completion_time(context, lag.ahead, group, lag.first);
+  const Nanos completed = completion_time(context, times, lag.ahead, group, lag.first);
   if (completed == kNoTime) return false;
-  return std::all_of(lag.behind.begin(), lag.behind.end(), [&](std::uint32_t r) {
-    return newest_time(context.run.ranks[r]) < completed + kClockSkew;
-  });
+  return std::all_of(lag.behind.begin(), lag.behind.end(),
+                     [&](std::uint32_t r) { return times.newest(r) < completed + kClockSkew; });
 }
 
 }  // namespace
@@ -377,11 +423,13 @@ DeviceStall find_device_stall(const Context& context) {
   std::set<std::uint32_t> stalled;
   std::optional<Lag> best;
   std::size_t best_group = 0;
+  const Counters counters(context.run);
+  Times times(context.run);
   for (std::size_t g = 0; g < context.groups.size(); ++g) {
     const GroupStreams& group = context.groups[g];
-    std::optional<Lag> lag = lag_in(context, group);
+    std::optional<Lag> lag = lag_in(context, counters, group);
     if (!lag) continue;
-    if (may_be_skew(context, group.group, *lag)) {
+    if (may_be_skew(context, times, group, *lag)) {
       out.undecided = context.rank_words(lag->behind) + " had not completed " +
                       context.call_words(lag->call) + " (" +
                       context.place_words(lag->call, lag->first) + ") when " +
@@ -443,10 +491,10 @@ const WaitPoint* collective_point(const Context& context, const WaitCause& wait)
 }
 
 const Stream* stream_of(const GroupStreams& group, std::uint32_t rank) {
-  for (const Stream& s : group.streams) {
-    if (s.rank_index == rank) return &s;
-  }
-  return nullptr;
+  const auto found =
+      std::lower_bound(group.streams.begin(), group.streams.end(), rank,
+                       [](const Stream& s, std::uint32_t r) { return s.rank_index < r; });
+  return found != group.streams.end() && found->rank_index == rank ? &*found : nullptr;
 }
 
 // How many of `few`'s calls, from its first difference on, must go for all the rest of `many` to

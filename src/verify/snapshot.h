@@ -24,7 +24,8 @@ bool is_snapshot(const Run& run);
 // members, then largest lag). A call that some member saw completed stalls nobody.
 // Where there is none, and every call was enqueued by everybody it needs: devices that took two
 // calls in opposite orders, as a circle (cross-group-deadlock, p2p-cycle, deadlock).
-// O(calls), and O(calls of its members) for each call that a rank stands in.
+// O(calls + events + counters · log), however many groups there are, and O(calls of its members)
+// for each call that a rank stands in.
 //
 // Ranks that lag stall where they are few. Of four and more, where they are most of the group, or
 // more than a quarter of it and nothing in their dumps is newer than the peers' completion, they

@@ -17,36 +17,34 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   return hash ^ (hash >> 27U);
 }
 
-// The members that most ranks name; the smaller list of ranks where two are named equally often.
-std::vector<Rank> members_of(const Run& run, GroupId group) {
-  std::map<std::vector<Rank>, std::size_t> votes;
+// By group: the members that most ranks name; the smaller list of ranks where two are named equally
+// often.
+std::vector<RankList> members_by_group(const Run& run) {
+  std::vector<std::map<RankList, std::size_t>> votes(run.tables.groups.size());
   for (const RankTrace& trace : run.ranks) {
-    for (const auto& membership : trace.groups) {
-      if (membership.group == group) ++votes[membership.ranks];
-    }
+    for (const auto& membership : trace.groups) ++votes[membership.group.value][membership.ranks];
   }
-  const auto best = std::max_element(
-      votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  return best == votes.end() ? std::vector<Rank>{} : best->first;
+  std::vector<RankList> out(votes.size());
+  for (std::size_t g = 0; g < votes.size(); ++g) {
+    if (votes[g].empty()) continue;
+    out[g] = std::max_element(votes[g].begin(), votes[g].end(), [](const auto& a, const auto& b) {
+               return a.second < b.second;
+             })->first;
+  }
+  return out;
 }
 
-// Every rank's collectives by group.
+// Every rank's collectives by group; the streams of a group by rank.
 std::vector<std::vector<Stream>> collect(const Run& run) {
   std::vector<std::vector<Stream>> by_group(run.tables.groups.size());
-  std::vector<Stream*> current(by_group.size());
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
     const RankTrace& trace = run.ranks[r];
-    std::fill(current.begin(), current.end(), nullptr);
     for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
       const Call& call = trace.calls[c];
       if (is_point_to_point(run.tables.signatures[call.signature].op)) continue;
-      Stream*& stream = current[call.group.value];
-      if (stream == nullptr) {
-        auto& streams = by_group[call.group.value];
-        stream = &streams.emplace_back();
-        stream->rank_index = r;
-      }
-      stream->calls.push_back(c);
+      std::vector<Stream>& streams = by_group[call.group.value];
+      if (streams.empty() || streams.back().rank_index != r) streams.emplace_back().rank_index = r;
+      streams.back().calls.push_back(c);
     }
   }
   return by_group;
@@ -78,6 +76,11 @@ void classify(const Run& run, GroupStreams& group) {
   }
 }
 
+void cut_before(Stream& stream, std::vector<std::uint32_t>::const_iterator first) {
+  stream.earlier.assign(stream.calls.cbegin(), first);
+  stream.calls.erase(stream.calls.cbegin(), first);
+}
+
 // A bounded recorder keeps the newest events, so that streams may start at different calls. Brings
 // all of them to one start: by the source's own numbers, else by the first step that every rank has
 // from its beginning.
@@ -105,7 +108,7 @@ void line_up(const Run& run, GroupStreams& group) {
       const auto first = std::find_if(s.calls.begin(), s.calls.end(), [&](std::uint32_t c) {
         return trace_of(s).calls[c].seq >= start;
       });
-      s.calls.erase(s.calls.begin(), first);
+      cut_before(s, first);
     }
     group.first_seq = start;
     return;
@@ -125,7 +128,7 @@ void line_up(const Run& run, GroupStreams& group) {
     const auto first = std::find_if(s.calls.begin(), s.calls.end(), [&](std::uint32_t c) {
       return trace_of(s).calls[c].step >= start;
     });
-    s.calls.erase(s.calls.begin(), first);
+    cut_before(s, first);
   }
 }
 
@@ -141,8 +144,8 @@ void hash_calls(const Run& run, Stream& stream) {
 
 // Members without a call in the group get an empty stream; members without a trace are absent.
 void add_silent_members(const Run& run, GroupStreams& group) {
-  std::vector<bool> there(run.ranks.size());
-  for (const Stream& s : group.streams) there[s.rank_index] = true;
+  const std::size_t speaking = group.streams.size();  // by rank
+  std::vector<std::uint32_t> silent;
   for (const Rank member : group.members) {
     const RankTrace* trace = run.find(member);
     if (trace == nullptr) {
@@ -150,11 +153,15 @@ void add_silent_members(const Run& run, GroupStreams& group) {
       continue;
     }
     const auto index = static_cast<std::uint32_t>(trace - run.ranks.data());
-    if (there[index]) continue;
-    there[index] = true;
-    group.streams.emplace_back().rank_index = index;
+    const auto end = group.streams.begin() + static_cast<std::ptrdiff_t>(speaking);
+    const auto known =
+        std::lower_bound(group.streams.begin(), end, index,
+                         [](const Stream& s, std::uint32_t r) { return s.rank_index < r; });
+    if (known == end || known->rank_index != index) silent.push_back(index);
   }
   std::sort(group.absent.begin(), group.absent.end());
+  if (silent.empty()) return;
+  for (const std::uint32_t index : silent) group.streams.emplace_back().rank_index = index;
   std::sort(group.streams.begin(), group.streams.end(),
             [](const Stream& a, const Stream& b) { return a.rank_index < b.rank_index; });
 }
@@ -163,12 +170,13 @@ void add_silent_members(const Run& run, GroupStreams& group) {
 
 std::vector<GroupStreams> group_streams(const Run& run) {
   std::vector<std::vector<Stream>> collected = collect(run);
+  const std::vector<RankList> members = members_by_group(run);
   std::vector<GroupStreams> out;
   for (std::uint32_t g = 0; g < collected.size(); ++g) {
     GroupStreams group;
     group.group = GroupId(g);
     group.name = printable(run.tables.str(group.group));
-    group.members = members_of(run, group.group);
+    group.members = members[g];
     group.streams = std::move(collected[g]);
     if (group.members.empty()) {
       if (group.streams.empty()) continue;

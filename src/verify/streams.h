@@ -17,7 +17,9 @@ namespace lockstep {
 struct Stream {
   std::uint32_t rank_index = 0;      // into Run::ranks
   std::vector<std::uint32_t> calls;  // into RankTrace::calls
-  std::uint64_t hash = 0;            // over signature, parameters and step of each call
+  // Those in front of `calls` that not all members' recorders kept; they are judged by nobody.
+  std::vector<std::uint32_t> earlier;
+  std::uint64_t hash = 0;  // over signature, parameters and step of each of `calls`
 };
 
 // Ranks that issued the same sequence.
@@ -36,7 +38,9 @@ struct GroupStreams {
   bool comparable = true;       // false: streams start mid-run and nothing lines them up
 };
 
-// All groups in which anything was issued or that a rank declared, by name. O(calls).
+// All groups in which anything was issued or that a rank declared, by name.
+// O(calls + members of all groups · log): memberships and calls are gone through once for all
+// groups.
 std::vector<GroupStreams> group_streams(const Run& run);
 
 }  // namespace lockstep

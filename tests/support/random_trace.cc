@@ -79,7 +79,7 @@ class Generator {
     for (int i = below(4); i > 0; --i) {
       std::set<Rank> ranks = {trace_.rank};
       for (int j = below(4); j > 0; --j) ranks.insert(Rank(below(trace_.world_size)));
-      builder.add_group(group(), {ranks.begin(), ranks.end()}, name());
+      builder.add_group(group(), std::vector<Rank>(ranks.begin(), ranks.end()), name());
     }
   }
   GroupId group() { return tables_.groups.intern("group " + std::to_string(below(3))); }

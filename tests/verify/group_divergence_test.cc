@@ -217,5 +217,56 @@ TEST(GroupNames, OneDescriptionForManyGroups) {
       << "nothing contradicts";
 }
 
+// As many groups as no job has: each is judged as if it were the only one.
+std::string many(const std::string& prefix, int count, const std::string& members) {
+  std::string out;
+  for (int i = 0; i < count; ++i) {
+    out += "group " + prefix + std::to_string(i) + " " + members + "; ";
+  }
+  return out;
+}
+
+TEST(ManyGroups, NothingIsFoundInEqualOnes) {
+  const std::string rank = many("g", 3000, "0,1") + "all_reduce g=g1234 n=4; clean";
+  EXPECT_EQ(judge({rank, rank}), "verdict clean");
+}
+
+TEST(ManyGroups, OneWithOtherMembers) {
+  const std::string rank = many("g", 2000, "0,1,2");
+  EXPECT_EQ(
+      judge({rank + "group odd 0,1,2; barrier; clean", rank + "group odd 0,1,2; barrier; clean",
+             rank + "group odd 0,2; barrier; clean"}),
+      "group-divergence error observed culprits=2 group=odd\nverdict findings");
+}
+
+TEST(ManyGroups, ACallThatDiffersInOne) {
+  const std::string rank = many("g", 2000, "0,1");
+  EXPECT_EQ(judge({rank + "all_reduce g=g77 n=4; clean", rank + "all_reduce g=g77 n=8; clean"}),
+            "size-mismatch error observed group=g77 seq=0\nverdict findings");
+}
+
+// The shortest circle leads through all of them, and is two steps for its two ranks.
+TEST(ManyGroups, AnOrderThatContradictsTheFirstAndTheLast) {
+  EXPECT_EQ(judge({many("g", 2000, "0,1") + "barrier; clean",
+                   "group g1999 0,1; group g0 0,1; barrier; clean"}),
+            "group-divergence warning possible group=g0\nverdict findings");
+}
+
+TEST(ManyGroups, ManyPairsInOppositeOrders) {
+  std::string one;
+  std::string other;
+  for (int i = 100; i < 400; ++i) {
+    const std::string a = "group a" + std::to_string(i) + " 0,1; ";
+    const std::string b = "group b" + std::to_string(i) + " 0,1; ";
+    one += a + b;
+    other += b + a;
+  }
+  const Report report = verify(program({one + "barrier; clean", other + "barrier; clean"}));
+  EXPECT_EQ(report.findings.size(), 300U);
+  EXPECT_THAT(report.findings[299].message,
+              HasSubstr("rank 0 created group a399 before group b399, but rank 1 created group "
+                        "b399 before group a399"));
+}
+
 }  // namespace
 }  // namespace lockstep

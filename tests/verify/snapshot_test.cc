@@ -206,5 +206,45 @@ TEST(FlightRecorderExamples, AreJudgedAsTheyAre) {
   EXPECT_GT(judged, 30);
 }
 
+// Two ranks with one call in each of very many groups; in one of them rank 1's device stands.
+Report judge_many_groups(int stalled, bool by_counter) {
+  constexpr int kGroups = 2000;
+  std::vector<std::string> texts;
+  for (int r = 0; r < 2; ++r) {
+    std::string text = "{\"header\":1,\"rank\":" + std::to_string(r) + ",\"world_size\":2}\n";
+    int id = 0;
+    for (int g = 0; g < kGroups; ++g) {
+      const std::string name = "\"g" + std::to_string(g) + "\"";
+      text += "{\"group\":" + name + ",\"ranks\":[0,1]}\n";
+      for (int call = 0; call < 2; ++call, ++id) {
+        const std::string number = std::to_string(id);
+        text += "{\"ev\":\"issue\",\"id\":" + number + ",\"g\":" + name +
+                R"(,"op":"all_reduce","in":[[8]],"async":true})" + "\n";
+        const bool waits = g == stalled && (call == 1 || (r == 1 && !by_counter));
+        if (!waits) text += "{\"ev\":\"complete\",\"id\":" + number + "}\n";
+      }
+    }
+    texts.push_back(text + "{\"end\":\"hung\"}\n");
+  }
+  lockstep::Run run = run_from_text(texts);
+  for (RankTrace& trace : run.ranks) {
+    trace.snapshot = true;
+    for (const auto& membership : trace.groups) {
+      trace.progress.push_back({membership.group, 2, 2, 1});
+    }
+  }
+  return verify(run);
+}
+
+TEST(Snapshot, AStalledDeviceInOneOfManyGroups) {
+  const Report report = judge_many_groups(1234, false);
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].rule, RuleId::device_stall);
+  EXPECT_EQ(report.findings[0].group, "g1234");
+  EXPECT_THAT(report.findings[0].culprits, ElementsAre(Rank(1)));
+  EXPECT_EQ(judge_many_groups(1234, true).verdict, Verdict::clean);  // both wait in one call
+  EXPECT_EQ(judge_many_groups(-1, true).verdict, Verdict::clean);
+}
+
 }  // namespace
 }  // namespace lockstep

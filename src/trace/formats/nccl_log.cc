@@ -137,10 +137,9 @@ class Reader {
     }
     const GroupId group = tables_.groups.intern(name);
     comms_[key] = {p, group, name, init->nranks};
-    process.memberships.push_back({group,
-                                   {Rank(static_cast<std::int32_t>(init->rank)),
-                                    Rank(static_cast<std::int32_t>(init->nranks))},
-                                   unlinked_});
+    std::vector<Rank> place = {Rank(static_cast<std::int32_t>(init->rank)),
+                               Rank(static_cast<std::int32_t>(init->nranks))};
+    process.memberships.push_back({group, std::move(place), unlinked_});
   }
 
   // The name of a communicator, the same in all its processes; empty where nothing tells.
@@ -349,6 +348,16 @@ class Linker {
     std::map<std::int32_t, Rank> members;  // by rank in the communicator
     std::set<Rank> ranks;                  // those of `members`: no rank has two places
     bool contradicted = false;
+    RankList list;  // of `members`, once somebody asked; shared by all of them
+
+    const RankList& listed() {
+      if (list.empty()) {
+        std::vector<Rank> in_order;
+        for (const auto& [place, rank] : members) in_order.push_back(rank);
+        list = RankList(std::move(in_order));
+      }
+      return list;
+    }
   };
 
   // One process each: where two claim one rank, all are numbered anew.
@@ -413,19 +422,17 @@ class Linker {
 
   void declare(RankTrace& trace) {
     std::vector<RankTrace::Membership> kept;
+    std::set<GroupId> declared;
     for (auto& m : trace.groups) {
       if (m.desc != unlinked_) {
+        declared.insert(m.group);
         kept.push_back(std::move(m));
         continue;
       }
       const auto found = comms_.find(m.group);
       if (found == comms_.end() || !is_whole(found->second)) continue;
-      const bool again = std::any_of(
-          kept.begin(), kept.end(), [&](const auto& k) { return k.group == final_group(m.group); });
-      if (again) continue;
-      RankTrace::Membership whole{final_group(m.group), {}, {}};
-      for (const auto& [place, rank] : found->second.members) whole.ranks.push_back(rank);
-      kept.push_back(std::move(whole));
+      const GroupId group = final_group(m.group);
+      if (declared.insert(group).second) kept.push_back({group, found->second.listed(), {}});
     }
     trace.groups = std::move(kept);
     trace.created_in_order = static_cast<std::uint32_t>(trace.groups.size());

@@ -1,0 +1,98 @@
+#include "trace/rank_list.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+namespace lockstep {
+
+namespace {
+
+static_assert(sizeof(Rank) == sizeof(std::int32_t) && std::is_trivially_copyable_v<Rank>,
+              "ranks are hashed and compared as bytes");
+
+// Four lanes, because one would wait for each of its multiplications: the lists are long.
+std::uint64_t hash_of(std::span<const Rank> ranks) {
+  constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15ULL;
+  constexpr std::size_t kLanes = 4;
+  std::array<std::uint64_t, kLanes> lanes{};
+  const auto add = [](std::uint64_t& lane, Rank rank) {
+    lane = (lane ^ static_cast<std::uint32_t>(rank.value)) * kFactor;
+    lane ^= lane >> 32U;
+  };
+  std::size_t i = 0;
+  for (; i + kLanes <= ranks.size(); i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) add(lanes[lane], ranks[i + lane]);
+  }
+  for (; i < ranks.size(); ++i) add(lanes[i % kLanes], ranks[i]);
+  std::uint64_t hash = ranks.size();
+  for (const std::uint64_t lane : lanes) {
+    hash = (hash ^ lane) * kFactor;
+    hash ^= hash >> 32U;
+  }
+  return hash;
+}
+
+bool has_duplicates(std::vector<Rank> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  return std::adjacent_find(ranks.begin(), ranks.end()) != ranks.end();
+}
+
+}  // namespace
+
+RankList::RankList(std::vector<Rank> ranks) {
+  if (ranks.empty()) return;
+  List list;
+  list.hash = hash_of(ranks);
+  const auto [lowest, highest] = std::minmax_element(ranks.begin(), ranks.end());
+  list.lowest = *lowest;
+  list.highest = *highest;
+  // Growing ranks are the usual case and need no memory to be told apart.
+  list.grows =
+      std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) == ranks.end();
+  list.distinct = list.grows || !has_duplicates(ranks);
+  list.ranks = std::move(ranks);
+  list_ = std::make_shared<const List>(std::move(list));
+}
+
+const std::vector<Rank>& RankList::ranks() const {
+  static const std::vector<Rank> none;
+  return list_ == nullptr ? none : list_->ranks;
+}
+
+bool RankList::contains(Rank rank) const {
+  if (list_ == nullptr || rank < list_->lowest || list_->highest < rank) return false;
+  const std::vector<Rank>& all = list_->ranks;
+  if (list_->grows) return std::binary_search(all.begin(), all.end(), rank);
+  return std::find(all.begin(), all.end(), rank) != all.end();
+}
+
+std::strong_ordering operator<=>(const RankList& a, const RankList& b) {
+  if (a.list_ == b.list_) return std::strong_ordering::equal;
+  return a.ranks() <=> b.ranks();
+}
+
+RankList RankLists::intern(std::span<const Rank> ranks) {
+  if (ranks.empty()) return {};
+  if (const auto found = lists_.find(ranks); found != lists_.end()) return *found;
+  return *lists_.emplace(std::vector<Rank>(ranks.begin(), ranks.end())).first;
+}
+
+RankList RankLists::share(const RankList& list) {
+  return list.empty() ? list : *lists_.insert(list).first;
+}
+
+std::size_t RankLists::Hash::operator()(std::span<const Rank> ranks) const noexcept {
+  return hash_of(ranks);
+}
+
+bool RankLists::Equal::operator()(std::span<const Rank> a, const RankList& b) const {
+  const std::vector<Rank>& ranks = b.ranks();
+  return a.size() == ranks.size() &&
+         (a.empty() || std::memcmp(a.data(), ranks.data(), a.size_bytes()) == 0);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,96 @@
+// RankList: the members of a process group, made once and shared by everybody who names them.
+//
+// Each of 16,384 ranks knows the group of all of them: with a list of its own each, that would be a
+// gigabyte, and comparing the lists would cost more than judging the run. Lists that come from one
+// RankLists are the same object wherever they are equal, so that a comparison looks at no rank.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <unordered_set>
+#include <vector>
+
+#include "trace/ids.h"
+
+namespace lockstep {
+
+// A value: never changes, and a copy shares the ranks. Reads as a std::vector<Rank>.
+class RankList {
+ public:
+  using value_type = Rank;
+  using const_iterator = std::vector<Rank>::const_iterator;
+  using iterator = const_iterator;
+
+  RankList() = default;  // empty
+  RankList(std::vector<Rank> ranks);
+
+  operator const std::vector<Rank>&() const { return ranks(); }
+  const std::vector<Rank>& ranks() const;
+  const_iterator begin() const { return ranks().begin(); }
+  const_iterator end() const { return ranks().end(); }
+  std::size_t size() const { return ranks().size(); }
+  bool empty() const { return ranks().empty(); }
+  Rank operator[](std::size_t i) const { return ranks()[i]; }
+  Rank front() const { return ranks().front(); }
+  Rank back() const { return ranks().back(); }
+
+  // What was found out when the list was made; of a list with ranks.
+  Rank lowest() const { return list_->lowest; }
+  Rank highest() const { return list_->highest; }
+  // No rank is in it twice.
+  bool distinct() const { return list_ == nullptr || list_->distinct; }
+  // O(log size) where the ranks grow, as they usually do; else O(size).
+  bool contains(Rank rank) const;
+
+  // By ranks, in order. O(1) where both are the same object; else O(size).
+  friend bool operator==(const RankList& a, const RankList& b) {
+    return a.list_ == b.list_ || a.ranks() == b.ranks();
+  }
+  friend bool operator==(const RankList& a, const std::vector<Rank>& b) { return a.ranks() == b; }
+  friend std::strong_ordering operator<=>(const RankList& a, const RankList& b);
+  // Which object it is; nullptr for all empty ones.
+  const void* identity() const { return list_.get(); }
+
+ private:
+  friend class RankLists;
+  struct List {
+    std::vector<Rank> ranks;
+    std::uint64_t hash = 0;
+    Rank lowest, highest;
+    bool grows = true;  // strictly
+    bool distinct = true;
+  };
+  std::shared_ptr<const List> list_;
+};
+
+// Gives equal lists as one object. Lists stay valid without it. Not for several threads at once;
+// the lists that it gave are.
+class RankLists {
+ public:
+  // O(size), and no allocation where the list is known.
+  RankList intern(std::span<const Rank> ranks);
+  // The same list, or the one that was there before it. O(1) where it is one of these, or new.
+  RankList share(const RankList& list);
+
+  std::size_t size() const { return lists_.size(); }
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::span<const Rank> ranks) const noexcept;
+    std::size_t operator()(const RankList& list) const noexcept { return list.list_->hash; }
+  };
+  struct Equal {
+    using is_transparent = void;
+    bool operator()(const RankList& a, const RankList& b) const { return a == b; }
+    bool operator()(std::span<const Rank> a, const RankList& b) const;
+    bool operator()(const RankList& a, std::span<const Rank> b) const { return (*this)(b, a); }
+  };
+  std::unordered_set<RankList, Hash, Equal> lists_;  // none is empty
+};
+
+}  // namespace lockstep

@@ -253,7 +253,11 @@ Result<Scenario> load_scenario(const std::string& path) {
   constexpr std::size_t kMost = std::size_t{1} << 20U;  // a scenario is a page of YAML
   const Result<std::string> text = read_file(path, kMost);
   if (!text) return text.error();
-  return parse_scenario(*text, path);
+  Result<Scenario> scenario = parse_scenario(*text, path);
+  if (scenario || !scenario.error().fix.empty()) return scenario;
+  Error error = scenario.error();
+  error.fix = "docs/scenarios.md lists the keys and what they take";
+  return error;
 }
 
 }  // namespace lockstep

@@ -211,8 +211,7 @@ class Explainer {
                    std::uint64_t count) {
     problems_.push_back({path_in_words(pointer) + " should have " + bound + " " +
                              plural(count, "item") + ", but it has " + std::to_string(value.size()),
-                         document_.value_place(pointer),
-                         "docs/scenarios.md says what the key takes"});
+                         document_.value_place(pointer), ""});
   }
 
   void visit_number(const Json& value, const Json& schema, const std::string& pointer) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "cli/run_lockstep.h"
 #include "support/temp_dir.h"
 
@@ -113,6 +114,71 @@ TEST(Verify, APathThatIsNotThereIsBadUsage) {
   EXPECT_EQ(outcome.out, "");
   EXPECT_THAT(outcome.err, StartsWith("lockstep: "));
   EXPECT_THAT(outcome.err, HasSubstr("/no/such/folder"));
+}
+
+// What goes to a terminal: UTF-8 without control characters, and a "fix:" after each "error:".
+void expect_safe_and_helpful(const std::string& text) {
+  EXPECT_EQ(text, to_utf8(text));
+  EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
+  EXPECT_THAT(text, StartsWith("lockstep: "));
+  EXPECT_THAT(text, HasSubstr("error: "));
+  EXPECT_THAT(text, HasSubstr("\n  fix: "));
+}
+
+TEST(AllCommands, NamesOfAnyBytesAreSafeToPrintAndErrorsSayWhatToDo) {
+  const TempDir folder;
+  const std::string odd = "\xff\xfe\x1b[2J\nodd";
+  const std::string file = folder.write(odd + ".yaml", "");
+  const std::string trace = folder.write(odd, "no trace");
+  for (const std::string& path : {odd, folder.file("no\xff/" + odd), file, trace}) {
+    for (const std::vector<std::string>& arguments :
+         std::vector<std::vector<std::string>>{{"verify", path},
+                                               {"verify", path, "--format", odd},
+                                               {"verify", path, "--rank-pattern", odd},
+                                               {"verify", path, "--rank-pattern", "(" + odd},
+                                               {"verify", path, "--suppressions", path},
+                                               {"verify", path, "--baseline", path},
+                                               {"verify", path, "--only", odd},
+                                               {"verify", path, "--output", odd},
+                                               {"verify", path, "--output", odd + "=x"},
+                                               {"convert", path, folder.file("out")},
+                                               {"scenario", path},
+                                               {"run", path},
+                                               {"explain", odd}}) {
+      SCOPED_TRACE(testing::PrintToString(arguments));
+      const Outcome outcome = run_lockstep(arguments);
+      EXPECT_NE(outcome.status, 0);
+      expect_safe_and_helpful(outcome.err);
+    }
+  }
+}
+
+TEST(AllCommands, WhatCannotBeWrittenIsNamedSafely) {
+  const TwoRanks two("max");
+  const std::string nowhere = two.folder.file("no\xff\x1b[2J/x");
+  expect_safe_and_helpful(
+      run_lockstep({"verify", two.folder.path(), "-q", "--output", "json=" + nowhere}).err);
+  const std::string taken = two.folder.write("\xff\x1b[2J", "");
+  expect_safe_and_helpful(run_lockstep({"convert", two.folder.path(), taken + "/x"}).err);
+}
+
+TEST(Verify, AReportIsUtf8WhateverItsFilesAreCalled) {
+  const TempDir folder;
+  folder.write("rank_0\xff\x1b[2J\n", "{\"header\":1,\"rank\":0,\"world_size\":2}\n");
+  folder.write("rank_1\xff\x1b[2J\n", "");
+  for (const std::string kind :
+       {"json", "text", "sarif", "junit", "github", "gitlab", "markdown"}) {
+    SCOPED_TRACE(kind);
+    const Outcome outcome = run_lockstep({"verify", folder.path(), "--output", kind + "=-"});
+    EXPECT_EQ(outcome.out, to_utf8(outcome.out));
+    EXPECT_EQ(outcome.out.find('\x1b'), std::string::npos);
+    EXPECT_EQ(outcome.err, "");
+    if (kind == "json") {
+      const auto json = nlohmann::json::parse(outcome.out);
+      EXPECT_THAT(json["unknown"].dump(), HasSubstr("the file is empty"));
+      EXPECT_THAT(json["unknown"].dump(), testing::Not(HasSubstr("fix:")));
+    }
+  }
 }
 
 TEST(Verify, BadOutputsAreRefusedBeforeAnyWork) {

@@ -83,7 +83,8 @@ TEST(HostileYaml, an_alias_of_itself) {
 }
 
 TEST(HostileYaml, keys_that_are_not_text) {
-  EXPECT_EQ(error_of("[1, 2]: x\n"), "bad.yaml:1:1: error: a key should be text");
+  EXPECT_EQ(error_of("[1, 2]: x\n"),
+            "bad.yaml:1:1: error: a key should be text\n  fix: put it into quotes");
   EXPECT_THAT(error_of("<<: {name: x}\n"), HasSubstr("unknown key \"<<\""));
 }
 

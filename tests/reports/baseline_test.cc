@@ -61,6 +61,24 @@ TEST(ParseBaseline, SaysWhatIsWrongAndWhere) {
               HasSubstr("finding 1"));
 }
 
+TEST(ParseBaseline, NumbersThatNothingHoldsAreAnError) {
+  for (const std::string number : {"1e999", "-1e999", "888888e888"}) {
+    SCOPED_TRACE(number);
+    for (const std::string& text :
+         {number, "{\"lockstep_baseline\":" + number + "}",
+          "{\"lockstep_baseline\":1,\"findings\":[{\"fingerprint\":" + number + "}]}"}) {
+      const auto read = parse_baseline(text, "b.json");
+      ASSERT_FALSE(read);
+      EXPECT_EQ(read.error().str(),
+                "b.json: error: the baseline holds a number that is out of range\n"
+                "  fix: write it anew with --write-baseline");
+    }
+  }
+  // Odd, but in range; nor does a fingerprint's text count as a number.
+  EXPECT_TRUE(parse_baseline(
+      R"({"lockstep_baseline":1.0,"x":1e308,"findings":[{"fingerprint":"1e999"}]})", "b.json"));
+}
+
 TEST(ParseBaseline, DamagedFilesAreRefusedAndDeepOnesDoNoHarm) {
   const std::string good = baseline_text(report_of({full_finding()}));
   for (std::size_t cut = 0; cut + 3 < good.size(); ++cut)

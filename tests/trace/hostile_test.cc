@@ -71,6 +71,17 @@ const std::string kTarEnd(1024, '\0');
 
 class Hostile : public testing::Test {
  protected:
+  // It says what to do, and does no harm to a terminal.
+  static void expect_helpful(const Error& error) {
+    const std::string text = error.str();
+    EXPECT_FALSE(error.fix.empty()) << text;
+    EXPECT_EQ(text, to_utf8(text));
+    EXPECT_TRUE(std::none_of(text.begin(), text.end(), [](unsigned char c) {
+      return c < 0x20 && c != '\n';
+    })) << text;
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+  }
+
   // What the program says of these: the error, or the verdict and the rules that it found. Checks
   // what holds for all.
   static std::string said(const std::vector<std::string>& paths) {
@@ -78,9 +89,14 @@ class Hostile : public testing::Test {
     if (!run) {
       EXPECT_FALSE(run.error().message.empty());
       EXPECT_FALSE(run.error().place.file.empty()) << "an error names the file";
+      expect_helpful(run.error());
       return "error: " + run.error().message;
     }
+    for (const auto& file : run->unreadable) expect_helpful(file.error);
     const Report report = verify(*run);
+    for (const std::string& line : report.unknown) {
+      EXPECT_EQ(line.find("\\x0a"), std::string::npos) << line;
+    }
     for (const std::string& text : {json_report(report), text_report(report, *run)}) {
       EXPECT_EQ(text, to_utf8(text)) << "reports are UTF-8";
     }
@@ -103,7 +119,7 @@ TEST_F(Hostile, WhatIsNoFile) {
   EXPECT_EQ(said({dir_.file("fifo")}), "error: not a regular file");
   EXPECT_EQ(said({"/dev/zero"}), "error: not a regular file");
   EXPECT_EQ(said({"/dev/null"}), "error: not a regular file");
-  EXPECT_THAT(said({"/proc/self/status"}), StartsWith("error: ")) << "files without a size";
+  EXPECT_THAT(said({"/proc/self/status"}), StartsWith("error: not a trace")) << "without a size";
   EXPECT_EQ(said_of(""), "error: the file is empty");
 
   const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);

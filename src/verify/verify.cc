@@ -11,6 +11,7 @@
 #include "verify/causes.h"
 #include "verify/context.h"
 #include "verify/deviations.h"
+#include "verify/device_stall.h"
 #include "verify/exchange_totals.h"
 #include "verify/group_divergence.h"
 #include "verify/input.h"

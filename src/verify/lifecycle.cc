@@ -12,13 +12,25 @@ namespace {
 
 bool waits(const Call& call) { return call.has(kWaitBegan) || call.has(kWaitEnded); }
 
-// Calls that some member of the group waited for, by their place in the group.
-std::vector<bool> waited_meetings(const Run& run, const GroupStreams& group) {
-  std::vector<bool> out;
+// Which calls of a group some member waited for.
+struct Waits {
+  std::vector<bool> waited;  // by their place in the group
+  bool any_waited = false;
+  bool any_left = false;  // some asynchronous call that its rank did not wait for
+};
+
+Waits waits_in(const Run& run, const GroupStreams& group) {
+  Waits out;
   for (const Stream& stream : group.streams) {
-    out.resize(std::max(out.size(), stream.calls.size()));
+    out.waited.resize(std::max(out.waited.size(), stream.calls.size()));
+    const std::vector<Call>& calls = run.ranks[stream.rank_index].calls;
     for (std::size_t m = 0; m < stream.calls.size(); ++m) {
-      if (waits(run.ranks[stream.rank_index].calls[stream.calls[m]])) out[m] = true;
+      const Call& call = calls[stream.calls[m]];
+      if (waits(call)) {
+        out.waited[m] = out.any_waited = true;
+      } else {
+        out.any_left |= call.has(kAsync);
+      }
     }
   }
   return out;
@@ -95,15 +107,16 @@ struct Unwaited {
 };
 
 Unwaited unwaited_in(const Context& context, const GroupStreams& group) {
-  const std::vector<bool> waited = waited_meetings(context.run, group);
+  const Waits waits_of_all = waits_in(context.run, group);
   Unwaited out;
+  if (!waits_of_all.any_waited || !waits_of_all.any_left) return out;
   for (const Stream& stream : group.streams) {
     const RankTrace& trace = context.run.ranks[stream.rank_index];
     if (trace.end != End::clean) continue;
     const std::uint64_t before = out.calls;
     for (std::size_t m = 0; m < stream.calls.size(); ++m) {
       const Call& call = trace.calls[stream.calls[m]];
-      if (!call.has(kAsync) || waits(call) || !waited[m]) continue;
+      if (!call.has(kAsync) || waits(call) || !waits_of_all.waited[m]) continue;
       if (out.calls++ > 0) continue;
       out.first = {stream.rank_index, stream.calls[m]};
       out.meeting = m;

@@ -17,6 +17,11 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   return hash ^ (hash >> 27U);
 }
 
+std::uint64_t with_call(std::uint64_t hash, const Call& call) {
+  hash = mix(hash, (std::uint64_t{call.signature.value} << 32U) | call.what.value);
+  return mix(hash, static_cast<std::uint32_t>(call.step));
+}
+
 // By group: the members that most ranks name; the smaller list of ranks where two are named equally
 // often.
 std::vector<RankList> members_by_group(const Run& run) {
@@ -34,6 +39,15 @@ std::vector<RankList> members_by_group(const Run& run) {
   return out;
 }
 
+// The members of a group usually call it equally often. The room made is less than all calls take:
+// each stream's length is expected of one other stream only.
+void begin_stream(std::vector<Stream>& streams, std::uint32_t rank_index) {
+  const std::size_t expected = streams.empty() ? 0 : streams.back().calls.size();
+  Stream& stream = streams.emplace_back();
+  stream.rank_index = rank_index;
+  stream.calls.reserve(expected);
+}
+
 // Every rank's collectives by group; the streams of a group by rank.
 std::vector<std::vector<Stream>> collect(const Run& run) {
   std::vector<std::vector<Stream>> by_group(run.tables.groups.size());
@@ -43,8 +57,10 @@ std::vector<std::vector<Stream>> collect(const Run& run) {
       const Call& call = trace.calls[c];
       if (is_point_to_point(run.tables.signatures[call.signature].op)) continue;
       std::vector<Stream>& streams = by_group[call.group.value];
-      if (streams.empty() || streams.back().rank_index != r) streams.emplace_back().rank_index = r;
-      streams.back().calls.push_back(c);
+      if (streams.empty() || streams.back().rank_index != r) begin_stream(streams, r);
+      Stream& stream = streams.back();
+      stream.calls.push_back(c);
+      stream.hash = with_call(stream.hash, call);
     }
   }
   return by_group;
@@ -76,9 +92,13 @@ void classify(const Run& run, GroupStreams& group) {
   }
 }
 
-void cut_before(Stream& stream, std::vector<std::uint32_t>::const_iterator first) {
+void cut_before(const Run& run, Stream& stream, std::vector<std::uint32_t>::const_iterator first) {
+  if (first == stream.calls.cbegin()) return;
   stream.earlier.assign(stream.calls.cbegin(), first);
   stream.calls.erase(stream.calls.cbegin(), first);
+  stream.hash = 0;
+  const std::vector<Call>& calls = run.ranks[stream.rank_index].calls;
+  for (const std::uint32_t c : stream.calls) stream.hash = with_call(stream.hash, calls[c]);
 }
 
 // A bounded recorder keeps the newest events, so that streams may start at different calls. Brings
@@ -108,7 +128,7 @@ void line_up(const Run& run, GroupStreams& group) {
       const auto first = std::find_if(s.calls.begin(), s.calls.end(), [&](std::uint32_t c) {
         return trace_of(s).calls[c].seq >= start;
       });
-      cut_before(s, first);
+      cut_before(run, s, first);
     }
     group.first_seq = start;
     return;
@@ -128,18 +148,8 @@ void line_up(const Run& run, GroupStreams& group) {
     const auto first = std::find_if(s.calls.begin(), s.calls.end(), [&](std::uint32_t c) {
       return trace_of(s).calls[c].step >= start;
     });
-    cut_before(s, first);
+    cut_before(run, s, first);
   }
-}
-
-void hash_calls(const Run& run, Stream& stream) {
-  std::uint64_t hash = 0;
-  const std::vector<Call>& calls = run.ranks[stream.rank_index].calls;
-  for (const std::uint32_t c : stream.calls) {
-    hash = mix(hash, (std::uint64_t{calls[c].signature.value} << 32U) | calls[c].what.value);
-    hash = mix(hash, static_cast<std::uint32_t>(calls[c].step));
-  }
-  stream.hash = hash;
 }
 
 // Members without a call in the group get an empty stream; members without a trace are absent.
@@ -189,7 +199,6 @@ std::vector<GroupStreams> group_streams(const Run& run) {
     }
     add_silent_members(run, group);
     line_up(run, group);
-    for (Stream& s : group.streams) hash_calls(run, s);
     classify(run, group);
     out.push_back(std::move(group));
   }

@@ -73,6 +73,12 @@ class DataTree {
   Value list() { return container(Kind::list); }
   Value dict() { return container(Kind::dict); }
 
+  // Makes room for so many values and containers in all.
+  void reserve(std::size_t values, std::size_t containers) {
+    values_.reserve(values);
+    containers_.reserve(containers);
+  }
+
   // Adds to a list, or to a dict as key, value, key, value, …. Amortised O(items).
   void append(const Value& container, std::span<const Value> items) {
     Container& c = containers_[container.number_];

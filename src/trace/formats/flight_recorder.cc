@@ -99,14 +99,14 @@ class DumpReader {
   }
 
  private:
+  // The values of an entry by their keys; those that are not there are nothing.
   struct Entry {
-    std::array<const Value*, 32> fields{};
-    const Value& operator[](Key k) const {
-      static const Value nothing = DataTree::none();
-      const Value* v = fields[static_cast<std::size_t>(k)];
-      return v == nullptr ? nothing : *v;
-    }
-    bool has(Key k) const { return fields[static_cast<std::size_t>(k)] != nullptr; }
+    Entry() { fields.fill(&kNothing); }
+    const Value& operator[](Key k) const { return *fields[static_cast<std::size_t>(k)]; }
+    bool has(Key k) const { return fields[static_cast<std::size_t>(k)] != &kNothing; }
+
+    inline static const Value kNothing = DataTree::none();
+    std::array<const Value*, 32> fields;
   };
   struct GroupState {
     std::vector<Rank> members;

@@ -116,6 +116,7 @@ class Machine {
       : bytes_(bytes), file_(file), at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
 
   Result<Pickle> run() {
+    tree().reserve(bytes_.size() / kBytesPerValue, bytes_.size() / kBytesPerContainer);
     const char* start = at_;  // of the current opcode
     while (!stopped_) {
       start = at_;
@@ -524,6 +525,8 @@ class Machine {
   std::string problem_;
   std::string_view refused_;  // the opcode's name
   Pickle out_;
+  // Of a dump, or a few more.
+  static constexpr std::size_t kBytesPerValue = 2, kBytesPerContainer = 16;
   std::vector<Value> stack_ = std::vector<Value>(256);
   std::size_t top_ = 0;  // elements on the stack
   std::vector<std::size_t> marks_;

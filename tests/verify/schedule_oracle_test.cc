@@ -75,9 +75,9 @@ void compare_both(const Words& words, Seen& seen) {
 }
 
 void expect_all_kinds(const Seen& seen) {
-  EXPECT_GT(seen.always, 100);
-  EXPECT_GT(seen.sometimes, 100);
-  EXPECT_GT(seen.never, 100);
+  EXPECT_GT(seen.always, 50);
+  EXPECT_GT(seen.sometimes, 50);
+  EXPECT_GT(seen.never, 50);
   EXPECT_EQ(seen.bounded, 0) << "programs this small are within the bound";
 }
 

@@ -112,7 +112,8 @@ constexpr std::array kRules = {
          "let even ranks send first and odd ranks receive first, or issue both as one batch"},
     Rule{RuleId::p2p_size, "p2p-size", "blocking", Severity::error,
          "a send and its receive differ in size or type",
-         "The pair matches, but the element counts or types do not.",
+         "The send and the receive pair by order and tag, but their element counts or types do not "
+         "agree: the receiver hangs, fails, or gets only part of the message.",
          "send the shape first, or fix it on both sides"},
     Rule{RuleId::host_stall, "host-stall", "blocking", Severity::error,
          "a rank stopped issuing calls while its peers wait for it",

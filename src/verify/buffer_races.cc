@@ -1,8 +1,10 @@
-#include <algorithm>
 #include <map>
+#include <string>
 #include <tuple>
+#include <utility>
 
 #include "base/text.h"
+#include "verify/call_sites.h"
 #include "verify/lifecycle.h"
 
 namespace lockstep {
@@ -27,10 +29,7 @@ bool only_gives(const Signature& s, Rank rank) {
 
 // Accesses to the buffers of one kind of call, at one place of the program.
 struct Race {
-  CallRef first;
-  std::vector<std::uint32_t> ranks;
-  std::vector<Evidence> evidence;
-  std::uint64_t accesses = 0;
+  CallSite calls;
   bool writes = false;
 };
 using Site = std::tuple<GroupId, SignatureId, StringId, NameListId>;
@@ -57,15 +56,11 @@ void collect(const Context& context, std::uint32_t rank, std::map<Site, Race>& r
         if (!writes && only_gives(s, trace.rank)) break;
         Race& race = races[{call.group, call.signature, call.at, call.what}];
         const CallRef ref{rank, event.index};
-        if (race.accesses++ == 0) race.first = ref;
         race.writes |= writes;
-        if (race.ranks.empty() || race.ranks.back() != rank) {
-          race.ranks.push_back(rank);
-          if (race.evidence.size() < 4) {
-            race.evidence.push_back(
-                context.evidence(ref, context.call_words(ref) + ": its buffer was " +
-                                          (writes ? "written" : "read") + " before the wait"));
-          }
+        if (race.calls.add(ref)) {
+          race.calls.evidence.push_back(
+              context.evidence(ref, context.call_words(ref) + ": its buffer was " +
+                                        (writes ? "written" : "read") + " before the wait"));
         }
         break;
       }
@@ -82,32 +77,18 @@ std::vector<Cause> check_buffers(const Context& context) {
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) collect(context, r, races);
   std::vector<Cause> out;
   for (auto& [site, race] : races) {
-    const Call& call = context.call(race.first);
-    Cause cause;
-    cause.finding = make_finding(RuleId::buffer_race);
-    Finding& f = cause.finding;
-    cause.can_block = false;
-    cause.deviants = race.ranks;
-    cause.seq = call.seq;
-    f.message = context.rank_words(race.ranks) + (race.writes ? " wrote" : " read") +
-                " the buffer of " + context.call_words(race.first) + " (" +
-                context.place_words(race.first, call.seq) + ") before waiting for it";
-    if (race.accesses > race.ranks.size()) {
-      f.message += " (" + plural(race.accesses, "such access", "such accesses") + " in all)";
+    const CallSite& calls = race.calls;
+    std::string message = context.rank_words(calls.ranks) + (race.writes ? " wrote" : " read") +
+                          " the buffer of " + context.call_words(calls.first) + " (" +
+                          context.place_words(calls.first, context.call(calls.first).seq) +
+                          ") before waiting for it";
+    if (calls.count > calls.ranks.size()) {
+      message += " (" + plural(calls.count, "such access", "such accesses") + " in all)";
     }
-    f.group = printable(context.run.tables.str(call.group));
-    f.seq = call.seq;
-    f.culprits = f.ranks = context.ranks(race.ranks);
-    if (call.step != kNone) f.step = cause.step = call.step;
-    f.what = context.run.tables.names(call.what);
-    f.evidence = std::move(race.evidence);
-    set_fingerprint(f, describe(context.run.tables, call.signature));
-    out.push_back(std::move(cause));
+    out.push_back(cause_at(context, RuleId::buffer_race, std::move(race.calls)));
+    out.back().finding.message = std::move(message);
   }
-  std::sort(out.begin(), out.end(), [](const Cause& a, const Cause& b) {
-    return std::tie(a.finding.group, a.seq, a.finding.message) <
-           std::tie(b.finding.group, b.seq, b.finding.message);
-  });
+  sort_by_place(out);
   return out;
 }
 

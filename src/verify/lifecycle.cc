@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/text.h"
+#include "verify/call_sites.h"
 
 namespace lockstep {
 
@@ -45,56 +46,33 @@ bool reached_its_end(const Context& context, const RankTrace& trace) {
 
 // MPI: requests by their call and its place in the program, so that a loop is one finding.
 std::vector<Cause> check_requests(const Context& context) {
-  struct Forgotten {
-    std::vector<std::uint32_t> ranks;
-    std::vector<Evidence> evidence;
-    std::uint64_t calls = 0;
-    CallRef first;
-  };
-  std::map<std::tuple<GroupId, SignatureId, StringId>, Forgotten> forgotten;
+  std::map<std::tuple<GroupId, SignatureId, StringId>, CallSite> forgotten;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
     const RankTrace& trace = context.run.ranks[r];
     if (!reached_its_end(context, trace)) continue;
     for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
       const Call& call = trace.calls[c];
       if (!call.has(kAsync) || waits(call) || call.has(kCompleted)) continue;
-      Forgotten& f = forgotten[{call.group, call.signature, call.at}];
-      if (f.calls++ == 0) f.first = {r, c};
-      if (!f.ranks.empty() && f.ranks.back() == r) continue;
-      f.ranks.push_back(r);
-      if (f.evidence.size() < 4) f.evidence.push_back(context.evidence({r, c}, "no wait for it"));
+      CallSite& site = forgotten[{call.group, call.signature, call.at}];
+      if (site.add({r, c})) site.evidence.push_back(context.evidence({r, c}, "no wait for it"));
     }
   }
   std::vector<Cause> out;
   for (auto& [key, found] : forgotten) {
-    const Call& call = context.call(found.first);
-    Cause cause;
-    cause.finding = make_finding(RuleId::never_waited);
-    Finding& f = cause.finding;
-    cause.seq = call.seq;
-    cause.can_block = false;
-    cause.deviants = found.ranks;
-    f.severity = Severity::error;  // MPI requires it
-    f.message = context.rank_words(found.ranks) + " issued " + context.call_words(found.first) +
-                " (" + context.place_words(found.first, call.seq) +
-                ") and never waited for it, nor freed its request";
-    if (found.calls > found.ranks.size()) {
-      f.message += " (" + plural(found.calls, "such call") + " in all)";
+    std::string message = context.rank_words(found.ranks) + " issued " +
+                          context.call_words(found.first) + " (" +
+                          context.place_words(found.first, context.call(found.first).seq) +
+                          ") and never waited for it, nor freed its request";
+    if (found.count > found.ranks.size()) {
+      message += " (" + plural(found.count, "such call") + " in all)";
     }
-    f.group = printable(context.run.tables.str(call.group));
-    f.seq = call.seq;
-    f.culprits = f.ranks = context.ranks(found.ranks);
-    if (call.step != kNone) f.step = cause.step = call.step;
-    f.evidence = std::move(found.evidence);
+    out.push_back(cause_at(context, RuleId::never_waited, std::move(found)));
+    Finding& f = out.back().finding;
+    f.severity = Severity::error;  // MPI requires it
+    f.message = std::move(message);
     f.fix = "complete the request with MPI_Wait (or free it) before MPI_Finalize";
-    set_fingerprint(f, describe(context.run.tables, call.signature));
-    out.push_back(std::move(cause));
   }
-  // Interned ids differ from run to run.
-  std::sort(out.begin(), out.end(), [](const Cause& a, const Cause& b) {
-    return std::tie(a.finding.group, a.seq, a.finding.message) <
-           std::tie(b.finding.group, b.seq, b.finding.message);
-  });
+  sort_by_place(out);
   return out;
 }
 

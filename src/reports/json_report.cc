@@ -2,18 +2,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "reports/ranks_json.h"
 #include "reports/tool_version.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json ranks_json(const std::vector<Rank>& ranks) {
-  Json out = Json::array();
-  for (const Rank rank : ranks) out.push_back(rank.value);
-  return out;
-}
 
 Json evidence_json(const Evidence& evidence) {
   Json out;

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "reports/finding_words.h"
+#include "reports/ranks_json.h"
 #include "reports/source_place.h"
 #include "reports/tool_version.h"
 
@@ -84,12 +85,6 @@ Json thread_flows(const Finding& finding, std::string_view root) {
   }
   Json out = Json::array();
   for (auto& [rank, flow] : flows) out.push_back(std::move(flow));
-  return out;
-}
-
-Json ranks_json(const std::vector<Rank>& ranks) {
-  Json out = Json::array();
-  for (const Rank rank : ranks) out.push_back(rank.value);
   return out;
 }
 

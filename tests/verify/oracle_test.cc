@@ -12,6 +12,7 @@
 
 #include "verify/program.h"
 #include "verify/verify.h"
+#include "verify/words.h"
 
 namespace lockstep {
 namespace {
@@ -202,19 +203,6 @@ void compare(const Programs& programs) {
     EXPECT_TRUE(named.contains(Rank(static_cast<std::int32_t>(r))))
         << "rank " << r << " of " << show(programs);
   }
-}
-
-std::vector<std::string> words_over(const std::string& letters, std::size_t longest) {
-  std::vector<std::string> out = {""};
-  std::size_t first = 0;
-  for (std::size_t n = 0; n < longest; ++n) {
-    const std::size_t last = out.size();
-    for (std::size_t i = first; i < last; ++i) {
-      for (const char c : letters) out.push_back(out[i] + c);
-    }
-    first = last;
-  }
-  return out;
 }
 
 TEST(Oracle, AllProgramsOfTwoRanksWithTwoGroups) {

@@ -3,7 +3,7 @@
 //
 // Values are 16 bytes in one array; strings are views into the file. A string that the file writes
 // once and refers to again has one number, so that readers look a key up once per file and not once
-// per entry (string_count, string_number).
+// per entry (string_count, Value::number).
 #pragma once
 
 #include <cstddef>
@@ -24,14 +24,12 @@ class DataTree {
   class Value {
    public:
     Value() = default;  // indeterminate, so that arrays of values are copied as bytes
-    Kind kind() const { return kind_; }
     bool is(Kind kind) const { return kind_ == kind; }
     bool boolean() const { return kind_ == Kind::boolean && integer_ != 0; }
     // Of an integer; else `otherwise`.
     std::int64_t integer(std::int64_t otherwise) const {
       return kind_ == Kind::integer ? integer_ : otherwise;
     }
-    double real() const { return real_; }  // of a real
     // Of a string: its number in the tree. Of a list or dict: the container's.
     std::uint32_t number() const { return number_; }
 
@@ -99,7 +97,6 @@ class DataTree {
   const Value* find(const Value& dict, std::string_view key) const;
 
   std::size_t string_count() const { return strings_.size(); }
-  std::string_view string_at(std::size_t number) const { return strings_[number]; }
 
   Value root = none();
 

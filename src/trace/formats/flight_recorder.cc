@@ -206,14 +206,14 @@ class DumpReader {
       if (p2p || operation.name == "coalesced") return;
     }
     if (seq < 1) return damage("an entry without a sequence number");
-    const bool batched = p2p && open_batch(state, static_cast<std::uint64_t>(seq));
+    if (p2p) join_batch(state, static_cast<std::uint64_t>(seq));
     Call call;
     call.id = next_id_++;
     call.group = group;
     // Calls of one batch share the recorder's number; the channel orders them (and not this).
     call.seq = static_cast<std::uint32_t>(std::min<std::int64_t>(seq - 1, UINT32_MAX));
     call.flags = kAsync;
-    call.coalesced = batched ? state.batch : kNone;
+    call.coalesced = p2p ? state.batch : kNone;
     if (is_point_to_point(operation.op)) {
       if (!find_peer(state, operation, call.peer)) {
         return damage("the peer of " + printable(std::string(operation.name)) +
@@ -260,13 +260,11 @@ class DumpReader {
   }
 
   // Point-to-point calls in a row with one number are a batch.
-  bool open_batch(GroupState& state, std::uint64_t seq) {
-    if (state.batch_calls.empty() || state.batch_seq != seq) {
-      state.batch_calls.clear();
-      state.batch = next_batch_++;
-      state.batch_seq = seq;
-    }
-    return true;
+  void join_batch(GroupState& state, std::uint64_t seq) {
+    if (!state.batch_calls.empty() && state.batch_seq == seq) return;
+    state.batch_calls.clear();
+    state.batch = next_batch_++;
+    state.batch_seq = seq;
   }
 
   void close_batch(GroupState& state, const Entry& entry) {

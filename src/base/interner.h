@@ -7,6 +7,7 @@
 // Id 0 is the default-constructed value ("not recorded"), which is always present.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -26,12 +27,14 @@ class Interner {
   Interner& operator=(Interner&&) = default;
 
   Id intern(const T& value) {
-    if (auto found = index_.find(value); found != index_.end()) return Id(found->second);
+    std::uint32_t& recent = recent_[Hash{}(value) % recent_.size()];
+    if (recent < values_.size() && values_[recent] == value) return Id(recent);
+    if (auto found = index_.find(value); found != index_.end()) return Id(recent = found->second);
     LOCKSTEP_CHECK(values_.size() < UINT32_MAX, "too many distinct values in one run");
-    const auto id = static_cast<std::uint32_t>(values_.size());
+    recent = static_cast<std::uint32_t>(values_.size());
     values_.push_back(value);
-    index_.emplace(values_.back(), id);
-    return Id(id);
+    index_.emplace(values_.back(), recent);
+    return Id(recent);
   }
 
   const T& operator[](Id id) const {
@@ -53,7 +56,8 @@ class Interner {
       return a.get() == b.get();
     }
   };
-  std::deque<T> values_;  // a deque: growth moves nothing
+  std::deque<T> values_;                    // a deque: growth moves nothing
+  std::array<std::uint32_t, 64> recent_{};  // ids by hash: traces repeat a few values at a time
   std::unordered_map<std::reference_wrapper<const T>, std::uint32_t, RefHash, RefEqual> index_;
 };
 

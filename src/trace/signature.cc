@@ -41,10 +41,6 @@ std::optional<Op> op_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-bool is_point_to_point(Op op) {
-  return op == Op::send || op == Op::recv || op == Op::recv_any || op == Op::probe;
-}
-
 IntList flatten_shapes(const std::vector<std::vector<std::int64_t>>& shapes) {
   IntList flat;
   for (const auto& shape : shapes) {

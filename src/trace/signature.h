@@ -42,7 +42,9 @@ std::string_view op_name(Op op);
 // The operation of that name; nothing where the contract has none.
 std::optional<Op> op_from_name(std::string_view name);
 // send, recv, recv_any and probe: matched by (source, destination, tag), not by sequence.
-bool is_point_to_point(Op op);
+constexpr bool is_point_to_point(Op op) {
+  return op == Op::send || op == Op::recv || op == Op::recv_any || op == Op::probe;
+}
 
 // Shapes of a list of tensors, flattened for interning: [dims of tensor 0, -1, dims of tensor 1,
 // -1, …]. Dimensions are never negative, so -1 ends a tensor and a scalar is just [-1].

@@ -83,7 +83,11 @@ class DataTree {
     if (c.size != 0) return grow(c, items);
     c.begin = values_.size();
     c.size = c.capacity = static_cast<std::uint32_t>(items.size());
-    values_.insert(values_.end(), items.begin(), items.end());
+    if (items.size() <= 2) {  // nearly all: shapes, types, the lists of one
+      for (const Value& v : items) values_.push_back(v);
+    } else {
+      values_.insert(values_.end(), items.begin(), items.end());
+    }
   }
 
   // Empty where it is no list.

@@ -170,6 +170,11 @@ class DumpReader {
         trace_.dropped = static_cast<std::uint64_t>(std::max<std::int64_t>(0, id->integer(0)));
       }
     }
+    const std::size_t count = tree_.items(entries).size();
+    if (count <= file_.bytes.size() / kBytesPerEntry) {  // unless one entry is there many times
+      trace_.calls.reserve(count);
+      trace_.events.reserve(kEventsPerEntry * count);
+    }
     for (const Value& value : tree_.items(entries)) {
       Entry entry;
       const auto pairs = tree_.pairs(value);
@@ -192,7 +197,7 @@ class DumpReader {
     if (process_group.empty()) return damage("an entry's process_group is no pair of names");
     const GroupId group = group_of(process_group[0]);
     if (entry.has(Key::pg_id)) {
-      group_of_pg_id_.emplace(entry[Key::pg_id].integer(-1), group);
+      group_of_pg_id_.try_emplace(entry[Key::pg_id].integer(-1), group);
     }
     GroupState& state = groups_[group];
     const Operation& operation = names_.operation(entry[Key::profiling_name]);
@@ -441,6 +446,8 @@ class DumpReader {
   static constexpr std::size_t kLongestPlace = 1024;
   static constexpr std::size_t kVisitsPerByte = 4;  // shared frames cost a recorder two bytes
   static constexpr std::size_t kVisitsOfASmallFile = 4096;
+  static constexpr std::size_t kBytesPerEntry = 64;  // at least: twenty keys and values
+  static constexpr std::size_t kEventsPerEntry = 3;  // issue, start, complete
 
   const DataTree& tree_;
   const TraceFile& file_;
@@ -495,8 +502,10 @@ void link_dumps(std::span<RankTrace> traces, Tables& tables) {
       listed.try_emplace(membership.group, membership.ranks);
     }
     std::set<GroupId> used;
+    GroupId last;  // most calls follow one of the same group
     for (const Call& call : trace.calls) {
-      used.insert(call.group);
+      if (call.group != last || used.empty()) used.insert(call.group);
+      last = call.group;
       world = std::max(world, call.peer.value + 1);
       if (is_point_to_point(tables.signatures[call.signature].op))
         point_to_point.insert(call.group);

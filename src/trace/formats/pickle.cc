@@ -107,9 +107,6 @@ std::string_view refused_name(unsigned char opcode) {
   }
 }
 
-// Inlined where it is used: the machine spends its time in a dozen opcodes of a few bytes.
-#define LOCKSTEP_HOT [[gnu::always_inline]] inline
-
 class Machine {
  public:
   Machine(std::string_view bytes, const std::string& file)
@@ -119,7 +116,9 @@ class Machine {
     tree().reserve(bytes_.size() / kBytesPerValue, bytes_.size() / kBytesPerContainer);
     const char* start = at_;  // of the current opcode
     while (!stopped_) {
+      skip_ahead();
       start = at_;
+      if (stopped_) break;
       if (at_ == end_) [[unlikely]] {
         cut_off();
         break;
@@ -161,7 +160,7 @@ class Machine {
   // The `take…` return false, having said why, where the bytes do not hold it.
   // Little-endian, as all of pickle is but BINFLOAT.
   template <class Int>
-  LOCKSTEP_HOT bool take(Int& out) {
+  bool take(Int& out) {
     if (static_cast<std::size_t>(end_ - at_) < sizeof(Int)) [[unlikely]] {
       return cut_off();
     }
@@ -171,7 +170,7 @@ class Machine {
   }
   // Bytes behind their number.
   template <class Size>
-  LOCKSTEP_HOT bool take_block(std::string_view& out) {
+  bool take_block(std::string_view& out) {
     Size size{};
     if (!take(size)) return false;
     if (size > static_cast<std::size_t>(end_ - at_)) [[unlikely]] {
@@ -198,14 +197,14 @@ class Machine {
 
   DataTree& tree() { return out_.tree; }
 
-  LOCKSTEP_HOT void push(Value v) {
+  void push(Value v) {
     if (top_ == stack_.size()) [[unlikely]] {
       stack_.resize(2 * top_);
     }
     stack_[top_++] = v;
   }
   template <class Size>
-  LOCKSTEP_HOT void push_string() {
+  void push_string() {
     std::string_view s;
     if (take_block<Size>(s)) push(tree().string(s));
   }
@@ -215,7 +214,7 @@ class Machine {
     if (take_block<Size>(s)) push(DataTree::none());
   }
   template <class Int>
-  LOCKSTEP_HOT void push_integer() {
+  void push_integer() {
     Int i{};
     if (take(i)) push(DataTree::integer(static_cast<std::int64_t>(i)));
   }
@@ -284,11 +283,11 @@ class Machine {
     memo_[index] = stack_[top_ - 1];
   }
   template <class Index>
-  LOCKSTEP_HOT void take_put() {
+  void take_put() {
     Index index{};
     if (take(index)) put(index);
   }
-  LOCKSTEP_HOT void get(std::uint64_t index) {
+  void get(std::uint64_t index) {
     if (index >= memo_.size()) [[unlikely]] {
       return fail("the pickle refers to number " + std::to_string(index) +
                   ", which it did not memoize");
@@ -296,7 +295,7 @@ class Machine {
     push(memo_[index]);
   }
   template <class Index>
-  LOCKSTEP_HOT void take_get() {
+  void take_get() {
     Index index{};
     if (take(index)) get(index);
   }
@@ -347,7 +346,74 @@ class Machine {
     if (take(bits)) push(DataTree::real(std::bit_cast<double>(__builtin_bswap64(bits))));
   }
 
-  LOCKSTEP_HOT void step(unsigned char opcode) {
+  // Takes the opcodes that are nearly all of a dump while they come in a row and nothing is amiss,
+  // with the machine's registers in the processor's. Stops before any other, which is step()'s.
+  void skip_ahead() {
+    constexpr std::ptrdiff_t kLongest = 10;  // bytes of one of these opcodes
+    const char* at = at_;
+    const char* const last = end_ - at_ < kLongest ? at_ : end_ - kLongest;
+    Value* const base = stack_.data();
+    Value* const full = base + stack_.size();
+    Value* top = base + top_;
+    const Value* const memo = memo_.data();
+    const std::size_t memoized = memo_.size();
+    // One test after the other and no jump table (CMakeLists.txt says why), the frequent ones
+    // first.
+    while (at < last && top != full) {
+      const auto opcode = static_cast<unsigned char>(*at);
+      if (opcode == kBinGet) {
+        const auto index = static_cast<unsigned char>(at[1]);
+        if (index >= memoized) break;
+        *top++ = memo[index];
+        at += 2;
+      } else if (opcode == kMark) {
+        marks_.push_back(static_cast<std::size_t>(top - base));
+        ++at;
+      } else if (opcode == kEmptyList) {
+        *top++ = tree().list();
+        ++at;
+      } else if (opcode == kAppends || opcode == kSetItems) {
+        top_ = static_cast<std::size_t>(top - base);
+        add_to_container(opcode == kAppends ? Kind::list : Kind::dict);
+        if (stopped_) break;
+        top = base + top_;
+        ++at;
+      } else if (opcode == kBinInt2) {
+        *top++ = DataTree::integer(read_as<std::uint16_t>(at + 1));
+        at += 3;
+      } else if (opcode == kBinInt) {
+        *top++ = DataTree::integer(read_as<std::int32_t>(at + 1));
+        at += 5;
+      } else if (opcode == kBinInt1) {
+        *top++ = DataTree::integer(read_as<std::uint8_t>(at + 1));
+        at += 2;
+      } else if (opcode == kLong1 && at[1] == sizeof(std::int64_t)) {
+        *top++ = DataTree::integer(read_as<std::int64_t>(at + 2));
+        at += 10;
+      } else if (opcode == kNone) {
+        *top++ = DataTree::none();
+        ++at;
+      } else if (opcode == kNewTrue || opcode == kNewFalse) {
+        *top++ = DataTree::boolean(opcode == kNewTrue);
+        ++at;
+      } else if (opcode == kEmptyDict) {
+        *top++ = tree().dict();
+        ++at;
+      } else {
+        break;
+      }
+    }
+    at_ = at;
+    top_ = static_cast<std::size_t>(top - base);
+  }
+  template <class Int>
+  static Int read_as(const char* at) {
+    Int out{};
+    std::memcpy(&out, at, sizeof(Int));
+    return out;
+  }
+
+  void step(unsigned char opcode) {
     switch (opcode) {
       case kProto:
         skip<std::uint8_t>();
@@ -532,8 +598,6 @@ class Machine {
   std::vector<std::size_t> marks_;
   std::vector<Value> memo_;
 };
-
-#undef LOCKSTEP_HOT
 
 }  // namespace
 

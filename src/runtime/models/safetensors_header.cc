@@ -1,0 +1,265 @@
+#include "runtime/models/safetensors_header.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <unordered_set>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMostDimensions = 64;  // as many as LibTorch indexes
+constexpr const char* kFix = "export the file anew, or download it again: it is damaged";
+
+struct TypeRow {
+  StoredType type;
+  std::string_view name;
+  std::size_t bytes;
+};
+constexpr std::array<TypeRow, 10> kTypes = {{{StoredType::F64, "F64", 8},
+                                             {StoredType::F32, "F32", 4},
+                                             {StoredType::F16, "F16", 2},
+                                             {StoredType::BF16, "BF16", 2},
+                                             {StoredType::I64, "I64", 8},
+                                             {StoredType::I32, "I32", 4},
+                                             {StoredType::I16, "I16", 2},
+                                             {StoredType::I8, "I8", 1},
+                                             {StoredType::U8, "U8", 1},
+                                             {StoredType::BOOL, "BOOL", 1}}};
+
+const TypeRow& row_of(StoredType type) { return kTypes[static_cast<std::size_t>(type)]; }
+
+// What stands in single quotes in a message: a name from the file, short and printable.
+std::string in_quotes(std::string_view name) {
+  constexpr std::size_t kMost = 80;
+  const bool cut = name.size() > kMost;
+  return "'" + printable(name.substr(0, kMost)) + (cut ? "…'" : "'");
+}
+
+// Takes nlohmann-json's events, so that no tree is built from what a file says: a header of nothing
+// but brackets stops at the first one too many.
+class HeaderEvents {
+ public:
+  explicit HeaderEvents(SafetensorsHeader& header) : header_(header) {}
+
+  const std::string& problem() const { return problem_; }
+
+  bool null() { return unexpected("null"); }
+  bool boolean(bool /*value*/) { return unexpected("a truth value"); }
+  bool number_integer(std::int64_t /*value*/) { return unexpected("a negative number"); }
+  bool number_float(double /*value*/, const std::string& /*text*/) {
+    return unexpected("a number with a fraction, or one too large");
+  }
+  bool binary(nlohmann::json::binary_t& /*value*/) { return unexpected("bytes"); }
+
+  bool number_unsigned(std::uint64_t value) {
+    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+      return unexpected("a number too large");
+    }
+    if (state_ == State::kShape) {
+      if (tensor_.shape.size() == kMostDimensions) return fail("it has more than 64 dimensions");
+      tensor_.shape.push_back(static_cast<std::int64_t>(value));
+      return true;
+    }
+    if (state_ == State::kOffsets && offsets_ < 2) {
+      (offsets_++ == 0 ? tensor_.begin : tensor_.end) = value;
+      return true;
+    }
+    return unexpected("a number");
+  }
+
+  bool string(std::string& text) {
+    if (state_ == State::kMetadata) {
+      header_.metadata[field_] = text;
+      return true;
+    }
+    if (state_ != State::kTensor || field_ != "dtype") return unexpected("a text");
+    const auto type = stored_type_named(text);
+    if (!type) {
+      return fail("its type " + in_quotes(text) +
+                  " is none of F64, F32, F16, BF16, I64, I32, I16, I8, U8 and BOOL");
+    }
+    tensor_.type = *type;
+    return true;
+  }
+
+  bool start_object(std::size_t /*unknown*/) {
+    if (state_ == State::kStart) {
+      state_ = State::kTop;
+    } else if (state_ == State::kTop) {
+      state_ = tensor_.name == "__metadata__" ? State::kMetadata : State::kTensor;
+      fields_.clear();
+    } else {
+      return unexpected("an object");
+    }
+    return true;
+  }
+
+  bool key(std::string& name) {
+    if (state_ == State::kTop) {
+      if (!names_.insert(name).second)
+        return fail_top("the name " + in_quotes(name) + " stands twice");
+      tensor_ = StoredTensor();
+      tensor_.name = name;
+      offsets_ = 0;
+      return true;
+    }
+    field_ = name;
+    if (!fields_.insert(name).second) return fail("its " + in_quotes(name) + " stands twice");
+    if (state_ == State::kTensor && name != "dtype" && name != "shape" && name != "data_offsets") {
+      return fail("it has an unknown " + in_quotes(name));
+    }
+    return true;
+  }
+
+  bool start_array(std::size_t /*unknown*/) {
+    if (state_ != State::kTensor || field_ == "dtype") return unexpected("a list");
+    state_ = field_ == "shape" ? State::kShape : State::kOffsets;
+    return true;
+  }
+
+  bool end_array() {
+    if (state_ == State::kOffsets && offsets_ != 2) return fail("'data_offsets' needs two numbers");
+    state_ = State::kTensor;
+    return true;
+  }
+
+  bool end_object() {
+    if (state_ == State::kTensor) {
+      if (fields_.size() != 3) return fail("it needs 'dtype', 'shape' and 'data_offsets'");
+      header_.tensors.push_back(std::move(tensor_));
+    }
+    state_ = state_ == State::kTop ? State::kEnd : State::kTop;
+    return true;
+  }
+
+  bool parse_error(std::size_t position, const std::string& /*token*/,
+                   const nlohmann::json::exception& /*error*/) {
+    return fail_top("no JSON at byte " + std::to_string(position) + " of the header");
+  }
+
+ private:
+  enum class State { kStart, kTop, kMetadata, kTensor, kShape, kOffsets, kEnd };
+
+  bool fail_top(std::string problem) {
+    problem_ = std::move(problem);
+    return false;
+  }
+  bool fail(const std::string& problem) {
+    return fail_top("tensor " + in_quotes(tensor_.name) + ": " + problem);
+  }
+  bool unexpected(const std::string& what) {
+    if (state_ == State::kStart || state_ == State::kEnd) {
+      return fail_top("the header is " + what + " and no object");
+    }
+    const std::string at = state_ == State::kTop ? "" : " in " + in_quotes(field_);
+    return fail(what + " stands" + at + " where the format has none");
+  }
+
+  SafetensorsHeader& header_;
+  State state_ = State::kStart;
+  StoredTensor tensor_;  // the one being read; its name is the last key of the outer object
+  std::string field_;    // the last key of the inner object
+  int offsets_ = 0;      // how many of the two were read
+  std::unordered_set<std::string> names_;
+  std::unordered_set<std::string> fields_;
+  std::string problem_;
+};
+
+// Values × bytes of one; nothing where that is too large for any file.
+std::optional<std::uint64_t> bytes_needed(const StoredTensor& tensor) {
+  if (std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end()) return 0;
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  std::uint64_t bytes = bytes_of(tensor.type);
+  for (const std::int64_t side : tensor.shape) {
+    const auto factor = static_cast<std::uint64_t>(side);
+    if (bytes > kMost / factor) return std::nullopt;
+    bytes *= factor;
+  }
+  return bytes;
+}
+
+Error bad(const StoredTensor& tensor, const std::string& problem) {
+  return {"tensor " + in_quotes(tensor.name) + ": " + problem, {}, kFix};
+}
+
+// Sorted by their data, each tensor begins where the one before it ends, and the last one ends the
+// data: neither overlap nor hole is possible then.
+Status check_offsets(const std::vector<StoredTensor>& tensors, std::uint64_t data_bytes) {
+  std::uint64_t position = 0;
+  for (const StoredTensor& tensor : tensors) {
+    const std::string at = std::to_string(tensor.begin) + " to " + std::to_string(tensor.end);
+    if (tensor.end < tensor.begin) return bad(tensor, "its data ends before it begins: " + at);
+    if (tensor.end > data_bytes) {
+      return bad(tensor, "its data, bytes " + at + ", lies beyond the end of the file, which has " +
+                             std::to_string(data_bytes) + " bytes of data");
+    }
+    const auto needed = bytes_needed(tensor);
+    if (!needed || *needed != tensor.bytes()) {
+      return bad(tensor, "its data has " + std::to_string(tensor.bytes()) + " bytes, but " +
+                             std::string(name_of(tensor.type)) + " " +
+                             shape_in_words(tensor.shape) + " takes " +
+                             (needed ? std::to_string(*needed) : "more than a file can hold"));
+    }
+    if (tensor.begin != position) {
+      const char* what = tensor.begin < position ? "overlaps the one before it"
+                                                 : "leaves a hole after the one before it";
+      return bad(tensor, std::string("its data ") + what + ": it begins at byte " +
+                             std::to_string(tensor.begin) + ", the other ends at " +
+                             std::to_string(position));
+    }
+    position = tensor.end;
+  }
+  if (position != data_bytes) {
+    return Error{
+        std::to_string(data_bytes - position) + " bytes at the end belong to no tensor", {}, kFix};
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+std::string_view name_of(StoredType type) { return row_of(type).name; }
+
+std::size_t bytes_of(StoredType type) { return row_of(type).bytes; }
+
+std::optional<StoredType> stored_type_named(std::string_view name) {
+  for (const TypeRow& row : kTypes) {
+    if (row.name == name) return row.type;
+  }
+  return std::nullopt;
+}
+
+std::string shape_in_words(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+Result<SafetensorsHeader> parse_safetensors_header(std::string_view json,
+                                                   std::uint64_t data_bytes) {
+  if (json.empty() || json.front() != '{') {
+    return Error{"the header does not begin with '{'", {}, "name a safetensors file"};
+  }
+  SafetensorsHeader header;
+  HeaderEvents events(header);
+  if (!nlohmann::json::sax_parse(json.begin(), json.end(), &events)) {
+    return Error{events.problem(), {}, kFix};
+  }
+  // Empty tensors share their offset with a neighbour: they come before it.
+  std::stable_sort(header.tensors.begin(), header.tensors.end(),
+                   [](const StoredTensor& a, const StoredTensor& b) {
+                     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+                   });
+  if (const Status fits = check_offsets(header.tensors, data_bytes); !fits) return fits.error();
+  return header;
+}
+
+}  // namespace lockstep

@@ -10,7 +10,7 @@ PACKAGES_CORE=(g++:g++ cmake:cmake ninja-build:ninja zlib1g-dev libarchive-dev l
 # Only make builds faster: without them, a warning.
 PACKAGES_FASTER=(ccache:ccache mold:mold)
 # ca-certificates and python3-pip download the wheels of LibTorch, binutils strips it.
-PACKAGES_FULL=(libgloo-dev ca-certificates python3:python3 python3-pip:pip3 binutils:strip)
+PACKAGES_FULL=(libgloo-dev libturbojpeg0-dev libpng-dev libutf8proc-dev ca-certificates python3:python3 python3-pip:pip3 binutils:strip)
 PACKAGES_TOOLS=(clang-format:clang-format shellcheck:shellcheck)
 PACKAGES_TIDY=(clang-tidy:clang-tidy)
 # libFuzzer and the sanitizers of the clang that `clang` is.

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "job/scenario.h"
+#include "runtime/data_commands.h"
 #include "runtime/record/watchdog.h"
 #include "runtime/worker.h"
 
@@ -64,10 +65,12 @@ int main(int argc, char** argv) {
   train_command->add_option("--trace", options.trace, "folder for the trace and the result")
       ->required()
       ->check(CLI::ExistingDirectory);
+  const lockstep::DataCommands data(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? lockstep::kExitFinished : lockstep::kExitUsage;
   }
+  if (data.chosen()) return data.run();
   return train(scenario, options);
 }

@@ -1,0 +1,112 @@
+// Loader: threads that read items ahead of the training loop.
+//
+//   Loader loader(recipe, options, batches_of(sampler.indices(rank), 32, true));
+//   while (true) {
+//     Result<std::optional<LoadedBatch>> batch = loader.next();
+//     …                                    // an error, or nothing at the end
+//   }
+//
+// Batches come in the order of the plan, and samples in the order of their batch, however many
+// threads there are. Items, not batches, are dealt to the threads, so the first batch is there
+// soon. At most `prefetch` batches are in memory beside the one that was handed out.
+//
+// A bad item does not harm the others: it is left out of its batch and counted, or (on_error =
+// stop) its batch is an error, after those before it.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "runtime/data/load_item.h"
+
+namespace lockstep {
+
+struct LoaderOptions {
+  enum class OnError { skip, stop };
+  int workers = 2;           // threads, >= 1
+  std::size_t prefetch = 2;  // batches, >= 1
+  OnError on_error = OnError::skip;
+  std::size_t keep_reasons = 10;  // of skipped items
+};
+
+struct LoadedBatch {
+  std::int64_t number = 0;      // place in the plan
+  std::vector<SampleKey> keys;  // of its samples, in order; skipped items are not among them
+  // float [images, 3, side, side], and which sample each image belongs to.
+  std::vector<float> pixels;
+  std::vector<std::int64_t> image_rows;
+  // int64 [samples, max_length], padded; and how many of each row count (0: no text). Both empty
+  // without a tokenizer.
+  std::vector<TokenId> tokens;
+  std::vector<std::int64_t> lengths;
+  std::vector<bool> has_text;
+  std::int64_t skipped = 0;  // items of the plan that could not be read
+  std::int64_t wait_ns = 0;  // how long next() waited for it
+};
+
+struct LoaderCounts {
+  std::int64_t loaded = 0;   // items, of batches that next() gave
+  std::int64_t skipped = 0;  // items
+  std::int64_t damaged = 0;  // images that were read although something is wrong with them
+  std::vector<Error> reasons;
+  std::int64_t wait_ns = 0;  // of next(), in all
+};
+
+class Loader {
+ public:
+  using Plan = std::vector<std::vector<std::int64_t>>;  // item indices of each batch
+
+  // Starts the threads. What the recipe points to must outlive the loader.
+  Loader(const ItemRecipe& recipe, const LoaderOptions& options, Plan plan);
+  ~Loader();  // at any time; waits for items that are being read
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  // The next batch; nothing behind the last. A batch of which nothing could be read has no samples.
+  // Errors (on_error = stop only): the first bad item of the batch; every later call gives it
+  // again. For one thread.
+  Result<std::optional<LoadedBatch>> next();
+
+  // Of the batches given so far. For the thread that calls next().
+  const LoaderCounts& counts() const { return counts_; }
+
+ private:
+  // A batch on its way. Each thread writes its own rows.
+  struct Pending {
+    std::vector<std::int64_t> indices;
+    std::vector<std::size_t> image_slots;  // of each row, where its pixels go
+    std::vector<float> pixels;
+    std::vector<std::optional<Result<LoadedItem>>> items;
+    std::size_t started = 0;   // rows that a thread took
+    std::size_t finished = 0;  // rows that are done
+  };
+
+  void work();
+  void open_batches();  // starts batches of the plan while there is room; the mutex is held
+  Pending* pending_with_work();
+  Result<LoadedItem> load_row(Pending& batch, std::size_t row) const;
+  Result<std::optional<LoadedBatch>> finish(Pending pending, std::int64_t wait_ns);
+
+  const ItemRecipe recipe_;
+  const LoaderOptions options_;
+  const Plan plan_;
+
+  std::mutex mutex_;
+  std::condition_variable work_there_;
+  std::condition_variable row_done_;
+  std::deque<Pending> pending_;  // in the plan's order; references stay valid while it grows
+  std::size_t opened_ = 0;       // batches of the plan
+  bool stopping_ = false;
+
+  std::int64_t given_ = 0;  // batches; of the caller's thread, as the next two
+  LoaderCounts counts_;
+  std::optional<Error> failed_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace lockstep

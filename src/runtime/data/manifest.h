@@ -1,0 +1,82 @@
+// Manifest: what a data set holds. An item is an image, a text, or both, under one index.
+//
+//   Result<Manifest> data = Manifest::open({"train/"});
+//   const ManifestItem& item = data->item(7);
+//   Result<std::string> jpeg = data->read_image(7);
+//
+// Three forms (docs/data.md): a folder with captions.csv, a JSONL file, WebDataset tar shards. The
+// order of items, and so the pairing of images with texts, is fixed when the manifest is opened.
+// An item that cannot be used keeps its index, so that nothing behind it moves.
+//
+// Memory: the manifest's text, and some 200 bytes an item. Reading is const; any thread may.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "runtime/data/index_map.h"
+
+namespace lockstep {
+
+// Where the bytes of an encoded image are.
+struct ImageSource {
+  std::string name;         // as the manifest has it, or the member of an archive
+  std::string file;         // the image itself, or the archive
+  std::int64_t offset = 0;  // bytes into `file`
+  std::int64_t size = -1;   // bytes; -1: all of the file
+};
+
+struct ManifestItem {
+  std::string id;  // its own name where it has one (JSONL's id, a tar's key), else its image's
+  Place place;     // where it stands: file, and line where there are lines
+  std::optional<ImageSource> image;
+  std::optional<std::string> text;
+  std::optional<std::int64_t> declared_index;  // JSONL's "index"
+  std::string problem;                         // why it cannot be used; empty: it can
+};
+
+enum class ManifestKind { folder, jsonl, webdataset };
+
+// The largest manifest text: 2 GiB. The largest image file: 256 MiB. The longest text: 1 MiB.
+inline constexpr std::size_t kLargestManifest = std::size_t{2} << 30U;
+inline constexpr std::size_t kLargestImageFile = std::size_t{256} << 20U;
+inline constexpr std::size_t kLongestText = std::size_t{1} << 20U;
+
+class Manifest {
+ public:
+  // One folder, one JSONL file, or tar shards; a name with {000..007} or {a,b} in it means several.
+  // Errors: nothing there, a form that is none of the three, shards mixed with others, a manifest
+  // without items, captions.csv without its header or with unbalanced quotes. Whatever concerns one
+  // item only is in that item.
+  static Result<Manifest> open(const std::vector<std::string>& sources);
+
+  ManifestKind kind() const { return kind_; }
+  std::int64_t size() const { return static_cast<std::int64_t>(items_.size()); }
+  const ManifestItem& item(std::int64_t index) const {
+    return items_[static_cast<std::size_t>(index)];
+  }
+  // What is odd about the data set as a whole: images that no caption names, for one.
+  const std::vector<std::string>& notes() const { return notes_; }
+  const IndexMap& map() const { return map_; }
+  // What a sample of this item must show.
+  const SampleKey& key(std::int64_t index) const { return map_.key(index); }
+
+  // Where the declared indices first differ from the items' places; empty when none does.
+  std::string misalignment() const;
+
+  // The bytes of the item's image file, which must have one.
+  // Errors: the file is gone, too large, cannot be read, or is shorter than it was.
+  Result<std::string> read_image(std::int64_t index) const;
+
+ private:
+  Manifest() = default;
+  ManifestKind kind_ = ManifestKind::folder;
+  std::vector<ManifestItem> items_;
+  std::vector<std::string> notes_;
+  IndexMap map_;
+};
+
+}  // namespace lockstep

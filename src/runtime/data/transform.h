@@ -1,0 +1,29 @@
+// From a picture to what an image encoder takes: torchvision's Resize((side, side)), ToTensor and
+// Normalize(mean, deviation).
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "runtime/data/image.h"
+
+namespace lockstep {
+
+struct ImageTransform {
+  int side = 224;  // pixels; pictures are stretched to a square
+  // Of each channel, for values in 0…1: those of ImageNet.
+  std::array<float, kRgbChannels> mean = {0.485F, 0.456F, 0.406F};
+  std::array<float, kRgbChannels> deviation = {0.229F, 0.224F, 0.225F};
+
+  std::size_t floats() const {
+    return static_cast<std::size_t>(kRgbChannels) * static_cast<std::size_t>(side) *
+           static_cast<std::size_t>(side);
+  }
+};
+
+inline constexpr int kMaxSide = 4096;  // pixels of an ImageTransform
+
+// Writes channels × rows × columns. `out` has transform.floats() elements.
+void transform_image(const RgbImage& image, const ImageTransform& transform, std::span<float> out);
+
+}  // namespace lockstep

@@ -1,0 +1,157 @@
+// WebDataset: tar archives in which the members of a sample stand together and share their name up
+// to its first dot: key.jpg, key.txt. libarchive walks over the headers; the images' bytes stay
+// where they are, and their offsets are noted, so that any item can be read at any time.
+#include <archive.h>
+#include <archive_entry.h>
+
+#include <algorithm>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "runtime/data/manifest_readers.h"
+
+namespace lockstep {
+namespace {
+
+using Reader = std::unique_ptr<archive, int (*)(archive*)>;
+constexpr std::size_t kBlock = std::size_t{64} << 10U;  // read at a time, when it cannot seek
+
+struct MemberName {
+  std::string_view key;        // with its folders
+  std::string_view extension;  // behind the first dot of the last part
+};
+
+MemberName split_name(std::string_view name) {
+  const std::size_t slash = name.rfind('/');
+  const std::size_t dot = name.find('.', slash == std::string_view::npos ? 0 : slash + 1);
+  if (dot == std::string_view::npos) return {name, {}};
+  return {name.substr(0, dot), name.substr(dot + 1)};
+}
+
+class ShardIndexer {
+ public:
+  explicit ShardIndexer(ManifestContent& content) : content_(content) {}
+
+  Status read(const std::string& shard) {
+    const Reader reader(archive_read_new(), archive_read_free);
+    LOCKSTEP_CHECK(reader != nullptr, "libarchive does not start");
+    archive_read_support_format_tar(reader.get());
+    if (archive_read_open_filename(reader.get(), shard.c_str(), kBlock) != ARCHIVE_OK) {
+      return unreadable(reader.get(), shard);
+    }
+    sample_open_ = false;
+    archive_entry* entry = nullptr;
+    int status = ARCHIVE_OK;
+    while ((status = archive_read_next_header(reader.get(), &entry)) >= ARCHIVE_WARN &&
+           status != ARCHIVE_EOF) {
+      if (archive_entry_filetype(entry) == AE_IFREG) take(reader.get(), entry, shard);
+    }
+    if (status == ARCHIVE_EOF) return Status::ok();
+    // Samples before the damage count; that the rest is missing must not pass unseen.
+    ManifestItem rest;
+    rest.place = {shard};
+    rest.problem = "the archive is cut off or damaged behind \"" + printable(last_member_) + "\"";
+    if (last_member_.empty()) return unreadable(reader.get(), shard);
+    content_.items.push_back(std::move(rest));
+    return Status::ok();
+  }
+
+ private:
+  static Error unreadable(archive* reader, const std::string& shard) {
+    const char* const why = archive_error_string(reader);
+    return {"not a readable tar archive" + (why == nullptr ? "" : ": " + printable(why)),
+            {shard},
+            "shards are plain tar files; unpack those that are compressed"};
+  }
+
+  void take(archive* reader, archive_entry* entry, const std::string& shard) {
+    const char* const path = archive_entry_pathname(entry);
+    last_member_ = path == nullptr ? "" : path;
+    const MemberName name = split_name(last_member_);
+    const bool is_image =
+        name.extension == "jpg" || name.extension == "jpeg" || name.extension == "png";
+    const bool is_text = name.extension == "txt" || name.extension == "json";
+    if (!is_image && !is_text) return;
+    ManifestItem& item = sample(std::string(name.key), shard);
+    if (archive_entry_sparse_count(entry) > 0) {
+      complain(item, "the member \"" + printable(last_member_) + "\" is sparse");
+    } else if (is_image) {
+      if (item.image) complain(item, "two images: \"" + printable(last_member_) + "\"");
+      item.image = ImageSource{last_member_, shard, archive_filter_bytes(reader, 0),
+                               archive_entry_size(entry)};
+    } else {
+      take_text(reader, entry, name.extension == "json", item);
+    }
+  }
+
+  // The item of this key: the one before, or a new one.
+  ManifestItem& sample(const std::string& key, const std::string& shard) {
+    if (sample_open_ && content_.items.back().id == key) return content_.items.back();
+    ManifestItem item;
+    item.id = key;
+    item.place = {shard};
+    const auto [first, is_new] = shards_.emplace(key, shard);
+    if (!is_new) {
+      item.problem = "the key \"" + printable(key) + "\" is in " + printable(first->second) +
+                     " already" + (first->second == shard ? ", not beside this member" : "");
+    }
+    content_.items.push_back(std::move(item));
+    sample_open_ = true;
+    return content_.items.back();
+  }
+
+  static void complain(ManifestItem& item, const std::string& problem) {
+    if (item.problem.empty()) item.problem = problem;
+  }
+
+  void take_text(archive* reader, archive_entry* entry, bool is_json, ManifestItem& item) {
+    const la_int64_t size = archive_entry_size(entry);
+    if (size < 0 || static_cast<std::size_t>(size) > kLongestText) {
+      return complain(item, "the text is longer than " + bytes_in_words(kLongestText));
+    }
+    std::string bytes(static_cast<std::size_t>(size), '\0');
+    if (archive_read_data(reader, bytes.data(), bytes.size()) != size) {
+      return complain(item, "the text is cut off");
+    }
+    if (!is_json) {
+      if (bytes.ends_with('\n')) bytes.pop_back();
+      item.text = std::move(bytes);
+      return;
+    }
+    const auto object = nlohmann::json::parse(to_utf8(bytes), nullptr, false);
+    if (!object.is_object()) return complain(item, "its .json member is not a JSON object");
+    for (const char* key : {"text", "caption"}) {
+      const auto text = object.find(key);
+      // A .txt member goes first.
+      if (text != object.end() && text->is_string() && !item.text) {
+        item.text = text->get<std::string>();
+      }
+    }
+  }
+
+  ManifestContent& content_;
+  std::unordered_map<std::string, std::string> shards_;  // in which each key is
+  std::string last_member_;
+  bool sample_open_ = false;  // the last item is of this shard
+};
+
+}  // namespace
+
+Result<ManifestContent> read_webdataset(const std::vector<std::string>& shards) {
+  ManifestContent content;
+  ShardIndexer indexer(content);
+  for (const std::string& shard : shards) {
+    if (const Status read = indexer.read(shard); !read) return read.error();
+  }
+  for (ManifestItem& item : content.items) {
+    if (item.problem.empty() && !item.image && !item.text) {
+      item.problem = "neither an image nor a text";
+    }
+  }
+  return content;
+}
+
+}  // namespace lockstep

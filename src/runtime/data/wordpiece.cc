@@ -1,0 +1,93 @@
+#include "runtime/data/wordpiece.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "runtime/data/unicode.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kLongestWord = 100;  // code points
+
+struct SpecialInText {
+  std::size_t at = std::string_view::npos;
+  std::string_view piece;
+};
+
+// The first special piece at or behind `from`.
+SpecialInText find_special(std::string_view text, std::size_t from) {
+  for (std::size_t at = text.find('[', from); at != std::string_view::npos;
+       at = text.find('[', at + 1)) {
+    for (const std::string_view piece : kSpecialPieces) {
+      if (text.substr(at).starts_with(piece)) return {at, piece};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<TokenId> WordPiece::encode(std::string_view text, std::size_t max_length) const {
+  LOCKSTEP_CHECK(max_length >= 2, "room for [CLS] and [SEP]");
+  const std::size_t most = max_length - 1;
+  std::vector<TokenId> ids = {vocabulary_.special().start};
+  std::size_t from = 0;
+  while (from < text.size() && ids.size() < most) {
+    const SpecialInText special = find_special(text, from);
+    encode_plain(text.substr(from, special.at - from), most, ids);
+    if (special.piece.empty()) break;
+    ids.push_back(*vocabulary_.starting(special.piece));
+    from = special.at + special.piece.size();
+  }
+  ids.resize(std::min(ids.size(), most));
+  ids.push_back(vocabulary_.special().end);
+  return ids;
+}
+
+void WordPiece::encode_plain(std::string_view text, std::size_t most,
+                             std::vector<TokenId>& ids) const {
+  const CodePoints normal = bert_normalized(decode_utf8(text));
+  const std::u32string_view all = normal;
+  std::size_t at = 0;
+  while (at < all.size() && ids.size() < most) {
+    if (is_space(all[at])) {
+      ++at;
+    } else if (is_punctuation(all[at])) {
+      encode_word(all.substr(at, 1), ids);
+      ++at;
+    } else {
+      const std::size_t start = at;
+      while (at < all.size() && !is_space(all[at]) && !is_punctuation(all[at])) ++at;
+      encode_word(all.substr(start, at - start), ids);
+    }
+  }
+}
+
+void WordPiece::encode_word(std::u32string_view word, std::vector<TokenId>& ids) const {
+  const std::size_t before = ids.size();
+  const auto unknown = [&] {
+    ids.resize(before);
+    ids.push_back(vocabulary_.special().unknown);
+  };
+  if (word.size() > kLongestWord) return unknown();
+  std::string bytes;
+  for (const char32_t c : word) append_utf8(c, bytes);
+  const std::string_view all = bytes;
+  for (std::size_t start = 0; start < all.size();) {
+    std::size_t end = std::min(all.size(), start + vocabulary_.longest());
+    std::optional<TokenId> id;
+    for (; end > start; --end) {
+      // Only where a character ends.
+      if (end < all.size() && (static_cast<unsigned char>(all[end]) & 0xc0U) == 0x80U) continue;
+      const std::string_view piece = all.substr(start, end - start);
+      id = start == 0 ? vocabulary_.starting(piece) : vocabulary_.continuing(piece);
+      if (id) break;
+    }
+    if (!id) return unknown();
+    ids.push_back(*id);
+    start = end;
+  }
+}
+
+}  // namespace lockstep

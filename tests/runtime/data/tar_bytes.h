@@ -1,0 +1,13 @@
+// A tar archive in memory.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+// Of members (name, bytes), in order, in POSIX pax form.
+std::string tar_bytes(const std::vector<std::pair<std::string, std::string>>& members);
+
+}  // namespace lockstep

@@ -5,6 +5,7 @@
 
 #include "job/scenario.h"
 #include "runtime/data_commands.h"
+#include "runtime/model_commands.h"
 #include "runtime/record/watchdog.h"
 #include "runtime/worker.h"
 
@@ -66,11 +67,13 @@ int main(int argc, char** argv) {
       ->required()
       ->check(CLI::ExistingDirectory);
   const lockstep::DataCommands data(app);
+  const lockstep::ModelCommands model(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? lockstep::kExitFinished : lockstep::kExitUsage;
   }
   if (data.chosen()) return data.run();
+  if (model.chosen()) return model.run();
   return train(scenario, options);
 }

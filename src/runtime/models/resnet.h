@@ -28,7 +28,7 @@ struct ResNetOptions {
 
   static ResNetOptions resnet50();
   static ResNetOptions resnet18();
-  // 176 thousand parameters for pictures of 32x32: basic blocks, 16 channels, a 3x3 stem, no pool.
+  // 0.3 million parameters for pictures of 32x32: basic blocks, 16 channels, a 3x3 stem, no pool.
   static ResNetOptions resnet_small();
 
   // Features that the encoder gives for an image: 2048 for ResNet-50.

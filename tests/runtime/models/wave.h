@@ -1,6 +1,8 @@
 // Values by formula, the same in C++ and in the Python that made the reference.
 #pragma once
 
+#include <vector>
+
 #include <ATen/ATen.h>
 
 namespace lockstep {

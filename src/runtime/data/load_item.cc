@@ -1,6 +1,25 @@
 #include "runtime/data/load_item.h"
 
+#include "base/text.h"
+
 namespace lockstep {
+namespace {
+
+// Errors say where in the manifest the image stands.
+Result<RgbImage> read_picture(const Manifest& data, std::int64_t index) {
+  const ManifestItem& item = data.item(index);
+  const auto of_item = [&](const Error& error) {
+    return Error{"image \"" + printable(item.image->name) + "\": " + error.message, item.place,
+                 error.fix};
+  };
+  const Result<std::string> bytes = data.read_image(index);
+  if (!bytes) return of_item(bytes.error());
+  Result<RgbImage> image = decode_image(*bytes, item.image->name);
+  if (!image) return of_item(image.error());
+  return image;
+}
+
+}  // namespace
 
 Result<LoadedItem> load_item(const ItemRecipe& recipe, std::int64_t index,
                              std::span<float> pixels) {
@@ -12,11 +31,7 @@ Result<LoadedItem> load_item(const ItemRecipe& recipe, std::int64_t index,
   if (!item.problem.empty()) return Error{item.problem, item.place, ""};
   LoadedItem out;
   if (item.image) {
-    const Result<std::string> bytes = data.read_image(index);
-    if (!bytes) return bytes.error();
-    const bool in_archive = item.image->size >= 0;
-    Result<RgbImage> image = decode_image(
-        *bytes, in_archive ? item.image->file + ":" + item.image->name : item.image->file);
+    Result<RgbImage> image = read_picture(data, index);
     if (!image) return image.error();
     transform_image(*image, recipe.image, pixels);
     out.damage = std::move(image->damage);

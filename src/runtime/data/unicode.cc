@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "runtime/data/newer_characters.h"
 
 namespace lockstep {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 constexpr char32_t kReplacement = 0xfffd;
 
 utf8proc_category_t category(char32_t c) {
+  if (is_newer_than_reference(c)) return UTF8PROC_CATEGORY_LO;
   return utf8proc_category(static_cast<utf8proc_int32_t>(c));
 }
 

@@ -1,5 +1,5 @@
 // The classes of characters that a BERT tokenizer asks for, and its normalisation of text.
-// Properties come from utf8proc (Unicode 15).
+// Properties come from utf8proc (Unicode 15), but for what is newer than the reference's tables.
 #pragma once
 
 #include <string>

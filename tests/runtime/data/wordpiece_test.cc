@@ -74,6 +74,11 @@ TEST(WordPiece, InvalidBytesAreDropped) {
   EXPECT_THAT(small().encode(std::string("a\0\x01\xed\xa0\x80", 6)), ElementsAre(2, 11, 3));
 }
 
+TEST(WordPiece, MarksThatTheReferenceDoesNotKnowAreLetters) {
+  // U+0300 has always been a mark; U+1AC1 and the bracket U+2E55 came after Unicode 8.
+  EXPECT_THAT(small().encode("a\u0300 a\u1ac1 a\u2e55"), ElementsAre(2, 11, 1, 1, 3));
+}
+
 TEST(WordPiece, AWordOfMoreThanAHundredCharactersIsUnknown) {
   EXPECT_THAT(small().encode(std::string(101, 'a')), ElementsAre(2, 1, 3));
 }

@@ -1,5 +1,7 @@
 #include "runtime/data/image.h"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 
 #include "runtime/data/shared_data.h"
@@ -57,6 +59,25 @@ TEST(DecodeImage, APngWithAnyByteDamagedDoesNoHarm) {
       const Result<RgbImage> image = decode_image(bytes, "x.png");
       if (!image) continue;
       EXPECT_EQ(image->pixels.size(), image->row_bytes() * static_cast<std::size_t>(image->height));
+    }
+  }
+}
+
+// Small JPEG files, and what Pillow makes of each, as PNG.
+TEST(DecodeImage, JpegsAreReadAsPillowReadsThem) {
+  const auto folder = std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "tests/runtime/data/files";
+  for (const std::string name : {"progressive.jpg", "cmyk.jpg", "grey.jpg"}) {
+    const std::string all = file_bytes(folder / name);
+    const Result<RgbImage> image = decode_image(all, name);
+    const Result<RgbImage> wanted = decode_image(file_bytes(folder / (name + ".png")), name);
+    ASSERT_TRUE(image) << image.error().str();
+    ASSERT_TRUE(wanted);
+    EXPECT_EQ(image->pixels, wanted->pixels) << name;
+    for (std::size_t size = 0; size < all.size(); ++size) {
+      EXPECT_NE(error_of(std::string_view(all).substr(0, size)), "") << name << " " << size;
+      std::string bytes = all;
+      bytes[size] = static_cast<char>(static_cast<unsigned char>(bytes[size]) ^ 0x10U);
+      (void)decode_image(bytes, name);  // damaged: read or refused, and no harm done
     }
   }
 }

@@ -103,14 +103,27 @@ std::string strategy_in_words(const Scenario& scenario) {
              : "manual gradient sync";
 }
 
-std::string remedy_in_words(Scenario::Remedy remedy) {
-  switch (remedy) {
-    case Scenario::Remedy::none:
+std::string remedy_in_words(const Scenario::Remedy& remedy) {
+  using Kind = Scenario::Remedy::Kind;
+  switch (remedy.kind) {
+    case Kind::none:
       return "no remedy";
-    case Scenario::Remedy::dummy_image:
+    case Kind::dummy_image:
       return "dummy images";
-    case Scenario::Remedy::dummy_image_outside_graph:
+    case Kind::dummy_image_outside_graph:
       return "dummy images outside the graph";
+    case Kind::dummy_image_in_batchnorm:
+      return "dummy images that BatchNorm learns from";
+    case Kind::alternating:
+      return "alternating modalities";
+    case Kind::alternating_per_rank:
+      return "modalities alternating per rank";
+    case Kind::presence_vote:
+      return "a vote on who has images";
+    case Kind::gradient_mask:
+      return "masked gradients";
+    case Kind::gradient_mask_decayed:
+      return "masked gradients that decay";
   }
   return "";
 }

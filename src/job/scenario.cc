@@ -33,12 +33,16 @@ std::vector<Modality> decode_modalities(const Json& list) {
   return out;
 }
 
+// "rank 3" as 3; the schema has made sure of the form.
+int rank_of_key(const std::string& key) {
+  return std::stoi(key.substr(std::string_view("rank ").size()));
+}
+
 std::vector<Scenario::Data::Rule> decode_rules(const Json& modality) {
   std::vector<Scenario::Data::Rule> rules;
   if (modality.is_object()) {
-    constexpr std::size_t kPrefix = std::string_view("rank ").size();
     for (const auto& [key, has] : modality.items())
-      rules.push_back({{std::stoi(key.substr(kPrefix))}, {}, decode_modalities(has)});
+      rules.push_back({{rank_of_key(key)}, {}, decode_modalities(has)});
     return rules;
   }
   for (const Json& rule : modality) {
@@ -56,8 +60,43 @@ Scenario::Strategy decode_strategy(const Json& strategy) {
   out.find_unused_parameters = strategy["find_unused_parameters"];
   out.bucket_cap_mb = strategy["bucket_cap_mb"];
   out.first_bucket_mb = strategy["first_bucket_mb"];
+  out.broadcast_buffers = strategy["broadcast_buffers"];
+  out.gradient_as_bucket_view = strategy["gradient_as_bucket_view"];
+  out.no_sync = strategy["no_sync"];
   out.process_groups =
       choice<Strategy::Groups>(strategy["process_groups"], {"one", "per-modality"});
+  return out;
+}
+
+Scenario::Remedy decode_remedy(const Json& remedy) {
+  using Remedy = Scenario::Remedy;
+  return {choice<Remedy::Kind>(remedy["kind"],
+                               {"none", "dummy-image", "dummy-image-outside-graph",
+                                "dummy-image-in-batchnorm", "alternating", "alternating-per-rank",
+                                "presence-vote", "gradient-mask", "gradient-mask-decayed"}),
+          choice<Remedy::Average>(remedy["average"], {"world", "contributors"})};
+}
+
+std::vector<Scenario::Data::Outlier> decode_outliers(const Json& outliers) {
+  std::vector<Scenario::Data::Outlier> out;
+  for (const Json& outlier : outliers) {
+    out.push_back({outlier.value("ranks", std::vector<int>{}),
+                   outlier.value("steps", std::vector<std::int64_t>{}), outlier["factor"]});
+  }
+  return out;
+}
+
+Scenario::Data decode_data(const Json& data) {
+  Scenario::Data out;
+  out.source = data["source"];
+  out.items = data["items"];
+  out.text_only = data["text_only"];
+  out.modality = decode_rules(data["modality"]);
+  out.sampler = choice<Scenario::Data::Sampler>(data["sampler"], {"random", "balanced", "grouped"});
+  out.sharding = data["sharding"];
+  out.reshuffle = data["reshuffle"];
+  out.broadcast = data["broadcast"];
+  out.outliers = decode_outliers(data["outliers"]);
   return out;
 }
 
@@ -75,8 +114,45 @@ Scenario::Expect decode_expect(const Json& expect) {
   return out;
 }
 
+Scenario::Train::Accumulation decode_accumulation(const Json& accumulation) {
+  Scenario::Train::Accumulation out;
+  if (accumulation.is_number()) {
+    out.steps = accumulation;
+    return out;
+  }
+  for (const auto& [key, steps] : accumulation.items()) {
+    if (key == "steps") {
+      out.steps = steps;
+    } else {
+      out.by_rank.emplace_back(rank_of_key(key), steps.get<int>());
+    }
+  }
+  return out;
+}
+
+Scenario::Train::Clip decode_clip(const Json& clip) {
+  Scenario::Train::Clip out;
+  const auto norm = [&](const char* group, std::optional<double>& to) {
+    if (clip.contains(group)) to = clip[group].get<double>();
+  };
+  norm("image", out.image);
+  norm("text", out.text);
+  norm("fusion", out.fusion);
+  out.before_sync = clip["when"] == "before-sync";
+  return out;
+}
+
 Scenario::Train decode_train(const Json& train) {
   Scenario::Train out;
+  out.accumulation = decode_accumulation(train["accumulation"]);
+  const Json& schedule = train["schedule"];
+  out.schedule = {schedule["warmup_steps"], choice<Scenario::Train::Schedule::Decay>(
+                                                schedule["decay"], {"constant", "cosine"})};
+  out.clip = decode_clip(train["clip"]);
+  out.precision =
+      choice<Scenario::Train::Precision>(train["precision"], {"float32", "bfloat16", "float16"});
+  const Json& scale = train["loss_scale"];
+  out.loss_scale = {scale["initial"], scale["growth_interval"], scale["found_inf"] == "agreed"};
   out.steps = train["steps"];
   out.batch_size = train["batch_size"];
   out.optimizer = choice<Scenario::Train::Optimizer>(train["optimizer"], {"sgd", "adamw"});
@@ -95,14 +171,16 @@ Scenario decode(const Json& root, const std::string& file) {
   out.description = root["description"];
   out.ranks = root["ranks"];
   const Json& model = root["model"];
-  out.model = {model["image"], model["text"], model["head"], model["embed_dim"],
-               model["freeze"].get<std::vector<std::string>>()};
-  const Json& data = root["data"];
-  out.data = {data["source"], data["items"], data["text_only"], decode_rules(data["modality"]),
-              choice<Scenario::Data::Sampler>(data["sampler"], {"random", "balanced", "grouped"})};
+  out.model = {model["image"],
+               model["text"],
+               model["head"],
+               model["embed_dim"],
+               model["freeze"].get<std::vector<std::string>>(),
+               choice<Scenario::Model::Negatives>(model["negatives"],
+                                                  {"local", "global", "global-detached"})};
+  out.data = decode_data(root["data"]);
   out.strategy = decode_strategy(root["strategy"]);
-  out.remedy = choice<Scenario::Remedy>(root["remedy"],
-                                        {"none", "dummy-image", "dummy-image-outside-graph"});
+  out.remedy = decode_remedy(root["remedy"]);
   out.train = decode_train(root["train"]);
   out.limits = {root["limits"]["hang_after_s"], root["limits"]["total_s"]};
   if (root.contains("expect")) out.expect = decode_expect(root["expect"]);
@@ -118,6 +196,8 @@ class Contradictions {
   std::optional<Error> find() {
     check_modality();
     check_strategy();
+    check_remedy();
+    check_train();
     check_expect();
     return error_;
   }
@@ -189,7 +269,8 @@ class Contradictions {
       return document_.spots.contains(pointer + key);
     };
     const bool ddp = scenario_.strategy.kind == Kind::ddp;
-    for (const std::string key : {"find_unused_parameters", "bucket_cap_mb", "first_bucket_mb"}) {
+    for (const std::string key : {"find_unused_parameters", "bucket_cap_mb", "first_bucket_mb",
+                                  "broadcast_buffers", "gradient_as_bucket_view", "no_sync"}) {
       if (!ddp && given(key))
         refuse_key(pointer + key, "\"" + key + "\" is an option of ddp, but the strategy is manual",
                    "remove it, or write \"kind: ddp\"");
@@ -198,6 +279,39 @@ class Contradictions {
       refuse_key(pointer + "process_groups",
                  "\"process_groups\" is an option of manual, but the strategy is ddp",
                  "remove it, or write \"kind: manual\"");
+  }
+
+  void check_remedy() {
+    using Kind = Scenario::Remedy::Kind;
+    const Kind kind = scenario_.remedy.kind;
+    const bool averages = kind == Kind::dummy_image || kind == Kind::gradient_mask ||
+                          kind == Kind::gradient_mask_decayed;
+    if (!averages && document_.spots.contains("/remedy/average"))
+      refuse_key("/remedy/average",
+                 "\"average\" is an option of dummy-image and gradient-mask alone",
+                 "remove it, or choose one of these");
+    if ((kind == Kind::alternating || kind == Kind::alternating_per_rank) &&
+        !scenario_.data.modality.empty())
+      refuse_key("/data/modality", "the alternating remedy says which batch holds what",
+                 "remove \"modality\", or choose another remedy");
+  }
+
+  void check_train() {
+    const std::string pointer = "/train/accumulation";
+    for (const auto& [rank, steps] : scenario_.train.accumulation.by_rank)
+      require_rank(rank, pointer + "/rank " + std::to_string(rank));
+    if (scenario_.train.clip.before_sync &&
+        scenario_.strategy.kind != Scenario::Strategy::Kind::manual)
+      refuse_key(
+          "/train/clip/when",
+          "gradients can be clipped before they are synchronised only where the loop does it",
+          "write \"strategy: manual\", or \"when: after-sync\"");
+    const auto rank = [&](std::int64_t r, const std::string& at) { require_rank(r, at); };
+    const auto step = [&](std::int64_t s, const std::string& at) { require_step(s, at); };
+    for (std::size_t i = 0; i < scenario_.data.outliers.size(); ++i) {
+      each("/data/outliers/" + std::to_string(i) + "/ranks", rank);
+      each("/data/outliers/" + std::to_string(i) + "/steps", step);
+    }
   }
 
   void check_expect() {
@@ -218,7 +332,8 @@ class Contradictions {
   std::optional<Error> error_;
 };
 
-bool fits(const Scenario::Data::Rule& rule, int rank, std::int64_t step) {
+template <class Rule>
+bool fits(const Rule& rule, int rank, std::int64_t step) {
   const auto holds = [](const auto& list, auto value) {
     return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
   };
@@ -230,10 +345,31 @@ bool fits(const Scenario::Data::Rule& rule, int rank, std::int64_t step) {
 std::string to_string(Modality m) { return m == Modality::image ? "image" : "text"; }
 
 const Scenario::Data::Rule* Scenario::rule_for(int rank, std::int64_t step) const {
+  if (remedy.kind == Remedy::Kind::alternating ||
+      remedy.kind == Remedy::Kind::alternating_per_rank) {
+    static const Data::Rule both{{}, {}, {Modality::image, Modality::text}};
+    static const Data::Rule text{{}, {}, {Modality::text}};
+    const bool own_time = remedy.kind == Remedy::Kind::alternating_per_rank;
+    return (step + (own_time ? rank : 0)) % 2 == 0 ? &both : &text;
+  }
   for (const Data::Rule& rule : data.modality) {
     if (fits(rule, rank, step)) return &rule;
   }
   return nullptr;
+}
+
+double Scenario::outlier_factor(int rank, std::int64_t step) const {
+  for (const Data::Outlier& outlier : data.outliers) {
+    if (fits(outlier, rank, step)) return outlier.factor;
+  }
+  return 1;
+}
+
+int Scenario::Train::Accumulation::of(int rank) const {
+  for (const auto& [other, own] : by_rank) {
+    if (other == rank) return own;
+  }
+  return steps;
 }
 
 Result<Scenario> parse_scenario(const std::string& text, const std::string& file) {
@@ -242,8 +378,9 @@ Result<Scenario> parse_scenario(const std::string& text, const std::string& file
   if (!document) return document.error();
   if (auto error = check_against_schema(*document, schema)) return *error;
   Json value = document->value;
-  if (value.contains("strategy") && value["strategy"].is_string())
-    value["strategy"] = {{"kind", value["strategy"]}};
+  for (const char* key : {"strategy", "remedy"}) {
+    if (value.contains(key) && value[key].is_string()) value[key] = {{"kind", value[key]}};
+  }
   Scenario scenario = decode(with_defaults(value, schema), file);
   if (auto error = Contradictions(*document, scenario).find()) return *error;
   return scenario;

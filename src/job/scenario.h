@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -33,6 +34,11 @@ struct Scenario {
     std::string head = "contrastive";
     int embed_dim = 32;               // width of the shared embedding
     std::vector<std::string> freeze;  // name prefixes of parameters that are not trained
+    enum class Negatives {
+      local,            // of the rank's own batch
+      global,           // of all ranks' batches, gathered with their gradient
+      global_detached,  // gathered without: wrong on purpose
+    } negatives = Negatives::local;
 
     friend bool operator==(const Model&, const Model&) = default;
   } model;
@@ -56,25 +62,53 @@ struct Scenario {
       balanced,  // the same share of items with an image in every rank's batch of a step
       grouped,   // every batch is all image+text or all text-only, whichever the rank's shard says
     } sampler = Sampler::random;
+    bool sharding = true;      // false: every rank reads the same items; wrong on purpose
+    bool reshuffle = true;     // false: every epoch has the first one's order; wrong on purpose
+    bool broadcast = false;    // every rank trains on rank 0's batch, sent to it each step
+    struct Outlier {           // images whose values are far from what they should be
+      std::vector<int> ranks;  // empty: every rank
+      std::vector<std::int64_t> steps;  // empty: every step
+      double factor = 1;                // on the pixels, after normalisation
+
+      friend bool operator==(const Outlier&, const Outlier&) = default;
+    };
+    std::vector<Outlier> outliers;
 
     friend bool operator==(const Data&, const Data&) = default;
   } data;
 
   struct Strategy {
     enum class Kind { manual, ddp } kind = Kind::ddp;
-    bool find_unused_parameters = false;                                   // ddp
-    double bucket_cap_mb = 25.0;                                           // ddp
-    double first_bucket_mb = 1.0;                                          // ddp
+    bool find_unused_parameters = false;   // ddp
+    double bucket_cap_mb = 25.0;           // ddp
+    double first_bucket_mb = 1.0;          // ddp
+    bool broadcast_buffers = true;         // ddp
+    bool gradient_as_bucket_view = false;  // ddp
+    bool no_sync = true;  // ddp: while gradients accumulate, only the last backward reduces
     enum class Groups { one, per_modality } process_groups = Groups::one;  // manual
 
     friend bool operator==(const Strategy&, const Strategy&) = default;
   } strategy;
 
-  enum class Remedy {
-    none,
-    dummy_image,  // a blank image through the encoder, joined to the loss with weight 0
-    dummy_image_outside_graph,  // the same, not joined to the loss: wrong on purpose
-  } remedy = Remedy::none;
+  struct Remedy {
+    enum class Kind {
+      none,
+      dummy_image,  // a blank image through the encoder, joined to the loss with weight 0
+      dummy_image_outside_graph,  // the same, not joined to the loss: wrong on purpose
+      dummy_image_in_batchnorm,   // the same, and BatchNorm learns from it: wrong on purpose
+      alternating,  // all ranks train the image path in one step, the text path in the next
+      alternating_per_rank,   // each rank at its own time: wrong on purpose
+      presence_vote,          // where one rank has no image, all go without for this step
+      gradient_mask,          // dummies' gradients are dropped, those that nobody has are not used
+      gradient_mask_decayed,  // those that nobody has are zeros, which decay: wrong on purpose
+    } kind = Kind::none;
+    enum class Average {
+      world,         // the image path's gradient is the mean over all ranks, dummies included
+      contributors,  // … over the ranks that had images
+    } average = Average::world;
+
+    friend bool operator==(const Remedy&, const Remedy&) = default;
+  } remedy;
 
   struct Train {
     int steps = 6;
@@ -83,6 +117,34 @@ struct Scenario {
     double lr = 1e-3;
     double weight_decay = 0.01;
     std::uint64_t seed = 1;
+    struct Accumulation {
+      int steps = 1;                             // micro-batches to an optimiser step
+      std::vector<std::pair<int, int>> by_rank;  // ranks with a number of their own: a mistake
+
+      friend bool operator==(const Accumulation&, const Accumulation&) = default;
+      int of(int rank) const;
+    } accumulation;
+    struct Schedule {
+      int warmup_steps = 0;  // the learning rate grows linearly over so many steps
+      enum class Decay { constant, cosine } decay = Decay::constant;
+
+      friend bool operator==(const Schedule&, const Schedule&) = default;
+    } schedule;
+    struct Clip {
+      std::optional<double> image, text, fusion;  // largest norm of the gradients of each group
+      bool before_sync = false;  // each rank its own gradients, before they meet: a mistake
+
+      friend bool operator==(const Clip&, const Clip&) = default;
+      bool any() const { return image || text || fusion; }
+    } clip;
+    enum class Precision { float32, bfloat16, float16 } precision = Precision::float32;
+    struct LossScale {  // of float16
+      double initial = 65536;
+      int growth_interval = 2000;  // steps without overflow after which the scale doubles
+      bool agreed = true;          // false: each rank decides for itself: wrong on purpose
+
+      friend bool operator==(const LossScale&, const LossScale&) = default;
+    } loss_scale;
     bool evaluate = false;  // after training: caption retrieval on held-out items, on rank 0
 
     friend bool operator==(const Train&, const Train&) = default;
@@ -113,8 +175,11 @@ struct Scenario {
 
   friend bool operator==(const Scenario&, const Scenario&) = default;
 
-  // The first rule that fits this rank's batch at this step; null where none does.
+  // The first rule that fits this rank's batch at this step; null where none does. The alternating
+  // remedies make the rules themselves: images in every second step.
   const Data::Rule* rule_for(int rank, std::int64_t step) const;
+  // What this rank's images are multiplied with at this step; 1 where no outlier was asked for.
+  double outlier_factor(int rank, std::int64_t step) const;
 };
 
 // Reads and checks a scenario file. Errors: unreadable file, YAML that does not parse, anything

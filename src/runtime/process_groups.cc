@@ -1,10 +1,12 @@
 #include "runtime/process_groups.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "base/check.h"
 #include "runtime/record/recording_backend.h"
 
 namespace lockstep {
@@ -23,19 +25,32 @@ ProcessGroups::ProcessGroups(const std::string& store_file, RankOf who,
   store_->setTimeout(timeout_);
 }
 
+ProcessGroups::Ptr ProcessGroups::world() {
+  if (!world_) world_ = make("world", "all ranks");
+  return world_;
+}
+
 ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::string& description) {
+  std::vector<std::int32_t> everyone(static_cast<std::size_t>(who_.world_size));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  return make(name, description, everyone);
+}
+
+ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::string& description,
+                                       const std::vector<std::int32_t>& ranks) {
+  const auto place = std::find(ranks.begin(), ranks.end(), who_.rank);
+  LOCKSTEP_CHECK(place != ranks.end(), "a rank makes a group that it is not in");
+  const auto rank = static_cast<int>(place - ranks.begin());
+  const auto size = static_cast<int>(ranks.size());
   const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(name, store_);
   const auto options = c10d::ProcessGroupGloo::Options::create(timeout_);
   options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
   options->threads = 1;
-  const auto gloo =
-      c10::make_intrusive<c10d::ProcessGroupGloo>(prefixed, who_.rank, who_.world_size, options);
-  std::vector<std::int32_t> everyone(static_cast<std::size_t>(who_.world_size));
-  std::iota(everyone.begin(), everyone.end(), 0);
+  const auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(prefixed, rank, size, options);
   const auto recording = c10::make_intrusive<RecordingBackend>(
-      gloo, recorder_, RecordingBackend::Group{name, everyone, description});
+      gloo, recorder_, RecordingBackend::Group{name, ranks, description});
 
-  auto group = c10::make_intrusive<c10d::ProcessGroup>(prefixed, who_.rank, who_.world_size);
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(prefixed, rank, size);
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
   group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, recording);
   group->setGroupName(name);

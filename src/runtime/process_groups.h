@@ -26,9 +26,14 @@ class ProcessGroups {
   ProcessGroups(const std::string& store_file, RankOf who, std::chrono::milliseconds timeout,
                 Recorder& recorder);
 
-  // Makes a group of all ranks over connections of its own: collective, all ranks make their groups
+  // The group "world" of all ranks, made by the first call: collective.
+  Ptr world();
+  // Makes a group over connections of its own: collective over its members, which make their groups
   // in the same order. Throws what c10d throws when the others do not come.
-  Ptr make(const std::string& name, const std::string& description);
+  Ptr make(const std::string& name, const std::string& description);  // of all ranks
+  // Of `ranks` (ascending, without repetition), of which this one must be one.
+  Ptr make(const std::string& name, const std::string& description,
+           const std::vector<std::int32_t>& ranks);
 
   // Tells the others through the store that this rank's program is over.
   void announce_done();
@@ -46,6 +51,7 @@ class ProcessGroups {
   // Kept until the process ends: a group whose last user is gone would close its connections, and
   // ranks that wait for this one would fail on them instead of being seen to wait.
   std::vector<Ptr> made_;
+  Ptr world_;
 };
 
 }  // namespace lockstep

@@ -1,18 +1,13 @@
 #include "runtime/train_loop.h"
 
-#include <chrono>
 #include <cstdio>
 
 #include <ATen/ATen.h>
-#include <torch/csrc/api/include/torch/optim.h>
 
 #include "base/clock.h"
-#include "runtime/data/batch.h"
-#include "runtime/data/sampler.h"
+#include "runtime/broadcast_batch.h"
 #include "runtime/evaluate.h"
-#include "runtime/models/contrastive.h"
-#include "runtime/remedies/dummy_image.h"
-#include "runtime/strategies/strategy.h"
+#include "runtime/optimization.h"
 
 namespace lockstep {
 namespace {
@@ -20,85 +15,145 @@ namespace {
 constexpr int kHeldOutItems = 128;
 constexpr int kProgressLines = 20;
 
-std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Scenario::Train& options,
-                                                        const ContrastiveModel& model) {
-  std::vector<at::Tensor> trained;
-  for (auto& [name, parameter] : trained_parameters(*model)) trained.push_back(parameter);
-  switch (options.optimizer) {
-    case Scenario::Train::Optimizer::sgd:
-      return std::make_unique<torch::optim::SGD>(
-          trained, torch::optim::SGDOptions(options.lr).weight_decay(options.weight_decay));
-    case Scenario::Train::Optimizer::adamw:
-      return std::make_unique<torch::optim::AdamW>(
-          trained, torch::optim::AdamWOptions(options.lr).weight_decay(options.weight_decay));
-  }
-  LOCKSTEP_CHECK(false, "an optimizer without an implementation");
+Sampler::Shard shard_of(const Scenario::Data& data, RankOf who) {
+  if (!data.sharding) return {};  // every rank believes to be alone
+  return {who.rank, who.world_size};
 }
 
-at::Tensor loss_of(ContrastiveModel& model, const Batch& batch, Scenario::Remedy remedy,
-                   Recorder& recorder) {
-  at::Tensor loss = model->losses(batch).total;
-  if (batch.has_image() || remedy == Scenario::Remedy::none) return loss;
-  const Nanos began = monotonic_nanos();
-  const at::Tensor dummy = dummy_image_term(model);
-  recorder.span("remedy.dummy_image", began);
-  // Outside the graph: computed, and thrown away. That is the mistake.
-  return remedy == Scenario::Remedy::dummy_image ? loss + dummy : loss;
-}
-
-void log_progress(int rank, std::int64_t step, int steps, double loss) {
+void log_progress(int rank, const StepMetrics& metrics, int steps) {
   const std::int64_t every = std::max(1, steps / kProgressLines);
-  if (rank != 0 || ((step + 1) % every != 0 && step + 1 != steps)) return;
-  std::fprintf(stderr, "rank %d: step %lld of %d: loss %.4f\n", rank,
-               static_cast<long long>(step + 1), steps, loss);
+  const std::int64_t done = metrics.step + 1;
+  if (rank != 0 || (done % every != 0 && done != steps)) return;
+  std::fprintf(stderr, "rank %d: step %lld of %d: loss %.4f, learning rate %.3g\n", rank,
+               static_cast<long long>(done), steps, metrics.loss, metrics.learning_rate);
+}
+
+double milliseconds_since(Nanos began) {
+  return static_cast<double>(monotonic_nanos() - began) * 1e-6;
 }
 
 }  // namespace
 
-void train(const Scenario& scenario, ProcessGroups& groups, Recorder& recorder,
-           WorkerResult& result) {
-  const RankOf who = groups.who();
-  const ShapesDataset data(scenario.data.items, scenario.data.text_only, scenario.train.seed);
-  Sampler sampler(data, scenario.data.sampler, scenario.train.batch_size, scenario.train.seed,
-                  {who.rank, who.world_size});
-  at::manual_seed(scenario.train.seed);
-  ContrastiveModel model(scenario.model.embed_dim);
-  freeze(*model, scenario.model.freeze);
-  const auto strategy = make_strategy(scenario.strategy, {model, groups, recorder});
-  const auto optimizer = make_optimizer(scenario.train, model);
-  strategy->start();
-
-  const std::int64_t recording_before = recorder.nanos();
-  for (std::int64_t step = 0; step < scenario.train.steps; ++step) {
-    const auto began = std::chrono::steady_clock::now();
-    recorder.context().step = static_cast<std::int32_t>(step);
-    const Batch batch = make_batch(data, sampler.batch(step), scenario.rule_for(who.rank, step));
-    recorder.data(step, batch.indices);
-    recorder.modality(step, batch.modalities());
-
-    optimizer->zero_grad();
-    strategy->before_forward();
-    const at::Tensor loss = loss_of(model, batch, scenario.remedy, recorder);
-    strategy->before_backward(loss);
-    loss.backward();
-    strategy->after_backward();
-    optimizer->step();
-
-    const auto samples = static_cast<std::int64_t>(batch.indices.size());
-    result.losses.push_back(loss.item<double>());
-    result.samples += samples;
-    recorder.step(step, result.losses.back(), samples);
-    result.recording_ns = recorder.nanos() - recording_before;
-    result.recording_events = recorder.events();
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
-    result.step_ms.push_back(took.count());
-    log_progress(who.rank, step, scenario.train.steps, result.losses.back());
+TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& recorder,
+                     WorkerResult& result, StepLog* log)
+    : scenario_(scenario),
+      groups_(groups),
+      recorder_(recorder),
+      result_(result),
+      log_(log),
+      data_(scenario.data.items, scenario.data.text_only, scenario.train.seed),
+      sampler_(data_, scenario.data.sampler, scenario.train.batch_size, scenario.train.seed,
+               shard_of(scenario.data, groups.who()), scenario.data.reshuffle) {
+  at::manual_seed(scenario_.train.seed);
+  model_ = ContrastiveModel(scenario_.model.embed_dim);
+  freeze(*model_, scenario_.model.freeze);
+  trained_ = trained_parameters(*model_);
+  using Negatives = Scenario::Model::Negatives;
+  if (scenario_.model.negatives != Negatives::local) {
+    gather_.emplace(groups_.world(), recorder_, scenario_.model.negatives == Negatives::global);
   }
-  if (scenario.train.evaluate && who.rank == 0) {
-    result.retrieval = evaluate_retrieval(model, data, kHeldOutItems);
-    std::fprintf(stderr, "rank 0: caption retrieval: top-1 %.3f, chance %.3f, %d items\n",
-                 result.retrieval->top1, result.retrieval->chance, result.retrieval->items);
+  strategy_ = make_strategy(scenario_.strategy, {model_, groups_, recorder_});
+  remedy_ =
+      make_remedy(scenario_.remedy, {model_, groups_, recorder_, gather_ ? &*gather_ : nullptr});
+  optimizer_ = make_optimizer(scenario_.train, trained_);
+  scaler_.emplace(scenario_.train, groups_.world(), recorder_);
+}
+
+void TrainLoop::run() {
+  strategy_->start();
+  const std::int64_t recording_before = recorder_.nanos();
+  for (std::int64_t step = 0; step < scenario_.train.steps; ++step) {
+    const Nanos began = monotonic_nanos();
+    recorder_.context().step = static_cast<std::int32_t>(step);
+    StepMetrics metrics = one_step(step);
+    result_.recording_ns = recorder_.nanos() - recording_before;
+    result_.recording_events = recorder_.events();
+    metrics.ms = milliseconds_since(began);
+    result_.step_ms.push_back(metrics.ms);
+    if (log_ != nullptr) log_->write(metrics);
   }
+  if (scenario_.train.evaluate && groups_.who().rank == 0) evaluate();
+}
+
+StepMetrics TrainLoop::one_step(std::int64_t step) {
+  StepMetrics metrics;
+  metrics.step = step;
+  metrics.learning_rate = learning_rate(scenario_.train, step);
+  metrics.loss_scale = scaler_->current();
+  set_learning_rate(*optimizer_, metrics.learning_rate);
+  const Nanos began = monotonic_nanos();
+  std::vector<Batch> batches = micro_batches(step);
+  metrics.data_ms = milliseconds_since(began);
+  remedy_->before_step(batches);
+  Batch all;  // what the step saw
+  for (const Batch& batch : batches) {
+    all.indices.insert(all.indices.end(), batch.indices.begin(), batch.indices.end());
+    if (batch.has_image()) all.images = batch.images;
+  }
+  recorder_.data(step, all.indices);
+  recorder_.modality(step, all.modalities());
+
+  optimizer_->zero_grad();
+  metrics.loss = accumulate(batches);
+  update();
+
+  metrics.samples = static_cast<std::int64_t>(all.indices.size());
+  result_.losses.push_back(metrics.loss);
+  result_.samples += metrics.samples;
+  recorder_.step(step, metrics.loss, metrics.samples);
+  log_progress(groups_.who().rank, metrics, scenario_.train.steps);
+  return metrics;
+}
+
+std::vector<Batch> TrainLoop::micro_batches(std::int64_t step) {
+  const RankOf who = groups_.who();
+  const Scenario::Data::Rule* rule = scenario_.rule_for(who.rank, step);
+  const double outlier = scenario_.outlier_factor(who.rank, step);
+  const int common = scenario_.train.accumulation.steps;
+  std::vector<Batch> batches;
+  for (int i = 0; i < scenario_.train.accumulation.of(who.rank); ++i) {
+    batches.push_back(make_batch(data_, sampler_.batch(step * common + i), rule));
+    Batch& batch = batches.back();
+    if (batch.has_image() && outlier != 1) batch.images.mul_(outlier);
+    if (scenario_.data.broadcast) broadcast_batch(*groups_.world(), recorder_, batch);
+  }
+  return batches;
+}
+
+double TrainLoop::accumulate(const std::vector<Batch>& batches) {
+  double sum = 0;
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const Pass pass = i + 1 == batches.size() ? Pass::last : Pass::accumulate;
+    strategy_->before_forward(pass);
+    at::Tensor loss;
+    {
+      const Autocast autocast(scenario_.train.precision);
+      loss = remedy_->loss(batches[i]);
+    }
+    sum += loss.item<double>();
+    const auto parts = static_cast<double>(batches.size());
+    strategy_->backward(scaler_->scale(parts == 1 ? loss : loss / parts), pass);
+  }
+  return sum / static_cast<double>(batches.size());
+}
+
+void TrainLoop::update() {
+  // A scaler that decides alone looks at this rank's own gradients, and leaves the whole update
+  // out, the communication included: that is the mistake that it stands for.
+  if (scaler_->decides_alone() && scaler_->unscale(trained_)) return;
+  const Scenario::Train::Clip& clip = scenario_.train.clip;
+  if (clip.any() && clip.before_sync) clip_gradients(clip, trained_);
+  strategy_->synchronise();
+  remedy_->after_sync();
+  if (!scaler_->decides_alone() && scaler_->unscale(trained_)) return;
+  if (clip.any() && !clip.before_sync) clip_gradients(clip, trained_);
+  optimizer_->step();
+}
+
+void TrainLoop::evaluate() {
+  result_.retrieval = evaluate_retrieval(model_, data_, kHeldOutItems);
+  std::fprintf(stderr, "rank 0: caption retrieval: top-1 %.3f, chance %.3f, %d items\n",
+               result_.retrieval->top1, result_.retrieval->chance, result_.retrieval->items);
 }
 
 }  // namespace lockstep

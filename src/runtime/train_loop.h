@@ -1,18 +1,62 @@
 // The training loop of one rank.
 #pragma once
 
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <torch/csrc/api/include/torch/optim.h>
+
 #include "job/scenario.h"
+#include "runtime/data/batch.h"
+#include "runtime/data/sampler.h"
+#include "runtime/feature_gather.h"
+#include "runtime/models/contrastive.h"
+#include "runtime/precision.h"
 #include "runtime/process_groups.h"
 #include "runtime/record/recorder.h"
+#include "runtime/remedies/remedy.h"
 #include "runtime/result.h"
+#include "runtime/step_log.h"
+#include "runtime/strategies/strategy.h"
 
 namespace lockstep {
 
-// Trains as the scenario says, records every step's data, modalities and loss, and adds to `result`
-// as it goes, so that what was reached is there when a step throws. Afterwards, where the scenario
-// asks for it, rank 0 evaluates. Throws what LibTorch throws; the recorder's context then still
-// holds the step.
-void train(const Scenario& scenario, ProcessGroups& groups, Recorder& recorder,
-           WorkerResult& result);
+class TrainLoop {
+ public:
+  // Makes data, model, strategy and remedy as the scenario says, and the process groups that they
+  // need: collective. All references must outlive the loop; `log` may be null. Throws what LibTorch
+  // throws.
+  TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& recorder,
+            WorkerResult& result, StepLog* log = nullptr);
+
+  // Trains to the last step; records every step's data, modalities and loss, and adds to the result
+  // as it goes, so that what was reached is there when a step throws (the recorder's context then
+  // still holds the step). Afterwards, where the scenario asks for it, rank 0 evaluates.
+  void run();
+
+ private:
+  StepMetrics one_step(std::int64_t step);
+  std::vector<Batch> micro_batches(std::int64_t step);
+  // Forward and backward of all micro-batches; the mean of their losses.
+  double accumulate(const std::vector<Batch>& batches);
+  void update();
+  void evaluate();
+
+  const Scenario& scenario_;
+  ProcessGroups& groups_;
+  Recorder& recorder_;
+  WorkerResult& result_;
+  StepLog* log_;
+  ShapesDataset data_;
+  Sampler sampler_;
+  ContrastiveModel model_{nullptr};
+  std::optional<FeatureGather> gather_;  // of global negatives
+  NamedTensors trained_;
+  std::unique_ptr<Strategy> strategy_;
+  std::unique_ptr<Remedy> remedy_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  std::optional<LossScaler> scaler_;
+};
 
 }  // namespace lockstep

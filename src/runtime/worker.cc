@@ -113,7 +113,8 @@ int run_worker(const Scenario& scenario, const WorkerOptions& options) {
   ProcessGroups groups(options.store, {options.rank, options.world_size},
                        milliseconds(scenario.limits.total_s), recorder);
   try {
-    train(scenario, groups, recorder, result);
+    StepLog log(file_of(options, ".metrics.jsonl"));
+    TrainLoop(scenario, groups, recorder, result, &log).run();
   } catch (const std::exception& error) {
     groups.announce_done();
     end_by_exception(error, recorder, result, options);

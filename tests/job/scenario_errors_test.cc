@@ -24,8 +24,8 @@ TEST(ScenarioErrors, an_unknown_key_names_the_nearest) {
 TEST(ScenarioErrors, an_unknown_key_deep_inside) {
   EXPECT_EQ(error_of("train:\n  steps: 3\n  batchsize: 8\n"),
             "job.yaml:5:3: error: unknown key \"batchsize\"; did you mean \"batch_size\"?\n"
-            "  fix: allowed here: batch_size, evaluate, lr, optimizer, seed, steps and "
-            "weight_decay");
+            "  fix: allowed here: accumulation, batch_size, clip, evaluate, loss_scale, lr, "
+            "optimizer, precision, schedule, seed, steps and weight_decay");
 }
 
 TEST(ScenarioErrors, a_key_like_no_other_has_no_suggestion) {
@@ -56,8 +56,10 @@ TEST(ScenarioErrors, yes_is_text_not_true) {
 
 TEST(ScenarioErrors, a_wrong_choice_names_the_choices) {
   EXPECT_EQ(error_of("remedy: dumy-image\n"),
-            "job.yaml:3:9: error: \"remedy\" should be one of none, dummy-image and "
-            "dummy-image-outside-graph, but it is the text \"dumy-image\"\n"
+            "job.yaml:3:9: error: \"remedy\" should be one of none, dummy-image, "
+            "dummy-image-outside-graph, dummy-image-in-batchnorm, alternating, "
+            "alternating-per-rank, presence-vote, gradient-mask and gradient-mask-decayed, but it "
+            "is the text \"dumy-image\"\n"
             "  fix: did you mean \"dummy-image\"?");
   EXPECT_EQ(error_of("backend: nccl\n"),
             "job.yaml:3:10: error: \"backend\" should be gloo, but it is the text \"nccl\"");

@@ -96,12 +96,51 @@ expect: {verdict: clean, ends: completed}
   EXPECT_EQ(s.data.sampler, Scenario::Data::Sampler::grouped);
   EXPECT_THAT(s.model.freeze, ElementsAre("image_encoder.", "text_encoder."));
   EXPECT_EQ(s.strategy.process_groups, Scenario::Strategy::Groups::per_modality);
-  EXPECT_EQ(s.remedy, Scenario::Remedy::dummy_image_outside_graph);
+  EXPECT_EQ(s.remedy.kind, Scenario::Remedy::Kind::dummy_image_outside_graph);
   EXPECT_EQ(s.train.optimizer, Scenario::Train::Optimizer::sgd);
   EXPECT_TRUE(s.train.evaluate);
   EXPECT_DOUBLE_EQ(s.limits.hang_after_s, 2.5);
   EXPECT_EQ(s.expect->ends, Scenario::Expect::Ends::completed);
   EXPECT_FALSE(s.expect->culprits);
+}
+
+TEST(Scenario, what_the_training_loop_takes) {
+  const Scenario s = parsed(R"(
+lockstep: 1
+name: loop
+ranks: 4
+model: {negatives: global}
+data: {outliers: [{ranks: [1], steps: [2], factor: 1e6}], sharding: false, reshuffle: false}
+remedy: {kind: gradient-mask, average: contributors}
+train:
+  accumulation: {steps: 2, rank 3: 1}
+  schedule: {warmup_steps: 3, decay: cosine}
+  clip: {image: 1, text: 0.5}
+  precision: float16
+  loss_scale: {initial: 1024, found_inf: local}
+)");
+  EXPECT_EQ(s.model.negatives, Scenario::Model::Negatives::global);
+  EXPECT_DOUBLE_EQ(s.outlier_factor(1, 2), 1e6);
+  EXPECT_DOUBLE_EQ(s.outlier_factor(1, 3), 1);
+  EXPECT_DOUBLE_EQ(s.outlier_factor(0, 2), 1);
+  EXPECT_FALSE(s.data.sharding);
+  EXPECT_FALSE(s.data.reshuffle);
+  EXPECT_EQ(s.remedy.kind, Scenario::Remedy::Kind::gradient_mask);
+  EXPECT_EQ(s.remedy.average, Scenario::Remedy::Average::contributors);
+  EXPECT_EQ(s.train.accumulation.of(0), 2);
+  EXPECT_EQ(s.train.accumulation.of(3), 1);
+  EXPECT_EQ(s.train.schedule.warmup_steps, 3);
+  EXPECT_EQ(s.train.schedule.decay, Scenario::Train::Schedule::Decay::cosine);
+  EXPECT_EQ(s.train.clip.image, 1);
+  EXPECT_EQ(s.train.clip.text, 0.5);
+  EXPECT_FALSE(s.train.clip.fusion);
+  EXPECT_EQ(s.train.precision, Scenario::Train::Precision::float16);
+  EXPECT_DOUBLE_EQ(s.train.loss_scale.initial, 1024);
+  EXPECT_FALSE(s.train.loss_scale.agreed);
+}
+
+TEST(Scenario, accumulation_may_be_one_number) {
+  EXPECT_EQ(parsed("{lockstep: 1, name: x, train: {accumulation: 4}}").train.accumulation.of(1), 4);
 }
 
 TEST(Scenario, no_culprits_is_an_expectation_too) {

@@ -108,7 +108,7 @@ TEST(Model, FrozenPartsAreNotTrainedAndTheProjectionsHaveOneShape) {
 
 TEST(DummyImage, GivesTheImagePathGradientsOfZero) {
   ContrastiveModel m = model();
-  (m->losses(text_only()).total + dummy_image_term(m)).backward();
+  (m->losses(text_only()).total + dummy_image_term(m, DummyBatchNorm::passed_by)).backward();
   EXPECT_THAT(without_gradient(m), IsEmpty());
   EXPECT_THAT(with_nonzero_gradient(m), ElementsAre("text", "text_head", "text_proj"));
 }
@@ -121,7 +121,7 @@ TEST(DummyImage, LeavesTheLossAndBatchNormAlone) {
     return copies;
   };
   const auto before = buffers_of();
-  EXPECT_EQ(dummy_image_term(m).item<double>(), 0);
+  EXPECT_EQ(dummy_image_term(m, DummyBatchNorm::passed_by).item<double>(), 0);
   const auto after = buffers_of();
   for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(before[i].equal(after[i]));
   EXPECT_TRUE(m->image_encoder()->is_training());

@@ -36,7 +36,7 @@ Recorded trained(const Scenario& s, int rank = 0) {
   const TempDir folder;
   const auto statuses = run_ranks(2, folder, [&](ProcessGroups& groups, Recorder& recorder) {
     WorkerResult result;
-    train(s, groups, recorder, result);
+    TrainLoop(s, groups, recorder, result).run();
     return 0;
   });
   EXPECT_THAT(statuses, Each(0));
@@ -177,11 +177,9 @@ std::vector<float> synced_gradients(const Scenario::Strategy& options, ProcessGr
   ContrastiveModel model = new_model();
   const auto strategy = make_strategy(options, {model, groups, recorder});
   strategy->start();
-  strategy->before_forward();
-  const at::Tensor loss = model->losses(batch_of_rank(groups.who().rank)).total;
-  strategy->before_backward(loss);
-  loss.backward();
-  strategy->after_backward();
+  strategy->before_forward(Pass::last);
+  strategy->backward(model->losses(batch_of_rank(groups.who().rank)).total, Pass::last);
+  strategy->synchronise();
   return gradients(*model);
 }
 

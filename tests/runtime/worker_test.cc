@@ -108,14 +108,14 @@ TEST(Worker, EqualSizesPairSilentlyAndTheRunEndsNormally) {
 
 TEST(Worker, ADummyImageInsideTheGraphHelps) {
   Scenario s = text_only_rank(Scenario::Strategy::Kind::ddp);
-  s.remedy = Scenario::Remedy::dummy_image;
+  s.remedy.kind = Scenario::Remedy::Kind::dummy_image;
   const TempDir folder;
   EXPECT_THAT(run(s, folder), ElementsAre(0, 0));
 }
 
 TEST(Worker, ADummyImageOutsideTheGraphDoesNot) {
   Scenario s = text_only_rank(Scenario::Strategy::Kind::ddp);
-  s.remedy = Scenario::Remedy::dummy_image_outside_graph;
+  s.remedy.kind = Scenario::Remedy::Kind::dummy_image_outside_graph;
   const TempDir folder;
   EXPECT_THAT(run(s, folder), ElementsAre(kExitException, kExitException));
 }

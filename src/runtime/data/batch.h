@@ -19,6 +19,10 @@ struct Batch {
   at::Tensor image_rows;              // int64 [images]: which row of `tokens` each image belongs to
 
   bool has_image() const { return images.defined(); }
+  void drop_images() {
+    images.reset();
+    image_rows.reset();
+  }
   // The union over the items, as the trace names them.
   std::vector<std::string> modalities() const;
 };

@@ -55,12 +55,13 @@ std::vector<std::int64_t> random_permutation(std::int64_t n, std::uint64_t seed)
 }
 
 Sampler::Sampler(const ShapesDataset& data, Scenario::Data::Sampler kind, int batch_size,
-                 std::uint64_t seed, Shard shard)
+                 std::uint64_t seed, Shard shard, bool reshuffle)
     : data_(data),
       kind_(kind),
       batch_size_(static_cast<std::size_t>(batch_size)),
       seed_(seed),
-      shard_(shard) {
+      shard_(shard),
+      reshuffle_(reshuffle) {
   LOCKSTEP_CHECK(batch_size > 0 && shard.rank >= 0 && shard.rank < shard.world_size,
                  "a shard of the data");
 }
@@ -75,7 +76,7 @@ const std::vector<std::int64_t>& Sampler::batch(std::int64_t step) {
 }
 
 void Sampler::plan_epoch(std::int64_t epoch) {
-  const std::uint64_t seed = seed_ + static_cast<std::uint64_t>(epoch);
+  const std::uint64_t seed = seed_ + static_cast<std::uint64_t>(reshuffle_ ? epoch : 0);
   switch (kind_) {
     case Scenario::Data::Sampler::random:
       batches_ = random_batches(seed);

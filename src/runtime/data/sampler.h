@@ -25,8 +25,9 @@ class Sampler {
   };
   // `data` must outlive the sampler. Where an epoch has fewer items than one batch for every rank,
   // its order repeats, as DistributedSampler pads.
+  // `reshuffle` false: every epoch has the first one's order, as without set_epoch.
   Sampler(const ShapesDataset& data, Scenario::Data::Sampler kind, int batch_size,
-          std::uint64_t seed, Shard shard);
+          std::uint64_t seed, Shard shard, bool reshuffle = true);
 
   // The items of this rank's batch: `batch_size` indices. Steps count from 0. O(1) within an epoch.
   const std::vector<std::int64_t>& batch(std::int64_t step);
@@ -44,6 +45,7 @@ class Sampler {
   std::size_t batch_size_;
   std::uint64_t seed_;
   Shard shard_;
+  bool reshuffle_;
   std::int64_t epoch_ = -1;
   std::vector<Indices> batches_;  // of epoch_, this rank's
 };

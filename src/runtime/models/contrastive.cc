@@ -53,7 +53,7 @@ at::Tensor ContrastiveModelImpl::sentence_of(const at::Tensor& projected,
   return projected.index({at::arange(tokens.size(0), at::kLong), end});
 }
 
-Losses ContrastiveModelImpl::losses(const Batch& batch) {
+Losses ContrastiveModelImpl::losses(const Batch& batch, FeatureGather* gather) {
   Losses losses;
   const at::Tensor projected = text_proj_(text_(batch.tokens));
   const auto length = batch.tokens.size(1);
@@ -67,11 +67,19 @@ Losses ContrastiveModelImpl::losses(const Batch& batch) {
   const at::Tensor images = embed_images(batch.images);
   const at::Tensor sentences =
       unit(sentence_of(projected, batch.tokens).index_select(0, batch.image_rows));
-  const at::Tensor similarity = logit_scale_.exp() * at::matmul(images, sentences.t());
-  const at::Tensor right = at::arange(images.size(0), at::kLong);
-  losses.contrastive = (torch::nn::functional::cross_entropy(similarity, right) +
-                        torch::nn::functional::cross_entropy(similarity.t(), right)) /
-                       2;
+  FeatureGather::Gathered all_images{images, 0};
+  FeatureGather::Gathered all_sentences{sentences, 0};
+  if (gather != nullptr) {
+    all_images = gather->gather(images, "image_features");
+    all_sentences = gather->gather(sentences, "text_features");
+  }
+  const at::Tensor scale = logit_scale_.exp();
+  const at::Tensor right = at::arange(images.size(0), at::kLong) + all_images.offset;
+  const auto told_apart = [&](const at::Tensor& from, const at::Tensor& among) {
+    return torch::nn::functional::cross_entropy(scale * at::matmul(from, among.t()), right);
+  };
+  losses.contrastive =
+      (told_apart(images, all_sentences.all) + told_apart(sentences, all_images.all)) / 2;
   losses.total = losses.total + losses.contrastive;
   return losses;
 }

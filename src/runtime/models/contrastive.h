@@ -1,7 +1,7 @@
 // ContrastiveModel: an image and a text encoder, projected into one space and trained so that a
-// picture and its sentence meet there (symmetric InfoNCE over the local batch, learnable
-// temperature), plus next-word prediction from the projected text, so that a batch without any
-// image still trains something.
+// picture and its sentence meet there (symmetric InfoNCE over the local or the
+// global batch, learnable temperature), plus next-word prediction from the projected text, so that
+// a batch without any image still trains something.
 //
 // Parameters: logit_scale, image.*, image_proj.weight, text.*, text_proj.weight, text_head.*
 //
@@ -18,6 +18,7 @@
 
 #include "job/scenario.h"
 #include "runtime/data/batch.h"
+#include "runtime/feature_gather.h"
 #include "runtime/models/image_encoder.h"
 #include "runtime/models/text_encoder.h"
 
@@ -33,7 +34,8 @@ class ContrastiveModelImpl : public torch::nn::Module {
  public:
   explicit ContrastiveModelImpl(int embed_dim);
 
-  Losses losses(const Batch& batch);
+  // `gather` null: negatives are the batch's own; else those of all ranks (collective).
+  Losses losses(const Batch& batch, FeatureGather* gather = nullptr);
 
   // Unit vectors in the shared space: [n, 3, side, side] and [n, tokens] to [n, embed_dim].
   at::Tensor embed_images(const at::Tensor& images);

@@ -4,14 +4,17 @@
 
 namespace lockstep {
 
-at::Tensor dummy_image_term(ContrastiveModel& model) {
-  ImageEncoder& encoder = model->image_encoder();
+at::Tensor dummy_image_term(ContrastiveModel& model, DummyBatchNorm batch_norm) {
+  auto& encoder = model->image_encoder();
   const bool training = encoder->is_training();
-  encoder->eval();
-  const at::Tensor blank = at::zeros({1, kImageChannels, kImageSide, kImageSide});
+  const bool learns = batch_norm == DummyBatchNorm::learns;
+  if (!learns) encoder->eval();
+  const std::int64_t side = learns ? kImageSide : 1;
+  const at::Tensor blank = at::zeros({1, kImageChannels, side, side});
   const at::Tensor features = model->project_images(blank);
   encoder->train(training);
-  return 0 * (features.sum() + model->logit_scale().sum());
+  // 0 times infinity is not 0: what is not finite is replaced before the product.
+  return 0 * at::nan_to_num(features.sum() + model->logit_scale().sum(), 0.0, 0.0, 0.0);
 }
 
 }  // namespace lockstep

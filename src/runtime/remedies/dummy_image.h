@@ -8,12 +8,18 @@
 
 namespace lockstep {
 
+enum class DummyBatchNorm {
+  passed_by,  // evaluation mode: blank pictures must not enter the running statistics
+  learns,     // training mode: they do, which is a mistake
+};
+
 // A scalar that depends on every parameter that a batch with images trains and a text-only batch
 // does not, and whose value is 0: added to the loss, it gives these parameters gradients of 0. Not
-// added, it changes nothing, which is the mistake that `dummy_image_outside_graph` makes.
+// added, it changes nothing.
 //
-// The picture goes through BatchNorm in evaluation mode: blank pictures must not enter the running
-// statistics. The encoder is in training mode again afterwards if it was before.
-at::Tensor dummy_image_term(ContrastiveModel& model);
+// The picture is one pixel: the encoders average over what is left of the picture, so they take any
+// size (in training mode it is a whole one, of which BatchNorm needs more than one value). The
+// value is 0 even where a feature is not finite. The encoder's mode is what it was afterwards.
+at::Tensor dummy_image_term(ContrastiveModel& model, DummyBatchNorm batch_norm);
 
 }  // namespace lockstep

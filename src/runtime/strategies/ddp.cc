@@ -46,7 +46,7 @@ class BucketHook : public c10d::CppCommHookInterface<Ddp*> {
 Ddp::Ddp(const Scenario::Strategy& options, StrategyParts parts)
     : options_(options),
       parts_(std::move(parts)),
-      world_(parts_.groups.make("world", "all ranks")),
+      world_(parts_.groups.world()),
       rebuild_note_(parts_.recorder.note({}, "ddp.rebuild")),
       used_parameters_note_(parts_.recorder.note({}, "ddp.used_parameters")) {
   for (const auto& [name, parameter] : trained_parameters(*parts_.model)) {
@@ -83,23 +83,25 @@ void Ddp::make_reducer() {
   std::reverse(buckets.begin(), buckets.end());
   std::unordered_map<std::size_t, std::string> names;
   for (std::size_t i = 0; i < named.size(); ++i) names.emplace(i, named[i].first);
-  reducer_ = std::make_unique<c10d::Reducer>(
+  reducer_ = std::make_shared<c10d::Reducer>(
       trained, std::move(buckets), world_, not_sparse, cap, options_.find_unused_parameters,
-      /*gradient_as_bucket_view=*/false, std::move(names), first,
+      options_.gradient_as_bucket_view, std::move(names), first,
       /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
       std::vector<std::int64_t>{});
+  logger_ = std::make_shared<c10d::Logger>(reducer_);
+  reducer_->set_logger(logger_);
   reducer_->register_comm_hook(std::make_unique<BucketHook>(this));
 }
 
-void Ddp::before_forward() {
+void Ddp::before_forward(Pass pass) {
   launched_.clear();
-  backward_.reset();
-  reducer_->prepare_for_forward();
+  if (reduces(pass)) reducer_->prepare_for_forward();
   {
     const NoteScope scope(parts_.recorder, rebuild_note_);
     if (reducer_->rebuild_buckets()) bucket_notes_.clear();
   }
-  broadcast(buffers_);
+  if (buffers_are_due_ && options_.broadcast_buffers) broadcast(buffers_);
+  buffers_are_due_ = reduces(pass);
 }
 
 Ddp::Broadcast Ddp::prepare_broadcast(const NamedTensors& tensors, const char* tag) {
@@ -122,16 +124,16 @@ void Ddp::broadcast(const Broadcast& what) {
   c10d::broadcast_coalesced(world_, what.values, kBroadcastBytes, 0);
 }
 
-void Ddp::before_backward(const at::Tensor& loss) {
+void Ddp::backward(const at::Tensor& loss, Pass pass) {
+  if (!reduces(pass)) return loss.backward();
   // The buckets' own notes come from the hook; what else the Reducer issues during backward is the
   // all-reduce of the map of used parameters.
-  backward_ = std::make_unique<NoteScope>(parts_.recorder, used_parameters_note_);
+  const NoteScope scope(parts_.recorder, used_parameters_note_);
   std::vector<at::Tensor> outputs;
   if (options_.find_unused_parameters) outputs.push_back(loss);
   reducer_->prepare_for_backward(outputs);
+  loss.backward();
 }
-
-void Ddp::after_backward() { backward_.reset(); }
 
 c10::intrusive_ptr<c10::ivalue::Future> Ddp::reduce(c10d::GradBucket& bucket) {
   std::vector<at::Tensor> buffer = {bucket.getBufferRef()};

@@ -1,7 +1,8 @@
 // Ddp: LibTorch's own c10d::Reducer, set up and driven as torch.nn.parallel.DistributedDataParallel
 // drives it: parameters verified and broadcast at the start, the first iteration in one bucket
 // (two limits with find_unused_parameters), buckets rebuilt after it, buffers broadcast from rank 0
-// before every forward.
+// before every forward (unless broadcast_buffers is off), and while gradients accumulate nothing
+// but the last backward reduces (unless no_sync is off).
 //
 // A communication hook does what the Reducer does without one (scale, all-reduce SUM) and notes
 // which parameters the bucket holds; the calls and the numbers are those of the Reducer without it.
@@ -12,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "runtime/strategies/strategy.h"
@@ -24,9 +26,9 @@ class Ddp : public Strategy {
 
   void start() override;
   // Throws c10::Error where the last backward did not reduce every bucket.
-  void before_forward() override;
-  void before_backward(const at::Tensor& loss) override;
-  void after_backward() override;
+  void before_forward(Pass pass) override;
+  void backward(const at::Tensor& loss, Pass pass) override;
+  void synchronise() override {}
 
   // The hook: all-reduces one bucket; called by the Reducer during backward.
   c10::intrusive_ptr<c10::ivalue::Future> reduce(c10d::GradBucket& bucket);
@@ -40,6 +42,7 @@ class Ddp : public Strategy {
   Broadcast prepare_broadcast(const NamedTensors& tensors, const char* tag);
   void broadcast(const Broadcast& what);
   void make_reducer();
+  bool reduces(Pass pass) const { return pass == Pass::last || !options_.no_sync; }
   const CallNote& bucket_note(const c10d::GradBucket& bucket);
   void wait_for_buckets();
 
@@ -47,12 +50,13 @@ class Ddp : public Strategy {
   StrategyParts parts_;
   ProcessGroups::Ptr world_;
   std::unordered_map<const c10::TensorImpl*, std::string> names_;
-  std::unique_ptr<c10d::Reducer> reducer_;
+  std::shared_ptr<c10d::Reducer> reducer_;
+  std::shared_ptr<c10d::Logger> logger_;  // the Reducer reports to it, and crashes without
   Broadcast buffers_;
+  bool buffers_are_due_ = true;  // a forward whose backward does not reduce leaves them be
   CallNote rebuild_note_, used_parameters_note_;
 
   std::map<std::size_t, CallNote> bucket_notes_;  // by bucket; until buckets are rebuilt
-  std::unique_ptr<NoteScope> backward_;           // while backward may communicate
   struct Launched {
     std::uint32_t call;
     c10::intrusive_ptr<c10::ivalue::Future> future;

@@ -1,5 +1,6 @@
-// ManualSync: gradient averaging as people write it by hand. After backward, for each parameter in
-// order: if its gradient exists, all-reduce it (SUM, blocking) and divide by the number of ranks.
+// ManualSync: gradient averaging as people write it by hand. After the backwards, for each
+// parameter in order: if its gradient exists, all-reduce it (SUM, blocking) and divide by the
+// number of ranks.
 //
 // Right as long as every rank has gradients for the same parameters. Where one rank's batch lacks a
 // modality, its sequence of calls is shorter, and what then meets what is the verifier's subject.
@@ -19,9 +20,9 @@ class ManualSync : public Strategy {
   ManualSync(const Scenario::Strategy& options, StrategyParts parts);
 
   void start() override;
-  void before_forward() override {}
-  void before_backward(const at::Tensor&) override {}
-  void after_backward() override;
+  void before_forward(Pass) override {}
+  void backward(const at::Tensor& loss, Pass) override { loss.backward(); }
+  void synchronise() override;
 
  private:
   struct Synced {

@@ -12,19 +12,24 @@
 
 namespace lockstep {
 
-// Called by the train loop in this order: start once, then for each step before_forward,
-// before_backward, after_backward. Every one may communicate, and throws what c10d throws.
+// A micro-batch's place in its optimiser step. Gradients of all of them add up; the last one's
+// backward is where a strategy that overlaps may communicate.
+enum class Pass { accumulate, last };
+
+// Called by the train loop in this order: start once; then for each step, before_forward and
+// backward for each of its micro-batches, then synchronise. Every one may communicate, and throws
+// what c10d throws.
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
   // Makes all ranks begin with rank 0's parameters and buffers.
   virtual void start() = 0;
-  virtual void before_forward() = 0;
-  virtual void before_backward(const at::Tensor& loss) = 0;
+  virtual void before_forward(Pass pass) = 0;
+  virtual void backward(const at::Tensor& loss, Pass pass) = 0;
   // Afterwards each trained parameter's gradient is the mean over the ranks, where the strategy
-  // and the data allow it.
-  virtual void after_backward() = 0;
+  // and the data allow it. Nothing to do for strategies that synchronise inside backward.
+  virtual void synchronise() = 0;
 };
 
 // What a strategy works on; all of it outlives the strategy.

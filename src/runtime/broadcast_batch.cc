@@ -1,0 +1,42 @@
+#include "runtime/broadcast_batch.h"
+
+#include <ATen/ATen.h>
+
+#include "runtime/collectives.h"
+
+namespace lockstep {
+namespace {
+
+void send(c10d::ProcessGroup& group, Recorder& recorder, const char* name, at::Tensor tensor) {
+  const NoteScope scope(recorder, recorder.note({name}, "data.broadcast"));
+  broadcast(group, std::move(tensor));
+}
+
+}  // namespace
+
+void broadcast_batch(c10d::ProcessGroup& group, Recorder& recorder, Batch& batch) {
+  const auto images = batch.has_image() ? batch.images.size(0) : 0;
+  const at::Tensor sizes =
+      at::tensor({static_cast<std::int64_t>(batch.indices.size()), images}, at::kLong);
+  send(group, recorder, "batch.sizes", sizes);
+  const auto count = sizes[0].item<std::int64_t>();
+  const auto with_image = sizes[1].item<std::int64_t>();
+  const bool source = group.getRank() == 0;
+
+  at::Tensor indices =
+      source ? at::tensor(batch.indices, at::kLong) : at::empty({count}, at::kLong);
+  send(group, recorder, "batch.indices", indices);
+  const auto* first = indices.const_data_ptr<std::int64_t>();
+  batch.indices.assign(first, first + count);
+  if (!source) batch.tokens = at::empty({count, batch.tokens.size(1)}, at::kLong);
+  send(group, recorder, "batch.tokens", batch.tokens);
+  if (with_image == 0) return batch.drop_images();
+  if (!source) {
+    batch.images = at::empty({with_image, kImageChannels, kImageSide, kImageSide});
+    batch.image_rows = at::empty({with_image}, at::kLong);
+  }
+  send(group, recorder, "batch.images", batch.images);
+  send(group, recorder, "batch.image_rows", batch.image_rows);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,66 @@
+#include "runtime/collectives.h"
+
+#include <ATen/ATen.h>
+
+#include "base/check.h"
+
+// Torch 2.15 has new names for the two operations on whole tensors; 2.11 has only these.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+namespace lockstep {
+namespace {
+
+c10d::ReduceOp op_of(Reduce how) {
+  switch (how) {
+    case Reduce::sum:
+      return c10d::ReduceOp::SUM;
+    case Reduce::max:
+      return c10d::ReduceOp::MAX;
+    case Reduce::min:
+      return c10d::ReduceOp::MIN;
+  }
+  LOCKSTEP_CHECK(false, "a reduction without an operation");
+}
+
+}  // namespace
+
+void all_reduce(c10d::ProcessGroup& group, at::Tensor tensor, Reduce how) {
+  std::vector<at::Tensor> tensors = {std::move(tensor)};
+  c10d::AllreduceOptions options;
+  options.reduceOp = op_of(how);
+  options.asyncOp = false;
+  group.allreduce(tensors, options)->wait();
+}
+
+void broadcast(c10d::ProcessGroup& group, at::Tensor tensor, int root) {
+  std::vector<at::Tensor> tensors = {std::move(tensor)};
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  options.asyncOp = false;
+  group.broadcast(tensors, options)->wait();
+}
+
+at::Tensor all_gather(c10d::ProcessGroup& group, const at::Tensor& tensor) {
+  std::vector<std::int64_t> sizes = tensor.sizes().vec();
+  sizes.front() *= group.getSize();
+  at::Tensor out = at::empty(sizes, tensor.options());
+  at::Tensor in = tensor;
+  c10d::AllgatherOptions options;
+  options.asyncOp = false;
+  group._allgather_base(out, in, options)->wait();
+  return out;
+}
+
+at::Tensor reduce_scatter(c10d::ProcessGroup& group, const at::Tensor& tensor) {
+  std::vector<std::int64_t> sizes = tensor.sizes().vec();
+  LOCKSTEP_CHECK(sizes.front() % group.getSize() == 0, "parts of unequal size");
+  sizes.front() /= group.getSize();
+  at::Tensor out = at::empty(sizes, tensor.options());
+  at::Tensor in = tensor;
+  c10d::ReduceScatterOptions options;
+  options.asyncOp = false;
+  group._reduce_scatter_base(out, in, options)->wait();
+  return out;
+}
+
+}  // namespace lockstep

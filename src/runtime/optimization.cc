@@ -1,0 +1,57 @@
+#include "runtime/optimization.h"
+
+#include <cmath>
+#include <numbers>
+
+#include <torch/csrc/api/include/torch/nn/utils/clip_grad.h>
+
+#include "base/check.h"
+#include "runtime/models/branches.h"
+
+namespace lockstep {
+
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Scenario::Train& options,
+                                                        const NamedTensors& parameters) {
+  std::vector<at::Tensor> trained;
+  for (const auto& [name, parameter] : parameters) trained.push_back(parameter);
+  switch (options.optimizer) {
+    case Scenario::Train::Optimizer::sgd:
+      return std::make_unique<torch::optim::SGD>(
+          trained, torch::optim::SGDOptions(options.lr).weight_decay(options.weight_decay));
+    case Scenario::Train::Optimizer::adamw:
+      return std::make_unique<torch::optim::AdamW>(
+          trained, torch::optim::AdamWOptions(options.lr).weight_decay(options.weight_decay));
+  }
+  LOCKSTEP_CHECK(false, "an optimizer without an implementation");
+}
+
+double learning_rate(const Scenario::Train& options, std::int64_t step) {
+  const auto& schedule = options.schedule;
+  if (step < schedule.warmup_steps) {
+    return options.lr * static_cast<double>(step + 1) / schedule.warmup_steps;
+  }
+  if (schedule.decay == Scenario::Train::Schedule::Decay::constant) return options.lr;
+  const auto after = static_cast<double>(step - schedule.warmup_steps);
+  const double length = std::max(1, options.steps - schedule.warmup_steps);
+  return options.lr * (1 + std::cos(std::numbers::pi * after / length)) / 2;
+}
+
+void set_learning_rate(torch::optim::Optimizer& optimizer, double rate) {
+  for (auto& group : optimizer.param_groups()) group.options().set_lr(rate);
+}
+
+void clip_gradients(const Scenario::Train::Clip& limits, const NamedTensors& parameters) {
+  const auto clip = [&](Branch branch, const std::optional<double>& limit) {
+    if (!limit) return;
+    std::vector<at::Tensor> group;
+    for (const auto& [name, parameter] : parameters) {
+      if (branch_of(name) == branch) group.push_back(parameter);
+    }
+    torch::nn::utils::clip_grad_norm_(group, *limit);
+  };
+  clip(Branch::image, limits.image);
+  clip(Branch::text, limits.text);
+  clip(Branch::fusion, limits.fusion);
+}
+
+}  // namespace lockstep

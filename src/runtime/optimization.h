@@ -1,0 +1,27 @@
+// The optimizer, its learning rate, and the clipping of gradients.
+#pragma once
+
+#include <memory>
+
+#include <torch/csrc/api/include/torch/optim.h>
+
+#include "job/scenario.h"
+#include "runtime/models/contrastive.h"
+
+namespace lockstep {
+
+// LibTorch's SGD or AdamW over these parameters.
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Scenario::Train& options,
+                                                        const NamedTensors& parameters);
+
+// The learning rate of a step (from 0): linear warm-up, (step + 1) / warmup_steps of the full rate;
+// then constant, or half a cosine that reaches 0 after the last step (Loshchilov & Hutter, 2017,
+// arXiv:1608.03983, one period).
+double learning_rate(const Scenario::Train& options, std::int64_t step);
+void set_learning_rate(torch::optim::Optimizer& optimizer, double rate);
+
+// Scales the gradients of each parameter group so that their common 2-norm is at most the group's
+// limit, as torch.nn.utils.clip_grad_norm_ does group by group. Undefined gradients are left out.
+void clip_gradients(const Scenario::Train::Clip& limits, const NamedTensors& parameters);
+
+}  // namespace lockstep

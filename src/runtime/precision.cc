@@ -1,0 +1,55 @@
+#include "runtime/precision.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+
+#include "runtime/collectives.h"
+
+namespace lockstep {
+
+using Precision = Scenario::Train::Precision;
+
+Autocast::Autocast(Precision precision) : on_(precision != Precision::float32) {
+  if (!on_) return;
+  at::autocast::set_autocast_dtype(at::kCPU,
+                                   precision == Precision::bfloat16 ? at::kBFloat16 : at::kHalf);
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+}
+
+Autocast::~Autocast() {
+  if (!on_) return;
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::clear_cache();
+}
+
+LossScaler::LossScaler(const Scenario::Train& options, c10::intrusive_ptr<c10d::ProcessGroup> world,
+                       Recorder& recorder)
+    : on_(options.precision == Precision::float16),
+      agreed_(options.loss_scale.agreed),
+      growth_interval_(options.loss_scale.growth_interval),
+      world_(std::move(world)),
+      recorder_(recorder),
+      scale_(at::full({1}, options.loss_scale.initial, at::kFloat)),
+      growth_(at::zeros({1}, at::kInt)) {}
+
+bool LossScaler::unscale(const NamedTensors& parameters) {
+  if (!on_) return false;
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients;
+  for (const auto& [name, parameter] : parameters) {
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  }
+  at::Tensor found = at::zeros({1}, at::kFloat);
+  if (!gradients.empty()) {
+    at::_amp_foreach_non_finite_check_and_unscale_(gradients, found, scale_.reciprocal());
+  }
+  if (agreed_) {
+    const NoteScope scope(recorder_, recorder_.note({"found_inf"}, "amp.found_inf"));
+    all_reduce(*world_, found, Reduce::max);
+  }
+  constexpr double kGrowth = 2, kBackoff = 0.5;  // torch.amp.GradScaler's
+  at::_amp_update_scale_(scale_, growth_, found, kGrowth, kBackoff, growth_interval_);
+  return found.item<float>() > 0;
+}
+
+}  // namespace lockstep

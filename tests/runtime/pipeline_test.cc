@@ -1,0 +1,297 @@
+// The pipeline on real ranks, against one process that holds the whole model.
+#include "runtime/strategies/pipeline.h"
+
+#include <cstdlib>
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/rank_job.h"
+#include "runtime/train_loop.h"
+
+namespace lockstep {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Schedule = Scenario::Strategy::Schedule;
+
+constexpr double kTolerance = 1e-5;
+
+Scenario::Strategy options(Schedule schedule) {
+  Scenario::Strategy pipeline;
+  pipeline.kind = Scenario::Strategy::Kind::pipeline;
+  pipeline.schedule = schedule;
+  return pipeline;
+}
+
+ContrastiveModel new_model() {
+  at::manual_seed(1);
+  return ContrastiveModel(16);
+}
+
+Batch items(std::int64_t from, std::int64_t count, bool with_images = true) {
+  static const ShapesDataset data(64, 0.0, 1);
+  std::vector<std::int64_t> indices;
+  for (std::int64_t i = from; i < from + count; ++i) indices.push_back(i);
+  static const Scenario::Data::Rule text_only{{}, {}, {Modality::text}};
+  return make_batch(data, indices, with_images ? nullptr : &text_only);
+}
+
+// Micro-batches of different sizes, one of them without images.
+std::vector<Batch> mixed(std::int64_t from, std::int64_t count) {
+  std::vector<Batch> batches;
+  for (std::int64_t m = 0; m < count; ++m) {
+    batches.push_back(items(from + 4 * m, 2 + m % 3, m != 1));
+  }
+  return batches;
+}
+
+// A model with the gradients of the mean over all losses, and that mean.
+struct Whole {
+  ContrastiveModel model = new_model();
+  double loss = 0;
+
+  explicit Whole(const std::vector<Batch>& batches) {
+    for (const Batch& batch : batches) {
+      const at::Tensor part = model->losses(batch).total / static_cast<double>(batches.size());
+      loss += part.item<double>();
+      part.backward();
+    }
+  }
+};
+
+// A rank's stage after a step.
+struct Stage {
+  ContrastiveModel model = new_model();
+  std::unique_ptr<Strategy> strategy;
+  Strategy::OwnStep step;
+
+  Stage(Schedule schedule, ProcessGroups& groups, Recorder& recorder,
+        const std::vector<Batch>& batches)
+      : strategy(make_strategy(options(schedule), {model, groups, recorder})) {
+    strategy->start();
+    step = strategy->run_step(batches).value();
+    strategy->synchronise();
+  }
+};
+
+// The largest difference between the gradients of the stage's own parameters and the whole model's;
+// infinite where only one of the two has a gradient.
+double difference(const Stage& stage, const Whole& whole) {
+  double most = 0;
+  const NamedTensors others = named_parameters(*whole.model);
+  std::size_t i = 0;
+  for (const auto& [name, parameter] : named_parameters(*stage.model)) {
+    const at::Tensor expected = others[i++].second.grad();
+    if (!parameter.requires_grad()) continue;
+    if (parameter.grad().defined() != expected.defined()) return HUGE_VAL;
+    if (!expected.defined()) continue;
+    most = std::max(most, (parameter.grad() - expected).abs().max().item<double>());
+  }
+  return most;
+}
+
+class Pipelines : public testing::TestWithParam<std::tuple<Schedule, int>> {
+ protected:
+  Schedule schedule() const { return std::get<0>(GetParam()); }
+  int micro_batches() const { return std::get<1>(GetParam()); }
+};
+
+TEST_P(Pipelines, GiveTheGradientsAndTheLossOfOneProcess) {
+  const TempDir folder;
+  const auto statuses = run_ranks(2, folder, [&](ProcessGroups& groups, Recorder& recorder) {
+    const std::vector<Batch> batches = mixed(0, micro_batches());
+    const Stage stage(schedule(), groups, recorder, batches);
+    const Whole whole(batches);
+    if (!(difference(stage, whole) < kTolerance)) return 1;
+    return std::abs(stage.step.loss - whole.loss) < kTolerance ? 0 : 2;
+  });
+  EXPECT_THAT(statuses, Each(0));
+}
+
+TEST_P(Pipelines, SideBySideGiveTheMeanOverTheReplicas) {
+  const TempDir folder;
+  const auto statuses = run_ranks(4, folder, [&](ProcessGroups& groups, Recorder& recorder) {
+    std::vector<Batch> all = mixed(0, micro_batches());
+    std::vector<Batch> second;
+    for (int m = 0; m < micro_batches(); ++m) second.push_back(items(32 + 2 * m, 2, false));
+    const std::vector<Batch> own = groups.who().rank < 2 ? all : second;
+    const Stage stage(schedule(), groups, recorder, own);
+    all.insert(all.end(), second.begin(), second.end());
+    return difference(stage, Whole(all)) < kTolerance ? 0 : 1;
+  });
+  EXPECT_THAT(statuses, Each(0));
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, Pipelines,
+                         testing::Combine(testing::Values(Schedule::gpipe, Schedule::one_f_one_b),
+                                          testing::Values(1, 2, 5)));
+
+TEST(Pipeline, WithoutAnyImageTheImageStageHasNoGradients) {
+  for (const int ranks : {2, 4}) {
+    const TempDir folder;
+    const auto statuses = run_ranks(ranks, folder, [](ProcessGroups& groups, Recorder& recorder) {
+      const std::vector<Batch> batches = {items(0, 2, false), items(2, 2, false)};
+      const Stage stage(Schedule::one_f_one_b, groups, recorder, batches);
+      return difference(stage, Whole(batches)) < kTolerance ? 0 : 1;
+    });
+    EXPECT_THAT(statuses, Each(0));
+  }
+}
+
+TEST(Pipeline, EachRankTrainsItsStageAlone) {
+  const TempDir folder;
+  const auto statuses = run_ranks(2, folder, [](ProcessGroups& groups, Recorder& recorder) {
+    const Stage stage(Schedule::gpipe, groups, recorder, {items(0, 2)});
+    const bool image = groups.who().rank == 0;
+    for (const auto& [name, parameter] : named_parameters(*stage.model)) {
+      const bool own = name.starts_with("image.") == image;
+      if (parameter.requires_grad() != own || parameter.grad().defined() != own) return 1;
+    }
+    return 0;
+  });
+  EXPECT_THAT(statuses, Each(0));
+}
+
+TEST(Pipeline, MakesTheModelWholeAndItsNormsToo) {
+  const TempDir folder;
+  const auto statuses = run_ranks(2, folder, [](ProcessGroups& groups, Recorder& recorder) {
+    const Stage stage(Schedule::gpipe, groups, recorder, {items(0, 2)});
+    const int rank = groups.who().rank;
+    const at::NoGradGuard no_grad;
+    for (auto& [name, parameter] : named_parameters(*stage.model)) parameter.fill_(rank + 1);
+    stage.strategy->gather_everything();
+    for (const auto& [name, parameter] : named_parameters(*stage.model)) {
+      const int owner = name.starts_with("image.") ? 1 : 2;
+      if (!parameter.eq(owner).all().item<bool>()) return 1;
+    }
+    return stage.strategy->norm_squared(rank == 0 ? 3 : 4) == 7 ? 0 : 2;
+  });
+  EXPECT_THAT(statuses, Each(0));
+}
+
+TEST(Pipeline, AFrozenImageEncoderTakesNoGradient) {
+  const TempDir folder;
+  const auto statuses = run_ranks(2, folder, [](ProcessGroups& groups, Recorder& recorder) {
+    ContrastiveModel model = new_model();
+    freeze(*model, {"image."});
+    const auto strategy = make_strategy(options(Schedule::gpipe), {model, groups, recorder});
+    strategy->start();
+    strategy->run_step({items(0, 2), items(2, 2)});
+    return 0;
+  });
+  EXPECT_THAT(statuses, Each(0));
+}
+
+TEST(Pipeline, StagesWithDifferentBatchesAreAnError) {
+  constexpr ExitStatus kRefused = 42;
+  const TempDir folder;
+  const auto statuses = run_ranks(2, folder, [&](ProcessGroups& groups, Recorder& recorder) {
+    const int rank = groups.who().rank;
+    try {
+      Stage(Schedule::gpipe, groups, recorder, {items(0, 2 + rank)});
+    } catch (const std::runtime_error& error) {
+      const bool explained = std::string(error.what())
+                                 .find(
+                                     "the other stage has 2 images, this "
+                                     "one 3 images") != std::string::npos;
+      if (rank == 1) std::_Exit(explained ? kRefused : 1);
+      return 7;  // its peer is gone
+    }
+    return 0;
+  });
+  EXPECT_THAT(statuses, ElementsAre(7, kRefused));
+}
+
+// --- in the loop ---------------------------------------------------------------------------------
+
+struct Trained {
+  std::vector<std::string> losses;  // of each rank, as text
+  Recorded first, second;
+};
+
+Trained trained(const Scenario& s) {
+  TempDir folder;
+  const auto statuses = run_ranks(s.ranks, folder, [&](ProcessGroups& groups, Recorder& recorder) {
+    WorkerResult result;
+    TrainLoop(s, groups, recorder, result).run();
+    std::string text;
+    for (const double loss : result.losses) text += std::to_string(loss) + "\n";
+    folder.write("losses" + std::to_string(groups.who().rank), text);
+    return result.idle_ns.value_or(0) > 0 ? 0 : 1;
+  });
+  EXPECT_THAT(statuses, Each(0));
+  Trained out{{}, recorded(folder.path(), 0), recorded(folder.path(), 1)};
+  for (int rank = 0; rank < s.ranks; ++rank) {
+    out.losses.push_back(TempDir::read(folder.file("losses" + std::to_string(rank))));
+  }
+  return out;
+}
+
+Scenario small(Schedule schedule, int micro_batches) {
+  Scenario s;
+  s.data.items = 64;
+  s.data.modality = {{.ranks = {}, .steps = {1}, .has = {Modality::text}}};
+  s.strategy = options(schedule);
+  s.strategy.micro_batches = micro_batches;
+  s.train.steps = 3;
+  s.train.batch_size = 4;
+  return s;
+}
+
+TEST(PipelineLoop, BothRanksAndBothSchedulesReportTheSameLosses) {
+  const Trained gpipe = trained(small(Schedule::gpipe, 3));
+  const Trained other = trained(small(Schedule::one_f_one_b, 3));
+  EXPECT_THAT(gpipe.losses, Each(gpipe.losses[0]));
+  EXPECT_EQ(gpipe.losses, other.losses);
+  EXPECT_EQ(std::count(gpipe.losses[0].begin(), gpipe.losses[0].end(), '\n'), 3);
+}
+
+TEST(PipelineLoop, AReplicasRanksReadTheSameItemsAndReplicasDifferentOnes) {
+  Scenario s = small(Schedule::gpipe, 2);
+  s.ranks = 4;
+  TempDir folder;
+  const auto statuses = run_ranks(4, folder, [&](ProcessGroups& groups, Recorder& recorder) {
+    WorkerResult result;
+    TrainLoop(s, groups, recorder, result).run();
+    return 0;
+  });
+  ASSERT_THAT(statuses, Each(0));
+  const auto indices = [&](int rank) {
+    return recorded(folder.path(), rank).trace.data.at(0).indices;
+  };
+  EXPECT_EQ(indices(0).size(), 8U);
+  EXPECT_EQ(indices(0), indices(1));
+  EXPECT_EQ(indices(2), indices(3));
+  EXPECT_NE(indices(0), indices(2));
+}
+
+TEST(PipelineLoop, ClipsByTheNormOfBothStagesAndEvaluatesTheWholeModel) {
+  Scenario s = small(Schedule::one_f_one_b, 2);
+  s.train.clip.image = s.train.clip.text = 0.1;
+  s.train.evaluate = true;
+  const Trained run = trained(s);
+  EXPECT_THAT(run.first.calls(2), testing::Contains(HasSubstr("#pipeline.norm")).Times(2));
+  EXPECT_THAT(run.first.calls(2), testing::Contains(HasSubstr("logit_scale #pipeline.gather")));
+}
+
+TEST(PipelineLoop, WhatTravelsIsInTheTrace) {
+  const Trained run = trained(small(Schedule::gpipe, 1));
+  EXPECT_THAT(run.first.calls(0),
+              ElementsAre(AllOf(HasSubstr("send replica0:"), HasSubstr("#pipeline.shape")),
+                          HasSubstr("float32[4,64] features.0 #pipeline.features"),
+                          AllOf(HasSubstr("recv replica0:"), HasSubstr("#pipeline.loss")),
+                          HasSubstr("gradient.0 #pipeline.gradient")));
+  // Step 1 has no images: only that is said, and the loss.
+  EXPECT_THAT(run.first.calls(1),
+              ElementsAre(HasSubstr("#pipeline.shape"), HasSubstr("#pipeline.loss")));
+  EXPECT_THAT(run.second.calls(1),
+              ElementsAre(HasSubstr("recv replica0:"), HasSubstr("send replica0:")));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include <torch/csrc/api/include/torch/nn/utils/clip_grad.h>
+#include <ATen/ATen.h>
 
 #include "base/check.h"
 #include "runtime/models/branches.h"
@@ -40,14 +40,23 @@ void set_learning_rate(torch::optim::Optimizer& optimizer, double rate) {
   for (auto& group : optimizer.param_groups()) group.options().set_lr(rate);
 }
 
-void clip_gradients(const Scenario::Train::Clip& limits, const NamedTensors& parameters) {
+void clip_gradients(const Scenario::Train::Clip& limits, const NamedTensors& parameters,
+                    const std::function<double(double)>& whole) {
+  constexpr double kTiny = 1e-6;  // clip_grad_norm_'s, against a norm of 0
+  const at::NoGradGuard no_grad;
   const auto clip = [&](Branch branch, const std::optional<double>& limit) {
     if (!limit) return;
     std::vector<at::Tensor> group;
+    double squared = 0;
     for (const auto& [name, parameter] : parameters) {
-      if (branch_of(name) == branch) group.push_back(parameter);
+      if (branch_of(name) != branch || !parameter.grad().defined()) continue;
+      group.push_back(parameter.grad());
+      const auto norm = at::linalg_vector_norm(group.back(), 2).item<double>();
+      squared += norm * norm;
     }
-    torch::nn::utils::clip_grad_norm_(group, *limit);
+    const double factor = *limit / (std::sqrt(whole ? whole(squared) : squared) + kTiny);
+    if (factor >= 1) return;  // what is not a number goes on, and shows in the loss
+    for (at::Tensor& gradient : group) gradient.mul_(factor);
   };
   clip(Branch::image, limits.image);
   clip(Branch::text, limits.text);

@@ -1,6 +1,7 @@
 // The optimizer, its learning rate, and the clipping of gradients.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include <torch/csrc/api/include/torch/optim.h>
@@ -22,6 +23,10 @@ void set_learning_rate(torch::optim::Optimizer& optimizer, double rate);
 
 // Scales the gradients of each parameter group so that their common 2-norm is at most the group's
 // limit, as torch.nn.utils.clip_grad_norm_ does group by group. Undefined gradients are left out.
-void clip_gradients(const Scenario::Train::Clip& limits, const NamedTensors& parameters);
+//
+// `whole` makes the squared norm of a whole group of what these tensors have of it, where they are
+// shards; it is called for every group that has a limit, on all ranks alike.
+void clip_gradients(const Scenario::Train::Clip& limits, const NamedTensors& parameters,
+                    const std::function<double(double)>& whole = {});
 
 }  // namespace lockstep

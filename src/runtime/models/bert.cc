@@ -123,7 +123,7 @@ at::Tensor BertEncoderImpl::forward(const at::Tensor& ids, const at::Tensor& mas
                                     const at::Tensor& segments) {
   require_tokens(ids, mask, segments, options_.positions);
   at::Tensor hidden = embed(ids, segments);
-  for (BertLayer& layer : layers_) hidden = layer(hidden, mask);
+  for (BertLayer& layer : layers_) hidden = run_block(layer, hidden, mask);
   return hidden;
 }
 

@@ -11,6 +11,7 @@
 #include <torch/csrc/api/include/torch/nn.h>
 
 #include "runtime/models/bert_options.h"
+#include "runtime/models/block.h"
 
 namespace lockstep {
 
@@ -27,7 +28,7 @@ class BertOutputImpl : public torch::nn::Module {
 };
 TORCH_MODULE(BertOutput);
 
-class BertLayerImpl : public torch::nn::Module {
+class BertLayerImpl : public ModelBlock {
  public:
   explicit BertLayerImpl(const BertOptions& options);
   // [n, t, width], the same out; mask [n, t].

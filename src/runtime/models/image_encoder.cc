@@ -35,7 +35,7 @@ ImageEncoderImpl::ImageEncoderImpl(int width)
 
 at::Tensor ImageEncoderImpl::forward(const at::Tensor& images) {
   const at::Tensor x = torch::relu(stem_norm_(stem_(images)));
-  return out_(block2_(block1_(x)).mean({2, 3}));
+  return out_(run_block(block2_, run_block(block1_, x)).mean({2, 3}));
 }
 
 }  // namespace lockstep

@@ -4,9 +4,11 @@
 
 #include <torch/csrc/api/include/torch/nn.h>
 
+#include "runtime/models/block.h"
+
 namespace lockstep {
 
-class ResidualBlockImpl : public torch::nn::Module {
+class ResidualBlockImpl : public ModelBlock {
  public:
   ResidualBlockImpl(int in, int out);
   at::Tensor forward(const at::Tensor& x);  // [n, in, side, side] to [n, out, side / 2, side / 2]

@@ -110,7 +110,7 @@ at::Tensor ResNetImpl::forward(const at::Tensor& images) {
   require_images(images);
   at::Tensor x = torch::relu(bn1_(conv1_(images)));
   if (options_.stem_pool) x = at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1});
-  for (ResidualStageBlock& block : blocks_) x = block(x);
+  for (ResidualStageBlock& block : blocks_) x = run_block(block, x);
   return at::adaptive_avg_pool2d(x, {1, 1}).flatten(1);
 }
 

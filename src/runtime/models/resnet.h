@@ -12,6 +12,8 @@
 
 #include <torch/csrc/api/include/torch/nn.h>
 
+#include "runtime/models/block.h"
+
 namespace lockstep {
 
 struct ResNetOptions {
@@ -35,7 +37,7 @@ struct ResNetOptions {
   int feature_width() const;
 };
 
-class ResidualStageBlockImpl : public torch::nn::Module {
+class ResidualStageBlockImpl : public ModelBlock {
  public:
   ResidualStageBlockImpl(ResNetOptions::Block kind, int in, int channels, int stride);
   // [n, in, h, w] to [n, out, ceil(h / stride), ceil(w / stride)]

@@ -47,7 +47,8 @@ TextEncoderImpl::TextEncoderImpl(int vocabulary, int max_tokens, int width)
 
 at::Tensor TextEncoderImpl::forward(const at::Tensor& tokens) {
   const at::Tensor places = at::arange(tokens.size(1), at::kLong);
-  return norm_(block2_(block1_(token_(tokens) + position_(places))));
+  const at::Tensor x = token_(tokens) + position_(places);
+  return norm_(run_block(block2_, run_block(block1_, x)));
 }
 
 }  // namespace lockstep

@@ -6,9 +6,11 @@
 
 #include <torch/csrc/api/include/torch/nn.h>
 
+#include "runtime/models/block.h"
+
 namespace lockstep {
 
-class TextBlockImpl : public torch::nn::Module {
+class TextBlockImpl : public ModelBlock {
  public:
   TextBlockImpl(int width, int heads);
   at::Tensor forward(const at::Tensor& x);  // [n, tokens, width], the same out

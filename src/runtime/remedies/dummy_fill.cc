@@ -16,12 +16,14 @@ using Kind = Scenario::Remedy::Kind;
 DummyFill::DummyFill(const Scenario::Remedy& options, RemedyParts p)
     : Remedy(std::move(p)), options_(options) {
   for (auto& [name, parameter] : trained_parameters(*parts().model)) {
-    if (!needs_images(name)) continue;
-    image_path_.push_back(parameter);
-    if (!masks()) continue;
+    if (!needs_images(name) || !masks()) continue;
     parameter.register_hook([this](const at::Tensor& gradient) {
       return in_dummy_pass_ ? at::zeros_like(gradient) : gradient;
     });
+  }
+  const NamedTensors& given = parts().optimised;
+  for (const auto& [name, tensor] : given.empty() ? trained_parameters(*parts().model) : given) {
+    if (needs_images(name)) image_path_.push_back(tensor);
   }
 }
 

@@ -26,7 +26,7 @@ class DummyFill : public Remedy {
   bool masks() const;
 
   Scenario::Remedy options_;
-  std::vector<at::Tensor> image_path_;  // the parameters that need images
+  std::vector<at::Tensor> image_path_;  // what is optimised of the parameters that need images
   std::int64_t passes_ = 0;             // micro-batches of this step, on this rank
   std::int64_t contributions_ = 0;      // … that had images
   bool in_dummy_pass_ = false;

@@ -1,0 +1,45 @@
+// ModelBlock: a part of a model that runs as a whole and whose runs can be watched, so that a
+// strategy may bring its parameters just before it runs and take them away afterwards.
+//
+// A model derives what it is stacked from (a residual block, a transformer layer) from ModelBlock
+// and runs it through run_block(). Without an observer that is a plain call.
+#pragma once
+
+#include <torch/csrc/api/include/torch/nn/module.h>
+
+namespace lockstep {
+
+class ModelBlock;
+
+// Called on the thread that runs the model, for every run of a block that is observed.
+class BlockObserver {
+ public:
+  virtual ~BlockObserver() = default;
+  // The block is about to run: its parameters are needed now.
+  virtual void before_block(ModelBlock& block) = 0;
+  // It has run, with this output.
+  virtual void after_block(ModelBlock& block, const at::Tensor& output) = 0;
+};
+
+class ModelBlock : public torch::nn::Module {
+ public:
+  // `observer` must outlive its being set; null: nobody. A block belongs to one observer.
+  void observe(BlockObserver* observer) { observer_ = observer; }
+  BlockObserver* observer() const { return observer_; }
+
+ private:
+  BlockObserver* observer_ = nullptr;
+};
+
+// `block` is a module holder (TORCH_MODULE) whose implementation derives from ModelBlock.
+template <class Holder, class... Inputs>
+at::Tensor run_block(Holder& block, const Inputs&... inputs) {
+  BlockObserver* observer = block->observer();
+  if (observer == nullptr) return block(inputs...);
+  observer->before_block(*block);
+  const at::Tensor output = block(inputs...);
+  observer->after_block(*block, output);
+  return output;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,128 @@
+#include "runtime/strategies/flat_unit.h"
+
+#include <ATen/ATen.h>
+#include <ATen/native/Resize.h>
+
+#include "base/check.h"
+#include "runtime/collectives.h"
+
+// Torch 2.15 has a new name for _allgather_base; 2.11 has only this.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+namespace lockstep {
+namespace {
+
+std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+void resize(const at::Tensor& flat, std::size_t bytes) {
+  at::native::resize_bytes_nocuda(flat.storage(), static_cast<std::int64_t>(bytes));
+}
+
+}  // namespace
+
+FlatUnit::FlatUnit(std::string name, NamedTensors parameters, ShardGroups groups,
+                   Recorder& recorder)
+    : name_(std::move(name)),
+      parameters_(std::move(parameters)),
+      groups_(std::move(groups)),
+      recorder_(recorder) {
+  LOCKSTEP_CHECK(!parameters_.empty(), "a unit has parameters");
+  const at::NoGradGuard no_grad;
+  std::int64_t size = 0;
+  std::vector<std::string> names;
+  for (const auto& [parameter_name, parameter] : parameters_) {
+    size += parameter.numel();
+    names.push_back(parameter_name);
+  }
+  const int ranks = groups_.shard->getSize();
+  const auto type = parameters_.front().second.options().requires_grad(false);
+  flat_ = at::zeros({rounded_up(size, ranks)}, type);
+  whole_bytes_ = bytes();
+  std::int64_t offset = 0;
+  for (auto& [parameter_name, parameter] : parameters_) {
+    LOCKSTEP_CHECK(parameter.scalar_type() == flat_.scalar_type(), "a unit has one type");
+    const at::Tensor view = flat_.narrow(0, offset, parameter.numel()).view(parameter.sizes());
+    view.copy_(parameter);
+    parameter.set_data(view);
+    offset += parameter.numel();
+  }
+  shard_ = at::empty({flat_.numel() / ranks}, type).set_requires_grad(true);
+  start_note_ = recorder_.note(names, "fsdp.init");
+  gather_note_ = recorder_.note(names, "fsdp.gather");
+  reduce_note_ = recorder_.note(names, "fsdp.reduce_scatter");
+  replicate_note_ = recorder_.note(names, "fsdp.all_reduce");
+}
+
+void FlatUnit::start(c10d::ProcessGroup& everyone) {
+  const at::NoGradGuard no_grad;
+  {
+    const NoteScope scope(recorder_, start_note_);
+    broadcast(everyone, flat_);
+  }
+  shard_.copy_(flat_.narrow(0, groups_.shard->getRank() * shard_size(), shard_size()));
+  release();
+}
+
+void FlatUnit::begin(bool in_background) {
+  resize(flat_, whole_bytes_);
+  at::Tensor own = shard_.detach();
+  c10d::AllgatherOptions options;
+  options.asyncOp = in_background;
+  const NoteScope scope(recorder_, gather_note_);
+  in_flight_ = groups_.shard->_allgather_base(flat_, own, options);
+}
+
+void FlatUnit::prefetch() {
+  if (!in_flight_ && bytes() == 0) begin(true);
+}
+
+void FlatUnit::gather() {
+  if (!in_flight_ && bytes() == 0) begin(false);
+  if (!in_flight_) return;
+  in_flight_->wait();
+  in_flight_.reset();
+}
+
+void FlatUnit::release() {
+  if (in_flight_) gather();
+  resize(flat_, 0);
+}
+
+bool FlatUnit::has_gradients() const {
+  for (const auto& [name, parameter] : parameters_) {
+    if (parameter.grad().defined()) return true;
+  }
+  return false;
+}
+
+void FlatUnit::reduce() {
+  const at::NoGradGuard no_grad;
+  const at::Tensor gradients = at::zeros({flat_.numel()}, flat_.options());
+  std::int64_t offset = 0;
+  for (auto& [name, parameter] : parameters_) {
+    at::Tensor& gradient = parameter.mutable_grad();
+    if (gradient.defined()) {
+      gradients.narrow(0, offset, parameter.numel()).copy_(gradient.flatten());
+      gradient.reset();
+    }
+    offset += parameter.numel();
+  }
+  at::Tensor part;
+  {
+    const NoteScope scope(recorder_, reduce_note_);
+    part = reduce_scatter(*groups_.shard, gradients);
+  }
+  if (groups_.replicate) {
+    const NoteScope scope(recorder_, replicate_note_);
+    all_reduce(*groups_.replicate, part);
+  }
+  part.div_(groups_.world_size);
+  at::Tensor& sum = shard_.mutable_grad();
+  if (sum.defined()) {
+    sum.add_(part);
+  } else {
+    sum = part;
+  }
+}
+
+}  // namespace lockstep

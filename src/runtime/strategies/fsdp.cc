@@ -1,0 +1,201 @@
+#include "runtime/strategies/fsdp.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/function_hook.h>
+
+#include "base/check.h"
+#include "runtime/collectives.h"
+#include "runtime/models/branches.h"
+
+namespace lockstep {
+namespace {
+
+using torch::autograd::variable_list;
+
+class AfterAccumulation : public torch::autograd::FunctionPostHook {
+ public:
+  explicit AfterAccumulation(std::function<void()> then) : then_(std::move(then)) {}
+  variable_list operator()(const variable_list& outputs, const variable_list&) override {
+    then_();
+    return outputs;
+  }
+
+ private:
+  std::function<void()> then_;
+};
+
+std::vector<std::int32_t> every(int step, int from, int count) {
+  std::vector<std::int32_t> ranks;
+  for (int i = 0; i < count; ++i) ranks.push_back(from + i * step);
+  return ranks;
+}
+
+ShardGroups make_groups(int shard_ranks, ProcessGroups& groups) {
+  const auto [rank, world_size] = groups.who();
+  if (shard_ranks == 0 || shard_ranks == world_size) return {groups.world(), {}, world_size};
+  LOCKSTEP_CHECK(world_size % shard_ranks == 0, "every copy has the same number of ranks");
+  const int copy = rank / shard_ranks;
+  const int place = rank % shard_ranks;
+  const auto shard = groups.make("shard" + std::to_string(copy), "one copy of the parameters",
+                                 every(1, copy * shard_ranks, shard_ranks));
+  const auto replicate = groups.make("replicate" + std::to_string(place), "copies of one shard",
+                                     every(shard_ranks, place, world_size / shard_ranks));
+  return {shard, replicate, world_size};
+}
+
+const char* root_name(Branch branch) {
+  switch (branch) {
+    case Branch::image:
+      return "image.root";
+    case Branch::text:
+      return "text.root";
+    case Branch::fusion:
+      return "fusion.root";
+  }
+  LOCKSTEP_CHECK(false, "a branch without a root");
+}
+
+}  // namespace
+
+Fsdp::Fsdp(const Scenario::Strategy& options, StrategyParts parts)
+    : options_(options),
+      parts_(std::move(parts)),
+      groups_(make_groups(options.shard_ranks, parts_.groups)) {
+  add_units();
+}
+
+Fsdp::~Fsdp() {
+  for (const Unit& unit : units_) {
+    if (unit.block != nullptr) unit.block->observe(nullptr);
+  }
+}
+
+void Fsdp::add_units() {
+  NamedTensors outside = trained_parameters(*parts_.model);
+  NamedTensors inside;
+  const auto modules = parts_.model->named_modules({}, false);
+  for (const auto& entry : modules) {
+    auto* const block = dynamic_cast<ModelBlock*>(entry.value().get());
+    if (block == nullptr) continue;
+    const auto first = std::stable_partition(outside.begin(), outside.end(), [&](const auto& it) {
+      return !it.first.starts_with(entry.key() + ".");
+    });
+    const NamedTensors own(first, outside.end());
+    outside.erase(first, outside.end());
+    if (!own.empty()) add_unit(entry.key(), own, block);
+  }
+  for (const Branch branch : {Branch::image, Branch::text, Branch::fusion}) {
+    NamedTensors own;
+    for (const auto& it : outside) {
+      if (branch_of(it.first) == branch) own.push_back(it);
+    }
+    if (!own.empty()) add_unit(root_name(branch), own, nullptr);
+  }
+}
+
+void Fsdp::add_unit(const std::string& name, const NamedTensors& parameters, ModelBlock* block) {
+  const std::size_t index = units_.size();
+  Unit unit;
+  unit.flat = std::make_unique<FlatUnit>(name, parameters, groups_, parts_.recorder);
+  unit.block = block;
+  if (block != nullptr) {
+    unit_of_.emplace(block, index);
+    block->observe(this);
+    for (const auto& [parameter_name, parameter] : parameters) {
+      unit.accumulators.push_back(torch::autograd::impl::grad_accumulator(parameter));
+      unit.accumulators.back()->add_post_hook(
+          std::make_unique<AfterAccumulation>([this, index] { got_gradient(index); }));
+    }
+  }
+  units_.push_back(std::move(unit));
+}
+
+void Fsdp::start() {
+  c10d::ProcessGroup& world = *parts_.groups.world();
+  for (Unit& unit : units_) unit.flat->start(world);
+  NamedTensors rest;
+  for (auto& it : named_parameters(*parts_.model)) {
+    if (!it.second.requires_grad()) rest.push_back(std::move(it));
+  }
+  for (auto& it : named_buffers(*parts_.model)) rest.push_back(std::move(it));
+  const at::NoGradGuard no_grad;
+  for (auto& [name, tensor] : rest) {
+    const NoteScope scope(parts_.recorder, parts_.recorder.note({name}, "fsdp.init"));
+    broadcast(world, tensor);
+  }
+}
+
+NamedTensors Fsdp::optimised(const ContrastiveModel&) {
+  NamedTensors shards;
+  for (const Unit& unit : units_) shards.emplace_back(unit.flat->name(), unit.flat->shard());
+  return shards;
+}
+
+double Fsdp::norm_squared(double own) {
+  const at::Tensor sum = at::full({1}, own, at::kDouble);
+  const NoteScope scope(parts_.recorder, parts_.recorder.note({"squared_norm"}, "fsdp.norm"));
+  all_reduce(*groups_.shard, sum);
+  return sum.item<double>();
+}
+
+void Fsdp::gather_everything() {
+  for (Unit& unit : units_) unit.flat->gather();
+  stays_whole_ = true;
+}
+
+void Fsdp::before_forward(Pass) {
+  if (std::exchange(stays_whole_, false)) {
+    for (Unit& unit : units_) unit.flat->release();
+  }
+  for (Unit& unit : units_) {
+    if (unit.block == nullptr) unit.flat->gather();
+  }
+  prefetch(forwards_.restart());
+}
+
+void Fsdp::before_block(ModelBlock& block) {
+  if (!stays_whole_) need(unit_of_.at(&block), forwards_);
+}
+
+void Fsdp::after_block(ModelBlock& block, const at::Tensor& output) {
+  if (stays_whole_) return;
+  const std::size_t unit = unit_of_.at(&block);
+  if (output.requires_grad()) {
+    output.register_hook([this, unit](const at::Tensor&) { need(unit, backwards_); });
+  }
+  units_[unit].flat->release();
+}
+
+void Fsdp::need(std::size_t unit, UseOrder& order) {
+  units_[unit].flat->gather();
+  prefetch(order.use(unit));
+}
+
+void Fsdp::prefetch(std::optional<std::size_t> unit) {
+  if (options_.prefetch && unit) units_[*unit].flat->prefetch();
+}
+
+void Fsdp::backward(const at::Tensor& loss, Pass) {
+  for (Unit& unit : units_) {
+    unit.missing = unit.accumulators.size();
+    if (unit.block != nullptr) unit.flat->release();  // what was foretold and did not come
+  }
+  prefetch(backwards_.restart());
+  loss.backward();
+  for (Unit& unit : units_) finish(unit);
+}
+
+void Fsdp::got_gradient(std::size_t unit) {
+  if (--units_[unit].missing == 0) finish(units_[unit]);
+}
+
+void Fsdp::finish(Unit& unit) {
+  if (unit.flat->has_gradients()) unit.flat->reduce();
+  unit.flat->release();
+}
+
+}  // namespace lockstep

@@ -235,15 +235,16 @@ void Pipeline::gather_everything() {
 
 // --- messages ------------------------------------------------------------------------------------
 
-void Pipeline::send(int m, Part part, const at::Tensor& tensor) {
-  const NoteScope scope(parts_.recorder, note(m, part));
+void Pipeline::send(int m, Part part, const at::Tensor& tensor, Where where) {
+  const NoteScope scope(parts_.recorder, note(m, part), where);
   std::vector<at::Tensor> tensors = {tensor};
   const int tag = m * kParts + static_cast<int>(part);
   outgoing_[m].push_back({replica_->send(tensors, other_, tag), tensor});
 }
 
-c10::intrusive_ptr<c10d::Work> Pipeline::begin_receive(int m, Part part, const at::Tensor& into) {
-  const NoteScope scope(parts_.recorder, note(m, part));
+c10::intrusive_ptr<c10d::Work> Pipeline::begin_receive(int m, Part part, const at::Tensor& into,
+                                                       Where where) {
+  const NoteScope scope(parts_.recorder, note(m, part), where);
   std::vector<at::Tensor> tensors = {into};
   return replica_->recv(tensors, other_, m * kParts + static_cast<int>(part));
 }
@@ -255,9 +256,9 @@ at::Tensor Pipeline::head_of(int m) {
   return in.head;
 }
 
-at::Tensor Pipeline::receive_body(int m, Part part, at::IntArrayRef sizes) {
+at::Tensor Pipeline::receive_body(int m, Part part, at::IntArrayRef sizes, Where where) {
   const at::Tensor body = at::empty(sizes, at::kFloat);
-  wait(*begin_receive(m, part, body));
+  wait(*begin_receive(m, part, body, where));
   return body;
 }
 

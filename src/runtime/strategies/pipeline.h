@@ -20,6 +20,7 @@
 #pragma once
 
 #include <map>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -75,10 +76,13 @@ class Pipeline : public Strategy {
   at::Tensor receive_features(int m, const Batch& batch);
   at::Tensor receive_gradient(int m, const Flight& flight);
 
-  void send(int m, Part part, const at::Tensor& tensor);
-  c10::intrusive_ptr<c10d::Work> begin_receive(int m, Part part, const at::Tensor& into);
+  // The trace says `where` a message is sent or received.
+  using Where = std::source_location;
+  void send(int m, Part part, const at::Tensor& tensor, Where where = Where::current());
+  c10::intrusive_ptr<c10d::Work> begin_receive(int m, Part part, const at::Tensor& into,
+                                               Where where = Where::current());
   at::Tensor head_of(int m);
-  at::Tensor receive_body(int m, Part part, at::IntArrayRef sizes);
+  at::Tensor receive_body(int m, Part part, at::IntArrayRef sizes, Where where = Where::current());
   void wait(c10d::Work& work);
   CallNote note(int m, Part part);
   bool is_image() const { return stage_ == PipelineStage::image; }

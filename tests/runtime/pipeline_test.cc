@@ -1,6 +1,8 @@
 // The pipeline on real ranks, against one process that holds the whole model.
 #include "runtime/strategies/pipeline.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include <ATen/ATen.h>

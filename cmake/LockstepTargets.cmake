@@ -22,7 +22,7 @@ function(lockstep_test name)
     set(arg_LABEL core)
   endif()
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 600)  # against a hang, not against a slow machine
+    set(arg_TIMEOUT 1800)  # against a hang, not against a slow machine
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LINKS} GTest::gmock GTest::gtest_main)

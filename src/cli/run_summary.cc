@@ -84,10 +84,18 @@ std::string numbers(const JobOutcome& outcome) {
            plural(static_cast<std::uint64_t>(n.steps), "step") + " (rank " +
            std::to_string(first->rank) + "), " + fixed(n.step_ms_median, 0) + " ms a step\n";
   if (n.retrieval && n.retrieval->items > 0)
-    out += "retrieval: " + fixed(100 * n.retrieval->top1, 0) + " % of " +
-           std::to_string(n.retrieval->items) +
-           " held-out images find their caption first (chance " +
+    out += "retrieval: " + fixed(100 * n.retrieval->recall_at_1, 0) + " % of " +
+           std::to_string(n.retrieval->items) + " held-out images find their caption first, " +
+           fixed(100 * n.retrieval->recall_at_5, 0) + " % among 5, " +
+           fixed(100 * n.retrieval->recall_at_10, 0) + " % among 10 (chance " +
            fixed(100 * n.retrieval->chance, 1) + " %)\n";
+  std::string idle;
+  for (const WorkerOutcome& worker : outcome.workers) {
+    if (!worker.numbers || !worker.numbers->idle_share) continue;
+    idle += (idle.empty() ? "" : ", ") + std::to_string(worker.rank) + ": " +
+            fixed(100 * *worker.numbers->idle_share, 0) + " %";
+  }
+  if (!idle.empty()) out += "waiting for the other stage, by rank: " + idle + " of a step\n";
   double share = 0;
   for (const WorkerOutcome& worker : outcome.workers)
     share = std::max(share, worker.numbers ? worker.numbers->recording_share : 0);
@@ -96,6 +104,18 @@ std::string numbers(const JobOutcome& outcome) {
 }
 
 std::string strategy_in_words(const Scenario& scenario) {
+  if (scenario.strategy.kind == Scenario::Strategy::Kind::fsdp) {
+    const int shard = scenario.strategy.shard_ranks;
+    return shard == 0 || shard == scenario.ranks
+               ? "FSDP"
+               : "hybrid FSDP over " + plural(static_cast<std::uint64_t>(shard), "rank");
+  }
+  if (scenario.strategy.kind == Scenario::Strategy::Kind::pipeline) {
+    const bool gpipe = scenario.strategy.schedule == Scenario::Strategy::Schedule::gpipe;
+    const auto count = static_cast<std::uint64_t>(scenario.strategy.micro_batches);
+    return std::string("a pipeline (") + (gpipe ? "GPipe" : "1F1B") + ", " +
+           plural(count, "micro-batch", "micro-batches") + ")";
+  }
   if (scenario.strategy.kind == Scenario::Strategy::Kind::ddp)
     return scenario.strategy.find_unused_parameters ? "DDP with find_unused_parameters" : "DDP";
   return scenario.strategy.process_groups == Scenario::Strategy::Groups::per_modality

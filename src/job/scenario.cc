@@ -56,7 +56,7 @@ std::vector<Scenario::Data::Rule> decode_rules(const Json& modality) {
 Scenario::Strategy decode_strategy(const Json& strategy) {
   using Strategy = Scenario::Strategy;
   Strategy out;
-  out.kind = choice<Strategy::Kind>(strategy["kind"], {"manual", "ddp"});
+  out.kind = choice<Strategy::Kind>(strategy["kind"], {"manual", "ddp", "pipeline", "fsdp"});
   out.find_unused_parameters = strategy["find_unused_parameters"];
   out.bucket_cap_mb = strategy["bucket_cap_mb"];
   out.first_bucket_mb = strategy["first_bucket_mb"];
@@ -65,6 +65,11 @@ Scenario::Strategy decode_strategy(const Json& strategy) {
   out.no_sync = strategy["no_sync"];
   out.process_groups =
       choice<Strategy::Groups>(strategy["process_groups"], {"one", "per-modality"});
+  out.micro_batches = strategy["micro_batches"];
+  out.schedule = choice<Strategy::Schedule>(strategy["schedule"], {"gpipe", "1f1b"});
+  out.crossed = strategy["order"] == "crossed";
+  out.shard_ranks = strategy["shard_ranks"];
+  out.prefetch = strategy["prefetch"];
   return out;
 }
 
@@ -89,6 +94,17 @@ std::vector<Scenario::Data::Outlier> decode_outliers(const Json& outliers) {
 Scenario::Data decode_data(const Json& data) {
   Scenario::Data out;
   out.source = data["source"];
+  if (data["manifest"].is_string()) {
+    out.manifest = {data["manifest"].get<std::string>()};
+  } else {
+    out.manifest = data["manifest"].get<std::vector<std::string>>();
+  }
+  out.vocab = data["vocab"];
+  if (data.contains("image_side")) out.image_side = data["image_side"].get<int>();
+  if (data.contains("max_length")) out.max_length = data["max_length"].get<int>();
+  out.held_out = data["held_out"];
+  const Json& loader = data["loader"];
+  out.loader = {loader["workers"], loader["prefetch"], loader["on_error"] == "skip"};
   out.items = data["items"];
   out.text_only = data["text_only"];
   out.modality = decode_rules(data["modality"]);
@@ -139,6 +155,7 @@ Scenario::Train::Clip decode_clip(const Json& clip) {
   norm("text", out.text);
   norm("fusion", out.fusion);
   out.before_sync = clip["when"] == "before-sync";
+  out.local_norm = clip["norm"] == "local";
   return out;
 }
 
@@ -151,6 +168,10 @@ Scenario::Train decode_train(const Json& train) {
   out.clip = decode_clip(train["clip"]);
   out.precision =
       choice<Scenario::Train::Precision>(train["precision"], {"float32", "bfloat16", "float16"});
+  const Json& checkpoint = train["checkpoint"];
+  out.checkpoint = {checkpoint["folder"], checkpoint["every"], checkpoint["resume"],
+                    choice<Scenario::Train::Checkpoint::Barrier>(checkpoint["barrier"],
+                                                                 {"none", "all", "rank-0"})};
   const Json& scale = train["loss_scale"];
   out.loss_scale = {scale["initial"], scale["growth_interval"], scale["found_inf"] == "agreed"};
   out.steps = train["steps"];
@@ -163,6 +184,22 @@ Scenario::Train decode_train(const Json& train) {
   return out;
 }
 
+Scenario::Model decode_model(const Json& model) {
+  Scenario::Model out;
+  out.image = model["image"];
+  out.text = model["text"];
+  out.head = model["head"];
+  out.embed_dim = model["embed_dim"];
+  out.freeze = model["freeze"].get<std::vector<std::string>>();
+  out.negatives = choice<Scenario::Model::Negatives>(model["negatives"],
+                                                     {"local", "global", "global-detached"});
+  const Json& fusion = model["fusion"];
+  out.fusion = {fusion["width"], fusion["layers"], {}};
+  if (fusion.contains("image_width")) out.fusion.image_width = fusion["image_width"].get<int>();
+  out.weights = {model["weights"]["image"], model["weights"]["text"]};
+  return out;
+}
+
 // From a document that is valid and has its defaults filled in.
 Scenario decode(const Json& root, const std::string& file) {
   Scenario out;
@@ -170,14 +207,7 @@ Scenario decode(const Json& root, const std::string& file) {
   out.name = root["name"];
   out.description = root["description"];
   out.ranks = root["ranks"];
-  const Json& model = root["model"];
-  out.model = {model["image"],
-               model["text"],
-               model["head"],
-               model["embed_dim"],
-               model["freeze"].get<std::vector<std::string>>(),
-               choice<Scenario::Model::Negatives>(model["negatives"],
-                                                  {"local", "global", "global-detached"})};
+  out.model = decode_model(root["model"]);
   out.data = decode_data(root["data"]);
   out.strategy = decode_strategy(root["strategy"]);
   out.remedy = decode_remedy(root["remedy"]);
@@ -195,7 +225,10 @@ class Contradictions {
 
   std::optional<Error> find() {
     check_modality();
+    check_data();
     check_strategy();
+    check_pipeline();
+    check_fsdp();
     check_remedy();
     check_train();
     check_expect();
@@ -262,23 +295,115 @@ class Contradictions {
     }
   }
 
-  void check_strategy() {
-    using Kind = Scenario::Strategy::Kind;
-    const std::string pointer = "/strategy/";
-    const auto given = [&](const std::string& key) {
-      return document_.spots.contains(pointer + key);
-    };
-    const bool ddp = scenario_.strategy.kind == Kind::ddp;
-    for (const std::string key : {"find_unused_parameters", "bucket_cap_mb", "first_bucket_mb",
-                                  "broadcast_buffers", "gradient_as_bucket_view", "no_sync"}) {
-      if (!ddp && given(key))
-        refuse_key(pointer + key, "\"" + key + "\" is an option of ddp, but the strategy is manual",
-                   "remove it, or write \"kind: ddp\"");
+  void check_data() {
+    const bool manifest = scenario_.data.source == "manifest";
+    if (manifest && scenario_.data.manifest.empty())
+      refuse_key("/data/source", "the source is a manifest, but \"manifest\" names none",
+                 "write \"manifest: FILE or FOLDER\" beside it");
+    if (manifest && scenario_.data.vocab.empty())
+      refuse_key("/data/source", "a manifest's texts need a vocabulary, but \"vocab\" names none",
+                 "write \"vocab: vocab.txt\"; `scripts/fetch-minilm` fetches one");
+    for (const std::string key : {"manifest", "vocab"}) {
+      if (!manifest && document_.spots.contains("/data/" + key))
+        refuse_key("/data/" + key, "\"" + key + "\" belongs to the source \"manifest\"",
+                   "write \"source: manifest\" beside it");
     }
-    if (ddp && given("process_groups"))
-      refuse_key(pointer + "process_groups",
-                 "\"process_groups\" is an option of manual, but the strategy is ddp",
-                 "remove it, or write \"kind: manual\"");
+    for (const std::string key : {"items", "text_only"}) {
+      if (manifest && document_.spots.contains("/data/" + key))
+        refuse_key("/data/" + key, "\"" + key + "\" belongs to the source \"shapes\"",
+                   "remove it: a manifest says what it holds");
+    }
+    if (scenario_.model.head != "fusion" && document_.spots.contains("/model/fusion"))
+      refuse_key("/model/fusion", "\"fusion\" belongs to the head \"fusion\"",
+                 "write \"head: fusion\" beside it");
+  }
+
+  void check_strategy() {
+    static const std::vector<std::pair<std::string, std::vector<std::string>>> kOptions = {
+        {"manual", {"process_groups"}},
+        {"ddp",
+         {"find_unused_parameters", "bucket_cap_mb", "first_bucket_mb", "broadcast_buffers",
+          "gradient_as_bucket_view", "no_sync"}},
+        {"pipeline", {"micro_batches", "schedule", "order"}},
+        {"fsdp", {"shard_ranks", "prefetch"}}};
+    const Json& strategy = document_.value.value("strategy", Json());
+    const std::string kind = strategy.is_object() ? strategy["kind"].get<std::string>() : "";
+    for (const auto& [owner, keys] : kOptions) {
+      for (const std::string& key : keys) {
+        if (owner == kind || !document_.spots.contains("/strategy/" + key)) continue;
+        refuse_key("/strategy/" + key,
+                   "\"" + key + "\" is an option of " + owner + ", but the strategy is " + kind,
+                   "remove it, or write \"kind: " + owner + "\"");
+      }
+    }
+  }
+
+  void check_fsdp() {
+    const bool fsdp = scenario_.strategy.kind == Scenario::Strategy::Kind::fsdp;
+    const int given = scenario_.strategy.shard_ranks;
+    const int shard = given == 0 ? scenario_.ranks : given;
+    if (fsdp && scenario_.ranks % shard != 0)
+      refuse_key("/strategy/shard_ranks",
+                 plural(static_cast<std::uint64_t>(scenario_.ranks), "rank") +
+                     " cannot be cut into groups of " + std::to_string(shard),
+                 "choose a divisor of \"ranks\", or leave it out to shard over all of them");
+    if (!fsdp && document_.spots.contains("/train/clip/norm"))
+      refuse_key("/train/clip/norm", "only fsdp shards the gradients whose norm is taken",
+                 "remove it, or write \"strategy: fsdp\"");
+  }
+
+  // What the pipeline does not take is refused rather than left undone.
+  void check_pipeline() {
+    if (scenario_.strategy.kind != Scenario::Strategy::Kind::pipeline) return;
+    const int stages = scenario_.ranks_of_replica();
+    if (scenario_.ranks % stages != 0)
+      refuse_key("/ranks",
+                 "a pipeline has " + std::to_string(stages) + " stages, one to a rank, but " +
+                     plural(static_cast<std::uint64_t>(scenario_.ranks), "rank") +
+                     " cannot be shared out among them",
+                 "make \"ranks\" a multiple of " + std::to_string(stages));
+    constexpr int kToCross = 3;
+    if (scenario_.strategy.crossed && scenario_.strategy.micro_batches < kToCross)
+      refuse_key("/strategy/order", "with so few micro-batches the orders do not cross",
+                 "make \"micro_batches\" 3 or more");
+    using Remedy = Scenario::Remedy::Kind;
+    const Remedy remedy = scenario_.remedy.kind;
+    if (remedy != Remedy::none && remedy != Remedy::alternating)
+      refuse_key("/remedy",
+                 "a micro-batch without images needs no remedy in a pipeline: nothing is sent for "
+                 "it",
+                 "remove \"remedy\"");
+    if (scenario_.model.negatives != Scenario::Model::Negatives::local)
+      refuse_key("/model/negatives", "a pipeline's loss is computed for each micro-batch",
+                 "write \"negatives: local\"");
+    const Scenario::Train& train = scenario_.train;
+    if (train.accumulation != Scenario::Train::Accumulation())
+      refuse_key("/train/accumulation", "a pipeline accumulates over its micro-batches",
+                 "remove it, and set \"micro_batches\" of the strategy");
+    if (train.precision != Scenario::Train::Precision::float32)
+      refuse_key("/train/precision", "the stages exchange float32", "write \"precision: float32\"");
+    if (scenario_.data.broadcast)
+      refuse_key("/data/broadcast", "the ranks of a pipeline read their replica's batch",
+                 "remove it, or choose another strategy");
+    check_replica_rules(stages);
+  }
+
+  // The stages of a replica read one batch: its first rank stands for all of them.
+  void check_replica_rules(int stages) {
+    const auto check = [&](const std::string& pointer, const auto& rules) {
+      for (const auto& rule : rules) {
+        for (const int rank : rule.ranks) {
+          if (rank % stages == 0) continue;
+          const std::string first = std::to_string(rank - rank % stages);
+          refuse_key(
+              pointer,
+              "rank " + std::to_string(rank) + " reads the batch of its replica's rank " + first,
+              "name rank " + first + " instead");
+        }
+      }
+    };
+    check("/data/modality", scenario_.data.modality);
+    check("/data/outliers", scenario_.data.outliers);
   }
 
   void check_remedy() {
@@ -297,6 +422,10 @@ class Contradictions {
   }
 
   void check_train() {
+    const Scenario::Train::Checkpoint& checkpoint = scenario_.train.checkpoint;
+    if ((checkpoint.every > 0 || checkpoint.resume) && checkpoint.folder.empty())
+      refuse_key("/train/checkpoint", "\"folder\" does not say where the checkpoints are",
+                 "write \"folder: checkpoints\" beside it");
     const std::string pointer = "/train/accumulation";
     for (const auto& [rank, steps] : scenario_.train.accumulation.by_rank)
       require_rank(rank, pointer + "/rank " + std::to_string(rank));
@@ -363,6 +492,16 @@ double Scenario::outlier_factor(int rank, std::int64_t step) const {
     if (fits(outlier, rank, step)) return outlier.factor;
   }
   return 1;
+}
+
+int Scenario::ranks_of_replica() const {
+  constexpr int kStages = 2;  // the image branch; the text branch and the loss
+  return strategy.kind == Strategy::Kind::pipeline ? kStages : 1;
+}
+
+int Scenario::micro_batches(int rank) const {
+  return strategy.kind == Strategy::Kind::pipeline ? strategy.micro_batches
+                                                   : train.accumulation.of(rank);
 }
 
 int Scenario::Train::Accumulation::of(int rank) const {

@@ -39,13 +39,37 @@ struct Scenario {
       global,           // of all ranks' batches, gathered with their gradient
       global_detached,  // gathered without: wrong on purpose
     } negatives = Negatives::local;
+    struct Fusion {  // of the head "fusion"
+      int width = 768;
+      int layers = 1;
+      std::optional<int> image_width;  // left out: the image encoder's
+
+      friend bool operator==(const Fusion&, const Fusion&) = default;
+    } fusion;
+    struct Weights {  // safetensors files; empty: fresh weights
+      std::string image, text;
+
+      friend bool operator==(const Weights&, const Weights&) = default;
+    } weights;
 
     friend bool operator==(const Model&, const Model&) = default;
   } model;
 
   struct Data {
-    std::string source = "shapes";
+    std::string source = "shapes";      // or "manifest"
+    std::vector<std::string> manifest;  // files or folders, for "manifest"
+    std::string vocab;                  // WordPiece's; empty: that of "shapes"
     int items = 512;
+    std::optional<int> image_side;  // pixels; left out: what the image encoder was made for
+    std::optional<int> max_length;  // tokens; left out: what the text encoder was made for
+    int held_out = 128;             // items kept for the evaluation
+    struct Loader {
+      int workers = 2;
+      int prefetch = 2;         // batches
+      bool skip_broken = true;  // false: a broken item ends the training
+
+      friend bool operator==(const Loader&, const Loader&) = default;
+    } loader;
     double text_only = 0.0;  // share of the items that have no image
     // Who gets what: the first rule that fits a (rank, step) decides the modalities of that rank's
     // batch. Where none fits, the batch is what the sampler drew.
@@ -78,14 +102,19 @@ struct Scenario {
   } data;
 
   struct Strategy {
-    enum class Kind { manual, ddp } kind = Kind::ddp;
+    enum class Kind { manual, ddp, pipeline, fsdp } kind = Kind::ddp;
     bool find_unused_parameters = false;   // ddp
     double bucket_cap_mb = 25.0;           // ddp
     double first_bucket_mb = 1.0;          // ddp
     bool broadcast_buffers = true;         // ddp
     bool gradient_as_bucket_view = false;  // ddp
     bool no_sync = true;  // ddp: while gradients accumulate, only the last backward reduces
-    enum class Groups { one, per_modality } process_groups = Groups::one;  // manual
+    enum class Groups { one, per_modality } process_groups = Groups::one;   // manual
+    int micro_batches = 4;                                                  // pipeline
+    enum class Schedule { gpipe, one_f_one_b } schedule = Schedule::gpipe;  // pipeline
+    bool crossed = false;  // pipeline: the stages disagree on an order: wrong on purpose
+    int shard_ranks = 0;   // fsdp: ranks that share one copy of the parameters; 0: all
+    bool prefetch = true;  // fsdp: the next block is gathered while one computes
 
     friend bool operator==(const Strategy&, const Strategy&) = default;
   } strategy;
@@ -133,6 +162,7 @@ struct Scenario {
     struct Clip {
       std::optional<double> image, text, fusion;  // largest norm of the gradients of each group
       bool before_sync = false;  // each rank its own gradients, before they meet: a mistake
+      bool local_norm = false;   // fsdp: each rank by the norm of its own shards: a mistake
 
       friend bool operator==(const Clip&, const Clip&) = default;
       bool any() const { return image || text || fusion; }
@@ -145,6 +175,18 @@ struct Scenario {
 
       friend bool operator==(const LossScale&, const LossScale&) = default;
     } loss_scale;
+    struct Checkpoint {
+      std::string folder;   // empty: none
+      int every = 0;        // steps; 0: never saved
+      bool resume = false;  // go on from the last one in the folder, where there is one
+      enum class Barrier {
+        none,
+        all,     // all ranks wait for each other after each
+        rank_0,  // rank 0 alone does: wrong on purpose
+      } barrier = Barrier::none;
+
+      friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
+    } checkpoint;
     bool evaluate = false;  // after training: caption retrieval on held-out items, on rank 0
 
     friend bool operator==(const Train&, const Train&) = default;
@@ -180,6 +222,11 @@ struct Scenario {
   const Data::Rule* rule_for(int rank, std::int64_t step) const;
   // What this rank's images are multiplied with at this step; 1 where no outlier was asked for.
   double outlier_factor(int rank, std::int64_t step) const;
+  // Ranks that hold one copy of the model together and train on one batch: the pipeline's stages,
+  // else 1.
+  int ranks_of_replica() const;
+  // This rank's micro-batches to an optimiser step: of the pipeline, or of accumulation.
+  int micro_batches(int rank) const;
 };
 
 // Reads and checks a scenario file. Errors: unreadable file, YAML that does not parse, anything

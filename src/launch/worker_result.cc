@@ -36,10 +36,13 @@ std::optional<WorkerNumbers> read_worker_numbers(const std::string& path) {
   out.step_ms_median = number(json, "step_ms_median").value_or(0);
   out.samples_per_s = number(json, "samples_per_s").value_or(0);
   out.recording_share = number(json, "recording_share").value_or(0);
+  out.idle_share = number(json, "idle_share");
   out.peak_rss_bytes = whole(json, "peak_rss_bytes");
   if (const auto found = json.find("retrieval"); found != json.end() && found->is_object()) {
-    out.retrieval = {number(*found, "top1").value_or(0), number(*found, "chance").value_or(0),
-                     whole(*found, "items")};
+    out.retrieval = {number(*found, "recall_at_1").value_or(0),
+                     number(*found, "recall_at_5").value_or(0),
+                     number(*found, "recall_at_10").value_or(0),
+                     number(*found, "chance").value_or(0), whole(*found, "items")};
   }
   return out;
 }

@@ -12,10 +12,12 @@ struct WorkerNumbers {
   std::optional<double> first_loss, last_loss;
   double step_ms_median = 0;
   double samples_per_s = 0;
-  double recording_share = 0;  // of the time of the steps
+  double recording_share = 0;        // of the time of the steps
+  std::optional<double> idle_share;  // … spent waiting for other stages; pipelines only
   std::int64_t peak_rss_bytes = 0;
   struct Retrieval {
-    double top1 = 0;  // share of held-out images whose caption came first
+    // Shares of held-out images whose caption came first, and among the first 5 and 10.
+    double recall_at_1 = 0, recall_at_5 = 0, recall_at_10 = 0;
     double chance = 0;
     std::int64_t items = 0;
   };

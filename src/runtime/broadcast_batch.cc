@@ -16,8 +16,9 @@ void send(c10d::ProcessGroup& group, Recorder& recorder, const char* name, at::T
 
 void broadcast_batch(c10d::ProcessGroup& group, Recorder& recorder, Batch& batch) {
   const auto images = batch.has_image() ? batch.images.size(0) : 0;
-  const at::Tensor sizes =
-      at::tensor({static_cast<std::int64_t>(batch.indices.size()), images}, at::kLong);
+  const at::Tensor sizes = at::tensor({static_cast<std::int64_t>(batch.indices.size()), images,
+                                       images == 0 ? 0 : batch.images.size(2)},
+                                      at::kLong);
   send(group, recorder, "batch.sizes", sizes);
   const auto count = sizes[0].item<std::int64_t>();
   const auto with_image = sizes[1].item<std::int64_t>();
@@ -32,7 +33,8 @@ void broadcast_batch(c10d::ProcessGroup& group, Recorder& recorder, Batch& batch
   send(group, recorder, "batch.tokens", batch.tokens);
   if (with_image == 0) return batch.drop_images();
   if (!source) {
-    batch.images = at::empty({with_image, kImageChannels, kImageSide, kImageSide});
+    const auto side = sizes[2].item<std::int64_t>();
+    batch.images = at::empty({with_image, 3, side, side});
     batch.image_rows = at::empty({with_image}, at::kLong);
   }
   send(group, recorder, "batch.images", batch.images);

@@ -9,7 +9,7 @@
 namespace lockstep {
 
 // Replaces the batch by that of the group's rank 0, images and sentences sent as they are; the
-// numbers of items and of images first. Collective. Throws what c10d throws.
+// numbers of items and images and the pictures' side first. Collective. Throws what c10d throws.
 void broadcast_batch(c10d::ProcessGroup& group, Recorder& recorder, Batch& batch);
 
 }  // namespace lockstep

@@ -1,39 +1,72 @@
 #include "runtime/evaluate.h"
 
+#include <algorithm>
 #include <map>
 
 #include <ATen/ATen.h>
 
-#include "runtime/data/batch.h"
-
 namespace lockstep {
+namespace {
 
-Retrieval evaluate_retrieval(ContrastiveModel& model, const ShapesDataset& data, int items) {
-  std::vector<std::int64_t> pictures;
-  std::vector<std::int64_t> captioned;             // one item for each distinct caption
-  std::map<std::string, std::int64_t> caption_of;  // caption to its place in `captioned`
-  std::vector<std::int64_t> right;
-  for (std::int64_t i = 0; i < items; ++i) {
-    const Item item = data.item(data.size() + i);
-    const auto [known, is_new] =
-        caption_of.emplace(caption(item.picture), static_cast<std::int64_t>(captioned.size()));
-    if (is_new) captioned.push_back(item.index);
-    pictures.push_back(item.index);
-    right.push_back(known->second);
+constexpr std::int64_t kBatch = 32;
+
+struct Embedded {
+  std::vector<at::Tensor> images;
+  std::vector<std::vector<std::int64_t>> sentences;  // token ids of each image's own
+};
+
+Embedded embed(ContrastiveModel& model, const BatchSource& source, std::int64_t items) {
+  Embedded out;
+  for (std::int64_t from = 0; from < items; from += kBatch) {
+    std::vector<std::int64_t> indices;
+    for (std::int64_t i = from; i < std::min(from + kBatch, items); ++i) {
+      indices.push_back(source.items() + i);
+    }
+    const Batch batch = source.read(indices);
+    if (!batch.has_image()) continue;
+    out.images.push_back(model->embed_images(batch.images));
+    const at::Tensor tokens = batch.tokens.index_select(0, batch.image_rows);
+    for (std::int64_t row = 0; row < tokens.size(0); ++row) {
+      const auto* first = tokens.const_data_ptr<std::int64_t>() + row * tokens.size(1);
+      out.sentences.emplace_back(first, first + tokens.size(1));
+    }
   }
+  return out;
+}
 
+double share_within(const at::Tensor& ranks, std::int64_t first) {
+  return (ranks < first).to(at::kDouble).mean().item<double>();
+}
+
+}  // namespace
+
+Retrieval evaluate_retrieval(ContrastiveModel& model, const BatchSource& source, int items) {
   const at::NoGradGuard no_grad;
   model->eval();
-  const at::Tensor images = model->embed_images(make_batch(data, pictures, nullptr).images);
-  const at::Tensor sentences = model->embed_sentences(make_batch(data, captioned, nullptr).tokens);
-  model->train();
-  const at::Tensor best = at::matmul(images, sentences.t()).argmax(1);
-  const auto hits = (best == at::tensor(right, at::kLong)).sum().item<std::int64_t>();
-
+  const Embedded embedded = embed(model, source, items);
   Retrieval result;
-  result.items = items;
-  result.top1 = static_cast<double>(hits) / items;
-  result.chance = 1.0 / static_cast<double>(captioned.size());
+  result.items = static_cast<int>(embedded.sentences.size());
+  if (result.items == 0) {
+    model->train();
+    return result;
+  }
+  std::map<std::vector<std::int64_t>, std::int64_t> numbers;  // of the different sentences
+  std::vector<std::int64_t> right;
+  std::vector<at::Tensor> sentences;
+  for (const auto& tokens : embedded.sentences) {
+    const auto [known, is_new] = numbers.emplace(tokens, static_cast<std::int64_t>(numbers.size()));
+    if (is_new) sentences.push_back(at::tensor(tokens, at::kLong));
+    right.push_back(known->second);
+  }
+  const at::Tensor similarity =
+      at::matmul(at::cat(embedded.images), model->embed_sentences(at::stack(sentences)).t());
+  model->train();
+  const at::Tensor own = similarity.gather(1, at::tensor(right, at::kLong).unsqueeze(1));
+  const at::Tensor before = (similarity > own).sum(1);  // sentences that came before the right one
+  result.recall_at_1 = share_within(before, 1);
+  result.recall_at_5 = share_within(before, 5);
+  result.recall_at_10 = share_within(before, 10);
+  result.chance = 1.0 / static_cast<double>(sentences.size());
   return result;
 }
 

@@ -1,15 +1,16 @@
-// Caption retrieval: does the model find the sentence that belongs to a picture it never saw?
+// What the trained model can do, measured on items that it was not trained on.
 #pragma once
 
-#include "runtime/data/shapes.h"
+#include "runtime/data/batch_source.h"
 #include "runtime/models/contrastive.h"
 #include "runtime/result.h"
 
 namespace lockstep {
 
-// For `items` held-out pictures, ranks the distinct captions among them by similarity; right where
-// the picture's own caption comes first. Local: communicates with nobody. The model is in training
-// mode again afterwards.
-Retrieval evaluate_retrieval(ContrastiveModel& model, const ShapesDataset& data, int items);
+// Caption retrieval over `items` held-out items that have an image and a text: how often an image
+// finds its own sentence first, and among the first 5 and 10, of all different sentences. Computes
+// alone, without any collective, so one rank may do it while the others do not. The model is in
+// training mode afterwards. Throws what reading the items throws.
+Retrieval evaluate_retrieval(ContrastiveModel& model, const BatchSource& source, int items);
 
 }  // namespace lockstep

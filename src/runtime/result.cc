@@ -41,9 +41,16 @@ Status write_result(const WorkerResult& result, const std::string& path) {
   json["recording_events"] = result.recording_events;
   json["recording_share"] =
       total_ms > 0 ? static_cast<double>(result.recording_ns) / (total_ms * 1e6) : 0;
+  if (result.idle_ns) {
+    json["idle_share"] = total_ms > 0 ? static_cast<double>(*result.idle_ns) / (total_ms * 1e6) : 0;
+  }
+  json["data_wait_share"] = total_ms > 0 ? result.data_wait_ms / total_ms : 0;
+  json["skipped_items"] = result.skipped;
   json["peak_rss_bytes"] = peak_rss_bytes();
   if (result.retrieval) {
-    json["retrieval"] = {{"top1", result.retrieval->top1},
+    json["retrieval"] = {{"recall_at_1", result.retrieval->recall_at_1},
+                         {"recall_at_5", result.retrieval->recall_at_5},
+                         {"recall_at_10", result.retrieval->recall_at_10},
                          {"chance", result.retrieval->chance},
                          {"items", result.retrieval->items}};
   }

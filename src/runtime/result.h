@@ -11,7 +11,8 @@
 namespace lockstep {
 
 struct Retrieval {
-  double top1 = 0;    // share of held-out images whose caption came first
+  // Shares of held-out images whose caption came first, and among the first 5 and 10.
+  double recall_at_1 = 0, recall_at_5 = 0, recall_at_10 = 0;
   double chance = 0;  // 1 / number of captions to choose from
   int items = 0;
 };
@@ -23,7 +24,10 @@ struct WorkerResult {
   std::int64_t samples = 0;
   std::int64_t recording_ns = 0;  // inside the recorder, over all threads, during the steps
   std::uint64_t recording_events = 0;
+  std::optional<std::int64_t> idle_ns;  // of the steps, waiting for other stages; pipeline only
   std::optional<Retrieval> retrieval;
+  std::int64_t skipped = 0;  // items that could not be read
+  double data_wait_ms = 0;   // over all steps: waiting for the loader
   std::optional<std::string> error;
 };
 

@@ -1,23 +1,31 @@
 #include "runtime/train_loop.h"
 
 #include <cstdio>
+#include <stdexcept>
 
 #include <ATen/ATen.h>
 
 #include "base/clock.h"
 #include "runtime/broadcast_batch.h"
+#include "runtime/collectives.h"
 #include "runtime/evaluate.h"
 #include "runtime/optimization.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int kHeldOutItems = 128;
 constexpr int kProgressLines = 20;
 
-Sampler::Shard shard_of(const Scenario::Data& data, RankOf who) {
-  if (!data.sharding) return {};  // every rank believes to be alone
-  return {who.rank, who.world_size};
+// What training cannot do without: an error of the data set or of a file of weights.
+template <class T>
+T value_or_throw(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().str());
+  return std::move(*result);
+}
+
+void load(torch::nn::Module& module, const std::string& file, const WeightNames& names) {
+  if (file.empty()) return;
+  value_or_throw(load_weights(module, value_or_throw(SafetensorsFile::open(file)), names));
 }
 
 void log_progress(int rank, const StepMetrics& metrics, int steps) {
@@ -41,28 +49,33 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
       recorder_(recorder),
       result_(result),
       log_(log),
-      data_(scenario.data.items, scenario.data.text_only, scenario.train.seed),
-      sampler_(data_, scenario.data.sampler, scenario.train.batch_size, scenario.train.seed,
-               shard_of(scenario.data, groups.who()), scenario.data.reshuffle) {
+      data_(
+          value_or_throw(BatchSource::open(scenario, groups.who().rank, groups.who().world_size))) {
   at::manual_seed(scenario_.train.seed);
-  model_ = ContrastiveModel(scenario_.model.embed_dim);
+  model_ = ContrastiveModel(scenario_.model, data_->input());
+  load(*model_->image_encoder(), scenario_.model.weights.image, model_->image_tower().names);
+  load(*model_->text_tower().module, scenario_.model.weights.text, model_->text_tower().names);
   freeze(*model_, scenario_.model.freeze);
-  trained_ = trained_parameters(*model_);
   using Negatives = Scenario::Model::Negatives;
   if (scenario_.model.negatives != Negatives::local) {
     gather_.emplace(groups_.world(), recorder_, scenario_.model.negatives == Negatives::global);
   }
   strategy_ = make_strategy(scenario_.strategy, {model_, groups_, recorder_});
-  remedy_ =
-      make_remedy(scenario_.remedy, {model_, groups_, recorder_, gather_ ? &*gather_ : nullptr});
-  optimizer_ = make_optimizer(scenario_.train, trained_);
+  optimised_ = strategy_->optimised(model_);
+  remedy_ = make_remedy(scenario_.remedy,
+                        {model_, groups_, recorder_, gather_ ? &*gather_ : nullptr, optimised_});
+  optimizer_ = make_optimizer(scenario_.train, optimised_);
   scaler_.emplace(scenario_.train, groups_.world(), recorder_);
+  if (const std::string& folder = scenario_.train.checkpoint.folder; !folder.empty()) {
+    checkpoints_.emplace(folder, groups_.who(), data_->digest());
+  }
 }
 
 void TrainLoop::run() {
   strategy_->start();
+  const std::int64_t first = resume();
   const std::int64_t recording_before = recorder_.nanos();
-  for (std::int64_t step = 0; step < scenario_.train.steps; ++step) {
+  for (std::int64_t step = first; step < scenario_.train.steps; ++step) {
     const Nanos began = monotonic_nanos();
     recorder_.context().step = static_cast<std::int32_t>(step);
     StepMetrics metrics = one_step(step);
@@ -71,8 +84,51 @@ void TrainLoop::run() {
     metrics.ms = milliseconds_since(began);
     result_.step_ms.push_back(metrics.ms);
     if (log_ != nullptr) log_->write(metrics);
+    const int every = scenario_.train.checkpoint.every;
+    if (every > 0 && (step + 1) % every == 0) save(step + 1);
   }
-  if (scenario_.train.evaluate && groups_.who().rank == 0) evaluate();
+  if (!scenario_.train.evaluate) return;
+  strategy_->gather_everything();
+  if (groups_.who().rank == 0) evaluate();
+}
+
+TrainingState TrainLoop::state() {
+  return {optimised_, named_buffers(*model_), *optimizer_, *scaler_};
+}
+
+std::int64_t TrainLoop::resume() {
+  if (!scenario_.train.checkpoint.resume) return 0;
+  // The ranks may see a shared folder at different moments: the least of what they see is whole.
+  const at::Tensor steps = at::full({1}, checkpoints_->latest().value_or(0), at::kLong);
+  {
+    const NoteScope scope(recorder_, recorder_.note({"steps"}, "checkpoint.resume"));
+    all_reduce(*groups_.world(), steps, Reduce::min);
+  }
+  const auto first = steps.item<std::int64_t>();
+  if (first == 0) return 0;
+  TrainingState loaded = state();
+  if (const Status ok = checkpoints_->load(loaded, first); !ok) {
+    throw std::runtime_error(ok.error().str());
+  }
+  if (groups_.who().rank == 0) {
+    std::fprintf(stderr, "rank 0: going on from step %lld\n", static_cast<long long>(first));
+  }
+  return first;
+}
+
+void TrainLoop::save(std::int64_t steps) {
+  if (const Status saved = checkpoints_->save(state(), steps); !saved) {
+    throw std::runtime_error(saved.error().str());
+  }
+  using Barrier = Scenario::Train::Checkpoint::Barrier;
+  const Barrier barrier = scenario_.train.checkpoint.barrier;
+  if (barrier == Barrier::none) return;
+  // On rank 0 alone: that is the mistake that `rank_0` stands for.
+  if (barrier == Barrier::rank_0 && groups_.who().rank != 0) return;
+  const NoteScope scope(recorder_, recorder_.note({}, "checkpoint.barrier"));
+  c10d::BarrierOptions options;
+  options.asyncOp = false;
+  groups_.world()->barrier(options)->wait();
 }
 
 StepMetrics TrainLoop::one_step(std::int64_t step) {
@@ -84,6 +140,7 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   const Nanos began = monotonic_nanos();
   std::vector<Batch> batches = micro_batches(step);
   metrics.data_ms = milliseconds_since(began);
+  result_.data_wait_ms += metrics.data_ms;
   remedy_->before_step(batches);
   Batch all;  // what the step saw
   for (const Batch& batch : batches) {
@@ -106,21 +163,19 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
 }
 
 std::vector<Batch> TrainLoop::micro_batches(std::int64_t step) {
-  const RankOf who = groups_.who();
-  const Scenario::Data::Rule* rule = scenario_.rule_for(who.rank, step);
-  const double outlier = scenario_.outlier_factor(who.rank, step);
-  const int common = scenario_.train.accumulation.steps;
-  std::vector<Batch> batches;
-  for (int i = 0; i < scenario_.train.accumulation.of(who.rank); ++i) {
-    batches.push_back(make_batch(data_, sampler_.batch(step * common + i), rule));
-    Batch& batch = batches.back();
-    if (batch.has_image() && outlier != 1) batch.images.mul_(outlier);
-    if (scenario_.data.broadcast) broadcast_batch(*groups_.world(), recorder_, batch);
+  std::vector<Batch> batches = data_->step(step);
+  result_.skipped = data_->skipped();
+  if (scenario_.data.broadcast) {
+    for (Batch& batch : batches) broadcast_batch(*groups_.world(), recorder_, batch);
   }
   return batches;
 }
 
 double TrainLoop::accumulate(const std::vector<Batch>& batches) {
+  if (const auto own = strategy_->run_step(batches)) {
+    result_.idle_ns = result_.idle_ns.value_or(0) + own->idle;
+    return own->loss;
+  }
   double sum = 0;
   for (std::size_t i = 0; i < batches.size(); ++i) {
     const Pass pass = i + 1 == batches.size() ? Pass::last : Pass::accumulate;
@@ -140,20 +195,27 @@ double TrainLoop::accumulate(const std::vector<Batch>& batches) {
 void TrainLoop::update() {
   // A scaler that decides alone looks at this rank's own gradients, and leaves the whole update
   // out, the communication included: that is the mistake that it stands for.
-  if (scaler_->decides_alone() && scaler_->unscale(trained_)) return;
+  if (scaler_->decides_alone() && scaler_->unscale(optimised_)) return;
   const Scenario::Train::Clip& clip = scenario_.train.clip;
-  if (clip.any() && clip.before_sync) clip_gradients(clip, trained_);
+  if (clip.any() && clip.before_sync) clip_gradients(clip, optimised_);
   strategy_->synchronise();
   remedy_->after_sync();
-  if (!scaler_->decides_alone() && scaler_->unscale(trained_)) return;
-  if (clip.any() && !clip.before_sync) clip_gradients(clip, trained_);
+  if (!scaler_->decides_alone() && scaler_->unscale(optimised_)) return;
+  if (clip.any() && !clip.before_sync) {
+    std::function<double(double)> whole;
+    if (!clip.local_norm) whole = [&](double own) { return strategy_->norm_squared(own); };
+    clip_gradients(clip, optimised_, whole);
+  }
   optimizer_->step();
 }
 
 void TrainLoop::evaluate() {
-  result_.retrieval = evaluate_retrieval(model_, data_, kHeldOutItems);
-  std::fprintf(stderr, "rank 0: caption retrieval: top-1 %.3f, chance %.3f, %d items\n",
-               result_.retrieval->top1, result_.retrieval->chance, result_.retrieval->items);
+  result_.retrieval = evaluate_retrieval(model_, *data_, scenario_.data.held_out);
+  const Retrieval& found = *result_.retrieval;
+  std::fprintf(
+      stderr,
+      "rank 0: caption retrieval: recall@1 %.3f, @5 %.3f, @10 %.3f, chance %.3f, %d items\n",
+      found.recall_at_1, found.recall_at_5, found.recall_at_10, found.chance, found.items);
 }
 
 }  // namespace lockstep

@@ -8,8 +8,8 @@
 #include <torch/csrc/api/include/torch/optim.h>
 
 #include "job/scenario.h"
-#include "runtime/data/batch.h"
-#include "runtime/data/sampler.h"
+#include "runtime/checkpoint.h"
+#include "runtime/data/batch_source.h"
 #include "runtime/feature_gather.h"
 #include "runtime/models/contrastive.h"
 #include "runtime/precision.h"
@@ -36,6 +36,10 @@ class TrainLoop {
   void run();
 
  private:
+  // The step to begin with: that of the last checkpoint, which is loaded, or 0.
+  std::int64_t resume();
+  void save(std::int64_t steps);
+  TrainingState state();
   StepMetrics one_step(std::int64_t step);
   std::vector<Batch> micro_batches(std::int64_t step);
   // Forward and backward of all micro-batches; the mean of their losses.
@@ -48,15 +52,15 @@ class TrainLoop {
   Recorder& recorder_;
   WorkerResult& result_;
   StepLog* log_;
-  ShapesDataset data_;
-  Sampler sampler_;
+  std::unique_ptr<BatchSource> data_;
   ContrastiveModel model_{nullptr};
   std::optional<FeatureGather> gather_;  // of global negatives
-  NamedTensors trained_;
+  NamedTensors optimised_;
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<Remedy> remedy_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   std::optional<LossScaler> scaler_;
+  std::optional<Checkpoints> checkpoints_;
 };
 
 }  // namespace lockstep

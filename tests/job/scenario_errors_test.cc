@@ -24,8 +24,8 @@ TEST(ScenarioErrors, an_unknown_key_names_the_nearest) {
 TEST(ScenarioErrors, an_unknown_key_deep_inside) {
   EXPECT_EQ(error_of("train:\n  steps: 3\n  batchsize: 8\n"),
             "job.yaml:5:3: error: unknown key \"batchsize\"; did you mean \"batch_size\"?\n"
-            "  fix: allowed here: accumulation, batch_size, clip, evaluate, loss_scale, lr, "
-            "optimizer, precision, schedule, seed, steps and weight_decay");
+            "  fix: allowed here: accumulation, batch_size, checkpoint, clip, evaluate, "
+            "loss_scale, lr, optimizer, precision, schedule, seed, steps and weight_decay");
 }
 
 TEST(ScenarioErrors, a_key_like_no_other_has_no_suggestion) {
@@ -76,15 +76,19 @@ TEST(ScenarioErrors, a_number_out_of_range) {
 
 TEST(ScenarioErrors, the_strategy_is_a_name_or_a_mapping) {
   EXPECT_EQ(error_of("strategy: dpp\n"),
-            "job.yaml:3:11: error: \"strategy\" should be one of manual and ddp, but it is the "
-            "text \"dpp\"\n  fix: did you mean \"ddp\"?");
+            "job.yaml:3:11: error: \"strategy\" should be one of manual, ddp, pipeline and fsdp, "
+            "but it is the text \"dpp\"\n  fix: did you mean \"ddp\"?");
   EXPECT_EQ(error_of("strategy: 3\n"),
-            "job.yaml:3:11: error: \"strategy\" should be one of manual and ddp or a mapping, but "
+            "job.yaml:3:11: error: \"strategy\" should be one of manual, ddp, pipeline and fsdp "
+            "or a mapping, but "
             "it is 3");
-  EXPECT_EQ(error_of("strategy: {find_unused_parameters: true}\n"),
-            "job.yaml:3:11: error: the key \"kind\" is missing in \"strategy\"\n"
-            "  fix: add \"kind: …\": manual: after backward, all-reduce each gradient that "
-            "exists. ddp: LibTorch's own c10d::Reducer.");
+  EXPECT_EQ(
+      error_of("strategy: {find_unused_parameters: true}\n"),
+      "job.yaml:3:11: error: the key \"kind\" is missing in \"strategy\"\n"
+      "  fix: add \"kind: …\": manual: after backward, all-reduce each gradient that exists. ddp: "
+      "LibTorch's own c10d::Reducer. pipeline: the image branch on one rank, the text "
+      "branch and the loss on the next; micro-batches pass between them. fsdp: each rank "
+      "keeps a shard of every block's parameters, gathered for use and freed after it.");
 }
 
 TEST(ScenarioErrors, modality_rules) {
@@ -158,6 +162,55 @@ TEST(ScenarioErrors, options_of_the_other_strategy) {
   EXPECT_EQ(error_of("strategy: {kind: ddp, process_groups: one}\n"),
             "job.yaml:3:23: error: \"process_groups\" is an option of manual, but the strategy is "
             "ddp\n  fix: remove it, or write \"kind: manual\"");
+}
+
+TEST(ScenarioErrors, what_fully_sharded_does_not_take) {
+  EXPECT_EQ(error_of("ranks: 4\nstrategy: {kind: fsdp, shard_ranks: 3}\n"),
+            "job.yaml:4:24: error: 4 ranks cannot be cut into groups of 3\n"
+            "  fix: choose a divisor of \"ranks\", or leave it out to shard over all of them");
+  EXPECT_EQ(error_of("strategy: {kind: fsdp, no_sync: false}\n"),
+            "job.yaml:3:24: error: \"no_sync\" is an option of ddp, but the strategy is fsdp\n"
+            "  fix: remove it, or write \"kind: ddp\"");
+  EXPECT_EQ(error_of("strategy: {kind: ddp, prefetch: false}\n"),
+            "job.yaml:3:23: error: \"prefetch\" is an option of fsdp, but the strategy is ddp\n"
+            "  fix: remove it, or write \"kind: fsdp\"");
+  EXPECT_EQ(error_of("strategy: ddp\ntrain: {clip: {image: 1, norm: local}}\n"),
+            "job.yaml:4:26: error: only fsdp shards the gradients whose norm is taken\n"
+            "  fix: remove it, or write \"strategy: fsdp\"");
+  EXPECT_EQ(error_of("strategy: fsdp\ntrain: {clip: {image: 1, when: before-sync}}\n"),
+            "job.yaml:4:26: error: gradients can be clipped before they are synchronised only "
+            "where the loop does it\n"
+            "  fix: write \"strategy: manual\", or \"when: after-sync\"");
+}
+
+TEST(ScenarioErrors, what_a_pipeline_does_not_take) {
+  EXPECT_EQ(error_of("ranks: 3\nstrategy: pipeline\n"),
+            "job.yaml:3:1: error: a pipeline has 2 stages, one to a rank, but 3 ranks cannot be "
+            "shared out among them\n  fix: make \"ranks\" a multiple of 2");
+  EXPECT_EQ(error_of("strategy: {kind: pipeline, order: crossed, micro_batches: 2}\n"),
+            "job.yaml:3:28: error: with so few micro-batches the orders do not cross\n"
+            "  fix: make \"micro_batches\" 3 or more");
+  EXPECT_EQ(error_of("strategy: pipeline\nremedy: dummy-image\n"),
+            "job.yaml:4:1: error: a micro-batch without images needs no remedy in a pipeline: "
+            "nothing is sent for it\n  fix: remove \"remedy\"");
+  EXPECT_EQ(error_of("strategy: pipeline\nmodel: {negatives: global}\n"),
+            "job.yaml:4:9: error: a pipeline's loss is computed for each micro-batch\n"
+            "  fix: write \"negatives: local\"");
+  EXPECT_EQ(error_of("strategy: pipeline\ntrain: {accumulation: 2}\n"),
+            "job.yaml:4:9: error: a pipeline accumulates over its micro-batches\n"
+            "  fix: remove it, and set \"micro_batches\" of the strategy");
+  EXPECT_EQ(
+      error_of("strategy: pipeline\ntrain: {precision: bfloat16}\n"),
+      "job.yaml:4:9: error: the stages exchange float32\n  fix: write \"precision: float32\"");
+  EXPECT_EQ(error_of("strategy: pipeline\ndata: {broadcast: true}\n"),
+            "job.yaml:4:8: error: the ranks of a pipeline read their replica's batch\n"
+            "  fix: remove it, or choose another strategy");
+  EXPECT_EQ(error_of("strategy: pipeline\ndata: {modality: {rank 1: [text]}}\n"),
+            "job.yaml:4:8: error: rank 1 reads the batch of its replica's rank 0\n"
+            "  fix: name rank 0 instead");
+  EXPECT_EQ(error_of("strategy: {kind: ddp, micro_batches: 2}\n"),
+            "job.yaml:3:23: error: \"micro_batches\" is an option of pipeline, but the strategy is "
+            "ddp\n  fix: remove it, or write \"kind: pipeline\"");
 }
 
 TEST(ScenarioErrors, a_clean_run_has_no_culprits) {

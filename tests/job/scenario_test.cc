@@ -75,6 +75,43 @@ TEST(Scenario, a_strategy_may_be_its_name_alone) {
   EXPECT_EQ(parsed("{lockstep: 1, name: x, strategy: ddp}").strategy, Scenario::Strategy{});
 }
 
+TEST(Scenario, a_pipeline_and_its_replicas) {
+  const Scenario s = parsed(R"(
+lockstep: 1
+name: pipeline
+ranks: 4
+strategy: {kind: pipeline, schedule: 1f1b, micro_batches: 6, order: crossed}
+)");
+  EXPECT_EQ(s.strategy.kind, Scenario::Strategy::Kind::pipeline);
+  EXPECT_EQ(s.strategy.schedule, Scenario::Strategy::Schedule::one_f_one_b);
+  EXPECT_TRUE(s.strategy.crossed);
+  EXPECT_EQ(s.ranks_of_replica(), 2);
+  EXPECT_EQ(s.micro_batches(3), 6);
+  const Scenario plain = parsed("{lockstep: 1, name: x, train: {accumulation: 3}}");
+  EXPECT_EQ(plain.strategy.schedule, Scenario::Strategy::Schedule::gpipe);
+  EXPECT_FALSE(plain.strategy.crossed);
+  EXPECT_EQ(plain.ranks_of_replica(), 1);
+  EXPECT_EQ(plain.micro_batches(0), 3);
+}
+
+TEST(Scenario, fully_sharded_over_some_of_the_ranks) {
+  const Scenario s = parsed(R"(
+lockstep: 1
+name: hybrid
+ranks: 4
+strategy: {kind: fsdp, shard_ranks: 2, prefetch: false}
+train: {clip: {image: 1, norm: local}}
+)");
+  EXPECT_EQ(s.strategy.kind, Scenario::Strategy::Kind::fsdp);
+  EXPECT_EQ(s.strategy.shard_ranks, 2);
+  EXPECT_FALSE(s.strategy.prefetch);
+  EXPECT_TRUE(s.train.clip.local_norm);
+  const Scenario plain = parsed("{lockstep: 1, name: x, strategy: fsdp}");
+  EXPECT_EQ(plain.strategy.shard_ranks, 0);
+  EXPECT_TRUE(plain.strategy.prefetch);
+  EXPECT_FALSE(plain.train.clip.local_norm);
+}
+
 TEST(Scenario, every_other_choice) {
   const Scenario s = parsed(R"(
 lockstep: 1

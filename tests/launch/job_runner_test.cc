@@ -71,7 +71,7 @@ TEST_F(JobRunner, a_worker_that_dies_without_a_word_leaves_the_others_stuck) {
 }
 
 TEST_F(JobRunner, silence_alone_proves_nothing_and_the_time_limit_ends_it) {
-  const auto outcome = run("long computation", /*total_s=*/1);
+  const auto outcome = run("long computation", /*total_s=*/4);
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(outcome->end, JobEnd::timed_out);
   EXPECT_FALSE(outcome->proof_s);
@@ -79,7 +79,7 @@ TEST_F(JobRunner, silence_alone_proves_nothing_and_the_time_limit_ends_it) {
 }
 
 TEST_F(JobRunner, workers_that_do_not_listen_are_killed) {
-  const auto outcome = run("deaf to SIGTERM", /*total_s=*/1);
+  const auto outcome = run("deaf to SIGTERM", /*total_s=*/4);
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(to_string(outcome->workers[0].end), "was killed by SIGKILL");
   EXPECT_FALSE(any_alive(outcome->run));
@@ -105,9 +105,11 @@ TEST_F(JobRunner, the_users_signal_ends_it_and_keeps_the_traces) {
 
 TEST_F(JobRunner, progress_counts_what_every_rank_has_finished) {
   JobProgress last;
-  const auto outcome =
-      run("long computation", 1, [&](const JobProgress& progress, double) { last = progress; });
-  ASSERT_TRUE(outcome);
+  const auto outcome = run("long computation", 60, [&](const JobProgress& progress, double) {
+    last = progress;
+    if (progress.started == 3 && progress.steps == 1) raise(SIGINT);
+  });
+  ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(last.started, 3);
   EXPECT_EQ(last.steps, 1);
   EXPECT_DOUBLE_EQ(last.loss.value_or(0), 1.0);

@@ -128,24 +128,71 @@ TEST(DummyImage, LeavesTheLossAndBatchNormAlone) {
 }
 
 TEST(Training, TheLossFallsAndCaptionsOfUnseenPicturesAreFoundAboveChance) {
-  ContrastiveModel m = model();
-  Sampler sampler(data(), Scenario::Data::Sampler::random, 32, 1, {0, 1});
+  Scenario scenario;
+  scenario.data.items = 256;
+  scenario.data.held_out = 64;
+  scenario.train.batch_size = 32;
+  scenario.train.steps = 40;
+  const auto source = BatchSource::open(scenario, 0, 1);
+  ASSERT_TRUE(source) << source.error().str();
+  at::manual_seed(1);
+  ContrastiveModel m(scenario.model, (*source)->input());
   std::vector<at::Tensor> trained;
   for (auto& [name, parameter] : trained_parameters(*m)) trained.push_back(parameter);
   torch::optim::AdamW optimizer(trained, torch::optim::AdamWOptions(3e-3));
   double first = 0;
   double last = 0;
-  for (std::int64_t step = 0; step < 40; ++step) {
+  for (std::int64_t step = 0; step < scenario.train.steps; ++step) {
     optimizer.zero_grad();
-    const at::Tensor loss = m->losses(make_batch(data(), sampler.batch(step), nullptr)).total;
+    const at::Tensor loss = m->losses((*source)->step(step).front()).total;
     loss.backward();
     optimizer.step();
     last = loss.item<double>();
     if (step == 0) first = last;
   }
   EXPECT_LT(last, 0.7 * first);
-  const Retrieval retrieval = evaluate_retrieval(m, data(), 64);
-  EXPECT_GT(retrieval.top1, 3 * retrieval.chance);
+  const Retrieval retrieval = evaluate_retrieval(m, **source, 64);
+  EXPECT_EQ(retrieval.items, 64);
+  EXPECT_GT(retrieval.recall_at_1, 3 * retrieval.chance);
+  EXPECT_GE(retrieval.recall_at_5, retrieval.recall_at_1);
+  EXPECT_GE(retrieval.recall_at_10, retrieval.recall_at_5);
+}
+
+TEST(Fusion, TellsRightPairsFromWrongOnesAndNeedsImages) {
+  Scenario::Model options;
+  options.head = "fusion";
+  options.fusion.width = 32;
+  ContrastiveModel m(options, model()->input());
+  m->losses(with_images(4)).total.backward();
+  EXPECT_THAT(without_gradient(m), IsEmpty());
+  ContrastiveModel other(options, model()->input());
+  other->losses(text_only()).total.backward();
+  EXPECT_THAT(without_gradient(other), testing::Contains("fusion"));
+}
+
+TEST(Fusion, AWidthThatDoesNotFitTheEncoderIsAnError) {
+  Scenario::Model options;
+  options.head = "fusion";
+  options.fusion.image_width = 512;
+  try {
+    ContrastiveModel m(options, model()->input());
+    FAIL() << "no error";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("512"));
+  }
+}
+
+TEST(MaskedWords, TrainABidirectionalTextEncoderWithoutImages) {
+  Scenario::Model options;
+  options.text = "minilm";
+  InputSpec input = model()->input();
+  input.mask = input.vocabulary - 1;
+  ContrastiveModel m(options, input);
+  at::manual_seed(3);
+  const Losses losses = m->losses(text_only());
+  losses.total.backward();
+  EXPECT_GT(losses.text.item<double>(), 0);
+  EXPECT_TRUE(m->text_tower().module->parameters().front().grad().defined());
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ bool finishes(const Ops& image, const Ops& text) {
   struct Rank {
     const Ops& ops;
     std::size_t next = 0;
-    std::set<int> sent, received;
+    std::set<int> sent = {}, received = {};
   };
   std::array<Rank, 2> ranks = {Rank{image}, Rank{text}};
   const auto advance = [](Rank& own, const Rank& other) {

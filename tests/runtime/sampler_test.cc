@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/data/shapes.h"
+
 namespace lockstep {
 namespace {
 
@@ -15,7 +17,7 @@ using testing::ElementsAre;
 constexpr int kRanks = 4;
 
 Sampler sampler(const ShapesDataset& data, Kind kind, int rank, int batch_size = 4) {
-  return {data, kind, batch_size, /*seed=*/1, {rank, kRanks}};
+  return {data.has_images(), kind, batch_size, /*seed=*/1, {rank, kRanks}};
 }
 
 int images_in(const ShapesDataset& data, const std::vector<std::int64_t>& batch) {

@@ -7,18 +7,13 @@
 
 #include <gtest/gtest.h>
 
+#include "support/sanitized.h"
 #include "verify/program.h"
 #include "verify/verify.h"
 #include "verify/words.h"
 
 namespace lockstep {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // several times slower: part of the programs must do
-#else
-constexpr bool kSanitized = false;
-#endif
 
 std::string show(const Words& words, bool mpi) {
   std::string out = mpi ? "mpi: " : "c10d: ";

@@ -33,10 +33,10 @@ struct ByModality {
   Indices with_image, text_only;
 };
 
-ByModality split(const ShapesDataset& data, const Indices& order) {
+ByModality split(const std::vector<bool>& has_image, const Indices& order) {
   ByModality parts;
   for (const std::int64_t i : order) {
-    (data.has_image(i) ? parts.with_image : parts.text_only).push_back(i);
+    (has_image[static_cast<std::size_t>(i)] ? parts.with_image : parts.text_only).push_back(i);
   }
   return parts;
 }
@@ -54,16 +54,17 @@ std::vector<std::int64_t> random_permutation(std::int64_t n, std::uint64_t seed)
   return order;
 }
 
-Sampler::Sampler(const ShapesDataset& data, Scenario::Data::Sampler kind, int batch_size,
+Sampler::Sampler(std::vector<bool> has_image, Scenario::Data::Sampler kind, int batch_size,
                  std::uint64_t seed, Shard shard, bool reshuffle)
-    : data_(data),
+    : has_image_(std::move(has_image)),
       kind_(kind),
       batch_size_(static_cast<std::size_t>(batch_size)),
       seed_(seed),
       shard_(shard),
       reshuffle_(reshuffle) {
-  LOCKSTEP_CHECK(batch_size > 0 && shard.rank >= 0 && shard.rank < shard.world_size,
-                 "a shard of the data");
+  LOCKSTEP_CHECK(
+      !has_image_.empty() && batch_size > 0 && shard.rank >= 0 && shard.rank < shard.world_size,
+      "a shard of the data");
 }
 
 const std::vector<std::int64_t>& Sampler::batch(std::int64_t step) {
@@ -105,20 +106,19 @@ Sampler::Indices Sampler::shard_of(const Indices& order) const {
 }
 
 std::vector<Sampler::Indices> Sampler::random_batches(std::uint64_t seed) const {
-  return cut(shard_of(random_permutation(data_.size(), seed)), batch_size_);
+  return cut(shard_of(random_permutation(size(), seed)), batch_size_);
 }
 
 std::vector<Sampler::Indices> Sampler::balanced_batches(std::uint64_t seed) const {
-  const ByModality parts = split(data_, random_permutation(data_.size(), seed));
+  const ByModality parts = split(has_image_, random_permutation(size(), seed));
   if (parts.with_image.empty() || parts.text_only.empty()) return random_batches(seed);
-  const double share =
-      static_cast<double>(parts.with_image.size()) / static_cast<double>(data_.size());
+  const double share = static_cast<double>(parts.with_image.size()) / static_cast<double>(size());
   const auto images = std::min(
       batch_size_, static_cast<std::size_t>(std::lround(share * static_cast<double>(batch_size_))));
   const Indices with_image = shard_of(parts.with_image);
   const Indices text_only = shard_of(parts.text_only);
-  const std::size_t count = static_cast<std::size_t>(data_.size()) /
-                            static_cast<std::size_t>(shard_.world_size) / batch_size_;
+  const std::size_t count =
+      static_cast<std::size_t>(size()) / static_cast<std::size_t>(shard_.world_size) / batch_size_;
   std::vector<Indices> batches;
   for (std::size_t b = 0; b < std::max<std::size_t>(count, 1); ++b) {
     Indices batch;
@@ -137,7 +137,7 @@ std::vector<Sampler::Indices> Sampler::balanced_batches(std::uint64_t seed) cons
 }
 
 std::vector<Sampler::Indices> Sampler::grouped_batches(std::uint64_t seed) const {
-  const ByModality parts = split(data_, random_permutation(data_.size(), seed));
+  const ByModality parts = split(has_image_, random_permutation(size(), seed));
   std::vector<Indices> pool;
   for (const Indices* part : {&parts.with_image, &parts.text_only}) {
     if (part->empty()) continue;

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "job/scenario.h"
-#include "runtime/data/shapes.h"
 
 namespace lockstep {
 
@@ -23,10 +22,10 @@ class Sampler {
     int rank = 0;
     int world_size = 1;
   };
-  // `data` must outlive the sampler. Where an epoch has fewer items than one batch for every rank,
-  // its order repeats, as DistributedSampler pads.
+  // `has_image` of each item. Where an epoch has fewer items than one batch for every rank, its
+  // order repeats, as DistributedSampler pads.
   // `reshuffle` false: every epoch has the first one's order, as without set_epoch.
-  Sampler(const ShapesDataset& data, Scenario::Data::Sampler kind, int batch_size,
+  Sampler(std::vector<bool> has_image, Scenario::Data::Sampler kind, int batch_size,
           std::uint64_t seed, Shard shard, bool reshuffle = true);
 
   // The items of this rank's batch: `batch_size` indices. Steps count from 0. O(1) within an epoch.
@@ -40,7 +39,9 @@ class Sampler {
   std::vector<Indices> grouped_batches(std::uint64_t seed) const;
   Indices shard_of(const Indices& order) const;
 
-  const ShapesDataset& data_;
+  std::int64_t size() const { return static_cast<std::int64_t>(has_image_.size()); }
+
+  std::vector<bool> has_image_;
   Scenario::Data::Sampler kind_;
   std::size_t batch_size_;
   std::uint64_t seed_;

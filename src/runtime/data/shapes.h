@@ -46,8 +46,9 @@ class ShapesDataset {
   ShapesDataset(std::int64_t items, double text_only, std::uint64_t seed);
 
   std::int64_t size() const { return static_cast<std::int64_t>(has_image_.size()); }
-  bool has_image(std::int64_t index) const;  // true for held-out items
-  Item item(std::int64_t index) const;       // index >= 0
+  bool has_image(std::int64_t index) const;                           // true for held-out items
+  const std::vector<bool>& has_images() const { return has_image_; }  // of the training items
+  Item item(std::int64_t index) const;                                // index >= 0
 
  private:
   std::uint64_t seed_;

@@ -1,70 +1,159 @@
 #include "runtime/models/contrastive.h"
 
 #include <cmath>
+#include <stdexcept>
 
 #include <ATen/ATen.h>
+
+#include "runtime/data/shapes.h"
+#include "runtime/models/bert.h"
+#include "runtime/models/fusion_shapes.h"
 
 namespace lockstep {
 namespace {
 
-// Both encoders end in features of this width, so the two projections have one shape: with all else
-// frozen, nothing but a name tells their gradients apart.
-constexpr int kFeatureWidth = 64;
-constexpr double kFirstTemperature = 0.1;
+namespace F = torch::nn::functional;
 
-torch::nn::Linear projection(int in, int out) {
+constexpr double kFirstTemperature = 0.1;
+constexpr double kMaskedShare = 0.15;  // of the words, as BERT's
+
+torch::nn::Linear projection(std::int64_t in, std::int64_t out) {
   return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(false));
 }
 
-at::Tensor unit(const at::Tensor& x) {
-  return torch::nn::functional::normalize(x, torch::nn::functional::NormalizeFuncOptions().dim(-1));
+at::Tensor unit(const at::Tensor& x) { return F::normalize(x, F::NormalizeFuncOptions().dim(-1)); }
+
+CrossAttentionFusion make_fusion(const Scenario::Model::Fusion& options, std::int64_t image_width,
+                                 std::int64_t text_width) {
+  FusionOptions fusion;
+  fusion.image_width = options.image_width.value_or(image_width);
+  fusion.text_width = text_width;
+  fusion.width = options.width;
+  fusion.layers = options.layers;
+  fusion.feed_forward = 4 * fusion.width;
+  for (const Status& fits :
+       {check_fusion_options(fusion), check_fusion_widths(fusion, image_width, text_width)}) {
+    if (!fits) throw std::invalid_argument(fits.error().str());
+  }
+  return CrossAttentionFusion(fusion);
+}
+
+InputSpec words_of_shapes() {
+  return {kImageSide, static_cast<std::int64_t>(vocabulary().size()),
+          kMaxTokens, kPadToken,
+          kEndToken,  kPadToken};
+}
+
+Scenario::Model small_model(int embed_dim) {
+  Scenario::Model options;
+  options.embed_dim = embed_dim;
+  return options;
 }
 
 }  // namespace
 
-ContrastiveModelImpl::ContrastiveModelImpl(int embed_dim)
-    : logit_scale_(register_parameter("logit_scale",
+ContrastiveModelImpl::ContrastiveModelImpl(const Scenario::Model& options, const InputSpec& input)
+    : input_(input),
+      logit_scale_(register_parameter("logit_scale",
                                       at::full({1}, std::log(1 / kFirstTemperature), at::kFloat))),
-      image_(register_module("image", ImageEncoder(kFeatureWidth))),
-      image_proj_(register_module("image_proj", projection(kFeatureWidth, embed_dim))),
-      text_(register_module(
-          "text", TextEncoder(static_cast<int>(vocabulary().size()), kMaxTokens, kFeatureWidth))),
-      text_proj_(register_module("text_proj", projection(kFeatureWidth, embed_dim))),
-      text_head_(register_module(
-          "text_head",
-          torch::nn::Linear(embed_dim, static_cast<std::int64_t>(vocabulary().size())))) {}
-
-at::Tensor ContrastiveModelImpl::project_images(const at::Tensor& images) {
-  return image_proj_(image_(images));
+      image_(make_image_tower(options.image)),
+      image_proj_(projection(image_.width, options.embed_dim)),
+      text_(make_text_tower(options.text, input)),
+      text_proj_(projection(text_.width, options.embed_dim)),
+      text_head_(torch::nn::Linear(options.embed_dim, input.vocabulary)) {
+  register_module("image", image_.module);
+  register_module("image_proj", image_proj_);
+  register_module("text", text_.module);
+  register_module("text_proj", text_proj_);
+  register_module("text_head", text_head_);
+  if (options.head == "fusion") {
+    fusion_ = register_module("fusion", make_fusion(options.fusion, image_.width, text_.width));
+  }
 }
 
+ContrastiveModelImpl::ContrastiveModelImpl(int embed_dim)
+    : ContrastiveModelImpl(small_model(embed_dim), words_of_shapes()) {}
+
 at::Tensor ContrastiveModelImpl::embed_images(const at::Tensor& images) {
-  return unit(project_images(images));
+  return unit(image_proj_(image_.encode(images)));
 }
 
 at::Tensor ContrastiveModelImpl::embed_sentences(const at::Tensor& tokens) {
-  return unit(sentence_of(text_proj_(text_(tokens)), tokens));
+  const at::Tensor hidden = text_.encode(tokens, tokens != input_.pad);
+  return unit(sentence_of(text_proj_(hidden), tokens));
 }
 
-// The projected features at each sentence's end token.
+// A causal encoder's end token has seen the whole sentence; else the average over the tokens.
 at::Tensor ContrastiveModelImpl::sentence_of(const at::Tensor& projected,
                                              const at::Tensor& tokens) const {
-  const at::Tensor end = (tokens == kEndToken).to(at::kLong).argmax(1);
+  if (!text_.causal) return mean_of_tokens(projected, tokens != input_.pad);
+  const at::Tensor end = (tokens == input_.end).to(at::kLong).argmax(1);
   return projected.index({at::arange(tokens.size(0), at::kLong), end});
 }
 
+at::Tensor ContrastiveModelImpl::image_path(const at::Tensor& images) {
+  const at::Tensor features = image_.encode(images);
+  at::Tensor sum = image_proj_(features).sum() + logit_scale_.sum();
+  if (fusion_) {
+    const at::Tensor no_text = at::zeros({features.size(0), 1, text_.width});
+    sum = sum + fusion_(features, no_text, at::ones({features.size(0), 1}, at::kLong)).sum();
+  }
+  return sum;
+}
+
+// Some words hidden, where the encoder sees both ways: it would read the answer otherwise.
+at::Tensor ContrastiveModelImpl::masked(const at::Tensor& tokens) const {
+  if (text_.causal || !is_training()) return tokens;
+  const at::Tensor words = (tokens != input_.pad) & (tokens != input_.end);
+  at::Tensor hidden = (at::rand(tokens.sizes()) < kMaskedShare) & words;
+  hidden.select(1, 0).fill_(false);  // the start token
+  return at::where(hidden, input_.mask, tokens);
+}
+
+at::Tensor ContrastiveModelImpl::text_loss(const at::Tensor& projected, const at::Tensor& seen,
+                                           const at::Tensor& tokens) {
+  if (text_.causal) {
+    const auto length = tokens.size(1);
+    const at::Tensor logits = text_head_(projected.slice(1, 0, length - 1));
+    return F::cross_entropy(logits.flatten(0, 1), tokens.slice(1, 1, length).flatten(),
+                            F::CrossEntropyFuncOptions().ignore_index(input_.pad));
+  }
+  const at::Tensor hidden = (seen != tokens).flatten().nonzero().squeeze(1);
+  const at::Tensor logits = text_head_(projected.flatten(0, 1).index_select(0, hidden));
+  if (hidden.size(0) == 0) return 0 * (projected.sum() + text_head_->bias.sum());
+  return F::cross_entropy(logits, tokens.flatten().index_select(0, hidden));
+}
+
+// Each image with its own sentence, and with its neighbour's.
+at::Tensor ContrastiveModelImpl::matching_loss(const at::Tensor& features, const at::Tensor& hidden,
+                                               const at::Tensor& mask) {
+  const auto pairs = features.size(0);
+  const at::Tensor logits = at::cat(
+      {fusion_(features, hidden, mask), fusion_(features, hidden.roll(1, 0), mask.roll(1, 0))});
+  at::Tensor right = at::zeros({2 * pairs}, at::kLong);
+  right.slice(0, 0, pairs).fill_(1);
+  if (pairs == 1) return F::cross_entropy(logits.slice(0, 0, 1), right.slice(0, 0, 1));
+  return F::cross_entropy(logits, right);
+}
+
 Losses ContrastiveModelImpl::losses(const Batch& batch, FeatureGather* gather) {
+  return losses_with(
+      batch, [&] { return image_.encode(batch.images); }, gather);
+}
+
+Losses ContrastiveModelImpl::losses_with(const Batch& batch, const ImageFeatures& image_features,
+                                         FeatureGather* gather) {
   Losses losses;
-  const at::Tensor projected = text_proj_(text_(batch.tokens));
-  const auto length = batch.tokens.size(1);
-  const at::Tensor logits = text_head_(projected.slice(1, 0, length - 1));
-  losses.text = torch::nn::functional::cross_entropy(
-      logits.flatten(0, 1), batch.tokens.slice(1, 1, length).flatten(),
-      torch::nn::functional::CrossEntropyFuncOptions().ignore_index(kPadToken));
+  const at::Tensor seen = masked(batch.tokens);
+  const at::Tensor mask = batch.tokens != input_.pad;
+  const at::Tensor hidden = text_.encode(seen, mask);
+  const at::Tensor projected = text_proj_(hidden);
+  losses.text = text_loss(projected, seen, batch.tokens);
   losses.total = losses.text;
   if (!batch.has_image()) return losses;
 
-  const at::Tensor images = embed_images(batch.images);
+  const at::Tensor features = image_features();
+  const at::Tensor images = unit(image_proj_(features));
   const at::Tensor sentences =
       unit(sentence_of(projected, batch.tokens).index_select(0, batch.image_rows));
   FeatureGather::Gathered all_images{images, 0};
@@ -76,11 +165,16 @@ Losses ContrastiveModelImpl::losses(const Batch& batch, FeatureGather* gather) {
   const at::Tensor scale = logit_scale_.exp();
   const at::Tensor right = at::arange(images.size(0), at::kLong) + all_images.offset;
   const auto told_apart = [&](const at::Tensor& from, const at::Tensor& among) {
-    return torch::nn::functional::cross_entropy(scale * at::matmul(from, among.t()), right);
+    return F::cross_entropy(scale * at::matmul(from, among.t()), right);
   };
   losses.contrastive =
       (told_apart(images, all_sentences.all) + told_apart(sentences, all_images.all)) / 2;
   losses.total = losses.total + losses.contrastive;
+  if (fusion_) {
+    losses.matching = matching_loss(features, hidden.index_select(0, batch.image_rows),
+                                    mask.index_select(0, batch.image_rows));
+    losses.total = losses.total + losses.matching;
+  }
   return losses;
 }
 

@@ -1,15 +1,20 @@
 // ContrastiveModel: an image and a text encoder, projected into one space and trained so that a
-// picture and its sentence meet there (symmetric InfoNCE over the local or the
-// global batch, learnable temperature), plus next-word prediction from the projected text, so that
-// a batch without any image still trains something.
+// picture and its sentence meet there (symmetric InfoNCE over the local or the global batch,
+// learnable temperature; Radford et al., 2021, arXiv:2103.00020), plus a language task on the
+// projected text, so that a batch without any image still trains something: the next word where the
+// text encoder is causal, else masked words (Devlin et al., arXiv:1810.04805, section 3.1). With
+// the head "fusion", a cross-attention over image and text also tells right pairs from wrong ones
+// (image-text matching: Li et al., 2021, arXiv:2107.07651).
 //
-// Parameters: logit_scale, image.*, image_proj.weight, text.*, text_proj.weight, text_head.*
+// Parameters: logit_scale, image.*, image_proj.weight, text.*, text_proj.weight, text_head.*,
+// fusion.*
 //
 // Who gets a gradient: a batch with at least one image: all of them. A text-only batch: text.*,
 // text_proj.* and text_head.*; the others' gradients stay undefined. (With exactly one image there
 // is nothing to tell apart: the contrastive loss is 0, its gradients are defined and 0.)
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,8 +24,9 @@
 #include "job/scenario.h"
 #include "runtime/data/batch.h"
 #include "runtime/feature_gather.h"
-#include "runtime/models/image_encoder.h"
-#include "runtime/models/text_encoder.h"
+#include "runtime/models/encoders.h"
+#include "runtime/models/fusion.h"
+#include "runtime/models/input_spec.h"
 
 namespace lockstep {
 
@@ -28,33 +34,56 @@ struct Losses {
   at::Tensor total;        // what backward() starts from
   at::Tensor contrastive;  // undefined for a text-only batch
   at::Tensor text;
+  at::Tensor matching;  // undefined for a text-only batch, and without fusion
 };
 
 class ContrastiveModelImpl : public torch::nn::Module {
  public:
+  // Fresh weights. `input` must be that of the batches. Throws std::invalid_argument where the
+  // fusion does not fit the encoders.
+  ContrastiveModelImpl(const Scenario::Model& options, const InputSpec& input);
+  // The small encoders on the words of "shapes".
   explicit ContrastiveModelImpl(int embed_dim);
 
   // `gather` null: negatives are the batch's own; else those of all ranks (collective).
   Losses losses(const Batch& batch, FeatureGather* gather = nullptr);
+  // The same with the image encoder's features, [images, width], from elsewhere: `image_features`
+  // is asked for them once the text has been encoded, and only where the batch has images.
+  using ImageFeatures = std::function<at::Tensor()>;
+  Losses losses_with(const Batch& batch, const ImageFeatures& image_features,
+                     FeatureGather* gather = nullptr);
 
   // Unit vectors in the shared space: [n, 3, side, side] and [n, tokens] to [n, embed_dim].
   at::Tensor embed_images(const at::Tensor& images);
   at::Tensor embed_sentences(const at::Tensor& tokens);
 
-  // All parameters of the image path, for remedies: its projected features, not normalised.
-  at::Tensor project_images(const at::Tensor& images);
+  // For remedies: a scalar that depends on every parameter that a batch without images leaves
+  // without a gradient.
+  at::Tensor image_path(const at::Tensor& images);
+
   const at::Tensor& logit_scale() const { return logit_scale_; }
-  ImageEncoder& image_encoder() { return image_; }
+  std::shared_ptr<torch::nn::Module> image_encoder() { return image_.module; }
+  const InputSpec& input() const { return input_; }
+
+  ImageTower& image_tower() { return image_; }
+  TextTower& text_tower() { return text_; }
 
  private:
   at::Tensor sentence_of(const at::Tensor& projected, const at::Tensor& tokens) const;
+  at::Tensor text_loss(const at::Tensor& projected, const at::Tensor& seen,
+                       const at::Tensor& tokens);
+  at::Tensor masked(const at::Tensor& tokens) const;
+  at::Tensor matching_loss(const at::Tensor& features, const at::Tensor& hidden,
+                           const at::Tensor& mask);
 
+  InputSpec input_;
   at::Tensor logit_scale_;  // logarithm of 1 / temperature
-  ImageEncoder image_;
+  ImageTower image_;
   torch::nn::Linear image_proj_;
-  TextEncoder text_;
+  TextTower text_;
   torch::nn::Linear text_proj_;
   torch::nn::Linear text_head_;
+  CrossAttentionFusion fusion_{nullptr};  // with the head "fusion"
 };
 TORCH_MODULE(ContrastiveModel);
 

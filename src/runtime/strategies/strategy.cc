@@ -1,7 +1,9 @@
 #include "runtime/strategies/strategy.h"
 
 #include "runtime/strategies/ddp.h"
+#include "runtime/strategies/fsdp.h"
 #include "runtime/strategies/manual.h"
+#include "runtime/strategies/pipeline.h"
 
 namespace lockstep {
 
@@ -11,6 +13,10 @@ std::unique_ptr<Strategy> make_strategy(const Scenario::Strategy& options, Strat
       return std::make_unique<ManualSync>(options, std::move(parts));
     case Scenario::Strategy::Kind::ddp:
       return std::make_unique<Ddp>(options, std::move(parts));
+    case Scenario::Strategy::Kind::pipeline:
+      return std::make_unique<Pipeline>(options, std::move(parts));
+    case Scenario::Strategy::Kind::fsdp:
+      return std::make_unique<Fsdp>(options, std::move(parts));
   }
   LOCKSTEP_CHECK(false, "a strategy without an implementation");
 }

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "base/clock.h"
 #include "job/scenario.h"
+#include "runtime/data/batch.h"
 #include "runtime/models/contrastive.h"
 #include "runtime/process_groups.h"
 #include "runtime/record/recorder.h"
@@ -17,8 +21,8 @@ namespace lockstep {
 enum class Pass { accumulate, last };
 
 // Called by the train loop in this order: start once; then for each step, before_forward and
-// backward for each of its micro-batches, then synchronise. Every one may communicate, and throws
-// what c10d throws.
+// backward for each of its micro-batches (unless run_step does it all), then synchronise. Every one
+// may communicate, and throws what c10d throws.
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -30,6 +34,28 @@ class Strategy {
   // Afterwards each trained parameter's gradient is the mean over the ranks, where the strategy
   // and the data allow it. Nothing to do for strategies that synchronise inside backward.
   virtual void synchronise() = 0;
+
+  // What a strategy that orders the step's forwards and backwards itself made of it.
+  struct OwnStep {
+    double loss = 0;  // mean over the micro-batches
+    Nanos idle = 0;   // … of the step's time, spent waiting for other ranks
+  };
+  // Runs all forwards and backwards of a step in the place of before_forward and backward; nullopt
+  // where the loop is to do it.
+  virtual std::optional<OwnStep> run_step(const std::vector<Batch>&) { return std::nullopt; }
+
+  // What the optimizer updates, and whose gradients are unscaled and clipped: the trained
+  // parameters, unless the strategy keeps them in another form. Named so that branch_of() knows
+  // their branch. The same tensors for as long as the strategy lives.
+  virtual NamedTensors optimised(const ContrastiveModel& model) {
+    return trained_parameters(*model);
+  }
+  // The squared norm of a group of gradients from what this rank has of it: all of it, unless the
+  // strategy shards them (then collective).
+  virtual double norm_squared(double own) { return own; }
+  // Makes every rank's model whole until the next before_forward, so that one rank can use it
+  // alone. Collective.
+  virtual void gather_everything() {}
 };
 
 // What a strategy works on; all of it outlives the strategy.

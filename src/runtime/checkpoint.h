@@ -1,0 +1,58 @@
+// Checkpoints: everything that the next step depends on, so that training goes on as if it had
+// never stopped (on the CPU to the last bit).
+//
+//   FOLDER/step_000040/rank_0.safetensors, rank_1.safetensors, ...
+//
+// Every rank keeps its own state (its shards, its BatchNorm statistics, its random numbers) in a
+// file of its own, which is there whole or not at all. A step counts when all ranks' files of it
+// are there. The order of the data follows from the step's number and needs no state.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <torch/csrc/api/include/torch/optim.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "base/result.h"
+#include "runtime/models/contrastive.h"
+#include "runtime/precision.h"
+#include "runtime/process_groups.h"
+#include "runtime/record/recorder.h"
+
+namespace lockstep {
+
+// What is saved, and loaded in place.
+struct TrainingState {
+  NamedTensors optimised;  // what the optimizer updates
+  NamedTensors buffers;
+  torch::optim::Optimizer& optimizer;
+  LossScaler& scaler;
+};
+
+class Checkpoints {
+ public:
+  // `digest`: of the data set's index map; training goes on with the same data only.
+  Checkpoints(std::string folder, RankOf who, std::uint64_t digest)
+      : folder_(std::move(folder)), who_(who), digest_(digest) {}
+
+  // Writes this rank's file for a job that has finished `steps` steps, and removes its files of all
+  // earlier steps but the last. Errors: whatever the system refuses.
+  Status save(const TrainingState& state, std::int64_t steps) const;
+
+  // The most steps of which all ranks' files are there; nothing where there are none.
+  std::optional<std::int64_t> latest() const;
+
+  // Loads this rank's file of that many steps. Errors: a file that cannot be read, is damaged (its
+  // checksum says so), or belongs to another job: other parameters, number of ranks or data.
+  Status load(TrainingState& state, std::int64_t steps) const;
+
+ private:
+  std::string file_of(std::int64_t steps, int rank) const;
+
+  std::string folder_;
+  RankOf who_;
+  std::uint64_t digest_;
+};
+
+}  // namespace lockstep

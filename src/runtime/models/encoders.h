@@ -1,0 +1,38 @@
+// The encoders that a scenario can name, each behind one face.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/api/include/torch/nn.h>
+
+#include "runtime/models/input_spec.h"
+#include "runtime/models/weights.h"
+
+namespace lockstep {
+
+struct ImageTower {
+  std::shared_ptr<torch::nn::Module> module;
+  std::int64_t width = 0;
+  WeightNames names;  // of files that hold its weights
+  // [n, 3, h, w] to [n, width].
+  std::function<at::Tensor(const at::Tensor& images)> encode;
+};
+
+struct TextTower {
+  std::shared_ptr<torch::nn::Module> module;
+  std::int64_t width = 0;
+  bool causal = false;  // a token sees those before it only
+  WeightNames names;
+  // ids [n, t] and mask [n, t] (1: a token, 0: padding) to hidden states [n, t, width].
+  std::function<at::Tensor(const at::Tensor& ids, const at::Tensor& mask)> encode;
+};
+
+// "resnet-small", "resnet-18", "resnet-50"; and "bert-small", "bert-base", "minilm". Fresh weights.
+// The name must be one of these (the scenario's schema lists them): anything else is a CHECK.
+ImageTower make_image_tower(const std::string& name);
+TextTower make_text_tower(const std::string& name, const InputSpec& input);
+
+}  // namespace lockstep

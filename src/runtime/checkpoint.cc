@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <map>
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -81,7 +82,10 @@ std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
-std::string checksum_of(const NamedTensors& tensors) {
+using ByName = std::map<std::string, at::Tensor>;
+
+// In the order of names: the file has an order of its own.
+std::string checksum_of(const ByName& tensors) {
   uLong sum = crc32_z(0, nullptr, 0);
   for (const auto& [name, tensor] : tensors) {
     const auto bytes = bytes_of(tensor);
@@ -133,11 +137,12 @@ Status Checkpoints::save(const TrainingState& state, std::int64_t steps) const {
     LOCKSTEP_CHECK(type.has_value(), "a type that a checkpoint cannot hold");
     stored.push_back({name, *type, tensor.sizes().vec(), bytes_of(tensor)});
   }
-  const Status written = write_safetensors(file_of(steps, who_.rank), stored,
-                                           {{"steps", std::to_string(steps)},
-                                            {"world_size", std::to_string(who_.world_size)},
-                                            {"data", std::to_string(digest_)},
-                                            {"checksum", checksum_of(all)}});
+  const Status written =
+      write_safetensors(file_of(steps, who_.rank), stored,
+                        {{"steps", std::to_string(steps)},
+                         {"world_size", std::to_string(who_.world_size)},
+                         {"data", std::to_string(digest_)},
+                         {"checksum", checksum_of(ByName(all.begin(), all.end()))}});
   if (!written) return written;
   const std::optional<std::int64_t> kept = latest();
   for (const auto& entry : fs::directory_iterator(folder_, failed)) {
@@ -185,19 +190,18 @@ Status Checkpoints::load(TrainingState& state, std::int64_t steps) const {
     return refuse("the checkpoint is of another data set", "train on the data that it was made on");
   }
   const at::NoGradGuard no_grad;
-  NamedTensors read;  // in the order in which they were saved
+  ByName by_name;
   for (const StoredTensor& tensor : file->header().tensors) {
     at::Tensor value = at::empty(tensor.shape, scalar_type_of(tensor.type));
     const std::span<std::byte> to(static_cast<std::byte*>(value.mutable_data_ptr()),
                                   value.nbytes());
     if (const Status ok = file->read(tensor, to); !ok) return ok;
-    read.emplace_back(tensor.name, value);
+    by_name.emplace(tensor.name, value);
   }
-  if (checksum_of(read) != said("checksum")) {
+  if (checksum_of(by_name) != said("checksum")) {
     return refuse("the checkpoint is damaged: its checksum does not fit",
                   "resume from an earlier one");
   }
-  std::map<std::string, at::Tensor> by_name(read.begin(), read.end());
   std::string wrong;
   const auto copy = [&](const std::string& name, at::Tensor to) {
     const auto found = by_name.find(name);

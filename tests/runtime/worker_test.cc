@@ -120,14 +120,14 @@ TEST(Worker, ADummyImageOutsideTheGraphDoesNot) {
   EXPECT_THAT(run(s, folder), ElementsAre(kExitException, kExitException));
 }
 
-TEST(CheckRunnable, RefusesWhatThisBuildCannotDo) {
+TEST(CheckRunnable, RefusesWhatCannotBeRun) {
   const WorkerOptions options{.rank = 0, .world_size = 2, .store = {}, .trace = {}, .parent = 0};
   Scenario s;
   EXPECT_TRUE(static_cast<bool>(check_runnable(s, options)));
 
-  Scenario other_model = s;
-  other_model.model.image = "resnet-50";
-  EXPECT_THAT(check_runnable(other_model, options).error().message, HasSubstr("knows the model"));
+  Scenario no_weights = s;
+  no_weights.model.weights.text = "nowhere/model.safetensors";
+  EXPECT_THAT(check_runnable(no_weights, options).error().message, HasSubstr("no such file"));
 
   Scenario image_only = s;
   image_only.data.modality = {{.ranks = {}, .steps = {}, .has = {Modality::image}}};

@@ -85,7 +85,8 @@ std::string numbers(const JobOutcome& outcome) {
            std::to_string(first->rank) + "), " + fixed(n.step_ms_median, 0) + " ms a step\n";
   if (n.retrieval && n.retrieval->items > 0)
     out += "retrieval: " + fixed(100 * n.retrieval->recall_at_1, 0) + " % of " +
-           std::to_string(n.retrieval->items) + " held-out images find their caption first, " +
+           std::to_string(n.retrieval->items) +
+           " held-out images find their caption first,\n           " +
            fixed(100 * n.retrieval->recall_at_5, 0) + " % among 5, " +
            fixed(100 * n.retrieval->recall_at_10, 0) + " % among 10 (chance " +
            fixed(100 * n.retrieval->chance, 1) + " %)\n";
@@ -96,10 +97,23 @@ std::string numbers(const JobOutcome& outcome) {
             fixed(100 * *worker.numbers->idle_share, 0) + " %";
   }
   if (!idle.empty()) out += "waiting for the other stage, by rank: " + idle + " of a step\n";
-  double share = 0;
-  for (const WorkerOutcome& worker : outcome.workers)
-    share = std::max(share, worker.numbers ? worker.numbers->recording_share : 0);
-  if (n.steps > 0) out += "recording took " + fixed(100 * share, 2) + " % of a step\n";
+  double recording = 0;
+  double data = 0;
+  std::int64_t skipped = 0;
+  for (const WorkerOutcome& worker : outcome.workers) {
+    if (!worker.numbers) continue;
+    recording = std::max(recording, worker.numbers->recording_share);
+    data = std::max(data, worker.numbers->data_wait_share);
+    skipped += worker.numbers->skipped_items;
+  }
+  if (skipped > 0) {
+    out += plural(static_cast<std::uint64_t>(skipped), "item") +
+           " could not be read, and were left out (lockstep-worker data check)\n";
+  }
+  if (n.steps > 0) {
+    out += "waiting for data took " + fixed(100 * data, 1) + " % of a step, recording " +
+           fixed(100 * recording, 2) + " %\n";
+  }
   return out;
 }
 

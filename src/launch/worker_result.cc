@@ -36,6 +36,8 @@ std::optional<WorkerNumbers> read_worker_numbers(const std::string& path) {
   out.step_ms_median = number(json, "step_ms_median").value_or(0);
   out.samples_per_s = number(json, "samples_per_s").value_or(0);
   out.recording_share = number(json, "recording_share").value_or(0);
+  out.data_wait_share = number(json, "data_wait_share").value_or(0);
+  out.skipped_items = whole(json, "skipped_items");
   out.idle_share = number(json, "idle_share");
   out.peak_rss_bytes = whole(json, "peak_rss_bytes");
   if (const auto found = json.find("retrieval"); found != json.end() && found->is_object()) {

@@ -13,6 +13,8 @@ struct WorkerNumbers {
   double step_ms_median = 0;
   double samples_per_s = 0;
   double recording_share = 0;        // of the time of the steps
+  double data_wait_share = 0;        // … spent waiting for data
+  std::int64_t skipped_items = 0;    // that could not be read
   std::optional<double> idle_share;  // … spent waiting for other stages; pipelines only
   std::int64_t peak_rss_bytes = 0;
   struct Retrieval {

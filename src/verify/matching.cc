@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/text.h"
 
@@ -93,6 +94,9 @@ std::vector<std::string> names_carried(const Context& context, const Deviation& 
         left_out(context.run, context.modalities, d.got.rank, d.expected.rank, d.step);
     if (!skipped.empty()) names = skipped;
   }
+  // Several calls may carry one thing: it is named once.
+  std::set<std::string> seen;
+  std::erase_if(names, [&](const std::string& name) { return !seen.insert(name).second; });
   return names;
 }
 

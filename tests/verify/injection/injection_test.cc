@@ -3,13 +3,14 @@
 // INJECTION_DUMP=<folder> keeps its traces.
 #include <gtest/gtest.h>
 
+#include "support/sanitized.h"
 #include "verify/injection/judging.h"
 #include "verify/injection/trial.h"
 
 namespace lockstep::injection {
 namespace {
 
-constexpr int kSeedsPerFault = 40;
+constexpr int kSeedsPerFault = kSanitized ? 8 : 40;
 
 class Injected : public testing::TestWithParam<int> {};
 

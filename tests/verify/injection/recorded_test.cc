@@ -1,6 +1,7 @@
 // Faults put into healthy runs from disk: real programs, run again with one fault each.
 #include <gtest/gtest.h>
 
+#include "support/sanitized.h"
 #include "verify/injection/judging.h"
 #include "verify/injection/recorded_programs.h"
 #include "verify/injection/trial.h"
@@ -8,7 +9,7 @@
 namespace lockstep::injection {
 namespace {
 
-constexpr int kSeedsPerFault = 12;
+constexpr int kSeedsPerFault = kSanitized ? 4 : 12;
 
 struct Corpus {
   const char* name;

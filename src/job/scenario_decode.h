@@ -1,0 +1,16 @@
+// From a scenario's document to the struct.
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "job/scenario.h"
+
+namespace lockstep {
+
+// `root`: valid against the schema, with its defaults filled in (schema_check.h). What the schema
+// does not allow is a CHECK.
+Scenario decode_scenario(const nlohmann::json& root, const std::string& file);
+
+}  // namespace lockstep

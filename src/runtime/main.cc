@@ -1,10 +1,14 @@
 // lockstep-worker: one process, one rank.
+#include <unistd.h>
+
 #include <cstdio>
+#include <cstdlib>
 
 #include <CLI/CLI.hpp>
 
 #include "job/scenario.h"
 #include "runtime/data_commands.h"
+#include "runtime/launch_settings.h"
 #include "runtime/model_commands.h"
 #include "runtime/record/watchdog.h"
 #include "runtime/worker.h"
@@ -13,18 +17,44 @@ namespace {
 
 constexpr const char* kExamples = R"(Examples:
   two ranks by hand, in two shells or with &:
-    lockstep-worker train job.yaml --rank 0 --world-size 2 --store /tmp/s --trace out
-    lockstep-worker train job.yaml --rank 1 --world-size 2 --store /tmp/s --trace out
-  under a launcher that sets RANK and WORLD_SIZE:
-    lockstep-worker train job.yaml --store /shared/s --trace out
+    lockstep-worker train job.yaml --rank 0 --world-size 2 --store s --trace out
+    lockstep-worker train job.yaml --rank 1 --world-size 2 --store s --trace out
+  under torchrun, mpirun or Slurm, which say which rank this is:
+    torchrun --nproc-per-node 2 --no-python \\
+      lockstep-worker train job.yaml --trace out
+    mpirun -n 2 lockstep-worker train job.yaml --master node0:29500 --trace out
+    srun -n 2 lockstep-worker train job.yaml --store /shared/s --trace out
 
 `lockstep run job.yaml` does this for you, and judges the traces.
 
 Exit status: 0 finished; 1 training raised an exception (it is in the trace);
-2 bad usage or scenario; 5 gave up because nothing moved; 128 + n ended by signal n.
+2 bad usage or scenario; 5 gave up because nothing moved; 128 + n: signal n.
 )";
 
-int train(const std::string& scenario_file, const lockstep::WorkerOptions& options) {
+// Which rank this is and where the others are, from the options and from the launcher's variables.
+lockstep::Status find_place(const lockstep::LaunchOptions& launch,
+                            lockstep::WorkerOptions& options) {
+  const auto found = lockstep::find_launch_settings(
+      launch, [](const char* name) -> const char* { return std::getenv(name); });
+  if (!found) return found.error();
+  options.rank = found->rank;
+  options.world_size = found->world_size;
+  options.store = found->store_file;
+  options.master_host = found->master_host;
+  options.master_port = found->master_port;
+  options.store_is_served = found->store_is_served;
+  if (options.store.empty() && options.master_host.empty()) {  // a single process
+    options.store = options.trace + "/store." + std::to_string(getpid());
+  }
+  return lockstep::Status::ok();
+}
+
+int train(const std::string& scenario_file, const lockstep::LaunchOptions& launch,
+          lockstep::WorkerOptions options) {
+  if (const auto found = find_place(launch, options); !found) {
+    std::fprintf(stderr, "%s\n", found.error().str().c_str());
+    return lockstep::kExitUsage;
+  }
   const auto scenario = lockstep::load_scenario(scenario_file);
   if (!scenario) {
     std::fprintf(stderr, "%s\n", scenario.error().str().c_str());
@@ -53,16 +83,15 @@ int main(int argc, char** argv) {
   CLI::App* train_command = app.add_subcommand("train", "train one rank");
   train_command->footer(kExamples);
   train_command->add_option("SCENARIO", scenario, "scenario file (YAML)")->required();
-  train_command->add_option("--rank", options.rank, "this process's rank, from 0")
-      ->envname("RANK")
-      ->required();
-  train_command->add_option("--world-size", options.world_size, "number of ranks")
-      ->envname("WORLD_SIZE")
-      ->required();
-  train_command
-      ->add_option("--store", options.store,
-                   "file through which the ranks find each other; a new one for each run")
-      ->required();
+  lockstep::LaunchOptions launch;
+  train_command->add_option("--rank", launch.rank, "this rank, from 0; left out: the launcher's");
+  train_command->add_option("--world-size", launch.world_size,
+                            "number of ranks; left out: the launcher's");
+  train_command->add_option("--store", launch.store,
+                            "file in which the ranks meet; new for each run");
+  train_command->add_option("--master", launch.master,
+                            "HOST:PORT where the ranks meet, served by rank 0;\n"
+                            "left out: MASTER_ADDR and MASTER_PORT");
   train_command->add_option("--trace", options.trace, "folder for the trace and the result")
       ->required()
       ->check(CLI::ExistingDirectory);
@@ -75,5 +104,5 @@ int main(int argc, char** argv) {
   }
   if (data.chosen()) return data.run();
   if (model.chosen()) return model.run();
-  return train(scenario, options);
+  return train(scenario, launch, options);
 }

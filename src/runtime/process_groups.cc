@@ -1,10 +1,13 @@
 #include "runtime/process_groups.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/check.h"
 #include "runtime/record/recording_backend.h"
@@ -12,16 +15,36 @@
 namespace lockstep {
 namespace {
 
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host.starts_with("127.") || host == "::1";
+}
+
+c10::intrusive_ptr<c10d::Store> make_store(const Rendezvous& rendezvous, RankOf who,
+                                           std::chrono::milliseconds timeout) {
+  if (!rendezvous.file.empty()) {
+    return c10::make_intrusive<c10d::FileStore>(rendezvous.file, who.world_size);
+  }
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(rendezvous.port);
+  options.isServer = who.rank == 0 && !rendezvous.served;
+  options.numWorkers = static_cast<std::size_t>(who.world_size);
+  options.waitWorkers = false;  // an agent's store counts other clients, too
+  options.timeout = timeout;
+  auto store = c10::make_intrusive<c10d::TCPStore>(rendezvous.host, options);
+  return c10::make_intrusive<c10d::PrefixStore>("lockstep", store);
+}
+
 std::string done_key(int rank) { return "done/" + std::to_string(rank); }
 
 }  // namespace
 
-ProcessGroups::ProcessGroups(const std::string& store_file, RankOf who,
+ProcessGroups::ProcessGroups(const Rendezvous& rendezvous, RankOf who,
                              std::chrono::milliseconds timeout, Recorder& recorder)
     : who_(who),
       timeout_(timeout),
       recorder_(recorder),
-      store_(c10::make_intrusive<c10d::FileStore>(store_file, who.world_size)) {
+      store_(make_store(rendezvous, who, timeout)),
+      one_machine_(!rendezvous.file.empty() || is_loopback(rendezvous.host)) {
   store_->setTimeout(timeout_);
 }
 
@@ -44,7 +67,16 @@ ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::strin
   const auto size = static_cast<int>(ranks.size());
   const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(name, store_);
   const auto options = c10d::ProcessGroupGloo::Options::create(timeout_);
-  options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+  // As c10d does for several machines: GLOO_SOCKET_IFNAME's interface, else that of the host's
+  // name.
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+  if (interface != nullptr) {
+    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForInterface(interface));
+  } else if (one_machine_) {
+    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+  } else {
+    options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
+  }
   options->threads = 1;
   const auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(prefixed, rank, size, options);
   const auto recording = c10::make_intrusive<RecordingBackend>(
@@ -59,7 +91,10 @@ ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::strin
 }
 
 void ProcessGroups::announce_done() {
-  store_->set(done_key(who_.rank), std::vector<std::uint8_t>{1});
+  try {
+    store_->set(done_key(who_.rank), std::vector<std::uint8_t>{1});
+  } catch (const std::exception&) {  // rank 0 served the store, and is gone
+  }
 }
 
 bool ProcessGroups::wait_until_all_are_done(std::chrono::milliseconds patience) {

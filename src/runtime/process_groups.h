@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "runtime/record/recorder.h"
 
@@ -18,12 +18,26 @@ struct RankOf {
   int world_size = 1;
 };
 
+// Where the ranks find each other.
+struct Rendezvous {
+  Rendezvous(std::string store_file)
+      : file(std::move(store_file)) {}  // not explicit: most have one
+  Rendezvous(std::string master, int master_port, bool is_served)
+      : host(std::move(master)), port(master_port), served(is_served) {}
+
+  std::string file;  // empty: a TCPStore at host:port
+  std::string host;
+  int port = 0;
+  bool served = false;  // by somebody else; else rank 0 serves it
+};
+
 class ProcessGroups {
  public:
   using Ptr = c10::intrusive_ptr<c10d::ProcessGroup>;
 
   // `timeout`: for finding each other and for every collective. `recorder` must outlive the groups.
-  ProcessGroups(const std::string& store_file, RankOf who, std::chrono::milliseconds timeout,
+  // Throws what c10d throws when the store cannot be reached.
+  ProcessGroups(const Rendezvous& rendezvous, RankOf who, std::chrono::milliseconds timeout,
                 Recorder& recorder);
 
   // The group "world" of all ranks, made by the first call: collective.
@@ -47,7 +61,8 @@ class ProcessGroups {
   RankOf who_;
   std::chrono::milliseconds timeout_;
   Recorder& recorder_;
-  c10::intrusive_ptr<c10d::FileStore> store_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  bool one_machine_;  // the ranks meet in a file or on this machine: connections stay on it
   // Kept until the process ends: a group whose last user is gone would close its connections, and
   // ranks that wait for this one would fail on them instead of being seen to wait.
   std::vector<Ptr> made_;

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include <ATen/Parallel.h>
 #include <torch/csrc/api/include/torch/version.h>
@@ -117,21 +118,26 @@ int run_worker(const Scenario& scenario, const WorkerOptions& options) {
 
   WorkerResult result;
   result.rank = options.rank;
-  ProcessGroups groups(options.store, {options.rank, options.world_size},
-                       milliseconds(scenario.limits.total_s), recorder);
+  const Rendezvous rendezvous =
+      options.store.empty()
+          ? Rendezvous(options.master_host, options.master_port, options.store_is_served)
+          : Rendezvous(options.store);
+  std::optional<ProcessGroups> groups;
   try {
+    groups.emplace(rendezvous, RankOf{options.rank, options.world_size},
+                   milliseconds(scenario.limits.total_s), recorder);
     StepLog log(file_of(options, ".metrics.jsonl"));
-    TrainLoop(scenario, groups, recorder, result, &log).run();
+    TrainLoop(scenario, *groups, recorder, result, &log).run();
   } catch (const std::exception& error) {
-    groups.announce_done();
+    if (groups) groups->announce_done();
     end_by_exception(error, recorder, result, options);
   }
   // The program of this rank is over. Its connections stay until the others' programs are, too:
   // who still waits for this rank is to be seen waiting, not failing on a closed connection.
   recorder.ring().finish(End::clean);
   save(result, options);
-  groups.announce_done();
-  groups.wait_until_all_are_done(milliseconds(scenario.limits.hang_after_s + kExitGraceS));
+  groups->announce_done();
+  groups->wait_until_all_are_done(milliseconds(scenario.limits.hang_after_s + kExitGraceS));
   return kExitFinished;
 }
 

@@ -19,6 +19,10 @@ struct WorkerOptions {
   int rank = 0;
   int world_size = 1;
   std::string store;  // the file through which the ranks find each other; must not exist before
+  // Where `store` is empty: the TCPStore through which they do (launch_settings.h).
+  std::string master_host;
+  int master_port = 0;
+  bool store_is_served = false;
   std::string trace;  // folder for rank_<r>.ring and rank_<r>.result.json
   pid_t parent = 0;   // from prepare_process_for_watchdog()
 };

@@ -121,7 +121,8 @@ TEST(Worker, ADummyImageOutsideTheGraphDoesNot) {
 }
 
 TEST(CheckRunnable, RefusesWhatCannotBeRun) {
-  const WorkerOptions options{.rank = 0, .world_size = 2, .store = {}, .trace = {}, .parent = 0};
+  WorkerOptions options;
+  options.world_size = 2;
   Scenario s;
   EXPECT_TRUE(static_cast<bool>(check_runnable(s, options)));
 
@@ -133,8 +134,8 @@ TEST(CheckRunnable, RefusesWhatCannotBeRun) {
   image_only.data.modality = {{.ranks = {}, .steps = {}, .has = {Modality::image}}};
   EXPECT_THAT(check_runnable(image_only, options).error().message, HasSubstr("needs text"));
 
-  EXPECT_FALSE(static_cast<bool>(
-      check_runnable(s, {.rank = 2, .world_size = 2, .store = {}, .trace = {}, .parent = 0})));
+  options.rank = 2;
+  EXPECT_FALSE(static_cast<bool>(check_runnable(s, options)));
 }
 
 }  // namespace

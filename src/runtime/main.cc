@@ -20,7 +20,7 @@ constexpr const char* kExamples = R"(Examples:
     lockstep-worker train job.yaml --rank 0 --world-size 2 --store s --trace out
     lockstep-worker train job.yaml --rank 1 --world-size 2 --store s --trace out
   under torchrun, mpirun or Slurm, which say which rank this is:
-    torchrun --nproc-per-node 2 --no-python \\
+    torchrun --nproc-per-node 2 --no-python \
       lockstep-worker train job.yaml --trace out
     mpirun -n 2 lockstep-worker train job.yaml --master node0:29500 --trace out
     srun -n 2 lockstep-worker train job.yaml --store /shared/s --trace out

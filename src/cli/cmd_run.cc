@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/write_file.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/run_progress.h"
 #include "cli/run_summary.h"
 #include "cli/scenario_files.h"
-#include "cli/write_file.h"
 #include "launch/expectation.h"
 #include "launch/job_runner.h"
 #include "launch/run_folder.h"

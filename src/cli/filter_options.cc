@@ -7,9 +7,9 @@
 
 #include "base/read_file.h"
 #include "base/text.h"
+#include "base/write_file.h"
 #include "cli/rule_names.h"
 #include "cli/suppressions.h"
-#include "cli/write_file.h"
 #include "reports/baseline.h"
 
 namespace lockstep {

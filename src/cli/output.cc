@@ -12,7 +12,7 @@
 #include <system_error>
 
 #include "base/text.h"
-#include "cli/write_file.h"
+#include "base/write_file.h"
 #include "reports/github_report.h"
 #include "reports/gitlab_report.h"
 #include "reports/json_report.h"

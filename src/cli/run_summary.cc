@@ -73,6 +73,22 @@ std::string deaths(const JobOutcome& outcome) {
   return out;
 }
 
+std::string balance_in_words(const WorkerNumbers::Balance& balance) {
+  const auto phase = [](double idle, std::int64_t steps, const char* how) {
+    return fixed(100 * idle, 0) + " % in " + plural(static_cast<std::uint64_t>(steps), "step") +
+           how;
+  };
+  std::string out = "idle while the slowest rank computes: ";
+  out += phase(balance.fixed_idle_share, balance.fixed_steps, " as dealt");
+  if (balance.balanced_steps > 0) {
+    out += ",\n  " +
+           phase(balance.balanced_idle_share, balance.balanced_steps, " shared out by cost") +
+           " (an image " + fixed(balance.image_ms, 2) + " ms, a text " +
+           fixed(balance.text_ms, 2) + " ms)";
+  }
+  return out + "\n";
+}
+
 std::string numbers(const JobOutcome& outcome) {
   const auto first = std::find_if(outcome.workers.begin(), outcome.workers.end(),
                                   [](const WorkerOutcome& w) { return w.numbers.has_value(); });
@@ -97,6 +113,7 @@ std::string numbers(const JobOutcome& outcome) {
             fixed(100 * *worker.numbers->idle_share, 0) + " %";
   }
   if (!idle.empty()) out += "waiting for the other stage, by rank: " + idle + " of a step\n";
+  if (n.balance) out += balance_in_words(*n.balance);
   double recording = 0;
   double data = 0;
   std::int64_t skipped = 0;

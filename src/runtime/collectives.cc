@@ -63,4 +63,21 @@ at::Tensor reduce_scatter(c10d::ProcessGroup& group, const at::Tensor& tensor) {
   return out;
 }
 
+void broadcast_all(c10d::ProcessGroup& group, Recorder& recorder, const NamedTensors& tensors,
+                   std::string_view tag, int root, std::source_location where) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : tensors) {
+    const NoteScope scope(recorder, recorder.note({name}, tag), where);
+    broadcast(group, tensor, root);
+  }
+}
+
+double sum_over(c10d::ProcessGroup& group, Recorder& recorder, double own, const char* what,
+                std::string_view tag, std::source_location where) {
+  const at::Tensor sum = at::full({1}, own, at::kDouble);
+  const NoteScope scope(recorder, recorder.note({what}, tag), where);
+  all_reduce(group, sum);
+  return sum.item<double>();
+}
+
 }  // namespace lockstep

@@ -1,15 +1,14 @@
-// Blocking collectives of one tensor, each noted as what it carries.
-//
-// All of them throw what c10d throws. The note is made at the first call under a name, and found
-// again afterwards (RingWriter keeps names once).
+// Blocking collectives. The first four are noted as the caller's NoteScope says; the last two note
+// themselves. All of them throw what c10d throws.
 #pragma once
 
 #include <source_location>
-#include <string>
+#include <string_view>
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "runtime/models/named_tensors.h"
 #include "runtime/record/recorder.h"
 
 namespace lockstep {
@@ -25,5 +24,13 @@ void broadcast(c10d::ProcessGroup& group, at::Tensor tensor, int root = 0);
 at::Tensor all_gather(c10d::ProcessGroup& group, const at::Tensor& tensor);
 // [ranks × n, …] of every rank: summed, and this rank's part [n, …] returned.
 at::Tensor reduce_scatter(c10d::ProcessGroup& group, const at::Tensor& tensor);
+
+// Every tensor from the group's rank `root` to the others, in place, a call for each.
+void broadcast_all(c10d::ProcessGroup& group, Recorder& recorder, const NamedTensors& tensors,
+                   std::string_view tag, int root = 0,
+                   std::source_location where = std::source_location::current());
+// The sum of the ranks' numbers, which `what` names.
+double sum_over(c10d::ProcessGroup& group, Recorder& recorder, double own, const char* what,
+                std::string_view tag, std::source_location where = std::source_location::current());
 
 }  // namespace lockstep

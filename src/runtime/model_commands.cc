@@ -19,7 +19,7 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kNames =
-    "Models: resnet-50, resnet-18, resnet-small, bert-base, bert-small, minilm.\n";
+    "Models: resnet-50, resnet-18, resnet-tiny, bert-base, bert-tiny, minilm.\n";
 
 constexpr const char* kDescribeExamples = R"(Examples:
   lockstep-worker model describe resnet-50

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <numeric>
+#include <stdexcept>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -38,6 +38,12 @@ std::string done_key(int rank) { return "done/" + std::to_string(rank); }
 
 }  // namespace
 
+std::vector<std::int32_t> every_nth_rank(int n, int first, int count) {
+  std::vector<std::int32_t> ranks;
+  for (int i = 0; i < count; ++i) ranks.push_back(first + i * n);
+  return ranks;
+}
+
 ProcessGroups::ProcessGroups(const Rendezvous& rendezvous, RankOf who,
                              std::chrono::milliseconds timeout, Recorder& recorder)
     : who_(who),
@@ -54,9 +60,7 @@ ProcessGroups::Ptr ProcessGroups::world() {
 }
 
 ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::string& description) {
-  std::vector<std::int32_t> everyone(static_cast<std::size_t>(who_.world_size));
-  std::iota(everyone.begin(), everyone.end(), 0);
-  return make(name, description, everyone);
+  return make(name, description, every_nth_rank(1, 0, who_.world_size));
 }
 
 ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::string& description,
@@ -88,6 +92,14 @@ ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::strin
   group->setGroupName(name);
   made_.push_back(group);
   return group;
+}
+
+void ProcessGroups::require_same(const std::string& what, const std::string& value) {
+  if (who_.rank == 0) return store_->set("same/" + what, value);
+  const std::string theirs = store_->get_to_str("same/" + what);
+  if (theirs == value) return;
+  throw std::runtime_error(what + " is " + value + " on rank " + std::to_string(who_.rank) +
+                           ", and " + theirs + " on rank 0");
 }
 
 void ProcessGroups::announce_done() {

@@ -18,6 +18,9 @@ struct RankOf {
   int world_size = 1;
 };
 
+// `count` ranks: first, first + n, first + 2 n, …
+std::vector<std::int32_t> every_nth_rank(int n, int first, int count);
+
 // Where the ranks find each other.
 struct Rendezvous {
   Rendezvous(std::string store_file)
@@ -48,6 +51,10 @@ class ProcessGroups {
   // Of `ranks` (ascending, without repetition), of which this one must be one.
   Ptr make(const std::string& name, const std::string& description,
            const std::vector<std::int32_t>& ranks);
+
+  // Compares a value with rank 0's, through the store: no collective. Throws std::runtime_error
+  // with both where they differ (rank 0 cannot tell), and what c10d throws when rank 0 is gone.
+  void require_same(const std::string& what, const std::string& value);
 
   // Tells the others through the store that this rank's program is over.
   void announce_done();

@@ -3,10 +3,11 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <fstream>
 #include <numeric>
 
 #include <nlohmann/json.hpp>
+
+#include "base/write_file.h"
 
 namespace lockstep {
 namespace {
@@ -44,6 +45,16 @@ Status write_result(const WorkerResult& result, const std::string& path) {
   if (result.idle_ns) {
     json["idle_share"] = total_ms > 0 ? static_cast<double>(*result.idle_ns) / (total_ms * 1e6) : 0;
   }
+  if (result.balance) {
+    const BalanceReport& b = *result.balance;
+    json["balance"] = {{"fixed_steps", b.fixed.steps},
+                       {"fixed_idle_share", b.fixed.idle_share},
+                       {"balanced_steps", b.balanced.steps},
+                       {"balanced_idle_share", b.balanced.idle_share},
+                       {"image_ms", b.image_ms},
+                       {"text_ms", b.text_ms},
+                       {"step_ms", b.step_ms}};
+  }
   json["data_wait_share"] = total_ms > 0 ? result.data_wait_ms / total_ms : 0;
   json["skipped_items"] = result.skipped;
   json["peak_rss_bytes"] = peak_rss_bytes();
@@ -57,11 +68,7 @@ Status write_result(const WorkerResult& result, const std::string& path) {
   json["error"] = result.error ? Json(*result.error) : Json();
 
   // An exception's text may hold any bytes: invalid UTF-8 is replaced rather than thrown over.
-  std::ofstream out(path);
-  out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
-  out.close();
-  if (!out) return Error{"the result could not be written", {path}, "check the disk that it is on"};
-  return Status::ok();
+  return write_file(path, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace lockstep

@@ -17,6 +17,17 @@ struct Retrieval {
   int items = 0;
 };
 
+// What balancing by measured cost came to (balance/balancer.h), the same on all ranks.
+struct BalanceReport {
+  struct Phase {
+    int steps = 0;
+    double idle_share = 0;  // mean over the steps of 1 - mean / largest computing time of the ranks
+  };
+  Phase fixed;     // while nothing was known of the costs: the sampler's own split
+  Phase balanced;  // afterwards
+  double image_ms = 0, text_ms = 0, step_ms = 0;  // costs at the end (balance/cost_model.h)
+};
+
 struct WorkerResult {
   int rank = 0;
   std::vector<double> losses;  // one per finished step
@@ -25,6 +36,7 @@ struct WorkerResult {
   std::int64_t recording_ns = 0;  // inside the recorder, over all threads, during the steps
   std::uint64_t recording_events = 0;
   std::optional<std::int64_t> idle_ns;  // of the steps, waiting for other stages; pipeline only
+  std::optional<BalanceReport> balance;
   std::optional<Retrieval> retrieval;
   std::int64_t skipped = 0;  // items that could not be read
   double data_wait_ms = 0;   // over all steps: waiting for the loader

@@ -51,6 +51,12 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
       log_(log),
       data_(
           value_or_throw(BatchSource::open(scenario, groups.who().rank, groups.who().world_size))) {
+  const std::string digest = hex(data_->digest());
+  groups_.require_same("the digest of the data set's index map", digest);
+  if (groups_.who().rank == 0) {
+    std::fprintf(stderr, "rank 0: %lld items to train on, index map %s\n",
+                 static_cast<long long>(data_->items()), digest.c_str());
+  }
   at::manual_seed(scenario_.train.seed);
   model_ = ContrastiveModel(scenario_.model, data_->input());
   load(*model_->image_encoder(), scenario_.model.weights.image, model_->image_tower().names);
@@ -60,12 +66,17 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
   if (scenario_.model.negatives != Negatives::local) {
     gather_.emplace(groups_.world(), recorder_, scenario_.model.negatives == Negatives::global);
   }
-  strategy_ = make_strategy(scenario_.strategy, {model_, groups_, recorder_});
+  strategy_ = make_strategy(
+      scenario_.strategy,
+      {model_, groups_, recorder_, scenario_.ranks_with_images(groups_.who().world_size)});
   optimised_ = strategy_->optimised(model_);
   remedy_ = make_remedy(scenario_.remedy,
                         {model_, groups_, recorder_, gather_ ? &*gather_ : nullptr, optimised_});
   optimizer_ = make_optimizer(scenario_.train, optimised_);
   scaler_.emplace(scenario_.train, groups_.world(), recorder_);
+  if (scenario_.data.balance == Scenario::Data::Balance::cost) {
+    balancer_.emplace(model_, groups_, recorder_);
+  }
   if (const std::string& folder = scenario_.train.checkpoint.folder; !folder.empty()) {
     checkpoints_.emplace(folder, groups_.who(), data_->digest());
   }
@@ -77,11 +88,13 @@ void TrainLoop::run() {
   const std::int64_t recording_before = recorder_.nanos();
   for (std::int64_t step = first; step < scenario_.train.steps; ++step) {
     const Nanos began = monotonic_nanos();
+    const Nanos waited_before = recorder_.waited_nanos();
     recorder_.context().step = static_cast<std::int32_t>(step);
     StepMetrics metrics = one_step(step);
     result_.recording_ns = recorder_.nanos() - recording_before;
     result_.recording_events = recorder_.events();
     metrics.ms = milliseconds_since(began);
+    metrics.wait_ms = static_cast<double>(recorder_.waited_nanos() - waited_before) * 1e-6;
     result_.step_ms.push_back(metrics.ms);
     if (log_ != nullptr) log_->write(metrics);
     const int every = scenario_.train.checkpoint.every;
@@ -107,7 +120,7 @@ std::int64_t TrainLoop::resume() {
   const auto first = steps.item<std::int64_t>();
   if (first == 0) return 0;
   TrainingState loaded = state();
-  if (const Status ok = checkpoints_->load(loaded, first); !ok) {
+  if (const Status ok = checkpoints_->load(loaded, *strategy_, first); !ok) {
     throw std::runtime_error(ok.error().str());
   }
   if (groups_.who().rank == 0) {
@@ -117,7 +130,10 @@ std::int64_t TrainLoop::resume() {
 }
 
 void TrainLoop::save(std::int64_t steps) {
-  if (const Status saved = checkpoints_->save(state(), steps); !saved) {
+  const Status saved = scenario_.train.checkpoint.gathered
+                           ? checkpoints_->save_gathered(state(), *strategy_, steps)
+                           : checkpoints_->save(state(), steps);
+  if (!saved) {
     throw std::runtime_error(saved.error().str());
   }
   using Barrier = Scenario::Train::Checkpoint::Barrier;
@@ -137,11 +153,13 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   metrics.learning_rate = learning_rate(scenario_.train, step);
   metrics.loss_scale = scaler_->current();
   set_learning_rate(*optimizer_, metrics.learning_rate);
-  const Nanos began = monotonic_nanos();
+  const double waited_ms = result_.data_wait_ms;
   std::vector<Batch> batches = micro_batches(step);
-  metrics.data_ms = milliseconds_since(began);
-  result_.data_wait_ms += metrics.data_ms;
+  metrics.data_ms = result_.data_wait_ms - waited_ms;
   remedy_->before_step(batches);
+  if (balancer_) balancer_->before_step(batches, data_->balanced());
+  const Nanos computing_since = monotonic_nanos();
+  const Nanos waited_before = recorder_.waited_nanos();
   Batch all;  // what the step saw
   for (const Batch& batch : batches) {
     all.indices.insert(all.indices.end(), batch.indices.begin(), batch.indices.end());
@@ -153,6 +171,11 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   optimizer_->zero_grad();
   metrics.loss = accumulate(batches);
   update();
+  if (balancer_) {
+    const Nanos waited = recorder_.waited_nanos() - waited_before;
+    balancer_->after_step(monotonic_nanos() - computing_since - waited);
+    result_.balance = balancer_->report();
+  }
 
   metrics.samples = static_cast<std::int64_t>(all.indices.size());
   result_.losses.push_back(metrics.loss);
@@ -163,8 +186,10 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
 }
 
 std::vector<Batch> TrainLoop::micro_batches(std::int64_t step) {
+  if (balancer_ && balancer_->costs()) data_->use_costs(*balancer_->costs());
   std::vector<Batch> batches = data_->step(step);
   result_.skipped = data_->skipped();
+  result_.data_wait_ms = static_cast<double>(data_->wait_ns()) * 1e-6;
   if (scenario_.data.broadcast) {
     for (Batch& batch : batches) broadcast_batch(*groups_.world(), recorder_, batch);
   }

@@ -8,6 +8,7 @@
 #include <torch/csrc/api/include/torch/optim.h>
 
 #include "job/scenario.h"
+#include "runtime/balance/balancer.h"
 #include "runtime/checkpoint.h"
 #include "runtime/data/batch_source.h"
 #include "runtime/feature_gather.h"
@@ -54,6 +55,7 @@ class TrainLoop {
   StepLog* log_;
   std::unique_ptr<BatchSource> data_;
   ContrastiveModel model_{nullptr};
+  std::optional<Balancer> balancer_;
   std::optional<FeatureGather> gather_;  // of global negatives
   NamedTensors optimised_;
   std::unique_ptr<Strategy> strategy_;

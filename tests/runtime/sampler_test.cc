@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/data/distributed_sampler.h"
 #include "runtime/data/shapes.h"
 
 namespace lockstep {

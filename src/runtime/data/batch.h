@@ -12,11 +12,20 @@
 
 namespace lockstep {
 
+// What the losses of a batch count beside those of the other ranks' batches; 1 where all ranks'
+// batches are alike.
+struct LossWeights {
+  double text = 1;   // of the language task
+  double pairs = 1;  // of the losses over images and their sentences
+};
+
 struct Batch {
   std::vector<std::int64_t> indices;  // of the items, in order
   at::Tensor tokens;                  // int64 [items, kMaxTokens], padded with kPadToken
   at::Tensor images;                  // float [images, 3, 32, 32]; undefined when no item has one
   at::Tensor image_rows;              // int64 [images]: which row of `tokens` each image belongs to
+
+  LossWeights weights;
 
   bool has_image() const { return images.defined(); }
   void drop_images() {

@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 
 #include "base/text.h"
+#include "runtime/balance/assignment.h"
 #include "runtime/data/shapes.h"
 #include "runtime/data/shapes_files.h"
 
@@ -26,6 +27,10 @@ std::string cache_folder() {
     return cache + "/lockstep";
   }
   return variable("HOME") + "/.cache/lockstep";
+}
+
+bool balances(const Scenario& scenario) {
+  return scenario.data.balance == Scenario::Data::Balance::cost;
 }
 
 bool published(const Scenario::Model& model) { return model.image != "resnet-small"; }
@@ -98,20 +103,28 @@ Result<std::unique_ptr<BatchSource>> BatchSource::open(const Scenario& scenario,
   // The shards are the replicas': all ranks of one read the same. Without sharding, every rank
   // believes to be alone.
   const int ranks = scenario.ranks_of_replica();
-  const Sampler::Shard shard =
-      scenario.data.sharding ? Sampler::Shard{rank / ranks, world_size / ranks} : Sampler::Shard{};
-  Sampler sampler(*has_image, scenario.data.sampler, scenario.train.batch_size, scenario.train.seed,
-                  shard, scenario.data.reshuffle);
+  const auto sampler_of = [&](Sampler::Shard shard) {
+    return Sampler(*has_image, scenario.data.sampler, scenario.train.batch_size,
+                   scenario.train.seed, shard, scenario.data.reshuffle);
+  };
+  std::vector<Sampler> samplers;
+  if (balances(scenario)) {
+    for (int r = 0; r < world_size; ++r) samplers.push_back(sampler_of({r, world_size}));
+  } else {
+    samplers.push_back(sampler_of(scenario.data.sharding
+                                      ? Sampler::Shard{rank / ranks, world_size / ranks}
+                                      : Sampler::Shard{}));
+  }
   return std::unique_ptr<BatchSource>(
-      new BatchSource(scenario, rank, std::move(sampler), std::move(*manifest),
+      new BatchSource(scenario, rank, std::move(samplers), std::move(*manifest),
                       WordPiece(std::move(*vocabulary)), *has_image));
 }
 
-BatchSource::BatchSource(const Scenario& scenario, int rank, Sampler sampler, Manifest manifest,
-                         WordPiece tokenizer, std::vector<bool> has_image)
+BatchSource::BatchSource(const Scenario& scenario, int rank, std::vector<Sampler> samplers,
+                         Manifest manifest, WordPiece tokenizer, std::vector<bool> has_image)
     : scenario_(scenario),
       rank_(rank),
-      sampler_(std::move(sampler)),
+      samplers_(std::move(samplers)),
       manifest_(std::move(manifest)),
       tokenizer_(std::move(tokenizer)),
       has_image_(std::move(has_image)) {
@@ -128,13 +141,15 @@ BatchSource::BatchSource(const Scenario& scenario, int rank, Sampler sampler, Ma
 // A rank with a number of micro-batches of its own (a mistake that a scenario may make) reads into
 // its next step's.
 void BatchSource::plan_from(std::int64_t step) {
-  planned_to_ = std::min<std::int64_t>(step + kStepsAPlan, scenario_.train.steps);
+  const std::int64_t length = balances(scenario_) ? scenario_.data.balance_every : kStepsAPlan;
+  planned_to_ = std::min<std::int64_t>(step + length, scenario_.train.steps);
+  planned_by_costs_ = costs_.has_value();
   const bool pipeline = scenario_.strategy.kind == Scenario::Strategy::Kind::pipeline;
   const int own = scenario_.micro_batches(rank_);
   const int common = pipeline ? own : scenario_.train.accumulation.steps;
   Loader::Plan plan;
   for (std::int64_t s = step; s < planned_to_; ++s) {
-    for (int i = 0; i < own; ++i) plan.push_back(sampler_.batch(s * common + i));
+    for (int i = 0; i < own; ++i) plan.push_back(items_of(s, s * common + i));
   }
   LoaderOptions options;
   options.workers = scenario_.data.loader.workers;
@@ -142,6 +157,36 @@ void BatchSource::plan_from(std::int64_t step) {
   options.on_error = scenario_.data.loader.skip_broken ? LoaderOptions::OnError::skip
                                                        : LoaderOptions::OnError::stop;
   loader_ = std::make_unique<Loader>(recipe_, options, std::move(plan));
+}
+
+// The items of this rank in a batch of that number.
+std::vector<std::int64_t> BatchSource::items_of(std::int64_t step, std::int64_t batch) {
+  if (!balances(scenario_)) return samplers_.front().batch(batch);
+  const auto own = static_cast<std::size_t>(rank_);
+  if (!costs_) return samplers_[own].batch(batch);
+  const Scenario::Data::Rule* rule = scenario_.rule_for(rank_, step);
+  std::vector<std::int64_t> all;
+  std::vector<double> costs;
+  for (Sampler& sampler : samplers_) {
+    for (const std::int64_t item : sampler.batch(batch)) {
+      all.push_back(item);
+      costs.push_back(costs_->text + (shows_image(rule, item) ? costs_->image : 0));
+    }
+  }
+  std::vector<std::int64_t> mine;
+  for (const std::size_t place : longest_first(costs, static_cast<int>(samplers_.size()))[own]) {
+    mine.push_back(all[place]);
+  }
+  return mine;
+}
+
+// Whether training shows the item's image, where it can be read.
+bool BatchSource::shows_image(const Scenario::Data::Rule* rule, std::int64_t item) const {
+  const bool known = item < items() && has_image_[static_cast<std::size_t>(item)];
+  if (rule == nullptr) return known;
+  // Every item of "shapes" has a picture that a rule can show.
+  return (known || scenario_.data.source == "shapes") &&
+         std::find(rule->has.begin(), rule->has.end(), Modality::image) != rule->has.end();
 }
 
 std::vector<Batch> BatchSource::step(std::int64_t step) {
@@ -181,12 +226,9 @@ Batch BatchSource::read(const std::vector<std::int64_t>& indices) const {
 Batch BatchSource::batch_of(LoadedBatch loaded, const Scenario::Data::Rule* rule,
                             double outlier) const {
   const auto rows = static_cast<std::int64_t>(loaded.keys.size());
-  const auto shows_image = [&](std::int64_t row) {
-    if (rule != nullptr) {
-      return std::find(rule->has.begin(), rule->has.end(), Modality::image) != rule->has.end();
-    }
-    return bool{
-        has_image_[static_cast<std::size_t>(loaded.keys[static_cast<std::size_t>(row)].index)]};
+  const auto shown = [&](std::int64_t row) {
+    const std::int64_t item = loaded.keys[static_cast<std::size_t>(row)].index;
+    return item >= items() || shows_image(rule, item);  // all of what is held out
   };
   Batch batch;
   std::vector<std::int64_t> kept;  // rows that have a text
@@ -202,7 +244,7 @@ Batch BatchSource::batch_of(LoadedBatch loaded, const Scenario::Data::Rule* rule
   std::vector<std::int64_t> image_rows;
   for (std::size_t i = 0; i < loaded.image_rows.size(); ++i) {
     const std::int64_t row = loaded.image_rows[i];
-    if (place[static_cast<std::size_t>(row)] < 0 || !shows_image(row)) continue;
+    if (place[static_cast<std::size_t>(row)] < 0 || !shown(row)) continue;
     images.push_back(static_cast<std::int64_t>(i));
     image_rows.push_back(place[static_cast<std::size_t>(row)]);
   }

@@ -7,11 +7,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "job/scenario.h"
+#include "runtime/balance/cost_model.h"
 #include "runtime/data/batch.h"
 #include "runtime/data/loader.h"
 #include "runtime/data/manifest.h"
@@ -39,6 +41,13 @@ class BatchSource {
   // where nothing of a batch could be read.
   std::vector<Batch> step(std::int64_t step);
 
+  // With data.balance: the split of the steps that are not planned yet (plans are made
+  // data.balance_every steps at a time) is by these costs, the same on all ranks. Until then each
+  // rank has the batch that the sampler dealt to it.
+  void use_costs(const ItemCosts& costs) { costs_ = costs; }
+  // Whether the last step() was split by costs.
+  bool balanced() const { return planned_by_costs_; }
+
   // These items, read at once. Indices from items() on are held out. Throws as step().
   Batch read(const std::vector<std::int64_t>& indices) const;
 
@@ -47,15 +56,19 @@ class BatchSource {
   std::int64_t wait_ns() const { return wait_ns_; }
 
  private:
-  BatchSource(const Scenario& scenario, int rank, Sampler sampler, Manifest manifest,
+  BatchSource(const Scenario& scenario, int rank, std::vector<Sampler> samplers, Manifest manifest,
               WordPiece tokenizer, std::vector<bool> has_image);
   void plan_from(std::int64_t step);
+  std::vector<std::int64_t> items_of(std::int64_t step, std::int64_t batch);
+  bool shows_image(const Scenario::Data::Rule* rule, std::int64_t item) const;
   Batch next(std::int64_t step);
   Batch batch_of(LoadedBatch loaded, const Scenario::Data::Rule* rule, double outlier) const;
 
   const Scenario& scenario_;
   int rank_;
-  Sampler sampler_;
+  std::vector<Sampler> samplers_;  // this rank's own; those of all ranks where they are balanced
+  std::optional<ItemCosts> costs_;
+  bool planned_by_costs_ = false;
   Manifest manifest_;
   WordPiece tokenizer_;
   std::vector<bool> has_image_;

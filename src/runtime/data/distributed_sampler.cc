@@ -2,12 +2,31 @@
 
 #include <algorithm>
 #include <numeric>
+#include <random>
 #include <string>
 
 #include "base/check.h"
-#include "runtime/data/sampler.h"
 
 namespace lockstep {
+
+std::vector<std::int64_t> random_permutation(std::int64_t n, std::uint64_t seed) {
+  // Torch's CPU generator is mt19937 seeded with the low 32 bits; randperm is this loop.
+  std::mt19937 generator(static_cast<std::uint32_t>(seed));
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  for (std::size_t i = 0; i + 1 < order.size(); ++i) {
+    std::swap(order[i], order[i + generator() % (order.size() - i)]);
+  }
+  return order;
+}
+
+std::vector<std::int64_t> dealt(const std::vector<std::int64_t>& order, std::size_t first,
+                                std::size_t stride, std::size_t count) {
+  std::vector<std::int64_t> out;
+  out.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) out.push_back(order[(first + i * stride) % order.size()]);
+  return out;
+}
 
 Result<DistributedSampler> DistributedSampler::make(const SamplerOptions& options) {
   if (options.items < 1 || options.items > kMostSampled) {
@@ -37,13 +56,8 @@ Result<DistributedSampler> DistributedSampler::make(const SamplerOptions& option
 
 std::vector<std::int64_t> DistributedSampler::indices(int rank) const {
   LOCKSTEP_CHECK(rank >= 0 && rank < world_size_, "a rank of the world");
-  std::vector<std::int64_t> mine;
-  mine.reserve(static_cast<std::size_t>(per_rank_));
-  auto at = static_cast<std::size_t>(rank);
-  for (std::int64_t i = 0; i < per_rank_; ++i, at += static_cast<std::size_t>(world_size_)) {
-    mine.push_back(order_[at % order_.size()]);
-  }
-  return mine;
+  return dealt(order_, static_cast<std::size_t>(rank), static_cast<std::size_t>(world_size_),
+               static_cast<std::size_t>(per_rank_));
 }
 
 std::vector<std::vector<std::int64_t>> batches_of(const std::vector<std::int64_t>& indices,

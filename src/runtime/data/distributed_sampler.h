@@ -13,6 +13,13 @@
 
 namespace lockstep {
 
+// The permutation of 0…n-1 that torch.randperm draws from a generator with this seed.
+std::vector<std::int64_t> random_permutation(std::int64_t n, std::uint64_t seed);
+
+// `count` of the items: those at first, first + stride, …; behind its end the order repeats.
+std::vector<std::int64_t> dealt(const std::vector<std::int64_t>& order, std::size_t first,
+                                std::size_t stride, std::size_t count);
+
 // From here on torch.randperm draws 64-bit numbers.
 inline constexpr std::int64_t kMostSampled = 214'748'364;
 

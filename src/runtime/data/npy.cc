@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "runtime/data/write_file.h"
+#include "base/write_file.h"
 
 namespace lockstep {
 

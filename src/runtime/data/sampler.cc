@@ -2,32 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <random>
 
 #include "base/check.h"
+#include "runtime/data/distributed_sampler.h"
 
 namespace lockstep {
 namespace {
 
 using Indices = std::vector<std::int64_t>;
-
-// `order`, repeated from its start until it has `length` items.
-Indices padded(const Indices& order, std::size_t length) {
-  Indices out;
-  out.reserve(length);
-  for (std::size_t i = 0; i < length; ++i) out.push_back(order[i % order.size()]);
-  return out;
-}
-
-std::vector<Indices> cut(const Indices& order, std::size_t batch_size) {
-  std::vector<Indices> batches;
-  for (std::size_t i = 0; i + batch_size <= order.size(); i += batch_size) {
-    batches.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(i),
-                         order.begin() + static_cast<std::ptrdiff_t>(i + batch_size));
-  }
-  return batches;
-}
 
 struct ByModality {
   Indices with_image, text_only;
@@ -42,17 +24,6 @@ ByModality split(const std::vector<bool>& has_image, const Indices& order) {
 }
 
 }  // namespace
-
-std::vector<std::int64_t> random_permutation(std::int64_t n, std::uint64_t seed) {
-  // Torch's CPU generator is mt19937 seeded with the low 32 bits; randperm is this loop.
-  std::mt19937 generator(static_cast<std::uint32_t>(seed));
-  Indices order(static_cast<std::size_t>(n));
-  std::iota(order.begin(), order.end(), 0);
-  for (std::size_t i = 0; i + 1 < order.size(); ++i) {
-    std::swap(order[i], order[i + generator() % (order.size() - i)]);
-  }
-  return order;
-}
 
 Sampler::Sampler(std::vector<bool> has_image, Scenario::Data::Sampler kind, int batch_size,
                  std::uint64_t seed, Shard shard, bool reshuffle)
@@ -92,21 +63,15 @@ void Sampler::plan_epoch(std::int64_t epoch) {
   epoch_ = epoch;
 }
 
-// DistributedSampler: the order padded to a multiple of the ranks, then every world_size-th item.
+// As DistributedSampler deals, but at least a batch.
 Sampler::Indices Sampler::shard_of(const Indices& order) const {
   const auto world = static_cast<std::size_t>(shard_.world_size);
-  const std::size_t least = batch_size_ * world;
-  const std::size_t total = std::max((order.size() + world - 1) / world * world, least);
-  const Indices all = padded(order, total);
-  Indices mine;
-  for (auto i = static_cast<std::size_t>(shard_.rank); i < total; i += world) {
-    mine.push_back(all[i]);
-  }
-  return mine;
+  const std::size_t count = std::max((order.size() + world - 1) / world, batch_size_);
+  return dealt(order, static_cast<std::size_t>(shard_.rank), world, count);
 }
 
 std::vector<Sampler::Indices> Sampler::random_batches(std::uint64_t seed) const {
-  return cut(shard_of(random_permutation(size(), seed)), batch_size_);
+  return batches_of(shard_of(random_permutation(size(), seed)), batch_size_, true);
 }
 
 std::vector<Sampler::Indices> Sampler::balanced_batches(std::uint64_t seed) const {
@@ -142,15 +107,17 @@ std::vector<Sampler::Indices> Sampler::grouped_batches(std::uint64_t seed) const
   for (const Indices* part : {&parts.with_image, &parts.text_only}) {
     if (part->empty()) continue;
     const std::size_t length = std::max(part->size(), batch_size_);
-    for (Indices& batch : cut(padded(*part, length), batch_size_)) pool.push_back(std::move(batch));
+    for (Indices& batch : batches_of(dealt(*part, 0, 1, length), batch_size_, true)) {
+      pool.push_back(std::move(batch));
+    }
   }
   // The batches are then dealt out as DistributedSampler deals items.
   const Indices order = random_permutation(static_cast<std::int64_t>(pool.size()), seed);
   const auto world = static_cast<std::size_t>(shard_.world_size);
-  const Indices all = padded(order, (order.size() + world - 1) / world * world);
   std::vector<Indices> mine;
-  for (auto i = static_cast<std::size_t>(shard_.rank); i < all.size(); i += world) {
-    mine.push_back(pool[static_cast<std::size_t>(all[i])]);
+  for (const std::int64_t batch : dealt(order, static_cast<std::size_t>(shard_.rank), world,
+                                        (order.size() + world - 1) / world)) {
+    mine.push_back(pool[static_cast<std::size_t>(batch)]);
   }
   return mine;
 }

@@ -13,9 +13,6 @@
 
 namespace lockstep {
 
-// The permutation of 0…n-1 that torch.randperm draws from a generator with this seed.
-std::vector<std::int64_t> random_permutation(std::int64_t n, std::uint64_t seed);
-
 class Sampler {
  public:
   struct Shard {

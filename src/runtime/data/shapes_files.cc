@@ -11,13 +11,13 @@
 #include "base/read_file.h"
 #include "base/system_error.h"
 #include "base/text.h"
+#include "base/write_file.h"
 #include "runtime/data/image.h"
 #include "runtime/data/manifest_readers.h"
 #include "runtime/data/resize.h"
 #include "runtime/data/shapes.h"
 #include "runtime/data/transform.h"
 #include "runtime/data/vocabulary.h"
-#include "runtime/data/write_file.h"
 
 namespace lockstep {
 

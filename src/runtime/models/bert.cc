@@ -122,9 +122,30 @@ at::Tensor BertEncoderImpl::embed(const at::Tensor& ids, const at::Tensor& segme
 at::Tensor BertEncoderImpl::forward(const at::Tensor& ids, const at::Tensor& mask,
                                     const at::Tensor& segments) {
   require_tokens(ids, mask, segments, options_.positions);
-  at::Tensor hidden = embed(ids, segments);
-  for (BertLayer& layer : layers_) hidden = run_block(layer, hidden, mask);
+  return run_layers(0, layers_.size(), embed(ids, segments), mask);
+}
+
+at::Tensor BertEncoderImpl::run_layers(std::size_t from, std::size_t to, at::Tensor hidden,
+                                       const at::Tensor& mask) {
+  for (std::size_t i = from; i < to; ++i) hidden = run_block(layers_[i], hidden, mask);
   return hidden;
+}
+
+at::Tensor BertEncoderImpl::front(const at::Tensor& ids, const at::Tensor& mask) {
+  require_tokens(ids, mask, {}, options_.positions);
+  return run_layers(0, layers_.size() / 2, embed(ids, {}), mask);
+}
+
+at::Tensor BertEncoderImpl::back(const at::Tensor& inner, const at::Tensor& mask) {
+  return run_layers(layers_.size() / 2, layers_.size(), inner, mask);
+}
+
+bool BertEncoderImpl::in_front(std::string_view name) const {
+  if (name.starts_with("embeddings.")) return true;
+  for (std::size_t i = 0; i < layers_.size() / 2; ++i) {
+    if (name.starts_with("encoder.layer." + std::to_string(i) + ".")) return true;
+  }
+  return false;
 }
 
 at::Tensor BertEncoderImpl::pooled(const at::Tensor& hidden) {

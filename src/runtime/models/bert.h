@@ -6,6 +6,7 @@
 // they are: weights.h.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include <torch/csrc/api/include/torch/nn.h>
@@ -55,12 +56,20 @@ class BertEncoderImpl : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& ids, const at::Tensor& mask,
                      const at::Tensor& segments = {});
 
+  // The same without token types in two halves, back(front(ids, mask), mask). The front ends with half
+  // of the layers. in_front: whose a parameter is.
+  at::Tensor front(const at::Tensor& ids, const at::Tensor& mask);
+  at::Tensor back(const at::Tensor& inner, const at::Tensor& mask);
+  bool in_front(std::string_view name) const;
+
   // What BERT calls pooled: tanh of a linear layer over the first token's state, [n, width].
   at::Tensor pooled(const at::Tensor& hidden);
 
   const BertOptions& options() const { return options_; }
 
  private:
+  at::Tensor run_layers(std::size_t from, std::size_t to, at::Tensor hidden,
+                        const at::Tensor& mask);
   at::Tensor embed(const at::Tensor& ids, const at::Tensor& segments);
 
   BertOptions options_;

@@ -55,7 +55,7 @@ Status require(const Json& config, const char* key, const Json& wanted) {
 
 BertOptions BertOptions::bert_base() { return {}; }
 
-BertOptions BertOptions::bert_small() {
+BertOptions BertOptions::bert_tiny() {
   BertOptions options;
   options.layers = 2;
   options.width = 64;

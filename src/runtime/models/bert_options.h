@@ -24,7 +24,7 @@ struct BertOptions {
   // As published: Devlin et al., arXiv:1810.04805; 109.5 million parameters.
   static BertOptions bert_base();
   // 2.1 million parameters, nearly all of them word embeddings: 2 layers, 64 wide, 128 positions.
-  static BertOptions bert_small();
+  static BertOptions bert_tiny();
   // all-MiniLM-L6-v2: 6 layers, 384 wide, 22.7 million parameters.
   static BertOptions minilm();
 };

@@ -35,17 +35,17 @@ CatalogModel text_model(const BertOptions& options) {
 }  // namespace
 
 const std::vector<std::string>& model_names() {
-  static const std::vector<std::string> names = {"resnet-50", "resnet-18",  "resnet-small",
-                                                 "bert-base", "bert-small", "minilm"};
+  static const std::vector<std::string> names = {"resnet-50", "resnet-18", "resnet-tiny",
+                                                 "bert-base", "bert-tiny", "minilm"};
   return names;
 }
 
 Result<CatalogModel> build_model(const std::string& name) {
   if (name == "resnet-50") return image_model(ResNetOptions::resnet50(), 224);
   if (name == "resnet-18") return image_model(ResNetOptions::resnet18(), 224);
-  if (name == "resnet-small") return image_model(ResNetOptions::resnet_small(), 32);
+  if (name == "resnet-tiny") return image_model(ResNetOptions::resnet_tiny(), 32);
   if (name == "bert-base") return text_model(BertOptions::bert_base());
-  if (name == "bert-small") return text_model(BertOptions::bert_small());
+  if (name == "bert-tiny") return text_model(BertOptions::bert_tiny());
   if (name == "minilm") return text_model(BertOptions::minilm());
   const std::string near = nearest(name, model_names());
   return Error{"no model is called '" + printable(name) + "'",

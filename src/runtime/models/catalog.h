@@ -22,7 +22,7 @@ struct CatalogModel {
   std::function<at::Tensor(std::int64_t batch)> try_random;
 };
 
-// "resnet-50", "resnet-18", "resnet-small", "bert-base", "bert-small", "minilm".
+// "resnet-50", "resnet-18", "resnet-tiny", "bert-base", "bert-tiny", "minilm".
 const std::vector<std::string>& model_names();
 
 // Fresh weights. Errors: a name that is none of these.

@@ -101,8 +101,14 @@ at::Tensor ContrastiveModelImpl::image_path(const at::Tensor& images) {
   return sum;
 }
 
-// Some words hidden, where the encoder sees both ways: it would read the answer otherwise.
-at::Tensor ContrastiveModelImpl::masked(const at::Tensor& tokens) const {
+std::int64_t ContrastiveModelImpl::words_to_predict(const at::Tensor& tokens) const {
+  const at::Tensor behind_start = tokens.slice(1, 1);
+  at::Tensor words = behind_start != input_.pad;
+  if (!text_.causal) words = words & (behind_start != input_.end);
+  return words.sum().item<std::int64_t>();
+}
+
+at::Tensor ContrastiveModelImpl::seen_by_text(const at::Tensor& tokens) const {
   if (text_.causal || !is_training()) return tokens;
   const at::Tensor words = (tokens != input_.pad) & (tokens != input_.end);
   at::Tensor hidden = (at::rand(tokens.sizes()) < kMaskedShare) & words;
@@ -143,13 +149,20 @@ Losses ContrastiveModelImpl::losses(const Batch& batch, FeatureGather* gather) {
 
 Losses ContrastiveModelImpl::losses_with(const Batch& batch, const ImageFeatures& image_features,
                                          FeatureGather* gather) {
+  const at::Tensor seen = seen_by_text(batch.tokens);
+  const EncodedText text{seen, text_.encode(seen, text_mask(batch.tokens))};
+  return losses_of(batch, text, image_features, gather);
+}
+
+Losses ContrastiveModelImpl::losses_of(const Batch& batch, const EncodedText& text,
+                                       const ImageFeatures& image_features,
+                                       FeatureGather* gather) {
   Losses losses;
-  const at::Tensor seen = masked(batch.tokens);
-  const at::Tensor mask = batch.tokens != input_.pad;
-  const at::Tensor hidden = text_.encode(seen, mask);
+  const auto& [seen, hidden] = text;
+  const at::Tensor mask = text_mask(batch.tokens);
   const at::Tensor projected = text_proj_(hidden);
   losses.text = text_loss(projected, seen, batch.tokens);
-  losses.total = losses.text;
+  losses.total = batch.weights.text * losses.text;
   if (!batch.has_image()) return losses;
 
   const at::Tensor features = image_features();
@@ -169,41 +182,13 @@ Losses ContrastiveModelImpl::losses_with(const Batch& batch, const ImageFeatures
   };
   losses.contrastive =
       (told_apart(images, all_sentences.all) + told_apart(sentences, all_images.all)) / 2;
-  losses.total = losses.total + losses.contrastive;
+  losses.total = losses.total + batch.weights.pairs * losses.contrastive;
   if (fusion_) {
     losses.matching = matching_loss(features, hidden.index_select(0, batch.image_rows),
                                     mask.index_select(0, batch.image_rows));
-    losses.total = losses.total + losses.matching;
+    losses.total = losses.total + batch.weights.pairs * losses.matching;
   }
   return losses;
-}
-
-NamedTensors named_parameters(const torch::nn::Module& model) {
-  NamedTensors all;
-  for (const auto& entry : model.named_parameters()) all.emplace_back(entry.key(), entry.value());
-  return all;
-}
-
-NamedTensors named_buffers(const torch::nn::Module& model) {
-  NamedTensors all;
-  for (const auto& entry : model.named_buffers()) all.emplace_back(entry.key(), entry.value());
-  return all;
-}
-
-NamedTensors trained_parameters(const torch::nn::Module& model) {
-  NamedTensors all;
-  for (auto& [name, tensor] : named_parameters(model)) {
-    if (tensor.requires_grad()) all.emplace_back(name, tensor);
-  }
-  return all;
-}
-
-void freeze(torch::nn::Module& model, const std::vector<std::string>& prefixes) {
-  for (auto& [name, tensor] : named_parameters(model)) {
-    for (const std::string& prefix : prefixes) {
-      if (name.starts_with(prefix)) tensor.set_requires_grad(false);
-    }
-  }
 }
 
 }  // namespace lockstep

@@ -27,11 +27,12 @@
 #include "runtime/models/encoders.h"
 #include "runtime/models/fusion.h"
 #include "runtime/models/input_spec.h"
+#include "runtime/models/named_tensors.h"
 
 namespace lockstep {
 
 struct Losses {
-  at::Tensor total;        // what backward() starts from
+  at::Tensor total;        // the sum by the batch's weights: what backward() starts from
   at::Tensor contrastive;  // undefined for a text-only batch
   at::Tensor text;
   at::Tensor matching;  // undefined for a text-only batch, and without fusion
@@ -53,6 +54,21 @@ class ContrastiveModelImpl : public torch::nn::Module {
   Losses losses_with(const Batch& batch, const ImageFeatures& image_features,
                      FeatureGather* gather = nullptr);
 
+  // The same with the text encoder's output from elsewhere, too: what it saw of the batch's tokens
+  // (seen_by_text) and its hidden states [n, t, width].
+  struct EncodedText {
+    at::Tensor seen, hidden;
+  };
+  Losses losses_of(const Batch& batch, const EncodedText& text,
+                   const ImageFeatures& image_features, FeatureGather* gather = nullptr);
+  // The tokens with some words hidden, drawn anew by each call, where the text encoder sees both
+  // ways: it would read the answer otherwise. And which of them are no padding.
+  at::Tensor seen_by_text(const at::Tensor& tokens) const;
+  at::Tensor text_mask(const at::Tensor& tokens) const { return tokens != input_.pad; }
+
+  // Words of these texts that the language task predicts, or of which it hides some to predict them.
+  std::int64_t words_to_predict(const at::Tensor& tokens) const;
+
   // Unit vectors in the shared space: [n, 3, side, side] and [n, tokens] to [n, embed_dim].
   at::Tensor embed_images(const at::Tensor& images);
   at::Tensor embed_sentences(const at::Tensor& tokens);
@@ -72,7 +88,6 @@ class ContrastiveModelImpl : public torch::nn::Module {
   at::Tensor sentence_of(const at::Tensor& projected, const at::Tensor& tokens) const;
   at::Tensor text_loss(const at::Tensor& projected, const at::Tensor& seen,
                        const at::Tensor& tokens);
-  at::Tensor masked(const at::Tensor& tokens) const;
   at::Tensor matching_loss(const at::Tensor& features, const at::Tensor& hidden,
                            const at::Tensor& mask);
 
@@ -86,16 +101,5 @@ class ContrastiveModelImpl : public torch::nn::Module {
   CrossAttentionFusion fusion_{nullptr};  // with the head "fusion"
 };
 TORCH_MODULE(ContrastiveModel);
-
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
-
-// In registration order, which is the same on every rank.
-NamedTensors named_parameters(const torch::nn::Module& model);
-NamedTensors named_buffers(const torch::nn::Module& model);
-// Those that are trained: gradients are computed for them.
-NamedTensors trained_parameters(const torch::nn::Module& model);
-
-// Stops the training of every parameter whose name starts with one of the prefixes.
-void freeze(torch::nn::Module& model, const std::vector<std::string>& prefixes);
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <torch/csrc/api/include/torch/nn.h>
@@ -19,6 +20,11 @@ struct ImageTower {
   WeightNames names;  // of files that hold its weights
   // [n, 3, h, w] to [n, width].
   std::function<at::Tensor(const at::Tensor& images)> encode;
+  // The same in two halves, back(front(images)), for those who put them on different ranks.
+  std::function<at::Tensor(const at::Tensor& images)> front;  // to [n, channels, h', w']
+  std::function<at::Tensor(const at::Tensor& inner)> back;
+  // Whether the parameter or buffer of that name, as the module calls it, is the front's.
+  std::function<bool(std::string_view name)> in_front;
 };
 
 struct TextTower {
@@ -28,6 +34,10 @@ struct TextTower {
   WeightNames names;
   // ids [n, t] and mask [n, t] (1: a token, 0: padding) to hidden states [n, t, width].
   std::function<at::Tensor(const at::Tensor& ids, const at::Tensor& mask)> encode;
+  // In two halves, as the image's: back(front(ids, mask), mask), with [n, t, width] between them.
+  std::function<at::Tensor(const at::Tensor& ids, const at::Tensor& mask)> front;
+  std::function<at::Tensor(const at::Tensor& inner, const at::Tensor& mask)> back;
+  std::function<bool(std::string_view name)> in_front;
 };
 
 // "resnet-small", "resnet-18", "resnet-50"; and "bert-small", "bert-base", "minilm". Fresh weights.

@@ -34,8 +34,19 @@ ImageEncoderImpl::ImageEncoderImpl(int width)
       out_(register_module("out", torch::nn::Linear(64, width))) {}
 
 at::Tensor ImageEncoderImpl::forward(const at::Tensor& images) {
-  const at::Tensor x = torch::relu(stem_norm_(stem_(images)));
-  return out_(run_block(block2_, run_block(block1_, x)).mean({2, 3}));
+  return back(front(images));
+}
+
+at::Tensor ImageEncoderImpl::front(const at::Tensor& images) {
+  return run_block(block1_, torch::relu(stem_norm_(stem_(images))));
+}
+
+at::Tensor ImageEncoderImpl::back(const at::Tensor& inner) {
+  return out_(run_block(block2_, inner).mean({2, 3}));
+}
+
+bool ImageEncoderImpl::in_front(std::string_view name) const {
+  return name.starts_with("stem") || name.starts_with("block1.");
 }
 
 }  // namespace lockstep

@@ -2,6 +2,8 @@
 // all with BatchNorm, an average over the picture, and a linear layer.
 #pragma once
 
+#include <string_view>
+
 #include <torch/csrc/api/include/torch/nn.h>
 
 #include "runtime/models/block.h"
@@ -23,6 +25,10 @@ class ImageEncoderImpl : public torch::nn::Module {
  public:
   explicit ImageEncoderImpl(int width);
   at::Tensor forward(const at::Tensor& images);  // [n, 3, side, side] to [n, width]
+  // The same in two halves: forward(x) is back(front(x)). in_front: whose a parameter or buffer is.
+  at::Tensor front(const at::Tensor& images);
+  at::Tensor back(const at::Tensor& inner);
+  bool in_front(std::string_view name) const;
 
  private:
   torch::nn::Conv2d stem_;

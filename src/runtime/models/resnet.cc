@@ -42,7 +42,7 @@ ResNetOptions ResNetOptions::resnet18() {
   return options;
 }
 
-ResNetOptions ResNetOptions::resnet_small() {
+ResNetOptions ResNetOptions::resnet_tiny() {
   ResNetOptions options;
   options.block = Block::kBasic;
   options.blocks = {1, 1, 1, 1};
@@ -106,12 +106,33 @@ ResNetImpl::ResNetImpl(const ResNetOptions& options)
   if (options.classes > 0) fc_ = register_module("fc", torch::nn::Linear(in, options.classes));
 }
 
-at::Tensor ResNetImpl::forward(const at::Tensor& images) {
+at::Tensor ResNetImpl::forward(const at::Tensor& images) { return back(front(images)); }
+
+at::Tensor ResNetImpl::front(const at::Tensor& images) {
   require_images(images);
   at::Tensor x = torch::relu(bn1_(conv1_(images)));
   if (options_.stem_pool) x = at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1});
-  for (ResidualStageBlock& block : blocks_) x = run_block(block, x);
+  for (std::size_t i = 0; i < blocks_.size() / 2; ++i) x = run_block(blocks_[i], x);
+  return x;
+}
+
+at::Tensor ResNetImpl::back(const at::Tensor& inner) {
+  at::Tensor x = inner;
+  for (std::size_t i = blocks_.size() / 2; i < blocks_.size(); ++i) x = run_block(blocks_[i], x);
   return at::adaptive_avg_pool2d(x, {1, 1}).flatten(1);
+}
+
+// "layer2.0.conv1.weight" is of the first block of the second layer.
+bool ResNetImpl::in_front(std::string_view name) const {
+  if (name.starts_with("conv1.") || name.starts_with("bn1.")) return true;
+  std::size_t number = 0;
+  for (std::size_t layer = 0; layer < options_.blocks.size(); ++layer) {
+    for (int i = 0; i < options_.blocks[layer]; ++i, ++number) {
+      const std::string block = "layer" + std::to_string(layer + 1) + "." + std::to_string(i) + ".";
+      if (name.starts_with(block)) return number < blocks_.size() / 2;
+    }
+  }
+  return false;
 }
 
 at::Tensor ResNetImpl::logits(const at::Tensor& images) {

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include <torch/csrc/api/include/torch/nn.h>
@@ -31,7 +32,7 @@ struct ResNetOptions {
   static ResNetOptions resnet50();
   static ResNetOptions resnet18();
   // 0.3 million parameters for pictures of 32x32: basic blocks, 16 channels, a 3x3 stem, no pool.
-  static ResNetOptions resnet_small();
+  static ResNetOptions resnet_tiny();
 
   // Features that the encoder gives for an image: 2048 for ResNet-50.
   int feature_width() const;
@@ -59,6 +60,11 @@ class ResNetImpl : public torch::nn::Module {
   // float [n, 3, h, w] of any h and w to [n, feature_width()]: the average over the picture.
   // Throws std::invalid_argument for other shapes.
   at::Tensor forward(const at::Tensor& images);
+  // The same in two halves: forward(images) is back(front(images)). in_front: whose a
+  // parameter or buffer is. The front ends with half of the blocks.
+  at::Tensor front(const at::Tensor& images);
+  at::Tensor back(const at::Tensor& inner);
+  bool in_front(std::string_view name) const;
   // The same through the classifier: [n, classes]. For options with classes only.
   at::Tensor logits(const at::Tensor& images);
 

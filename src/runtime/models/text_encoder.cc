@@ -45,10 +45,19 @@ TextEncoderImpl::TextEncoderImpl(int vocabulary, int max_tokens, int width)
       block2_(register_module("block2", TextBlock(width, kHeads))),
       norm_(register_module("norm", layer_norm(width))) {}
 
-at::Tensor TextEncoderImpl::forward(const at::Tensor& tokens) {
+at::Tensor TextEncoderImpl::forward(const at::Tensor& tokens) { return back(front(tokens)); }
+
+at::Tensor TextEncoderImpl::front(const at::Tensor& tokens) {
   const at::Tensor places = at::arange(tokens.size(1), at::kLong);
-  const at::Tensor x = token_(tokens) + position_(places);
-  return norm_(run_block(block2_, run_block(block1_, x)));
+  return run_block(block1_, token_(tokens) + position_(places));
+}
+
+at::Tensor TextEncoderImpl::back(const at::Tensor& inner) {
+  return norm_(run_block(block2_, inner));
+}
+
+bool TextEncoderImpl::in_front(std::string_view name) const {
+  return name.starts_with("token.") || name.starts_with("position.") || name.starts_with("block1.");
 }
 
 }  // namespace lockstep

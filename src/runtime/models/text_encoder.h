@@ -4,6 +4,8 @@
 // its next word, and the end token has seen the whole sentence.
 #pragma once
 
+#include <string_view>
+
 #include <torch/csrc/api/include/torch/nn.h>
 
 #include "runtime/models/block.h"
@@ -30,6 +32,10 @@ class TextEncoderImpl : public torch::nn::Module {
   // int64 [n, tokens] to [n, tokens, width]. Padding may follow the end token: with causal
   // attention nothing before it sees it.
   at::Tensor forward(const at::Tensor& tokens);
+  // The same in two halves: forward(x) is back(front(x)). in_front: whose a parameter or buffer is.
+  at::Tensor front(const at::Tensor& tokens);
+  at::Tensor back(const at::Tensor& inner);
+  bool in_front(std::string_view name) const;
 
  private:
   torch::nn::Embedding token_, position_;

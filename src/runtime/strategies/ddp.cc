@@ -4,6 +4,7 @@
 #include <exception>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/engine.h>
@@ -86,10 +87,14 @@ void Ddp::make_reducer() {
   reducer_ = std::make_shared<c10d::Reducer>(
       trained, std::move(buckets), world_, not_sparse, cap, options_.find_unused_parameters,
       options_.gradient_as_bucket_view, std::move(names), first,
-      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+      options_.skip_all_reduce_unused_params, /*use_python_reducer=*/false,
       std::vector<std::int64_t>{});
   logger_ = std::make_shared<c10d::Logger>(reducer_);
   reducer_->set_logger(logger_);
+  if (options_.static_graph) {
+    reducer_->set_static_graph();
+    logger_->set_static_graph();
+  }
   reducer_->register_comm_hook(std::make_unique<BucketHook>(this));
 }
 
@@ -132,19 +137,40 @@ void Ddp::backward(const at::Tensor& loss, Pass pass) {
   std::vector<at::Tensor> outputs;
   if (options_.find_unused_parameters) outputs.push_back(loss);
   reducer_->prepare_for_backward(outputs);
+  if (options_.static_graph && !std::exchange(graph_is_known_, true)) {
+    // As DistributedDataParallel's _DDPSink: reduces when all gradients are there.
+    loss.register_hook([this](const at::Tensor&) {
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [this] { reducer_->delay_all_reduce(); });
+    });
+  }
   loss.backward();
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> Ddp::reduce(c10d::GradBucket& bucket) {
-  std::vector<at::Tensor> buffer = {bucket.getBufferRef()};
+  const at::Tensor whole = bucket.getBufferRef();
   // As the Reducer scales without a hook: times the reciprocal, before the sum.
-  buffer.front().mul_(1.0 / parts_.groups.who().world_size);
+  whole.mul_(1.0 / parts_.groups.who().world_size);
+  using Compression = Scenario::Strategy::Compression;
+  const bool narrow = options_.compression != Compression::none;
+  std::vector<at::Tensor> buffer = {
+      narrow ? whole.to(options_.compression == Compression::float16 ? at::kHalf : at::kBFloat16)
+             : whole};
   c10::intrusive_ptr<c10d::Work> work;
   {
     const NoteScope scope(parts_.recorder, bucket_note(bucket));
     work = world_->allreduce(buffer);
   }
-  const auto future = work->getFuture();
+  auto future = work->getFuture();
+  if (narrow) {
+    future = future->then(
+        [whole, narrowed = buffer.front()](c10::ivalue::Future& sent) -> c10::IValue {
+          if (sent.hasError()) std::rethrow_exception(sent.exception_ptr());
+          whole.copy_(narrowed);
+          return std::vector<at::Tensor>{whole};
+        },
+        c10::ListType::create(c10::TensorType::get()));
+  }
   if (const auto* recorded = dynamic_cast<const RecordingWork*>(work.get())) {
     launched_.push_back({recorded->call(), future});
   }

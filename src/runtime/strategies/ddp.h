@@ -4,8 +4,14 @@
 // before every forward (unless broadcast_buffers is off), and while gradients accumulate nothing
 // but the last backward reduces (unless no_sync is off).
 //
+// static_graph: the first iteration reduces nothing before its backward is over, and learns which
+// parameters are used; from then on what a rank did not use is reduced as zeros without looking.
+// skip_all_reduce_unused_params: buckets that a rank did not use are left out by it.
+//
 // A communication hook does what the Reducer does without one (scale, all-reduce SUM) and notes
 // which parameters the bucket holds; the calls and the numbers are those of the Reducer without it.
+// With compression it does what fp16_compress_hook and bf16_compress_hook do: the scaled bucket
+// travels, and is summed, in that type.
 #pragma once
 
 #include <map>
@@ -53,6 +59,7 @@ class Ddp : public Strategy {
   std::shared_ptr<c10d::Reducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;  // the Reducer reports to it, and crashes without
   Broadcast buffers_;
+  bool graph_is_known_ = false;   // static_graph: after the first backward that reduced
   bool buffers_are_due_ = true;  // a forward whose backward does not reduce leaves them be
   CallNote rebuild_note_, used_parameters_note_;
 

@@ -50,6 +50,7 @@ FlatUnit::FlatUnit(std::string name, NamedTensors parameters, ShardGroups groups
   start_note_ = recorder_.note(names, "fsdp.init");
   gather_note_ = recorder_.note(names, "fsdp.gather");
   reduce_note_ = recorder_.note(names, "fsdp.reduce_scatter");
+  whole_note_ = recorder_.note(names, "fsdp.checkpoint");
   replicate_note_ = recorder_.note(names, "fsdp.all_reduce");
 }
 
@@ -86,6 +87,33 @@ void FlatUnit::gather() {
 void FlatUnit::release() {
   if (in_flight_) gather();
   resize(flat_, 0);
+}
+
+NamedTensors FlatUnit::whole(const at::Tensor& part) const {
+  const at::NoGradGuard no_grad;
+  at::Tensor flat;
+  {
+    const NoteScope scope(recorder_, whole_note_);
+    flat = all_gather(*groups_.shard, part.detach().contiguous());
+  }
+  NamedTensors out;
+  std::int64_t offset = 0;
+  for (const auto& [name, parameter] : parameters_) {
+    out.emplace_back(name, flat.narrow(0, offset, parameter.numel()).view(parameter.sizes()));
+    offset += parameter.numel();
+  }
+  return out;
+}
+
+at::Tensor FlatUnit::part(const WholeTensor& whole) const {
+  const at::NoGradGuard no_grad;
+  const at::Tensor flat = at::zeros({flat_.numel()}, flat_.options());
+  std::int64_t offset = 0;
+  for (const auto& [name, parameter] : parameters_) {
+    flat.narrow(0, offset, parameter.numel()).copy_(whole(name, parameter).flatten());
+    offset += parameter.numel();
+  }
+  return flat.narrow(0, groups_.shard->getRank() * shard_size(), shard_size()).clone();
 }
 
 bool FlatUnit::has_gradients() const {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,12 @@ class FlatUnit {
   // Memory that the flat tensor takes now.
   std::size_t bytes() const { return flat_.storage().nbytes(); }
 
+  // The whole parameters, under their names, of which each rank has a `part` of the shard's shape.
+  // Collective over the shard group. And the other way (Strategy::whole, Strategy::part).
+  NamedTensors whole(const at::Tensor& part) const;
+  using WholeTensor = std::function<at::Tensor(const std::string&, const at::Tensor&)>;
+  at::Tensor part(const WholeTensor& whole) const;
+
   bool has_gradients() const;
   // Reduce-scatters the parameters' gradients (0 where there is none), averages over the world,
   // adds the result to the shard's gradient, and takes the parameters' away. Collective over the
@@ -69,7 +76,7 @@ class FlatUnit {
   Recorder& recorder_;
   at::Tensor flat_, shard_;
   std::size_t whole_bytes_ = 0;
-  CallNote start_note_, gather_note_, reduce_note_, replicate_note_;
+  CallNote start_note_, gather_note_, reduce_note_, replicate_note_, whole_note_;
   c10::intrusive_ptr<c10d::Work> in_flight_;
 };
 

@@ -28,12 +28,6 @@ class AfterAccumulation : public torch::autograd::FunctionPostHook {
   std::function<void()> then_;
 };
 
-std::vector<std::int32_t> every(int step, int from, int count) {
-  std::vector<std::int32_t> ranks;
-  for (int i = 0; i < count; ++i) ranks.push_back(from + i * step);
-  return ranks;
-}
-
 ShardGroups make_groups(int shard_ranks, ProcessGroups& groups) {
   const auto [rank, world_size] = groups.who();
   if (shard_ranks == 0 || shard_ranks == world_size) return {groups.world(), {}, world_size};
@@ -41,9 +35,9 @@ ShardGroups make_groups(int shard_ranks, ProcessGroups& groups) {
   const int copy = rank / shard_ranks;
   const int place = rank % shard_ranks;
   const auto shard = groups.make("shard" + std::to_string(copy), "one copy of the parameters",
-                                 every(1, copy * shard_ranks, shard_ranks));
+                                 every_nth_rank(1, copy * shard_ranks, shard_ranks));
   const auto replicate = groups.make("replicate" + std::to_string(place), "copies of one shard",
-                                     every(shard_ranks, place, world_size / shard_ranks));
+                                     every_nth_rank(shard_ranks, place, world_size / shard_ranks));
   return {shard, replicate, world_size};
 }
 
@@ -122,11 +116,7 @@ void Fsdp::start() {
     if (!it.second.requires_grad()) rest.push_back(std::move(it));
   }
   for (auto& it : named_buffers(*parts_.model)) rest.push_back(std::move(it));
-  const at::NoGradGuard no_grad;
-  for (auto& [name, tensor] : rest) {
-    const NoteScope scope(parts_.recorder, parts_.recorder.note({name}, "fsdp.init"));
-    broadcast(world, tensor);
-  }
+  broadcast_all(world, parts_.recorder, rest, "fsdp.init");
 }
 
 NamedTensors Fsdp::optimised(const ContrastiveModel&) {
@@ -135,11 +125,23 @@ NamedTensors Fsdp::optimised(const ContrastiveModel&) {
   return shards;
 }
 
+const FlatUnit& Fsdp::unit(const std::string& name) const {
+  const auto found = std::find_if(units_.begin(), units_.end(),
+                                  [&](const Unit& unit) { return unit.flat->name() == name; });
+  LOCKSTEP_CHECK(found != units_.end(), "a unit that is optimised");
+  return *found->flat;
+}
+
+NamedTensors Fsdp::whole(const std::string& name, const at::Tensor& part) {
+  return unit(name).whole(part);
+}
+
+at::Tensor Fsdp::part(const std::string& name, const at::Tensor&, const WholeTensor& whole) {
+  return unit(name).part(whole);
+}
+
 double Fsdp::norm_squared(double own) {
-  const at::Tensor sum = at::full({1}, own, at::kDouble);
-  const NoteScope scope(parts_.recorder, parts_.recorder.note({"squared_norm"}, "fsdp.norm"));
-  all_reduce(*groups_.shard, sum);
-  return sum.item<double>();
+  return sum_over(*groups_.shard, parts_.recorder, own, "squared_norm", "fsdp.norm");
 }
 
 void Fsdp::gather_everything() {

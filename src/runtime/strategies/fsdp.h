@@ -51,6 +51,9 @@ class Fsdp : public Strategy, private BlockObserver {
   NamedTensors optimised(const ContrastiveModel& model) override;
   // Summed over the shard group.
   double norm_squared(double own) override;
+  NamedTensors whole(const std::string& name, const at::Tensor& part) override;
+  at::Tensor part(const std::string& name, const at::Tensor& optimised,
+                  const WholeTensor& whole) override;
   void gather_everything() override;
 
  private:
@@ -63,6 +66,7 @@ class Fsdp : public Strategy, private BlockObserver {
   };
   void add_unit(const std::string& name, const NamedTensors& parameters, ModelBlock* block);
   void add_units();
+  const FlatUnit& unit(const std::string& name) const;
   void before_block(ModelBlock& block) override;
   void after_block(ModelBlock& block, const at::Tensor& output) override;
   void need(std::size_t unit, UseOrder& order);

@@ -6,6 +6,7 @@
 // modality, its sequence of calls is shorter, and what then meets what is the verifier's subject.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,13 +17,17 @@ namespace lockstep {
 class ManualSync : public Strategy {
  public:
   // With Groups::per_modality: image.*, image_proj.* and logit_scale go through a process group of
-  // their own, "image_branch", everything else through "text_branch".
+  // their own, "image_branch", everything else through "text_branch". With Groups::image_ranks, the
+  // former through "image_ranks", whose members are parts.image_ranks and which averages over them;
+  // other ranks' image paths then stay as they were.
   ManualSync(const Scenario::Strategy& options, StrategyParts parts);
 
   void start() override;
   void before_forward(Pass) override {}
   void backward(const at::Tensor& loss, Pass) override { loss.backward(); }
   void synchronise() override;
+  // Groups::image_ranks: gives the other ranks the image path.
+  void gather_everything() override;
 
  private:
   struct Synced {
@@ -33,6 +38,7 @@ class ManualSync : public Strategy {
   StrategyParts parts_;
   ProcessGroups::Ptr world_;
   std::vector<Synced> synced_;
+  std::optional<int> image_root_;  // Groups::image_ranks: the first of them
 };
 
 }  // namespace lockstep

@@ -1,13 +1,8 @@
 #include "runtime/strategies/pipeline.h"
 
-#include <algorithm>
-#include <array>
-#include <stdexcept>
-
 #include <ATen/ATen.h>
 
 #include "base/check.h"
-#include "base/text.h"
 #include "runtime/collectives.h"
 
 namespace lockstep {
@@ -15,176 +10,154 @@ namespace {
 
 using Kind = PipelineOp::Kind;
 
-// Messages of a micro-batch; also what is added to its tag.
-constexpr int kParts = 4;
+// Places of the stages in a replica of four; in one of two, the last is 1.
+constexpr int kImageFront = 0, kImageBack = 1, kTextFront = 2, kTextBack = 3;
 
-PipelineStage stage_of(int rank) {
-  return rank % kPipelineStages == 0 ? PipelineStage::image : PipelineStage::text;
-}
-
-PipelineStage stage_of(std::string_view parameter) {
-  return parameter.starts_with("image.") ? PipelineStage::image : PipelineStage::text;
-}
-
-// The ranks of a replica, or of a stage.
-std::vector<std::int32_t> every(int step, int first, int end) {
-  std::vector<std::int32_t> ranks;
-  for (int rank = first; rank < end; rank += step) ranks.push_back(rank);
-  return ranks;
-}
-
-std::string images(std::int64_t count) {
-  return plural(static_cast<std::uint64_t>(count), "image");
-}
-
-[[noreturn]] void refuse(int m, std::int64_t theirs, std::int64_t own) {
-  throw std::runtime_error("micro-batch " + std::to_string(m) + ": the other stage has " +
-                           images(std::max<std::int64_t>(theirs, 0)) + ", this one " + images(own) +
-                           ": the stages of a replica must read the same batch");
-}
+std::int64_t rows_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.size(0) : 0; }
 
 }  // namespace
 
-enum class Pipeline::Part : int { shape, features, answer, gradient };
-
 Pipeline::Pipeline(const Scenario::Strategy& options, StrategyParts parts)
-    : parts_(std::move(parts)), options_(options), stage_(stage_of(parts_.groups.who().rank)) {
+    : parts_(std::move(parts)),
+      options_(options),
+      stages_(pipeline_stages(options.stages)),
+      own_(parts_.groups.who().rank % options.stages) {
   const RankOf who = parts_.groups.who();
-  LOCKSTEP_CHECK(who.world_size % kPipelineStages == 0, "a replica without all of its stages");
-  const int own = who.rank % kPipelineStages;
-  const int first = who.rank - own;
-  other_ = 1 - own;
-  replica_ = parts_.groups.make("replica" + std::to_string(first / kPipelineStages),
-                                "the stages of one copy of the model",
-                                every(1, first, first + kPipelineStages));
-  if (who.world_size > kPipelineStages) {
-    const bool image = stage_ == PipelineStage::image;
-    peers_ = parts_.groups.make(image ? "stage_image" : "stage_text",
-                                "one stage of all copies of the model",
-                                every(kPipelineStages, own, who.world_size));
+  const int count = options.stages;
+  LOCKSTEP_CHECK(who.world_size % count == 0, "a replica without all of its stages");
+  const int first = who.rank - own_;
+  replica_ =
+      parts_.groups.make("replica" + std::to_string(first / count),
+                         "the stages of one copy of the model", every_nth_rank(1, first, count));
+  if (who.world_size > count) {
+    peers_ =
+        parts_.groups.make("stage_" + stage().name, "one stage of all copies of the model",
+                           every_nth_rank(count, own_, who.world_size / count));
   }
   for (auto& [name, parameter] : named_parameters(*parts_.model)) {
-    if (stage_of(name) != stage_) parameter.set_requires_grad(false);
+    if (stage_of(name) != own_) parameter.set_requires_grad(false);
     state_.emplace_back(name, parameter);
   }
   for (auto& buffer : named_buffers(*parts_.model)) state_.push_back(std::move(buffer));
 }
 
-void Pipeline::start() {
-  if (!peers_) return;
-  const at::NoGradGuard no_grad;
-  for (auto& [name, tensor] : state_) {
-    if (stage_of(name) != stage_) continue;
-    const NoteScope scope(parts_.recorder, parts_.recorder.note({name}, "init"));
-    broadcast(*peers_, tensor);
+int Pipeline::stage_of(std::string_view parameter) const {
+  constexpr std::string_view kImage = "image.";
+  constexpr std::string_view kText = "text.";
+  if (stages_.size() == 2) return parameter.starts_with(kImage) ? 0 : 1;
+  if (parameter.starts_with(kImage)) {
+    const bool front = parts_.model->image_tower().in_front(parameter.substr(kImage.size()));
+    return front ? kImageFront : kImageBack;
   }
+  const bool front = parameter.starts_with(kText) &&
+                     parts_.model->text_tower().in_front(parameter.substr(kText.size()));
+  return front ? kTextFront : kTextBack;
+}
+
+NamedTensors Pipeline::of_stage(int stage) const {
+  NamedTensors out;
+  for (const auto& it : state_) {
+    if (stage_of(it.first) == stage) out.push_back(it);
+  }
+  return out;
+}
+
+void Pipeline::start() {
+  if (peers_) broadcast_all(*peers_, parts_.recorder, of_stage(own_), "init");
 }
 
 std::optional<Strategy::OwnStep> Pipeline::run_step(const std::vector<Batch>& batches) {
   step_ = {};
   const auto count = static_cast<int>(batches.size());
   for (const PipelineOp& op :
-       pipeline_schedule(stage_, count, options_.schedule, options_.crossed)) {
-    const int m = op.micro_batch;
-    const Batch& batch = batches[static_cast<std::size_t>(m)];
-    switch (op.kind) {
-      case Kind::forward:
-        forward(m, batch, batches.size());
-        break;
-      case Kind::backward:
-        backward(m);
-        break;
-      case Kind::receive:
-        expect(m);
-        break;
-      case Kind::send:
-        send_message(m);
-        break;
-      case Kind::settle:
-        settle(m);
-        break;
-    }
+       pipeline_schedule(stage(), count, options_.schedule, options_.crossed)) {
+    run(op, batches);
   }
   LOCKSTEP_CHECK(flights_.empty() && outgoing_.empty(), "a step that left something under way");
   step_.loss /= count;
   return step_;
 }
 
+void Pipeline::run(const PipelineOp& op, const std::vector<Batch>& batches) {
+  const int m = op.micro_batch;
+  switch (op.kind) {
+    case Kind::forward:
+      return forward(m, batches[static_cast<std::size_t>(m)], batches.size());
+    case Kind::backward:
+      return backward(m);
+    case Kind::receive:
+      return expect(m);
+    case Kind::send:
+      return send_result(m);
+    case Kind::settle:
+      return settle(m, *stage().output);
+    case Kind::receive_answer:
+      return expect_answer(m);
+    case Kind::answer:
+      return send_answer(m);
+    case Kind::settle_answer:
+      for (const int input : stage().inputs) settle(m, input);
+      return;
+  }
+}
+
 void Pipeline::forward(int m, const Batch& batch, std::size_t micro_batches) {
-  Flight flight;
-  if (is_image()) {
-    if (batch.has_image()) flight.features = parts_.model->image_tower().encode(batch.images);
-    flights_.emplace(m, std::move(flight));
+  Flight& flight = flights_[m];
+  flight.inputs.resize(stage().inputs.size());
+  if (!is_last()) {
+    flight.output = compute(m, batch, flight);
     return;
   }
-  const auto features = [&] { return flight.features = receive_features(m, batch); };
-  const at::Tensor loss = parts_.model->losses_with(batch, features).total;
-  if (!batch.has_image()) receive_features(m, batch);  // that there are none
+  const at::Tensor loss = compute_loss(m, batch, flight);
   flight.value = loss.item<double>();
   flight.loss = loss / static_cast<double>(micro_batches);
   step_.loss += flight.value;
-  flights_.emplace(m, std::move(flight));
+}
+
+at::Tensor Pipeline::compute(int m, const Batch& batch, Flight& flight) {
+  ImageTower& image = parts_.model->image_tower();
+  if (stages_.size() == 2) return batch.has_image() ? image.encode(batch.images) : at::Tensor();
+  if (own_ == kImageFront) return batch.has_image() ? image.front(batch.images) : at::Tensor();
+  if (own_ == kImageBack) {
+    const at::Tensor inner = receive_result(m, 0, rows_of(batch.images), flight);
+    return inner.defined() ? image.back(inner) : inner;
+  }
+  TextTower& text = parts_.model->text_tower();
+  const at::Tensor seen = parts_.model->seen_by_text(batch.tokens);
+  if (!text.causal) send(m, kTextBack, Part::seen, seen);
+  return text.front(seen, parts_.model->text_mask(batch.tokens));
+}
+
+at::Tensor Pipeline::compute_loss(int m, const Batch& batch, Flight& flight) {
+  ContrastiveModel& model = parts_.model;
+  const auto features = [&] { return receive_result(m, 0, rows_of(batch.images), flight); };
+  at::Tensor loss;
+  if (stages_.size() == 2) {
+    loss = model->losses_with(batch, features).total;
+  } else {
+    const at::Tensor inner = receive_result(m, 1, rows_of(batch.tokens), flight);
+    const at::Tensor seen =
+        model->text_tower().causal
+            ? batch.tokens
+            : receive_body(m, kTextFront, Part::seen, batch.tokens.sizes(), at::kLong);
+    const at::Tensor hidden = model->text_tower().back(inner, model->text_mask(batch.tokens));
+    loss = model->losses_of(batch, {seen, hidden}, features).total;
+  }
+  if (!batch.has_image()) features();  // that there are none
+  return loss;
 }
 
 void Pipeline::backward(int m) {
   Flight& flight = flights_.at(m);
-  if (!is_image()) {
+  if (is_last()) {
     if (flight.loss.requires_grad()) flight.loss.backward();
     flight.loss.reset();
-    return;  // the features' gradient is still to be sent
+  } else {
+    const at::Tensor gradient = receive_gradient(m, flight);
+    if (flight.output.defined() && flight.output.requires_grad()) flight.output.backward(gradient);
+    flight.output.reset();
   }
-  const at::Tensor gradient = receive_gradient(m, flight);
-  if (flight.features.defined() && flight.features.requires_grad()) {
-    flight.features.backward(gradient);
-  }
-  flights_.erase(m);
-}
-
-void Pipeline::expect(int m) {
-  Incoming in;
-  in.head = is_image() ? at::empty({2}, at::kDouble) : at::empty({2}, at::kLong);
-  in.work = begin_receive(m, is_image() ? Part::answer : Part::shape, in.head);
-  incoming_.emplace(m, std::move(in));
-}
-
-at::Tensor Pipeline::receive_features(int m, const Batch& batch) {
-  const at::Tensor head = head_of(m);
-  const auto rows = head[0].item<std::int64_t>();
-  const std::int64_t own = batch.has_image() ? batch.images.size(0) : 0;
-  if (rows != own) refuse(m, rows, own);
-  if (rows == 0) return {};
-  const std::int64_t width = parts_.model->image_tower().width;
-  LOCKSTEP_CHECK(head[1].item<std::int64_t>() == width, "both stages make the same model");
-  return receive_body(m, Part::features, {rows, width}).requires_grad_();
-}
-
-at::Tensor Pipeline::receive_gradient(int m, const Flight& flight) {
-  const at::Tensor head = head_of(m);
-  const auto rows = static_cast<std::int64_t>(head[0].item<double>());
-  step_.loss += head[1].item<double>();
-  const std::int64_t own = flight.features.defined() ? flight.features.size(0) : 0;
-  if (rows != own) refuse(m, rows, own);
-  return rows == 0 ? at::Tensor() : receive_body(m, Part::gradient, flight.features.sizes());
-}
-
-void Pipeline::send_message(int m) {
-  const Flight& flight = flights_.at(m);
-  const bool has_image = flight.features.defined();
-  const std::int64_t rows = has_image ? flight.features.size(0) : 0;
-  if (is_image()) {
-    const std::int64_t width = has_image ? flight.features.size(1) : 0;
-    send(m, Part::shape, at::tensor({rows, width}, at::kLong));
-    if (has_image) send(m, Part::features, flight.features.detach().contiguous());
-    return;
-  }
-  send(m, Part::answer, at::tensor({static_cast<double>(rows), flight.value}, at::kDouble));
-  if (has_image) send(m, Part::gradient, flight.features.grad().contiguous());
-  flights_.erase(m);
-}
-
-void Pipeline::settle(int m) {
-  for (const Outgoing& message : outgoing_.at(m)) wait(*message.work);
-  outgoing_.erase(m);
+  if (stage().inputs.empty()) flights_.erase(m);  // else the gradients are still to be sent
 }
 
 void Pipeline::synchronise() {
@@ -219,68 +192,13 @@ void Pipeline::synchronise() {
 }
 
 double Pipeline::norm_squared(double own) {
-  const at::Tensor sum = at::full({1}, own, at::kDouble);
-  const NoteScope scope(parts_.recorder, parts_.recorder.note({"norm_squared"}, "pipeline.norm"));
-  all_reduce(*replica_, sum);
-  return sum.item<double>();
+  return sum_over(*replica_, parts_.recorder, own, "squared_norm", "pipeline.norm");
 }
 
 void Pipeline::gather_everything() {
-  const at::NoGradGuard no_grad;
-  for (auto& [name, tensor] : state_) {
-    const NoteScope scope(parts_.recorder, parts_.recorder.note({name}, "pipeline.gather"));
-    broadcast(*replica_, tensor, stage_of(name) == PipelineStage::image ? 0 : 1);
+  for (int stage = 0; stage < static_cast<int>(stages_.size()); ++stage) {
+    broadcast_all(*replica_, parts_.recorder, of_stage(stage), "pipeline.gather", stage);
   }
-}
-
-// --- messages ------------------------------------------------------------------------------------
-
-void Pipeline::send(int m, Part part, const at::Tensor& tensor, Where where) {
-  const NoteScope scope(parts_.recorder, note(m, part), where);
-  std::vector<at::Tensor> tensors = {tensor};
-  const int tag = m * kParts + static_cast<int>(part);
-  outgoing_[m].push_back({replica_->send(tensors, other_, tag), tensor});
-}
-
-c10::intrusive_ptr<c10d::Work> Pipeline::begin_receive(int m, Part part, const at::Tensor& into,
-                                                       Where where) {
-  const NoteScope scope(parts_.recorder, note(m, part), where);
-  std::vector<at::Tensor> tensors = {into};
-  return replica_->recv(tensors, other_, m * kParts + static_cast<int>(part));
-}
-
-at::Tensor Pipeline::head_of(int m) {
-  const Incoming in = incoming_.at(m);
-  wait(*in.work);
-  incoming_.erase(m);
-  return in.head;
-}
-
-at::Tensor Pipeline::receive_body(int m, Part part, at::IntArrayRef sizes, Where where) {
-  const at::Tensor body = at::empty(sizes, at::kFloat);
-  wait(*begin_receive(m, part, body, where));
-  return body;
-}
-
-void Pipeline::wait(c10d::Work& work) {
-  const Nanos began = monotonic_nanos();
-  work.wait();
-  step_.idle += monotonic_nanos() - began;
-}
-
-CallNote Pipeline::note(int m, Part part) {
-  struct Words {
-    const char *what, *tag;
-  };
-  static constexpr std::array<Words, kParts> kWords = {{{"shape", "pipeline.shape"},
-                                                        {"features", "pipeline.features"},
-                                                        {"loss", "pipeline.loss"},
-                                                        {"gradient", "pipeline.gradient"}}};
-  const Words& words = kWords[static_cast<std::size_t>(part)];
-  std::string what = words.what;
-  what += '.';
-  what += std::to_string(m);
-  return parts_.recorder.note({what}, words.tag);
 }
 
 }  // namespace lockstep

@@ -1,19 +1,23 @@
-// Pipeline: the model split over two ranks, between which micro-batches pass.
+// Pipeline: the model split over two or four ranks, between which micro-batches pass.
 //
-// A replica is two neighbouring ranks: the even one is the image stage (image.*), the odd one the
-// text stage (everything else: text, projections, fusion, logit_scale). Each rank trains its
-// stage's parameters; the others are frozen there and never change. Replicas are data parallel.
+// A replica is as many neighbouring ranks as there are stages (pipeline_schedule.h). Of two, the
+// first is the image stage (image.*), the second the text stage (everything else: text,
+// projections, fusion, logit_scale). Of four, the encoders are cut in half: image_front,
+// image_back, text_front, and text_back with everything else. Each rank trains its stage's
+// parameters; the others are frozen there and never change. Replicas are data parallel.
 //
-//   group "replica<k>"            ranks 2k, 2k + 1: the messages
-//   group "stage_image", "stage_text"  one stage of all replicas: gradients, where there are
-//   several
+//   group "replica<k>"    the ranks of a replica: the messages
+//   group "stage_<name>"  one stage of all replicas: gradients, where there are several
 //
-// Messages of a micro-batch m, point to point, tag 4 m + kind:
+// Messages of a micro-batch m from a stage to the next, and back, point to point, tag 5 m + kind:
 //
-//   0  image → text  int64 [2]    rows and width of the features; 0 rows: it has no images
-//   1  image → text  float [rows, width]   the encoder's features; absent with 0 rows
-//   2  text → image  float64 [2]  rows of the gradient, and the micro-batch's loss
-//   3  text → image  float [rows, width]   the features' gradient; absent with 0 rows
+//   0  on    int64 [4]     the sizes of the result, padded with 0; 0 rows: it has no images
+//   1  on    float         the result: features [rows, width], or what lies between two halves
+//                          (image: [rows, channels, h, w], text: [rows, tokens, width])
+//   2  back  float64 [2]   rows of the gradient, and the micro-batch's loss
+//   3  back  float         the result's gradient; as 1 absent with 0 rows
+//   4  on    int64         between the halves of a text encoder that is not causal: the tokens that
+//                          the first half saw, some of them hidden [rows, tokens]
 //
 // The loss of a step is the mean over its micro-batches. The contrastive loss tells apart the
 // pictures of one micro-batch. Order and memory: pipeline_schedule.h.
@@ -22,6 +26,8 @@
 #include <map>
 #include <source_location>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/strategies/pipeline_schedule.h"
@@ -31,8 +37,8 @@ namespace lockstep {
 
 class Pipeline : public Strategy {
  public:
-  // Freezes the parameters of the other stage. The number of ranks must be even (the scenario's
-  // check sees to it).
+  // Freezes the parameters of the other stages. The number of ranks must be a multiple of the
+  // stages' (the scenario's check sees to it).
   Pipeline(const Scenario::Strategy& options, StrategyParts parts);
 
   // Gives every replica the first one's parameters and buffers of this stage.
@@ -53,52 +59,62 @@ class Pipeline : public Strategy {
  private:
   // What a stage keeps of a micro-batch between its forward and its backward.
   struct Flight {
-    at::Tensor features;  // image stage: with its graph; text stage: a leaf that takes a gradient
-    at::Tensor loss;      // text stage: its share of the mean, with its graph
-    double value = 0;     // … and undivided
+    std::vector<at::Tensor> inputs;  // leaves that take a gradient; undefined: without images
+    at::Tensor output;               // with its graph; undefined without images, and at the end
+    at::Tensor loss;                 // at the end: its share of the mean, with its graph
+    double value = 0;                // … and undivided; elsewhere from the answer
   };
   struct Outgoing {
     c10::intrusive_ptr<c10d::Work> work;
     at::Tensor tensor;  // must stay until the message was taken
   };
-
   struct Incoming {
     c10::intrusive_ptr<c10d::Work> work;
     at::Tensor head;  // the first part of the other stage's message
   };
-  enum class Part : int;
+  enum class Part : int { shape, features, answer, gradient, seen };
+  using Key = std::pair<int, int>;  // micro-batch, and the other stage
 
+  int stage_of(std::string_view parameter) const;
+  NamedTensors of_stage(int stage) const;
+  void run(const PipelineOp& op, const std::vector<Batch>& batches);
   void forward(int m, const Batch& batch, std::size_t micro_batches);
+  at::Tensor compute(int m, const Batch& batch, Flight& flight);
+  at::Tensor compute_loss(int m, const Batch& batch, Flight& flight);
   void backward(int m);
   void expect(int m);
-  void send_message(int m);
-  void settle(int m);
-  at::Tensor receive_features(int m, const Batch& batch);
-  at::Tensor receive_gradient(int m, const Flight& flight);
+  void expect_answer(int m);
+  void send_result(int m);
+  void send_answer(int m);
+  void settle(int m, int other);
+  at::Tensor receive_result(int m, std::size_t input, std::int64_t own_rows, Flight& flight);
+  at::Tensor receive_gradient(int m, Flight& flight);
 
   // The trace says `where` a message is sent or received.
   using Where = std::source_location;
-  void send(int m, Part part, const at::Tensor& tensor, Where where = Where::current());
-  c10::intrusive_ptr<c10d::Work> begin_receive(int m, Part part, const at::Tensor& into,
+  void send(int m, int to, Part part, const at::Tensor& tensor, Where where = Where::current());
+  c10::intrusive_ptr<c10d::Work> begin_receive(int m, int from, Part part, const at::Tensor& into,
                                                Where where = Where::current());
-  at::Tensor head_of(int m);
-  at::Tensor receive_body(int m, Part part, at::IntArrayRef sizes, Where where = Where::current());
+  at::Tensor head_of(int m, int from);
+  at::Tensor receive_body(int m, int from, Part part, at::IntArrayRef sizes, at::ScalarType type,
+                          Where where = Where::current());
   void wait(c10d::Work& work);
   CallNote note(int m, Part part);
-  bool is_image() const { return stage_ == PipelineStage::image; }
+  bool is_last() const { return !stage().output.has_value(); }
+  const PipelineStage& stage() const { return stages_[static_cast<std::size_t>(own_)]; }
 
   StrategyParts parts_;
   Scenario::Strategy options_;
-  PipelineStage stage_;
-  int other_;  // the other stage's rank in the replica's group
+  const std::vector<PipelineStage>& stages_;
+  int own_;  // this rank's stage, and its rank in the replica's group
   ProcessGroups::Ptr replica_;
   ProcessGroups::Ptr peers_;  // this stage of all replicas; null with one replica
-  NamedTensors state_;        // parameters and buffers, of both stages
+  NamedTensors state_;        // parameters and buffers, of all stages
 
   // Of the current step, by micro-batch.
   std::map<int, Flight> flights_;
-  std::map<int, Incoming> incoming_;
-  std::map<int, std::vector<Outgoing>> outgoing_;
+  std::map<Key, Incoming> incoming_;
+  std::map<Key, std::vector<Outgoing>> outgoing_;
   OwnStep step_;
 };
 

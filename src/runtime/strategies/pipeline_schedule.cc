@@ -24,58 +24,84 @@ std::vector<PipelineOp> computations(int stages_behind, int micro_batches, Sched
   return ops;
 }
 
-// Around each computation, its messages. Sends are settled where they are known to have arrived:
-// those of the image stage with the gradient that answers them; those of the text stage under 1F1B
-// with features that the image stage sent after taking them.
+// Around each computation, its messages. Sends are settled where they are known to have arrived: a
+// result with the answer to it; an answer, under 1F1B, with a result that the stage before sent
+// after taking it. That stage has one more behind it than this one, so it goes on to micro-batch m
+// once it has taken the answer to m - (behind + 2).
 class Messages {
  public:
-  Messages(PipelineStage stage, Schedule schedule, bool at_once)
-      : receives_for_(stage == PipelineStage::image ? Kind::backward : Kind::forward),
-        sends_after_(stage == PipelineStage::image ? Kind::forward : Kind::backward),
-        answers_(stage == PipelineStage::image       ? 0
-                 : schedule == Schedule::one_f_one_b ? kPipelineStages
-                                                     : kNever),
+  Messages(const PipelineStage& stage, Schedule schedule, bool at_once)
+      : has_inputs_(!stage.inputs.empty()),
+        has_output_(stage.output.has_value()),
+        results_say_(schedule == Schedule::one_f_one_b ? stage.behind + 2 : kNothing),
         at_once_(at_once) {}
 
   void around(const PipelineOp& op) {
-    if (op.kind == receives_for_) ops_.push_back({Kind::receive, op.micro_batch});
+    const int m = op.micro_batch;
+    if (op.kind == Kind::forward) {
+      if (has_inputs_) ops_.push_back({Kind::receive, m});
+      ops_.push_back(op);
+      if (has_inputs_ && results_say_ != kNothing) answers_.settle_up_to(m - results_say_, ops_);
+      if (has_output_) results_.send(m, at_once_, ops_);
+      return;
+    }
+    if (has_output_) ops_.push_back({Kind::receive_answer, m});
     ops_.push_back(op);
-    if (op.kind == receives_for_ && answers_ != kNever) settle_up_to(op.micro_batch - answers_);
-    if (op.kind != sends_after_) return;
-    ops_.push_back({Kind::send, op.micro_batch});
-    sent_ = op.micro_batch + 1;
-    if (at_once_) settle_up_to(op.micro_batch);
+    if (has_output_) results_.settle_up_to(m, ops_);
+    if (has_inputs_) answers_.send(m, at_once_, ops_);
   }
 
   std::vector<PipelineOp> take() {
-    settle_up_to(sent_ - 1);
+    results_.settle_up_to(results_.sent - 1, ops_);
+    answers_.settle_up_to(answers_.sent - 1, ops_);
     return std::move(ops_);
   }
 
  private:
-  static constexpr int kNever = -1;
+  static constexpr int kNothing = -1;
 
-  void settle_up_to(int last) {
-    while (settled_ <= last && settled_ < sent_) ops_.push_back({Kind::settle, settled_++});
-  }
+  // The messages in one direction.
+  struct Direction {
+    Kind send_kind, settle_kind;
+    int sent = 0, settled = 0;
 
-  Kind receives_for_, sends_after_;
-  int answers_;  // a message of micro-batch m says that this stage's of m - answers_ was taken
+    void send(int m, bool at_once, std::vector<PipelineOp>& ops) {
+      ops.push_back({send_kind, m});
+      sent = m + 1;
+      if (at_once) settle_up_to(m, ops);
+    }
+    void settle_up_to(int last, std::vector<PipelineOp>& ops) {
+      while (settled <= last && settled < sent) ops.push_back({settle_kind, settled++});
+    }
+  };
+
+  bool has_inputs_, has_output_;
+  int results_say_;  // a result of micro-batch m says that the answer to m - this was taken
   bool at_once_;
-  int sent_ = 0, settled_ = 0;
+  Direction results_{Kind::send, Kind::settle};
+  Direction answers_{Kind::answer, Kind::settle_answer};
   std::vector<PipelineOp> ops_;
 };
 
 }  // namespace
 
-std::vector<PipelineOp> pipeline_schedule(PipelineStage stage, int micro_batches, Schedule schedule,
-                                          bool crossed) {
+const std::vector<PipelineStage>& pipeline_stages(int count) {
+  static const std::vector<PipelineStage> kTwo = {{"image", {}, 1, 1}, {"text", {0}, {}, 0}};
+  static const std::vector<PipelineStage> kFour = {{"image_front", {}, 1, 2},
+                                                   {"image_back", {0}, 3, 1},
+                                                   {"text_front", {}, 3, 1},
+                                                   {"text_back", {1, 2}, {}, 0}};
+  LOCKSTEP_CHECK(count == 2 || count == 4, "a pipeline of two or four stages");
+  return count == 2 ? kTwo : kFour;
+}
+
+std::vector<PipelineOp> pipeline_schedule(const PipelineStage& stage, int micro_batches,
+                                          Schedule schedule, bool crossed) {
   LOCKSTEP_CHECK(micro_batches > 0, "a step without micro-batches");
-  const bool image = stage == PipelineStage::image;
   const bool at_once = crossed && schedule == Schedule::one_f_one_b;
-  const Schedule own = crossed && image ? Schedule::one_f_one_b : schedule;
+  const Schedule own = crossed && stage.inputs.empty() ? Schedule::one_f_one_b : schedule;
   Messages messages(stage, own, at_once);
-  for (const PipelineOp& op : computations(image ? 1 : 0, micro_batches, own)) messages.around(op);
+  for (const PipelineOp& op : computations(stage.behind, micro_batches, own)) messages.around(op);
   return messages.take();
 }
 

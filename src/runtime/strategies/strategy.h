@@ -1,8 +1,10 @@
 // Strategy: how the ranks' gradients become one. A file per strategy beside this one.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -53,6 +55,18 @@ class Strategy {
   // The squared norm of a group of gradients from what this rank has of it: all of it, unless the
   // strategy shards them (then collective).
   virtual double norm_squared(double own) { return own; }
+  // Whole parameters, for checkpoints that any number of ranks can load. `part` is of the shape of
+  // the optimised tensor `name`: the tensor itself, or what the optimizer keeps of it. Gives the
+  // parameters whose part it is, under their own names. Collective where parameters are sharded.
+  virtual NamedTensors whole(const std::string& name, const at::Tensor& part) {
+    return {{name, part}};
+  }
+  // The other way: this rank's part, of `whole(parameter's name, a tensor of its shape)`.
+  using WholeTensor = std::function<at::Tensor(const std::string&, const at::Tensor&)>;
+  virtual at::Tensor part(const std::string& name, const at::Tensor& optimised,
+                          const WholeTensor& whole) {
+    return whole(name, optimised);
+  }
   // Makes every rank's model whole until the next before_forward, so that one rank can use it
   // alone. Collective.
   virtual void gather_everything() {}
@@ -63,6 +77,8 @@ struct StrategyParts {
   ContrastiveModel model;
   ProcessGroups& groups;
   Recorder& recorder;
+  // Of process_groups: image-ranks, the members of the image path's group.
+  std::vector<std::int32_t> image_ranks = {};
 };
 
 // Makes the scenario's strategy and its process groups: collective, on all ranks alike.

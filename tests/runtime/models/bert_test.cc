@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 using testing::HasSubstr;
 
 BertOptions tiny() {
-  BertOptions options = BertOptions::bert_small();
+  BertOptions options = BertOptions::bert_tiny();
   options.vocabulary = 50;
   options.positions = 12;
   return options;

@@ -34,14 +34,14 @@ Outcome run(const std::string& arguments) {
 }
 
 TEST(ModelCommands, DescribeListsAModel) {
-  const Outcome outcome = run("describe resnet-small");
+  const Outcome outcome = run("describe resnet-tiny");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("layer4.0.downsample.0.weight  F32   [128, 64, 1, 1]"));
   EXPECT_THAT(outcome.output, HasSubstr("36 tensors, 307536 values, 1.2 MiB"));
 }
 
 TEST(ModelCommands, StepTrainsAModelOnce) {
-  const Outcome outcome = run("step resnet-small --batch 1");
+  const Outcome outcome = run("step resnet-tiny --batch 1");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("backward"));
   EXPECT_THAT(outcome.output, HasSubstr("peak memory"));
@@ -52,11 +52,11 @@ TEST(ModelCommands, BadInputIsExitStatus2) {
   EXPECT_EQ(unknown.status, 2);
   EXPECT_THAT(unknown.output, HasSubstr("did you mean 'resnet-50'?"));
   EXPECT_EQ(run("describe /absent.safetensors").status, 2);
-  EXPECT_EQ(run("step resnet-small --batch 0").status, 2);
+  EXPECT_EQ(run("step resnet-tiny --batch 0").status, 2);
   const fs::path file =
       fs::path(testing::TempDir()) / ("bad_" + std::to_string(::getpid()) + ".safetensors");
   std::ofstream(file) << "no such file";
-  const Outcome bad = run("step resnet-small --weights " + file.string());
+  const Outcome bad = run("step resnet-tiny --weights " + file.string());
   EXPECT_EQ(bad.status, 2);
   EXPECT_THAT(bad.output, HasSubstr("not a whole safetensors file"));
   fs::remove(file);

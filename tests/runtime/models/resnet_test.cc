@@ -38,13 +38,13 @@ TEST(ResNet, HasThePublishedSizes) {
   EXPECT_EQ(parameters_in(*ResNet(options)), 11'689'512);  // torchvision's model table
   EXPECT_EQ(ResNetOptions::resnet18().feature_width(), 512);
   EXPECT_EQ(ResNetOptions::resnet50().feature_width(), 2048);
-  EXPECT_EQ(parameters_in(*ResNet(ResNetOptions::resnet_small())), 307'536);
+  EXPECT_EQ(parameters_in(*ResNet(ResNetOptions::resnet_tiny())), 307'536);
 }
 
 TEST(ResNet, TheSmallOneTrainsAllOfItsParameters) {
   at::set_num_threads(1);
   at::manual_seed(1);
-  ResNet model(ResNetOptions::resnet_small());
+  ResNet model(ResNetOptions::resnet_tiny());
   const at::Tensor features = model(at::randn({4, 3, 32, 32}));
   EXPECT_EQ(features.sizes(), at::IntArrayRef({4, 128}));
   features.pow(2).mean().backward();
@@ -56,7 +56,7 @@ TEST(ResNet, TheSmallOneTrainsAllOfItsParameters) {
 }
 
 TEST(ResNet, EveryPictureSizeWillDo) {
-  ResNet model(ResNetOptions::resnet_small());
+  ResNet model(ResNetOptions::resnet_tiny());
   model->eval();
   for (const std::int64_t side : {1, 7, 33}) {
     EXPECT_EQ(model(at::zeros({1, 3, side, side + 2})).size(1), 128);
@@ -64,7 +64,7 @@ TEST(ResNet, EveryPictureSizeWillDo) {
 }
 
 TEST(ResNet, SaysWhichShapeItTakes) {
-  ResNet model(ResNetOptions::resnet_small());
+  ResNet model(ResNetOptions::resnet_tiny());
   EXPECT_THROW(model(at::zeros({1, 1, 8, 8})), std::invalid_argument);
   try {
     model(at::zeros({1, 8, 8, 3}));
@@ -140,7 +140,7 @@ TEST(ResNet, ResNet50ComputesWhatTorchvisionComputes) {
 }
 
 TEST(Catalog, KnowsItsModelsAndWhatWasMeant) {
-  for (const char* name : {"resnet-18", "resnet-small", "bert-small"}) {
+  for (const char* name : {"resnet-18", "resnet-tiny", "bert-tiny"}) {
     const auto model = build_model(name);
     ASSERT_TRUE(model);
     EXPECT_FALSE(parameters_of(*model->module).empty());

@@ -50,12 +50,12 @@ class Weights : public testing::Test {
 };
 
 TEST_F(Weights, WhatWasSavedComesBack) {
-  ResNet saved(ResNetOptions::resnet_small());
+  ResNet saved(ResNetOptions::resnet_tiny());
   saved(at::randn({2, 3, 32, 32}));  // moves the running statistics
   ASSERT_TRUE(save_weights(*saved, path_, {{"step", "3"}}));
   const auto file = SafetensorsFile::open(path_);
   ASSERT_TRUE(file);
-  ResNet other(ResNetOptions::resnet_small());
+  ResNet other(ResNetOptions::resnet_tiny());
   const auto loaded = load_weights(*other, *file);
   ASSERT_TRUE(loaded) << loaded.error().str();
   EXPECT_EQ(loaded->converted, 0U);
@@ -115,7 +115,7 @@ TEST_F(Weights, WhatDoesNotFitIsListedAndNothingIsChanged) {
 }
 
 TEST_F(Weights, OnlyTheFirstFewNamesAreListed) {
-  ResNet model(ResNetOptions::resnet_small());
+  ResNet model(ResNetOptions::resnet_tiny());
   const auto loaded = load_weights(*model, stored({{"module.conv1.weight", at::zeros({1})}}));
   ASSERT_FALSE(loaded);
   EXPECT_THAT(loaded.error().message, HasSubstr("more"));
@@ -150,11 +150,11 @@ TEST_F(Weights, TwoNamesThatBecomeOneAreRefused) {
 }
 
 TEST_F(Weights, TorchvisionsClassifierAndOldFilesWithoutCountersLoad) {
-  ResNetOptions options = ResNetOptions::resnet_small();
+  ResNetOptions options = ResNetOptions::resnet_tiny();
   options.classes = 10;
   ResNet with_classes(options);
   ASSERT_TRUE(save_weights(*with_classes, path_));
-  ResNet without(ResNetOptions::resnet_small());
+  ResNet without(ResNetOptions::resnet_tiny());
   const auto loaded =
       load_weights(*without, *SafetensorsFile::open(path_), WeightNames::torchvision());
   ASSERT_TRUE(loaded) << loaded.error().str();

@@ -1,4 +1,4 @@
-#include "cli/write_file.h"
+#include "base/write_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -10,12 +10,15 @@
 #include "cli/output.h"
 #include "cli/run_summary.h"
 #include "cli/scenario_files.h"
+#include "job/scenario_example.h"
 #include "reports/columns.h"
 
 namespace lockstep {
 namespace {
 
 constexpr const char* kFooter = R"(Examples:
+  lockstep scenario --new > my_job.yaml                (every key, explained)
+  lockstep scenario --new --strategy fsdp --remedy dummy-image
   lockstep scenario --list scenarios/
   lockstep scenario --check my_job.yaml
   lockstep scenario --schema > scenario.schema.json    (for your editor))";
@@ -24,6 +27,8 @@ struct ScenarioCommand {
   bool list = false;
   bool schema = false;
   bool check = false;
+  bool make_new = false;
+  ExampleOptions example;
   std::vector<std::string> paths;
 };
 
@@ -38,6 +43,8 @@ ExitStatus list(const std::vector<std::string>& files) {
       continue;
     }
     std::cout << pad_right(printable(file), width) << "  " << printable(scenario->name) << "\n";
+    if (!scenario->description.empty())
+      std::cout << "  " << printable(scenario->description) << "\n";
   }
   return status;
 }
@@ -59,6 +66,12 @@ ExitStatus run_scenario(const ScenarioCommand& command) {
     std::cout << scenario_schema();
     return ExitStatus::clean;
   }
+  if (command.make_new) {
+    const Result<std::string> text = example_scenario(command.example);
+    if (!text) return fail(text.error());
+    std::cout << *text;
+    return ExitStatus::clean;
+  }
   std::vector<std::string> paths = command.paths;
   if (command.list && paths.empty()) paths = {"scenarios"};
   const Result<std::vector<std::string>> files = scenario_files(paths);
@@ -75,7 +88,13 @@ void add_scenario(CLI::App& app, ExitStatus& status) {
   what->add_flag("--list", options->list, "List the scenarios of a folder (default: scenarios/)");
   what->add_flag("--check", options->check, "Check files without running them");
   what->add_flag("--schema", options->schema, "Print the format's JSON Schema");
+  CLI::Option* make_new = what->add_flag("--new", options->make_new,
+                                         "Print an example with every key, to begin your own from");
   what->require_option(1);
+  command->add_option("--strategy", options->example.strategy, "Of --new: ddp unless told")
+      ->needs(make_new);
+  command->add_option("--remedy", options->example.remedy, "Of --new: none unless told")
+      ->needs(make_new);
   command->add_option("PATH", options->paths, "Scenario files, or folders that hold them")
       ->type_name("");
   command->footer(kFooter);

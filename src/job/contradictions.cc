@@ -25,7 +25,9 @@ class Contradictions {
     check_data();
     check_strategy();
     check_pipeline();
+    check_balance();
     check_fsdp();
+    check_ddp_and_groups();
     check_remedy();
     check_train();
     check_expect();
@@ -120,8 +122,9 @@ class Contradictions {
         {"manual", {"process_groups"}},
         {"ddp",
          {"find_unused_parameters", "bucket_cap_mb", "first_bucket_mb", "broadcast_buffers",
-          "gradient_as_bucket_view", "no_sync"}},
-        {"pipeline", {"micro_batches", "schedule", "order"}},
+          "gradient_as_bucket_view", "no_sync", "static_graph", "skip_all_reduce_unused_params",
+          "compression"}},
+        {"pipeline", {"stages", "micro_batches", "schedule", "order"}},
         {"fsdp", {"shard_ranks", "prefetch"}}};
     const Json& strategy = document_.value.value("strategy", Json());
     const std::string kind = strategy.is_object() ? strategy["kind"].get<std::string>() : "";
@@ -133,6 +136,30 @@ class Contradictions {
                    "remove it, or write \"kind: " + owner + "\"");
       }
     }
+  }
+
+  void check_ddp_and_groups() {
+    const Scenario::Strategy& strategy = scenario_.strategy;
+    if (strategy.skip_all_reduce_unused_params && !strategy.find_unused_parameters)
+      refuse_key("/strategy/skip_all_reduce_unused_params",
+                 "what is unused is known only where it is looked for",
+                 "write \"find_unused_parameters: true\" beside it");
+    if (strategy.static_graph && strategy.find_unused_parameters)
+      refuse_key("/strategy/static_graph",
+                 "a static graph's unused parameters are those of the first step",
+                 "remove \"find_unused_parameters\"");
+    const bool image_ranks = strategy.process_groups == Scenario::Strategy::Groups::image_ranks;
+    if (image_ranks && scenario_.ranks_with_images(scenario_.ranks).empty())
+      refuse_key("/strategy/process_groups", "no rank ever has images",
+                 "write \"process_groups: one\", or let a rank have images");
+    if (image_ranks && scenario_.data.balance != Scenario::Data::Balance::none)
+      refuse_key("/strategy/process_groups", "sharing out by cost gives every rank images",
+                 "write \"process_groups: one\"");
+    if (!scenario_.train.checkpoint.gathered) return;
+    if (strategy.kind == Scenario::Strategy::Kind::pipeline || image_ranks)
+      refuse_key("/train/checkpoint/layout",
+                 "no rank has all parameters as they are trained, and none gathers them",
+                 "write \"layout: per-rank\"");
   }
 
   void check_fsdp() {
@@ -201,6 +228,39 @@ class Contradictions {
     };
     check("/data/modality", scenario_.data.modality);
     check("/data/outliers", scenario_.data.outliers);
+  }
+
+  // Sharing out needs one batch of all ranks, whose items are worth the same wherever they go.
+  void check_balance() {
+    const Scenario::Data& data = scenario_.data;
+    if (data.balance == Scenario::Data::Balance::none) {
+      if (document_.spots.contains("/data/balance_every"))
+        refuse_key("/data/balance_every", "\"balance_every\" belongs to \"balance: cost\"",
+                   "write \"balance: cost\" beside it");
+      return;
+    }
+    const auto refuse = [&](const std::string& because, const std::string& fix) {
+      refuse_key("/data/balance", because, fix);
+    };
+    if (scenario_.strategy.kind == Scenario::Strategy::Kind::pipeline)
+      refuse("the stages of a pipeline train on one batch",
+             "remove it, or choose another strategy");
+    if (!data.sharding || data.broadcast)
+      refuse("ranks that train on the same items have nothing to share out",
+             "remove it, or \"sharding: false\" and \"broadcast\"");
+    for (const Scenario::Data::Rule& rule : data.modality) {
+      if (!rule.ranks.empty())
+        refuse("an item goes to any rank, but \"modality\" says what single ranks show",
+               "leave \"ranks\" out of its rules, or set \"text_only\" and \"sampler: grouped\"");
+    }
+    if (!scenario_.train.accumulation.by_rank.empty())
+      refuse("the ranks have different numbers of batches", "give all the same \"accumulation\"");
+    using Remedy = Scenario::Remedy;
+    if (scenario_.remedy.kind == Remedy::Kind::alternating_per_rank)
+      refuse("an item goes to any rank, but each rank alternates at its own time",
+             "write \"remedy: alternating\"");
+    if (scenario_.remedy.average == Remedy::Average::contributors)
+      refuse("the losses are already weighed by who has images", "write \"average: world\"");
   }
 
   void check_remedy() {

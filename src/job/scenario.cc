@@ -1,6 +1,7 @@
 #include "job/scenario.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -17,10 +18,15 @@ namespace {
 
 using Json = nlohmann::json;
 
+template <class T>
+bool contains(const std::vector<T>& list, T value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
 template <class Rule>
 bool fits(const Rule& rule, int rank, std::int64_t step) {
   const auto holds = [](const auto& list, auto value) {
-    return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
+    return list.empty() || contains(list, value);
   };
   return holds(rule.ranks, rank) && holds(rule.steps, step);
 }
@@ -51,8 +57,33 @@ double Scenario::outlier_factor(int rank, std::int64_t step) const {
 }
 
 int Scenario::ranks_of_replica() const {
-  constexpr int kStages = 2;  // the image branch; the text branch and the loss
-  return strategy.kind == Strategy::Kind::pipeline ? kStages : 1;
+  return strategy.kind == Strategy::Kind::pipeline ? strategy.stages : 1;
+}
+
+namespace {
+
+// Whether some step of the rank shows images, by the first rule that fits each.
+bool ever_has_images(const Scenario& scenario, int rank) {
+  std::set<std::int64_t> decided;
+  for (const Scenario::Data::Rule& rule : scenario.data.modality) {
+    if (!rule.ranks.empty() && !contains(rule.ranks, rank)) continue;
+    const bool has = contains(rule.has, Modality::image);
+    if (rule.steps.empty()) return has;
+    for (const std::int64_t step : rule.steps) {
+      if (step < scenario.train.steps && decided.insert(step).second && has) return true;
+    }
+  }
+  return static_cast<std::int64_t>(decided.size()) < scenario.train.steps;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> Scenario::ranks_with_images(int all) const {
+  std::vector<std::int32_t> out;
+  for (int rank = 0; rank < all; ++rank) {
+    if (ever_has_images(*this, rank)) out.push_back(rank);
+  }
+  return out;
 }
 
 int Scenario::micro_batches(int rank) const {

@@ -86,6 +86,11 @@ struct Scenario {
       balanced,  // the same share of items with an image in every rank's batch of a step
       grouped,   // every batch is all image+text or all text-only, whichever the rank's shard says
     } sampler = Sampler::random;
+    enum class Balance {
+      none,  // each rank trains on the batch that the sampler deals to it
+      cost,  // the ranks' batches are shared out anew, by what images and texts were seen to cost
+    } balance = Balance::none;
+    int balance_every = 8;     // steps that are shared out at a time
     bool sharding = true;      // false: every rank reads the same items; wrong on purpose
     bool reshuffle = true;     // false: every epoch has the first one's order; wrong on purpose
     bool broadcast = false;    // every rank trains on rank 0's batch, sent to it each step
@@ -108,8 +113,16 @@ struct Scenario {
     double first_bucket_mb = 1.0;          // ddp
     bool broadcast_buffers = true;         // ddp
     bool gradient_as_bucket_view = false;  // ddp
-    bool no_sync = true;  // ddp: while gradients accumulate, only the last backward reduces
-    enum class Groups { one, per_modality } process_groups = Groups::one;   // manual
+    bool no_sync = true;        // ddp: while gradients accumulate, only the last backward reduces
+    bool static_graph = false;  // ddp: the first step's graph is every step's
+    bool skip_all_reduce_unused_params = false;  // ddp: unused buckets are not reduced at all
+    enum class Compression { none, float16, bfloat16 } compression = Compression::none;  // ddp
+    enum class Groups {
+      one,
+      per_modality,  // two groups of all ranks: the image path's gradients, and the others'
+      image_ranks,   // the image path's gradients among the ranks that ever have images
+    } process_groups = Groups::one;                                         // manual
+    int stages = 2;                                                         // pipeline: ranks
     int micro_batches = 4;                                                  // pipeline
     enum class Schedule { gpipe, one_f_one_b } schedule = Schedule::gpipe;  // pipeline
     bool crossed = false;  // pipeline: the stages disagree on an order: wrong on purpose
@@ -176,9 +189,10 @@ struct Scenario {
       friend bool operator==(const LossScale&, const LossScale&) = default;
     } loss_scale;
     struct Checkpoint {
-      std::string folder;   // empty: none
-      int every = 0;        // steps; 0: never saved
-      bool resume = false;  // go on from the last one in the folder, where there is one
+      std::string folder;     // empty: none
+      int every = 0;          // steps; 0: never saved
+      bool gathered = false;  // one file with whole parameters; else one for each rank
+      bool resume = false;    // go on from the last one in the folder, where there is one
       enum class Barrier {
         none,
         all,     // all ranks wait for each other after each
@@ -222,6 +236,8 @@ struct Scenario {
   const Data::Rule* rule_for(int rank, std::int64_t step) const;
   // What this rank's images are multiplied with at this step; 1 where no outlier was asked for.
   double outlier_factor(int rank, std::int64_t step) const;
+  // Which of 0 … ranks - 1 the modality rules ever let have images, ascending.
+  std::vector<std::int32_t> ranks_with_images(int ranks) const;
   // Ranks that hold one copy of the model together and train on one batch: the pipeline's stages,
   // else 1.
   int ranks_of_replica() const;

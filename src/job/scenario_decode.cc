@@ -60,8 +60,13 @@ Scenario::Strategy decode_strategy(const Json& strategy) {
   out.broadcast_buffers = strategy["broadcast_buffers"];
   out.gradient_as_bucket_view = strategy["gradient_as_bucket_view"];
   out.no_sync = strategy["no_sync"];
+  out.static_graph = strategy["static_graph"];
+  out.skip_all_reduce_unused_params = strategy["skip_all_reduce_unused_params"];
+  out.compression =
+      choice<Strategy::Compression>(strategy["compression"], {"none", "float16", "bfloat16"});
   out.process_groups =
-      choice<Strategy::Groups>(strategy["process_groups"], {"one", "per-modality"});
+      choice<Strategy::Groups>(strategy["process_groups"], {"one", "per-modality", "image-ranks"});
+  out.stages = strategy["stages"];
   out.micro_batches = strategy["micro_batches"];
   out.schedule = choice<Strategy::Schedule>(strategy["schedule"], {"gpipe", "1f1b"});
   out.crossed = strategy["order"] == "crossed";
@@ -106,6 +111,8 @@ Scenario::Data decode_data(const Json& data) {
   out.text_only = data["text_only"];
   out.modality = decode_rules(data["modality"]);
   out.sampler = choice<Scenario::Data::Sampler>(data["sampler"], {"random", "balanced", "grouped"});
+  out.balance = choice<Scenario::Data::Balance>(data["balance"], {"none", "cost"});
+  out.balance_every = data["balance_every"];
   out.sharding = data["sharding"];
   out.reshuffle = data["reshuffle"];
   out.broadcast = data["broadcast"];
@@ -166,7 +173,8 @@ Scenario::Train decode_train(const Json& train) {
   out.precision =
       choice<Scenario::Train::Precision>(train["precision"], {"float32", "bfloat16", "float16"});
   const Json& checkpoint = train["checkpoint"];
-  out.checkpoint = {checkpoint["folder"], checkpoint["every"], checkpoint["resume"],
+  out.checkpoint = {checkpoint["folder"], checkpoint["every"], checkpoint["layout"] == "gathered",
+                    checkpoint["resume"],
                     choice<Scenario::Train::Checkpoint::Barrier>(checkpoint["barrier"],
                                                                  {"none", "all", "rank-0"})};
   const Json& scale = train["loss_scale"];

@@ -219,5 +219,45 @@ TEST(ScenarioErrors, a_clean_run_has_no_culprits) {
             "  fix: remove it, or write \"verdict: findings\"");
 }
 
+TEST(ScenarioErrors, what_cannot_be_shared_out_by_cost) {
+  const auto message = [](const std::string& more) {
+    const std::string text = error_of(more);
+    return text.substr(text.find("error: ") + 7);
+  };
+  EXPECT_EQ(message("data: {balance_every: 4}\n"),
+            "\"balance_every\" belongs to \"balance: cost\"\n"
+            "  fix: write \"balance: cost\" beside it");
+  EXPECT_EQ(
+      message("data: {balance: cost, modality: {rank 1: [text]}}\n"),
+      "an item goes to any rank, but \"modality\" says what single ranks show\n"
+      "  fix: leave \"ranks\" out of its rules, or set \"text_only\" and \"sampler: grouped\"");
+  EXPECT_EQ(message("strategy: pipeline\ndata: {balance: cost}\n"),
+            "the stages of a pipeline train on one batch\n"
+            "  fix: remove it, or choose another strategy");
+  EXPECT_EQ(message("data: {balance: cost, sharding: false}\n"),
+            "ranks that train on the same items have nothing to share out\n"
+            "  fix: remove it, or \"sharding: false\" and \"broadcast\"");
+}
+
+TEST(ScenarioErrors, switches_that_contradict_each_other) {
+  EXPECT_EQ(error_of("strategy: {kind: ddp, skip_all_reduce_unused_params: true}\n"),
+            "job.yaml:3:23: error: what is unused is known only where it is looked for\n"
+            "  fix: write \"find_unused_parameters: true\" beside it");
+  EXPECT_EQ(error_of("strategy: {kind: ddp, static_graph: true, find_unused_parameters: true}\n"),
+            "job.yaml:3:23: error: a static graph's unused parameters are those of the first step\n"
+            "  fix: remove \"find_unused_parameters\"");
+  EXPECT_EQ(error_of("ranks: 6\nstrategy: {kind: pipeline, stages: 4}\n"),
+            "job.yaml:3:1: error: a pipeline has 4 stages, one to a rank, but 6 ranks cannot be "
+            "shared out among them\n  fix: make \"ranks\" a multiple of 4");
+  EXPECT_EQ(error_of("strategy: {kind: manual, process_groups: image-ranks}\n"
+                     "data: {modality: [{has: [text]}]}\n"),
+            "job.yaml:3:26: error: no rank ever has images\n"
+            "  fix: write \"process_groups: one\", or let a rank have images");
+  EXPECT_EQ(
+      error_of("strategy: pipeline\ntrain: {checkpoint: {folder: x, layout: gathered}}\n"),
+      "job.yaml:4:33: error: no rank has all parameters as they are trained, and none gathers "
+      "them\n  fix: write \"layout: per-rank\"");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -221,5 +221,23 @@ TEST(Scenario, every_shipped_scenario_loads) {
   EXPECT_GT(count, 0);
 }
 
+TEST(Scenario, knows_which_ranks_ever_have_images) {
+  const auto ranks = [](const std::string& modality) {
+    const std::string text =
+        "{lockstep: 1, name: x, ranks: 4, train: {steps: 3}, data: {modality: " + modality + "}}";
+    return parse_scenario(text, "job.yaml").value().ranks_with_images(4);
+  };
+  using Ranks = std::vector<std::int32_t>;
+  EXPECT_EQ(ranks("[]"), (Ranks{0, 1, 2, 3}));
+  EXPECT_EQ(ranks("{rank 1: [text], rank 3: [image, text]}"), (Ranks{0, 2, 3}));
+  EXPECT_EQ(ranks("[{ranks: [1], steps: [0], has: [text]}, {ranks: [2], has: [text]}]"),
+            (Ranks{0, 1, 3}));
+  // Rank 0 has none in any of its three steps, one rule after the other.
+  EXPECT_EQ(ranks("[{steps: [0, 1], has: [text]}, {ranks: [0], steps: [2], has: [text]}]"),
+            (Ranks{1, 2, 3}));
+  EXPECT_EQ(ranks("[{has: [text]}, {ranks: [1], has: [image, text]}]"), Ranks{});
+  EXPECT_EQ(ranks("[{ranks: [1], steps: [2], has: [image, text]}, {has: [text]}]"), Ranks{1});
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -11,6 +11,8 @@ PACKAGES_CORE=(g++:g++ cmake:cmake ninja-build:ninja zlib1g-dev libarchive-dev l
 PACKAGES_FASTER=(ccache:ccache mold:mold)
 # ca-certificates and python3-pip download the wheels of LibTorch, binutils strips it.
 PACKAGES_FULL=(libgloo-dev libturbojpeg0-dev libpng-dev libutf8proc-dev ca-certificates python3:python3 python3-pip:pip3 binutils:strip)
+# What some of the worker's tests start; they say that they were skipped where it is missing.
+PACKAGES_FULL_TESTS=(mpich:mpirun iproute2:ip)
 PACKAGES_TOOLS=(clang-format:clang-format shellcheck:shellcheck)
 PACKAGES_TIDY=(clang-tidy:clang-tidy)
 # libFuzzer and the sanitizers of the clang that `clang` is.
@@ -48,7 +50,7 @@ ensure_packages() {
   [[ ${#missing[@]} -gt 0 ]] || return 0
   if ! can_be_root; then
     if [[ $kind == optional ]]; then
-      say "warning: building will be slower without ${missing[*]}"
+      say "warning: going on without ${missing[*]}"
       return
     fi
     fail "some Debian packages are missing, and installing them needs root or sudo" \

@@ -112,8 +112,9 @@ int run_worker(const Scenario& scenario, const WorkerOptions& options) {
     return kExitUsage;
   }
   Recorder recorder(**ring);
-  const Watchdog watchdog(recorder,
-                          {.hang_after_s = scenario.limits.hang_after_s, .parent = options.parent});
+  const Watchdog watchdog(recorder, {.rank = options.rank,
+                                     .hang_after_s = scenario.limits.hang_after_s,
+                                     .parent = options.parent});
   at::set_num_threads(1);
 
   WorkerResult result;

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/text.h"
+#include "verify/loose_ends.h"
 #include "verify/snapshot.h"
 #include "verify/wait_words.h"
 
@@ -278,9 +279,33 @@ Cause explain_circle(const Context& context, const WaitCause& wait) {
   return cause;
 }
 
+// Where the ranks that hold others up are in a call to which everybody came: that call; else null.
+const WaitPoint* stalled_point(const Context& context, const WaitCause& wait) {
+  if (wait.circle || is_snapshot(context.run)) return nullptr;
+  for (const std::uint32_t r : wait.roots) {
+    const std::size_t p = context.where.point_of[r];
+    if (p != SIZE_MAX && is_stalled(context, context.where.wait_points[p])) {
+      return &context.where.wait_points[p];
+    }
+  }
+  return nullptr;
+}
+
+// What carries the calls does not go on; others wait for the ranks that this holds up.
+Cause explain_stalled_root(const Context& context, const WaitCause& wait, const WaitPoint& point) {
+  Cause cause = explain_stall(context, point);
+  cause.finding.consequences.push_back(wait_consequence(context, wait));
+  cause.finding.certainty = Certainty::observed;
+  cause.finding.ranks = context.ranks(all_ranks(wait));
+  return cause;
+}
+
 }  // namespace
 
 Cause explain_wait(const Context& context, const WaitCause& wait) {
+  if (const WaitPoint* point = stalled_point(context, wait)) {
+    return explain_stalled_root(context, wait, *point);
+  }
   Cause cause;
   Finding& f = cause.finding;
   if (const auto deviation = passed_by_deviation(context, wait)) {
@@ -318,6 +343,8 @@ Finding wait_consequence(const Context& context, const WaitCause& wait) {
     parts += "; and " + std::to_string(wait.points.size() - 4) + " more calls";
   for (const std::uint32_t r : wait.roots) {
     if (wait.circle || shown++ > 8) break;
+    const std::size_t p = context.where.point_of[r];
+    if (p != SIZE_MAX && is_stalled(context, context.where.wait_points[p])) continue;
     parts +=
         "; rank " + std::to_string(context.run.ranks[r].rank.value) + " " + state_words(context, r);
   }

@@ -88,31 +88,43 @@ std::vector<Cause> check_point_to_point(const Context& context) {
   return out;
 }
 
+bool is_stalled(const Context& context, const WaitPoint& point) {
+  if (!point.missing.empty() || point.unknown_member || point.mismatched) return false;
+  return std::any_of(point.waiting.begin(), point.waiting.end(), [&](std::uint32_t r) {
+    return context.where.positions[r].state == State::hung;
+  });
+}
+
+Cause explain_stall(const Context& context, const WaitPoint& point) {
+  Cause cause;
+  cause.finding = make_finding(RuleId::device_stall);
+  Finding& f = cause.finding;
+  const CallRef call = waiting_call(context, point.waiting[0]);
+  const std::string call_words = context.call_words(call);
+  const bool message = point.group == WaitPoint::kPointToPoint;
+  const bool all = !message && point.waiting.size() == context.groups[point.group].streams.size();
+  if (all) {
+    f.message = "all members issued " + call_words + ", and it completed on none of them";
+  } else if (message) {
+    f.message = context.rank_words(point.waiting) + " did not complete " + call_words +
+                ", whose other side rank " + std::to_string(context.call(call).peer.value) +
+                " did issue";
+  } else {
+    f.message = context.rank_words(point.waiting) + " did not complete " + call_words +
+                ", which everybody issued and the others completed";
+  }
+  cause.deviants = point.waiting;
+  if (!all && !message) f.culprits = context.ranks(point.waiting);
+  f.ranks = context.ranks(point.waiting);
+  place_at(context, point, cause);
+  set_fingerprint(f, "");
+  return cause;
+}
+
 std::vector<Cause> check_transport(const Context& context) {
   std::vector<Cause> out;
   for (const WaitPoint& point : context.where.wait_points) {
-    if (!point.missing.empty() || point.unknown_member || point.mismatched) continue;
-    if (point.group == WaitPoint::kPointToPoint) continue;
-    const auto hung = [&](std::uint32_t r) {
-      return context.where.positions[r].state == State::hung;
-    };
-    if (!std::any_of(point.waiting.begin(), point.waiting.end(), hung)) continue;
-    const std::size_t members = context.groups[point.group].streams.size();
-    Cause cause;
-    cause.finding = make_finding(RuleId::device_stall);
-    Finding& f = cause.finding;
-    const bool all = point.waiting.size() == members;
-    f.message =
-        (all ? "all members issued " : context.rank_words(point.waiting) + " did not complete ") +
-        context.call_words(waiting_call(context, point.waiting[0])) +
-        (all ? ", and it completed on none of them"
-             : ", which everybody issued and the others completed");
-    cause.deviants = point.waiting;
-    if (!all) f.culprits = context.ranks(point.waiting);
-    f.ranks = context.ranks(point.waiting);
-    place_at(context, point, cause);
-    set_fingerprint(f, "");
-    out.push_back(std::move(cause));
+    if (is_stalled(context, point)) out.push_back(explain_stall(context, point));
   }
   return out;
 }

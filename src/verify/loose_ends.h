@@ -19,6 +19,11 @@ std::vector<Cause> check_point_to_point(const Context& context);
 // points + waiting ranks).
 std::vector<Cause> check_transport(const Context& context);
 
+// Whether this is one: nobody is missing, and a watchdog ended a rank that waits there.
+bool is_stalled(const Context& context, const WaitPoint& point);
+// What it is then: neither its ranks nor their program are at fault, but what carries their calls.
+Cause explain_stall(const Context& context, const WaitPoint& point);
+
 // Ranks that died (killed, or their trace ends without a mark) while others were in calls with
 // them: everybody came, so that nobody waits for anybody, but the transport lost a side. Nothing
 // where nobody died or nobody was hurt by it. O(ranks).

@@ -433,6 +433,7 @@ class Replayer {
         // Every waiting call is a point of its own, numbered behind all groups.
         WaitPoint& point = points[{kNoGroup, r}];
         point.waiting.push_back(r);
+        if (lost_in_transport(r, c)) continue;  // nobody is missing
         if (is_any_source(run_.tables, k, options_.semantics)) {
           add_all_others(point, r, k.group);
         } else {
@@ -450,6 +451,12 @@ class Replayer {
       for (const std::uint32_t r : point.waiting) result_.point_of[r] = result_.wait_points.size();
       result_.wait_points.push_back(std::move(point));
     }
+  }
+
+  // Whether a watchdog ended the rank in a point-to-point call whose other side had come.
+  bool lost_in_transport(std::uint32_t r, std::uint32_t c) const {
+    return result_.positions[r].state == Position::State::hung && met_[r][c] &&
+           !run_.ranks[r].snapshot && !is_any_source(run_.tables, call(r, c), options_.semantics);
   }
 
   void describe_meeting(std::uint32_t g, std::uint64_t m, WaitPoint& point) const {

@@ -121,10 +121,10 @@ constexpr std::array kRules = {
          "nobody: it died, was killed, is stuck in data loading, or holds a lock.",
          "look at that rank's log and stack; the ranks that wait are victims"},
     Rule{RuleId::device_stall, "device-stall", "blocking", Severity::error,
-         "a collective that everybody issued does not complete on some rank",
-         "All members issued matching calls, and still it did not finish: a hung kernel, a failed "
-         "link or a stalled GPU, not a defect of the program.",
-         "check that rank's device and network (Xid errors, link state)"},
+         "a call that everybody issued does not complete on some rank",
+         "All members (of a message: both sides) issued matching calls, and still it did not "
+         "finish: a hung kernel, a failed link or a stalled GPU, not a defect of the program.",
+         "check the ranks' devices and the network between them (Xid errors, link state)"},
     Rule{
         RuleId::rank_exception, "rank-exception", "blocking", Severity::error,
         "a rank raised an exception while its peers went on",

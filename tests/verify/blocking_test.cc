@@ -82,6 +82,21 @@ TEST(Blocking, AllWhoCameAndNothingCompletes) {
               HasSubstr("device-stall error observed culprits=0"));
 }
 
+// A link that is gone: who waits for a rank that waits for the network is no circle, and no rank's
+// program is at fault.
+TEST(Blocking, AMessageThatBothSidesIssuedAndThatNeverCompletes) {
+  EXPECT_EQ(judge({"send peer=1 n=4; recv peer=1 n=8 open; hung", "recv peer=0 n=4 open; hung"}),
+            "device-stall error observed group=world seq=0\nverdict findings");
+  EXPECT_EQ(judge({"send peer=1 n=4 open; hung", "recv peer=0 n=4; send peer=0 n=8 open; hung"}),
+            "device-stall error observed group=world seq=0\nverdict findings");
+}
+
+TEST(Blocking, OneMemberThatLacksTheEndOfACallHoldsUpTheNext) {
+  const std::string out =
+      judge({"all_reduce n=4 open; hung", "all_reduce n=4; all_reduce n=8 open; hung"});
+  EXPECT_EQ(out, "device-stall error observed culprits=0 group=world seq=0\nverdict findings");
+}
+
 TEST(Blocking, SkewBetweenRunningRanksIsNoError) {
   const auto run =
       program({"all_reduce n=4; all_reduce n=4; all_reduce n=4 open; cut", "all_reduce n=4; cut"});

@@ -86,14 +86,15 @@ void Watchdog::watch() {
 void Watchdog::end_by_signal(int signal) {
   const bool hung = recorder_.waiting();
   recorder_.ring().finish(hung ? End::hung : End::killed);
-  std::fprintf(stderr, "ended by signal %d%s\n", signal, hung ? " while waiting" : "");
+  std::fprintf(stderr, "rank %d ended by signal %d%s\n", options_.rank, signal,
+               hung ? " while waiting" : "");
   _exit(128 + signal);
 }
 
 void Watchdog::give_up() {
   recorder_.ring().finish(End::hung);
-  std::fprintf(stderr, "gave up: nothing moved for %g s and a collective is outstanding\n",
-               options_.hang_after_s);
+  std::fprintf(stderr, "rank %d gave up: nothing moved for %g s and a collective is outstanding\n",
+               options_.rank, options_.hang_after_s);
   _exit(kExitGaveUp);
 }
 

@@ -29,6 +29,7 @@ pid_t prepare_process_for_watchdog();
 class Watchdog {
  public:
   struct Options {
+    int rank = 0;  // for what it says on standard error
     double hang_after_s = 20;
     pid_t parent = 0;  // 0: whoever it is now
   };

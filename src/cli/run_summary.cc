@@ -83,8 +83,8 @@ std::string balance_in_words(const WorkerNumbers::Balance& balance) {
   if (balance.balanced_steps > 0) {
     out += ",\n  " +
            phase(balance.balanced_idle_share, balance.balanced_steps, " shared out by cost") +
-           " (an image " + fixed(balance.image_ms, 2) + " ms, a text " +
-           fixed(balance.text_ms, 2) + " ms)";
+           " (an image " + fixed(balance.image_ms, 2) + " ms, a text " + fixed(balance.text_ms, 2) +
+           " ms)";
   }
   return out + "\n";
 }
@@ -144,14 +144,24 @@ std::string strategy_in_words(const Scenario& scenario) {
   if (scenario.strategy.kind == Scenario::Strategy::Kind::pipeline) {
     const bool gpipe = scenario.strategy.schedule == Scenario::Strategy::Schedule::gpipe;
     const auto count = static_cast<std::uint64_t>(scenario.strategy.micro_batches);
-    return std::string("a pipeline (") + (gpipe ? "GPipe" : "1F1B") + ", " +
+    const std::string stages = scenario.strategy.stages == 2 ? "" : "of four stages ";
+    return "a pipeline " + stages + "(" + (gpipe ? "GPipe" : "1F1B") + ", " +
            plural(count, "micro-batch", "micro-batches") + ")";
   }
-  if (scenario.strategy.kind == Scenario::Strategy::Kind::ddp)
+  if (scenario.strategy.kind == Scenario::Strategy::Kind::ddp) {
+    if (scenario.strategy.static_graph) return "DDP with a static graph";
     return scenario.strategy.find_unused_parameters ? "DDP with find_unused_parameters" : "DDP";
-  return scenario.strategy.process_groups == Scenario::Strategy::Groups::per_modality
-             ? "manual gradient sync in a group per modality"
-             : "manual gradient sync";
+  }
+  using Groups = Scenario::Strategy::Groups;
+  switch (scenario.strategy.process_groups) {
+    case Groups::one:
+      return "manual gradient sync";
+    case Groups::per_modality:
+      return "manual gradient sync in a group per modality";
+    case Groups::image_ranks:
+      return "manual gradient sync in a group of the image ranks";
+  }
+  return "";
 }
 
 std::string remedy_in_words(const Scenario::Remedy& remedy) {

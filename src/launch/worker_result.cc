@@ -40,6 +40,14 @@ std::optional<WorkerNumbers> read_worker_numbers(const std::string& path) {
   out.skipped_items = whole(json, "skipped_items");
   out.idle_share = number(json, "idle_share");
   out.peak_rss_bytes = whole(json, "peak_rss_bytes");
+  if (const auto found = json.find("balance"); found != json.end() && found->is_object()) {
+    out.balance = {whole(*found, "fixed_steps"),
+                   whole(*found, "balanced_steps"),
+                   number(*found, "fixed_idle_share").value_or(0),
+                   number(*found, "balanced_idle_share").value_or(0),
+                   number(*found, "image_ms").value_or(0),
+                   number(*found, "text_ms").value_or(0)};
+  }
   if (const auto found = json.find("retrieval"); found != json.end() && found->is_object()) {
     out.retrieval = {number(*found, "recall_at_1").value_or(0),
                      number(*found, "recall_at_5").value_or(0),

@@ -17,6 +17,12 @@ struct WorkerNumbers {
   std::int64_t skipped_items = 0;    // that could not be read
   std::optional<double> idle_share;  // … spent waiting for other stages; pipelines only
   std::int64_t peak_rss_bytes = 0;
+  struct Balance {  // data.balance: cost; the same on all ranks
+    std::int64_t fixed_steps = 0, balanced_steps = 0;
+    double fixed_idle_share = 0, balanced_idle_share = 0;  // 1 - mean / largest computing time
+    double image_ms = 0, text_ms = 0;
+  };
+  std::optional<Balance> balance;
   struct Retrieval {
     // Shares of held-out images whose caption came first, and among the first 5 and 10.
     double recall_at_1 = 0, recall_at_5 = 0, recall_at_10 = 0;

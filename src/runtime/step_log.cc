@@ -26,6 +26,7 @@ void StepLog::write(const StepMetrics& m) {
   line["loss_scale"] = m.loss_scale;
   line["ms"] = m.ms;
   line["data_ms"] = m.data_ms;
+  line["wait_ms"] = m.wait_ms;
   line["samples"] = m.samples;
   line["samples_per_s"] = m.ms > 0 ? static_cast<double>(m.samples) / m.ms * 1e3 : 0;
   line["rss_bytes"] = resident_bytes();

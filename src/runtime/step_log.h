@@ -1,7 +1,7 @@
 // The metrics of a run, one JSON object a line and step: rank_<r>.metrics.jsonl.
 //
-//   {"step":0,"loss":3.2,"lr":0.001,"loss_scale":1,"ms":41.2,"data_ms":0.8,"samples":8,
-//    "samples_per_s":194.1,"rss_bytes":182456320}
+//   {"step":0,"loss":3.2,"lr":0.001,"loss_scale":1,"ms":41.2,"data_ms":0.8,"wait_ms":3.1,
+//    "samples":8,"samples_per_s":194.1,"rss_bytes":182456320}
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ struct StepMetrics {
   double loss_scale = 1;
   double ms = 0;       // wall time of the step
   double data_ms = 0;  // … of which waiting for data
+  double wait_ms = 0;  // … and waiting inside collectives and messages
   std::int64_t samples = 0;
 };
 

@@ -173,10 +173,9 @@ std::vector<std::int64_t> BatchSource::items_of(std::int64_t step, std::int64_t 
       costs.push_back(costs_->text + (shows_image(rule, item) ? costs_->image : 0));
     }
   }
+  const auto split = longest_first(costs, static_cast<int>(samplers_.size()));
   std::vector<std::int64_t> mine;
-  for (const std::size_t place : longest_first(costs, static_cast<int>(samplers_.size()))[own]) {
-    mine.push_back(all[place]);
-  }
+  for (const std::size_t place : split[own]) mine.push_back(all[place]);
   return mine;
 }
 

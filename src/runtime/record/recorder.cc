@@ -60,18 +60,24 @@ void Recorder::complete(std::uint32_t call, std::string_view error) {
 }
 
 void Recorder::wait(std::uint32_t call) {
-  waiting_.fetch_add(1, std::memory_order_relaxed);
+  if (waiting_.fetch_add(1, std::memory_order_relaxed) == 0) wait_began_ = monotonic_nanos();
   ring_.wait(call);
 }
 
 void Recorder::waited(std::uint32_t call) {
   ring_.waited(call);
-  waiting_.fetch_sub(1, std::memory_order_relaxed);
+  end_wait();
 }
 
 void Recorder::wait_failed(std::uint32_t call, std::string_view what) {
   raised(what, call);
-  waiting_.fetch_sub(1, std::memory_order_relaxed);
+  end_wait();
+}
+
+void Recorder::end_wait() {
+  if (waiting_.fetch_sub(1, std::memory_order_relaxed) == 1) {
+    waited_nanos_ += monotonic_nanos() - wait_began_;
+  }
 }
 
 void Recorder::raised(std::string_view what, std::optional<std::uint32_t> call) {

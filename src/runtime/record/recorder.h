@@ -74,6 +74,9 @@ class Recorder {
   // Whether the program is inside a wait.
   bool waiting() const { return waiting_.load(std::memory_order_relaxed) > 0; }
 
+  // Time that the program has spent inside waits. For the thread that waits.
+  Nanos waited_nanos() const { return waited_nanos_; }
+
   // Cost of recording so far, over all threads.
   std::int64_t nanos() const { return nanos_.load(std::memory_order_relaxed); }
   std::uint64_t events() const { return ring_.written(); }
@@ -97,6 +100,8 @@ class Recorder {
   std::atomic<std::int64_t> outstanding_{0};
   std::atomic<std::int64_t> waiting_{0};
   std::atomic<std::int64_t> nanos_{0};
+  void end_wait();
+  std::atomic<Nanos> wait_began_{0}, waited_nanos_{0};
 
   struct KnownPlace {
     const char* file;

@@ -15,14 +15,19 @@ using Ops = std::vector<PipelineOp>;
 
 constexpr int kMost = 40;
 constexpr std::array kSchedules = {Schedule::gpipe, Schedule::one_f_one_b};
-constexpr std::array kStages = {PipelineStage::image, PipelineStage::text};
+constexpr std::array kCounts = {2, 4};
 
-// "F0 s0 r0 B0 w0": forward, send, receive, backward, wait for the send.
+const PipelineStage& image() { return pipeline_stages(2)[0]; }
+const PipelineStage& text() { return pipeline_stages(2)[1]; }
+
+// "F0 s0 R0 B0 w0": forward, send, receive the answer, backward, wait for the send. Capitals: the
+// answers.
 std::string text(const Ops& ops) {
   std::string out;
   for (const PipelineOp& op : ops) {
     out += out.empty() ? "" : " ";
-    out += std::string("FBrsw")[static_cast<std::size_t>(op.kind)] + std::to_string(op.micro_batch);
+    out +=
+        std::string("FBrswRSW")[static_cast<std::size_t>(op.kind)] + std::to_string(op.micro_batch);
   }
   return out;
 }
@@ -36,29 +41,46 @@ std::vector<int> micro_batches_of(const Ops& ops, Kind kind) {
 }
 
 TEST(PipelineSchedule, GPipe) {
-  EXPECT_EQ(text(pipeline_schedule(PipelineStage::image, 3, Schedule::gpipe)),
-            "F0 s0 F1 s1 F2 s2 r0 B0 w0 r1 B1 w1 r2 B2 w2");
-  EXPECT_EQ(text(pipeline_schedule(PipelineStage::text, 3, Schedule::gpipe)),
-            "r0 F0 r1 F1 r2 F2 B0 s0 B1 s1 B2 s2 w0 w1 w2");
+  EXPECT_EQ(text(pipeline_schedule(image(), 3, Schedule::gpipe)),
+            "F0 s0 F1 s1 F2 s2 R0 B0 w0 R1 B1 w1 R2 B2 w2");
+  EXPECT_EQ(text(pipeline_schedule(text(), 3, Schedule::gpipe)),
+            "r0 F0 r1 F1 r2 F2 B0 S0 B1 S1 B2 S2 W0 W1 W2");
 }
 
 TEST(PipelineSchedule, OneForwardOneBackward) {
-  EXPECT_EQ(text(pipeline_schedule(PipelineStage::image, 3, Schedule::one_f_one_b)),
-            "F0 s0 F1 s1 r0 B0 w0 F2 s2 r1 B1 w1 r2 B2 w2");
-  EXPECT_EQ(text(pipeline_schedule(PipelineStage::text, 3, Schedule::one_f_one_b)),
-            "r0 F0 B0 s0 r1 F1 B1 s1 r2 F2 w0 B2 s2 w1 w2");
+  EXPECT_EQ(text(pipeline_schedule(image(), 3, Schedule::one_f_one_b)),
+            "F0 s0 F1 s1 R0 B0 w0 F2 s2 R1 B1 w1 R2 B2 w2");
+  EXPECT_EQ(text(pipeline_schedule(text(), 3, Schedule::one_f_one_b)),
+            "r0 F0 B0 S0 r1 F1 B1 S1 r2 F2 W0 B2 S2 W1 W2");
+}
+
+TEST(PipelineSchedule, AStageBetweenOthersReceivesAndAnswers) {
+  const PipelineStage& image_back = pipeline_stages(4)[1];
+  EXPECT_EQ(text(pipeline_schedule(image_back, 2, Schedule::gpipe)),
+            "r0 F0 s0 r1 F1 s1 R0 B0 w0 S0 R1 B1 w1 S1 W0 W1");
+  EXPECT_EQ(text(pipeline_schedule(image_back, 3, Schedule::one_f_one_b)),
+            "r0 F0 s0 r1 F1 s1 R0 B0 w0 S0 r2 F2 s2 R1 B1 w1 S1 R2 B2 w2 S2 W0 W1 W2");
 }
 
 TEST(PipelineSchedule, EveryMicroBatchOnceInOrder) {
   for (const Schedule schedule : kSchedules) {
-    for (const PipelineStage stage : kStages) {
-      for (int count = 1; count <= kMost; ++count) {
-        std::vector<int> all;
-        for (int m = 0; m < count; ++m) all.push_back(m);
-        const Ops ops = pipeline_schedule(stage, count, schedule);
-        for (const Kind kind :
-             {Kind::forward, Kind::backward, Kind::receive, Kind::send, Kind::settle}) {
-          EXPECT_EQ(micro_batches_of(ops, kind), all) << text(ops);
+    for (const int stages : kCounts) {
+      for (const PipelineStage& stage : pipeline_stages(stages)) {
+        for (int count = 1; count <= kMost; ++count) {
+          std::vector<int> all;
+          for (int m = 0; m < count; ++m) all.push_back(m);
+          const Ops ops = pipeline_schedule(stage, count, schedule);
+          std::vector<Kind> kinds = {Kind::forward, Kind::backward};
+          if (!stage.inputs.empty()) {
+            kinds.insert(kinds.end(), {Kind::receive, Kind::answer, Kind::settle_answer});
+          }
+          if (stage.output) {
+            kinds.insert(kinds.end(), {Kind::send, Kind::settle, Kind::receive_answer});
+          }
+          for (const Kind kind : kinds) {
+            EXPECT_EQ(micro_batches_of(ops, kind), all) << text(ops);
+          }
+          EXPECT_EQ(ops.size(), kinds.size() * all.size());
         }
       }
     }
@@ -78,53 +100,123 @@ int kept(const Ops& ops) {
 
 TEST(PipelineSchedule, OneForwardOneBackwardKeepsNoMoreThanTheStagesFromHereOn) {
   for (int count = 1; count <= kMost; ++count) {
-    const auto of = [&](PipelineStage stage, Schedule schedule) {
-      return kept(pipeline_schedule(stage, count, schedule));
-    };
-    EXPECT_EQ(of(PipelineStage::image, Schedule::one_f_one_b), std::min(2, count));
-    EXPECT_EQ(of(PipelineStage::text, Schedule::one_f_one_b), 1);
-    EXPECT_EQ(of(PipelineStage::image, Schedule::gpipe), count);
+    for (const int stages : kCounts) {
+      for (const PipelineStage& stage : pipeline_stages(stages)) {
+        EXPECT_EQ(kept(pipeline_schedule(stage, count, Schedule::one_f_one_b)),
+                  std::min(stage.behind + 1, count));
+        EXPECT_EQ(kept(pipeline_schedule(stage, count, Schedule::gpipe)), count);
+      }
+    }
   }
 }
 
-// Two ranks whose sends are a rendezvous: a settle waits until the other one received, a receive
-// until the other one began to send. Whether both come to their end, one op at a time.
-bool finishes(const Ops& image, const Ops& text) {
+TEST(PipelineSchedule, TheStagesFormATreeThatEndsInTheLast) {
+  for (const int count : kCounts) {
+    const auto& stages = pipeline_stages(count);
+    ASSERT_EQ(stages.size(), static_cast<std::size_t>(count));
+    for (int i = 0; i < count; ++i) {
+      const PipelineStage& stage = stages[static_cast<std::size_t>(i)];
+      for (const int input : stage.inputs) {
+        EXPECT_EQ(stages[static_cast<std::size_t>(input)].output, i);
+        EXPECT_EQ(stages[static_cast<std::size_t>(input)].behind, stage.behind + 1);
+      }
+      EXPECT_EQ(stage.output.has_value(), i + 1 < count);
+    }
+  }
+}
+
+// Ranks whose sends are a rendezvous: a settle waits until the other one received, a receive until
+// the other one began to send. Runs one op after the other, on whichever rank can.
+class Simulation {
+ public:
+  Simulation(int stages, int count, Schedule schedule, bool crossed) {
+    for (const PipelineStage& stage : pipeline_stages(stages)) {
+      ranks_.push_back({stage, pipeline_schedule(stage, count, schedule, crossed)});
+    }
+  }
+
+  // Whether all come to their end.
+  bool finishes() {
+    bool moved = true;
+    while (moved) {
+      moved = false;
+      for (Rank& rank : ranks_) {
+        while (advance(rank)) moved = true;
+      }
+    }
+    return std::all_of(ranks_.begin(), ranks_.end(),
+                       [](const Rank& rank) { return rank.next == rank.ops.size(); });
+  }
+
+ private:
   struct Rank {
-    const Ops& ops;
+    const PipelineStage& stage;
+    Ops ops;
     std::size_t next = 0;
-    std::set<int> sent = {}, received = {};
+    std::set<int> sent = {}, received = {}, answered = {}, took_answer = {};
   };
-  std::array<Rank, 2> ranks = {Rank{image}, Rank{text}};
-  const auto advance = [](Rank& own, const Rank& other) {
+
+  bool advance(Rank& own) {
     if (own.next == own.ops.size()) return false;
-    const PipelineOp& op = own.ops[own.next];
-    if (op.kind == Kind::receive && !other.sent.contains(op.micro_batch)) return false;
-    if (op.kind == Kind::settle && !other.received.contains(op.micro_batch)) return false;
-    if (op.kind == Kind::receive) own.received.insert(op.micro_batch);
-    if (op.kind == Kind::send) own.sent.insert(op.micro_batch);
+    const auto [kind, m] = own.ops[own.next];
+    const auto rank = [&](int stage) -> Rank& { return ranks_[static_cast<std::size_t>(stage)]; };
+    const auto inputs = [&](const auto& set_of) {
+      return std::all_of(own.stage.inputs.begin(), own.stage.inputs.end(),
+                         [&, m = m](int input) { return set_of(rank(input)).contains(m); });
+    };
+    switch (kind) {
+      case Kind::receive:
+        if (!inputs([](Rank & r) -> auto& { return r.sent; })) return false;
+        own.received.insert(m);
+        break;
+      case Kind::settle:
+        if (!rank(*own.stage.output).received.contains(m)) return false;
+        break;
+      case Kind::receive_answer:
+        if (!rank(*own.stage.output).answered.contains(m)) return false;
+        own.took_answer.insert(m);
+        break;
+      case Kind::settle_answer:
+        if (!inputs([](Rank & r) -> auto& { return r.took_answer; })) return false;
+        break;
+      case Kind::send:
+        own.sent.insert(m);
+        break;
+      case Kind::answer:
+        own.answered.insert(m);
+        break;
+      case Kind::forward:
+      case Kind::backward:
+        break;
+    }
     ++own.next;
     return true;
-  };
-  while (advance(ranks[0], ranks[1]) || advance(ranks[1], ranks[0])) {
   }
-  return ranks[0].next == image.size() && ranks[1].next == text.size();
-}
 
-bool finishes(int count, Schedule schedule, bool crossed) {
-  return finishes(pipeline_schedule(PipelineStage::image, count, schedule, crossed),
-                  pipeline_schedule(PipelineStage::text, count, schedule, crossed));
+  std::vector<Rank> ranks_;
+};
+
+bool finishes(int stages, int count, Schedule schedule, bool crossed) {
+  return Simulation(stages, count, schedule, crossed).finishes();
 }
 
 TEST(PipelineSchedule, NeverGetsStuck) {
   for (const Schedule schedule : kSchedules) {
-    for (int count = 1; count <= kMost; ++count) EXPECT_TRUE(finishes(count, schedule, false));
+    for (const int stages : kCounts) {
+      for (int count = 1; count <= kMost; ++count) {
+        EXPECT_TRUE(finishes(stages, count, schedule, false));
+      }
+    }
   }
 }
 
 TEST(PipelineSchedule, CrossedGetsStuckFromThreeMicroBatchesOn) {
   for (const Schedule schedule : kSchedules) {
-    for (int count = 3; count <= kMost; ++count) EXPECT_FALSE(finishes(count, schedule, true));
+    for (const int stages : kCounts) {
+      for (int count = 3; count <= kMost; ++count) {
+        EXPECT_FALSE(finishes(stages, count, schedule, true));
+      }
+    }
   }
 }
 
@@ -132,13 +224,13 @@ TEST(PipelineSchedule, CrossedGetsStuckFromThreeMicroBatchesOn) {
 TEST(PipelineSchedule, ASendIsSettledOnlyOnceTheOtherStageHasTakenIt) {
   for (const Schedule schedule : kSchedules) {
     for (int count = 1; count <= kMost; ++count) {
-      const Ops image = pipeline_schedule(PipelineStage::image, count, schedule);
+      const Ops ops = pipeline_schedule(image(), count, schedule);
       for (int m = 0; m < count; ++m) {
         const auto at = [&](Kind kind) {
-          return std::find(image.begin(), image.end(), PipelineOp{kind, m}) - image.begin();
+          return std::find(ops.begin(), ops.end(), PipelineOp{kind, m}) - ops.begin();
         };
-        EXPECT_LT(at(Kind::receive), at(Kind::settle));  // the answer to it
-        EXPECT_LT(at(Kind::send), at(Kind::receive));
+        EXPECT_LT(at(Kind::receive_answer), at(Kind::settle));  // the answer to it
+        EXPECT_LT(at(Kind::send), at(Kind::receive_answer));
       }
     }
   }

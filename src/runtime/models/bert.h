@@ -56,8 +56,8 @@ class BertEncoderImpl : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& ids, const at::Tensor& mask,
                      const at::Tensor& segments = {});
 
-  // The same without token types in two halves, back(front(ids, mask), mask). The front ends with half
-  // of the layers. in_front: whose a parameter is.
+  // The same without token types in two halves, back(front(ids, mask), mask). The front ends with
+  // half of the layers. in_front: whose a parameter is.
   at::Tensor front(const at::Tensor& ids, const at::Tensor& mask);
   at::Tensor back(const at::Tensor& inner, const at::Tensor& mask);
   bool in_front(std::string_view name) const;

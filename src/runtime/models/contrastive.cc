@@ -155,8 +155,7 @@ Losses ContrastiveModelImpl::losses_with(const Batch& batch, const ImageFeatures
 }
 
 Losses ContrastiveModelImpl::losses_of(const Batch& batch, const EncodedText& text,
-                                       const ImageFeatures& image_features,
-                                       FeatureGather* gather) {
+                                       const ImageFeatures& image_features, FeatureGather* gather) {
   Losses losses;
   const auto& [seen, hidden] = text;
   const at::Tensor mask = text_mask(batch.tokens);

@@ -59,14 +59,15 @@ class ContrastiveModelImpl : public torch::nn::Module {
   struct EncodedText {
     at::Tensor seen, hidden;
   };
-  Losses losses_of(const Batch& batch, const EncodedText& text,
-                   const ImageFeatures& image_features, FeatureGather* gather = nullptr);
+  Losses losses_of(const Batch& batch, const EncodedText& text, const ImageFeatures& image_features,
+                   FeatureGather* gather = nullptr);
   // The tokens with some words hidden, drawn anew by each call, where the text encoder sees both
   // ways: it would read the answer otherwise. And which of them are no padding.
   at::Tensor seen_by_text(const at::Tensor& tokens) const;
   at::Tensor text_mask(const at::Tensor& tokens) const { return tokens != input_.pad; }
 
-  // Words of these texts that the language task predicts, or of which it hides some to predict them.
+  // Words of these texts that the language task predicts, or of which it hides some to predict
+  // them.
   std::int64_t words_to_predict(const at::Tensor& tokens) const;
 
   // Unit vectors in the shared space: [n, 3, side, side] and [n, tokens] to [n, embed_dim].

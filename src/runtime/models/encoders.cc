@@ -27,7 +27,7 @@ ImageTower image_tower(Model model, std::int64_t width, WeightNames names) {
   tower.encode = [model](const at::Tensor& images) mutable { return model(images); };
   tower.front = [model](const at::Tensor& images) mutable { return model->front(images); };
   tower.back = [model](const at::Tensor& inner) mutable { return model->back(inner); };
-  tower.in_front = [model](std::string_view name) { return model->in_front(name); };
+  tower.in_front = [model](std::string_view parameter) { return model->in_front(parameter); };
   return tower;
 }
 
@@ -52,7 +52,7 @@ TextTower bert(BertOptions options, const InputSpec& input) {
   tower.back = [model](const at::Tensor& inner, const at::Tensor& mask) mutable {
     return model->back(inner, mask);
   };
-  tower.in_front = [model](std::string_view name) { return model->in_front(name); };
+  tower.in_front = [model](std::string_view parameter) { return model->in_front(parameter); };
   return tower;
 }
 
@@ -82,7 +82,7 @@ TextTower make_text_tower(const std::string& name, const InputSpec& input) {
   tower.back = [model](const at::Tensor& inner, const at::Tensor&) mutable {
     return model->back(inner);
   };
-  tower.in_front = [model](std::string_view name) { return model->in_front(name); };
+  tower.in_front = [model](std::string_view parameter) { return model->in_front(parameter); };
   return tower;
 }
 

@@ -33,9 +33,7 @@ ImageEncoderImpl::ImageEncoderImpl(int width)
       block2_(register_module("block2", ResidualBlock(32, 64))),
       out_(register_module("out", torch::nn::Linear(64, width))) {}
 
-at::Tensor ImageEncoderImpl::forward(const at::Tensor& images) {
-  return back(front(images));
-}
+at::Tensor ImageEncoderImpl::forward(const at::Tensor& images) { return back(front(images)); }
 
 at::Tensor ImageEncoderImpl::front(const at::Tensor& images) {
   return run_block(block1_, torch::relu(stem_norm_(stem_(images))));

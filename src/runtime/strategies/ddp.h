@@ -59,7 +59,7 @@ class Ddp : public Strategy {
   std::shared_ptr<c10d::Reducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;  // the Reducer reports to it, and crashes without
   Broadcast buffers_;
-  bool graph_is_known_ = false;   // static_graph: after the first backward that reduced
+  bool graph_is_known_ = false;  // static_graph: after the first backward that reduced
   bool buffers_are_due_ = true;  // a forward whose backward does not reduce leaves them be
   CallNote rebuild_note_, used_parameters_note_;
 

@@ -30,9 +30,8 @@ Pipeline::Pipeline(const Scenario::Strategy& options, StrategyParts parts)
       parts_.groups.make("replica" + std::to_string(first / count),
                          "the stages of one copy of the model", every_nth_rank(1, first, count));
   if (who.world_size > count) {
-    peers_ =
-        parts_.groups.make("stage_" + stage().name, "one stage of all copies of the model",
-                           every_nth_rank(count, own_, who.world_size / count));
+    peers_ = parts_.groups.make("stage_" + stage().name, "one stage of all copies of the model",
+                                every_nth_rank(count, own_, who.world_size / count));
   }
   for (auto& [name, parameter] : named_parameters(*parts_.model)) {
     if (stage_of(name) != own_) parameter.set_requires_grad(false);
@@ -41,7 +40,7 @@ Pipeline::Pipeline(const Scenario::Strategy& options, StrategyParts parts)
   for (auto& buffer : named_buffers(*parts_.model)) state_.push_back(std::move(buffer));
 }
 
-int Pipeline::stage_of(std::string_view parameter) const {
+int Pipeline::stage_of(std::string_view parameter) {
   constexpr std::string_view kImage = "image.";
   constexpr std::string_view kText = "text.";
   if (stages_.size() == 2) return parameter.starts_with(kImage) ? 0 : 1;
@@ -54,7 +53,7 @@ int Pipeline::stage_of(std::string_view parameter) const {
   return front ? kTextFront : kTextBack;
 }
 
-NamedTensors Pipeline::of_stage(int stage) const {
+NamedTensors Pipeline::of_stage(int stage) {
   NamedTensors out;
   for (const auto& it : state_) {
     if (stage_of(it.first) == stage) out.push_back(it);

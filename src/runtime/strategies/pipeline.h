@@ -75,8 +75,8 @@ class Pipeline : public Strategy {
   enum class Part : int { shape, features, answer, gradient, seen };
   using Key = std::pair<int, int>;  // micro-batch, and the other stage
 
-  int stage_of(std::string_view parameter) const;
-  NamedTensors of_stage(int stage) const;
+  int stage_of(std::string_view parameter);
+  NamedTensors of_stage(int stage);
   void run(const PipelineOp& op, const std::vector<Batch>& batches);
   void forward(int m, const Batch& batch, std::size_t micro_batches);
   at::Tensor compute(int m, const Batch& batch, Flight& flight);

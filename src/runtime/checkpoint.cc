@@ -94,6 +94,13 @@ std::string checksum_of(const ByName& tensors) {
   return std::to_string(sum);
 }
 
+// What is the same in both layouts.
+void add_rest(const TrainingState& state, NamedTensors& all) {
+  all.emplace_back("loss_scale", state.scaler.scale_state().contiguous());
+  all.emplace_back("loss_scale_growth", state.scaler.growth_state().contiguous());
+  all.emplace_back("random", random_state());
+}
+
 // Everything by name, contiguous. `steps` of the moments are tensors of one number.
 NamedTensors everything(const TrainingState& state) {
   NamedTensors all;
@@ -110,11 +117,143 @@ NamedTensors everything(const TrainingState& state) {
   for (const auto& [name, tensor] : state.buffers) {
     all.emplace_back("buffer." + name, tensor.contiguous());
   }
-  all.emplace_back("loss_scale", state.scaler.scale_state().contiguous());
-  all.emplace_back("loss_scale_growth", state.scaler.growth_state().contiguous());
-  all.emplace_back("random", random_state());
+  add_rest(state, all);
   return all;
 }
+
+// The same with whole parameters under their own names. Where `keep` is false, this rank only takes
+// part.
+NamedTensors everything_whole(const TrainingState& state, Strategy& strategy, bool keep) {
+  NamedTensors all;
+  for (const auto& [name, tensor] : state.optimised) {
+    NamedTensors parameters = strategy.whole(name, tensor.detach());
+    const Moments moments = moments_of(state.optimizer, tensor, false);
+    for (const auto& [kind, value] : moments.tensors) {
+      for (const auto& [parameter, part] : strategy.whole(name, value)) {
+        if (keep) all.emplace_back("optimizer." + parameter + "." + kind, part.contiguous());
+      }
+    }
+    for (const auto& [parameter, value] : parameters) {
+      if (!keep) continue;
+      all.emplace_back(parameter, value.contiguous());
+      if (!moments.step) continue;
+      all.emplace_back("optimizer." + parameter + ".step",
+                       at::full({1}, moments.step(), at::kLong));
+    }
+  }
+  if (!keep) return {};
+  for (const auto& [name, tensor] : state.buffers) all.emplace_back(name, tensor.contiguous());
+  add_rest(state, all);
+  return all;
+}
+
+Status write(const NamedTensors& all, const std::string& path,
+             std::map<std::string, std::string> metadata) {
+  std::vector<TensorToStore> stored;
+  for (const auto& [name, tensor] : all) {
+    const auto type = stored_type_of(tensor.scalar_type());
+    LOCKSTEP_CHECK(type.has_value(), "a type that a checkpoint cannot hold");
+    stored.push_back({name, *type, tensor.sizes().vec(), bytes_of(tensor)});
+  }
+  metadata["checksum"] = checksum_of(ByName(all.begin(), all.end()));
+  return write_safetensors(path, stored, metadata);
+}
+
+Status make_folder(const std::string& folder, const std::string& step) {
+  std::error_code failed;
+  fs::create_directories(step, failed);
+  if (!failed) return Status::ok();
+  return Error{"cannot make the checkpoint's folder: " + failed.message(),
+               {folder},
+               "name a folder that can be written"};
+}
+
+// Copies what a file holds into the state, and remembers what does not fit.
+class Restore {
+ public:
+  Restore(TrainingState& state, Strategy& strategy, const ByName& stored, bool is_whole)
+      : state_(state), strategy_(strategy), stored_(stored), is_whole_(is_whole) {}
+
+  // The first name that the file lacks or holds in another shape; empty: it fits.
+  std::string run() {
+    const std::string buffer = is_whole_ ? "" : "buffer.";
+    for (auto& [name, tensor] : state_.optimised) {
+      tensor.copy_(value_of(name, tensor, is_whole_ ? "" : "parameter.", ""));
+      restore_moments(name, tensor);
+    }
+    for (auto& [name, tensor] : state_.buffers) tensor.copy_(find(buffer + name, tensor));
+    for (const auto& [name, to] : {std::pair{"loss_scale", state_.scaler.scale_state()},
+                                   std::pair{"loss_scale_growth", state_.scaler.growth_state()}}) {
+      to.copy_(find(name, to));
+    }
+    if (!stored_.contains("random")) wrong_ = "random";
+    return wrong_;
+  }
+
+ private:
+  // Zeros for what does not fit: the state is given up then.
+  at::Tensor find(const std::string& name, const at::Tensor& like) {
+    const auto found = stored_.find(name);
+    if (found != stored_.end() && found->second.sizes() == like.sizes()) return found->second;
+    if (wrong_.empty()) wrong_ = name;
+    return at::zeros(like.sizes(), like.options());
+  }
+
+  at::Tensor value_of(const std::string& name, const at::Tensor& optimised,
+                      const std::string& before, const std::string& behind) {
+    if (!is_whole_) return find(before + name + behind, optimised);
+    return strategy_.part(name, optimised,
+                          [&](const std::string& parameter, const at::Tensor& like) {
+                            return find(before + parameter + behind, like);
+                          });
+  }
+
+  // The most steps of the parameters that `name` holds; nothing where none had a gradient until
+  // then. Parameters that had none have moments of 0 in the shard that they share with others.
+  std::optional<std::int64_t> steps_of(const std::string& name, const at::Tensor& optimised) {
+    std::optional<std::int64_t> most;
+    const auto look = [&](const std::string& parameter) {
+      const auto found = stored_.find("optimizer." + parameter + ".step");
+      if (found == stored_.end() || found->second.numel() != 1) return;
+      most = std::max(most.value_or(0), found->second.item<std::int64_t>());
+    };
+    if (!is_whole_) {
+      look(name);
+      return most;
+    }
+    strategy_.part(name, optimised, [&](const std::string& parameter, const at::Tensor& like) {
+      look(parameter);
+      return at::zeros(like.sizes(), like.options());
+    });
+    return most;
+  }
+
+  void restore_moments(const std::string& name, const at::Tensor& optimised) {
+    const auto steps = steps_of(name, optimised);
+    if (!steps) return;
+    const Moments moments = moments_of(state_.optimizer, optimised, true);
+    for (const auto& [kind, value] : moments.tensors) {
+      const std::string end = "." + kind;
+      if (!is_whole_) {
+        value.copy_(find("optimizer." + name + end, value));
+        continue;
+      }
+      value.copy_(strategy_.part(
+          name, optimised, [&](const std::string& parameter, const at::Tensor& like) {
+            const std::string key = "optimizer." + parameter;
+            return stored_.contains(key + ".step") ? find(key + end, like)
+                                                   : at::zeros(like.sizes(), like.options());
+          }));
+    }
+    if (moments.set_step) moments.set_step(*steps);
+  }
+
+  TrainingState& state_;
+  Strategy& strategy_;
+  const ByName& stored_;
+  bool is_whole_;
+  std::string wrong_;
+};
 
 }  // namespace
 
@@ -122,36 +261,43 @@ std::string Checkpoints::file_of(std::int64_t steps, int rank) const {
   return step_folder(folder_, steps) + "/rank_" + std::to_string(rank) + ".safetensors";
 }
 
+std::string Checkpoints::whole_file_of(std::int64_t steps) const {
+  return step_folder(folder_, steps) + "/whole.safetensors";
+}
+
 Status Checkpoints::save(const TrainingState& state, std::int64_t steps) const {
-  std::error_code failed;
-  fs::create_directories(step_folder(folder_, steps), failed);
-  if (failed) {
-    return Error{"cannot make the checkpoint's folder: " + failed.message(),
-                 {folder_},
-                 "name a folder that can be written"};
-  }
-  const NamedTensors all = everything(state);
-  std::vector<TensorToStore> stored;
-  for (const auto& [name, tensor] : all) {
-    const auto type = stored_type_of(tensor.scalar_type());
-    LOCKSTEP_CHECK(type.has_value(), "a type that a checkpoint cannot hold");
-    stored.push_back({name, *type, tensor.sizes().vec(), bytes_of(tensor)});
-  }
+  if (const Status made = make_folder(folder_, step_folder(folder_, steps)); !made) return made;
+  const Status written = write(everything(state), file_of(steps, who_.rank),
+                               {{"steps", std::to_string(steps)},
+                                {"world_size", std::to_string(who_.world_size)},
+                                {"data", std::to_string(digest_)}});
+  if (written) remove_older([&](std::int64_t older) { return file_of(older, who_.rank); });
+  return written;
+}
+
+Status Checkpoints::save_gathered(const TrainingState& state, Strategy& strategy,
+                                  std::int64_t steps) const {
+  const bool writes = who_.rank == 0;
+  const NamedTensors all = everything_whole(state, strategy, writes);
+  if (!writes) return Status::ok();
+  if (const Status made = make_folder(folder_, step_folder(folder_, steps)); !made) return made;
   const Status written =
-      write_safetensors(file_of(steps, who_.rank), stored,
-                        {{"steps", std::to_string(steps)},
-                         {"world_size", std::to_string(who_.world_size)},
-                         {"data", std::to_string(digest_)},
-                         {"checksum", checksum_of(ByName(all.begin(), all.end()))}});
-  if (!written) return written;
+      write(all, whole_file_of(steps),
+            {{"steps", std::to_string(steps)}, {"data", std::to_string(digest_)}});
+  if (written) remove_older([&](std::int64_t older) { return whole_file_of(older); });
+  return written;
+}
+
+// Of all steps before the last whole one.
+void Checkpoints::remove_older(const std::function<std::string(std::int64_t)>& file_of_step) const {
   const std::optional<std::int64_t> kept = latest();
+  std::error_code failed;
   for (const auto& entry : fs::directory_iterator(folder_, failed)) {
     const auto older = steps_of(entry.path().filename().string());
     if (!older || !kept || *older >= *kept) continue;
-    fs::remove(file_of(*older, who_.rank), failed);
+    fs::remove(file_of_step(*older), failed);
     fs::remove(entry.path(), failed);  // the last rank's removal empties it
   }
-  return Status::ok();
 }
 
 std::optional<std::int64_t> Checkpoints::latest() const {
@@ -164,13 +310,15 @@ std::optional<std::int64_t> Checkpoints::latest() const {
     for (int rank = 0; rank < who_.world_size; ++rank) {
       whole = whole && fs::exists(file_of(*steps, rank), failed);
     }
-    if (whole) best = steps;
+    if (whole || fs::exists(whole_file_of(*steps), failed)) best = steps;
   }
   return best;
 }
 
-Status Checkpoints::load(TrainingState& state, std::int64_t steps) const {
-  const std::string path = file_of(steps, who_.rank);
+Status Checkpoints::load(TrainingState& state, Strategy& strategy, std::int64_t steps) const {
+  std::error_code failed;
+  const bool is_whole = fs::exists(whole_file_of(steps), failed);
+  const std::string path = is_whole ? whole_file_of(steps) : file_of(steps, who_.rank);
   const Result<SafetensorsFile> file = SafetensorsFile::open(path);
   if (!file) return file.error();
   const auto refuse = [&](std::string message, std::string fix) -> Status {
@@ -181,53 +329,33 @@ Status Checkpoints::load(TrainingState& state, std::int64_t steps) const {
     const auto found = metadata.find(key);
     return found == metadata.end() ? std::string() : found->second;
   };
-  if (said("world_size") != std::to_string(who_.world_size)) {
+  if (!is_whole && said("world_size") != std::to_string(who_.world_size)) {
     return refuse("the checkpoint is of " + printable(said("world_size")) + " ranks, the job has " +
                       std::to_string(who_.world_size),
-                  "start as many ranks as then");
+                  "start as many ranks as then, or save with \"layout: gathered\"");
   }
   if (said("data") != std::to_string(digest_)) {
     return refuse("the checkpoint is of another data set", "train on the data that it was made on");
   }
   const at::NoGradGuard no_grad;
-  ByName by_name;
+  ByName stored;
   for (const StoredTensor& tensor : file->header().tensors) {
     at::Tensor value = at::empty(tensor.shape, scalar_type_of(tensor.type));
     const std::span<std::byte> to(static_cast<std::byte*>(value.mutable_data_ptr()),
                                   value.nbytes());
     if (const Status ok = file->read(tensor, to); !ok) return ok;
-    by_name.emplace(tensor.name, value);
+    stored.emplace(tensor.name, value);
   }
-  if (checksum_of(by_name) != said("checksum")) {
+  if (checksum_of(stored) != said("checksum")) {
     return refuse("the checkpoint is damaged: its checksum does not fit",
                   "resume from an earlier one");
   }
-  std::string wrong;
-  const auto copy = [&](const std::string& name, at::Tensor to) {
-    const auto found = by_name.find(name);
-    if (found == by_name.end() || found->second.sizes() != to.sizes()) {
-      if (wrong.empty()) wrong = name;
-      return;
-    }
-    to.copy_(found->second);
-  };
-  for (auto& [name, tensor] : state.optimised) {
-    copy("parameter." + name, tensor);
-    const std::string prefix = "optimizer." + name + ".";
-    if (!by_name.contains(prefix + "step")) continue;  // had no gradient until then
-    const Moments moments = moments_of(state.optimizer, tensor, true);
-    for (const auto& [kind, value] : moments.tensors) copy(prefix + kind, value);
-    if (moments.set_step) moments.set_step(by_name[prefix + "step"].item<std::int64_t>());
-  }
-  for (auto& [name, tensor] : state.buffers) copy("buffer." + name, tensor);
-  copy("loss_scale", state.scaler.scale_state());
-  copy("loss_scale_growth", state.scaler.growth_state());
-  if (!by_name.contains("random")) wrong = "random";
+  const std::string wrong = Restore(state, strategy, stored, is_whole).run();
   if (!wrong.empty()) {
     return refuse("the checkpoint does not fit this model: " + printable(wrong),
                   "resume with the scenario that it was made with");
   }
-  set_random_state(by_name["random"]);
+  set_random_state(stored["random"]);
   return Status::ok();
 }
 

@@ -3,11 +3,19 @@
 //
 //   FOLDER/step_000040/rank_0.safetensors, rank_1.safetensors, ...
 //
+//   FOLDER/step_000040/whole.safetensors                       (gathered)
+//
 // Every rank keeps its own state (its shards, its BatchNorm statistics, its random numbers) in a
 // file of its own, which is there whole or not at all. A step counts when all ranks' files of it
 // are there. The order of the data follows from the step's number and needs no state.
+//
+// A gathered one holds whole parameters under their own names, the buffers and random numbers of
+// rank 0, and what the optimizer keeps of each parameter ("optimizer.image.conv.weight.exp_avg").
+// It does not know how many ranks made it or how they shared the parameters, so any strategy but
+// the pipeline can go on from it on any number of ranks.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -18,7 +26,7 @@
 #include "runtime/models/contrastive.h"
 #include "runtime/precision.h"
 #include "runtime/process_groups.h"
-#include "runtime/record/recorder.h"
+#include "runtime/strategies/strategy.h"
 
 namespace lockstep {
 
@@ -40,15 +48,23 @@ class Checkpoints {
   // earlier steps but the last. Errors: whatever the system refuses.
   Status save(const TrainingState& state, std::int64_t steps) const;
 
-  // The most steps of which all ranks' files are there; nothing where there are none.
+  // Writes one file with whole parameters, on rank 0, and removes older ones but the last.
+  // Collective where the strategy shards. Errors: those of save(), on rank 0.
+  Status save_gathered(const TrainingState& state, Strategy& strategy, std::int64_t steps) const;
+
+  // The most steps of which all ranks' files, or a gathered one, are there; nothing where there are
+  // none.
   std::optional<std::int64_t> latest() const;
 
-  // Loads this rank's file of that many steps. Errors: a file that cannot be read, is damaged (its
-  // checksum says so), or belongs to another job: other parameters, number of ranks or data.
-  Status load(TrainingState& state, std::int64_t steps) const;
+  // Loads the gathered file of that many steps, or this rank's. Errors: a file that cannot be read,
+  // is damaged (its checksum says so), or belongs to another job: other parameters, number of ranks
+  // or data.
+  Status load(TrainingState& state, Strategy& strategy, std::int64_t steps) const;
 
  private:
+  std::string whole_file_of(std::int64_t steps) const;
   std::string file_of(std::int64_t steps, int rank) const;
+  void remove_older(const std::function<std::string(std::int64_t)>& file_of_step) const;
 
   std::string folder_;
   RankOf who_;

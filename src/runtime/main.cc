@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "job/scenario.h"
+#include "runtime/batch_size/command.h"
 #include "runtime/data_commands.h"
 #include "runtime/launch_settings.h"
 #include "runtime/model_commands.h"
@@ -97,6 +98,7 @@ int main(int argc, char** argv) {
       ->check(CLI::ExistingDirectory);
   const lockstep::DataCommands data(app);
   const lockstep::ModelCommands model(app);
+  const lockstep::BatchSizeCommand batch_size(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -104,5 +106,6 @@ int main(int argc, char** argv) {
   }
   if (data.chosen()) return data.run();
   if (model.chosen()) return model.run();
+  if (batch_size.chosen()) return batch_size.run();
   return train(scenario, launch, options);
 }

@@ -1,0 +1,33 @@
+// `lockstep-worker batch-size`: the largest batch of a scenario that fits into memory.
+#pragma once
+
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace lockstep {
+
+class BatchSizeCommand {
+ public:
+  // Adds the subcommand to `app`, which outlives this object; parsing fills this object.
+  explicit BatchSizeCommand(CLI::App& app);
+  BatchSizeCommand(const BatchSizeCommand&) = delete;
+  BatchSizeCommand& operator=(const BatchSizeCommand&) = delete;
+
+  bool chosen() const;  // once `app` has parsed the command line
+  // Prints each try to stdout, errors to stderr. Returns the exit status: 0 where a size fits, 1
+  // where none does or a try failed for another reason, 2 for a bad scenario.
+  int run() const;
+
+ private:
+  CLI::App* command_;
+  std::string scenario_;
+  double limit_mb_ = 0;
+  int first_ = 1;
+  int most_ = 4096;
+  int steps_ = 3;
+};
+
+}  // namespace lockstep

@@ -1,13 +1,9 @@
 // The loop's parts that communicate, on two real ranks.
-#include <sstream>
-
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/checkpoint.h"
 #include "runtime/feature_gather.h"
-#include "runtime/optimization.h"
 #include "runtime/precision.h"
 #include "runtime/rank_job.h"
 #include "runtime/remedies/remedy.h"
@@ -234,22 +230,6 @@ Scenario small(Scenario::Strategy::Kind kind) {
   return s;
 }
 
-std::vector<double> losses(const Scenario& s, const TempDir& folder) {
-  const auto statuses = run_ranks(2, folder, [&](ProcessGroups& groups, Recorder& recorder) {
-    WorkerResult result;
-    TrainLoop(s, groups, recorder, result).run();
-    if (groups.who().rank != 0) return 0;
-    std::ostringstream text;
-    text.precision(17);
-    for (const double loss : result.losses) text << loss << "\n";
-    folder.write("losses", text.str());
-    return 0;
-  });
-  EXPECT_THAT(statuses, Each(0));
-  std::istringstream in(TempDir::read(folder.file("losses")));
-  return {std::istream_iterator<double>(in), {}};
-}
-
 TEST(TrainLoop, DdpAndManualSyncAgreeWithAccumulationClippingAndASchedule) {
   std::vector<std::vector<double>> both;
   for (const auto kind : {Scenario::Strategy::Kind::manual, Scenario::Strategy::Kind::ddp}) {
@@ -316,74 +296,6 @@ TEST(TrainLoop, WithoutReshufflingEveryEpochHasOneOrder) {
   losses(s, folder);
   const Recorded run = recorded(folder.path(), 0);
   EXPECT_EQ(run.trace.data.at(0).indices, run.trace.data.at(2).indices);
-}
-
-// --- checkpoints ---------------------------------------------------------------------------------
-
-class Resume : public testing::TestWithParam<Scenario::Strategy::Kind> {};
-
-TEST_P(Resume, GoesOnToTheLastBit) {
-  const TempDir kept;
-  Scenario s = small(GetParam());
-  s.train.steps = 4;
-  const TempDir whole_folder;
-  const auto whole = losses(s, whole_folder);
-
-  s.train.checkpoint.folder = kept.path();
-  s.train.checkpoint.every = 2;
-  s.train.steps = 2;
-  const TempDir first_folder;
-  losses(s, first_folder);
-  s.train.steps = 4;
-  s.train.checkpoint.resume = true;
-  const TempDir second_folder;
-  const auto rest = losses(s, second_folder);
-  ASSERT_EQ(rest.size(), 2U);
-  EXPECT_EQ(rest[0], whole[2]);
-  EXPECT_EQ(rest[1], whole[3]);
-}
-
-INSTANTIATE_TEST_SUITE_P(Strategies, Resume,
-                         testing::Values(Scenario::Strategy::Kind::manual,
-                                         Scenario::Strategy::Kind::ddp,
-                                         Scenario::Strategy::Kind::fsdp));
-
-TEST(Checkpoint, DamageAndOtherJobsAreErrors) {
-  const TempDir kept;
-  Scenario s = small(Scenario::Strategy::Kind::manual);
-  s.train.steps = 2;
-  s.train.checkpoint = {.folder = kept.path(), .every = 2};
-  const TempDir folder;
-  losses(s, folder);
-  const std::string file = kept.file("step_000002/rank_0.safetensors");
-  const std::string good = TempDir::read(file);
-
-  const TempDir again;
-  const auto statuses = run_ranks(1, again, [&](ProcessGroups& groups, Recorder& recorder) {
-    const auto source = BatchSource::open(s, 0, 2);
-    ContrastiveModel model(s.model, (*source)->input());
-    const NamedTensors trained = trained_parameters(*model);
-    const auto optimizer = make_optimizer(s.train, trained);
-    LossScaler scaler(s.train, groups.world(), recorder);
-    TrainingState state{trained, named_buffers(*model), *optimizer, scaler};
-    const auto loads = [&](RankOf who, std::uint64_t digest) {
-      return bool(Checkpoints(kept.path(), who, digest).load(state, 2));
-    };
-    const std::uint64_t digest = (*source)->digest();
-    if (!loads({0, 2}, digest)) return 1;
-    if (loads({0, 2}, digest + 1)) return 2;  // other data
-    if (loads({0, 3}, digest)) return 3;      // another number of ranks
-    if (Checkpoints(kept.path(), {0, 2}, digest).latest() != 2) return 4;
-    if (Checkpoints(kept.path(), {0, 3}, digest).latest()) return 5;  // a rank's file is not there
-    std::string bad = good;
-    bad[bad.size() - 9] = static_cast<char>(bad[bad.size() - 9] ^ 1);
-    kept.write("step_000002/rank_0.safetensors", bad);
-    if (loads({0, 2}, digest)) return 6;
-    kept.write("step_000002/rank_0.safetensors", good.substr(0, good.size() / 2));
-    if (loads({0, 2}, digest)) return 7;
-    return 0;
-  });
-  EXPECT_THAT(statuses, Each(0));
 }
 
 }  // namespace

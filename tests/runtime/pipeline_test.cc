@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
+#include <sstream>
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -23,8 +25,9 @@ using Schedule = Scenario::Strategy::Schedule;
 
 constexpr double kTolerance = 1e-5;
 
-Scenario::Strategy options(Schedule schedule) {
+Scenario::Strategy options(Schedule schedule, int stages = 2) {
   Scenario::Strategy pipeline;
+  pipeline.stages = stages;
   pipeline.kind = Scenario::Strategy::Kind::pipeline;
   pipeline.schedule = schedule;
   return pipeline;
@@ -73,8 +76,8 @@ struct Stage {
   Strategy::OwnStep step;
 
   Stage(Schedule schedule, ProcessGroups& groups, Recorder& recorder,
-        const std::vector<Batch>& batches)
-      : strategy(make_strategy(options(schedule), {model, groups, recorder})) {
+        const std::vector<Batch>& batches, int stages = 2)
+      : strategy(make_strategy(options(schedule, stages), {model, groups, recorder})) {
     strategy->start();
     step = strategy->run_step(batches).value();
     strategy->synchronise();
@@ -97,17 +100,18 @@ double difference(const Stage& stage, const Whole& whole) {
   return most;
 }
 
-class Pipelines : public testing::TestWithParam<std::tuple<Schedule, int>> {
+class Pipelines : public testing::TestWithParam<std::tuple<Schedule, int, int>> {
  protected:
   Schedule schedule() const { return std::get<0>(GetParam()); }
   int micro_batches() const { return std::get<1>(GetParam()); }
+  int stages() const { return std::get<2>(GetParam()); }
 };
 
 TEST_P(Pipelines, GiveTheGradientsAndTheLossOfOneProcess) {
   const TempDir folder;
-  const auto statuses = run_ranks(2, folder, [&](ProcessGroups& groups, Recorder& recorder) {
+  const auto statuses = run_ranks(stages(), folder, [&](ProcessGroups& groups, Recorder& recorder) {
     const std::vector<Batch> batches = mixed(0, micro_batches());
-    const Stage stage(schedule(), groups, recorder, batches);
+    const Stage stage(schedule(), groups, recorder, batches, stages());
     const Whole whole(batches);
     if (!(difference(stage, whole) < kTolerance)) return 1;
     return std::abs(stage.step.loss - whole.loss) < kTolerance ? 0 : 2;
@@ -117,21 +121,52 @@ TEST_P(Pipelines, GiveTheGradientsAndTheLossOfOneProcess) {
 
 TEST_P(Pipelines, SideBySideGiveTheMeanOverTheReplicas) {
   const TempDir folder;
-  const auto statuses = run_ranks(4, folder, [&](ProcessGroups& groups, Recorder& recorder) {
-    std::vector<Batch> all = mixed(0, micro_batches());
-    std::vector<Batch> second;
-    for (int m = 0; m < micro_batches(); ++m) second.push_back(items(32 + 2 * m, 2, false));
-    const std::vector<Batch> own = groups.who().rank < 2 ? all : second;
-    const Stage stage(schedule(), groups, recorder, own);
-    all.insert(all.end(), second.begin(), second.end());
-    return difference(stage, Whole(all)) < kTolerance ? 0 : 1;
-  });
+  const auto statuses =
+      run_ranks(2 * stages(), folder, [&](ProcessGroups& groups, Recorder& recorder) {
+        std::vector<Batch> all = mixed(0, micro_batches());
+        std::vector<Batch> second;
+        for (int m = 0; m < micro_batches(); ++m) second.push_back(items(32 + 2 * m, 2, false));
+        const std::vector<Batch> own = groups.who().rank < stages() ? all : second;
+        const Stage stage(schedule(), groups, recorder, own, stages());
+        all.insert(all.end(), second.begin(), second.end());
+        return difference(stage, Whole(all)) < kTolerance ? 0 : 1;
+      });
   EXPECT_THAT(statuses, Each(0));
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, Pipelines,
                          testing::Combine(testing::Values(Schedule::gpipe, Schedule::one_f_one_b),
-                                          testing::Values(1, 2, 5)));
+                                          testing::Values(1, 2, 5), testing::Values(2)));
+INSTANTIATE_TEST_SUITE_P(FourStages, Pipelines,
+                         testing::Combine(testing::Values(Schedule::gpipe, Schedule::one_f_one_b),
+                                          testing::Values(1, 4), testing::Values(4)));
+
+TEST(Pipeline, FourStagesShareOutTheParameters) {
+  const TempDir folder;
+  const auto statuses = run_ranks(4, folder, [&](ProcessGroups& groups, Recorder& recorder) {
+    const Stage stage(Schedule::gpipe, groups, recorder, {items(0, 2)}, 4);
+    std::string names;
+    for (const auto& [name, parameter] : trained_parameters(*stage.model)) {
+      if (!parameter.grad().defined()) return 1;
+      names += name + "\n";
+    }
+    folder.write("names" + std::to_string(groups.who().rank), names);
+    return 0;
+  });
+  ASSERT_THAT(statuses, Each(0));
+  std::vector<std::string> all;
+  const std::vector<std::string> one_of = {"image.block1.conv1.weight", "image.out.weight",
+                                           "text.token.weight", "logit_scale"};
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    std::istringstream in(TempDir::read(folder.file("names" + std::to_string(rank))));
+    const std::vector<std::string> own{std::istream_iterator<std::string>(in), {}};
+    EXPECT_THAT(own, testing::Contains(one_of[rank]));
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  std::vector<std::string> expected;
+  for (const auto& [name, parameter] : named_parameters(*new_model())) expected.push_back(name);
+  EXPECT_THAT(all, testing::UnorderedElementsAreArray(expected));
+}
 
 TEST(Pipeline, WithoutAnyImageTheImageStageHasNoGradients) {
   for (const int ranks : {2, 4}) {
@@ -198,7 +233,7 @@ TEST(Pipeline, StagesWithDifferentBatchesAreAnError) {
       Stage(Schedule::gpipe, groups, recorder, {items(0, 2 + rank)});
     } catch (const std::runtime_error& error) {
       const std::string what = error.what();
-      const bool explained = what.find("has 2 images, this one 3 images") != what.npos;
+      const bool explained = what.find("has 2 items, this one 3 items") != what.npos;
       if (rank == 0) return 7;  // its peer is gone
       groups.announce_done();
       std::_Exit(explained ? kRefused : 1);
@@ -278,6 +313,38 @@ TEST(PipelineLoop, ClipsByTheNormOfBothStagesAndEvaluatesTheWholeModel) {
   const Trained run = trained(s);
   EXPECT_THAT(run.first.calls(2), testing::Contains(HasSubstr("#pipeline.norm")).Times(2));
   EXPECT_THAT(run.first.calls(2), testing::Contains(HasSubstr("logit_scale #pipeline.gather")));
+}
+
+TEST(PipelineLoop, FourStagesReportTheLossesOfTwo) {
+  const Trained two = trained(small(Schedule::one_f_one_b, 3));
+  Scenario s = small(Schedule::one_f_one_b, 3);
+  s.strategy.stages = s.ranks = 4;
+  s.train.clip.image = s.train.clip.text = 100;  // no limit, but the norms are asked for
+  s.train.evaluate = true;
+  const Trained four = trained(s);
+  EXPECT_THAT(four.losses, Each(four.losses[0]));
+  std::istringstream a(two.losses[0]), b(four.losses[0]);
+  const std::vector<double> expected{std::istream_iterator<double>(a), {}};
+  const std::vector<double> found{std::istream_iterator<double>(b), {}};
+  EXPECT_THAT(found, testing::Pointwise(testing::DoubleNear(1e-4), expected));
+}
+
+// BERT hides words at random: the second half must know which.
+TEST(PipelineLoop, TheHalvesOfAMaskedTextEncoderSeeTheSameWords) {
+  Scenario s = small(Schedule::gpipe, 1);
+  s.model.text = "minilm";
+  s.strategy.stages = s.ranks = 4;
+  s.train.steps = 1;
+  s.train.batch_size = 2;
+  TempDir folder;
+  const auto statuses = run_ranks(4, folder, [&](ProcessGroups& groups, Recorder& recorder) {
+    WorkerResult result;
+    TrainLoop(s, groups, recorder, result).run();
+    return std::isfinite(result.losses.at(0)) ? 0 : 1;
+  });
+  EXPECT_THAT(statuses, Each(0));
+  EXPECT_THAT(recorded(folder.path(), 3).calls(0),
+              testing::Contains(HasSubstr("tokens.0 #pipeline.seen")));
 }
 
 TEST(PipelineLoop, WhatTravelsIsInTheTrace) {

@@ -1,6 +1,13 @@
 #include "runtime/rank_job.h"
 
+#include <iterator>
+#include <sstream>
+
 #include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/train_loop.h"
 
 namespace lockstep {
 
@@ -23,6 +30,22 @@ std::vector<ExitStatus> run_ranks(
     groups.wait_until_all_are_done(std::chrono::seconds(20));
     return status;
   });
+}
+
+std::vector<double> losses(const Scenario& s, const TempDir& folder, int ranks) {
+  const auto statuses = run_ranks(ranks, folder, [&](ProcessGroups& groups, Recorder& recorder) {
+    WorkerResult result;
+    TrainLoop(s, groups, recorder, result).run();
+    if (groups.who().rank != 0) return 0;
+    std::ostringstream text;
+    text.precision(17);
+    for (const double loss : result.losses) text << loss << "\n";
+    folder.write("losses", text.str());
+    return 0;
+  });
+  EXPECT_THAT(statuses, testing::Each(0));
+  std::istringstream in(TempDir::read(folder.file("losses")));
+  return {std::istream_iterator<double>(in), {}};
 }
 
 }  // namespace lockstep

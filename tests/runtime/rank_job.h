@@ -3,7 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
+#include "job/scenario.h"
 #include "runtime/process_groups.h"
 #include "runtime/record/recorder.h"
 #include "runtime/spawn.h"
@@ -16,5 +18,8 @@ namespace lockstep {
 std::vector<ExitStatus> run_ranks(
     int ranks, const TempDir& folder,
     const std::function<ExitStatus(ProcessGroups& groups, Recorder& recorder)>& body);
+
+// Trains `s` on so many ranks, and gives rank 0's losses. The traces lie in `folder`.
+std::vector<double> losses(const Scenario& s, const TempDir& folder, int ranks = 2);
 
 }  // namespace lockstep

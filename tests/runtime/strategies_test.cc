@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include <ATen/ATen.h>
@@ -87,6 +88,58 @@ TEST(ManualSync, EachModalityCanHaveItsOwnGroup) {
   EXPECT_THAT(trained(s).calls(0),
               ElementsAre("all_reduce image_branch:0 float32[32,64] sum image_proj.weight #grad",
                           "all_reduce text_branch:0 float32[32,64] sum text_proj.weight #grad"));
+}
+
+TEST(ManualSync, ImageRanksAverageTheImagePathAmongThemselves) {
+  Scenario s = scenario(Scenario::Strategy::Kind::manual);
+  s.strategy.process_groups = Scenario::Strategy::Groups::image_ranks;
+  s.data.modality = {{.ranks = {0}, .steps = {}, .has = {Modality::text}}};
+  s.train.evaluate = true;
+  const Recorded text_rank = trained(s, 0);
+  EXPECT_THAT(text_rank.calls(0), ElementsAre(testing::HasSubstr("text_proj.weight #grad")));
+  EXPECT_THAT(text_rank.calls(1), testing::Contains(testing::AllOf(
+                                      testing::HasSubstr("broadcast world:"),
+                                      testing::HasSubstr("image_proj.weight #image_ranks.share"))));
+  const Recorded image_rank = trained(s, 1);
+  EXPECT_EQ(image_rank.calls(0).front(),
+            "all_reduce image_ranks:0 float32[32,64] sum image_proj.weight #grad");
+}
+
+TEST(Ddp, AStaticGraphLetsARankBeTextOnlyInEveryStep) {
+  Scenario s = scenario(Scenario::Strategy::Kind::ddp);
+  s.strategy.static_graph = true;
+  s.train.steps = 3;
+  s.data.modality = {{.ranks = {1}, .steps = {}, .has = {Modality::text}}};
+  const Recorded run = trained(s, /*rank=*/1);
+  EXPECT_THAT(tags(run.calls(0)), testing::Contains("ddp.used_parameters"));
+  EXPECT_THAT(tags(run.calls(2)), testing::Not(testing::Contains("ddp.used_parameters")));
+  EXPECT_EQ(tags(run.calls(2)).back(), "ddp.bucket.0");
+}
+
+TEST(Ddp, BucketsThatNobodyUsedCanBeSkipped) {
+  for (const bool skip : {false, true}) {
+    Scenario s = scenario(Scenario::Strategy::Kind::ddp, /*find_unused=*/true);
+    s.strategy.bucket_cap_mb = s.strategy.first_bucket_mb = 0.001;  // a bucket for each parameter
+    s.strategy.skip_all_reduce_unused_params = skip;
+    s.data.modality = {{.ranks = {}, .steps = {}, .has = {Modality::text}}};
+    const Recorded run = trained(s);
+    const auto calls = run.calls(1);
+    const bool image = std::any_of(calls.begin(), calls.end(), [](const std::string& call) {
+      return call.find("image_proj.weight #ddp.bucket") != call.npos;
+    });
+    EXPECT_EQ(image, !skip);
+  }
+}
+
+TEST(Ddp, BucketsTravelInANarrowerType) {
+  using Compression = Scenario::Strategy::Compression;
+  for (const auto& [how, name] : {std::pair{Compression::float16, "float16[4096]"},
+                                  std::pair{Compression::bfloat16, "bfloat16[4096]"}}) {
+    Scenario s = scenario(Scenario::Strategy::Kind::ddp);
+    s.strategy.compression = how;
+    const Recorded run = trained(s);
+    EXPECT_THAT(run.calls(0).back(), testing::HasSubstr(name));
+  }
 }
 
 TEST(Ddp, CommunicatesAsPythonsDoes) {
@@ -183,7 +236,14 @@ std::vector<float> synced_gradients(const Scenario::Strategy& options, ProcessGr
   return gradients(*model);
 }
 
-class Gradients : public testing::TestWithParam<Scenario::Strategy> {};
+class Gradients : public testing::TestWithParam<Scenario::Strategy> {
+ protected:
+  // bfloat16 keeps 8 bits of a number.
+  static float tolerance() {
+    const bool narrow = GetParam().compression != Scenario::Strategy::Compression::none;
+    return narrow ? 1e-2F : 1e-5F;
+  }
+};
 
 TEST_P(Gradients, AreTheMeanOverTheRanks) {
   const TempDir folder;
@@ -197,7 +257,7 @@ TEST_P(Gradients, AreTheMeanOverTheRanks) {
   std::vector<float> mean = load(folder, "local0");
   const std::vector<float> other = load(folder, "local1");
   for (std::size_t i = 0; i < mean.size(); ++i) mean[i] = (mean[i] + other[i]) / 2;
-  EXPECT_THAT(load(folder, "synced0"), Pointwise(testing::FloatNear(1e-5F), mean));
+  EXPECT_THAT(load(folder, "synced0"), Pointwise(testing::FloatNear(tolerance()), mean));
   EXPECT_EQ(load(folder, "synced0"), load(folder, "synced1"));
 }
 
@@ -206,7 +266,10 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Scenario::Strategy{.kind = Scenario::Strategy::Kind::manual},
                     Scenario::Strategy{.kind = Scenario::Strategy::Kind::ddp},
                     Scenario::Strategy{.kind = Scenario::Strategy::Kind::ddp,
-                                       .find_unused_parameters = true}));
+                                       .find_unused_parameters = true},
+                    Scenario::Strategy{.kind = Scenario::Strategy::Kind::ddp, .static_graph = true},
+                    Scenario::Strategy{.kind = Scenario::Strategy::Kind::ddp,
+                                       .compression = Scenario::Strategy::Compression::bfloat16}));
 
 // The Reducer as it is without our communication hook.
 std::vector<float> plain_reducer_gradients(ProcessGroups& groups) {

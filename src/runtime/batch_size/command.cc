@@ -42,7 +42,7 @@ std::string in_words(const ProbeResult& result) {
     case Outcome::killed:
       return "killed by the system, out of memory";
     case Outcome::failed:
-      return "failed: " + printable(result.why);
+      return "failed";
   }
   return "";
 }
@@ -95,7 +95,10 @@ int BatchSizeCommand::run() const {
     std::printf("%6d  %11s  %s\n", *size, mebibytes(result.peak_bytes).c_str(),
                 in_words(result).c_str());
     std::fflush(stdout);
-    if (result.outcome == ProbeResult::Outcome::failed) return kExitException;
+    if (result.outcome == ProbeResult::Outcome::failed) {
+      std::fprintf(stderr, "%s\n", result.why.c_str());
+      return kExitException;
+    }
     const bool fits = result.outcome == ProbeResult::Outcome::fits;
     if (fits) best = result;
     search.tell(fits);

@@ -20,8 +20,8 @@ struct Outcome {
   std::string output;  // stdout and stderr
 };
 
-Outcome run(const std::string& arguments) {
-  const std::string command = LOCKSTEP_BINARY_DIR "/lockstep-worker model " + arguments + " 2>&1";
+Outcome run_worker(const std::string& arguments) {
+  const std::string command = LOCKSTEP_BINARY_DIR "/lockstep-worker " + arguments + " 2>&1";
   FILE* pipe = ::popen(command.c_str(), "r");
   Outcome outcome;
   char piece[4096];
@@ -32,6 +32,8 @@ Outcome run(const std::string& arguments) {
   if (WIFEXITED(status)) outcome.status = WEXITSTATUS(status);
   return outcome;
 }
+
+Outcome run(const std::string& arguments) { return run_worker("model " + arguments); }
 
 TEST(ModelCommands, DescribeListsAModel) {
   const Outcome outcome = run("describe resnet-tiny");
@@ -60,6 +62,46 @@ TEST(ModelCommands, BadInputIsExitStatus2) {
   EXPECT_EQ(bad.status, 2);
   EXPECT_THAT(bad.output, HasSubstr("not a whole safetensors file"));
   fs::remove(file);
+}
+
+// --- batch-size ----------------------------------------------------------------------------------
+
+class BatchSizeCommand : public testing::Test {
+ protected:
+  BatchSizeCommand() {
+    std::ofstream(file_) << "{lockstep: 1, name: small, data: {items: 16, held_out: 1}}\n";
+  }
+  ~BatchSizeCommand() override { fs::remove(file_); }
+
+  const std::string file_ = testing::TempDir() + "/batch_" + std::to_string(::getpid()) + ".yaml";
+};
+
+TEST_F(BatchSizeCommand, TriesSizesUntilTheMost) {
+  const Outcome outcome = run_worker("batch-size " + file_ + " --first 2 --most 6 --steps 2");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, testing::ContainsRegex("\n     2 +[0-9]+ MiB  [0-9.]+\n     4 "));
+  EXPECT_THAT(outcome.output, HasSubstr("largest batch that fits: 6, the largest that was to be"));
+}
+
+TEST_F(BatchSizeCommand, SurvivesTriesThatPassTheLimit) {
+  const Outcome outcome = run_worker("batch-size " + file_ + " --first 4 --limit-mb 8");
+  EXPECT_EQ(outcome.status, 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("over the limit"));
+  EXPECT_THAT(outcome.output, HasSubstr("no batch fits: raise --limit-mb"));
+}
+
+TEST_F(BatchSizeCommand, SaysWhyATryFailedForAnotherReason) {
+  std::ofstream(file_)
+      << "{lockstep: 1, name: x, model: {head: fusion, fusion: {image_width: 7}}}\n";
+  const Outcome outcome = run_worker("batch-size " + file_);
+  EXPECT_EQ(outcome.status, 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("failed\nerror: the fusion's image projection"));
+}
+
+TEST_F(BatchSizeCommand, BadInputIsExitStatus2) {
+  EXPECT_EQ(run_worker("batch-size /absent.yaml").status, 2);
+  EXPECT_EQ(run_worker("batch-size " + file_ + " --first 8 --most 4").status, 2);
+  EXPECT_EQ(run_worker("batch-size " + file_ + " --limit-mb 0").status, 2);
 }
 
 }  // namespace

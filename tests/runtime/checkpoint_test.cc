@@ -1,0 +1,168 @@
+// Training that stops and goes on, on real ranks.
+#include "runtime/checkpoint.h"
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/data/batch_source.h"
+#include "runtime/models/safetensors.h"
+#include "runtime/optimization.h"
+#include "runtime/rank_job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::Each;
+using Kind = Scenario::Strategy::Kind;
+
+Scenario small(Kind kind) {
+  Scenario s;
+  s.data.items = 64;
+  s.strategy.kind = kind;
+  s.train.steps = 3;
+  s.train.batch_size = 4;
+  return s;
+}
+
+class Resume : public testing::TestWithParam<Scenario::Strategy::Kind> {};
+
+TEST_P(Resume, GoesOnToTheLastBit) {
+  const TempDir kept;
+  Scenario s = small(GetParam());
+  s.train.steps = 4;
+  const TempDir whole_folder;
+  const auto whole = losses(s, whole_folder);
+
+  s.train.checkpoint.folder = kept.path();
+  s.train.checkpoint.every = 2;
+  s.train.steps = 2;
+  const TempDir first_folder;
+  losses(s, first_folder);
+  s.train.steps = 4;
+  s.train.checkpoint.resume = true;
+  const TempDir second_folder;
+  const auto rest = losses(s, second_folder);
+  ASSERT_EQ(rest.size(), 2U);
+  EXPECT_EQ(rest[0], whole[2]);
+  EXPECT_EQ(rest[1], whole[3]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, Resume,
+                         testing::Values(Scenario::Strategy::Kind::manual,
+                                         Scenario::Strategy::Kind::ddp,
+                                         Scenario::Strategy::Kind::fsdp));
+
+TEST(Checkpoint, DamageAndOtherJobsAreErrors) {
+  const TempDir kept;
+  Scenario s = small(Scenario::Strategy::Kind::manual);
+  s.train.steps = 2;
+  s.train.checkpoint = {.folder = kept.path(), .every = 2};
+  const TempDir folder;
+  losses(s, folder);
+  const std::string file = kept.file("step_000002/rank_0.safetensors");
+  const std::string good = TempDir::read(file);
+
+  const TempDir again;
+  const auto statuses = run_ranks(1, again, [&](ProcessGroups& groups, Recorder& recorder) {
+    const auto source = BatchSource::open(s, 0, 2);
+    ContrastiveModel model(s.model, (*source)->input());
+    const NamedTensors trained = trained_parameters(*model);
+    const auto optimizer = make_optimizer(s.train, trained);
+    LossScaler scaler(s.train, groups.world(), recorder);
+    const auto strategy = make_strategy(s.strategy, {model, groups, recorder});
+    TrainingState state{trained, named_buffers(*model), *optimizer, scaler};
+    const auto loads = [&](RankOf who, std::uint64_t digest) {
+      return bool(Checkpoints(kept.path(), who, digest).load(state, *strategy, 2));
+    };
+    const std::uint64_t digest = (*source)->digest();
+    if (!loads({0, 2}, digest)) return 1;
+    if (loads({0, 2}, digest + 1)) return 2;  // other data
+    if (loads({0, 3}, digest)) return 3;      // another number of ranks
+    if (Checkpoints(kept.path(), {0, 2}, digest).latest() != 2) return 4;
+    if (Checkpoints(kept.path(), {0, 3}, digest).latest()) return 5;  // a rank's file is not there
+    std::string bad = good;
+    bad[bad.size() - 9] = static_cast<char>(bad[bad.size() - 9] ^ 1);
+    kept.write("step_000002/rank_0.safetensors", bad);
+    if (loads({0, 2}, digest)) return 6;
+    kept.write("step_000002/rank_0.safetensors", good.substr(0, good.size() / 2));
+    if (loads({0, 2}, digest)) return 7;
+    return 0;
+  });
+  EXPECT_THAT(statuses, Each(0));
+}
+
+// --- gathered ------------------------------------------------------------------------------------
+
+// All ranks read the same items, so that one rank alone does what two do.
+Scenario of_any_ranks(Kind kind, const TempDir& kept) {
+  Scenario s = small(kind);
+  s.data.sharding = false;
+  s.train.steps = 4;
+  s.train.checkpoint.folder = kept.path();
+  s.train.checkpoint.gathered = true;
+  return s;
+}
+
+struct Route {
+  Kind made_by, resumed_by;
+  int ranks;  // that resume
+};
+
+class Gathered : public testing::TestWithParam<Route> {};
+
+TEST_P(Gathered, GoesOnWithAnotherStrategyAndNumberOfRanks) {
+  const TempDir kept;
+  Scenario s = of_any_ranks(GetParam().made_by, kept);
+  s.train.checkpoint.every = 2;
+  const TempDir whole_folder;
+  std::vector<double> whole;
+  {
+    Scenario uninterrupted = s;
+    uninterrupted.train.checkpoint = {};
+    whole = losses(uninterrupted, whole_folder);
+  }
+  s.train.steps = 2;
+  const TempDir first_folder;
+  losses(s, first_folder);
+
+  Scenario rest = of_any_ranks(GetParam().resumed_by, kept);
+  rest.train.checkpoint.resume = true;
+  const TempDir second_folder;
+  EXPECT_THAT(losses(rest, second_folder, GetParam().ranks),
+              testing::Pointwise(testing::DoubleNear(1e-4),
+                                 std::vector<double>(whole.begin() + 2, whole.end())));
+}
+
+INSTANTIATE_TEST_SUITE_P(Routes, Gathered,
+                         testing::Values(Route{Kind::fsdp, Kind::manual, 1},
+                                         Route{Kind::fsdp, Kind::ddp, 2},
+                                         Route{Kind::manual, Kind::fsdp, 3},
+                                         Route{Kind::ddp, Kind::ddp, 1}));
+
+TEST(Gathered, IsOneFileWithPlainNames) {
+  const TempDir kept;
+  Scenario s = of_any_ranks(Kind::fsdp, kept);
+  s.train.checkpoint.every = 1;
+  const TempDir folder;
+  losses(s, folder);
+  const auto file = SafetensorsFile::open(kept.file("step_000004/whole.safetensors"));
+  ASSERT_TRUE(static_cast<bool>(file));
+  const StoredTensor* weight = file->find("image_proj.weight");
+  ASSERT_NE(weight, nullptr);
+  EXPECT_EQ(weight->shape, (std::vector<std::int64_t>{32, 64}));
+  EXPECT_NE(file->find("image.stem_norm.running_mean"), nullptr);
+  EXPECT_NE(file->find("optimizer.image_proj.weight.exp_avg"), nullptr);
+  std::size_t steps = 0;
+  for (const auto& step : std::filesystem::directory_iterator(kept.path())) {
+    ++steps;
+    for (const auto& entry : std::filesystem::directory_iterator(step)) {
+      EXPECT_EQ(entry.path().filename(), "whole.safetensors");
+    }
+  }
+  EXPECT_EQ(steps, 1U);  // older ones are gone
+}
+
+}  // namespace
+}  // namespace lockstep

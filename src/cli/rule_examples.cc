@@ -85,6 +85,48 @@ std::string_view rule_example(RuleId id) {
       return "  dummy = image_encoder(zeros)               computed ...\n"
              "  loss = text_loss                           ... and forgotten\n"
              "  loss = text_loss + 0 * dummy.sum()         right\n";
+    case RuleId::dummy_dilution:
+      return "  rank 0   image.grad 0.8     averaged: (0.8 + 0) / 2 = 0.4\n"
+             "  rank 1   image.grad 0       its batch held text only\n";
+    case RuleId::decayed_unused:
+      return "  step 7   image.grad 0 on all ranks\n"
+             "           image.weight changes        AdamW(weight_decay=0.01) shrinks it\n";
+    case RuleId::param_divergence:
+      return "  rank 0   after step 4: fc.weight a93c6ee8\n"
+             "  rank 1   after step 4: fc.weight 51f02b77   equal until step 3\n";
+    case RuleId::grad_divergence:
+      return "  rank 0   all_reduce(fc.grad)   fc.grad 0.31\n"
+             "  rank 1   all_reduce(fc.grad)   fc.grad 0.31 -> 0.93   changed afterwards\n";
+    case RuleId::buffer_divergence:
+      return "  rank 0   bn1.running_mean 0.12\n"
+             "  rank 1   bn1.running_mean 0.15    broadcast_buffers=False\n";
+    case RuleId::reduction_wrong:
+      return "  rank 0   grad 0.2   all_reduce(sum)   grad 0.6   the mean would be 0.3\n"
+             "  rank 1   grad 0.4   all_reduce(sum)   grad 0.6\n";
+    case RuleId::unsynchronised_step:
+      return "  rank 0   backward   optimizer.step()      with model.no_sync(): …\n"
+             "  rank 1   backward   optimizer.step()      each with its own gradient\n";
+    case RuleId::rank_local_decision:
+      return "  rank 0   grads finite here    optimizer.step()\n"
+             "  rank 1   inf in its grads     skips the step\n";
+    case RuleId::stale_gradient:
+      return "  step 1   grad g1   step()\n"
+             "  step 2   grad g1 + g2   step()            no zero_grad() between them\n";
+    case RuleId::no_sharding:
+      return "  rank 0   samples 17, 4, 9, 12\n"
+             "  rank 1   samples 17, 4, 9, 12             shuffle=True, no sampler\n";
+    case RuleId::no_reshuffle:
+      return "  epoch 0  samples 17, 4, 9, 12, …\n"
+             "  epoch 1  samples 17, 4, 9, 12, …          no sampler.set_epoch(epoch)\n";
+    case RuleId::index_misaligned:
+      return "  image loader   samples 5, 6, 7, 8\n"
+             "  text loader    samples 6, 7, 8, 9         one item dropped by one of them\n";
+    case RuleId::overlap:
+      return "  rank 0   samples 17, 4, 9, 12             seed 0\n"
+             "  rank 1   samples 3, 17, 8, 4              seed 1\n";
+    case RuleId::broadcast_as_sync:
+      return "  rank 0   reads samples 17, 4   broadcast(batch)\n"
+             "  rank 1                         broadcast(batch)   trains on 17, 4 as well\n";
     case RuleId::missing_rank:
       return "  rank_0.trace.jsonl  rank_2.trace.jsonl     world_size is 3\n";
     case RuleId::damaged_trace:

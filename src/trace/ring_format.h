@@ -11,7 +11,7 @@
 namespace lockstep::ring {
 
 inline constexpr char kMagic[8] = {'L', 'K', 'S', 'R', 'I', 'N', 'G', '1'};
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::uint32_t kHeaderBytes = 4096;
 
 enum class RecordKind : std::uint16_t {
@@ -80,6 +80,8 @@ struct SignatureEntry {
 };
 
 inline constexpr std::uint32_t kDataPerRecord = 4;
+inline constexpr std::uint32_t kSketchPerRecord = 5;
+inline constexpr std::uint32_t kMaxSketch = 64;
 
 struct CallFields {  // issue
   std::uint32_t group, signature, what, at, tag;
@@ -95,8 +97,9 @@ struct ModalityFields {
   std::uint32_t has;  // names id
 };
 struct DataFields {
-  std::uint32_t count;
-  std::uint32_t more;  // 1: further records of this step follow
+  std::uint16_t count;
+  std::uint16_t more;      // 1: further records of this step follow
+  std::uint32_t modality;  // string id
   std::int64_t indices[kDataPerRecord];
 };
 struct StateFields {
@@ -104,6 +107,10 @@ struct StateFields {
   double norm;  // NaN: none
   std::uint32_t name, shape, dtype;
   std::uint8_t kind, when, sharded, has_hash;
+  std::uint32_t sketch;  // how many values of a sketch follow, in records of their own
+};
+struct SketchFields {  // the records that continue a state
+  double values[kSketchPerRecord];
 };
 struct SpanFields {
   std::int64_t duration;  // ns, from the record's time
@@ -121,13 +128,15 @@ struct Record {
   std::int64_t time;                 // ns, CLOCK_MONOTONIC
   std::uint32_t id;  // of the call; the step's number for step, modality, data, state
   RecordKind kind;
-  std::uint16_t part;  // data: 0 in a mark's first record, 1 in those that continue it; else 0
+  std::uint16_t
+      part;  // data, state: 0 in a mark's first record, 1 in those that continue it; else 0
   union {
     CallFields call;
     StepFields step;
     ModalityFields modality;
     DataFields data;
     StateFields state;
+    SketchFields sketch;
     ExceptionFields exception;
     SpanFields span;
   };

@@ -26,7 +26,7 @@ RecordState state_of(const RingLayout& layout, std::uint64_t number, std::uint64
 // Empty where the header describes a file of `size` bytes.
 std::string layout_problem(const ring::Header& header, std::uint64_t size) {
   if (header.header_bytes != ring::kHeaderBytes || header.record_bytes != sizeof(ring::Record)) {
-    return "its header has sizes that version 1 does not have";
+    return "its header has sizes that version 2 does not have";
   }
   if (!std::has_single_bit(header.capacity)) return "its capacity is no power of two";
   if (header.table_offset < ring::kHeaderBytes || header.table_offset % 8 != 0 ||
@@ -61,7 +61,7 @@ Result<RingLayout> RingLayout::of(std::string_view bytes, const std::string& fil
   if (header.version != ring::kVersion) {
     return Error{"ring file version " + std::to_string(header.version) + " is not known",
                  {file},
-                 "this lockstep reads version 1"};
+                 "this lockstep reads version 2"};
   }
   if (std::string problem = layout_problem(header, bytes.size()); !problem.empty()) {
     return Error{"damaged ring file: " + problem, {file}, "copy it anew from where the job ran"};

@@ -68,8 +68,12 @@ class RingReader {
   RankTrace trace_;
   TraceBuilder builder_{trace_};
   RingTableReader* table_ = nullptr;
+  Problem read_sketch(const RingRecord& record);
+
   DataMark open_data_;  // the pieces of a data mark so far
   bool data_is_open_ = false;
+  StateMark open_state_;           // a state whose sketch is not yet whole
+  std::uint32_t sketch_left_ = 0;  // values of it that are missing
 };
 
 void RingReader::read_header(const std::string& file) {
@@ -131,6 +135,7 @@ bool RingReader::read(bool accept_holes) {
 void RingReader::add_damage(std::uint64_t number, Problem problem) {
   trace_.add_damage("record " + std::to_string(number) + ": " + std::string(problem));
   data_is_open_ = false;  // a mark with a hole is none
+  sketch_left_ = 0;
 }
 
 // The `count` records before number `end` are missing from the middle of the stream.
@@ -143,6 +148,9 @@ void RingReader::count_unwritten(std::uint64_t count, std::uint64_t end) {
 RingReader::Problem RingReader::read_record(const RingRecord& record, std::uint64_t number) {
   if (data_is_open_ && (record.kind != ring::RecordKind::data || record.part == 0)) {
     add_damage(number, "it interrupts a data mark");
+  }
+  if (sketch_left_ > 0 && (record.kind != ring::RecordKind::state || record.part == 0)) {
+    add_damage(number, "it interrupts a state");
   }
   const auto call_event = [&](EventKind kind) {
     return builder_.add_call_event(kind, call_id(record.id, number), record.time);
@@ -249,8 +257,10 @@ RingReader::Problem RingReader::read_data(const RingRecord& record) {
   const auto fields = record.as<ring::DataFields>();
   if (fields.count > ring::kDataPerRecord) return "it counts more than it holds";
   if (record.part == 0) {
-    open_data_ = {record.id, {}};
-    data_is_open_ = true;
+    bool ok = true;
+    open_data_ = {record.id, {}, table_->string(fields.modality, ok)};
+    data_is_open_ = ok;
+    if (!ok) return "it refers to what is not there";
   } else if (!data_is_open_) {
     // The rest of a mark whose beginning was dropped, or lost.
     return trace_.events.empty() && trace_.dropped > 0 ? "" : "a data mark without its beginning";
@@ -264,8 +274,10 @@ RingReader::Problem RingReader::read_data(const RingRecord& record) {
 }
 
 RingReader::Problem RingReader::read_state(const RingRecord& record) {
+  if (record.part != 0) return read_sketch(record);
   const auto fields = record.as<ring::StateFields>();
-  bool ok = fields.kind <= static_cast<int>(StateMark::Kind::optim) &&
+  bool ok = fields.sketch <= ring::kMaxSketch &&
+            fields.kind <= static_cast<int>(StateMark::Kind::optim) &&
             fields.when <= static_cast<int>(StateMark::When::synced);
   StateMark mark;
   mark.n = record.id;
@@ -278,7 +290,26 @@ RingReader::Problem RingReader::read_state(const RingRecord& record) {
   mark.kind = static_cast<StateMark::Kind>(fields.kind);
   mark.when = static_cast<StateMark::When>(fields.when);
   mark.sharded = fields.sharded != 0;
+  sketch_left_ = fields.sketch;
+  if (sketch_left_ > 0) {
+    open_state_ = std::move(mark);
+    return {};
+  }
   builder_.add_mark(EventKind::state, trace_.states, std::move(mark), record.time);
+  return {};
+}
+
+RingReader::Problem RingReader::read_sketch(const RingRecord& record) {
+  if (sketch_left_ == 0) {
+    // The rest of a state whose beginning was dropped, or lost.
+    return trace_.events.empty() && trace_.dropped > 0 ? "" : "a sketch without its state";
+  }
+  const auto fields = record.as<ring::SketchFields>();
+  const std::uint32_t here = std::min(sketch_left_, ring::kSketchPerRecord);
+  open_state_.sketch.insert(open_state_.sketch.end(), fields.values, fields.values + here);
+  sketch_left_ -= here;
+  if (sketch_left_ > 0) return {};
+  builder_.add_mark(EventKind::state, trace_.states, std::exchange(open_state_, {}), record.time);
   return {};
 }
 

@@ -242,7 +242,7 @@ void RingWriter::span(StringRef name, Nanos began, Nanos duration) {
                                                  ring::SpanFields{duration, name.id, 0}));
 }
 
-void RingWriter::data(std::int64_t n, std::span<const std::int64_t> indices) {
+void RingWriter::data(std::int64_t n, std::span<const std::int64_t> indices, StringRef modality) {
   const Nanos time = monotonic_nanos();
   const std::uint64_t pieces = std::max<std::uint64_t>(
       1, (indices.size() + ring::kDataPerRecord - 1) / ring::kDataPerRecord);
@@ -255,7 +255,8 @@ void RingWriter::data(std::int64_t n, std::span<const std::int64_t> indices) {
     const auto part = indices.subspan(
         piece * ring::kDataPerRecord,
         std::min<std::size_t>(ring::kDataPerRecord, indices.size() - piece * ring::kDataPerRecord));
-    ring::DataFields fields{static_cast<std::uint32_t>(part.size()), piece + 1 < pieces, {}};
+    ring::DataFields fields{
+        static_cast<std::uint16_t>(part.size()), piece + 1 < pieces, modality.id, {}};
     std::copy(part.begin(), part.end(), fields.indices);
     impl_->publish(first + piece, record_words(ring::RecordKind::data, step_number(n), time, fields,
                                                piece == 0 ? 0 : 1));
@@ -271,10 +272,22 @@ void RingWriter::state(const State& state) {
                                  static_cast<std::uint8_t>(state.kind),
                                  static_cast<std::uint8_t>(state.when),
                                  state.sharded,
-                                 state.has_hash};
+                                 state.has_hash,
+                                 static_cast<std::uint32_t>(state.sketch.size())};
+  LOCKSTEP_CHECK(state.sketch.size() <= ring::kMaxSketch, "a sketch of that many values");
   const Nanos time = monotonic_nanos();
-  impl_->publish(impl_->reserve(1),
-                 record_words(ring::RecordKind::state, step_number(state.n), time, fields));
+  const std::size_t pieces =
+      (state.sketch.size() + ring::kSketchPerRecord - 1) / ring::kSketchPerRecord;
+  const std::uint64_t first = impl_->reserve(1 + pieces);
+  const std::uint32_t n = step_number(state.n);
+  impl_->publish(first, record_words(ring::RecordKind::state, n, time, fields));
+  for (std::size_t piece = 0; piece < pieces; ++piece) {
+    ring::SketchFields part{};
+    const auto values = state.sketch.subspan(piece * ring::kSketchPerRecord);
+    std::copy_n(values.begin(), std::min<std::size_t>(values.size(), ring::kSketchPerRecord),
+                part.values);
+    impl_->publish(first + 1 + piece, record_words(ring::RecordKind::state, n, time, part, 1));
+  }
 }
 
 void RingWriter::finish(End end) {

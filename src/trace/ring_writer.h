@@ -91,7 +91,9 @@ class RingWriter {
   void exception(std::string_view what, std::int64_t call = -1);
   void step(std::int64_t n, double loss, std::int64_t samples);
   void modality(std::int64_t n, NamesRef has);
-  void data(std::int64_t n, std::span<const std::int64_t> indices);
+  // `modality`: what was read of these samples, where a step's modalities are read apart.
+  void data(std::int64_t n, std::span<const std::int64_t> indices, StringRef modality);
+  void data(std::int64_t n, std::span<const std::int64_t> indices) { data(n, indices, {0}); }
   // Work that began at `began` (ns, CLOCK_MONOTONIC) and took `duration` ns.
   void span(StringRef name, Nanos began, Nanos duration);
   struct State {
@@ -104,6 +106,7 @@ class RingWriter {
     StateMark::Kind kind = StateMark::Kind::param;
     StateMark::When when = StateMark::When::unspecified;
     bool sharded = false;
+    std::span<const double> sketch;  // at most ring::kMaxSketch values
   };
   void state(const State& state);
   // Writes the end mark if there is none yet; the first one stays. Async-signal-safe.

@@ -108,6 +108,7 @@ struct StateMark {
 struct DataMark {
   std::int64_t n = 0;
   std::vector<std::int64_t> indices;
+  StringId modality;  // what was read of these samples; 0: all of them
 };
 struct ModalityMark {
   std::int64_t n = 0;

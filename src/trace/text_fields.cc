@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, kKeys> kKeyNames = {
     "coalesced", "stream", "what",    "at",      "step",      "tag",        "hash",
     "sketch",    "count",  "mode",    "from",    "fromtag",   "n",          "loss",
     "samples",   "name",   "norm",    "shape",   "kind",      "when",       "sharded",
-    "indices",   "has",    "dur"};
+    "indices",   "has",    "dur",     "modality"};
 static_assert(kKeys < 64, "present_ has a bit for each key");
 
 // Finds a key by its spelling: a table with open addressing, made by the compiler.

@@ -82,8 +82,9 @@ enum class Key : std::uint8_t {
   indices,
   has,
   dur,
+  modality,
 };
-inline constexpr std::size_t kKeys = static_cast<std::size_t>(Key::dur) + 1;
+inline constexpr std::size_t kKeys = static_cast<std::size_t>(Key::modality) + 1;
 
 std::string_view key_name(Key key);
 

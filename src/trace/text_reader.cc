@@ -303,7 +303,8 @@ TextReader::Problem TextReader::read_state(Nanos time) {
 TextReader::Problem TextReader::read_data(Nanos time) {
   fields_.require(Key::n);
   fields_.require(Key::indices);
-  DataMark mark{fields_.integer(Key::n).value_or(0), fields_.integers(Key::indices, INT64_MIN)};
+  DataMark mark{fields_.integer(Key::n).value_or(0), fields_.integers(Key::indices, INT64_MIN),
+                fields_.name(Key::modality)};
   if (!fields_.problem().empty()) return fields_.problem();
   builder_.add_mark(EventKind::data, trace_.data, std::move(mark), time);
   return {};

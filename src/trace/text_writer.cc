@@ -288,6 +288,7 @@ void TextWriter::write_event(const Event& event) {
     case EventKind::data:
       line_.key("n").number(trace_.data[event.index].n);
       line_.key("indices").numbers(trace_.data[event.index].indices);
+      optional_name("modality", trace_.data[event.index].modality);
       break;
     case EventKind::modality:
       line_.key("n").number(trace_.modalities[event.index].n);

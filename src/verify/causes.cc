@@ -128,6 +128,24 @@ void Causes::add_exceptions() {
   }
 }
 
+void Causes::add_below_matching(std::vector<Cause> numbers) {
+  const auto first = std::find_if(causes_.begin(), causes_.end(), [](const Cause& c) {
+    const std::string_view family = rule(c.finding.rule).family;
+    return c.finding.severity == Severity::error && (family == "matching" || family == "modality");
+  });
+  const auto place = static_cast<std::size_t>(first - causes_.begin());
+  const bool found = first != causes_.end();
+  for (Cause& cause : numbers) {
+    const bool follows = found && cause.finding.severity == Severity::error &&
+                         (causes_[place].step == kNone || causes_[place].step <= cause.step);
+    if (follows) {
+      causes_[place].finding.consequences.push_back(std::move(cause.finding));
+    } else {
+      causes_.push_back(std::move(cause));
+    }
+  }
+}
+
 std::vector<Finding> Causes::take() {
   std::vector<Finding> out;
   for (Cause& cause : causes_) out.push_back(std::move(cause.finding));

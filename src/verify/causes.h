@@ -40,6 +40,10 @@ class Causes {
   // Exceptions: below the cause that brought them about, else causes of their own.
   void add_exceptions();
 
+  // Wrong values: below calls that paired unlike tensors at or before that step, else causes of
+  // their own.
+  void add_below_matching(std::vector<Cause> numbers);
+
   bool empty() const { return causes_.empty(); }
 
   // The findings; leaves nothing behind.

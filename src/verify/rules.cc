@@ -182,6 +182,99 @@ constexpr std::array kRules = {
          "that its parameters still get no gradient.",
          "add 0 * output.sum() to the loss"},
     Rule{
+        RuleId::dummy_dilution, "dummy-dilution", "modality", Severity::error,
+        "a gradient is averaged over ranks that had none",
+        "Only some ranks' batches held the modality; the others put in zeros, or nothing, and the "
+        "sum was still divided by all ranks: the branch trains at a fraction of its learning rate. "
+        "An error where the program declares that contributors count (tag average=contributors), "
+        "a warning where it declares nothing, and not said where it declares the mean over the "
+        "world (average=world). Needs sketches of gradients before and after the synchronisation.",
+        "divide by the number of ranks that had a gradient, or declare the mean over the world"},
+    Rule{RuleId::decayed_unused, "decayed-unused", "modality", Severity::warning,
+         "a parameter changed although it had no gradient",
+         "Its synchronised gradient was zero, or not there, and the optimiser moved it all the "
+         "same: weight decay shrinks it and momentum carries it on, in each step whose batches "
+         "lack its modality. Needs parameters and gradients of consecutive steps.",
+         "set the gradient to None (zero_grad(set_to_none=True)), so that the optimiser skips it"},
+    Rule{
+        RuleId::param_divergence, "param-divergence", "numbers", Severity::error,
+        "ranks hold different parameters",
+        "Replicas must hold the same parameters after every step. The finding names the first step "
+        "and tensors that differ, which ranks agree with each other, and how far it spread. A note "
+        "where they differ at first and agree after the first synchronisation, or part and agree "
+        "again and again (parameters averaged every few steps). Parts of sharded tensors are not "
+        "compared.",
+        "look at what that step did differently on those ranks; broadcast the parameters at start"},
+    Rule{RuleId::grad_divergence, "grad-divergence", "numbers", Severity::error,
+         "ranks hold different gradients after synchronising them",
+         "A collective gives every rank the same result to the bit. What differs afterwards was "
+         "changed on one side, or was synchronised with somebody else's.",
+         "look for writes to gradients between the all-reduce and the optimiser, and for hardware "
+         "faults on the rank named"},
+    Rule{RuleId::buffer_divergence, "buffer-divergence", "numbers", Severity::warning,
+         "ranks hold different buffers",
+         "BatchNorm's running statistics are made from each rank's own batches: they differ, and "
+         "evaluation depends on the rank that saves the checkpoint. A note where broadcasts "
+         "overwrite them again and again, as DDP's do.",
+         "use SyncBatchNorm, or DDP's broadcast_buffers=True"},
+    Rule{RuleId::reduction_wrong, "reduction-wrong", "numbers", Severity::error,
+         "synchronised gradients are not the mean of the ranks' own",
+         "Sketches are linear, so that the sketch of the mean must be the mean of the sketches, up "
+         "to rounding. Where it is not they tell why: another divisor (a sum that was not divided, "
+         "say), a rank left out or counted twice, another tensor in a rank's place, or values that "
+         "changed on the way. Without sketches, norms show what is too large to be a mean. The "
+         "bound follows from the type, the ranks and the norms, so that another order of summation "
+         "is no finding. A program that means the sum says so in the tag (average=sum).",
+         "divide once by the number of ranks that take part; let every rank take part once"},
+    Rule{RuleId::unsynchronised_step, "unsynchronised-step", "numbers", Severity::error,
+         "an update was made from gradients that were not synchronised",
+         "The gradient that the optimiser got is the rank's own; or parameters part in a step in "
+         "whose interval the trace holds no reduction of their gradient, though it does hold "
+         "calls.",
+         "synchronise before optimizer.step(): look at no_sync(), at lost hooks, at skipped calls"},
+    Rule{RuleId::rank_local_decision, "rank-local-decision", "numbers", Severity::error,
+         "a rank decided alone what all must decide alike",
+         "Learning rate, loss scale, clipping factor or whether to step differ between ranks; or "
+         "parameters part although the synchronised gradients are equal, so that the update itself "
+         "differed. Each rank decided from its own numbers.",
+         "decide from numbers that were all-reduced (found_inf, the norm), or on one rank that "
+         "tells the others"},
+    Rule{RuleId::stale_gradient, "stale-gradient", "numbers", Severity::error,
+         "backward added to the gradients of the step before",
+         "The gradient that backward found is the last step's synchronised one, or a multiple of "
+         "it: zero_grad was left out, and every update contains all the ones before.",
+         "call optimizer.zero_grad() once per update, before backward"},
+    Rule{
+        RuleId::no_sharding, "no-sharding", "data", Severity::error,
+        "all ranks train on the same samples",
+        "Every rank reads the whole data set in the same order, so that the work of all but one is "
+        "repeated and the batch is one rank's. Said of ranks whose gradients are averaged, not of "
+        "parts of one model (ranks that send each other messages).",
+        "give the loader a DistributedSampler with this rank and world size"},
+    Rule{RuleId::no_reshuffle, "no-reshuffle", "data", Severity::warning,
+         "every epoch has the same order",
+         "A rank's samples come in one and the same order in each epoch, longer than chance would "
+         "have it: set_epoch was not called. A note where the order is that of the data set, which "
+         "is not shuffled at all then.",
+         "call sampler.set_epoch(epoch) at the start of every epoch"},
+    Rule{RuleId::index_misaligned, "index-misaligned", "data", Severity::error,
+         "images and texts of a batch are not of the same samples",
+         "Two loaders of one rank, or two ranks that hold parts of one model, read different "
+         "samples for one batch, so that texts are paired with other texts' images. Also said of "
+         "ranks whose index maps differ.",
+         "read both modalities through one index map and one sampler"},
+    Rule{RuleId::overlap, "overlap", "data", Severity::error,
+         "ranks' shards have samples in common",
+         "Samples repeat over the ranks before the epoch is over, beyond what pads the last batch: "
+         "samplers with different seeds, data sets or rank numbers. Others are then never seen.",
+         "give every rank's sampler the same seed, data set and world size, and its own rank"},
+    Rule{
+        RuleId::broadcast_as_sync, "broadcast-as-sync", "data", Severity::warning,
+        "one rank's batch is broadcast to all",
+        "All ranks train on the same samples because one rank reads and broadcasts them. The ranks "
+        "agree, and the work of all but one is wasted.",
+        "shard the data (DistributedSampler) rather than sending one batch to everybody"},
+    Rule{
         RuleId::missing_rank, "missing-rank", "input", Severity::note,
         "a rank's trace is not there",
         "The headers or groups name a rank of which no file was given. What it did is unknown; the "

@@ -20,9 +20,11 @@
 #include "verify/matching.h"
 #include "verify/mpi_forms.h"
 #include "verify/near_misses.h"
+#include "verify/numbers/check_numbers.h"
 #include "verify/order_inversions.h"
 #include "verify/rendezvous.h"
 #include "verify/replay.h"
+#include "verify/samples/check_samples.h"
 #include "verify/schedule_search.h"
 #include "verify/snapshot.h"
 #include "verify/streams.h"
@@ -52,6 +54,7 @@ struct Outlook {
   ScheduleSearch search;               // over what receives from any source may take
   bool unsearched = false;             // it, or the one with sends that wait, met its bound
   std::vector<std::string> undecided;  // why the data shows neither a fault nor its absence
+  std::vector<std::string> unknown;    // what of numbers and data could not be judged
   bool waits_unknown = false;          // no waits were recorded that could order two communicators
 };
 
@@ -188,6 +191,8 @@ void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
   // Something else explains the hang, if there is one.
   for (Cause& order : orders) order.finding.severity = Severity::warning;
   causes.add(std::move(orders));
+  causes.add_below_matching(check_numbers(context, outlook.unknown, outlook.undecided));
+  causes.add(check_samples(context, outlook.unknown));
 }
 
 // Ranks that a watchdog ended, which wait for nobody, nobody waits for, and nothing explains.
@@ -207,6 +212,7 @@ std::optional<Finding> unexplained_hang(const Context& context) {
 
 void list_unknowns(const Context& context, const Outlook& outlook, Report& report) {
   report.unknown = outlook.undecided;
+  report.unknown.insert(report.unknown.end(), outlook.unknown.begin(), outlook.unknown.end());
   report.unknown.insert(report.unknown.end(), context.run.unknown.begin(),
                         context.run.unknown.end());
   for (const GroupStreams& group : context.groups) {

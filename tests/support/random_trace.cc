@@ -164,7 +164,7 @@ class Generator {
       if (sometimes()) mark.norm = any_double();
       builder.add_mark(kind, trace_.states, std::move(mark), time());
     } else if (kind == EventKind::data) {
-      builder.add_mark(kind, trace_.data, DataMark{n, {any_integer(), -any_integer()}}, time());
+      builder.add_mark(kind, trace_.data, DataMark{n, {any_integer(), -any_integer()}, {}}, time());
     } else if (kind == EventKind::modality) {
       builder.add_mark(kind, trace_.modalities,
                        ModalityMark{n, tables_.make_names({"image", "text"})}, time());

@@ -94,8 +94,8 @@ TEST_F(RingDamageTest, HeadersThatLie) {
   using H = ring::Header;
   const std::uint64_t huge = std::uint64_t{1} << 63U;
   EXPECT_EQ(error(with(0, 'X')), "not a ring file, or one cut off in its header");
-  EXPECT_EQ(error(with<std::uint32_t>(offsetof(H, version), 2)),
-            "ring file version 2 is not known");
+  EXPECT_EQ(error(with<std::uint32_t>(offsetof(H, version), 3)),
+            "ring file version 3 is not known");
   EXPECT_THAT(error(with<std::uint64_t>(offsetof(H, capacity), 0)), HasSubstr("no power of two"));
   EXPECT_THAT(error(with<std::uint64_t>(offsetof(H, capacity), 12)), HasSubstr("no power of two"));
   EXPECT_THAT(error(with(offsetof(H, capacity), huge)), HasSubstr("shorter than its header"));

@@ -1,0 +1,396 @@
+#include "verify/numbers/reduction.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "verify/numbers/rounding.h"
+
+namespace lockstep {
+
+namespace {
+
+using Kind = ReductionFault::Kind;
+using Sketch = std::vector<double>;
+
+constexpr double kFloat32 = 0x1p-24;       // where the trace does not say the type
+constexpr std::size_t kRowsSearched = 64;  // for another tensor in a rank's place
+
+double norm_of(const Sketch& s) {
+  return std::sqrt(std::inner_product(s.begin(), s.end(), s.begin(), 0.0));
+}
+
+// a + factor · b.
+Sketch sum(Sketch a, const Sketch& b, double factor = 1) {
+  for (std::size_t j = 0; j < a.size(); ++j) a[j] += factor * b[j];
+  return a;
+}
+
+// One rank's part in a reduction.
+struct Term {
+  std::uint32_t rank = 0;
+  const StateMark* local = nullptr;  // nullptr: it had no gradient
+
+  bool contributes() const {
+    if (local == nullptr) return false;
+    if (local->norm) return *local->norm != 0;
+    return local->sketch.empty() || norm_of(local->sketch) != 0;
+  }
+  // The size of the gradient: recorded, or estimated from the sketch (the mean square of a signed
+  // sum is the square of the 2-norm).
+  double size() const {
+    if (local == nullptr) return 0;
+    const double estimate =
+        local->sketch.empty()
+            ? 0
+            : norm_of(local->sketch) / std::sqrt(static_cast<double>(local->sketch.size()));
+    return std::max(local->norm.value_or(0), estimate);
+  }
+};
+
+struct Reduction {
+  const ValueRow* row = nullptr;  // the synchronised gradient
+  std::vector<Term> terms;        // of all ranks that take part
+  std::size_t contributors = 0;
+  Average average = Average::undeclared;
+  double roundoff = kFloat32;
+  double norms = 0;  // the terms' 2-norms, added up
+  Sketch total;      // the sum of the terms' sketches; empty where some term has none
+
+  std::size_t world() const { return terms.size(); }
+  double bound() const { return rounding_bound(world(), roundoff, norms); }
+  bool fits(const Sketch& got, const Sketch& expected_total, double divisor) const {
+    const double most = bound() / divisor;
+    for (std::size_t j = 0; j < got.size(); ++j) {
+      if (std::abs(got[j] - expected_total[j] / divisor) > most) return false;
+    }
+    return true;
+  }
+};
+
+// Assembles the two sides of a reduction; nothing where they are not both there.
+class Assembler {
+ public:
+  Assembler(const Context& context, const ValueTable& table, const SyncCalls& calls)
+      : context_(context), table_(table), calls_(calls) {
+    for (const ValueRow& row : table.rows()) {
+      if (row.phase != Phase::local_grad) continue;
+      for (const Reading& r : row.readings) recorded_.insert({r.rank, row.n});
+    }
+  }
+
+  enum class Gap : std::uint8_t { none, not_recorded, rank_missing };
+
+  Gap assemble(const ValueRow& synced, Reduction& out) const {
+    const ValueRow* local = table_.row(Phase::local_grad, synced.name, synced.n);
+    if (local == nullptr || local->sharded()) return Gap::not_recorded;
+    out.row = &synced;
+    const SyncCall* call = calls_.of(synced.name);
+    const std::vector<std::uint32_t> ranks =
+        call != nullptr ? call->ranks : union_of(synced, *local);
+    const bool whole = call != nullptr ? call->whole
+                                       : context_.run.ranks.size() ==
+                                             static_cast<std::size_t>(context_.run.world_size);
+    if (!whole) return Gap::rank_missing;
+    for (const std::uint32_t r : ranks) {
+      const StateMark* mark = local->of(r);
+      if (mark == nullptr && !recorded_.contains({r, synced.n})) return Gap::not_recorded;
+      out.terms.push_back({r, mark});
+      out.contributors += out.terms.back().contributes() ? 1U : 0U;
+      out.norms += out.terms.back().size();
+    }
+    if (call != nullptr) out.average = call->average;
+    out.roundoff = roundoff_of(*local, call);
+    add_sketches(synced, out);
+    return Gap::none;
+  }
+
+ private:
+  static std::vector<std::uint32_t> union_of(const ValueRow& a, const ValueRow& b) {
+    std::vector<std::uint32_t> out;
+    for (const Reading& r : a.readings) out.push_back(r.rank);
+    for (const Reading& r : b.readings) out.push_back(r.rank);
+    std::sort(out.begin(), out.end());
+    out.erase(std::unique(out.begin(), out.end()), out.end());
+    return out;
+  }
+
+  double roundoff_of(const ValueRow& local, const SyncCall* call) const {
+    std::optional<double> worst;
+    if (call != nullptr) worst = call->roundoff;
+    for (const Reading& r : local.readings) {
+      const auto own = unit_roundoff(context_.run.tables.str(r.mark->dtype));
+      if (own) worst = std::max(*own, worst.value_or(0));
+    }
+    return worst.value_or(kFloat32);
+  }
+
+  static void add_sketches(const ValueRow& synced, Reduction& out) {
+    const std::size_t k = synced.readings.front().mark->sketch.size();
+    if (k == 0) return;
+    Sketch total(k, 0.0);
+    for (const Term& term : out.terms) {
+      if (term.local == nullptr) continue;
+      if (term.local->sketch.size() != k) return;
+      total = sum(std::move(total), term.local->sketch);
+    }
+    for (const Reading& r : synced.readings) {
+      if (r.mark->sketch.size() != k) return;
+    }
+    out.total = std::move(total);
+  }
+
+  const Context& context_;
+  const ValueTable& table_;
+  const SyncCalls& calls_;
+  // By rank and step: whether a rank recorded any gradient of its own; then one that it did not
+  // record was not there.
+  std::set<std::pair<std::uint32_t, std::int64_t>> recorded_;
+};
+
+// What divisors are right for a reduction.
+std::vector<double> right_divisors(const Reduction& r) {
+  const auto world = static_cast<double>(r.world());
+  const double contributors = std::max(1.0, static_cast<double>(r.contributors));
+  switch (r.average) {
+    case Average::sum:
+      return {1};
+    case Average::world:
+      return {world};
+    case Average::contributors:
+      return {contributors};
+    case Average::undeclared:
+      break;
+  }
+  return {world, contributors};
+}
+
+class Diagnosis {
+ public:
+  Diagnosis(const Context& context, const ValueTable& table, const Reduction& reduction,
+            bool search_partners)
+      : context_(context), table_(table), r_(reduction), search_partners_(search_partners) {}
+
+  // What is wrong with `got`, the sketch of what `rank` has after the reduction.
+  std::optional<ReductionFault> of(const Sketch& got) const {
+    if (fits_any(got, r_.total)) return dilution(got);
+    if (auto f = wrong_divisor(got)) return f;
+    if (auto f = other_total(Kind::left_out, got, -1)) return f;
+    if (auto f = other_total(Kind::counted_twice, got, 1)) return f;
+    if (search_partners_) {
+      if (auto f = partner(got)) return f;
+    }
+    return fault(Kind::corrupt);
+  }
+
+  ReductionFault fault(Kind kind) const {
+    ReductionFault out;
+    out.kind = kind;
+    out.row = r_.row;
+    out.world = r_.world();
+    out.contributors = r_.contributors;
+    return out;
+  }
+
+ private:
+  bool fits_any(const Sketch& got, const Sketch& total) const {
+    const std::vector<double> right = right_divisors(r_);
+    return std::any_of(right.begin(), right.end(),
+                       [&](double divisor) { return r_.fits(got, total, divisor); });
+  }
+
+  // Right, but divided by ranks that had no gradient, where contributors alone count: they are told
+  // apart by the program's word, or by the modalities of their batches.
+  std::optional<ReductionFault> dilution(const Sketch& got) const {
+    if (r_.average != Average::undeclared || r_.contributors == r_.world() ||
+        r_.contributors == 0 || norm_of(got) == 0 ||
+        r_.fits(got, r_.total, static_cast<double>(r_.contributors)) || !modalities_differ()) {
+      return std::nullopt;
+    }
+    return fault(Kind::diluted);
+  }
+
+  bool modalities_differ() const {
+    const auto step = static_cast<std::int32_t>(r_.row->n);
+    const auto with = std::find_if(r_.terms.begin(), r_.terms.end(),
+                                   [](const Term& t) { return t.contributes(); });
+    return std::all_of(r_.terms.begin(), r_.terms.end(), [&](const Term& t) {
+      return t.contributes() || !context_.modalities.lacking(t.rank, with->rank, step).empty();
+    });
+  }
+
+  std::optional<ReductionFault> wrong_divisor(const Sketch& got) const {
+    const double along = std::inner_product(got.begin(), got.end(), r_.total.begin(), 0.0);
+    const double whole =
+        std::inner_product(r_.total.begin(), r_.total.end(), r_.total.begin(), 0.0);
+    if (whole == 0 || along <= 0) return std::nullopt;
+    const double divisor = whole / along;
+    if (!r_.fits(got, r_.total, divisor)) return std::nullopt;
+    const bool by_world = r_.fits(got, r_.total, static_cast<double>(r_.world()));
+    ReductionFault out =
+        fault(by_world && r_.average == Average::contributors ? Kind::diluted : Kind::divisor);
+    out.declared = out.kind == Kind::diluted;
+    out.divisor = divisor;
+    return out;
+  }
+
+  // A rank whose gradient is missing from the sum, or in it twice: the one rank that explains it.
+  std::optional<ReductionFault> other_total(Kind kind, const Sketch& got, double factor) const {
+    std::optional<ReductionFault> found;
+    for (const Term& term : r_.terms) {
+      if (!term.contributes()) continue;
+      const Sketch total = sum(r_.total, term.local->sketch, factor);
+      const double others = static_cast<double>(r_.world()) + factor;
+      std::optional<double> divisor;
+      for (const double d : right_divisors(r_)) {
+        if (!divisor && r_.fits(got, total, d)) divisor = d;
+      }
+      if (!divisor && others > 0 && r_.fits(got, total, others)) divisor = others;
+      if (!divisor) continue;
+      if (found) return std::nullopt;  // two ranks explain it: their gradients are alike
+      found = fault(kind);
+      found->culprits = {term.rank};
+      found->divisor = *divisor;
+    }
+    return found;
+  }
+
+  // One rank's gradient of another tensor of the same size in place of this one's; or, seen from
+  // that rank, everybody else's.
+  std::optional<ReductionFault> partner(const Sketch& got) const {
+    const std::int64_t size = elements_of(context_.run, *r_.row->readings.front().mark);
+    for (const ValueRow& other : table_.rows(Phase::local_grad, r_.row->n)) {
+      if (other.name == r_.row->name ||
+          elements_of(context_.run, *other.readings.front().mark) != size) {
+        continue;
+      }
+      Sketch all_other(got.size(), 0.0);
+      bool whole = true;
+      for (const Term& term : r_.terms) {
+        const StateMark* mark = other.of(term.rank);
+        whole = whole && mark != nullptr && mark->sketch.size() == got.size();
+        if (whole) all_other = sum(std::move(all_other), mark->sketch);
+      }
+      for (const Term& term : r_.terms) {
+        const StateMark* mark = other.of(term.rank);
+        if (mark == nullptr || mark->sketch.size() != got.size()) continue;
+        const Sketch own = term.local == nullptr ? Sketch(got.size(), 0.0) : term.local->sketch;
+        const Sketch alone = sum(sum(r_.total, own, -1), mark->sketch);
+        const bool fits_alone = fits_any(got, alone);
+        const bool fits_rest = whole && fits_any(got, sum(sum(all_other, mark->sketch, -1), own));
+        if (!fits_alone && !fits_rest) continue;
+        ReductionFault out = fault(Kind::mispaired);
+        if (r_.world() > 2) out.culprits = {term.rank};
+        out.partner = other.name;
+        return out;
+      }
+    }
+    return std::nullopt;
+  }
+
+  const Context& context_;
+  const ValueTable& table_;
+  const Reduction& r_;
+  bool search_partners_;
+};
+
+// Ranks that hold their own gradient still, although others have another one.
+std::vector<std::uint32_t> unsynchronised(const Reduction& r) {
+  std::vector<std::uint32_t> out;
+  if (r.contributors < 2 || r.row->sharded()) return out;
+  for (const Term& term : r.terms) {
+    const StateMark* synced = r.row->of(term.rank);
+    if (synced == nullptr || !term.contributes() || !synced->hash ||
+        synced->hash != term.local->hash) {
+      continue;
+    }
+    const bool others_differ = std::any_of(r.terms.begin(), r.terms.end(), [&](const Term& other) {
+      return other.contributes() && other.local->hash && other.local->hash != term.local->hash;
+    });
+    if (others_differ) out.push_back(term.rank);
+  }
+  return out;
+}
+
+// By norms alone: a mean is no larger than the mean of the norms.
+std::optional<Kind> by_norms(const Reduction& r) {
+  const bool all_norms = std::all_of(r.terms.begin(), r.terms.end(), [](const Term& t) {
+    return t.local == nullptr || t.local->norm.has_value();
+  });
+  if (!all_norms || r.row->sharded()) return std::nullopt;
+  const std::vector<double> right = right_divisors(r);
+  const double divisor = *std::min_element(right.begin(), right.end());
+  for (const Reading& reading : r.row->readings) {
+    if (!reading.mark->norm) continue;
+    const double tolerance = 2 * norm_tolerance(0) + static_cast<double>(r.world()) * r.roundoff;
+    if (*reading.mark->norm > r.norms / divisor * (1 + tolerance)) return Kind::too_large;
+  }
+  return std::nullopt;
+}
+
+// What the ranks hold after the reduction: one sketch, where they agree or hold parts of one.
+std::vector<std::pair<std::vector<std::uint32_t>, Sketch>> results_of(const Reduction& r) {
+  std::vector<std::pair<std::vector<std::uint32_t>, Sketch>> out;
+  for (const Reading& reading : r.row->readings) {
+    const Sketch& sketch = reading.mark->sketch;
+    if (r.row->sharded() && !out.empty()) {
+      out.front().second = sum(std::move(out.front().second), sketch);
+      continue;
+    }
+    const auto same = std::find_if(out.begin(), out.end(),
+                                   [&](const auto& known) { return known.second == sketch; });
+    if (same != out.end()) {
+      same->first.push_back(reading.rank);
+    } else {
+      out.push_back({{reading.rank}, sketch});
+    }
+  }
+  return out;
+}
+
+void check(const Context& context, const ValueTable& table, const Reduction& r, bool search,
+           std::vector<ReductionFault>& faults) {
+  const Diagnosis diagnosis(context, table, r, search);
+  if (std::vector<std::uint32_t> ranks = unsynchronised(r); !ranks.empty()) {
+    ReductionFault out = diagnosis.fault(Kind::unsynchronised);
+    if (ranks.size() < r.world()) out.culprits = std::move(ranks);
+    faults.push_back(std::move(out));
+    return;
+  }
+  if (r.total.empty()) {
+    if (const std::optional<Kind> kind = by_norms(r)) faults.push_back(diagnosis.fault(*kind));
+    return;
+  }
+  const auto results = results_of(r);
+  for (const auto& [ranks, sketch] : results) {
+    std::optional<ReductionFault> found = diagnosis.of(sketch);
+    if (!found) continue;
+    // Some ranks hold the right result: what is wrong happened to the others.
+    if (results.size() > 1 && found->kind == Kind::corrupt) found->culprits = ranks;
+    faults.push_back(std::move(*found));
+    return;
+  }
+}
+
+}  // namespace
+
+Reductions check_reductions(const Context& context, const ValueTable& table,
+                            const SyncCalls& calls) {
+  Reductions out;
+  const Assembler assembler(context, table, calls);
+  for (const ValueRow& row : table.rows()) {
+    if (row.phase != Phase::synced_grad) continue;
+    Reduction reduction;
+    const Assembler::Gap gap = assembler.assemble(row, reduction);
+    out.unchecked += gap == Assembler::Gap::rank_missing ? 1U : 0U;
+    if (gap != Assembler::Gap::none || reduction.world() < 2) continue;
+    ++out.checked;
+    check(context, table, reduction, out.faults.size() < kRowsSearched, out.faults);
+  }
+  return out;
+}
+
+}  // namespace lockstep

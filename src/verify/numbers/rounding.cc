@@ -1,0 +1,43 @@
+#include "verify/numbers/rounding.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+namespace lockstep {
+
+std::optional<double> unit_roundoff(std::string_view dtype) {
+  constexpr std::array<std::pair<std::string_view, double>, 8> kTypes = {{
+      {"float64", 0x1p-53},
+      {"double", 0x1p-53},
+      {"float32", 0x1p-24},
+      {"float", 0x1p-24},
+      {"float16", 0x1p-11},
+      {"half", 0x1p-11},
+      {"bfloat16", 0x1p-8},
+      {"float8_e4m3fn", 0x1p-4},
+  }};
+  for (const auto& [name, u] : kTypes) {
+    if (dtype == name) return u;
+  }
+  if (dtype.starts_with("int") || dtype.starts_with("uint") || dtype == "long") return 0.0;
+  return std::nullopt;
+}
+
+double rounding_bound(std::uint64_t terms, double roundoff, double norms) {
+  constexpr double kChance = 1e-12;
+  const double sign_sum = std::sqrt(2 * std::log(2 / kChance));
+  // One term more: programs may divide before they add, and the sketch is rounded as well.
+  const double m = (static_cast<double>(terms) + 1) * roundoff;
+  const double gamma = m < 0.5 ? m / (1 - m) : 1;
+  return (gamma + 0x1p-48) * norms * sign_sum;
+}
+
+double norm_tolerance(std::int64_t elements) {
+  constexpr double kUnknown = 1e8;
+  const double n = elements > 0 ? static_cast<double>(elements) : kUnknown;
+  return std::min(1e-2, 4 * std::sqrt(n) * 0x1p-24);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+// Which calls synchronise a gradient: over whom, in what precision, and how the program says that
+// it averages.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "verify/context.h"
+
+namespace lockstep {
+
+// Over whom a gradient is averaged. A program declares it by a word in the calls' tag:
+// "average=world", "average=contributors" (ranks that have a gradient) or "average=sum".
+enum class Average : std::uint8_t { undeclared, world, contributors, sum };
+
+struct SyncCall {
+  std::vector<std::uint32_t> ranks;  // rank indices of the group's members
+  bool whole = true;                 // every member left a trace
+  Average average = Average::undeclared;
+  std::optional<double> roundoff;  // of the type that is sent; nothing: not recorded
+};
+
+class SyncCalls {
+ public:
+  // Goes through the reductions that name what they carry; O(calls + names).
+  explicit SyncCalls(const Context& context);
+
+  // The widest of the reductions that carry `name`; nullptr: none is recorded.
+  const SyncCall* of(StringId name) const;
+
+ private:
+  std::unordered_map<std::uint32_t, SyncCall> by_name_;
+};
+
+// all_reduce, reduce and the reduce-scatters.
+bool is_reduction(Op op);
+
+}  // namespace lockstep

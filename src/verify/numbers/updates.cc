@@ -1,0 +1,157 @@
+#include "verify/numbers/updates.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "verify/numbers/rounding.h"
+
+namespace lockstep {
+
+namespace {
+
+// Faults of many names and steps as one: the names of the first step in which any shows.
+class Collector {
+ public:
+  void add(const ValueRow& row, std::uint32_t rank) {
+    steps_.insert(row.n);
+    first_ = std::min(first_, row.n);
+    by_step_[row.n][row.place] = row.name;
+    ranks_.insert(rank);
+  }
+
+  std::vector<UpdateFault> take(bool absent = false) const {
+    if (steps_.empty()) return {};
+    UpdateFault out;
+    out.n = first_;
+    for (const auto& [place, name] : by_step_.at(first_)) out.names.push_back(name);
+    out.ranks.assign(ranks_.begin(), ranks_.end());
+    out.steps = steps_.size();
+    out.absent = absent;
+    return {std::move(out)};
+  }
+
+ private:
+  std::set<std::int64_t> steps_;
+  std::int64_t first_ = INT64_MAX;
+  std::map<std::int64_t, std::map<std::uint32_t, StringId>> by_step_;
+  std::set<std::uint32_t> ranks_;
+};
+
+constexpr double kFloat32 = 0x1p-24;
+
+bool is_zero(const StateMark& mark) { return mark.norm && *mark.norm == 0; }
+
+// Whether a gradient that is not zero is another one, or a multiple of it: clipped, or unscaled.
+bool is_multiple(const Run& run, const StateMark& gradient, const StateMark& of) {
+  if (is_zero(gradient) || is_zero(of)) return false;
+  if (gradient.hash && gradient.hash == of.hash) return true;
+  const std::vector<double>& a = gradient.sketch;
+  const std::vector<double>& b = of.sketch;
+  constexpr std::size_t kFewest = 4;  // short vectors may be parallel by chance
+  if (a.size() < kFewest || a.size() != b.size() || elements_of(run, gradient) < 16) return false;
+  const double along = std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+  const double length = std::inner_product(b.begin(), b.end(), b.begin(), 0.0);
+  if (length == 0 || along <= 0) return false;
+  const double factor = along / length;
+  double size = gradient.norm.value_or(0);
+  for (const double x : a) size = std::max(size, std::abs(x));
+  const double most = rounding_bound(2, kFloat32, size);
+  return std::equal(a.begin(), a.end(), b.begin(),
+                    [&](double x, double y) { return std::abs(x - factor * y) <= most; });
+}
+
+// What the trace says of one parameter's gradient in one step on one rank.
+enum class Gradient : std::uint8_t { unknown, zero, absent, some };
+
+class Gradients {
+ public:
+  Gradients(const Run& run, const ValueTable& table) : table_(table) {
+    for (const ValueRow& row : table.rows()) {
+      synced_ = synced_ || row.phase == Phase::synced_grad;
+    }
+    phase_ = synced_ ? Phase::synced_grad : Phase::local_grad;
+    for (const ValueRow& row : table.rows()) {
+      if (row.phase != phase_) continue;
+      for (const Reading& r : row.readings) recorded_.insert({r.rank, row.n});
+    }
+    ranks_ = run.ranks.size();
+  }
+
+  Gradient of(StringId name, std::int64_t n, std::uint32_t rank) const {
+    const Series* series = table_.series(phase_, name);
+    if (series == nullptr) return Gradient::unknown;  // never recorded: perhaps not watched
+    const ValueRow* row = table_.row(phase_, name, n);
+    if (synced_) return on_rank(row, n, rank);
+    // Before the synchronisation a rank's zero says nothing of the others'.
+    Gradient out = Gradient::unknown;
+    for (std::uint32_t r = 0; r < ranks_; ++r) {
+      const Gradient one = on_rank(row, n, r);
+      if (one == Gradient::some || one == Gradient::unknown) return one;
+      out = one == Gradient::zero || out == Gradient::zero ? Gradient::zero : one;
+    }
+    return out;
+  }
+
+ private:
+  Gradient on_rank(const ValueRow* row, std::int64_t n, std::uint32_t rank) const {
+    const StateMark* mark = row == nullptr ? nullptr : row->of(rank);
+    if (mark != nullptr) {
+      if (!mark->norm) return Gradient::unknown;
+      return is_zero(*mark) ? Gradient::zero : Gradient::some;
+    }
+    return recorded_.contains({rank, n}) ? Gradient::absent : Gradient::unknown;
+  }
+
+  const ValueTable& table_;
+  bool synced_ = false;
+  Phase phase_{};
+  std::size_t ranks_ = 0;
+  std::set<std::pair<std::uint32_t, std::int64_t>> recorded_;
+};
+
+}  // namespace
+
+std::vector<UpdateFault> find_decayed(const Run& run, const ValueTable& table) {
+  const Gradients gradients(run, table);
+  Collector zero;
+  Collector absent;
+  for (const Series& series : table.series()) {
+    if (series.phase != Phase::param) continue;
+    for (std::size_t i = 1; i < series.rows.size(); ++i) {
+      const ValueRow& before = *series.rows[i - 1];
+      const ValueRow& after = *series.rows[i];
+      if (after.n != before.n + 1) continue;  // steps between them may have had gradients
+      for (const Reading& now : after.readings) {
+        const StateMark* then = before.of(now.rank);
+        if (then == nullptr || !then->hash || !now.mark->hash || then->hash == now.mark->hash) {
+          continue;
+        }
+        const Gradient gradient = gradients.of(series.name, after.n, now.rank);
+        if (gradient == Gradient::zero) zero.add(after, now.rank);
+        if (gradient == Gradient::absent) absent.add(after, now.rank);
+      }
+    }
+  }
+  std::vector<UpdateFault> out = zero.take();
+  if (out.empty()) out = absent.take(true);
+  return out;
+}
+
+std::vector<UpdateFault> find_stale_gradients(const Run& run, const ValueTable& table) {
+  Collector found;
+  for (const ValueRow& row : table.rows()) {
+    if (row.phase != Phase::leftover) continue;
+    for (const Reading& r : row.readings) {
+      const ValueRow* last = table.row(Phase::synced_grad, row.name, row.n - 1);
+      const StateMark* mark = last == nullptr ? nullptr : last->of(r.rank);
+      if (mark != nullptr && is_multiple(run, *r.mark, *mark)) found.add(row, r.rank);
+    }
+  }
+  return found.take();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,168 @@
+#include "verify/numbers/value_table.h"
+
+#include <algorithm>
+#include <tuple>
+#include <unordered_map>
+
+#include "base/text.h"
+#include "trace/signature.h"
+
+namespace lockstep {
+
+namespace {
+
+Phase phase_of(const StateMark& mark) {
+  switch (mark.kind) {
+    case StateMark::Kind::param:
+      return Phase::param;
+    case StateMark::Kind::buffer:
+      return Phase::buffer;
+    case StateMark::Kind::optim:
+      return Phase::optim;
+    case StateMark::Kind::grad:
+      break;
+  }
+  switch (mark.when) {
+    case StateMark::When::local:
+      return Phase::local_grad;
+    case StateMark::When::synced:
+      return Phase::synced_grad;
+    case StateMark::When::unspecified:
+      break;
+  }
+  return Phase::other_grad;
+}
+
+struct Entry {
+  std::int64_t n = 0;
+  Phase phase{};
+  std::uint32_t place = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t mark = 0;
+
+  auto key() const { return std::tie(n, phase, place, rank, mark); }
+  bool same_value(const Entry& other) const {
+    return n == other.n && phase == other.phase && place == other.place && rank == other.rank;
+  }
+};
+
+// Numbers names in the order in which ranks first speak of them.
+class Places {
+ public:
+  std::uint32_t of(StringId name) {
+    return places_.try_emplace(name.value, static_cast<std::uint32_t>(places_.size()))
+        .first->second;
+  }
+
+ private:
+  std::unordered_map<std::uint32_t, std::uint32_t> places_;
+};
+
+std::vector<Entry> sorted_entries(const Run& run) {
+  std::vector<Entry> out;
+  Places places;
+  for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
+    const std::vector<StateMark>& states = run.ranks[r].states;
+    for (std::uint32_t m = 0; m < states.size(); ++m) {
+      out.push_back({states[m].n, phase_of(states[m]), places.of(states[m].name), r, m});
+    }
+  }
+  const auto less = [](const Entry& a, const Entry& b) { return a.key() < b.key(); };
+  std::sort(out.begin(), out.end(), less);
+
+  // One entry a value: the last, and what backward found.
+  std::vector<Entry> kept;
+  for (std::size_t i = 0, next = 0; i < out.size(); i = next) {
+    while (next < out.size() && out[next].same_value(out[i])) ++next;
+    if (out[i].phase == Phase::local_grad && next - i > 1) {
+      kept.push_back(out[i]);
+      kept.back().phase = Phase::leftover;
+    }
+    kept.push_back(out[next - 1]);
+  }
+  std::sort(kept.begin(), kept.end(), less);
+  return kept;
+}
+
+}  // namespace
+
+const StateMark* ValueRow::of(std::uint32_t rank) const {
+  const auto found = std::lower_bound(readings.begin(), readings.end(), rank,
+                                      [](const Reading& r, std::uint32_t x) { return r.rank < x; });
+  return found != readings.end() && found->rank == rank ? found->mark : nullptr;
+}
+
+bool ValueRow::sharded() const {
+  return std::any_of(readings.begin(), readings.end(),
+                     [](const Reading& r) { return r.mark->sharded; });
+}
+
+ValueTable::ValueTable(const Run& run) {
+  for (const Entry& e : sorted_entries(run)) {
+    const StateMark& mark = run.ranks[e.rank].states[e.mark];
+    const bool same = !rows_.empty() && rows_.back().n == e.n && rows_.back().phase == e.phase &&
+                      rows_.back().place == e.place;
+    if (!same) rows_.push_back({e.n, e.phase, mark.name, e.place, {}});
+    rows_.back().readings.push_back({e.rank, &mark});
+  }
+  std::map<std::pair<Phase, std::uint32_t>, std::vector<const ValueRow*>> by_place;
+  for (const ValueRow& row : rows_) by_place[{row.phase, row.place}].push_back(&row);
+  for (auto& [key, rows] : by_place) {
+    series_of_[{key.first, rows.front()->name.value}] = series_.size();
+    series_.push_back({key.first, rows.front()->name, std::move(rows)});
+  }
+}
+
+const Series* ValueTable::series(Phase phase, StringId name) const {
+  const auto found = series_of_.find({phase, name.value});
+  return found == series_of_.end() ? nullptr : &series_[found->second];
+}
+
+const ValueRow* ValueTable::row(Phase phase, StringId name, std::int64_t n) const {
+  const Series* of_name = series(phase, name);
+  if (of_name == nullptr) return nullptr;
+  const ValueRow* found = row_before(*of_name, n);
+  return found != nullptr && found->n == n ? found : nullptr;
+}
+
+std::span<const ValueRow> ValueTable::rows(Phase phase, std::int64_t n) const {
+  const auto key = [](const ValueRow& row) { return std::pair(row.n, row.phase); };
+  const std::pair wanted(n, phase);
+  const auto first = std::partition_point(rows_.begin(), rows_.end(),
+                                          [&](const ValueRow& row) { return key(row) < wanted; });
+  const auto last = std::partition_point(first, rows_.end(),
+                                         [&](const ValueRow& row) { return key(row) == wanted; });
+  return {first, last};
+}
+
+const ValueRow* row_before(const Series& series, std::int64_t n) {
+  const auto after = std::partition_point(series.rows.begin(), series.rows.end(),
+                                          [&](const ValueRow* row) { return row->n <= n; });
+  return after == series.rows.begin() ? nullptr : *(after - 1);
+}
+
+std::int64_t elements_of(const Run& run, const StateMark& mark) {
+  if (mark.shape.value == 0) return 0;
+  IntList flat = run.tables.int_lists[mark.shape];
+  flat.push_back(-1);
+  return total_elements(flat);
+}
+
+std::string phase_word(Phase phase, std::uint64_t count) {
+  switch (phase) {
+    case Phase::leftover:
+    case Phase::local_grad:
+    case Phase::synced_grad:
+    case Phase::other_grad:
+      return plural(count, "gradient");
+    case Phase::optim:
+      return plural(count, "optimiser value");
+    case Phase::param:
+      return plural(count, "parameter");
+    case Phase::buffer:
+      return plural(count, "buffer");
+  }
+  return {};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,180 @@
+#include "verify/samples/sharding.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace lockstep {
+
+namespace {
+
+using Ranks = std::vector<std::uint32_t>;
+using Samples = SampleLog::Samples;
+
+// The steps of a set of replicas, and what each rank consumed in them.
+std::vector<std::int64_t> steps_of(const SampleLog& log, const Ranks& ranks) {
+  std::set<std::int64_t> steps;
+  for (const std::uint32_t r : ranks) {
+    for (const auto& [n, samples] : log.by_step[r]) steps.insert(n);
+  }
+  return {steps.begin(), steps.end()};
+}
+
+const Samples* samples_in(const SampleLog& log, std::uint32_t rank, std::int64_t n) {
+  const auto found = log.by_step[rank].find(n);
+  return found == log.by_step[rank].end() ? nullptr : &found->second;
+}
+
+// All ranks consume the same in every step.
+std::optional<SharedSamples> identical(const SampleLog& log, const Ranks& ranks) {
+  const auto& first = log.by_step[ranks.front()];
+  std::uint64_t each = 0;
+  std::unordered_set<std::int64_t> distinct;
+  for (const auto& [n, samples] : first) {
+    each += samples.size();
+    distinct.insert(samples.begin(), samples.end());
+  }
+  const bool same = std::all_of(ranks.begin(), ranks.end(),
+                                [&](std::uint32_t r) { return log.by_step[r] == first; });
+  if (!same || distinct.size() < 2) return std::nullopt;
+  return SharedSamples{true, ranks, first.begin()->first, each * ranks.size(), each};
+}
+
+// One step of a set of replicas, seen from those before it.
+struct StepCount {
+  std::int64_t n = 0;
+  std::uint64_t seen_before = 0;  // different samples
+  std::uint64_t batch = 0;        // samples of all ranks
+  std::uint64_t from_others = 0;  // samples that another rank consumed, before or in this step
+  std::uint64_t from_own = 0;     // … that this rank consumed before
+  std::uint64_t twice_now = 0;    // samples that two ranks consume in this very step
+  bool own_twice_now = false;     // a rank consumes a sample twice in this step
+};
+
+struct Counts {
+  std::vector<StepCount> steps;
+  std::uint64_t distinct = 0;  // of the whole trace
+  std::vector<std::map<std::uint32_t, std::uint64_t>>
+      sharing;  // by step: samples that a rank shares
+};
+
+Counts count(const SampleLog& log, const Ranks& ranks) {
+  struct Seen {
+    std::uint32_t rank;
+    std::int64_t n;
+  };
+  Counts out;
+  std::unordered_map<std::int64_t, Seen> seen;  // who consumed a sample first
+  for (const std::int64_t n : steps_of(log, ranks)) {
+    StepCount step;
+    step.n = n;
+    step.seen_before = seen.size();
+    std::map<std::uint32_t, std::uint64_t>& sharing = out.sharing.emplace_back();
+    for (const std::uint32_t r : ranks) {
+      const Samples* samples = samples_in(log, r, n);
+      if (samples == nullptr) continue;
+      step.batch += samples->size();
+      for (const std::int64_t s : *samples) {
+        const auto [known, fresh] = seen.try_emplace(s, Seen{r, n});
+        if (fresh) continue;
+        if (known->second.rank == r) {
+          ++step.from_own;
+          step.own_twice_now |= known->second.n == n;
+          continue;
+        }
+        ++step.from_others;
+        step.twice_now += known->second.n == n ? 1U : 0U;
+        ++sharing[r];
+        ++sharing[known->second.rank];
+      }
+    }
+    out.steps.push_back(step);
+  }
+  out.distinct = seen.size();
+  return out;
+}
+
+// The step in which the replicas are seen to share samples that no sharded sampler lets them share;
+// nothing where there is none, or where the trace cannot tell.
+std::optional<std::size_t> first_shared(const Counts& counts, std::uint64_t ranks) {
+  constexpr double kChance = 1e-6;
+  const auto repeats = [](const StepCount& s) { return s.from_others + s.from_own > 0; };
+  const auto first = std::find_if(counts.steps.begin(), counts.steps.end(), repeats);
+  if (first == counts.steps.end() || first->from_own > 0) {
+    // A rank that meets its own samples again: a new epoch, or sampling with replacement.
+    const bool replaced = std::any_of(counts.steps.begin(), counts.steps.end(),
+                                      [](const StepCount& s) { return s.own_twice_now; });
+    if (first == counts.steps.end() || replaced) return std::nullopt;
+  }
+  const auto at = static_cast<std::size_t>(first - counts.steps.begin());
+  // Far from the end of an epoch.
+  if (first->from_own == 0 && first->seen_before + first->batch + ranks < counts.distinct)
+    return at;
+  // More than pads a last batch.
+  for (std::size_t i = at; i < counts.steps.size(); ++i) {
+    if (counts.steps[i].twice_now >= ranks) return i;
+  }
+  // Before all samples have been seen, and never one's own: a new epoch would deal some of them to
+  // the same rank again.
+  if (first->seen_before >= counts.distinct) return std::nullopt;
+  double chance = 1;
+  for (std::size_t i = at; i < counts.steps.size(); ++i) {
+    if (counts.steps[i].from_own > 0) return std::nullopt;
+    chance *= std::pow(1 - 1.0 / static_cast<double>(ranks),
+                       static_cast<double>(counts.steps[i].from_others));
+  }
+  return chance < kChance ? std::optional(at) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<SharedSamples> find_shared_samples(const SampleLog& log, const Ranks& ranks) {
+  if (auto all = identical(log, ranks)) return all;
+  const Counts counts = count(log, ranks);
+  const std::optional<std::size_t> at = first_shared(counts, ranks.size());
+  if (!at) return std::nullopt;
+  SharedSamples out;
+  out.n = counts.steps[*at].n;
+  std::map<std::uint32_t, std::uint64_t> sharing;
+  for (std::size_t i = 0; i < counts.steps.size(); ++i) {
+    const StepCount& step = counts.steps[i];
+    // At most one epoch: a rank that meets its own samples is in the next.
+    if (i > *at && (step.from_own > 0 || step.seen_before >= counts.distinct)) break;
+    out.consumed += step.batch;
+    out.distinct = step.seen_before + step.batch - step.from_others - step.from_own;
+    for (const auto& [rank, samples] : counts.sharing[i]) sharing[rank] += samples;
+  }
+  // Others share a few samples with them by now, in the first steps of a new epoch perhaps.
+  std::uint64_t most = 0;
+  for (const auto& [rank, samples] : sharing) most = std::max(most, samples);
+  for (const auto& [rank, samples] : sharing) {
+    if (samples * 4 >= most) out.ranks.push_back(rank);
+  }
+  return out;
+}
+
+std::optional<RepeatedOrder> find_repeated_order(const Samples& samples) {
+  if (samples.size() < 2) return std::nullopt;
+  const auto again = std::find(samples.begin() + 1, samples.end(), samples.front());
+  if (again == samples.end()) return std::nullopt;
+  const auto period = static_cast<std::size_t>(std::distance(samples.begin(), again));
+  for (std::size_t i = 0; i + period < samples.size(); ++i) {
+    if (samples[i] != samples[i + period]) return std::nullopt;
+  }
+  // A shuffled epoch comes out the same in its first m places once in p (p - 1) … (p - m + 1).
+  const std::size_t places = std::min(period, samples.size() - period);
+  double one_in = 1;
+  for (std::size_t m = 0; m < places && one_in < 1e6; ++m)
+    one_in *= static_cast<double>(period - m);
+  if (one_in < 1e6) return std::nullopt;
+  RepeatedOrder out{period, samples.size() - period, false};
+  out.ascending =
+      std::is_sorted(samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(period));
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+// Samples that several replicas consume.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "verify/samples/sample_log.h"
+
+namespace lockstep {
+
+struct SharedSamples {
+  bool identical = false;            // all ranks of the set consume the same samples in every step
+  std::vector<std::uint32_t> ranks;  // rank indices that consume another one's samples
+  std::int64_t n = 0;                // the first step that shows it
+  std::uint64_t consumed = 0;        // samples over the ranks, up to where it was counted
+  std::uint64_t distinct = 0;        // … of which different
+};
+
+// What the replicas `ranks` (rank indices) share; nothing where their shards are disjoint but for
+// what is in order: fewer samples than ranks that pad a last batch, and those of a new epoch. The
+// size of the data set is not recorded, so an epoch may be over when nearly all samples of the
+// trace have been seen; repeats before that are shared ones, and so are several within one step.
+// Where a rank draws a sample twice in a step it samples with replacement, and nothing is said.
+// O(samples).
+std::optional<SharedSamples> find_shared_samples(const SampleLog& log,
+                                                 const std::vector<std::uint32_t>& ranks);
+
+// Where a rank's samples come in one and the same order epoch after epoch.
+struct RepeatedOrder {
+  std::uint64_t period = 0;    // samples of an epoch
+  std::uint64_t compared = 0;  // samples of later epochs, all in the place of the first
+  bool ascending = false;      // in the order of the data set: not shuffled at all
+};
+
+// Said only where a shuffled epoch would come out like this less than once in a million times.
+// O(samples).
+std::optional<RepeatedOrder> find_repeated_order(const SampleLog::Samples& samples);
+
+}  // namespace lockstep

@@ -1,0 +1,300 @@
+// Do the ranks train on the right data? Samplers in order and out of order, as they occur.
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/trace_text.h"
+#include "verify/program.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using Samples = std::vector<std::int64_t>;
+
+// A job whose ranks read `batch` samples a step, as a DistributedSampler deals them, unless told
+// otherwise.
+struct Job {
+  std::uint32_t world = 4;
+  std::int64_t items = 103;
+  std::int64_t batch = 4;
+  int epochs = 3;
+  bool shuffle = true;
+  bool set_epoch = true;
+  bool shard = true;
+  bool drop_last = false;
+  std::vector<std::uint64_t> seeds;  // by rank; empty: the same
+  std::int64_t steps = -1;           // fewer than all
+  std::uint64_t seed = 0;
+};
+
+Samples order_of(const Job& job, std::uint32_t rank, int epoch) {
+  Samples order(static_cast<std::size_t>(job.items));
+  std::iota(order.begin(), order.end(), 0);
+  const std::uint64_t seed = job.seeds.empty() ? job.seed : job.seeds[rank];
+  std::mt19937_64 random(seed * 1000 + static_cast<std::uint64_t>(job.set_epoch ? epoch : 0));
+  if (job.shuffle) std::shuffle(order.begin(), order.end(), random);
+  if (!job.shard) return order;
+  const auto world = static_cast<std::size_t>(job.world);
+  const std::size_t each =
+      job.drop_last ? order.size() / world : (order.size() + world - 1) / world;
+  for (std::size_t i = 0; order.size() < each * world; ++i) order.push_back(order[i]);
+  Samples mine;
+  for (std::size_t i = 0; i < each; ++i) mine.push_back(order[i * world + rank]);
+  return mine;
+}
+
+using Batches = std::vector<Samples>;
+
+Batches batches_of(const Job& job, std::uint32_t rank) {
+  Batches out;
+  for (int epoch = 0; epoch < job.epochs; ++epoch) {
+    const Samples mine = order_of(job, rank, epoch);
+    for (std::size_t i = 0; i < mine.size(); i += static_cast<std::size_t>(job.batch)) {
+      const std::size_t end = std::min(mine.size(), i + static_cast<std::size_t>(job.batch));
+      if (job.drop_last && end - i < static_cast<std::size_t>(job.batch)) break;
+      out.emplace_back(mine.begin() + static_cast<std::ptrdiff_t>(i),
+                       mine.begin() + static_cast<std::ptrdiff_t>(end));
+    }
+  }
+  if (job.steps >= 0 && out.size() > static_cast<std::size_t>(job.steps)) {
+    out.resize(static_cast<std::size_t>(job.steps));
+  }
+  return out;
+}
+
+std::string data_line(std::int64_t n, const Samples& samples, const std::string& more = "") {
+  std::string out = R"({"ev":"data","n":)" + std::to_string(n) + R"(,"indices":[)";
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    out += (i > 0 ? "," : "") + std::to_string(samples[i]);
+  }
+  return out + "]" + more + "}\n";
+}
+
+// `extra(n)`: lines of a step after its data.
+template <class Extra>
+std::string text_of(std::uint32_t rank, std::uint32_t world, const Batches& batches, Extra extra) {
+  std::string all;
+  for (std::uint32_t r = 0; r < world; ++r) all += (r > 0 ? "," : "") + std::to_string(r);
+  std::string out = R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":)" +
+                    std::to_string(world) + "}\n" + R"({"group":"world","ranks":[)" + all + "]}\n";
+  for (std::size_t n = 0; n < batches.size(); ++n) {
+    out += data_line(static_cast<std::int64_t>(n), batches[n]) + extra(n);
+  }
+  return out + R"({"end":"clean"})" + "\n";
+}
+
+std::string gradients(std::size_t n) {
+  const std::string id = std::to_string(n);
+  return R"({"ev":"issue","id":)" + id +
+         R"(,"g":"world","op":"all_reduce","in":[[4]],"redop":"sum","step":)" + id + "}\n" +
+         R"({"ev":"complete","id":)" + id + "}\n";
+}
+
+Report judged(const Job& job) {
+  std::vector<std::string> texts;
+  for (std::uint32_t r = 0; r < job.world; ++r) {
+    texts.push_back(text_of(r, job.world, batches_of(job, r), gradients));
+  }
+  return verify(run_from_text(texts));
+}
+
+// Property: whatever the sizes, a sampler that is in order is none.
+TEST(Samples, ADistributedSamplerIsClean) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    std::mt19937_64 random(seed);
+    const auto any = [&](int from, int to) {
+      return std::uniform_int_distribution<int>(from, to)(random);
+    };
+    Job job;
+    job.world = static_cast<std::uint32_t>(any(2, 6));
+    job.items = any(1, 90);
+    job.batch = any(1, 8);
+    job.epochs = any(1, 4);
+    job.drop_last = any(0, 1) == 1;
+    job.seed = seed;
+    if (any(0, 2) == 0) job.steps = any(1, 10);
+    EXPECT_EQ(summary(judged(job)), "verdict clean")
+        << "seed " << seed << ": world " << job.world << ", items " << job.items << ", batch "
+        << job.batch << ", epochs " << job.epochs << ", drop_last " << job.drop_last;
+  }
+}
+
+TEST(NoSharding, EveryRankReadsTheSame) {
+  Job job;
+  job.shard = false;
+  const Report report = judged(job);
+  EXPECT_EQ(summary(report), "no-sharding error observed step=0\nverdict findings");
+  EXPECT_THAT(report.findings[0].message, HasSubstr("75 % of the work is repeated"));
+  EXPECT_THAT(report.findings[0].ranks.size(), 4U);
+}
+
+TEST(NoSharding, PartsOfOneModelReadOneBatch) {
+  Job job;
+  job.shard = false;
+  job.world = 2;
+  const auto message = [](const std::string& op, const std::string& peer) {
+    return [=](std::size_t n) {
+      const std::string id = std::to_string(n);
+      return R"({"ev":"issue","id":)" + id + R"(,"g":"world","op":")" + op + R"(","peer":)" + peer +
+             R"(,"in":[[4]],"out":[[4]]})" + "\n" + R"({"ev":"complete","id":)" + id + "}\n";
+    };
+  };
+  EXPECT_EQ(
+      summary(verify(run_from_text({text_of(0, 2, batches_of(job, 0), message("send", "1")),
+                                    text_of(1, 2, batches_of(job, 1), message("recv", "0"))}))),
+      "verdict clean");
+}
+
+TEST(NoSharding, SeveralGroupsThatReduceNamelesslyTellNothing) {
+  const auto rank = [](int r) {
+    return R"({"header":1,"rank":)" + std::to_string(r) + R"(,"world_size":2}
+{"group":"tp","ranks":[0,1]}
+{"group":"dp","ranks":[0,1]}
+{"ev":"data","n":0,"indices":[1,2,3]}
+{"ev":"issue","id":0,"g":"tp","op":"all_reduce","in":[[4]]}
+{"ev":"complete","id":0}
+{"ev":"issue","id":1,"g":"dp","op":"all_reduce","in":[[4]]}
+{"ev":"complete","id":1}
+{"end":"clean"})";
+  };
+  const Report report = verify(run_from_text({rank(0), rank(1)}));
+  EXPECT_EQ(summary(report), "verdict clean");
+  EXPECT_THAT(report.unknown, testing::Contains(HasSubstr("which ranks are replicas")));
+}
+
+TEST(BroadcastAsSync, OneRanksBatchForAll) {
+  Job job;
+  job.shard = false;
+  const auto broadcast = [](std::size_t n) {
+    const std::string id = std::to_string(2 * n);
+    const std::string next = std::to_string(2 * n + 1);
+    return R"({"ev":"issue","id":)" + id +
+           R"(,"g":"world","op":"broadcast","in":[[64]],"root":0,"what":["batch.tokens"]})" + "\n" +
+           R"({"ev":"complete","id":)" + id + "}\n" + R"({"ev":"issue","id":)" + next +
+           R"(,"g":"world","op":"all_reduce","in":[[4]],"redop":"sum"})" + "\n" +
+           R"({"ev":"complete","id":)" + next + "}\n";
+  };
+  std::vector<std::string> texts;
+  for (std::uint32_t r = 0; r < job.world; ++r) {
+    texts.push_back(text_of(r, job.world, batches_of(job, r), broadcast));
+  }
+  EXPECT_EQ(summary(verify(run_from_text(texts))),
+            "broadcast-as-sync warning observed step=0\nverdict findings");
+}
+
+TEST(Overlap, SeedsThatDiffer) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Job job;
+    job.seeds = {seed, seed + 100, seed + 200, seed + 300};
+    const Report report = judged(job);
+    EXPECT_THAT(summary(report), HasSubstr("overlap error observed")) << "seed " << seed;
+    EXPECT_THAT(report.findings[0].message, HasSubstr("of each other's shards"));
+  }
+}
+
+TEST(Overlap, TwoRanksWithOneRankNumber) {
+  Job job;
+  std::vector<std::string> texts;
+  for (std::uint32_t r = 0; r < job.world; ++r) {
+    texts.push_back(text_of(r, job.world, batches_of(job, r == 3 ? 2 : r), gradients));
+  }
+  const Report report = verify(run_from_text(texts));
+  EXPECT_THAT(summary(report), HasSubstr("overlap error observed"));
+  EXPECT_THAT(report.findings[0].ranks, ElementsAre(Rank(2), Rank(3)));
+}
+
+TEST(Overlap, SamplingWithReplacementTellsNothing) {
+  std::mt19937_64 random(5);
+  std::uniform_int_distribution<std::int64_t> any(0, 40);
+  std::vector<std::string> texts;
+  for (std::uint32_t r = 0; r < 3; ++r) {
+    Batches batches(12, Samples(8));
+    for (Samples& batch : batches)
+      std::generate(batch.begin(), batch.end(), [&] { return any(random); });
+    texts.push_back(text_of(r, 3, batches, gradients));
+  }
+  EXPECT_EQ(summary(verify(run_from_text(texts))), "verdict clean");
+}
+
+TEST(NoReshuffle, TheSameOrderEveryEpoch) {
+  Job job;
+  job.set_epoch = false;
+  const Report report = judged(job);
+  EXPECT_EQ(summary(report), "no-reshuffle warning observed step=0\nverdict findings");
+  EXPECT_THAT(report.findings[0].message, HasSubstr("26 samples an epoch and rank"));
+}
+
+TEST(NoReshuffle, TheDataSetsOwnOrderIsANote) {
+  Job job;
+  job.shuffle = false;
+  job.items = 104;
+  const Report report = judged(job);
+  EXPECT_EQ(report.verdict, Verdict::clean);
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].rule, RuleId::no_reshuffle);
+  EXPECT_EQ(report.findings[0].severity, Severity::note);
+}
+
+TEST(NoReshuffle, TwoEpochsOfAFewSamplesMayBeAlikeByChance) {
+  Job job;
+  job.set_epoch = false;
+  job.items = 12;
+  job.batch = 3;
+  EXPECT_EQ(summary(judged(job)), "verdict clean");
+}
+
+TEST(IndexMisaligned, LoadersThatFellOutOfStep) {
+  Job job;
+  job.world = 2;
+  for (const bool named : {true, false}) {
+    std::vector<std::string> texts;
+    for (std::uint32_t r = 0; r < 2; ++r) {
+      const Batches batches = batches_of(job, r);
+      std::string text = R"({"header":1,"rank":)" + std::to_string(r) +
+                         R"(,"world_size":2})"
+                         "\n";
+      for (std::size_t n = 0; n < 6; ++n) {
+        Samples words = batches[n];
+        if (r == 1 && n >= 4) std::rotate(words.begin(), words.begin() + 1, words.end());
+        const auto step = static_cast<std::int64_t>(n);
+        text += data_line(step, batches[n], named ? R"(,"modality":"image")" : "") +
+                data_line(step, words, named ? R"(,"modality":"text")" : "");
+      }
+      texts.push_back(text + R"({"end":"clean"})");
+    }
+    const Report report = verify(run_from_text(texts));
+    EXPECT_EQ(summary(report),
+              "index-misaligned error observed culprits=1 step=4\nverdict findings");
+    EXPECT_THAT(report.findings[0].message,
+                AllOf(HasSubstr("4 of 4 in step 4"), HasSubstr("2 of 12 batches")));
+  }
+}
+
+TEST(IndexMisaligned, MicroBatchesOfAStepAreNone) {
+  Job job;
+  job.world = 2;
+  std::vector<std::string> texts;
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    const Batches batches = batches_of(job, r);
+    std::string text = R"({"header":1,"rank":)" + std::to_string(r) +
+                       R"(,"world_size":2})"
+                       "\n";
+    for (std::size_t n = 0; n + 1 < 6; n += 2) {
+      text += data_line(static_cast<std::int64_t>(n), batches[n]) +
+              data_line(static_cast<std::int64_t>(n), batches[n + 1]);
+    }
+    texts.push_back(text + R"({"end":"clean"})");
+  }
+  EXPECT_EQ(summary(verify(run_from_text(texts))), "verdict clean");
+}
+
+}  // namespace
+}  // namespace lockstep

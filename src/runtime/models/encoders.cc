@@ -39,6 +39,7 @@ TextTower bert(BertOptions options, const InputSpec& input) {
   options.vocabulary = input.vocabulary;
   options.positions = std::max(options.positions, input.max_tokens);
   BertEncoder model(options);
+  freeze(*model, {"pooler."});  // unused here: it would get no gradient, and stop DDP
   TextTower tower;
   tower.module = model.ptr();
   tower.width = options.width;

@@ -30,6 +30,8 @@ void StepLog::write(const StepMetrics& m) {
   line["samples"] = m.samples;
   line["samples_per_s"] = m.ms > 0 ? static_cast<double>(m.samples) / m.ms * 1e3 : 0;
   line["rss_bytes"] = resident_bytes();
+  if (m.balanced) line["balanced"] = *m.balanced;
+  if (m.idle_share_before) line["idle_share_before"] = *m.idle_share_before;
   out_ << line.dump() << '\n' << std::flush;
 }
 

@@ -157,7 +157,11 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   std::vector<Batch> batches = micro_batches(step);
   metrics.data_ms = result_.data_wait_ms - waited_ms;
   remedy_->before_step(batches);
-  if (balancer_) balancer_->before_step(batches, data_->balanced());
+  if (balancer_) {
+    balancer_->before_step(batches, data_->balanced());
+    metrics.balanced = data_->balanced();
+    metrics.idle_share_before = balancer_->last_idle_share();
+  }
   const Nanos computing_since = monotonic_nanos();
   const Nanos waited_before = recorder_.waited_nanos();
   Batch all;  // what the step saw

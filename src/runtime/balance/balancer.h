@@ -37,6 +37,10 @@ class Balancer {
   // This rank computed so long in the step, without waiting for other ranks.
   void after_step(Nanos busy);
 
+  // 1 - mean / largest over the ranks' computing times of the step before the one that began last;
+  // nothing while that is none or the first.
+  std::optional<double> last_idle_share() const { return last_idle_share_; }
+
   // Of the steps whose times all ranks have told each other, but for the first, which is slower.
   BalanceReport report() const;
 
@@ -53,6 +57,7 @@ class Balancer {
   CostModel model_of_costs_;
   Measured last_;
   int steps_ = 0;  // that began
+  std::optional<double> last_idle_share_;
   BalanceReport report_;
 };
 

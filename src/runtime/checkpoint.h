@@ -19,24 +19,11 @@
 #include <optional>
 #include <string>
 
-#include <torch/csrc/api/include/torch/optim.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-
 #include "base/result.h"
-#include "runtime/models/contrastive.h"
-#include "runtime/precision.h"
 #include "runtime/process_groups.h"
-#include "runtime/strategies/strategy.h"
+#include "runtime/training_state.h"
 
 namespace lockstep {
-
-// What is saved, and loaded in place.
-struct TrainingState {
-  NamedTensors optimised;  // what the optimizer updates
-  NamedTensors buffers;
-  torch::optim::Optimizer& optimizer;
-  LossScaler& scaler;
-};
 
 class Checkpoints {
  public:

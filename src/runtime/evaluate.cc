@@ -15,6 +15,8 @@ struct Embedded {
   std::vector<std::vector<std::int64_t>> sentences;  // token ids of each image's own
 };
 
+c10::Device place_of(ContrastiveModel& model) { return model->parameters().front().device(); }
+
 Embedded embed(ContrastiveModel& model, const BatchSource& source, std::int64_t items) {
   Embedded out;
   for (std::int64_t from = 0; from < items; from += kBatch) {
@@ -24,7 +26,8 @@ Embedded embed(ContrastiveModel& model, const BatchSource& source, std::int64_t 
     }
     const Batch batch = source.read(indices);
     if (!batch.has_image()) continue;
-    out.images.push_back(model->embed_images(batch.images));
+    const at::Tensor images = batch.images.slice(0, 0, batch.image_rows.size(0));
+    out.images.push_back(model->embed_images(images.to(place_of(model))));
     const at::Tensor tokens = batch.tokens.index_select(0, batch.image_rows);
     for (std::int64_t row = 0; row < tokens.size(0); ++row) {
       const auto* first = tokens.const_data_ptr<std::int64_t>() + row * tokens.size(1);
@@ -59,9 +62,11 @@ Retrieval evaluate_retrieval(ContrastiveModel& model, const BatchSource& source,
     right.push_back(known->second);
   }
   const at::Tensor similarity =
-      at::matmul(at::cat(embedded.images), model->embed_sentences(at::stack(sentences)).t());
+      at::matmul(at::cat(embedded.images),
+                 model->embed_sentences(at::stack(sentences).to(place_of(model))).t());
   model->train();
-  const at::Tensor own = similarity.gather(1, at::tensor(right, at::kLong).unsqueeze(1));
+  const at::Tensor own =
+      similarity.gather(1, at::tensor(right, similarity.options().dtype(at::kLong)).unsqueeze(1));
   const at::Tensor before = (similarity > own).sum(1);  // sentences that came before the right one
   result.recall_at_1 = share_within(before, 1);
   result.recall_at_5 = share_within(before, 5);

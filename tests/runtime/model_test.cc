@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/api/include/torch/optim.h>
 
+#include "runtime/data/batch_source.h"
 #include "runtime/data/distributed_sampler.h"
 #include "runtime/data/sampler.h"
+#include "runtime/data/shapes_files.h"
 #include "runtime/evaluate.h"
 #include "runtime/models/contrastive.h"
 #include "runtime/remedies/dummy_image.h"
+#include "support/temp_dir.h"
 
 namespace lockstep {
 namespace {
@@ -95,6 +98,84 @@ TEST(Model, OneImageStillGivesEveryParameterAGradient) {
   ContrastiveModel m = model();
   m->losses(with_images(1)).total.backward();
   EXPECT_THAT(without_gradient(m), IsEmpty());
+}
+
+// --- images without a text -----------------------------------------------------------------------
+
+Batch with_lone_images(int pairs, int lone) {
+  Batch batch = with_images(pairs + lone);
+  batch.tokens = batch.tokens.slice(0, 0, pairs);
+  batch.image_rows = batch.image_rows.slice(0, 0, pairs);
+  return batch;
+}
+
+TEST(Model, SentencesAreToldApartFromImagesWithoutOne) {
+  ContrastiveModel m = model();
+  m->eval();
+  const Batch batch = with_lone_images(3, 2);
+  const at::Tensor images = m->embed_images(batch.images);
+  const at::Tensor sentences = m->embed_sentences(batch.tokens);
+  const at::Tensor logits = m->logit_scale().exp() * at::matmul(sentences, images.t());
+  const at::Tensor right = at::arange(3, at::kLong);
+  const at::Tensor expected = (at::cross_entropy_loss(logits, right) +
+                               at::cross_entropy_loss(logits.slice(1, 0, 3).t(), right)) /
+                              2;
+  const at::Tensor found = m->losses(batch).contrastive;
+  EXPECT_NEAR(found.item<double>(), expected.item<double>(), 1e-5);
+  EXPECT_GT(found.item<double>(), m->losses(with_lone_images(3, 0)).contrastive.item<double>());
+}
+
+TEST(Model, WithoutAnyPairImagesGiveGradientsOfZero) {
+  Scenario::Model options;
+  options.head = "fusion";
+  options.fusion.width = 16;
+  ContrastiveModel m(options, model()->input());
+  Batch batch = with_lone_images(1, 2);
+  batch.image_rows = batch.image_rows.slice(0, 0, 0);
+  const Losses losses = m->losses(batch);
+  EXPECT_EQ(losses.contrastive.item<double>(), 0);
+  EXPECT_EQ(losses.matching.item<double>(), 0);
+  losses.total.backward();
+  EXPECT_THAT(without_gradient(m), IsEmpty());
+  EXPECT_THAT(with_nonzero_gradient(m), ElementsAre("text", "text_head", "text_proj"));
+}
+
+TEST(BatchSource, ImagesWithoutATextComeBehindThePairs) {
+  const TempDir folder;
+  ShapesFiles shapes;
+  shapes.items = 4;
+  shapes.side = 32;
+  ASSERT_TRUE(static_cast<bool>(write_shapes(folder.file("shapes"), shapes)));
+  std::string lines;
+  for (int i = 0; i < 4; ++i) {
+    const bool text = i % 2 == 1;
+    lines += R"({"image": "shapes/images/00000)" + std::to_string(i) + R"(.png")" +
+             (text ? R"(, "text": "a large red circle")" : "") + "}\n";
+  }
+  folder.write("items.jsonl", lines);
+  Scenario s;
+  s.data.source = "manifest";
+  s.data.manifest = {folder.file("items.jsonl")};
+  s.data.vocab = folder.file("shapes/vocab.txt");
+  s.train.batch_size = 4;
+  const auto source = BatchSource::open(s, 0, 1);
+  ASSERT_TRUE(static_cast<bool>(source)) << source.error().str();
+  const Batch batch = (*source)->step(0).front();
+  EXPECT_EQ(batch.tokens.size(0), 2);
+  EXPECT_EQ(batch.images.size(0), 4);
+  EXPECT_EQ(batch.image_rows.size(0), 2);
+  ASSERT_EQ(batch.indices.size(), 4U);
+  EXPECT_EQ(batch.indices[0] % 2 + batch.indices[1] % 2, 2);
+  EXPECT_EQ(batch.indices[2] % 2 + batch.indices[3] % 2, 0);
+
+  // Images alone have no loss.
+  s.train.batch_size = 1;
+  const auto single = BatchSource::open(s, 0, 1);
+  EXPECT_THROW(
+      {
+        for (std::int64_t step = 0; step < 4; ++step) (*single)->step(step);
+      },
+      std::runtime_error);
 }
 
 TEST(Model, FrozenPartsAreNotTrainedAndTheProjectionsHaveOneShape) {

@@ -30,7 +30,7 @@ void Balancer::before_step(std::vector<Batch>& batches, bool balanced) {
   std::vector<double> own = {last_.images, last_.texts, last_.ms};
   for (const Batch& batch : batches) {
     own.push_back(static_cast<double>(model_->words_to_predict(batch.tokens)));
-    own.push_back(rows_of(batch.images));
+    own.push_back(rows_of(batch.image_rows));
   }
   at::Tensor all;
   {
@@ -67,7 +67,8 @@ void Balancer::take_in(const double* rows, std::int64_t width) {
   }
   model_of_costs_.fit();
   BalanceReport::Phase& phase = last_.balanced ? report_.balanced : report_.fixed;
-  phase.idle_share += idle_share(times);
+  last_idle_share_ = idle_share(times);
+  phase.idle_share += *last_idle_share_;
   ++phase.steps;
 }
 

@@ -20,10 +20,12 @@ struct LossWeights {
 };
 
 struct Batch {
-  std::vector<std::int64_t> indices;  // of the items, in order
-  at::Tensor tokens;                  // int64 [items, kMaxTokens], padded with kPadToken
-  at::Tensor images;                  // float [images, 3, 32, 32]; undefined when no item has one
-  at::Tensor image_rows;              // int64 [images]: which row of `tokens` each image belongs to
+  std::vector<std::int64_t> indices;  // of the items: those with a text in order, then the others
+  at::Tensor tokens;                  // int64 [texts, tokens], padded
+  at::Tensor images;                  // float [images, 3, side, side]; undefined when there is none
+  // int64 [pairs]: which row of `tokens` each of the first images belongs to. Those behind them
+  // have no text.
+  at::Tensor image_rows;
 
   LossWeights weights;
 

@@ -204,6 +204,11 @@ Batch BatchSource::next(std::int64_t step) {
   wait_ns_ += batch.wait_ns;
   if (std::none_of(batch.has_text.begin(), batch.has_text.end(), [](bool b) { return b; })) {
     const auto& reasons = loader_->counts().reasons;
+    if (!batch.keys.empty()) {
+      throw std::runtime_error(
+          "a batch holds images alone, of which there is no loss: every batch needs a text; raise "
+          "\"batch_size\", or write more texts");
+    }
     throw std::runtime_error("nothing of a batch could be read" +
                              (reasons.empty() ? std::string() : ": " + reasons.back().str()));
   }
@@ -230,7 +235,8 @@ Batch BatchSource::batch_of(LoadedBatch loaded, const Scenario::Data::Rule* rule
     return item >= items() || shows_image(rule, item);  // all of what is held out
   };
   Batch batch;
-  std::vector<std::int64_t> kept;  // rows that have a text
+  std::vector<std::int64_t> kept;   // rows that have a text
+  std::vector<std::int64_t> alone;  // places in loaded.pixels of shown images without a text
   std::vector<std::int64_t> place(loaded.keys.size(), -1);
   for (std::int64_t row = 0; row < rows; ++row) {
     const auto r = static_cast<std::size_t>(row);
@@ -243,13 +249,19 @@ Batch BatchSource::batch_of(LoadedBatch loaded, const Scenario::Data::Rule* rule
   std::vector<std::int64_t> image_rows;
   for (std::size_t i = 0; i < loaded.image_rows.size(); ++i) {
     const std::int64_t row = loaded.image_rows[i];
-    if (place[static_cast<std::size_t>(row)] < 0 || !shown(row)) continue;
+    if (!shown(row)) continue;
+    if (place[static_cast<std::size_t>(row)] < 0) {
+      alone.push_back(static_cast<std::int64_t>(i));
+      batch.indices.push_back(loaded.keys[static_cast<std::size_t>(row)].index);
+      continue;
+    }
     images.push_back(static_cast<std::int64_t>(i));
     image_rows.push_back(place[static_cast<std::size_t>(row)]);
   }
   batch.tokens = at::tensor(loaded.tokens, at::kLong)
                      .view({rows, input_.max_tokens})
                      .index_select(0, at::tensor(kept, at::kLong));
+  images.insert(images.end(), alone.begin(), alone.end());
   if (images.empty()) return batch;
   const auto all = static_cast<std::int64_t>(loaded.image_rows.size());
   batch.images = at::from_blob(loaded.pixels.data(), {all, 3, input_.side, input_.side}, at::kFloat)

@@ -3,7 +3,8 @@
 // "shapes" is a data set like any other: it is written once, as pictures and captions, to the cache
 // folder (${LOCKSTEP_CACHE:-${XDG_CACHE_HOME:-~/.cache}/lockstep}), and read back.
 //
-// An item without a text takes no part in training: the losses start from texts.
+// An item without a text trains the image path as one more image from which sentences are told
+// apart. A batch needs one item with a text, at least.
 #pragma once
 
 #include <memory>

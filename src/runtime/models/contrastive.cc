@@ -38,6 +38,14 @@ CrossAttentionFusion make_fusion(const Scenario::Model::Fusion& options, std::in
   return CrossAttentionFusion(fusion);
 }
 
+// Of images that have no text, as one number.
+at::Tensor fused_without_text(CrossAttentionFusion& fusion, const at::Tensor& features,
+                              std::int64_t text_width) {
+  const at::Tensor no_text = at::zeros({features.size(0), 1, text_width}, features.options());
+  const at::Tensor mask = at::ones({features.size(0), 1}, features.options().dtype(at::kLong));
+  return fusion(features, no_text, mask).sum();
+}
+
 InputSpec words_of_shapes() {
   return {kImageSide, static_cast<std::int64_t>(vocabulary().size()),
           kMaxTokens, kPadToken,
@@ -88,15 +96,14 @@ at::Tensor ContrastiveModelImpl::sentence_of(const at::Tensor& projected,
                                              const at::Tensor& tokens) const {
   if (!text_.causal) return mean_of_tokens(projected, tokens != input_.pad);
   const at::Tensor end = (tokens == input_.end).to(at::kLong).argmax(1);
-  return projected.index({at::arange(tokens.size(0), at::kLong), end});
+  return projected.index({at::arange(tokens.size(0), tokens.options()), end});
 }
 
 at::Tensor ContrastiveModelImpl::image_path(const at::Tensor& images) {
   const at::Tensor features = image_.encode(images);
   at::Tensor sum = image_proj_(features).sum() + logit_scale_.sum();
   if (fusion_) {
-    const at::Tensor no_text = at::zeros({features.size(0), 1, text_.width});
-    sum = sum + fusion_(features, no_text, at::ones({features.size(0), 1}, at::kLong)).sum();
+    sum = sum + fused_without_text(fusion_, features, text_.width);
   }
   return sum;
 }
@@ -111,7 +118,7 @@ std::int64_t ContrastiveModelImpl::words_to_predict(const at::Tensor& tokens) co
 at::Tensor ContrastiveModelImpl::seen_by_text(const at::Tensor& tokens) const {
   if (text_.causal || !is_training()) return tokens;
   const at::Tensor words = (tokens != input_.pad) & (tokens != input_.end);
-  at::Tensor hidden = (at::rand(tokens.sizes()) < kMaskedShare) & words;
+  at::Tensor hidden = (at::rand(tokens.sizes()).to(tokens.device()) < kMaskedShare) & words;
   hidden.select(1, 0).fill_(false);  // the start token
   return at::where(hidden, input_.mask, tokens);
 }
@@ -136,7 +143,7 @@ at::Tensor ContrastiveModelImpl::matching_loss(const at::Tensor& features, const
   const auto pairs = features.size(0);
   const at::Tensor logits = at::cat(
       {fusion_(features, hidden, mask), fusion_(features, hidden.roll(1, 0), mask.roll(1, 0))});
-  at::Tensor right = at::zeros({2 * pairs}, at::kLong);
+  at::Tensor right = at::zeros({2 * pairs}, logits.options().dtype(at::kLong));
   right.slice(0, 0, pairs).fill_(1);
   if (pairs == 1) return F::cross_entropy(logits.slice(0, 0, 1), right.slice(0, 0, 1));
   return F::cross_entropy(logits, right);
@@ -175,16 +182,23 @@ Losses ContrastiveModelImpl::losses_of(const Batch& batch, const EncodedText& te
     all_sentences = gather->gather(sentences, "text_features");
   }
   const at::Tensor scale = logit_scale_.exp();
-  const at::Tensor right = at::arange(images.size(0), at::kLong) + all_images.offset;
-  const auto told_apart = [&](const at::Tensor& from, const at::Tensor& among) {
-    return F::cross_entropy(scale * at::matmul(from, among.t()), right);
+  // The images with a sentence come first. The others are what sentences are told apart from, and
+  // look for none themselves.
+  const std::int64_t pairs = sentences.size(0);
+  const auto told_apart = [&](const at::Tensor& from, const FeatureGather::Gathered& among) {
+    const at::Tensor right = at::arange(pairs, images.options().dtype(at::kLong)) + among.offset;
+    const at::Tensor logits = scale * at::matmul(from, among.all.t());
+    return pairs > 0 ? F::cross_entropy(logits, right) : logits.sum();  // of nothing: 0
   };
   losses.contrastive =
-      (told_apart(images, all_sentences.all) + told_apart(sentences, all_images.all)) / 2;
+      (told_apart(images.slice(0, 0, pairs), all_sentences) + told_apart(sentences, all_images)) /
+      2;
   losses.total = losses.total + batch.weights.pairs * losses.contrastive;
   if (fusion_) {
-    losses.matching = matching_loss(features, hidden.index_select(0, batch.image_rows),
-                                    mask.index_select(0, batch.image_rows));
+    losses.matching = pairs > 0 ? matching_loss(features.slice(0, 0, pairs),
+                                                hidden.index_select(0, batch.image_rows),
+                                                mask.index_select(0, batch.image_rows))
+                                : 0 * fused_without_text(fusion_, features, text_.width);
     losses.total = losses.total + batch.weights.pairs * losses.matching;
   }
   return losses;

@@ -9,6 +9,9 @@
 // Parameters: logit_scale, image.*, image_proj.weight, text.*, text_proj.weight, text_head.*,
 // fusion.*
 //
+// An image without a sentence is one from which the sentences are told apart; it looks for none
+// itself, and takes no part in the matching.
+//
 // Who gets a gradient: a batch with at least one image: all of them. A text-only batch: text.*,
 // text_proj.* and text_head.*; the others' gradients stay undefined. (With exactly one image there
 // is nothing to tell apart: the contrastive loss is 0, its gradients are defined and 0.)

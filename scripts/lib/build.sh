@@ -1,10 +1,12 @@
 # shellcheck shell=bash
 # Configure and build a CMake preset with what it needs installed. Sourced after common.sh.
 
-# Installs what preset $1 lacks, and points CMake to the Torch that was found or fetched.
+# Installs what preset $1 lacks, and points CMake to the Torch that was found or fetched. $2, for
+# full-cuda: "link" where what is built will not run here; else "run".
 prepare() {
-  if [[ $1 == full ]]; then
+  if [[ $1 == full || $1 == full-cuda ]]; then
     "$LOCKSTEP_ROOT/scripts/setup" full
+    [[ $1 == full ]] || "$LOCKSTEP_ROOT/scripts/fetch-torch" --cuda "${2:-run}" >/dev/null
     LOCKSTEP_TORCH_DIR=$("$LOCKSTEP_ROOT/scripts/fetch-torch")
     export LOCKSTEP_TORCH_DIR
   else
@@ -12,15 +14,17 @@ prepare() {
   fi
 }
 
-# build PRESET [TARGET...]: everything, or the targets named.
+# build PRESET [TARGET...] [-- CMAKE_ARGUMENT...]: everything, or the targets named.
 build() {
   local preset=$1 targets=()
   shift
-  [[ $# -eq 0 ]] || targets=(--target "$@")
+  while [[ $# -gt 0 && $1 != -- ]]; do targets+=("$1"); shift; done
+  [[ $# -eq 0 ]] || shift
+  [[ ${#targets[@]} -eq 0 ]] || targets=(--target "${targets[@]}")
   (
     cd "$LOCKSTEP_ROOT" || exit # where CMake looks for the presets
     say "configuring build/$preset"
-    cmake --preset "$preset"
+    cmake --preset "$preset" "$@"
     say "building build/$preset"
     cmake --build --preset "$preset" "${targets[@]}"
   )

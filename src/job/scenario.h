@@ -25,7 +25,7 @@ struct Scenario {
   std::string name;
   std::string description;
   int ranks = 2;
-  enum class Backend { gloo } backend = Backend::gloo;
+  enum class Backend { gloo, nccl } backend = Backend::gloo;  // nccl: on GPUs
 
   // The names are those that the worker implements; the schema lists them.
   struct Model {

@@ -213,6 +213,7 @@ Scenario decode_scenario(const Json& root, const std::string& file) {
   out.name = root["name"];
   out.description = root["description"];
   out.ranks = root["ranks"];
+  out.backend = choice<Scenario::Backend>(root["backend"], {"gloo", "nccl"});
   out.model = decode_model(root["model"]);
   out.data = decode_data(root["data"]);
   out.strategy = decode_strategy(root["strategy"]);

@@ -40,6 +40,7 @@ lockstep::Status find_place(const lockstep::LaunchOptions& launch,
   if (!found) return found.error();
   options.rank = found->rank;
   options.world_size = found->world_size;
+  options.local_rank = found->local_rank;
   options.store = found->store_file;
   options.master_host = found->master_host;
   options.master_port = found->master_port;
@@ -93,6 +94,10 @@ int main(int argc, char** argv) {
   train_command->add_option("--master", launch.master,
                             "HOST:PORT where the ranks meet, served by rank 0;\n"
                             "left out: MASTER_ADDR and MASTER_PORT");
+  train_command
+      ->add_option("--device", options.device,
+                   "cpu or cuda; left out: cuda where the scenario says backend: nccl")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   train_command->add_option("--trace", options.trace, "folder for the trace and the result")
       ->required()
       ->check(CLI::ExistingDirectory);

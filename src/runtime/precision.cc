@@ -9,28 +9,29 @@ namespace lockstep {
 
 using Precision = Scenario::Train::Precision;
 
-Autocast::Autocast(Precision precision) : on_(precision != Precision::float32) {
+Autocast::Autocast(Precision precision, c10::DeviceType device)
+    : on_(precision != Precision::float32), device_(device) {
   if (!on_) return;
-  at::autocast::set_autocast_dtype(at::kCPU,
+  at::autocast::set_autocast_dtype(device_,
                                    precision == Precision::bfloat16 ? at::kBFloat16 : at::kHalf);
-  at::autocast::set_autocast_enabled(at::kCPU, true);
+  at::autocast::set_autocast_enabled(device_, true);
 }
 
 Autocast::~Autocast() {
   if (!on_) return;
-  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::set_autocast_enabled(device_, false);
   at::autocast::clear_cache();
 }
 
 LossScaler::LossScaler(const Scenario::Train& options, c10::intrusive_ptr<c10d::ProcessGroup> world,
-                       Recorder& recorder)
+                       Recorder& recorder, c10::Device device)
     : on_(options.precision == Precision::float16),
       agreed_(options.loss_scale.agreed),
       growth_interval_(options.loss_scale.growth_interval),
       world_(std::move(world)),
       recorder_(recorder),
-      scale_(at::full({1}, options.loss_scale.initial, at::kFloat)),
-      growth_(at::zeros({1}, at::kInt)) {}
+      scale_(at::full({1}, options.loss_scale.initial, at::device(device).dtype(at::kFloat))),
+      growth_(at::zeros({1}, at::device(device).dtype(at::kInt))) {}
 
 bool LossScaler::unscale(const NamedTensors& parameters) {
   if (!on_) return false;
@@ -39,7 +40,7 @@ bool LossScaler::unscale(const NamedTensors& parameters) {
   for (const auto& [name, parameter] : parameters) {
     if (parameter.grad().defined()) gradients.push_back(parameter.grad());
   }
-  at::Tensor found = at::zeros({1}, at::kFloat);
+  at::Tensor found = at::zeros({1}, scale_.options());
   if (!gradients.empty()) {
     at::_amp_foreach_non_finite_check_and_unscale_(gradients, found, scale_.reciprocal());
   }

@@ -12,17 +12,19 @@
 
 namespace lockstep {
 
-// While it lives, operations that gain from it run in the lower precision (torch.autocast's lists,
-// for the CPU). Nothing with float32.
+// While it lives, operations on this kind of device that gain from it run in the lower precision
+// (torch.autocast's lists). Nothing with float32.
 class Autocast {
  public:
-  explicit Autocast(Scenario::Train::Precision precision);
+  explicit Autocast(Scenario::Train::Precision precision,
+                    c10::DeviceType device = c10::DeviceType::CPU);
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
 
  private:
   bool on_;
+  c10::DeviceType device_;
 };
 
 // Scales the loss so that float16 gradients do not vanish, as torch.amp.GradScaler does: the scale
@@ -30,9 +32,9 @@ class Autocast {
 // one. With other precisions the scale is 1 and nothing is ever left out.
 class LossScaler {
  public:
-  // `recorder` must outlive the scaler.
+  // `recorder` must outlive the scaler. `device`: where the gradients lie.
   LossScaler(const Scenario::Train& options, c10::intrusive_ptr<c10d::ProcessGroup> world,
-             Recorder& recorder);
+             Recorder& recorder, c10::Device device = c10::DeviceType::CPU);
 
   at::Tensor scale(const at::Tensor& loss) const { return on_ ? loss * scale_ : loss; }
 

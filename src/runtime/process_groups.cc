@@ -10,10 +10,13 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "runtime/record/recording_backend.h"
 
 namespace lockstep {
 namespace {
+
+constexpr std::size_t kMissingNamed = 8;
 
 bool is_loopback(const std::string& host) {
   return host == "localhost" || host.starts_with("127.") || host == "::1";
@@ -34,6 +37,27 @@ c10::intrusive_ptr<c10d::Store> make_store(const Rendezvous& rendezvous, RankOf 
   return c10::make_intrusive<c10d::PrefixStore>("lockstep", store);
 }
 
+// Waits until every rank has come, so that one that does not is named here, and not guessed from
+// what first fails without it.
+void meet(c10d::Store& store, RankOf who, std::chrono::milliseconds timeout) {
+  const auto key = [](int rank) { return "here/" + std::to_string(rank); };
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < who.world_size; ++rank) keys.push_back(key(rank));
+  store.set(key(who.rank), std::vector<std::uint8_t>{1});
+  try {
+    return store.wait(keys, timeout);
+  } catch (const std::exception&) {
+    std::vector<std::string> missing;
+    for (int rank = 0; rank < who.world_size; ++rank) {
+      if (!store.check({key(rank)})) missing.push_back(std::to_string(rank));
+    }
+    if (missing.empty()) throw;
+    throw std::runtime_error((missing.size() == 1 ? "rank " : "ranks ") +
+                             join_and(missing, kMissingNamed) + " did not come within " +
+                             std::to_string(timeout.count() / 1000) + " s");
+  }
+}
+
 std::string done_key(int rank) { return "done/" + std::to_string(rank); }
 
 }  // namespace
@@ -45,13 +69,21 @@ std::vector<std::int32_t> every_nth_rank(int n, int first, int count) {
 }
 
 ProcessGroups::ProcessGroups(const Rendezvous& rendezvous, RankOf who,
-                             std::chrono::milliseconds timeout, Recorder& recorder)
+                             std::chrono::milliseconds timeout, Recorder& recorder,
+                             std::unique_ptr<Device> device)
     : who_(who),
       timeout_(timeout),
       recorder_(recorder),
+      device_(std::move(device)),
       store_(make_store(rendezvous, who, timeout)),
       one_machine_(!rendezvous.file.empty() || is_loopback(rendezvous.host)) {
   store_->setTimeout(timeout_);
+  meet(*store_, who_, timeout_);
+  if (!device_) {
+    auto cpu = open_device(DeviceKind::cpu, Scenario::Backend::gloo, 0);
+    LOCKSTEP_CHECK(static_cast<bool>(cpu), "the CPU is always there");
+    device_ = std::move(*cpu);
+  }
 }
 
 ProcessGroups::Ptr ProcessGroups::world() {
@@ -69,7 +101,34 @@ ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::strin
   LOCKSTEP_CHECK(place != ranks.end(), "a rank makes a group that it is not in");
   const auto rank = static_cast<int>(place - ranks.begin());
   const auto size = static_cast<int>(ranks.size());
+  using Type = c10d::ProcessGroup::BackendType;
   const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(name, store_);
+  const auto gloo = make_gloo(prefixed, rank, size);
+  const auto own = device_->make_transport(
+      c10::make_intrusive<c10d::PrefixStore>("device", prefixed), rank, size, timeout_);
+  const auto kind = device_->place().type();
+
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(prefixed, rank, size);
+  group->setDefaultBackend(own ? Type::NCCL : Type::GLOO);
+  const auto recording = c10::make_intrusive<RecordingBackend>(
+      gloo, recorder_, RecordingBackend::Group{own ? name + ".host" : name, ranks, description});
+  group->setBackend(c10::DeviceType::CPU, Type::GLOO, recording);
+  if (own) {
+    if (!watch_) watch_ = std::make_unique<WorkWatch>(recorder_, device_->begun());
+    const auto recorded = c10::make_intrusive<RecordingBackend>(
+        own, recorder_, RecordingBackend::Group{name, ranks, description}, watch_.get());
+    recorded->setBoundDeviceId(device_->place());
+    group->setBackend(kind, Type::NCCL, recorded);
+  } else if (kind != c10::DeviceType::CPU) {
+    group->setBackend(kind, Type::GLOO, recording);
+  }
+  group->setGroupName(name);
+  made_.push_back(group);
+  return group;
+}
+
+c10::intrusive_ptr<c10d::Backend> ProcessGroups::make_gloo(
+    const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) const {
   const auto options = c10d::ProcessGroupGloo::Options::create(timeout_);
   // As c10d does for several machines: GLOO_SOCKET_IFNAME's interface, else that of the host's
   // name.
@@ -82,16 +141,7 @@ ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::strin
     options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
   }
   options->threads = 1;
-  const auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(prefixed, rank, size, options);
-  const auto recording = c10::make_intrusive<RecordingBackend>(
-      gloo, recorder_, RecordingBackend::Group{name, ranks, description});
-
-  auto group = c10::make_intrusive<c10d::ProcessGroup>(prefixed, rank, size);
-  group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
-  group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, recording);
-  group->setGroupName(name);
-  made_.push_back(group);
-  return group;
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
 }
 
 void ProcessGroups::require_same(const std::string& what, const std::string& value) {

@@ -1,5 +1,9 @@
-// ProcessGroups: this rank's Gloo groups, each behind a RecordingBackend, and the store through
-// which the ranks find each other.
+// ProcessGroups: this rank's groups, each behind a RecordingBackend, and the store through which
+// the ranks find each other.
+//
+// A group carries the host's tensors by Gloo, and a device's by what the device says (device.h): by
+// Gloo as well, in one sequence; or by NCCL, whose sequence is that of the trace's group, while the
+// host's is recorded as the group "<name>.host".
 #pragma once
 
 #include <chrono>
@@ -9,7 +13,9 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "runtime/device.h"
 #include "runtime/record/recorder.h"
+#include "runtime/record/work_watch.h"
 
 namespace lockstep {
 
@@ -39,9 +45,10 @@ class ProcessGroups {
   using Ptr = c10::intrusive_ptr<c10d::ProcessGroup>;
 
   // `timeout`: for finding each other and for every collective. `recorder` must outlive the groups.
+  // `device` null: the CPU.
   // Throws what c10d throws when the store cannot be reached.
   ProcessGroups(const Rendezvous& rendezvous, RankOf who, std::chrono::milliseconds timeout,
-                Recorder& recorder);
+                Recorder& recorder, std::unique_ptr<Device> device = nullptr);
 
   // The group "world" of all ranks, made by the first call: collective.
   Ptr world();
@@ -63,17 +70,23 @@ class ProcessGroups {
   bool wait_until_all_are_done(std::chrono::milliseconds patience);
 
   RankOf who() const { return who_; }
+  const Device& device() const { return *device_; }
 
  private:
+  c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store,
+                                              int rank, int size) const;
+
   RankOf who_;
   std::chrono::milliseconds timeout_;
   Recorder& recorder_;
+  std::unique_ptr<Device> device_;
   c10::intrusive_ptr<c10d::Store> store_;
   bool one_machine_;  // the ranks meet in a file or on this machine: connections stay on it
   // Kept until the process ends: a group whose last user is gone would close its connections, and
   // ranks that wait for this one would fail on them instead of being seen to wait.
   std::vector<Ptr> made_;
   Ptr world_;
+  std::unique_ptr<WorkWatch> watch_;  // of the device's transport; null without one
 };
 
 }  // namespace lockstep

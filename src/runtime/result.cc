@@ -58,6 +58,11 @@ Status write_result(const WorkerResult& result, const std::string& path) {
   json["data_wait_share"] = total_ms > 0 ? result.data_wait_ms / total_ms : 0;
   json["skipped_items"] = result.skipped;
   json["peak_rss_bytes"] = peak_rss_bytes();
+  if (result.device_memory) {
+    json["device_memory"] = {{"allocated_bytes", result.device_memory->allocated},
+                             {"peak_bytes", result.device_memory->peak},
+                             {"reserved_bytes", result.device_memory->reserved}};
+  }
   if (result.retrieval) {
     json["retrieval"] = {{"recall_at_1", result.retrieval->recall_at_1},
                          {"recall_at_5", result.retrieval->recall_at_5},

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "runtime/device_memory.h"
 
 namespace lockstep {
 
@@ -38,8 +39,9 @@ struct WorkerResult {
   std::optional<std::int64_t> idle_ns;  // of the steps, waiting for other stages; pipeline only
   std::optional<BalanceReport> balance;
   std::optional<Retrieval> retrieval;
-  std::int64_t skipped = 0;  // items that could not be read
-  double data_wait_ms = 0;   // over all steps: waiting for the loader
+  std::int64_t skipped = 0;                   // items that could not be read
+  double data_wait_ms = 0;                    // over all steps: waiting for the loader
+  std::optional<DeviceMemory> device_memory;  // at the end, where the device counts
   std::optional<std::string> error;
 };
 

@@ -62,6 +62,7 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
   load(*model_->image_encoder(), scenario_.model.weights.image, model_->image_tower().names);
   load(*model_->text_tower().module, scenario_.model.weights.text, model_->text_tower().names);
   freeze(*model_, scenario_.model.freeze);
+  model_->to(groups_.device().place());
   using Negatives = Scenario::Model::Negatives;
   if (scenario_.model.negatives != Negatives::local) {
     gather_.emplace(groups_.world(), recorder_, scenario_.model.negatives == Negatives::global);
@@ -73,7 +74,7 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
   remedy_ = make_remedy(scenario_.remedy,
                         {model_, groups_, recorder_, gather_ ? &*gather_ : nullptr, optimised_});
   optimizer_ = make_optimizer(scenario_.train, optimised_);
-  scaler_.emplace(scenario_.train, groups_.world(), recorder_);
+  scaler_.emplace(scenario_.train, groups_.world(), recorder_, groups_.device().place());
   if (scenario_.data.balance == Scenario::Data::Balance::cost) {
     balancer_.emplace(model_, groups_, recorder_);
   }
@@ -93,6 +94,7 @@ void TrainLoop::run() {
     StepMetrics metrics = one_step(step);
     result_.recording_ns = recorder_.nanos() - recording_before;
     result_.recording_events = recorder_.events();
+    result_.device_memory = groups_.device().memory();
     metrics.ms = milliseconds_since(began);
     metrics.wait_ms = static_cast<double>(recorder_.waited_nanos() - waited_before) * 1e-6;
     result_.step_ms.push_back(metrics.ms);
@@ -197,6 +199,11 @@ std::vector<Batch> TrainLoop::micro_batches(std::int64_t step) {
   if (scenario_.data.broadcast) {
     for (Batch& batch : batches) broadcast_batch(*groups_.world(), recorder_, batch);
   }
+  for (Batch& batch : batches) {
+    for (at::Tensor* part : {&batch.tokens, &batch.images, &batch.image_rows}) {
+      *part = groups_.device().bring(*part);
+    }
+  }
   return batches;
 }
 
@@ -211,7 +218,7 @@ double TrainLoop::accumulate(const std::vector<Batch>& batches) {
     strategy_->before_forward(pass);
     at::Tensor loss;
     {
-      const Autocast autocast(scenario_.train.precision);
+      const Autocast autocast(scenario_.train.precision, groups_.device().place().type());
       loss = remedy_->loss(batches[i]);
     }
     sum += loss.item<double>();

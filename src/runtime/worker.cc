@@ -6,11 +6,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <thread>
 
 #include <ATen/Parallel.h>
 #include <torch/csrc/api/include/torch/version.h>
 
 #include "base/text.h"
+#include "runtime/device.h"
 #include "runtime/process_groups.h"
 #include "runtime/record/recording_work.h"
 #include "runtime/record/watchdog.h"
@@ -34,6 +36,13 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
+bool on_nccl(const Scenario& scenario) { return scenario.backend == Scenario::Backend::nccl; }
+
+DeviceKind device_kind(const Scenario& scenario, const WorkerOptions& options) {
+  if (options.device.empty()) return on_nccl(scenario) ? DeviceKind::cuda : DeviceKind::cpu;
+  return options.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
+}
+
 std::string file_of(const WorkerOptions& options, const char* suffix) {
   return options.trace + "/rank_" + std::to_string(options.rank) + suffix;
 }
@@ -44,7 +53,7 @@ Result<std::unique_ptr<RingWriter>> make_ring(const Scenario& scenario,
   ring.path = file_of(options, ".ring");
   ring.rank = Rank(options.rank);
   ring.world_size = options.world_size;
-  ring.backend = "gloo";
+  ring.backend = on_nccl(scenario) ? "nccl" : "gloo";
   ring.program = "lockstep-worker: " + scenario.name;
   const auto steps = static_cast<std::uint64_t>(scenario.train.steps);
   const auto parts = static_cast<std::uint64_t>(scenario.micro_batches(options.rank));
@@ -56,6 +65,12 @@ Result<std::unique_ptr<RingWriter>> make_ring(const Scenario& scenario,
 void save(const WorkerResult& result, const WorkerOptions& options) {
   const Status written = write_result(result, file_of(options, ".result.json"));
   if (!written) std::fprintf(stderr, "%s\n", written.error().str().c_str());
+}
+
+// A device completes calls after the program has returned from them: the trace is whole once it has.
+// Where it never does, the watchdog ends the process.
+void wait_for_device(const Recorder& recorder) {
+  while (recorder.outstanding()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 // Records what training threw, and ends the process.
@@ -84,6 +99,11 @@ Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
                  {},
                  "give --rank and --world-size, or set RANK and WORLD_SIZE"};
   }
+  const bool pipeline = scenario.strategy.kind == Scenario::Strategy::Kind::pipeline;
+  if (pipeline && device_kind(scenario, options) == DeviceKind::cuda) {
+    return refuse("a pipeline runs on the CPU only: its messages begin and end on the host",
+                  "--device cpu, or another strategy");
+  }
   for (const auto& rule : scenario.data.modality) {
     if (std::find(rule.has.begin(), rule.has.end(), Modality::text) == rule.has.end()) {
       return refuse("every batch needs text: the text loss is the only one that needs no pair",
@@ -106,6 +126,11 @@ Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
 }
 
 int run_worker(const Scenario& scenario, const WorkerOptions& options) {
+  auto device = open_device(device_kind(scenario, options), scenario.backend, options.local_rank);
+  if (!device) {
+    std::fprintf(stderr, "%s\n", device.error().str().c_str());
+    return kExitUsage;
+  }
   auto ring = make_ring(scenario, options);
   if (!ring) {
     std::fprintf(stderr, "%s\n", ring.error().str().c_str());
@@ -126,9 +151,10 @@ int run_worker(const Scenario& scenario, const WorkerOptions& options) {
   std::optional<ProcessGroups> groups;
   try {
     groups.emplace(rendezvous, RankOf{options.rank, options.world_size},
-                   milliseconds(scenario.limits.total_s), recorder);
+                   milliseconds(scenario.limits.total_s), recorder, std::move(*device));
     StepLog log(file_of(options, ".metrics.jsonl"));
     TrainLoop(scenario, *groups, recorder, result, &log).run();
+    if (on_nccl(scenario)) wait_for_device(recorder);
   } catch (const std::exception& error) {
     if (groups) groups->announce_done();
     end_by_exception(error, recorder, result, options);

@@ -1,8 +1,13 @@
+#include <atomic>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/device.h"
 #include "runtime/rank_job.h"
 #include "runtime/record/recording_work.h"
+#include "runtime/record/work_watch.h"
 
 namespace lockstep {
 namespace {
@@ -129,6 +134,90 @@ TEST(RecordingBackend, AnErrorOfTheTransportIsRecordedWithItsCall) {
   const Recorded run = recorded(folder.path(), 0);
   ASSERT_EQ(run.trace.exceptions.size(), 1U);
   EXPECT_EQ(run.trace.exceptions[0].call, 0U);
+}
+
+// A call of a device: it says how far it is to who asks.
+struct AskedWork : c10d::Work {
+  using c10d::Work::finish;
+  std::atomic<bool> begun{false};
+};
+
+std::uint32_t issue_barrier(Recorder& recorder) {
+  RingWriter::SignatureFields fields;
+  fields.op = Op::barrier;
+  RingWriter::Issue call;
+  call.group = recorder.ring().make_group("world", std::vector<std::int32_t>{0});
+  call.signature = recorder.ring().make_signature(fields);
+  return recorder.issue(call);
+}
+
+void wait_for(const std::function<bool()>& condition) {
+  while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+TEST(WorkWatch, RecordsWhatADeviceTellsWhoAsks) {
+  const TempDir folder;
+  const auto statuses = run_ranks(1, folder, [&](ProcessGroups&, Recorder& recorder) {
+    WorkWatch watch(recorder,
+                    [](c10d::Work& work) { return dynamic_cast<AskedWork&>(work).begun.load(); });
+    std::vector<c10::intrusive_ptr<AskedWork>> works;
+    for (int i = 0; i < 3; ++i) {
+      works.push_back(c10::make_intrusive<AskedWork>());
+      watch.follow(works.back(), issue_barrier(recorder));
+    }
+    const auto issued = recorder.events();
+    works[0]->begun = true;
+    wait_for([&] { return recorder.events() == issued + 1; });
+    works[1]->begun = true;  // it begins and completes between two looks
+    works[1]->finish();
+    wait_for([&] { return recorder.events() == issued + 3; });
+    works[0]->finish();
+    wait_for([&] { return recorder.events() == issued + 4; });
+    return recorder.outstanding() ? 0 : 1;  // the third is still under way
+  });
+  EXPECT_THAT(statuses, ElementsAre(0));
+  const Recorded run = recorded(folder.path(), 0);
+  ASSERT_EQ(run.trace.calls.size(), 3U);
+  for (const int done : {0, 1}) {
+    EXPECT_TRUE(run.trace.calls[static_cast<std::size_t>(done)].has(kStarted));
+    EXPECT_TRUE(run.trace.calls[static_cast<std::size_t>(done)].has(kCompleted));
+  }
+  EXPECT_FALSE(run.trace.calls[2].has(kStarted));
+  EXPECT_FALSE(run.trace.calls[2].has(kCompleted));
+}
+
+TEST(WorkWatch, AFailureIsNoCompletion) {
+  const TempDir folder;
+  run_ranks(1, folder, [&](ProcessGroups&, Recorder& recorder) {
+    WorkWatch watch(recorder, {});
+    const auto work = c10::make_intrusive<AskedWork>();
+    watch.follow(work, issue_barrier(recorder));
+    work->finish(std::make_exception_ptr(std::runtime_error("NCCL communicator was aborted")));
+    wait_for([&] { return !recorder.outstanding(); });
+    recorder.raised("step failed: NCCL communicator was aborted");
+    return 0;
+  });
+  const Recorded run = recorded(folder.path(), 0);
+  EXPECT_FALSE(run.trace.calls.at(0).has(kCompleted));
+  EXPECT_EQ(run.trace.exceptions.at(0).call, 0U);  // the failed call is known
+}
+
+TEST(Device, SaysWhatToDoWhereThereIsNone) {
+  const auto none = open_device(DeviceKind::cpu, Scenario::Backend::nccl, 0);
+  ASSERT_FALSE(static_cast<bool>(none));
+  EXPECT_THAT(none.error().message, testing::HasSubstr("NCCL carries GPUs' tensors only"));
+  const auto cuda = open_device(DeviceKind::cuda, Scenario::Backend::gloo, 0);
+  if (cuda) GTEST_SKIP() << "there is a GPU";
+  EXPECT_THAT(cuda.error().fix, testing::HasSubstr("--device cpu"));
+}
+
+TEST(Device, OfTheCpuLeavesTensorsWhereTheyAre) {
+  auto cpu = open_device(DeviceKind::cpu, Scenario::Backend::gloo, 0);
+  ASSERT_TRUE(static_cast<bool>(cpu));
+  const at::Tensor tensor = at::ones({2});
+  EXPECT_TRUE((*cpu)->bring(tensor).is_same(tensor));
+  EXPECT_FALSE((*cpu)->bring(at::Tensor()).defined());
+  EXPECT_FALSE((*cpu)->memory());
 }
 
 }  // namespace

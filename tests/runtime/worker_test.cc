@@ -134,6 +134,14 @@ TEST(CheckRunnable, RefusesWhatCannotBeRun) {
   image_only.data.modality = {{.ranks = {}, .steps = {}, .has = {Modality::image}}};
   EXPECT_THAT(check_runnable(image_only, options).error().message, HasSubstr("needs text"));
 
+  Scenario pipeline = s;
+  pipeline.strategy.kind = Scenario::Strategy::Kind::pipeline;
+  WorkerOptions on_gpu = options;
+  on_gpu.device = "cuda";
+  EXPECT_TRUE(static_cast<bool>(check_runnable(pipeline, options)));
+  EXPECT_THAT(check_runnable(pipeline, on_gpu).error().message, HasSubstr("on the CPU only"));
+  EXPECT_TRUE(static_cast<bool>(check_runnable(s, on_gpu)));
+
   options.rank = 2;
   EXPECT_FALSE(static_cast<bool>(check_runnable(s, options)));
 }

@@ -72,13 +72,22 @@ class Kill : public ::testing::Test {
   TempDir folder_;
 };
 
-TEST_F(Kill, a_killed_worker_leaves_readable_traces_and_is_named) {
+// How a worker may die, and what is said of it.
+struct Death {
+  int signal;
+  int rank;
+  const char* words;
+};
+
+class KilledWorker : public Kill, public ::testing::WithParamInterface<Death> {};
+
+TEST_P(KilledWorker, ends_the_job_is_named_and_leaves_readable_traces) {
+  const Death death = GetParam();
   Process launcher = start_launcher();
-  kill(workers().at(1), SIGKILL);
+  kill(workers().at(death.rank), death.signal);
   ASSERT_TRUE(eventually([&] { return !launcher.running(); }));
   EXPECT_EQ(launcher.poll()->exit_status, 1);
-  EXPECT_THAT(TempDir::read(folder_.file("launcher.log")),
-              ::testing::HasSubstr("rank 1 was killed by SIGKILL"));
+  EXPECT_THAT(TempDir::read(folder_.file("launcher.log")), ::testing::HasSubstr(death.words));
 
   const Result<lockstep::Run> run = load_run({runs()});
   ASSERT_TRUE(run);
@@ -86,9 +95,13 @@ TEST_F(Kill, a_killed_worker_leaves_readable_traces_and_is_named) {
   for (const RankTrace& trace : run->ranks) EXPECT_GE(trace.steps.size(), 2U);
   const Report report = verify(*run);
   ASSERT_EQ(report.verdict, Verdict::findings);
-  EXPECT_THAT(report.findings.front().culprits, ::testing::ElementsAre(Rank(1)));
-  EXPECT_THAT(report.findings.front().ranks, Contains(Rank(0)));
+  EXPECT_THAT(report.findings.front().culprits, ::testing::ElementsAre(Rank(death.rank)));
+  EXPECT_THAT(report.findings.front().ranks, Contains(Rank(death.rank == 0 ? 1 : 0)));
 }
+
+INSTANTIATE_TEST_SUITE_P(Signals, KilledWorker,
+                         ::testing::Values(Death{SIGKILL, 1, "rank 1 was killed by SIGKILL"},
+                                           Death{SIGABRT, 0, "rank 0 aborted (SIGABRT)"}));
 
 TEST_F(Kill, ctrl_c_leaves_no_worker_and_keeps_the_traces) {
   Process launcher = start_launcher();

@@ -48,7 +48,7 @@ TextEncoderImpl::TextEncoderImpl(int vocabulary, int max_tokens, int width)
 at::Tensor TextEncoderImpl::forward(const at::Tensor& tokens) { return back(front(tokens)); }
 
 at::Tensor TextEncoderImpl::front(const at::Tensor& tokens) {
-  const at::Tensor places = at::arange(tokens.size(1), at::kLong);
+  const at::Tensor places = at::arange(tokens.size(1), tokens.options());
   return run_block(block1_, token_(tokens) + position_(places));
 }
 

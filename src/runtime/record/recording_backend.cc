@@ -107,10 +107,11 @@ std::size_t RecordingBackend::KeyHash::operator()(const Key& key) const noexcept
 }
 
 RecordingBackend::RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, Recorder& recorder,
-                                   Group group)
+                                   Group group, WorkWatch* watch)
     : Backend(inner->getRank(), inner->getSize()),
       inner_(std::move(inner)),
       recorder_(recorder),
+      watch_(watch),
       ranks_(std::move(group.ranks)),
       group_(recorder.ring().make_group(group.name, ranks_, group.description)) {
   LOCKSTEP_CHECK(static_cast<int>(ranks_.size()) == getSize(), "a group lists all its members");
@@ -171,7 +172,7 @@ RecordingBackend::WorkPtr RecordingBackend::record(const Described& call,
     recorder_.raised(message_of(error), id);
     throw;
   }
-  return c10::make_intrusive<RecordingWork>(std::move(inner), recorder_, id);
+  return c10::make_intrusive<RecordingWork>(std::move(inner), recorder_, id, watch_);
 }
 
 RecordingBackend::WorkPtr RecordingBackend::broadcast(Tensors& tensors,

@@ -18,6 +18,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "runtime/record/recorder.h"
+#include "runtime/record/work_watch.h"
 
 namespace lockstep {
 
@@ -28,8 +29,10 @@ class RecordingBackend : public c10d::Backend {
     std::vector<std::int32_t> ranks;  // global ranks in group order
     std::string description;
   };
-  // Writes the group into the trace. `recorder` must outlive the backend and the calls in flight.
-  RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, Recorder& recorder, Group group);
+  // Writes the group into the trace. `recorder` must outlive the backend and the calls in flight;
+  // so must `watch`, which tells when they complete where `inner` does not (null: it does).
+  RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, Recorder& recorder, Group group,
+                   WorkWatch* watch = nullptr);
 
   const std::string getBackendName() const override { return inner_->getBackendName(); }
   c10::intrusive_ptr<Options> getBackendOptions() override { return inner_->getBackendOptions(); }
@@ -100,6 +103,7 @@ class RecordingBackend : public c10d::Backend {
 
   c10::intrusive_ptr<c10d::Backend> inner_;
   Recorder& recorder_;
+  WorkWatch* watch_;
   std::vector<std::int32_t> ranks_;
   RingWriter::GroupRef group_;
 

@@ -25,14 +25,19 @@ std::string message_of(const std::exception& error) {
 }
 
 RecordingWork::RecordingWork(c10::intrusive_ptr<c10d::Work> inner, Recorder& recorder,
-                             std::uint32_t call)
+                             std::uint32_t call, WorkWatch* watch)
     : Work(-1, inner->retrieveOpType()),
       inner_(std::move(inner)),
       recorder_(recorder),
       call_(call) {
+  if (watch != nullptr) {
+    others_report_ = true;
+    watch->follow(inner_, call_);
+    return;
+  }
   const auto future = future_of(*inner_);
   if (!future) return;
-  future_reports_ = true;
+  others_report_ = true;
   // Runs on the transport's thread; who waits may be let go a little earlier.
   future->addCallback([&recorder = recorder_, call = call_](c10::ivalue::Future& done) {
     const Recorder::Timed timed(recorder);
@@ -49,12 +54,12 @@ bool RecordingWork::wait(std::chrono::milliseconds timeout) {
   try {
     done = inner_->wait(timeout);
   } catch (const std::exception& error) {
-    if (!future_reports_) recorder_.complete(call_, message_of(error));
+    if (!others_report_) recorder_.complete(call_, message_of(error));
     recorder_.wait_failed(call_, message_of(error));
     throw;
   }
   const Recorder::Timed timed(recorder_);
-  if (!future_reports_ && !completed_by_wait_) recorder_.complete(call_);
+  if (!others_report_ && !completed_by_wait_) recorder_.complete(call_);
   completed_by_wait_ = true;
   recorder_.waited(call_);
   return done;

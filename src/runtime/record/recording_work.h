@@ -2,7 +2,8 @@
 // handle, and records when the program begins to wait for it and is let go.
 //
 // Completion comes from the transport's future where it has one (Gloo: all but point-to-point, and
-// reduce_scatter in Torch 2.11); otherwise it is only seen when a wait returns.
+// reduce_scatter in Torch 2.11); otherwise it is only seen when a wait returns. Where a device does
+// the work (NCCL), neither says when it is done: a WorkWatch asks.
 #pragma once
 
 #include <exception>
@@ -11,6 +12,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "runtime/record/recorder.h"
+#include "runtime/record/work_watch.h"
 
 namespace lockstep {
 
@@ -19,8 +21,9 @@ std::string message_of(const std::exception& error);
 
 class RecordingWork : public c10d::Work {
  public:
-  // `recorder` must outlive the work and its completion.
-  RecordingWork(c10::intrusive_ptr<c10d::Work> inner, Recorder& recorder, std::uint32_t call);
+  // `recorder` must outlive the work and its completion. `watch` may be null.
+  RecordingWork(c10::intrusive_ptr<c10d::Work> inner, Recorder& recorder, std::uint32_t call,
+                WorkWatch* watch);
 
   std::uint32_t call() const { return call_; }
 
@@ -46,7 +49,7 @@ class RecordingWork : public c10d::Work {
   c10::intrusive_ptr<c10d::Work> inner_;
   Recorder& recorder_;
   std::uint32_t call_;
-  bool future_reports_ = false;  // completion is recorded by the future's callback
+  bool others_report_ = false;  // completion is recorded by the future's callback, or the watch
   bool completed_by_wait_ = false;
 };
 

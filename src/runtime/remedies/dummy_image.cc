@@ -12,7 +12,8 @@ at::Tensor dummy_image_term(ContrastiveModel& model, DummyBatchNorm batch_norm) 
   const bool learns = batch_norm == DummyBatchNorm::learns;
   if (!learns) encoder->eval();
   const std::int64_t side = learns ? model->input().side : 1;
-  const at::Tensor path = model->image_path(at::zeros({1, kImageChannels, side, side}));
+  const auto where = model->parameters().front().device();
+  const at::Tensor path = model->image_path(at::zeros({1, kImageChannels, side, side}, where));
   encoder->train(training);
   // 0 times infinity is not 0: what is not finite is replaced before the product.
   return 0 * at::nan_to_num(path, 0.0, 0.0, 0.0);

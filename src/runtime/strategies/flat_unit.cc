@@ -1,7 +1,6 @@
 #include "runtime/strategies/flat_unit.h"
 
 #include <ATen/ATen.h>
-#include <ATen/native/Resize.h>
 
 #include "base/check.h"
 #include "runtime/collectives.h"
@@ -14,8 +13,11 @@ namespace {
 
 std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
+// Memory of that size from the device's allocator; what was in it is lost.
 void resize(const at::Tensor& flat, std::size_t bytes) {
-  at::native::resize_bytes_nocuda(flat.storage(), static_cast<std::int64_t>(bytes));
+  at::StorageImpl* storage = flat.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(storage->allocator()->allocate(bytes));
+  storage->set_nbytes(bytes);
 }
 
 }  // namespace

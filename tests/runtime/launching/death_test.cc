@@ -79,6 +79,9 @@ TEST_P(AnAbsence, ends_the_rank_that_came) {
   Process rank = start_as_torchrun(present, "127.0.0.1", free_port());
   EXPECT_EQ(to_string(end_of(rank)), "exited with status 1");
   EXPECT_THAT(log(name_of(present)), HasSubstr("rank " + std::to_string(present) + ": start: "));
+  // Who serves the store knows who is missing; the others know where they did not find it.
+  EXPECT_THAT(log(name_of(present)),
+              HasSubstr(present == 0 ? "rank 1 did not come within 2 s" : "(127.0.0.1, "));
 }
 
 INSTANTIATE_TEST_SUITE_P(OfTheOtherRank, AnAbsence, ::testing::Values(0, 1));

@@ -1,0 +1,76 @@
+#include "runtime/record/work_watch.h"
+
+#include <chrono>
+#include <iterator>
+
+#include "runtime/record/recording_work.h"
+
+namespace lockstep {
+namespace {
+
+constexpr auto kLookEvery = std::chrono::microseconds(200);
+
+// What went wrong with a completed call; empty: nothing.
+std::string failure_of(c10d::Work& work) {
+  if (work.exception() == nullptr) return {};
+  try {
+    std::rethrow_exception(work.exception());
+  } catch (const std::exception& error) {
+    return message_of(error);
+  }
+}
+
+}  // namespace
+
+WorkWatch::WorkWatch(Recorder& recorder, Begun begun)
+    : recorder_(recorder), begun_(std::move(begun)), thread_([this] { watch(); }) {}
+
+WorkWatch::~WorkWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void WorkWatch::follow(c10::intrusive_ptr<c10d::Work> work, std::uint32_t call) {
+  {
+    const std::lock_guard lock(mutex_);
+    coming_.push_back({std::move(work), call, false});
+  }
+  changed_.notify_one();
+}
+
+void WorkWatch::watch() {
+  std::vector<Followed> in_flight;
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    if (in_flight.empty()) {
+      changed_.wait(lock, [&] { return stop_ || !coming_.empty(); });
+    } else {
+      changed_.wait_for(lock, kLookEvery, [&] { return stop_; });
+    }
+    in_flight.insert(in_flight.end(), std::make_move_iterator(coming_.begin()),
+                     std::make_move_iterator(coming_.end()));
+    coming_.clear();
+    lock.unlock();
+    std::erase_if(in_flight, [&](Followed& followed) { return look(followed); });
+    lock.lock();
+  }
+}
+
+bool WorkWatch::look(Followed& followed) {
+  // Asked before the start is: a call that completed in between has begun, too.
+  const bool complete = followed.work->isCompleted();
+  if (!followed.begun && begun_ && begun_(*followed.work)) {
+    followed.begun = true;
+    recorder_.ring().start(followed.call);
+  }
+  if (!complete) return false;
+  const Recorder::Timed timed(recorder_);
+  recorder_.complete(followed.call, failure_of(*followed.work));
+  return true;
+}
+
+}  // namespace lockstep

@@ -88,8 +88,8 @@ void add_scenario(CLI::App& app, ExitStatus& status) {
   what->add_flag("--list", options->list, "List the scenarios of a folder (default: scenarios/)");
   what->add_flag("--check", options->check, "Check files without running them");
   what->add_flag("--schema", options->schema, "Print the format's JSON Schema");
-  CLI::Option* make_new = what->add_flag("--new", options->make_new,
-                                         "Print an example with every key, to begin your own from");
+  CLI::Option* make_new =
+      what->add_flag("--new", options->make_new, "Print an example with every key, to begin from");
   what->require_option(1);
   command->add_option("--strategy", options->example.strategy, "Of --new: ddp unless told")
       ->needs(make_new);

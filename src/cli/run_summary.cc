@@ -200,7 +200,8 @@ std::string padded_row(const std::vector<std::string>& cells,
 }  // namespace
 
 std::string job_in_words(const Scenario& scenario) {
-  return plural(static_cast<std::uint64_t>(scenario.ranks), "rank") + " on gloo, " +
+  return plural(static_cast<std::uint64_t>(scenario.ranks), "rank") +
+         (scenario.backend == Scenario::Backend::nccl ? " on nccl, " : " on gloo, ") +
          strategy_in_words(scenario) + ", " + remedy_in_words(scenario.remedy) + ", " +
          plural(static_cast<std::uint64_t>(scenario.train.steps), "step");
 }

@@ -142,11 +142,12 @@ struct AskedWork : c10d::Work {
   std::atomic<bool> begun{false};
 };
 
-std::uint32_t issue_barrier(Recorder& recorder) {
+std::uint32_t issue_barrier(Recorder& recorder, RingWriter::GroupRef group, std::uint32_t seq) {
   RingWriter::SignatureFields fields;
   fields.op = Op::barrier;
   RingWriter::Issue call;
-  call.group = recorder.ring().make_group("world", std::vector<std::int32_t>{0});
+  call.group = group;
+  call.seq = seq;
   call.signature = recorder.ring().make_signature(fields);
   return recorder.issue(call);
 }
@@ -160,10 +161,11 @@ TEST(WorkWatch, RecordsWhatADeviceTellsWhoAsks) {
   const auto statuses = run_ranks(1, folder, [&](ProcessGroups&, Recorder& recorder) {
     WorkWatch watch(recorder,
                     [](c10d::Work& work) { return dynamic_cast<AskedWork&>(work).begun.load(); });
+    const auto group = recorder.ring().make_group("world", std::vector<std::int32_t>{0});
     std::vector<c10::intrusive_ptr<AskedWork>> works;
-    for (int i = 0; i < 3; ++i) {
+    for (std::uint32_t i = 0; i < 3; ++i) {
       works.push_back(c10::make_intrusive<AskedWork>());
-      watch.follow(works.back(), issue_barrier(recorder));
+      watch.follow(works.back(), issue_barrier(recorder, group, i));
     }
     const auto issued = recorder.events();
     works[0]->begun = true;
@@ -191,7 +193,8 @@ TEST(WorkWatch, AFailureIsNoCompletion) {
   run_ranks(1, folder, [&](ProcessGroups&, Recorder& recorder) {
     WorkWatch watch(recorder, {});
     const auto work = c10::make_intrusive<AskedWork>();
-    watch.follow(work, issue_barrier(recorder));
+    const auto group = recorder.ring().make_group("world", std::vector<std::int32_t>{0});
+    watch.follow(work, issue_barrier(recorder, group, 0));
     work->finish(std::make_exception_ptr(std::runtime_error("NCCL communicator was aborted")));
     wait_for([&] { return !recorder.outstanding(); });
     recorder.raised("step failed: NCCL communicator was aborted");

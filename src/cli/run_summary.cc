@@ -115,10 +115,12 @@ std::string numbers(const JobOutcome& outcome) {
   if (!idle.empty()) out += "waiting for the other stage, by rank: " + idle + " of a step\n";
   if (n.balance) out += balance_in_words(*n.balance);
   double recording = 0;
+  double watch = 0;
   double data = 0;
   std::int64_t skipped = 0;
   for (const WorkerOutcome& worker : outcome.workers) {
     if (!worker.numbers) continue;
+    watch = std::max(watch, worker.numbers->watch_share);
     recording = std::max(recording, worker.numbers->recording_share);
     data = std::max(data, worker.numbers->data_wait_share);
     skipped += worker.numbers->skipped_items;
@@ -129,7 +131,9 @@ std::string numbers(const JobOutcome& outcome) {
   }
   if (n.steps > 0) {
     out += "waiting for data took " + fixed(100 * data, 1) + " % of a step, recording " +
-           fixed(100 * recording, 2) + " %\n";
+           fixed(100 * recording, 2) + " %";
+    if (watch > 0) out += ", fingerprints " + fixed(100 * watch, 1) + " %";
+    out += "\n";
   }
   return out;
 }

@@ -119,7 +119,7 @@ class Contradictions {
 
   void check_strategy() {
     static const std::vector<std::pair<std::string, std::vector<std::string>>> kOptions = {
-        {"manual", {"process_groups"}},
+        {"manual", {"process_groups", "reduction"}},
         {"ddp",
          {"find_unused_parameters", "bucket_cap_mb", "first_bucket_mb", "broadcast_buffers",
           "gradient_as_bucket_view", "no_sync", "static_graph", "skip_all_reduce_unused_params",
@@ -263,7 +263,7 @@ class Contradictions {
     if (scenario_.remedy.kind == Remedy::Kind::alternating_per_rank)
       refuse("an item goes to any rank, but each rank alternates at its own time",
              "write \"remedy: alternating\"");
-    if (scenario_.remedy.average == Remedy::Average::contributors)
+    if (scenario_.remedy.average != Remedy::Average::world)
       refuse("the losses are already weighed by who has images", "write \"average: world\"");
   }
 

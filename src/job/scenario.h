@@ -121,9 +121,14 @@ struct Scenario {
       one,
       per_modality,  // two groups of all ranks: the image path's gradients, and the others'
       image_ranks,   // the image path's gradients among the ranks that ever have images
-    } process_groups = Groups::one;                                         // manual
-    int stages = 2;                                                         // pipeline: ranks
-    int micro_batches = 4;                                                  // pipeline
+    } process_groups = Groups::one;  // manual
+    enum class Reduction {
+      mean,
+      sum,                          // not divided: wrong on purpose
+      none,                         // each rank keeps its own gradients: wrong on purpose
+    } reduction = Reduction::mean;  // manual
+    int stages = 2;                 // pipeline: ranks
+    int micro_batches = 4;          // pipeline
     enum class Schedule { gpipe, one_f_one_b } schedule = Schedule::gpipe;  // pipeline
     bool crossed = false;  // pipeline: the stages disagree on an order: wrong on purpose
     int shard_ranks = 0;   // fsdp: ranks that share one copy of the parameters; 0: all
@@ -147,6 +152,7 @@ struct Scenario {
     enum class Average {
       world,         // the image path's gradient is the mean over all ranks, dummies included
       contributors,  // … over the ranks that had images
+      contributors_diluted,  // said to be that, and divided by all ranks: wrong on purpose
     } average = Average::world;
 
     friend bool operator==(const Remedy&, const Remedy&) = default;
@@ -201,10 +207,20 @@ struct Scenario {
 
       friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
     } checkpoint;
+    bool zero_grad = true;  // false: gradients of all steps add up: wrong on purpose
     bool evaluate = false;  // after training: caption retrieval on held-out items, on rank 0
 
     friend bool operator==(const Train&, const Train&) = default;
   } train;
+
+  // Which tensors' values the ranks record, as fingerprints (docs/trace-format.md).
+  struct Watch {
+    int every = 0;  // steps; 0: never
+    bool gradients = true, parameters = true, buffers = false, optimizer = false;
+    int sketch = 8;  // values of a sketch; 0: none
+
+    friend bool operator==(const Watch&, const Watch&) = default;
+  } watch;
 
   struct Limits {
     double hang_after_s = 20;  // no rank recorded anything for so long: the workers give up

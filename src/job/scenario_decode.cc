@@ -64,6 +64,7 @@ Scenario::Strategy decode_strategy(const Json& strategy) {
   out.skip_all_reduce_unused_params = strategy["skip_all_reduce_unused_params"];
   out.compression =
       choice<Strategy::Compression>(strategy["compression"], {"none", "float16", "bfloat16"});
+  out.reduction = choice<Strategy::Reduction>(strategy["reduction"], {"mean", "sum", "none"});
   out.process_groups =
       choice<Strategy::Groups>(strategy["process_groups"], {"one", "per-modality", "image-ranks"});
   out.stages = strategy["stages"];
@@ -81,7 +82,8 @@ Scenario::Remedy decode_remedy(const Json& remedy) {
                                {"none", "dummy-image", "dummy-image-outside-graph",
                                 "dummy-image-in-batchnorm", "alternating", "alternating-per-rank",
                                 "presence-vote", "gradient-mask", "gradient-mask-decayed"}),
-          choice<Remedy::Average>(remedy["average"], {"world", "contributors"})};
+          choice<Remedy::Average>(remedy["average"],
+                                  {"world", "contributors", "contributors-diluted"})};
 }
 
 std::vector<Scenario::Data::Outlier> decode_outliers(const Json& outliers) {
@@ -185,6 +187,7 @@ Scenario::Train decode_train(const Json& train) {
   out.lr = train["lr"];
   out.weight_decay = train["weight_decay"];
   out.seed = train["seed"];
+  out.zero_grad = train["zero_grad"];
   out.evaluate = train["evaluate"];
   return out;
 }
@@ -205,6 +208,21 @@ Scenario::Model decode_model(const Json& model) {
   return out;
 }
 
+Scenario::Watch decode_watch(const Json& watch) {
+  Scenario::Watch out;
+  out.every = watch["every"];
+  out.sketch = watch["sketch"];
+  const auto what = watch["what"].get<std::vector<std::string>>();
+  const auto named = [&](const char* name) {
+    return std::find(what.begin(), what.end(), name) != what.end();
+  };
+  out.gradients = named("gradients");
+  out.parameters = named("parameters");
+  out.buffers = named("buffers");
+  out.optimizer = named("optimizer");
+  return out;
+}
+
 }  // namespace
 
 Scenario decode_scenario(const Json& root, const std::string& file) {
@@ -219,6 +237,7 @@ Scenario decode_scenario(const Json& root, const std::string& file) {
   out.strategy = decode_strategy(root["strategy"]);
   out.remedy = decode_remedy(root["remedy"]);
   out.train = decode_train(root["train"]);
+  out.watch = decode_watch(root["watch"]);
   out.limits = {root["limits"]["hang_after_s"], root["limits"]["total_s"]};
   if (root.contains("expect")) out.expect = decode_expect(root["expect"]);
   return out;

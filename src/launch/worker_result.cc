@@ -35,6 +35,7 @@ std::optional<WorkerNumbers> read_worker_numbers(const std::string& path) {
   out.last_loss = number(json, "last_loss");
   out.step_ms_median = number(json, "step_ms_median").value_or(0);
   out.samples_per_s = number(json, "samples_per_s").value_or(0);
+  out.watch_share = number(json, "watch_share").value_or(0);
   out.recording_share = number(json, "recording_share").value_or(0);
   out.data_wait_share = number(json, "data_wait_share").value_or(0);
   out.skipped_items = whole(json, "skipped_items");

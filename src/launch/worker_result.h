@@ -12,6 +12,7 @@ struct WorkerNumbers {
   std::optional<double> first_loss, last_loss;
   double step_ms_median = 0;
   double samples_per_s = 0;
+  double watch_share = 0;            // … taking fingerprints of tensors
   double recording_share = 0;        // of the time of the steps
   double data_wait_share = 0;        // … spent waiting for data
   std::int64_t skipped_items = 0;    // that could not be read

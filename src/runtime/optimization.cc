@@ -40,11 +40,14 @@ void set_learning_rate(torch::optim::Optimizer& optimizer, double rate) {
   for (auto& group : optimizer.param_groups()) group.options().set_lr(rate);
 }
 
-void clip_gradients(const Scenario::Train::Clip& limits, const NamedTensors& parameters,
-                    const std::function<double(double)>& whole) {
+std::vector<std::pair<std::string, double>> clip_gradients(
+    const Scenario::Train::Clip& limits, const NamedTensors& parameters,
+    const std::function<double(double)>& whole) {
   constexpr double kTiny = 1e-6;  // clip_grad_norm_'s, against a norm of 0
   const at::NoGradGuard no_grad;
-  const auto clip = [&](Branch branch, const std::optional<double>& limit) {
+  std::vector<std::pair<std::string, double>> factors;
+  const auto clip = [&](const char* factor_name, Branch branch,
+                        const std::optional<double>& limit) {
     if (!limit) return;
     std::vector<at::Tensor> group;
     double squared = 0;
@@ -55,12 +58,14 @@ void clip_gradients(const Scenario::Train::Clip& limits, const NamedTensors& par
       squared += norm * norm;
     }
     const double factor = *limit / (std::sqrt(whole ? whole(squared) : squared) + kTiny);
+    factors.emplace_back(factor_name, std::min(factor, 1.0));
     if (factor >= 1) return;  // what is not a number goes on, and shows in the loss
     for (at::Tensor& gradient : group) gradient.mul_(factor);
   };
-  clip(Branch::image, limits.image);
-  clip(Branch::text, limits.text);
-  clip(Branch::fusion, limits.fusion);
+  clip("clip/image", Branch::image, limits.image);
+  clip("clip/text", Branch::text, limits.text);
+  clip("clip/fusion", Branch::fusion, limits.fusion);
+  return factors;
 }
 
 }  // namespace lockstep

@@ -25,8 +25,10 @@ void set_learning_rate(torch::optim::Optimizer& optimizer, double rate);
 // limit, as torch.nn.utils.clip_grad_norm_ does group by group. Undefined gradients are left out.
 //
 // `whole` makes the squared norm of a whole group of what these tensors have of it, where they are
-// shards; it is called for every group that has a limit, on all ranks alike.
-void clip_gradients(const Scenario::Train::Clip& limits, const NamedTensors& parameters,
-                    const std::function<double(double)>& whole = {});
+// shards; it is called for every group that has a limit, on all ranks alike. Gives the factor of
+// each of those groups: "clip/image" and so on; 1 where nothing was to be done.
+std::vector<std::pair<std::string, double>> clip_gradients(
+    const Scenario::Train::Clip& limits, const NamedTensors& parameters,
+    const std::function<double(double)>& whole = {});
 
 }  // namespace lockstep

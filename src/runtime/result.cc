@@ -39,6 +39,7 @@ Status write_result(const WorkerResult& result, const std::string& path) {
   json["step_ms_median"] = median(result.step_ms);
   json["samples_per_s"] = total_ms > 0 ? static_cast<double>(result.samples) / total_ms * 1e3 : 0;
   json["recording_ns"] = result.recording_ns;
+  json["watch_share"] = total_ms > 0 ? static_cast<double>(result.watch_ns) / (total_ms * 1e6) : 0;
   json["recording_events"] = result.recording_events;
   json["recording_share"] =
       total_ms > 0 ? static_cast<double>(result.recording_ns) / (total_ms * 1e6) : 0;

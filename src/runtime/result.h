@@ -34,6 +34,7 @@ struct WorkerResult {
   std::vector<double> losses;  // one per finished step
   std::vector<double> step_ms;
   std::int64_t samples = 0;
+  std::int64_t watch_ns = 0;      // taking fingerprints of tensors, during the steps
   std::int64_t recording_ns = 0;  // inside the recorder, over all threads, during the steps
   std::uint64_t recording_events = 0;
   std::optional<std::int64_t> idle_ns;  // of the steps, waiting for other stages; pipeline only

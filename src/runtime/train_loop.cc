@@ -36,6 +36,13 @@ void log_progress(int rank, const StepMetrics& metrics, int steps) {
                static_cast<long long>(done), steps, metrics.loss, metrics.learning_rate);
 }
 
+// What the tags of reductions declare, for whoever compares gradients.
+std::string average_tag(const Scenario& scenario) {
+  if (scenario.watch.every == 0) return {};
+  const bool world = scenario.remedy.average == Scenario::Remedy::Average::world;
+  return world ? " average=world" : " average=contributors";
+}
+
 double milliseconds_since(Nanos began) {
   return static_cast<double>(monotonic_nanos() - began) * 1e-6;
 }
@@ -50,7 +57,8 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
       result_(result),
       log_(log),
       data_(
-          value_or_throw(BatchSource::open(scenario, groups.who().rank, groups.who().world_size))) {
+          value_or_throw(BatchSource::open(scenario, groups.who().rank, groups.who().world_size))),
+      watch_(scenario.watch, recorder) {
   const std::string digest = hex(data_->digest());
   groups_.require_same("the digest of the data set's index map", digest);
   if (groups_.who().rank == 0) {
@@ -69,7 +77,8 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
   }
   strategy_ = make_strategy(
       scenario_.strategy,
-      {model_, groups_, recorder_, scenario_.ranks_with_images(groups_.who().world_size)});
+      {model_, groups_, recorder_, scenario_.watch.every > 0 ? &watch_ : nullptr,
+       average_tag(scenario_), scenario_.ranks_with_images(groups_.who().world_size)});
   optimised_ = strategy_->optimised(model_);
   remedy_ = make_remedy(scenario_.remedy,
                         {model_, groups_, recorder_, gather_ ? &*gather_ : nullptr, optimised_});
@@ -94,6 +103,7 @@ void TrainLoop::run() {
     StepMetrics metrics = one_step(step);
     result_.recording_ns = recorder_.nanos() - recording_before;
     result_.recording_events = recorder_.events();
+    result_.watch_ns = watch_.nanos();
     result_.device_memory = groups_.device().memory();
     metrics.ms = milliseconds_since(began);
     metrics.wait_ms = static_cast<double>(recorder_.waited_nanos() - waited_before) * 1e-6;
@@ -174,7 +184,9 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   recorder_.data(step, all.indices);
   recorder_.modality(step, all.modalities());
 
-  optimizer_->zero_grad();
+  watch_.begin_step(step, batches.size());
+  if (scenario_.train.zero_grad) optimizer_->zero_grad();
+  watch_.leftovers(optimised_);
   metrics.loss = accumulate(batches);
   update();
   if (balancer_) {
@@ -231,18 +243,44 @@ double TrainLoop::accumulate(const std::vector<Batch>& batches) {
 void TrainLoop::update() {
   // A scaler that decides alone looks at this rank's own gradients, and leaves the whole update
   // out, the communication included: that is the mistake that it stands for.
-  if (scaler_->decides_alone() && scaler_->unscale(optimised_)) return;
+  if (scaler_->decides_alone() && scaler_->unscale(optimised_)) return watch_update(false);
   const Scenario::Train::Clip& clip = scenario_.train.clip;
-  if (clip.any() && clip.before_sync) clip_gradients(clip, optimised_);
+  std::vector<std::pair<std::string, double>> factors;
+  if (clip.any() && clip.before_sync) factors = clip_gradients(clip, optimised_);
   strategy_->synchronise();
   remedy_->after_sync();
-  if (!scaler_->decides_alone() && scaler_->unscale(optimised_)) return;
+  for (const auto& [name, parameter] : optimised_) {
+    if (parameter.grad().defined()) {
+      watch_.synced_gradient(name, parameter.grad(), part_of(name));
+    }
+  }
+  if (!scaler_->decides_alone() && scaler_->unscale(optimised_)) return watch_update(false);
   if (clip.any() && !clip.before_sync) {
     std::function<double(double)> whole;
     if (!clip.local_norm) whole = [&](double own) { return strategy_->norm_squared(own); };
-    clip_gradients(clip, optimised_, whole);
+    factors = clip_gradients(clip, optimised_, whole);
   }
+  for (const auto& [name, factor] : factors) watch_.scalar(name, factor);
   optimizer_->step();
+  watch_update(true);
+}
+
+TensorPart TrainLoop::part_of(const std::string& name) {
+  const std::optional<std::uint64_t> begin = strategy_->shard_begin(name);
+  return {begin.has_value(), begin.value_or(0)};
+}
+
+void TrainLoop::watch_update(bool stepped) {
+  if (!watch_.on()) return;
+  watch_.scalar("lr", learning_rate(scenario_.train, recorder_.context().step));
+  watch_.scalar("loss_scale", scaler_->current());
+  watch_.scalar("stepped", stepped ? 1 : 0);
+  for (const auto& [name, parameter] : optimised_) {
+    watch_.parameter(name, parameter, part_of(name));
+  }
+  watch_.optimizer(*optimizer_, optimised_,
+                   !optimised_.empty() && part_of(optimised_.front().first).sharded);
+  watch_.buffers(named_buffers(*model_));
 }
 
 void TrainLoop::evaluate() {

@@ -20,6 +20,7 @@
 #include "runtime/result.h"
 #include "runtime/step_log.h"
 #include "runtime/strategies/strategy.h"
+#include "runtime/watch/value_watch.h"
 
 namespace lockstep {
 
@@ -46,6 +47,9 @@ class TrainLoop {
   // Forward and backward of all micro-batches; the mean of their losses.
   double accumulate(const std::vector<Batch>& batches);
   void update();
+  // Records what the update made; `stepped`: whether the optimizer was called.
+  void watch_update(bool stepped);
+  TensorPart part_of(const std::string& name);
   void evaluate();
 
   const Scenario& scenario_;
@@ -58,6 +62,7 @@ class TrainLoop {
   std::optional<Balancer> balancer_;
   std::optional<FeatureGather> gather_;  // of global negatives
   NamedTensors optimised_;
+  ValueWatch watch_;
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<Remedy> remedy_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;

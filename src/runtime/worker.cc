@@ -29,6 +29,8 @@ constexpr double kExitGraceS = 5;
 constexpr std::uint64_t kRecordsPerStep = 256;
 // … and in each of its micro-batches (pipeline: four messages, each up to four records).
 constexpr std::uint64_t kRecordsPerMicroBatch = 16;
+// … and where values are watched (three records for each of four values of some hundred tensors).
+constexpr std::uint64_t kRecordsPerLook = 2048;
 constexpr std::uint64_t kMinRecords = std::uint64_t{1} << 14U;  // 1 MiB; the ring is allocated
 constexpr std::uint64_t kMaxRecords = std::uint64_t{1} << 18U;  // 16 MiB  at its full size
 
@@ -58,7 +60,12 @@ Result<std::unique_ptr<RingWriter>> make_ring(const Scenario& scenario,
   const auto steps = static_cast<std::uint64_t>(scenario.train.steps);
   const auto parts = static_cast<std::uint64_t>(scenario.micro_batches(options.rank));
   const std::uint64_t each = kRecordsPerStep + parts * kRecordsPerMicroBatch;
-  ring.capacity = std::clamp((steps + 1) * each, kMinRecords, kMaxRecords);
+  std::uint64_t records = (steps + 1) * each;
+  if (scenario.watch.every > 0) {
+    const auto every = static_cast<std::uint64_t>(scenario.watch.every);
+    records += (steps + every) / every * kRecordsPerLook;
+  }
+  ring.capacity = std::clamp(records, kMinRecords, kMaxRecords);
   return RingWriter::create(ring);
 }
 
@@ -67,8 +74,8 @@ void save(const WorkerResult& result, const WorkerOptions& options) {
   if (!written) std::fprintf(stderr, "%s\n", written.error().str().c_str());
 }
 
-// A device completes calls after the program has returned from them: the trace is whole once it has.
-// Where it never does, the watchdog ends the process.
+// A device completes calls after the program has returned from them: the trace is whole once it
+// has. Where it never does, the watchdog ends the process.
 void wait_for_device(const Recorder& recorder) {
   while (recorder.outstanding()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }

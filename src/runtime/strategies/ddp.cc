@@ -149,6 +149,13 @@ void Ddp::backward(const at::Tensor& loss, Pass pass) {
 
 c10::intrusive_ptr<c10::ivalue::Future> Ddp::reduce(c10d::GradBucket& bucket) {
   const at::Tensor whole = bucket.getBufferRef();
+  if (parts_.watch != nullptr && parts_.watch->on()) {
+    const std::vector<at::Tensor> parameters = bucket.getParameters();
+    const std::vector<at::Tensor> gradients = bucket.getGradients();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      parts_.watch->local_gradient(names_.at(parameters[i].unsafeGetTensorImpl()), gradients[i]);
+    }
+  }
   // As the Reducer scales without a hook: times the reciprocal, before the sum.
   whole.mul_(1.0 / parts_.groups.who().world_size);
   using Compression = Scenario::Strategy::Compression;
@@ -190,7 +197,8 @@ const CallNote& Ddp::bucket_note(const c10d::GradBucket& bucket) {
   for (const at::Tensor& parameter : bucket.getParameters()) {
     names.push_back(names_.at(parameter.unsafeGetTensorImpl()));
   }
-  const auto note = parts_.recorder.note(names, "ddp.bucket." + std::to_string(index));
+  const auto note =
+      parts_.recorder.note(names, "ddp.bucket." + std::to_string(index) + parts_.average);
   return bucket_notes_.emplace(index, note).first->second;
 }
 

@@ -23,11 +23,12 @@ void resize(const at::Tensor& flat, std::size_t bytes) {
 }  // namespace
 
 FlatUnit::FlatUnit(std::string name, NamedTensors parameters, ShardGroups groups,
-                   Recorder& recorder)
+                   Recorder& recorder, ValueWatch* watch, const std::string& average)
     : name_(std::move(name)),
       parameters_(std::move(parameters)),
       groups_(std::move(groups)),
-      recorder_(recorder) {
+      recorder_(recorder),
+      watch_(watch) {
   LOCKSTEP_CHECK(!parameters_.empty(), "a unit has parameters");
   const at::NoGradGuard no_grad;
   std::int64_t size = 0;
@@ -51,7 +52,7 @@ FlatUnit::FlatUnit(std::string name, NamedTensors parameters, ShardGroups groups
   shard_ = at::empty({flat_.numel() / ranks}, type).set_requires_grad(true);
   start_note_ = recorder_.note(names, "fsdp.init");
   gather_note_ = recorder_.note(names, "fsdp.gather");
-  reduce_note_ = recorder_.note(names, "fsdp.reduce_scatter");
+  reduce_note_ = recorder_.note(names, "fsdp.reduce_scatter" + average);
   whole_note_ = recorder_.note(names, "fsdp.checkpoint");
   replicate_note_ = recorder_.note(names, "fsdp.all_reduce");
 }
@@ -136,6 +137,10 @@ void FlatUnit::reduce() {
       gradient.reset();
     }
     offset += parameter.numel();
+  }
+  // Of several backwards none has the whole of it; nor do the shards of one copy of several.
+  if (watch_ != nullptr && !watch_->accumulates() && !groups_.replicate) {
+    watch_->local_gradient(name_, gradients);
   }
   at::Tensor part;
   {

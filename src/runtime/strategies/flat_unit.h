@@ -19,6 +19,7 @@
 #include "runtime/models/contrastive.h"
 #include "runtime/process_groups.h"
 #include "runtime/record/recorder.h"
+#include "runtime/watch/value_watch.h"
 
 namespace lockstep {
 
@@ -33,13 +34,19 @@ class FlatUnit {
  public:
   // Takes the parameters' memory over: they are views from now on, and the unit is whole.
   // `parameters` (at least one, all of one type) must be the same on all ranks; `recorder` must
-  // outlive the unit.
-  FlatUnit(std::string name, NamedTensors parameters, ShardGroups groups, Recorder& recorder);
+  // outlive the unit, and `watch` too, which takes the gradients of the whole unit (may be null).
+  // `average`: what the tag of their reduction adds (StrategyParts::average).
+  FlatUnit(std::string name, NamedTensors parameters, ShardGroups groups, Recorder& recorder,
+           ValueWatch* watch = nullptr, const std::string& average = {});
 
   const std::string& name() const { return name_; }
   const NamedTensors& parameters() const { return parameters_; }
   // This rank's part, a leaf: [shard size]. The same tensor for as long as the unit lives.
   const at::Tensor& shard() const { return shard_; }
+  // The place of its first element in the whole.
+  std::uint64_t shard_begin() const {
+    return static_cast<std::uint64_t>(groups_.shard->getRank() * shard_size());
+  }
 
   // Sends the flat tensor of the group's rank 0 to the others, takes this rank's shard from it, and
   // releases it. Collective over `everyone`; the unit must be whole.
@@ -74,6 +81,7 @@ class FlatUnit {
   NamedTensors parameters_;
   ShardGroups groups_;
   Recorder& recorder_;
+  ValueWatch* watch_;
   at::Tensor flat_, shard_;
   std::size_t whole_bytes_ = 0;
   CallNote start_note_, gather_note_, reduce_note_, replicate_note_, whole_note_;

@@ -94,7 +94,8 @@ void Fsdp::add_units() {
 void Fsdp::add_unit(const std::string& name, const NamedTensors& parameters, ModelBlock* block) {
   const std::size_t index = units_.size();
   Unit unit;
-  unit.flat = std::make_unique<FlatUnit>(name, parameters, groups_, parts_.recorder);
+  unit.flat = std::make_unique<FlatUnit>(name, parameters, groups_, parts_.recorder, parts_.watch,
+                                         parts_.average);
   unit.block = block;
   if (block != nullptr) {
     unit_of_.emplace(block, index);
@@ -138,6 +139,10 @@ NamedTensors Fsdp::whole(const std::string& name, const at::Tensor& part) {
 
 at::Tensor Fsdp::part(const std::string& name, const at::Tensor&, const WholeTensor& whole) {
   return unit(name).part(whole);
+}
+
+std::optional<std::uint64_t> Fsdp::shard_begin(const std::string& name) {
+  return unit(name).shard_begin();
 }
 
 double Fsdp::norm_squared(double own) {

@@ -50,6 +50,7 @@ class Fsdp : public Strategy, private BlockObserver {
   // The shards, named as their units.
   NamedTensors optimised(const ContrastiveModel& model) override;
   // Summed over the shard group.
+  std::optional<std::uint64_t> shard_begin(const std::string& name) override;
   double norm_squared(double own) override;
   NamedTensors whole(const std::string& name, const at::Tensor& part) override;
   at::Tensor part(const std::string& name, const at::Tensor& optimised,

@@ -12,7 +12,7 @@
 namespace lockstep {
 
 ManualSync::ManualSync(const Scenario::Strategy& options, StrategyParts parts)
-    : parts_(std::move(parts)), world_(parts_.groups.world()) {
+    : reduction_(options.reduction), parts_(std::move(parts)), world_(parts_.groups.world()) {
   ProcessGroups::Ptr image = world_;
   ProcessGroups::Ptr text = world_;
   if (options.process_groups == Scenario::Strategy::Groups::per_modality) {
@@ -29,8 +29,8 @@ ManualSync::ManualSync(const Scenario::Strategy& options, StrategyParts parts)
                    : ProcessGroups::Ptr();
   }
   for (const auto& [name, parameter] : trained_parameters(*parts_.model)) {
-    synced_.push_back(
-        {parameter, needs_images(name) ? image : text, parts_.recorder.note({name}, "grad")});
+    synced_.push_back({parameter, needs_images(name) ? image : text,
+                       parts_.recorder.note({name}, "grad" + parts_.average), name});
   }
 }
 
@@ -46,9 +46,11 @@ void ManualSync::synchronise() {
     if (!it.group) {
       throw std::runtime_error("this rank has images, but is not in the group image_ranks");
     }
+    if (parts_.watch != nullptr) parts_.watch->local_gradient(it.name, gradient);
+    if (reduction_ == Reduction::none) continue;
     const NoteScope scope(parts_.recorder, it.note);
     all_reduce(*it.group, gradient);
-    gradient.div_(it.group->getSize());
+    if (reduction_ == Reduction::mean) gradient.div_(it.group->getSize());
   }
 }
 

@@ -34,7 +34,10 @@ class ManualSync : public Strategy {
     at::Tensor parameter;
     ProcessGroups::Ptr group;
     CallNote note;
+    std::string name;
   };
+  using Reduction = Scenario::Strategy::Reduction;
+  Reduction reduction_;
   StrategyParts parts_;
   ProcessGroups::Ptr world_;
   std::vector<Synced> synced_;

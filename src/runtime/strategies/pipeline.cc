@@ -169,13 +169,17 @@ void Pipeline::synchronise() {
   for (const auto& [name, parameter] : trained) {
     const at::Tensor& gradient = parameter.grad();
     names.push_back(name);
+    if (parts_.watch != nullptr && gradient.defined()) {
+      parts_.watch->local_gradient(name, gradient);
+    }
     present.push_back(gradient.defined() ? 1.0F : 0.0F);
     parts.push_back(gradient.defined() ? gradient.flatten() : at::zeros({parameter.numel()}));
   }
   parts.push_back(at::tensor(present));
   at::Tensor flat = at::cat(parts);
   {
-    const NoteScope scope(parts_.recorder, parts_.recorder.note(names, "pipeline.gradients"));
+    const NoteScope scope(parts_.recorder,
+                          parts_.recorder.note(names, "pipeline.gradients" + parts_.average));
     all_reduce(*peers_, flat);
   }
   flat.div_(peers_->getSize());

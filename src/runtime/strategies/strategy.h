@@ -15,6 +15,7 @@
 #include "runtime/models/contrastive.h"
 #include "runtime/process_groups.h"
 #include "runtime/record/recorder.h"
+#include "runtime/watch/value_watch.h"
 
 namespace lockstep {
 
@@ -52,6 +53,9 @@ class Strategy {
   virtual NamedTensors optimised(const ContrastiveModel& model) {
     return trained_parameters(*model);
   }
+  // Where the optimised tensor `name` begins in the whole that ranks share it of; nothing where it
+  // is the whole.
+  virtual std::optional<std::uint64_t> shard_begin(const std::string&) { return std::nullopt; }
   // The squared norm of a group of gradients from what this rank has of it: all of it, unless the
   // strategy shards them (then collective).
   virtual double norm_squared(double own) { return own; }
@@ -77,6 +81,10 @@ struct StrategyParts {
   ContrastiveModel model;
   ProcessGroups& groups;
   Recorder& recorder;
+  // Takes each rank's own gradients, just before they are reduced; null: nobody asks.
+  ValueWatch* watch = nullptr;
+  // What the tags of reductions say of the mean that they are to be: " average=world", or nothing.
+  std::string average = {};
   // Of process_groups: image-ranks, the members of the image path's group.
   std::vector<std::int32_t> image_ranks = {};
 };

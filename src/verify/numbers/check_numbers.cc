@@ -92,9 +92,15 @@ std::vector<Cause> chained(std::vector<Link> links) {
 
 std::vector<Cause> check_numbers(const Context& context, std::vector<std::string>& unknown,
                                  std::vector<std::string>& undecided) {
-  const ValueTable table(context.run);
-  if (table.empty()) return {};
+  const bool any = std::any_of(context.run.ranks.begin(), context.run.ranks.end(),
+                               [](const RankTrace& trace) { return !trace.states.empty(); });
+  if (!any) return {};
   const SyncCalls calls(context);
+  // Ranks outside of the group that averages a tensor are no replicas of it.
+  const ValueTable table(context.run, [&](std::uint32_t rank, StringId name) {
+    const SyncCall* call = calls.of(name);
+    return call == nullptr || std::binary_search(call->ranks.begin(), call->ranks.end(), rank);
+  });
   const Reductions reductions = check_reductions(context, table, calls);
 
   std::vector<Link> links;

@@ -102,7 +102,7 @@ class Assembler {
       out.contributors += out.terms.back().contributes() ? 1U : 0U;
       out.norms += out.terms.back().size();
     }
-    if (call != nullptr) out.average = call->average;
+    out.average = call != nullptr ? call->average : calls_.declared();
     out.roundoff = roundoff_of(*local, call);
     add_sketches(synced, out);
     return Gap::none;
@@ -303,7 +303,9 @@ std::vector<std::uint32_t> unsynchronised(const Reduction& r) {
   if (r.contributors < 2 || r.row->sharded()) return out;
   for (const Term& term : r.terms) {
     const StateMark* synced = r.row->of(term.rank);
-    if (synced == nullptr || !term.contributes() || !synced->hash ||
+    // What is not finite has no norm, and stays what it is whatever is added.
+    const bool infinite = synced != nullptr && !synced->norm && r.norms > 0;
+    if (synced == nullptr || infinite || !term.contributes() || !synced->hash ||
         synced->hash != term.local->hash) {
       continue;
     }

@@ -50,6 +50,7 @@ SyncCalls::SyncCalls(const Context& context) {
   using Kind = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
   std::set<Kind> seen;
   Kind last{};
+  bool unanimous = true;
   for (const RankTrace& trace : context.run.ranks) {
     for (const Call& call : trace.calls) {
       if (call.what.value == 0 || !is_reduction(tables.signatures[call.signature].op)) continue;
@@ -59,12 +60,18 @@ SyncCalls::SyncCalls(const Context& context) {
       const auto group = groups.find(call.group.value);
       if (group == groups.end()) continue;
       const SyncCall described = describe_call(context, *group->second, call);
+      if (described.average != Average::undeclared) {
+        unanimous =
+            unanimous && (declared_ == Average::undeclared || declared_ == described.average);
+        declared_ = described.average;
+      }
       for (const StringId name : tables.name_lists[call.what]) {
         SyncCall& known = by_name_[name.value];
         if (known.ranks.size() < described.ranks.size()) known = described;
       }
     }
   }
+  if (!unanimous) declared_ = Average::undeclared;
 }
 
 const SyncCall* SyncCalls::of(StringId name) const {

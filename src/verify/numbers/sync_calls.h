@@ -29,9 +29,12 @@ class SyncCalls {
 
   // The widest of the reductions that carry `name`; nullptr: none is recorded.
   const SyncCall* of(StringId name) const;
+  // What all reductions that declare an average declare; undeclared where they differ.
+  Average declared() const { return declared_; }
 
  private:
   std::unordered_map<std::uint32_t, SyncCall> by_name_;
+  Average declared_ = Average::undeclared;
 };
 
 // all_reduce, reduce and the reduce-scatters.

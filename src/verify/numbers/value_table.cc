@@ -58,12 +58,13 @@ class Places {
   std::unordered_map<std::uint32_t, std::uint32_t> places_;
 };
 
-std::vector<Entry> sorted_entries(const Run& run) {
+std::vector<Entry> sorted_entries(const Run& run, const ValueTable::Counts& counts) {
   std::vector<Entry> out;
   Places places;
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
     const std::vector<StateMark>& states = run.ranks[r].states;
     for (std::uint32_t m = 0; m < states.size(); ++m) {
+      if (counts && !counts(r, states[m].name)) continue;
       out.push_back({states[m].n, phase_of(states[m]), places.of(states[m].name), r, m});
     }
   }
@@ -97,8 +98,8 @@ bool ValueRow::sharded() const {
                      [](const Reading& r) { return r.mark->sharded; });
 }
 
-ValueTable::ValueTable(const Run& run) {
-  for (const Entry& e : sorted_entries(run)) {
+ValueTable::ValueTable(const Run& run, const Counts& counts) {
+  for (const Entry& e : sorted_entries(run, counts)) {
     const StateMark& mark = run.ranks[e.rank].states[e.mark];
     const bool same = !rows_.empty() && rows_.back().n == e.n && rows_.back().phase == e.phase &&
                       rows_.back().place == e.place;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -55,7 +56,10 @@ class ValueTable {
   // O(marks log marks). Where a rank says a value twice in a step the last counts; of a gradient
   // before the synchronisation the first of several is what backward found (Phase::leftover).
   // Points into `run`.
-  explicit ValueTable(const Run& run);
+  // `counts` (rank index, name): false for tensors that this rank trains by itself; none: all
+  // count.
+  using Counts = std::function<bool(std::uint32_t, StringId)>;
+  explicit ValueTable(const Run& run, const Counts& counts = {});
   ValueTable(const ValueTable&) = delete;
   ValueTable& operator=(const ValueTable&) = delete;
 

@@ -42,7 +42,10 @@ bool batches_are_broadcast(const Context& context, const SampleLog& log, std::ui
     for (const std::string& name : tables.names(call.what)) {
       batch |= name.starts_with("batch") || name.starts_with("data.");
     }
-    for (const std::string& dtype : tables.names(signature.dtypes)) batch |= dtype == "int64";
+    const bool nameless = call.what.value == 0;
+    for (const std::string& dtype : tables.names(signature.dtypes)) {
+      batch |= nameless && dtype == "int64";
+    }
     broadcasts += batch ? 1U : 0U;
   }
   return broadcasts >= log.by_step[rank].size();

@@ -333,6 +333,29 @@ TEST(ParamDivergence, PartsOfShardedTensorsAreNotCompared) {
   EXPECT_EQ(summary(verify(run_from_text({rank(0), rank(1)}))), "verdict clean");
 }
 
+TEST(ParamDivergence, RanksOutsideOfTheGroupThatAveragesATensorAreNoReplicasOfIt) {
+  const auto rank = [](int r) {
+    std::string out = R"({"header":1,"rank":)" + std::to_string(r) + R"(,"world_size":3}
+{"group":"world","ranks":[0,1,2]}
+{"group":"images","ranks":[0,1]}
+)";
+    for (int n = 0; n < 3; ++n) {
+      const std::string step = std::to_string(n);
+      if (r < 2) {
+        out += R"({"ev":"issue","id":)" + step +
+               R"(,"g":"images","op":"all_reduce","in":[[8]],"what":["image.w"]})"
+               "\n"
+               R"({"ev":"complete","id":)" +
+               step + "}\n";
+      }
+      out += R"({"ev":"state","n":)" + step + R"(,"name":"image.w","hash":")" +
+             std::to_string(r < 2 ? n + 1 : 7) + "\"}\n";
+    }
+    return out + R"({"end":"clean"})";
+  };
+  EXPECT_EQ(summary(verify(run_from_text({rank(0), rank(1), rank(2)}))), "verdict clean");
+}
+
 TEST(GradDivergence, ParametersThatFollowHangBelow) {
   TinyTraining t = training();
   t.detail = TinyTraining::Detail::hash;

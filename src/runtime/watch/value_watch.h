@@ -1,0 +1,76 @@
+// ValueWatch: what a rank's gradients, parameters, buffers and optimiser hold, on its way into the
+// trace as fingerprints (trace/fingerprint.h), in the steps that the scenario's `watch` names.
+//
+// Strategies hand in gradients as they give them away (local_gradient); the train loop the rest, in
+// the order of the step: what backward finds, what the optimizer gets, what it makes of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+
+#include "job/scenario.h"
+#include "runtime/models/named_tensors.h"
+#include "runtime/record/recorder.h"
+#include "trace/fingerprint.h"
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace lockstep {
+
+// A part of a tensor that other ranks hold the rest of; its first element's place in the whole.
+struct TensorPart {
+  bool sharded = false;
+  std::uint64_t first = 0;
+};
+
+class ValueWatch {
+ public:
+  // `recorder` must outlive the watch. Off where `options.every` is 0.
+  ValueWatch(const Scenario::Watch& options, Recorder& recorder)
+      : options_(options), recorder_(recorder) {}
+
+  // `micro_batches`: of the step that begins.
+  void begin_step(std::int64_t step, std::size_t micro_batches);
+  // Whether this step's values are recorded. All else does nothing in other steps.
+  bool on() const { return on_; }
+  // Several backwards add to one gradient: what a strategy reduces in each is not yet all of it.
+  bool accumulates() const { return micro_batches_ > 1; }
+
+  // Before backward: gradients that are there and not zero, as zero_grad leaves none.
+  void leftovers(const NamedTensors& parameters);
+  // This rank's own gradient, just before it is given to the reduction.
+  void local_gradient(const std::string& name, const at::Tensor& gradient);
+  void synced_gradient(const std::string& name, const at::Tensor& gradient, TensorPart part = {});
+  void parameter(const std::string& name, const at::Tensor& value, TensorPart part = {});
+  void buffers(const NamedTensors& buffers);
+  // exp_avg and exp_avg_sq, or the momentum, of each parameter that has them: "exp_avg/NAME".
+  void optimizer(const torch::optim::Optimizer& optimizer, const NamedTensors& parameters,
+                 bool sharded);
+  // A number that all ranks must agree on: "lr", "loss_scale", "stepped", "clip/image".
+  void scalar(const std::string& name, double value);
+
+  // Time that taking fingerprints took so far.
+  std::int64_t nanos() const { return nanos_; }
+
+ private:
+  void record(const std::string& name, const at::Tensor& value, StateMark::Kind kind,
+              StateMark::When when, TensorPart part = {});
+
+  const Scenario::Watch options_;
+  Recorder& recorder_;
+  std::int64_t step_ = 0;
+  std::size_t micro_batches_ = 1;
+  bool on_ = false;
+  std::int64_t nanos_ = 0;
+  std::unordered_map<std::string, RingWriter::StringRef> names_;
+  RingWriter::StringRef name_ref(const std::string& name);
+};
+
+// The fingerprint of a tensor of any type and device, in the order of its logical elements; over
+// LibTorch's threads where it is large.
+Fingerprint fingerprint_of(const at::Tensor& tensor, std::uint32_t sketch, std::uint64_t first = 0);
+
+}  // namespace lockstep

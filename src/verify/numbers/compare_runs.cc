@@ -1,0 +1,170 @@
+#include "verify/numbers/compare_runs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "verify/numbers/rounding.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr double kFloat32 = 0x1p-24;
+
+// One tensor in one step, whole.
+struct Value {
+  std::optional<std::uint64_t> hash;
+  std::optional<double> norm;
+  std::vector<double> sketch;
+  std::string dtype;
+  std::uint32_t place = 0;
+};
+
+Value value_of(const Run& run, const ValueRow& row) {
+  const StateMark& first = *row.readings.front().mark;
+  Value out{first.hash, first.norm, first.sketch, run.tables.str(first.dtype), row.place};
+  if (!row.sharded()) return out;
+  out.hash.reset();
+  double squares = first.norm.value_or(0) * first.norm.value_or(0);
+  for (std::size_t i = 1; i < row.readings.size(); ++i) {
+    const StateMark& mark = *row.readings[i].mark;
+    squares += mark.norm.value_or(0) * mark.norm.value_or(0);
+    for (std::size_t j = 0; j < std::min(out.sketch.size(), mark.sketch.size()); ++j) {
+      out.sketch[j] += mark.sketch[j];
+    }
+  }
+  if (out.norm) out.norm = std::sqrt(squares);
+  return out;
+}
+
+using Key = std::tuple<std::int64_t, Phase, std::string>;
+using Values = std::map<Key, Value>;
+
+Values values_of(const Run& run) {
+  const ValueTable table(run);
+  Values out;
+  for (const ValueRow& row : table.rows()) {
+    if (row.phase != Phase::synced_grad && row.phase != Phase::param) continue;
+    out.emplace(Key{row.n, row.phase, run.tables.str(row.name)}, value_of(run, row));
+  }
+  return out;
+}
+
+double square(const std::vector<double>& s) {
+  return std::inner_product(s.begin(), s.end(), s.begin(), 0.0);
+}
+
+double size_of(const Value& v) {
+  if (v.norm) return *v.norm;
+  return v.sketch.empty() ? 0 : std::sqrt(square(v.sketch) / static_cast<double>(v.sketch.size()));
+}
+
+// Nothing where the two have nothing in common that could be compared.
+std::optional<TensorDifference> difference(const Key& key, const Value& a, const Value& b,
+                                           std::optional<double> tolerance) {
+  TensorDifference out;
+  std::tie(out.n, out.phase, out.name) = key;
+  const double u = std::max(unit_roundoff(a.dtype).value_or(kFloat32),
+                            unit_roundoff(b.dtype).value_or(kFloat32));
+  out.tolerance = tolerance.value_or(std::sqrt(u));
+  const double size_a = size_of(a);
+  const double size_b = size_of(b);
+  if (size_b > 0) out.ratio = size_a / size_b;
+  if (a.hash && a.hash == b.hash) {
+    out.cosine = 1;
+    return out;
+  }
+  double distance = 0;
+  if (!a.sketch.empty() && a.sketch.size() == b.sketch.size()) {
+    std::vector<double> d = a.sketch;
+    for (std::size_t j = 0; j < d.size(); ++j) d[j] -= b.sketch[j];
+    distance = std::sqrt(square(d) / static_cast<double>(d.size()));
+    if (size_a > 0 && size_b > 0) {
+      const double cosine =
+          (size_a * size_a + size_b * size_b - distance * distance) / (2 * size_a * size_b);
+      out.cosine = std::clamp(cosine, -1.0, 1.0);
+    }
+  } else if (a.norm && b.norm) {
+    distance = std::abs(*a.norm - *b.norm);
+    out.lower_bound = true;
+  } else {
+    return std::nullopt;
+  }
+  const double scale = std::max(size_a, size_b);
+  out.error = scale > 0 ? distance / (size_b > 0 ? size_b : scale) : 0;
+  return out;
+}
+
+std::map<std::int64_t, double> losses_of(const Run& run) {
+  std::map<std::int64_t, std::pair<double, int>> sums;
+  for (const RankTrace& trace : run.ranks) {
+    for (const StepMark& step : trace.steps) {
+      if (!step.loss) continue;
+      sums[step.n].first += *step.loss;
+      ++sums[step.n].second;
+    }
+  }
+  std::map<std::int64_t, double> out;
+  for (const auto& [n, sum] : sums) out[n] = sum.first / sum.second;
+  return out;
+}
+
+void keep_worst(std::optional<TensorDifference>& worst, const TensorDifference& d) {
+  if (!worst || d.error / d.tolerance > worst->error / worst->tolerance) worst = d;
+}
+
+}  // namespace
+
+Comparison compare_runs(const Run& a, const Run& b, std::optional<double> tolerance) {
+  const Values of_a = values_of(a);
+  const Values of_b = values_of(b);
+  Comparison out;
+  std::map<std::int64_t, StepDifference> steps;
+  std::set<std::string> alone;
+  std::vector<std::pair<std::uint32_t, TensorDifference>> beyond;
+  for (const auto& [key, value] : of_a) {
+    const auto other = of_b.find(key);
+    if (other == of_b.end()) {
+      alone.insert(std::get<std::string>(key));
+      continue;
+    }
+    const auto d = difference(key, value, other->second, tolerance);
+    if (!d) continue;
+    ++out.compared;
+    StepDifference& step = steps[d->n];
+    keep_worst(d->phase == Phase::param ? step.parameter : step.gradient, *d);
+    if (d->error > d->tolerance) beyond.emplace_back(value.place, *d);
+  }
+  for (const auto& [key, value] : of_b) {
+    if (!of_a.contains(key)) alone.insert(std::get<std::string>(key));
+  }
+  out.only_in_one = alone.size();
+  const auto first =
+      std::min_element(beyond.begin(), beyond.end(), [](const auto& x, const auto& y) {
+        return std::tie(x.second.n, x.second.phase, x.first) <
+               std::tie(y.second.n, y.second.phase, y.first);
+      });
+  if (first != beyond.end()) out.parted = first->second;
+
+  const std::map<std::int64_t, double> loss_b = losses_of(b);
+  for (const auto& [n, loss] : losses_of(a)) {
+    const auto other = loss_b.find(n);
+    if (other == loss_b.end()) continue;
+    steps[n].loss_a = loss;
+    steps[n].loss_b = other->second;
+    const double apart = std::abs(loss - other->second);
+    out.max_loss_difference = std::max(out.max_loss_difference.value_or(0), apart);
+  }
+  for (auto& [n, step] : steps) {
+    step.n = n;
+    out.steps.push_back(std::move(step));
+  }
+  return out;
+}
+
+}  // namespace lockstep

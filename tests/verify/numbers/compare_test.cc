@@ -1,0 +1,78 @@
+// Two runs side by side.
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "verify/numbers/compare_runs.h"
+#include "verify/numbers/tiny_training.h"
+
+namespace lockstep {
+namespace {
+
+// Three steps whose reduction adds the ranks up forwards or backwards; `fault(step)` may change
+// what ranks hold before the update.
+template <class Fault>
+auto trained(bool backwards, Fault fault) {
+  TinyTraining t(4, {64, 256, 64}, 7);
+  for (int step = 0; step < 3; ++step) {
+    t.backward();
+    std::vector<std::uint32_t> order = {0, 1, 2, 3};
+    if (backwards) std::reverse(order.begin(), order.end());
+    for (std::size_t i = 0; i < t.tensors(); ++i) t.average(i, order, 4);
+    fault(t, step);
+    t.record_synced();
+    t.update_all();
+    t.record_params();
+    t.end_step();
+  }
+  return t.run();
+}
+const auto kNone = [](TinyTraining&, int) {};
+
+TEST(CompareRuns, AnotherOrderOfSummationIsTheSame) {
+  const Comparison c = compare_runs(trained(false, kNone), trained(true, kNone));
+  EXPECT_FALSE(c.parted);
+  EXPECT_EQ(c.compared, 18U);
+  ASSERT_EQ(c.steps.size(), 3U);
+  EXPECT_LT(c.steps[0].gradient->error, 1e-6);
+}
+
+TEST(CompareRuns, SaysWhereTheyPartAndHow) {
+  const auto doubled = [](TinyTraining& t, int step) {
+    if (step != 1) return;
+    for (std::uint32_t r = 0; r < 4; ++r) {
+      for (float& x : t.grad(r, 1)) x *= 2;
+    }
+  };
+  const Comparison c = compare_runs(trained(false, doubled), trained(false, kNone));
+  ASSERT_TRUE(c.parted);
+  EXPECT_EQ(c.parted->n, 1);
+  EXPECT_EQ(c.parted->name, "p1");
+  EXPECT_EQ(c.parted->phase, Phase::synced_grad);
+  EXPECT_NEAR(c.parted->ratio, 2, 1e-3);
+  EXPECT_GT(*c.parted->cosine, 0.5);
+  EXPECT_EQ(c.steps[0].gradient->error, 0);
+}
+
+TEST(CompareRuns, WithoutSketchesNormsAreALowerBound) {
+  TinyTraining a(2, {64}, 1);
+  TinyTraining b(2, {64}, 2);
+  for (TinyTraining* t : {&a, &b}) {
+    t->detail = TinyTraining::Detail::norm;
+    t->record_params();
+  }
+  const Comparison c = compare_runs(a.run(), b.run());
+  ASSERT_TRUE(c.steps[0].parameter);
+  EXPECT_TRUE(c.steps[0].parameter->lower_bound);
+}
+
+TEST(CompareRuns, NothingInCommonIsNothing) {
+  TinyTraining a(2, {64}, 1);
+  a.record_params();
+  TinyTraining b(2, {64}, 1);
+  EXPECT_EQ(compare_runs(a.run(), b.run()).compared, 0U);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/system_error.h"
 #include "base/text.h"
 #include "base/write_file.h"
 #include "cli/commands.h"
@@ -16,11 +17,14 @@
 #include "cli/run_progress.h"
 #include "cli/run_summary.h"
 #include "cli/scenario_files.h"
+#include "job/reference.h"
 #include "launch/expectation.h"
 #include "launch/job_runner.h"
 #include "launch/run_folder.h"
 #include "launch/worker_program.h"
+#include "reports/comparison_report.h"
 #include "reports/json_report.h"
+#include "verify/numbers/compare_runs.h"
 
 namespace lockstep {
 namespace {
@@ -32,6 +36,8 @@ constexpr const char* kFooter = R"(Examples:
     lockstep run scenarios/modality/manual_hang_bad.yaml
   The same job with its remedy:
     lockstep run scenarios/modality/manual_hang_ok.yaml
+  Does it train as one process with all batches would?
+    lockstep run --reference scenarios/numbers/watched_ok.yaml
   In CI: every scenario of a folder must go as its "expect:" says:
     lockstep run --check --quiet scenarios/
 
@@ -42,6 +48,7 @@ struct RunCommand {
   std::vector<std::string> paths;
   std::string output_dir;
   bool check = false;
+  bool reference = false;
   ReportOptions report;
 };
 
@@ -99,6 +106,11 @@ class Runner {
     for (const std::string& file : *files) {
       Result<Scenario> scenario = load_checked_scenario(file);
       if (!scenario) return scenario.error();
+      if (command_.reference) {
+        if (const Result<Scenario> reference = reference_of(*scenario); !reference) {
+          return reference.error();
+        }
+      }
       if (command_.check && !scenario->expect)
         return Error{"--check needs something to compare with", {file}, "add \"expect:\""};
       scenarios_.push_back(std::move(*scenario));
@@ -149,8 +161,39 @@ class Runner {
         filtered(std::move(outcome->report), outcome->run, filter_, today_utc());
     if (const Status told = tell(*folder, *outcome, report); !told) return told.error();
     outcome->report = std::move(report.report);
-    const ExitStatus status = judge(scenario, *outcome);
+    ExitStatus status = judge(scenario, *outcome);
+    if (command_.reference && outcome->end == JobEnd::completed) {
+      const Result<ExitStatus> compared =
+          compare_with_reference(scenario, *outcome, options, interrupts);
+      if (!compared) return compared.error();
+      status = worse(status, *compared);
+    }
     return FinishedRun{std::move(*outcome), status};
+  }
+
+  // Trains the same in one process, in the folder `reference` of the run's, and compares.
+  Result<ExitStatus> compare_with_reference(const Scenario& scenario, const JobOutcome& outcome,
+                                            JobOptions options, Interrupts& interrupts) {
+    Scenario alone = scenario;
+    alone.ranks = 1;
+    options.folder += "/reference";
+    options.more = {"--reference"};
+    std::error_code failed;
+    std::filesystem::create_directory(options.folder, failed);
+    if (failed) return system_error("cannot make the folder", failed.value(), options.folder);
+    const Result<JobOutcome> reference = run_job(alone, options, interrupts, {});
+    if (!reference) return reference.error();
+    if (reference->end != JobEnd::completed) {
+      return Error{
+          "the reference did not finish", {log_file(options.folder, 0)}, "its log says why"};
+    }
+    const Comparison comparison = compare_runs(outcome.run, reference->run);
+    if (!command_.report.quiet) {
+      said_ << "\nagainst one process with all batches (in " << printable(options.folder) << "):\n"
+            << comparison_text(comparison) << std::flush;
+    }
+    if (comparison.compared == 0) return ExitStatus::inconclusive;
+    return comparison.parted ? ExitStatus::findings : ExitStatus::clean;
   }
 
   // The report, and what else there is to say of the run.
@@ -209,6 +252,9 @@ void add_run(CLI::App& app, ExitStatus& status) {
       ->required();
   command->add_flag("--check", options->check,
                     "Compare with the scenario's \"expect:\";\nexit with 0 when it is so");
+  command->add_flag("--reference", options->reference,
+                    "Train the same in one process with all ranks' batches, too,\n"
+                    "and say where gradients, parameters and losses part");
   command
       ->add_option("--output-dir", options->output_dir,
                    "The run's folder; of several runs: its parent;\n"

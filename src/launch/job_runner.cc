@@ -21,17 +21,19 @@ double seconds(Nanos time) { return static_cast<double>(time) / 1e9; }
 
 std::vector<std::string> command_line(const Scenario& scenario, const JobOptions& options,
                                       int rank) {
-  return {options.worker,
-          "train",
-          scenario.file,
-          "--rank",
-          std::to_string(rank),
-          "--world-size",
-          std::to_string(scenario.ranks),
-          "--store",
-          store_file(options.folder),
-          "--trace",
-          options.folder};
+  std::vector<std::string> out = {options.worker,
+                                  "train",
+                                  scenario.file,
+                                  "--rank",
+                                  std::to_string(rank),
+                                  "--world-size",
+                                  std::to_string(scenario.ranks),
+                                  "--store",
+                                  store_file(options.folder),
+                                  "--trace",
+                                  options.folder};
+  out.insert(out.end(), options.more.begin(), options.more.end());
+  return out;
 }
 
 class Job {

@@ -20,8 +20,9 @@
 namespace lockstep {
 
 struct JobOptions {
-  std::string worker;  // the worker program; called as docs/scenarios.md says
-  std::string folder;  // of this run; made by run_job's caller
+  std::string worker;             // the worker program; called as docs/scenarios.md says
+  std::string folder;             // of this run; made by run_job's caller
+  std::vector<std::string> more;  // further options of the worker
   std::chrono::milliseconds poll{50};
   std::chrono::milliseconds grace{3000};  // between SIGTERM and SIGKILL
 };

@@ -26,7 +26,9 @@ std::string headline(const Comparison& c) {
     return "LOSSES ONLY: the runs have no recorded tensor in common (watch: {every: 1})\n";
   }
   if (!c.parted) {
-    return "THE SAME up to rounding: " + plural(c.compared, "value") + " compared\n";
+    std::string out = "THE SAME up to rounding: " + plural(c.compared, "value") + " compared";
+    if (c.drifted) out += ";\n  differences of rounding grow from step to step (marked !)";
+    return out + "\n";
   }
   const TensorDifference& d = *c.parted;
   std::string out = "PARTED in step " + std::to_string(d.n) + ": " + kind(d) + " " +
@@ -61,6 +63,9 @@ std::string row(const std::string& n, const std::string& a, const std::string& b
 
 std::string comparison_text(const Comparison& c, std::size_t lines) {
   std::string out = headline(c);
+  if (c.max_loss_difference) {
+    out += "losses at most " + scientific(*c.max_loss_difference) + " apart\n";
+  }
   if (c.only_in_one > 0) {
     out += plural(c.only_in_one, "tensor") + " that one run alone recorded left out\n";
   }

@@ -98,6 +98,9 @@ int main(int argc, char** argv) {
       ->add_option("--device", options.device,
                    "cpu or cuda; left out: cuda where the scenario says backend: nccl")
       ->check(CLI::IsMember({"cpu", "cuda"}));
+  train_command->add_flag("--reference", options.reference,
+                          "this process alone, with the batches of all the scenario's\n"
+                          "ranks: what the distributed job is measured against");
   train_command->add_option("--trace", options.trace, "folder for the trace and the result")
       ->required()
       ->check(CLI::ExistingDirectory);

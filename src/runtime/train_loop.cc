@@ -50,15 +50,22 @@ double milliseconds_since(Nanos began) {
 }  // namespace
 
 TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& recorder,
-                     WorkerResult& result, StepLog* log)
+                     WorkerResult& result, StepLog* log, const Scenario* data_of)
     : scenario_(scenario),
       groups_(groups),
       recorder_(recorder),
       result_(result),
       log_(log),
-      data_(
-          value_or_throw(BatchSource::open(scenario, groups.who().rank, groups.who().world_size))),
+      data_(data_of != nullptr ? value_or_throw(BatchSource::open(*data_of, 0, data_of->ranks))
+                               : value_or_throw(BatchSource::open(scenario, groups.who().rank,
+                                                                  groups.who().world_size))),
       watch_(scenario.watch, recorder) {
+  // One rank of each replica stands for all of them; where all read one batch, one for all.
+  const int whole = data_of == nullptr || data_of->data.broadcast ? 0 : data_of->ranks;
+  for (int r = whole == 0 ? 0 : data_of->ranks_of_replica(); r < whole;
+       r += data_of->ranks_of_replica()) {
+    further_data_.push_back(value_or_throw(BatchSource::open(*data_of, r, whole)));
+  }
   const std::string digest = hex(data_->digest());
   groups_.require_same("the digest of the data set's index map", digest);
   if (groups_.who().rank == 0) {
@@ -206,9 +213,12 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
 std::vector<Batch> TrainLoop::micro_batches(std::int64_t step) {
   if (balancer_ && balancer_->costs()) data_->use_costs(*balancer_->costs());
   std::vector<Batch> batches = data_->step(step);
+  for (const auto& source : further_data_) {
+    for (Batch& batch : source->step(step)) batches.push_back(std::move(batch));
+  }
   result_.skipped = data_->skipped();
   result_.data_wait_ms = static_cast<double>(data_->wait_ns()) * 1e-6;
-  if (scenario_.data.broadcast) {
+  if (scenario_.data.broadcast && groups_.who().world_size > 1) {
     for (Batch& batch : batches) broadcast_batch(*groups_.world(), recorder_, batch);
   }
   for (Batch& batch : batches) {

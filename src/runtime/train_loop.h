@@ -27,10 +27,11 @@ namespace lockstep {
 class TrainLoop {
  public:
   // Makes data, model, strategy and remedy as the scenario says, and the process groups that they
-  // need: collective. All references must outlive the loop; `log` may be null. Throws what LibTorch
+  // need: collective. All references must outlive the loop; `log` may be null. With `data_of` every
+  // step trains on the batches of all that job's ranks, one after the other. Throws what LibTorch
   // throws.
   TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& recorder,
-            WorkerResult& result, StepLog* log = nullptr);
+            WorkerResult& result, StepLog* log = nullptr, const Scenario* data_of = nullptr);
 
   // Trains to the last step; records every step's data, modalities and loss, and adds to the result
   // as it goes, so that what was reached is there when a step throws (the recorder's context then
@@ -58,6 +59,7 @@ class TrainLoop {
   WorkerResult& result_;
   StepLog* log_;
   std::unique_ptr<BatchSource> data_;
+  std::vector<std::unique_ptr<BatchSource>> further_data_;  // of the other ranks of `data_of`
   ContrastiveModel model_{nullptr};
   std::optional<Balancer> balancer_;
   std::optional<FeatureGather> gather_;  // of global negatives

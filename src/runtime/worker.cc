@@ -12,6 +12,7 @@
 #include <torch/csrc/api/include/torch/version.h>
 
 #include "base/text.h"
+#include "job/reference.h"
 #include "runtime/device.h"
 #include "runtime/process_groups.h"
 #include "runtime/record/recording_work.h"
@@ -132,7 +133,13 @@ Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
   return Status::ok();
 }
 
-int run_worker(const Scenario& scenario, const WorkerOptions& options) {
+int run_worker(const Scenario& job, const WorkerOptions& options) {
+  Result<Scenario> reference = options.reference ? reference_of(job) : Result<Scenario>(job);
+  if (!reference) {
+    std::fprintf(stderr, "%s\n", reference.error().str().c_str());
+    return kExitUsage;
+  }
+  const Scenario& scenario = *reference;
   auto device = open_device(device_kind(scenario, options), scenario.backend, options.local_rank);
   if (!device) {
     std::fprintf(stderr, "%s\n", device.error().str().c_str());
@@ -160,7 +167,7 @@ int run_worker(const Scenario& scenario, const WorkerOptions& options) {
     groups.emplace(rendezvous, RankOf{options.rank, options.world_size},
                    milliseconds(scenario.limits.total_s), recorder, std::move(*device));
     StepLog log(file_of(options, ".metrics.jsonl"));
-    TrainLoop(scenario, *groups, recorder, result, &log).run();
+    TrainLoop(scenario, *groups, recorder, result, &log, options.reference ? &job : nullptr).run();
     if (on_nccl(scenario)) wait_for_device(recorder);
   } catch (const std::exception& error) {
     if (groups) groups->announce_done();

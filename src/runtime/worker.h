@@ -23,10 +23,11 @@ struct WorkerOptions {
   std::string master_host;
   int master_port = 0;
   bool store_is_served = false;
-  std::string device;  // "cpu", "cuda"; empty: what the scenario's backend needs
-  int local_rank = 0;  // among the ranks of this machine
-  std::string trace;   // folder for rank_<r>.ring and rank_<r>.result.json
-  pid_t parent = 0;    // from prepare_process_for_watchdog()
+  std::string device;      // "cpu", "cuda"; empty: what the scenario's backend needs
+  int local_rank = 0;      // among the ranks of this machine
+  bool reference = false;  // alone, with the batches of all the scenario's ranks (job/reference.h)
+  std::string trace;       // folder for rank_<r>.ring and rank_<r>.result.json
+  pid_t parent = 0;        // from prepare_process_for_watchdog()
 };
 
 // What this build cannot run, said before anything starts: other models and data, no text.

@@ -1,5 +1,6 @@
 // Scenario files that are wrong: every message says where, what was expected, what was found, and
 // what was probably meant.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "job/scenario.h"

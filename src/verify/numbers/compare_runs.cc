@@ -118,6 +118,37 @@ void keep_worst(std::optional<TensorDifference>& worst, const TensorDifference& 
   if (!worst || d.error / d.tolerance > worst->error / worst->tolerance) worst = d;
 }
 
+// Sets `parted` and `drifted`.
+void find_parting(std::vector<std::pair<std::uint32_t, TensorDifference>> found, Comparison& out) {
+  constexpr double kAmplified = 100;
+  std::sort(found.begin(), found.end(), [](const auto& x, const auto& y) {
+    return std::tie(x.second.n, x.second.phase, x.first) <
+           std::tie(y.second.n, y.second.phase, y.first);
+  });
+  double apart = 0;       // the parameters, before the step
+  double apart_next = 0;  // … and after it
+  std::int64_t step = INT64_MIN;
+  std::set<std::string> with_gradient;  // in this step
+  for (const auto& [place, d] : found) {
+    if (d.n != step) {
+      apart = apart_next;
+      apart_next = 0;
+      with_gradient.clear();
+      step = d.n;
+    }
+    if (d.phase == Phase::synced_grad) with_gradient.insert(d.name);
+    if (d.phase == Phase::param) apart_next = std::max(apart_next, d.error);
+    if (d.error <= d.tolerance) continue;
+    const bool explained = d.error <= kAmplified * apart ||
+                           (d.phase == Phase::param && with_gradient.contains(d.name));
+    if (explained) {
+      out.drifted = true;
+    } else if (!out.parted) {
+      out.parted = d;
+    }
+  }
+}
+
 }  // namespace
 
 Comparison compare_runs(const Run& a, const Run& b, std::optional<double> tolerance) {
@@ -126,7 +157,7 @@ Comparison compare_runs(const Run& a, const Run& b, std::optional<double> tolera
   Comparison out;
   std::map<std::int64_t, StepDifference> steps;
   std::set<std::string> alone;
-  std::vector<std::pair<std::uint32_t, TensorDifference>> beyond;
+  std::vector<std::pair<std::uint32_t, TensorDifference>> found;
   for (const auto& [key, value] : of_a) {
     const auto other = of_b.find(key);
     if (other == of_b.end()) {
@@ -138,18 +169,13 @@ Comparison compare_runs(const Run& a, const Run& b, std::optional<double> tolera
     ++out.compared;
     StepDifference& step = steps[d->n];
     keep_worst(d->phase == Phase::param ? step.parameter : step.gradient, *d);
-    if (d->error > d->tolerance) beyond.emplace_back(value.place, *d);
+    found.emplace_back(value.place, *d);
   }
   for (const auto& [key, value] : of_b) {
     if (!of_a.contains(key)) alone.insert(std::get<std::string>(key));
   }
   out.only_in_one = alone.size();
-  const auto first =
-      std::min_element(beyond.begin(), beyond.end(), [](const auto& x, const auto& y) {
-        return std::tie(x.second.n, x.second.phase, x.first) <
-               std::tie(y.second.n, y.second.phase, y.first);
-      });
-  if (first != beyond.end()) out.parted = first->second;
+  find_parting(std::move(found), out);
 
   const std::map<std::int64_t, double> loss_b = losses_of(b);
   for (const auto& [n, loss] : losses_of(a)) {

@@ -35,16 +35,23 @@ struct StepDifference {
 };
 
 struct Comparison {
-  std::vector<StepDifference> steps;       // that both runs have something of
-  std::optional<TensorDifference> parted;  // the first that is beyond its tolerance
-  std::size_t compared = 0;                // values
-  std::size_t only_in_one = 0;             // tensors that one run alone recorded
+  std::vector<StepDifference> steps;  // that both runs have something of
+  // The first that is beyond its tolerance, and that earlier differences do not explain.
+  std::optional<TensorDifference> parted;
+  bool drifted = false;         // some are beyond it, and rounding that grew explains them
+  std::size_t compared = 0;     // values
+  std::size_t only_in_one = 0;  // tensors that one run alone recorded
   std::optional<double> max_loss_difference;
 };
 
 // `tolerance`: of relative errors; left out: the square root of the type's unit roundoff, half of
-// its digits, since differences of rounding grow from step to step. Where ranks of a run differ,
-// the value of its lowest rank counts (verify() judges that); of sharded tensors all ranks' parts.
+// its digits. Differences of rounding grow: AdamW divides a gradient that is noise by the size of
+// that noise, so that parameters without a real gradient part by as much as the learning rate. So a
+// gradient beyond its tolerance is explained where it is no more than 100 times as far apart as the
+// parameters were before the step, and a parameter where its gradient was compared as well.
+//
+// Where ranks of a run differ, the value of its lowest rank counts (verify() judges that); of
+// sharded tensors all ranks' parts.
 // O(marks log marks).
 Comparison compare_runs(const Run& a, const Run& b, std::optional<double> tolerance = {});
 

@@ -55,6 +55,25 @@ TEST(CompareRuns, SaysWhereTheyPartAndHow) {
   EXPECT_EQ(c.steps[0].gradient->error, 0);
 }
 
+TEST(CompareRuns, RoundingThatGrowsIsNoParting) {
+  // Parameters that are a little apart, and gradients that follow them; then one that does not.
+  const auto noisy = [](float last) {
+    return trained(false, [=](TinyTraining& t, int step) {
+      const float noise = step == 0 ? 0.0F : step == 1 ? 1e-2F : last;
+      for (std::uint32_t r = 0; r < 4; ++r) {
+        if (step == 0) t.param(r, 0)[0] += 0.01F;
+        for (float& x : t.grad(r, 1)) x *= 1 + noise;
+      }
+    });
+  };
+  const Comparison drift = compare_runs(noisy(0.02F), trained(false, kNone));
+  EXPECT_FALSE(drift.parted);
+  EXPECT_TRUE(drift.drifted);
+  const Comparison parted = compare_runs(noisy(3), trained(false, kNone));
+  ASSERT_TRUE(parted.parted);
+  EXPECT_EQ(parted.parted->n, 2);
+}
+
 TEST(CompareRuns, WithoutSketchesNormsAreALowerBound) {
   TinyTraining a(2, {64}, 1);
   TinyTraining b(2, {64}, 2);

@@ -1,0 +1,51 @@
+#include "job/reference.h"
+
+#include <string>
+
+namespace lockstep {
+
+Result<Scenario> reference_of(const Scenario& scenario) {
+  const auto refuse = [&](std::string why, std::string fix) {
+    return Error{
+        "there is no reference for this job: " + std::move(why), {scenario.file}, std::move(fix)};
+  };
+  if (scenario.watch.every == 0) {
+    return refuse("its values are not watched", "add \"watch: {every: 1}\"");
+  }
+  if (scenario.model.negatives != Scenario::Model::Negatives::local) {
+    return refuse(
+        "its losses need the features of all ranks at once, and a rank's BatchNorm sees "
+        "its own batch alone",
+        "compare with \"negatives: local\"");
+  }
+  if (scenario.data.balance != Scenario::Data::Balance::none) {
+    return refuse("the ranks share out their batches by what they measure",
+                  "compare with \"balance: none\"");
+  }
+  Scenario out = scenario;
+  out.ranks = 1;
+  out.strategy = {};
+  out.strategy.kind = Scenario::Strategy::Kind::manual;
+  if (scenario.strategy.kind == Scenario::Strategy::Kind::pipeline) {
+    out.train.accumulation.steps = scenario.strategy.micro_batches;
+  }
+  out.train.accumulation.by_rank.clear();
+  out.train.clip.before_sync = out.train.clip.local_norm = false;
+  out.train.loss_scale.agreed = true;
+  out.train.zero_grad = true;
+  out.train.checkpoint = {};
+  out.train.evaluate = false;
+  using Kind = Scenario::Remedy::Kind;
+  Kind& kind = out.remedy.kind;
+  if (kind == Kind::dummy_image_outside_graph || kind == Kind::dummy_image_in_batchnorm) {
+    kind = Kind::dummy_image;
+  }
+  if (kind == Kind::gradient_mask_decayed) kind = Kind::gradient_mask;
+  using Average = Scenario::Remedy::Average;
+  if (out.remedy.average == Average::contributors_diluted) {
+    out.remedy.average = Average::contributors;
+  }
+  return out;
+}
+
+}  // namespace lockstep

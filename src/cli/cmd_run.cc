@@ -253,8 +253,8 @@ void add_run(CLI::App& app, ExitStatus& status) {
   command->add_flag("--check", options->check,
                     "Compare with the scenario's \"expect:\";\nexit with 0 when it is so");
   command->add_flag("--reference", options->reference,
-                    "Train the same in one process with all ranks' batches, too,\n"
-                    "and say where gradients, parameters and losses part");
+                    "Train the same in one process, too, with all ranks'\n"
+                    "batches, and say where the two part");
   command
       ->add_option("--output-dir", options->output_dir,
                    "The run's folder; of several runs: its parent;\n"

@@ -23,10 +23,11 @@ TEST(ScenarioErrors, an_unknown_key_names_the_nearest) {
 }
 
 TEST(ScenarioErrors, an_unknown_key_deep_inside) {
-  EXPECT_EQ(error_of("train:\n  steps: 3\n  batchsize: 8\n"),
-            "job.yaml:5:3: error: unknown key \"batchsize\"; did you mean \"batch_size\"?\n"
-            "  fix: allowed here: accumulation, batch_size, checkpoint, clip, evaluate, "
-            "loss_scale, lr, optimizer, precision, schedule, seed, steps and weight_decay");
+  EXPECT_EQ(
+      error_of("train:\n  steps: 3\n  batchsize: 8\n"),
+      "job.yaml:5:3: error: unknown key \"batchsize\"; did you mean \"batch_size\"?\n"
+      "  fix: allowed here: accumulation, batch_size, checkpoint, clip, evaluate, "
+      "loss_scale, lr, optimizer, precision, schedule, seed, steps, weight_decay and zero_grad");
 }
 
 TEST(ScenarioErrors, a_key_like_no_other_has_no_suggestion) {

@@ -54,8 +54,8 @@ void add_compare(CLI::App& app, ExitStatus& status) {
   sub->add_option("RUN_A", command->first, "Traces of one run")->required();
   sub->add_option("RUN_B", command->second, "… and of the one it is measured against")->required();
   sub->add_option("--tolerance", command->tolerance,
-                  "Relative difference that counts as rounding (default: by type, "
-                  "2.4e-4 for float32)")
+                  "Relative difference that counts as rounding;\nleft out: by type, "
+                  "2.4e-4 for float32")
       ->check(CLI::PositiveNumber);
   sub->callback([command, &status] { status = run_compare(*command); });
 }

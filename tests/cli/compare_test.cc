@@ -1,0 +1,64 @@
+// lockstep compare: exit statuses, and what is said.
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/run_lockstep.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Compare : public testing::Test {
+ protected:
+  // A run of one rank: a gradient's norm in step 0, and a loss.
+  std::string run(const std::string& name, const std::string& hash, double norm, double loss) {
+    const std::string folder = dir_.path() + "/" + name;
+    std::filesystem::create_directory(folder);
+    std::ofstream out(folder + "/rank_0.trace.jsonl");
+    out << R"({"header":1,"rank":0,"world_size":1})"
+        << "\n"
+        << R"({"ev":"state","n":0,"name":"w","kind":"grad","when":"synced","hash":")" << hash
+        << R"(","norm":)" << norm << "}\n"
+        << R"({"ev":"step","n":0,"loss":)" << loss << "}\n"
+        << R"({"end":"clean"})"
+        << "\n";
+    return folder;
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(Compare, TheSame) {
+  const Outcome same = run_lockstep({"compare", run("a", "1", 2, 0.5), run("b", "1", 2, 0.5)});
+  EXPECT_EQ(same.status, 0);
+  EXPECT_THAT(same.out, HasSubstr("THE SAME up to rounding: 1 value compared"));
+}
+
+TEST_F(Compare, TheyPart) {
+  const Outcome parted = run_lockstep({"compare", run("a", "1", 4, 0.5), run("b", "2", 2, 0.25)});
+  EXPECT_EQ(parted.status, 1);
+  EXPECT_THAT(parted.out, HasSubstr("PARTED in step 0: gradient of w differs by at least 100.0 %"));
+  expect_fits_a_terminal(parted.out);
+  EXPECT_EQ(
+      run_lockstep({"compare", dir_.path() + "/a", dir_.path() + "/b", "--tolerance", "2"}).status,
+      0);
+}
+
+TEST_F(Compare, NothingInCommonIsInconclusive) {
+  const std::string b = run("b", "1", 2, 0.5);
+  std::ofstream(b + "/rank_0.trace.jsonl") << R"({"header":1,"rank":0,"world_size":1})"
+                                           << "\n";
+  EXPECT_EQ(run_lockstep({"compare", run("a", "1", 2, 0.5), b}).status, 3);
+}
+
+TEST_F(Compare, AFileThatIsNotThere) {
+  EXPECT_EQ(run_lockstep({"compare", run("a", "1", 2, 0.5), dir_.path() + "/none"}).status, 2);
+}
+
+}  // namespace
+}  // namespace lockstep

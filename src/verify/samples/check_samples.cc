@@ -1,7 +1,9 @@
 #include "verify/samples/check_samples.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -76,16 +78,28 @@ Cause explain_shared(const Context& context, const SampleLog& log, const SharedS
 }
 
 std::optional<Cause> check_order(const Context& context, const SampleLog& log) {
-  Ranks ranks;
+  const double unlikely = std::log(1e-6);
+  Ranks ranks;                          // that are too unlikely by themselves
+  Ranks all;                            // that repeat
+  std::set<SampleLog::Samples> orders;  // … their samples; equal ones are no further evidence
+  bool every = true;                    // rank with a second epoch repeats
+  double together = 0;
   std::optional<RepeatedOrder> first;
+  bool ascending = true;
   for (std::uint32_t r = 0; r < log.by_step.size(); ++r) {
-    const auto repeated = find_repeated_order(log.all(r));
-    if (!repeated) continue;
-    if (!first) first = repeated;
-    first->ascending = first->ascending && repeated->ascending;
-    ranks.push_back(r);
+    SampleLog::Samples samples = log.all(r);
+    const EpochOrder order = find_epoch_order(samples);
+    every = every && order.again == order.repeated.has_value();
+    if (!order.repeated) continue;
+    if (!first) first = order.repeated;
+    ascending = ascending && order.repeated->ascending;
+    all.push_back(r);
+    if (order.repeated->log_chance < unlikely) ranks.push_back(r);
+    if (orders.insert(std::move(samples)).second) together += order.repeated->log_chance;
   }
-  if (!first) return std::nullopt;
+  if (every && together < unlikely) ranks = all;
+  if (ranks.empty()) return std::nullopt;
+  first->ascending = ascending;
   Cause out =
       sample_cause(context, RuleId::no_reshuffle, log.by_step[ranks.front()].begin()->first, ranks);
   Finding& f = out.finding;

@@ -44,6 +44,22 @@ std::optional<SharedSamples> identical(const SampleLog& log, const Ranks& ranks)
   return SharedSamples{true, ranks, first.begin()->first, each * ranks.size(), each};
 }
 
+// Some of the ranks, but not all, consume the same in every step: they believe to be one rank. Too
+// few samples to fill a batch make padding look like that.
+Ranks twins(const SampleLog& log, const Ranks& ranks) {
+  std::map<std::map<std::int64_t, Samples>, Ranks> by_log;
+  for (const std::uint32_t r : ranks) by_log[log.by_step[r]].push_back(r);
+  Ranks out;
+  for (const auto& [steps, same] : by_log) {
+    if (same.size() < 2) continue;
+    std::unordered_set<std::int64_t> distinct;
+    for (const auto& [n, samples] : steps) distinct.insert(samples.begin(), samples.end());
+    if (distinct.size() > ranks.size()) out.insert(out.end(), same.begin(), same.end());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
 // One step of a set of replicas, seen from those before it.
 struct StepCount {
   std::int64_t n = 0;
@@ -135,8 +151,10 @@ std::optional<std::size_t> first_shared(const Counts& counts, std::uint64_t rank
 std::optional<SharedSamples> find_shared_samples(const SampleLog& log, const Ranks& ranks) {
   if (auto all = identical(log, ranks)) return all;
   const Counts counts = count(log, ranks);
-  const std::optional<std::size_t> at = first_shared(counts, ranks.size());
-  if (!at) return std::nullopt;
+  const Ranks same = twins(log, ranks);
+  std::optional<std::size_t> at = first_shared(counts, ranks.size());
+  if (!at && same.empty()) return std::nullopt;
+  if (!at) at = 0;
   SharedSamples out;
   out.n = counts.steps[*at].n;
   std::map<std::uint32_t, std::uint64_t> sharing;
@@ -148,6 +166,10 @@ std::optional<SharedSamples> find_shared_samples(const SampleLog& log, const Ran
     out.distinct = step.seen_before + step.batch - step.from_others - step.from_own;
     for (const auto& [rank, samples] : counts.sharing[i]) sharing[rank] += samples;
   }
+  if (!same.empty()) {
+    out.ranks = same;
+    return out;
+  }
   // Others share a few samples with them by now, in the first steps of a new epoch perhaps.
   std::uint64_t most = 0;
   for (const auto& [rank, samples] : sharing) most = std::max(most, samples);
@@ -157,23 +179,23 @@ std::optional<SharedSamples> find_shared_samples(const SampleLog& log, const Ran
   return out;
 }
 
-std::optional<RepeatedOrder> find_repeated_order(const Samples& samples) {
-  if (samples.size() < 2) return std::nullopt;
-  const auto again = std::find(samples.begin() + 1, samples.end(), samples.front());
-  if (again == samples.end()) return std::nullopt;
-  const auto period = static_cast<std::size_t>(std::distance(samples.begin(), again));
+EpochOrder find_epoch_order(const Samples& samples) {
+  EpochOrder out;
+  if (samples.size() < 2) return out;
+  const auto second = std::find(samples.begin() + 1, samples.end(), samples.front());
+  if (second == samples.end()) return out;
+  out.again = true;
+  const auto period = static_cast<std::size_t>(std::distance(samples.begin(), second));
+  RepeatedOrder repeated{period, samples.size() - period, false, 0};
   for (std::size_t i = 0; i + period < samples.size(); ++i) {
-    if (samples[i] != samples[i + period]) return std::nullopt;
+    if (samples[i] != samples[i + period]) return out;
+    // A shuffled epoch has the same sample in its m-th place, after m that were the same, once in
+    // period - m times (more rarely still where the shards are dealt anew).
+    repeated.log_chance -= std::log(static_cast<double>(period - i % period));
   }
-  // A shuffled epoch comes out the same in its first m places once in p (p - 1) … (p - m + 1).
-  const std::size_t places = std::min(period, samples.size() - period);
-  double one_in = 1;
-  for (std::size_t m = 0; m < places && one_in < 1e6; ++m)
-    one_in *= static_cast<double>(period - m);
-  if (one_in < 1e6) return std::nullopt;
-  RepeatedOrder out{period, samples.size() - period, false};
-  out.ascending =
+  repeated.ascending =
       std::is_sorted(samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(period));
+  out.repeated = repeated;
   return out;
 }
 

@@ -31,10 +31,15 @@ struct RepeatedOrder {
   std::uint64_t period = 0;    // samples of an epoch
   std::uint64_t compared = 0;  // samples of later epochs, all in the place of the first
   bool ascending = false;      // in the order of the data set: not shuffled at all
+  double log_chance = 0;       // natural logarithm of the chance that shuffled epochs come out so
 };
 
-// Said only where a shuffled epoch would come out like this less than once in a million times.
+struct EpochOrder {
+  bool again = false;  // the rank meets its first sample again: there is a second epoch
+  std::optional<RepeatedOrder> repeated;  // all later epochs are as the first
+};
+
 // O(samples).
-std::optional<RepeatedOrder> find_repeated_order(const SampleLog::Samples& samples);
+EpochOrder find_epoch_order(const SampleLog::Samples& samples);
 
 }  // namespace lockstep

@@ -211,6 +211,19 @@ TEST(Overlap, TwoRanksWithOneRankNumber) {
   EXPECT_THAT(report.findings[0].ranks, ElementsAre(Rank(2), Rank(3)));
 }
 
+TEST(Overlap, TwoRanksThatAreOneInAFewSteps) {
+  Job job;
+  job.world = 5;
+  job.steps = 2;
+  std::vector<std::string> texts;
+  for (std::uint32_t r = 0; r < job.world; ++r) {
+    texts.push_back(text_of(r, job.world, batches_of(job, r == 4 ? 1 : r), gradients));
+  }
+  const Report report = verify(run_from_text(texts));
+  EXPECT_THAT(summary(report), HasSubstr("overlap error observed"));
+  EXPECT_THAT(report.findings[0].ranks, ElementsAre(Rank(1), Rank(4)));
+}
+
 TEST(Overlap, SamplingWithReplacementTellsNothing) {
   std::mt19937_64 random(5);
   std::uniform_int_distribution<std::int64_t> any(0, 40);
@@ -232,6 +245,13 @@ TEST(NoReshuffle, TheSameOrderEveryEpoch) {
   EXPECT_THAT(report.findings[0].message, HasSubstr("26 samples an epoch and rank"));
 }
 
+TEST(NoReshuffle, ShortEpochsTellTogether) {
+  Job job;
+  job.set_epoch = false;
+  job.items = 20;  // five a rank and epoch
+  EXPECT_EQ(summary(judged(job)), "no-reshuffle warning observed step=0\nverdict findings");
+}
+
 TEST(NoReshuffle, TheDataSetsOwnOrderIsANote) {
   Job job;
   job.shuffle = false;
@@ -248,6 +268,7 @@ TEST(NoReshuffle, TwoEpochsOfAFewSamplesMayBeAlikeByChance) {
   job.set_epoch = false;
   job.items = 12;
   job.batch = 3;
+  job.epochs = 2;
   EXPECT_EQ(summary(judged(job)), "verdict clean");
 }
 

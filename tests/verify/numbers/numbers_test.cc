@@ -72,9 +72,7 @@ TEST(Numbers, AnotherOrderOfSummationIsNoFinding) {
         std::shuffle(order.begin(), order.end(), random);
         t.average(i, order, static_cast<float>(world));
       }
-      t.record_synced();
-      t.update_all();
-      t.record_params();
+      t.finish();
       t.end_step();
     }
     EXPECT_EQ(summary(verify(t.run())), "verdict clean");
@@ -94,9 +92,7 @@ TEST(ReductionWrong, OtherDivisorsAreNamed) {
       x.backward();
       x.record_local();
       for (std::size_t i = 0; i < x.tensors(); ++i) x.average(i, all_of(x), c.divisor);
-      x.record_synced();
-      x.update_all();
-      x.record_params();
+      x.finish();
     });
     EXPECT_EQ(summary(report), "reduction-wrong error proven step=2\nverdict findings");
     EXPECT_THAT(report.findings[0].message, HasSubstr(c.words));
@@ -128,9 +124,7 @@ TEST(ReductionWrong, ARankLeftOutIsNamed) {
           if (i == 1) std::fill(x.grad(left, i).begin(), x.grad(left, i).end(), 0.0F);
           x.average(i, all_of(x), i == 1 ? divisor : 4);
         }
-        x.record_synced();
-        x.update_all();
-        x.record_params();
+        x.finish();
       });
       EXPECT_EQ(summary(report), "reduction-wrong error proven culprits=" + std::to_string(left) +
                                      " step=2\nverdict findings");
@@ -148,9 +142,7 @@ TEST(ReductionWrong, AnotherTensorInARanksPlaceIsIdentified) {
     std::swap(x.grad(2, 0), x.grad(2, 2));  // of one size
     for (std::size_t i = 0; i < x.tensors(); ++i) x.average(i, all_of(x), 4);
     std::swap(x.grad(2, 0), x.grad(2, 2));
-    x.record_synced();
-    x.update_all();
-    x.record_params();
+    x.finish();
   });
   ASSERT_FALSE(report.findings.empty());
   const Finding& f = report.findings[0];
@@ -169,9 +161,7 @@ TEST(ReductionWrong, AFlippedBitOnTheWayIsFound) {
       x.average_all();
       float& value = x.grad(3, 1)[17];
       value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ (1U << bit));
-      x.record_synced();
-      x.update_all();
-      x.record_params();
+      x.finish();
     });
     ASSERT_EQ(report.findings.size(), 1U) << bit;
     const Finding& f = report.findings[0];
@@ -190,9 +180,7 @@ TEST(ReductionWrong, NormsAloneShowWhatIsTooLarge) {
     x.backward();
     x.record_local();
     for (std::size_t i = 0; i < x.tensors(); ++i) x.average(i, all_of(x), 1);
-    x.record_synced();
-    x.update_all();
-    x.record_params();
+    x.finish();
   });
   EXPECT_THAT(summary(report), HasSubstr("reduction-wrong error proven step=2"));
 }
@@ -204,9 +192,7 @@ TEST(ReductionWrong, HashesAloneCannotTell) {
     x.backward();
     x.record_local();
     for (std::size_t i = 0; i < x.tensors(); ++i) x.average(i, all_of(x), 1);
-    x.record_synced();
-    x.update_all();
-    x.record_params();
+    x.finish();
   });
   EXPECT_EQ(summary(report), "verdict clean");
 }
@@ -229,9 +215,7 @@ TEST(UnsynchronisedStep, GradientsThatStayedTheRanksOwn) {
   const Report report = with_fault(t, [](TinyTraining& x) {
     x.backward();
     x.record_local();
-    x.record_synced();
-    x.update_all();
-    x.record_params();
+    x.finish();
   });
   EXPECT_EQ(summary(report), "unsynchronised-step error proven step=2\nverdict findings");
   EXPECT_THAT(report.findings[0].what, ElementsAre("p0", "p1", "p2", "p3"));
@@ -363,9 +347,7 @@ TEST(GradDivergence, ParametersThatFollowHangBelow) {
     x.backward();
     x.average_all();
     x.grad(2, 1)[3] *= 2;
-    x.record_synced();
-    x.update_all();
-    x.record_params();
+    x.finish();
   });
   EXPECT_EQ(summary(report), "grad-divergence error proven culprits=2 step=2\nverdict findings");
   ASSERT_FALSE(report.findings[0].consequences.empty());
@@ -421,9 +403,7 @@ TEST(StaleGradient, ZeroGradLeftOut) {
     x.backward();
     x.record_local();
     x.average_all();
-    x.record_synced();
-    x.update_all();
-    x.record_params();
+    x.finish();
   });
   EXPECT_THAT(summary(report), HasSubstr("stale-gradient error proven step=2"));
 }
@@ -465,9 +445,7 @@ TEST(DecayedUnused, AParameterThatStaysIsNone) {
       std::fill(x.grad(r, 1).begin(), x.grad(r, 1).end(), 0.0F);
     x.record_local();
     x.average_all();
-    x.record_synced();
-    x.update_all();
-    x.record_params();
+    x.finish();
   });
   EXPECT_EQ(summary(report), "verdict clean");
 }

@@ -139,13 +139,17 @@ void TinyTraining::record_scalar(std::uint32_t rank, const std::string& name, do
                  .dump());
 }
 
+void TinyTraining::finish() {
+  record_synced();
+  update_all();
+  record_params();
+}
+
 void TinyTraining::good_step() {
   backward();
   record_local();
   average_all();
-  record_synced();
-  update_all();
-  record_params();
+  finish();
   end_step();
 }
 

@@ -38,6 +38,8 @@ class TinyTraining {
   void update_all();
   void record_params();
   void record_scalar(std::uint32_t rank, const std::string& name, double value);
+  // What a good step ends with: the synchronised gradients recorded, the update, the parameters.
+  void finish();
   void end_step() { ++step_; }
 
   // A whole step without a fault.

@@ -98,12 +98,19 @@ std::string gradients(std::size_t n) {
          R"({"ev":"complete","id":)" + id + "}\n";
 }
 
-Report judged(const Job& job) {
+// `acts_as(rank)`: whose samples the rank reads. `extra`: as text_of's.
+template <class ActsAs, class Extra>
+Report judged(const Job& job, ActsAs acts_as, Extra extra) {
   std::vector<std::string> texts;
   for (std::uint32_t r = 0; r < job.world; ++r) {
-    texts.push_back(text_of(r, job.world, batches_of(job, r), gradients));
+    texts.push_back(text_of(r, job.world, batches_of(job, acts_as(r)), extra));
   }
   return verify(run_from_text(texts));
+}
+
+Report judged(const Job& job) {
+  return judged(
+      job, [](std::uint32_t r) { return r; }, gradients);
 }
 
 // Property: whatever the sizes, a sampler that is in order is none.
@@ -182,11 +189,8 @@ TEST(BroadcastAsSync, OneRanksBatchForAll) {
            R"(,"g":"world","op":"all_reduce","in":[[4]],"redop":"sum"})" + "\n" +
            R"({"ev":"complete","id":)" + next + "}\n";
   };
-  std::vector<std::string> texts;
-  for (std::uint32_t r = 0; r < job.world; ++r) {
-    texts.push_back(text_of(r, job.world, batches_of(job, r), broadcast));
-  }
-  EXPECT_EQ(summary(verify(run_from_text(texts))),
+  EXPECT_EQ(summary(judged(
+                job, [](std::uint32_t r) { return r; }, broadcast)),
             "broadcast-as-sync warning observed step=0\nverdict findings");
 }
 
@@ -202,11 +206,8 @@ TEST(Overlap, SeedsThatDiffer) {
 
 TEST(Overlap, TwoRanksWithOneRankNumber) {
   Job job;
-  std::vector<std::string> texts;
-  for (std::uint32_t r = 0; r < job.world; ++r) {
-    texts.push_back(text_of(r, job.world, batches_of(job, r == 3 ? 2 : r), gradients));
-  }
-  const Report report = verify(run_from_text(texts));
+  const Report report = judged(
+      job, [](std::uint32_t r) { return r == 3 ? 2 : r; }, gradients);
   EXPECT_THAT(summary(report), HasSubstr("overlap error observed"));
   EXPECT_THAT(report.findings[0].ranks, ElementsAre(Rank(2), Rank(3)));
 }
@@ -215,11 +216,8 @@ TEST(Overlap, TwoRanksThatAreOneInAFewSteps) {
   Job job;
   job.world = 5;
   job.steps = 2;
-  std::vector<std::string> texts;
-  for (std::uint32_t r = 0; r < job.world; ++r) {
-    texts.push_back(text_of(r, job.world, batches_of(job, r == 4 ? 1 : r), gradients));
-  }
-  const Report report = verify(run_from_text(texts));
+  const Report report = judged(
+      job, [](std::uint32_t r) { return r == 4 ? 1 : r; }, gradients);
   EXPECT_THAT(summary(report), HasSubstr("overlap error observed"));
   EXPECT_THAT(report.findings[0].ranks, ElementsAre(Rank(1), Rank(4)));
 }

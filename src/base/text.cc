@@ -78,6 +78,13 @@ std::string bytes_in_words(std::uint64_t bytes) {
          std::string(kUnits[unit]);
 }
 
+std::string hex(std::uint64_t value) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[(value >> shift) & 15U];
+  return text;
+}
+
 std::string fixed(double value, int decimals) {
   // The largest double has 309 digits before the point.
   std::array<char, 400> text{};

@@ -28,6 +28,9 @@ std::string plural(std::uint64_t n, std::string_view singular, std::string_view 
 // A size as people write it, at most the exact one: "300 bytes", "64 KiB", "1.5 GiB".
 std::string bytes_in_words(std::uint64_t bytes);
 
+// 16 lower-case hexadecimal digits.
+std::string hex(std::uint64_t value);
+
 // `value` with that many digits after the point, whatever the locale: "3.14".
 std::string fixed(double value, int decimals);
 

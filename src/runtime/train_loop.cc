@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "runtime/broadcast_batch.h"
 #include "runtime/collectives.h"
 #include "runtime/evaluate.h"

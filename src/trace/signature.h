@@ -46,6 +46,21 @@ constexpr bool is_point_to_point(Op op) {
   return op == Op::send || op == Op::recv || op == Op::recv_any || op == Op::probe;
 }
 
+// all_reduce, reduce, the reduce-scatters and the scans: what takes a reduce operation.
+constexpr bool is_reduction(Op op) {
+  switch (op) {
+    case Op::all_reduce:
+    case Op::reduce:
+    case Op::reduce_scatter:
+    case Op::reduce_scatter_tensor:
+    case Op::scan:
+    case Op::exscan:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Shapes of a list of tensors, flattened for interning: [dims of tensor 0, -1, dims of tensor 1,
 // -1, …]. Dimensions are never negative, so -1 ends a tensor and a scalar is just [-1].
 using IntList = std::vector<std::int64_t>;

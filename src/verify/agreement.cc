@@ -71,20 +71,6 @@ bool sizes_differ(const Signature& a, const Signature& b) {
   return false;
 }
 
-bool is_reduction(Op op) {
-  switch (op) {
-    case Op::all_reduce:
-    case Op::reduce:
-    case Op::reduce_scatter:
-    case Op::reduce_scatter_tensor:
-    case Op::scan:
-    case Op::exscan:
-      return true;
-    default:
-      return false;
-  }
-}
-
 unsigned compare(const Tables& tables, const Signature& a, const Signature& b) {
   if (a.op != b.op || (a.op == Op::other && a.other_op != b.other_op)) return kDifferentOp;
   unsigned out = kSame;

@@ -1,7 +1,6 @@
 #include "verify/context.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -76,9 +75,7 @@ void set_fingerprint(Finding& finding, const std::string& operation) {
   add(finding.group);
   add(operation);
   for (const std::string& name : finding.what) add(name);
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  finding.fingerprint = text;
+  finding.fingerprint = hex(hash);
 }
 
 }  // namespace lockstep

@@ -57,6 +57,8 @@ TEST(BytesInWordsTest, NeverMoreThanThereAre) {
   EXPECT_EQ(bytes_in_words(UINT64_MAX), "16777215.9 TiB");
 }
 
+TEST(HexTest, SixteenDigits) { EXPECT_EQ(hex(255), "00000000000000ff"); }
+
 TEST(PrintableTest, KeepsTextAndDisarmsTheRest) {
   EXPECT_EQ(printable("a.weight é 漢 😀"), "a.weight é 漢 😀");
   EXPECT_EQ(printable("\x1b[31mred\n"), "\\x1b[31mred\\x0a");

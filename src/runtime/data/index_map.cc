@@ -59,11 +59,4 @@ Coverage coverage(std::int64_t items, std::span<const std::vector<std::int64_t>>
   return out;
 }
 
-std::string hex(std::uint64_t value) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[(value >> shift) & 15U];
-  return text;
-}
-
 }  // namespace lockstep

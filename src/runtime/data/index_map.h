@@ -51,7 +51,4 @@ struct Coverage {
 };
 Coverage coverage(std::int64_t items, std::span<const std::vector<std::int64_t>> indices_of_ranks);
 
-// 16 lower-case hexadecimal digits.
-std::string hex(std::uint64_t value);
-
 }  // namespace lockstep

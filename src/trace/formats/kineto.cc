@@ -36,11 +36,6 @@ bool is_rooted(Op op) {
   return op == Op::broadcast || op == Op::reduce || op == Op::gather || op == Op::scatter;
 }
 
-bool is_reduction(Op op) {
-  return op == Op::all_reduce || op == Op::reduce || op == Op::reduce_scatter ||
-         op == Op::reduce_scatter_tensor;
-}
-
 // What the kernels of one call tell.
 struct OnDevice {
   Nanos begin = std::numeric_limits<Nanos>::max(), end = 0;

@@ -26,42 +26,42 @@ struct Link {
   Cause cause;
 };
 
-Cause explain_decayed(const Context& context, const UpdateFault& fault) {
-  Cause out = value_cause(context, RuleId::decayed_unused, fault.n, fault.names, {});
+// `what`: "parameters changed in step 3 although their gradient was zero".
+Cause explain_update(const Context& context, RuleId rule, Certainty certainty,
+                     const UpdateFault& fault, const std::string& what) {
+  const bool some = fault.ranks.size() < context.run.ranks.size();
+  Cause out = value_cause(context, rule, fault.n, fault.names,
+                          some ? fault.ranks : std::vector<std::uint32_t>{});
   Finding& f = out.finding;
-  f.certainty = Certainty::observed;
+  f.certainty = certainty;
   f.ranks = context.ranks(fault.ranks);
-  f.message = "parameters changed in step " + std::to_string(fault.n) +
-              " although their gradient " + (fault.absent ? "was not there" : "was zero") + ": " +
-              names_words(context, fault.names) + " (" + context.rank_words(fault.ranks) + ", " +
-              plural(fault.steps, "step") + ")";
+  f.message = what + ": " + names_words(context, fault.names) + " (" +
+              context.rank_words(fault.ranks) + ", " + plural(fault.steps, "step") + ")";
   return out;
+}
+
+Cause explain_decayed(const Context& context, const UpdateFault& fault) {
+  return explain_update(context, RuleId::decayed_unused, Certainty::observed, fault,
+                        "parameters changed in step " + std::to_string(fault.n) +
+                            " although their gradient " +
+                            (fault.absent ? "was not there" : "was zero"));
 }
 
 Cause explain_stale(const Context& context, const UpdateFault& fault) {
-  Cause out = value_cause(context, RuleId::stale_gradient, fault.n, fault.names, {});
-  Finding& f = out.finding;
-  f.certainty = Certainty::proven;
-  f.ranks = context.ranks(fault.ranks);
-  if (fault.ranks.size() < context.run.ranks.size()) {
-    f.culprits = f.ranks;
-    out.deviants = fault.ranks;
-  }
-  f.message = "backward began step " + std::to_string(fault.n) +
-              " with the gradients of the step before: " + names_words(context, fault.names) +
-              " (" + context.rank_words(fault.ranks) + ", " + plural(fault.steps, "step") + ")";
-  return out;
+  return explain_update(
+      context, RuleId::stale_gradient, Certainty::proven, fault,
+      "backward began step " + std::to_string(fault.n) + " with the gradients of the step before");
 }
 
-void add_divergences(const Context& context, const ValueTable& table, Phase phase,
-                     std::vector<Link>& links, std::vector<std::string>& undecided) {
+void add_divergences(const Context& context, const ValueTable& table, const SyncCalls& calls,
+                     Phase phase, std::vector<Link>& links, std::vector<std::string>& undecided) {
   for (const Divergence& d : find_divergences(context.run, table, phase)) {
     if (d.course == Divergence::Course::one_look && phase == Phase::param) {
       undecided.push_back(
           "parameters differ between ranks in the one step that was recorded, "
           "before any synchronisation perhaps");
     }
-    Cause cause = explain_divergence(context, table, d);
+    Cause cause = explain_divergence(context, table, calls, d);
     const bool serious = cause.finding.severity == Severity::error;
     if (context.live && !serious) continue;
     const bool told = cause.finding.severity != Severity::note;
@@ -74,16 +74,16 @@ std::vector<Cause> chained(std::vector<Link> links) {
   std::stable_sort(links.begin(), links.end(), [](const Link& a, const Link& b) {
     return std::tie(a.n, a.phase) < std::tie(b.n, b.phase);
   });
-  constexpr std::size_t kNone = SIZE_MAX;
-  std::size_t parting = kNone;
+  constexpr std::size_t kNobody = SIZE_MAX;
+  std::size_t parting = kNobody;
   std::vector<Cause> out;
   for (Link& link : links) {
-    if (parting != kNone && link.may_follow) {
+    if (parting != kNobody && link.may_follow) {
       out[parting].finding.consequences.push_back(std::move(link.cause.finding));
       continue;
     }
     out.push_back(std::move(link.cause));
-    if (parting == kNone && link.parts_ranks) parting = out.size() - 1;
+    if (parting == kNobody && link.parts_ranks) parting = out.size() - 1;
   }
   return out;
 }
@@ -115,7 +115,7 @@ std::vector<Cause> check_numbers(const Context& context, std::vector<std::string
     links.push_back({fault.n, Phase::param, false, false, explain_decayed(context, fault)});
   }
   for (const Phase phase : {Phase::synced_grad, Phase::optim, Phase::param, Phase::buffer}) {
-    add_divergences(context, table, phase, links, undecided);
+    add_divergences(context, table, calls, phase, links, undecided);
   }
   if (reductions.unchecked > 0) {
     unknown.push_back(plural(reductions.unchecked, "synchronised gradient") +

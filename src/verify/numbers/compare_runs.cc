@@ -3,24 +3,22 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "verify/numbers/rounding.h"
+#include "verify/numbers/sketch.h"
 
 namespace lockstep {
 
 namespace {
 
-constexpr double kFloat32 = 0x1p-24;
-
 // One tensor in one step, whole.
 struct Value {
   std::optional<std::uint64_t> hash;
   std::optional<double> norm;
-  std::vector<double> sketch;
+  Sketch sketch;
   std::string dtype;
   std::uint32_t place = 0;
 };
@@ -34,9 +32,8 @@ Value value_of(const Run& run, const ValueRow& row) {
   for (std::size_t i = 1; i < row.readings.size(); ++i) {
     const StateMark& mark = *row.readings[i].mark;
     squares += mark.norm.value_or(0) * mark.norm.value_or(0);
-    for (std::size_t j = 0; j < std::min(out.sketch.size(), mark.sketch.size()); ++j) {
-      out.sketch[j] += mark.sketch[j];
-    }
+    if (mark.sketch.size() == out.sketch.size())
+      out.sketch = sum(std::move(out.sketch), mark.sketch);
   }
   if (out.norm) out.norm = std::sqrt(squares);
   return out;
@@ -55,22 +52,15 @@ Values values_of(const Run& run) {
   return out;
 }
 
-double square(const std::vector<double>& s) {
-  return std::inner_product(s.begin(), s.end(), s.begin(), 0.0);
-}
-
-double size_of(const Value& v) {
-  if (v.norm) return *v.norm;
-  return v.sketch.empty() ? 0 : std::sqrt(square(v.sketch) / static_cast<double>(v.sketch.size()));
-}
+double size_of(const Value& v) { return v.norm ? *v.norm : norm_estimate(v.sketch); }
 
 // Nothing where the two have nothing in common that could be compared.
 std::optional<TensorDifference> difference(const Key& key, const Value& a, const Value& b,
                                            std::optional<double> tolerance) {
   TensorDifference out;
   std::tie(out.n, out.phase, out.name) = key;
-  const double u = std::max(unit_roundoff(a.dtype).value_or(kFloat32),
-                            unit_roundoff(b.dtype).value_or(kFloat32));
+  const double u = std::max(unit_roundoff(a.dtype).value_or(kFloat32Roundoff),
+                            unit_roundoff(b.dtype).value_or(kFloat32Roundoff));
   out.tolerance = tolerance.value_or(std::sqrt(u));
   const double size_a = size_of(a);
   const double size_b = size_of(b);
@@ -81,9 +71,7 @@ std::optional<TensorDifference> difference(const Key& key, const Value& a, const
   }
   double distance = 0;
   if (!a.sketch.empty() && a.sketch.size() == b.sketch.size()) {
-    std::vector<double> d = a.sketch;
-    for (std::size_t j = 0; j < d.size(); ++j) d[j] -= b.sketch[j];
-    distance = std::sqrt(square(d) / static_cast<double>(d.size()));
+    distance = norm_estimate(sum(a.sketch, b.sketch, -1));
     if (size_a > 0 && size_b > 0) {
       const double cosine =
           (size_a * size_a + size_b * size_b - distance * distance) / (2 * size_a * size_b);

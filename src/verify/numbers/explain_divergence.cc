@@ -24,13 +24,9 @@ std::vector<StringId> names_of(const Divergence& d) {
 
 std::string reading_words(const Run& run, const StateMark& mark) {
   std::string out = printable(run.tables.str(mark.name));
-  char number[40];
-  if (mark.hash) {
-    std::snprintf(number, sizeof number, " hash %016llx",
-                  static_cast<unsigned long long>(*mark.hash));
-    out += number;
-  }
+  if (mark.hash) out += " hash " + hex(*mark.hash);
   if (mark.norm) {
+    char number[40];
     std::snprintf(number, sizeof number, " norm %.9g", *mark.norm);
     out += number;
   }
@@ -119,20 +115,24 @@ std::string course_words(const Divergence& d) {
   return {};
 }
 
-bool harmless(Course course) {
-  return course == Course::initial || course == Course::recurring || course == Course::one_look;
+// Parameters and buffers may differ before they are first synchronised, or between the times that
+// they are. A gradient after its synchronisation and a number that all must agree on may not.
+bool harmless(const Divergence& d) {
+  const bool may_differ = d.phase == Phase::param || d.phase == Phase::buffer;
+  return may_differ && (d.course == Course::initial || d.course == Course::recurring ||
+                        d.course == Course::one_look);
 }
 
 struct Judgement {
   RuleId rule{};
   Ranks culprits;
   std::string why;
-  std::string fix;  // empty: the rule's own
 };
 
-Judgement judge_parameters(const Context& context, const ValueTable& table, const Divergence& d) {
-  Judgement out{RuleId::param_divergence, d.culprits, "", ""};
-  if (harmless(d.course)) return out;
+Judgement judge_parameters(const Context& context, const ValueTable& table, const SyncCalls& calls,
+                           const Divergence& d) {
+  Judgement out{RuleId::param_divergence, d.culprits, ""};
+  if (harmless(d)) return out;
   const Ranks still = standing_still(table, d);
   if (!still.empty()) {
     out.why = context.rank_words(still) + " did not change them in that step: the update was " +
@@ -149,7 +149,7 @@ Judgement judge_parameters(const Context& context, const ValueTable& table, cons
     return out;
   }
   const ValueRow& row = *d.rows.front();
-  const Ranks gap = ranks_without_sync(context.run, *table.series(row.phase, row.name), row);
+  const Ranks gap = ranks_without_sync(context.run, table, calls, row);
   if (gap.empty()) return out;
   out.rule = RuleId::unsynchronised_step;
   if (gap.size() < row.readings.size()) out.culprits = gap;
@@ -171,24 +171,26 @@ bool broadcast_again_and_again(const Context& context, const Divergence& d) {
   return seen > 1;
 }
 
-Judgement judge(const Context& context, const ValueTable& table, const Divergence& d) {
+Judgement judge(const Context& context, const ValueTable& table, const SyncCalls& calls,
+                const Divergence& d) {
   switch (d.phase) {
     case Phase::param:
-      return judge_parameters(context, table, d);
+      return judge_parameters(context, table, calls, d);
     case Phase::optim:
-      return {RuleId::rank_local_decision, d.culprits, "", ""};
+      return {RuleId::rank_local_decision, d.culprits, ""};
     case Phase::buffer:
-      return {RuleId::buffer_divergence, d.culprits, "", ""};
+      return {RuleId::buffer_divergence, d.culprits, ""};
     default:
       return {RuleId::grad_divergence, d.culprits,
-              "after the synchronisation every rank must hold the same gradient", ""};
+              "after the synchronisation every rank must hold the same gradient"};
   }
 }
 
 }  // namespace
 
-Cause explain_divergence(const Context& context, const ValueTable& table, const Divergence& d) {
-  Judgement judgement = judge(context, table, d);
+Cause explain_divergence(const Context& context, const ValueTable& table, const SyncCalls& calls,
+                         const Divergence& d) {
+  Judgement judgement = judge(context, table, calls, d);
   const std::vector<StringId> names = names_of(d);
   Cause out = value_cause(context, judgement.rule, d.n, names, judgement.culprits);
   Finding& f = out.finding;
@@ -196,11 +198,10 @@ Cause explain_divergence(const Context& context, const ValueTable& table, const 
   f.message = plural_of(d.phase) + course_words(d) + names_words(context, names) + " (" +
               sides_words(context.run, *d.rows.front()) + "); " + spread_words(d);
   f.why = std::move(judgement.why);
-  if (!judgement.fix.empty()) f.fix = std::move(judgement.fix);
   f.evidence = evidence(context, d);
   const bool kept_by_broadcast = d.phase == Phase::buffer && broadcast_again_and_again(context, d);
   if (kept_by_broadcast) f.why = "broadcasts overwrite them again and again";
-  if (kept_by_broadcast || (d.phase != Phase::synced_grad && harmless(d.course))) {
+  if (kept_by_broadcast || harmless(d)) {
     f.severity = Severity::note;
     f.certainty = Certainty::observed;
   }

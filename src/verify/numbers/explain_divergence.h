@@ -5,6 +5,7 @@
 
 #include "verify/matching.h"
 #include "verify/numbers/divergence.h"
+#include "verify/numbers/sync_calls.h"
 
 namespace lockstep {
 
@@ -12,6 +13,7 @@ namespace lockstep {
 // the rule says what is known of the reason: param-divergence; unsynchronised-step where the calls
 // show no synchronisation before the update; rank-local-decision where the synchronised gradients
 // of that step were equal.
-Cause explain_divergence(const Context& context, const ValueTable& table, const Divergence& d);
+Cause explain_divergence(const Context& context, const ValueTable& table, const SyncCalls& calls,
+                         const Divergence& d);
 
 }  // namespace lockstep

@@ -1,155 +1,17 @@
 #include "verify/numbers/reduction.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 #include <optional>
-#include <set>
 #include <utility>
 
-#include "verify/numbers/rounding.h"
+#include "verify/numbers/reduction_terms.h"
 
 namespace lockstep {
 
 namespace {
 
 using Kind = ReductionFault::Kind;
-using Sketch = std::vector<double>;
-
-constexpr double kFloat32 = 0x1p-24;       // where the trace does not say the type
 constexpr std::size_t kRowsSearched = 64;  // for another tensor in a rank's place
-
-double norm_of(const Sketch& s) {
-  return std::sqrt(std::inner_product(s.begin(), s.end(), s.begin(), 0.0));
-}
-
-// a + factor · b.
-Sketch sum(Sketch a, const Sketch& b, double factor = 1) {
-  for (std::size_t j = 0; j < a.size(); ++j) a[j] += factor * b[j];
-  return a;
-}
-
-// One rank's part in a reduction.
-struct Term {
-  std::uint32_t rank = 0;
-  const StateMark* local = nullptr;  // nullptr: it had no gradient
-
-  bool contributes() const {
-    if (local == nullptr) return false;
-    if (local->norm) return *local->norm != 0;
-    return local->sketch.empty() || norm_of(local->sketch) != 0;
-  }
-  // The size of the gradient: recorded, or estimated from the sketch (the mean square of a signed
-  // sum is the square of the 2-norm).
-  double size() const {
-    if (local == nullptr) return 0;
-    const double estimate =
-        local->sketch.empty()
-            ? 0
-            : norm_of(local->sketch) / std::sqrt(static_cast<double>(local->sketch.size()));
-    return std::max(local->norm.value_or(0), estimate);
-  }
-};
-
-struct Reduction {
-  const ValueRow* row = nullptr;  // the synchronised gradient
-  std::vector<Term> terms;        // of all ranks that take part
-  std::size_t contributors = 0;
-  Average average = Average::undeclared;
-  double roundoff = kFloat32;
-  double norms = 0;  // the terms' 2-norms, added up
-  Sketch total;      // the sum of the terms' sketches; empty where some term has none
-
-  std::size_t world() const { return terms.size(); }
-  double bound() const { return rounding_bound(world(), roundoff, norms); }
-  bool fits(const Sketch& got, const Sketch& expected_total, double divisor) const {
-    const double most = bound() / divisor;
-    for (std::size_t j = 0; j < got.size(); ++j) {
-      if (std::abs(got[j] - expected_total[j] / divisor) > most) return false;
-    }
-    return true;
-  }
-};
-
-// Assembles the two sides of a reduction; nothing where they are not both there.
-class Assembler {
- public:
-  Assembler(const Context& context, const ValueTable& table, const SyncCalls& calls)
-      : context_(context), table_(table), calls_(calls) {
-    for (const ValueRow& row : table.rows()) {
-      if (row.phase != Phase::local_grad) continue;
-      for (const Reading& r : row.readings) recorded_.insert({r.rank, row.n});
-    }
-  }
-
-  enum class Gap : std::uint8_t { none, not_recorded, rank_missing };
-
-  Gap assemble(const ValueRow& synced, Reduction& out) const {
-    const ValueRow* local = table_.row(Phase::local_grad, synced.name, synced.n);
-    if (local == nullptr || local->sharded()) return Gap::not_recorded;
-    out.row = &synced;
-    const SyncCall* call = calls_.of(synced.name);
-    const std::vector<std::uint32_t> ranks =
-        call != nullptr ? call->ranks : union_of(synced, *local);
-    const bool whole = call != nullptr ? call->whole
-                                       : context_.run.ranks.size() ==
-                                             static_cast<std::size_t>(context_.run.world_size);
-    if (!whole) return Gap::rank_missing;
-    for (const std::uint32_t r : ranks) {
-      const StateMark* mark = local->of(r);
-      if (mark == nullptr && !recorded_.contains({r, synced.n})) return Gap::not_recorded;
-      out.terms.push_back({r, mark});
-      out.contributors += out.terms.back().contributes() ? 1U : 0U;
-      out.norms += out.terms.back().size();
-    }
-    out.average = call != nullptr ? call->average : calls_.declared();
-    out.roundoff = roundoff_of(*local, call);
-    add_sketches(synced, out);
-    return Gap::none;
-  }
-
- private:
-  static std::vector<std::uint32_t> union_of(const ValueRow& a, const ValueRow& b) {
-    std::vector<std::uint32_t> out;
-    for (const Reading& r : a.readings) out.push_back(r.rank);
-    for (const Reading& r : b.readings) out.push_back(r.rank);
-    std::sort(out.begin(), out.end());
-    out.erase(std::unique(out.begin(), out.end()), out.end());
-    return out;
-  }
-
-  double roundoff_of(const ValueRow& local, const SyncCall* call) const {
-    std::optional<double> worst;
-    if (call != nullptr) worst = call->roundoff;
-    for (const Reading& r : local.readings) {
-      const auto own = unit_roundoff(context_.run.tables.str(r.mark->dtype));
-      if (own) worst = std::max(*own, worst.value_or(0));
-    }
-    return worst.value_or(kFloat32);
-  }
-
-  static void add_sketches(const ValueRow& synced, Reduction& out) {
-    const std::size_t k = synced.readings.front().mark->sketch.size();
-    if (k == 0) return;
-    Sketch total(k, 0.0);
-    for (const Term& term : out.terms) {
-      if (term.local == nullptr) continue;
-      if (term.local->sketch.size() != k) return;
-      total = sum(std::move(total), term.local->sketch);
-    }
-    for (const Reading& r : synced.readings) {
-      if (r.mark->sketch.size() != k) return;
-    }
-    out.total = std::move(total);
-  }
-
-  const Context& context_;
-  const ValueTable& table_;
-  const SyncCalls& calls_;
-  // By rank and step: whether a rank recorded any gradient of its own; then one that it did not
-  // record was not there.
-  std::set<std::pair<std::uint32_t, std::int64_t>> recorded_;
-};
 
 // What divisors are right for a reduction.
 std::vector<double> right_divisors(const Reduction& r) {
@@ -206,7 +68,7 @@ class Diagnosis {
   // apart by the program's word, or by the modalities of their batches.
   std::optional<ReductionFault> dilution(const Sketch& got) const {
     if (r_.average != Average::undeclared || r_.contributors == r_.world() ||
-        r_.contributors == 0 || norm_of(got) == 0 ||
+        r_.contributors == 0 || norm_estimate(got) == 0 ||
         r_.fits(got, r_.total, static_cast<double>(r_.contributors)) || !modalities_differ()) {
       return std::nullopt;
     }
@@ -223,9 +85,8 @@ class Diagnosis {
   }
 
   std::optional<ReductionFault> wrong_divisor(const Sketch& got) const {
-    const double along = std::inner_product(got.begin(), got.end(), r_.total.begin(), 0.0);
-    const double whole =
-        std::inner_product(r_.total.begin(), r_.total.end(), r_.total.begin(), 0.0);
+    const double along = dot(got, r_.total);
+    const double whole = dot(r_.total, r_.total);
     if (whole == 0 || along <= 0) return std::nullopt;
     const double divisor = whole / along;
     if (!r_.fits(got, r_.total, divisor)) return std::nullopt;

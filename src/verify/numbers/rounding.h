@@ -15,6 +15,9 @@
 
 namespace lockstep {
 
+// u of float32: what is taken where a trace does not say the type.
+inline constexpr double kFloat32Roundoff = 0x1p-24;
+
 // u of a dtype by its PyTorch name ("float32", "bfloat16", …); 0 for integers; nothing for others.
 std::optional<double> unit_roundoff(std::string_view dtype);
 

@@ -38,11 +38,6 @@ SyncCall describe_call(const Context& context, const GroupStreams& group, const 
 
 }  // namespace
 
-bool is_reduction(Op op) {
-  return op == Op::all_reduce || op == Op::reduce || op == Op::reduce_scatter ||
-         op == Op::reduce_scatter_tensor;
-}
-
 SyncCalls::SyncCalls(const Context& context) {
   const Tables& tables = context.run.tables;
   std::unordered_map<std::uint32_t, const GroupStreams*> groups;

@@ -37,7 +37,4 @@ class SyncCalls {
   Average declared_ = Average::undeclared;
 };
 
-// all_reduce, reduce and the reduce-scatters.
-bool is_reduction(Op op);
-
 }  // namespace lockstep

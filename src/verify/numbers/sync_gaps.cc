@@ -1,9 +1,8 @@
 #include "verify/numbers/sync_gaps.h"
 
 #include <algorithm>
-#include <set>
-
-#include "verify/numbers/sync_calls.h"
+#include <optional>
+#include <span>
 
 namespace lockstep {
 
@@ -15,13 +14,11 @@ bool names(const Tables& tables, const Call& call, StringId name) {
 }
 
 // Whether one rank lacks a synchronisation between two of its marks; `from` may be nullptr.
-bool lacks_sync(const Tables& tables, const RankTrace& trace, StringId name, const StateMark* from,
-                const StateMark* to) {
+bool lacks_sync(const Tables& tables, const RankTrace& trace, std::optional<StringId> name,
+                const StateMark* from, const StateMark* to) {
   bool any_call = false;
-  bool any_named = false;
   bool inside = from == nullptr;
   std::size_t between = 0;
-  std::size_t between_named = 0;
   for (const Event& event : trace.events) {
     if (event.kind == EventKind::state) {
       const StateMark* mark = &trace.states[event.index];
@@ -29,25 +26,28 @@ bool lacks_sync(const Tables& tables, const RankTrace& trace, StringId name, con
     } else if (event.kind == EventKind::issue) {
       const Call& call = trace.calls[event.index];
       any_call = true;
-      if (!is_reduction(tables.signatures[call.signature].op)) continue;
-      any_named |= call.what.value != 0;
-      if (!inside) continue;
-      ++between;
-      between_named += call.what.value != 0 && names(tables, call, name) ? 1U : 0U;
+      const bool counts = is_reduction(tables.signatures[call.signature].op) &&
+                          (!name || names(tables, call, *name));
+      between += inside && counts ? 1U : 0U;
     }
   }
-  return any_call && (any_named ? between_named : between) == 0;
+  return any_call && between == 0;
 }
 
 }  // namespace
 
-std::vector<std::uint32_t> ranks_without_sync(const Run& run, const Series& series,
-                                              const ValueRow& row) {
-  const ValueRow* before = row_before(series, row.n - 1);
+std::vector<std::uint32_t> ranks_without_sync(const Run& run, const ValueTable& table,
+                                              const SyncCalls& calls, const ValueRow& row) {
+  const std::span<const Series> all = table.series();
+  const bool named = std::any_of(all.begin(), all.end(), [&](const Series& s) {
+    return s.phase == row.phase && calls.of(s.name) != nullptr;
+  });
+  const std::optional<StringId> name = named ? std::optional(row.name) : std::nullopt;
+  const ValueRow* before = row_before(*table.series(row.phase, row.name), row.n - 1);
   std::vector<std::uint32_t> out;
   for (const Reading& reading : row.readings) {
     const StateMark* from = before == nullptr ? nullptr : before->of(reading.rank);
-    if (lacks_sync(run.tables, run.ranks[reading.rank], series.name, from, reading.mark)) {
+    if (lacks_sync(run.tables, run.ranks[reading.rank], name, from, reading.mark)) {
       out.push_back(reading.rank);
     }
   }

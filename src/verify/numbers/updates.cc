@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <set>
 #include <utility>
 
 #include "verify/numbers/rounding.h"
+#include "verify/numbers/sketch.h"
 
 namespace lockstep {
 
@@ -41,25 +41,24 @@ class Collector {
   std::set<std::uint32_t> ranks_;
 };
 
-constexpr double kFloat32 = 0x1p-24;
-
 bool is_zero(const StateMark& mark) { return mark.norm && *mark.norm == 0; }
 
 // Whether a gradient that is not zero is another one, or a multiple of it: clipped, or unscaled.
 bool is_multiple(const Run& run, const StateMark& gradient, const StateMark& of) {
-  if (is_zero(gradient) || is_zero(of)) return false;
+  const bool some = gradient.norm ? *gradient.norm != 0 : norm_estimate(gradient.sketch) != 0;
+  if (!some || is_zero(of)) return false;
   if (gradient.hash && gradient.hash == of.hash) return true;
-  const std::vector<double>& a = gradient.sketch;
-  const std::vector<double>& b = of.sketch;
+  const Sketch& a = gradient.sketch;
+  const Sketch& b = of.sketch;
   constexpr std::size_t kFewest = 4;  // short vectors may be parallel by chance
   if (a.size() < kFewest || a.size() != b.size() || elements_of(run, gradient) < 16) return false;
-  const double along = std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
-  const double length = std::inner_product(b.begin(), b.end(), b.begin(), 0.0);
+  const double along = dot(a, b);
+  const double length = dot(b, b);
   if (length == 0 || along <= 0) return false;
   const double factor = along / length;
   double size = gradient.norm.value_or(0);
   for (const double x : a) size = std::max(size, std::abs(x));
-  const double most = rounding_bound(2, kFloat32, size);
+  const double most = rounding_bound(2, kFloat32Roundoff, size);
   return std::equal(a.begin(), a.end(), b.begin(),
                     [&](double x, double y) { return std::abs(x - factor * y) <= most; });
 }

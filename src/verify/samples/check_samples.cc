@@ -66,6 +66,10 @@ Cause explain_shared(const Context& context, const SampleLog& log, const SharedS
     out.finding.why =
         "the shards are not disjoint although the epoch is not over: other seeds, "
         "other data sets or wrong rank numbers in the samplers";
+    if (!shared.certain) {
+      out.finding.severity = Severity::warning;
+      out.finding.why += "; samples drawn with replacement look like this too";
+    }
     return out;
   }
   const bool broadcast = batches_are_broadcast(context, log, shared.ranks.front());

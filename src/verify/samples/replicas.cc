@@ -7,8 +7,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "verify/numbers/sync_calls.h"
-
 namespace lockstep {
 
 namespace {

@@ -41,7 +41,13 @@ std::optional<SharedSamples> identical(const SampleLog& log, const Ranks& ranks)
   const bool same = std::all_of(ranks.begin(), ranks.end(),
                                 [&](std::uint32_t r) { return log.by_step[r] == first; });
   if (!same || distinct.size() < 2) return std::nullopt;
-  return SharedSamples{true, ranks, first.begin()->first, each * ranks.size(), each};
+  SharedSamples out;
+  out.identical = true;
+  out.ranks = ranks;
+  out.n = first.begin()->first;
+  out.consumed = each * ranks.size();
+  out.distinct = each;
+  return out;
 }
 
 // Some of the ranks, but not all, consume the same in every step: they believe to be one rank. Too
@@ -114,36 +120,57 @@ Counts count(const SampleLog& log, const Ranks& ranks) {
   return out;
 }
 
-// The step in which the replicas are seen to share samples that no sharded sampler lets them share;
-// nothing where there is none, or where the trace cannot tell.
-std::optional<std::size_t> first_shared(const Counts& counts, std::uint64_t ranks) {
-  constexpr double kChance = 1e-6;
+struct Sharing {
+  std::size_t at = 0;   // the first step that shows it, into Counts::steps
+  bool certain = true;  // false: sampling with replacement could come out like this
+};
+
+// Whether the replicas share samples that no sharded sampler lets them share; nothing where they do
+// not, or where the trace cannot tell.
+std::optional<Sharing> find_sharing(const Counts& counts, std::uint64_t ranks) {
+  const std::vector<StepCount>& steps = counts.steps;
   const auto repeats = [](const StepCount& s) { return s.from_others + s.from_own > 0; };
-  const auto first = std::find_if(counts.steps.begin(), counts.steps.end(), repeats);
-  if (first == counts.steps.end() || first->from_own > 0) {
-    // A rank that meets its own samples again: a new epoch, or sampling with replacement.
-    const bool replaced = std::any_of(counts.steps.begin(), counts.steps.end(),
-                                      [](const StepCount& s) { return s.own_twice_now; });
-    if (first == counts.steps.end() || replaced) return std::nullopt;
+  const auto first = std::find_if(steps.begin(), steps.end(), repeats);
+  const bool replaced =
+      std::any_of(steps.begin(), steps.end(), [](const StepCount& s) { return s.own_twice_now; });
+  if (first == steps.end() || replaced) return std::nullopt;
+  const auto at = static_cast<std::size_t>(first - steps.begin());
+  // Who samples with replacement meets its own samples as often as any other rank's: chance(n) is
+  // that of n repeats, all from others.
+  const auto chance = [&](std::uint64_t n) {
+    return std::pow(1 - 1.0 / static_cast<double>(ranks), static_cast<double>(n));
+  };
+  std::uint64_t others_before_own = 0;
+  bool own_early = false;  // before half of the trace's samples have been seen, so in one epoch
+  for (std::size_t i = at; i < steps.size(); ++i) {
+    if (steps[i].from_own > 0) {
+      own_early = steps[i].seen_before * 2 < counts.distinct;
+      break;
+    }
+    others_before_own += steps[i].from_others;
   }
-  const auto at = static_cast<std::size_t>(first - counts.steps.begin());
-  // Far from the end of an epoch.
-  if (first->from_own == 0 && first->seen_before + first->batch + ranks < counts.distinct)
-    return at;
+  const bool far_from_the_end = first->seen_before + first->batch + ranks < counts.distinct;
+  if (far_from_the_end) {
+    const bool certain = chance(others_before_own) < 1e-3;
+    if (own_early && !certain) return std::nullopt;
+    return Sharing{at, certain};
+  }
   // More than pads a last batch.
-  for (std::size_t i = at; i < counts.steps.size(); ++i) {
-    if (counts.steps[i].twice_now >= ranks) return i;
+  for (std::size_t i = at; i < steps.size(); ++i) {
+    if (steps[i].twice_now >= ranks) return Sharing{i, true};
   }
   // Before all samples have been seen, and never one's own: a new epoch would deal some of them to
   // the same rank again.
-  if (first->seen_before >= counts.distinct) return std::nullopt;
-  double chance = 1;
-  for (std::size_t i = at; i < counts.steps.size(); ++i) {
-    if (counts.steps[i].from_own > 0) return std::nullopt;
-    chance *= std::pow(1 - 1.0 / static_cast<double>(ranks),
-                       static_cast<double>(counts.steps[i].from_others));
+  std::uint64_t own = 0;
+  std::uint64_t others = 0;
+  for (std::size_t i = at; i < steps.size(); ++i) {
+    own += steps[i].from_own;
+    others += steps[i].from_others;
   }
-  return chance < kChance ? std::optional(at) : std::nullopt;
+  if (first->seen_before >= counts.distinct || own > 0 || chance(others) >= 1e-6) {
+    return std::nullopt;
+  }
+  return Sharing{at, true};
 }
 
 }  // namespace
@@ -152,16 +179,18 @@ std::optional<SharedSamples> find_shared_samples(const SampleLog& log, const Ran
   if (auto all = identical(log, ranks)) return all;
   const Counts counts = count(log, ranks);
   const Ranks same = twins(log, ranks);
-  std::optional<std::size_t> at = first_shared(counts, ranks.size());
-  if (!at && same.empty()) return std::nullopt;
-  if (!at) at = 0;
+  std::optional<Sharing> sharing_from = find_sharing(counts, ranks.size());
+  if (!same.empty()) sharing_from = Sharing{};
+  if (!sharing_from) return std::nullopt;
+  const std::size_t at = sharing_from->at;
   SharedSamples out;
-  out.n = counts.steps[*at].n;
+  out.certain = sharing_from->certain;
+  out.n = counts.steps[at].n;
   std::map<std::uint32_t, std::uint64_t> sharing;
   for (std::size_t i = 0; i < counts.steps.size(); ++i) {
     const StepCount& step = counts.steps[i];
     // At most one epoch: a rank that meets its own samples is in the next.
-    if (i > *at && (step.from_own > 0 || step.seen_before >= counts.distinct)) break;
+    if (i > at && (step.from_own > 0 || step.seen_before >= counts.distinct)) break;
     out.consumed += step.batch;
     out.distinct = step.seen_before + step.batch - step.from_others - step.from_own;
     for (const auto& [rank, samples] : counts.sharing[i]) sharing[rank] += samples;

@@ -10,6 +10,7 @@
 namespace lockstep {
 
 struct SharedSamples {
+  bool certain = true;               // false: sampling with replacement could look like this
   bool identical = false;            // all ranks of the set consume the same samples in every step
   std::vector<std::uint32_t> ranks;  // rank indices that consume another one's samples
   std::int64_t n = 0;                // the first step that shows it

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "base/text.h"
 #include "runtime/data/check.h"
 #include "runtime/data/distributed_sampler.h"
 #include "runtime/data/shapes_files.h"

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "base/text.h"
 #include "runtime/data/csv.h"
 #include "runtime/data/shards.h"
 #include "runtime/data/shared_data.h"
@@ -224,7 +225,6 @@ TEST(IndexMap, DigestsTellMapsApart) {
   EXPECT_EQ(one, digest("{\"text\": \"a\"}\n{\"text\": \"b\"}\n"));
   EXPECT_NE(one, digest("{\"text\": \"b\"}\n{\"text\": \"a\"}\n"));
   EXPECT_NE(one, digest("{\"text\": \"a\"}\n"));
-  EXPECT_EQ(hex(255), "00000000000000ff");
 }
 
 TEST(IndexMap, FindsASampleThatShowsAnothersText) {

@@ -387,6 +387,20 @@ TEST(RankLocalDecision, ScalarsThatDiffer) {
   EXPECT_THAT(report.findings[0].what, ElementsAre("lr"));
 }
 
+// A clip factor is 1 wherever nothing is clipped, so that it agrees in most steps even where each
+// rank clips by its own norm.
+TEST(RankLocalDecision, AClipFactorThatDiffersInSomeStepsOnly) {
+  TinyTraining t = training();
+  for (int i = 0; i < 6; ++i) {
+    for (std::uint32_t r = 0; r < kWorld; ++r) {
+      t.record_scalar(r, "clip_factor", i % 2 == 1 && r == 3 ? 0.5 : 1);
+    }
+    t.good_step();
+  }
+  EXPECT_EQ(summary(verify(t.run())),
+            "rank-local-decision error proven culprits=3 step=1\nverdict findings");
+}
+
 TEST(RankLocalDecision, EqualScalarsAreNone) {
   TinyTraining t = training();
   for (int i = 0; i < 3; ++i) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "support/trace_text.h"
 #include "trace/fingerprint.h"
 
@@ -12,12 +13,6 @@ namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string hex(std::uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
 
 }  // namespace
 

@@ -235,6 +235,22 @@ TEST(Overlap, SamplingWithReplacementTellsNothing) {
   EXPECT_EQ(summary(verify(run_from_text(texts))), "verdict clean");
 }
 
+// Of a large data set no rank may draw a sample twice in the steps recorded, though ranks meet.
+TEST(Overlap, SamplingWithReplacementIsNoError) {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    std::mt19937_64 random(seed);
+    std::uniform_int_distribution<std::int64_t> any(0, 5000);
+    std::vector<std::string> texts;
+    for (std::uint32_t r = 0; r < 4; ++r) {
+      Batches batches(10, Samples(4));
+      for (Samples& batch : batches)
+        std::generate(batch.begin(), batch.end(), [&] { return any(random); });
+      texts.push_back(text_of(r, 4, batches, gradients));
+    }
+    EXPECT_THAT(summary(verify(run_from_text(texts))), Not(HasSubstr("error"))) << "seed " << seed;
+  }
+}
+
 TEST(NoReshuffle, TheSameOrderEveryEpoch) {
   Job job;
   job.set_epoch = false;

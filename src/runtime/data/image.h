@@ -5,7 +5,8 @@
 // over the three channels, 16 bits cut to their upper 8, CMYK taken as Adobe's inverted and
 // multiplied out, an EXIF rotation and colour profiles not applied.
 //
-// Bounded: no picture has more than kMaxPixels, and a PNG none that its bytes cannot hold.
+// Bounded: no picture has more than kMaxPixels, nor (a JPEG of up to 4 million pixels apart) more
+// than its bytes can hold.
 #pragma once
 
 #include <cstddef>

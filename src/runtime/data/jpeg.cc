@@ -13,6 +13,12 @@ namespace {
 
 constexpr int kCmykChannels = 4;
 
+// Huffman codes take a bit for each block of 8 × 8 samples at least, and some component has half as
+// many blocks as the picture has such squares, or more. Arithmetic codes may take less; small
+// pictures are read in any case.
+constexpr std::int64_t kMostPixelsPerByte = 1024;
+constexpr std::int64_t kSmallPicture = 4'000'000;  // pixels
+
 struct Destroy {
   void operator()(void* handle) const { tjDestroy(handle); }
 };
@@ -66,6 +72,11 @@ Result<RgbImage> decode_jpeg(std::string_view bytes, const std::string& name) {
   }
   if (const Status fits = check_image_size(image.width, image.height, name); !fits) {
     return fits.error();
+  }
+  const std::int64_t declared = std::int64_t{image.width} * image.height;
+  if (declared > kSmallPicture &&
+      static_cast<std::size_t>(declared / kMostPixelsPerByte) > bytes.size()) {
+    return unreadable("its header promises more than it can hold", name);
   }
   const bool four = colours == TJCS_CMYK || colours == TJCS_YCCK;
   const auto pixels =

@@ -7,6 +7,7 @@
 
 #include "base/read_file.h"
 #include "base/text.h"
+#include "runtime/data/line_reader.h"
 #include "runtime/data/manifest_readers.h"
 
 namespace lockstep {
@@ -39,6 +40,10 @@ bool take_names(const Json& object, ManifestItem& item) {
 ManifestItem item_of(std::string_view line, Place place, ImageFolder& images) {
   ManifestItem item;
   item.place = std::move(place);
+  if (line.size() > kLongestLine) {  // as JSON it takes a multiple of its bytes
+    item.problem = "the line is longer than " + bytes_in_words(kLongestLine);
+    return item;
+  }
   // Bytes that are not UTF-8 become U+FFFD, which the tokenizer drops.
   const Json object = Json::parse(to_utf8(line), nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) {

@@ -39,10 +39,23 @@ Result<std::vector<std::string>> expand(const std::vector<std::string>& sources)
   return out;
 }
 
+Error shorter_than_declared(const ImageSource& image) {
+  return {"the archive ends within \"" + printable(image.name) + "\"",
+          {image.file},
+          "copy it again from its source, and do not change a data set while it is read"};
+}
+
 Result<std::string> read_part(const ImageSource& image) {
   const auto size = static_cast<std::size_t>(image.size);
   const int file = ::open(image.file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return system_error("cannot open the archive", errno, image.file);
+  // A header of a few bytes may declare any size: memory is taken for what is there.
+  struct stat info {};
+  if (::fstat(file, &info) != 0 || info.st_size < image.offset ||
+      info.st_size - image.offset < image.size) {
+    ::close(file);
+    return shorter_than_declared(image);
+  }
   std::string bytes(size, '\0');
   std::size_t done = 0;
   ssize_t got = 0;
@@ -56,12 +69,7 @@ Result<std::string> read_part(const ImageSource& image) {
   const int cause = errno;
   ::close(file);
   if (got < 0) return system_error("cannot read the archive", cause, image.file);
-  if (done < size) {
-    return Error{
-        "the archive is shorter than when it was opened, in \"" + printable(image.name) + "\"",
-        {image.file},
-        "do not change a data set while it is read"};
-  }
+  if (done < size) return shorter_than_declared(image);
   return bytes;
 }
 

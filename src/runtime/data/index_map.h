@@ -1,13 +1,11 @@
 // The frozen map of a data set: which image and which text belong to each index.
 //
-// It is fixed when a manifest is opened. Ranks compare its digest before they train; a loader's
-// batches are checked against it. So a pairing that slipped (an index off by one, image and text
-// loaders merged out of step) is found on the first sample.
+// It is fixed when a manifest is opened, and ranks compare its digest before they train: one that
+// reads another pairing (an index off by one, lists of different length) is found before the first
+// step. Each sample that the loader gives carries its key of the map.
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,25 +28,13 @@ class IndexMap {
  public:
   void add(std::uint64_t image, std::uint64_t text);
 
-  std::int64_t size() const { return static_cast<std::int64_t>(keys_.size()); }
   const SampleKey& key(std::int64_t index) const { return keys_[static_cast<std::size_t>(index)]; }
   // Over all (index, image, text), in order: equal on two ranks when their maps are.
   std::uint64_t digest() const { return digest_; }
-
-  // Places in `samples` that the map does not have so: an unknown index, another image or text.
-  std::vector<std::size_t> mispaired(std::span<const SampleKey> samples) const;
 
  private:
   std::vector<SampleKey> keys_;
   std::uint64_t digest_ = hash_bytes("lockstep index map 1");
 };
-
-// How often an epoch shows the items of a data set over all ranks.
-struct Coverage {
-  std::int64_t missing = 0;   // items that no rank read
-  std::int64_t repeated = 0;  // reads beyond an item's first
-  std::int64_t unknown = 0;   // indices outside the data set
-};
-Coverage coverage(std::int64_t items, std::span<const std::vector<std::int64_t>> indices_of_ranks);
 
 }  // namespace lockstep

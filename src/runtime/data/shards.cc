@@ -3,7 +3,6 @@
 #include <charconv>
 #include <string_view>
 
-#include "base/check.h"
 #include "base/text.h"
 
 namespace lockstep {
@@ -72,20 +71,6 @@ Result<std::vector<std::string>> expand_braces(const std::string& pattern) {
     out = std::move(longer);
     rest.remove_prefix(close + 1);
   }
-}
-
-std::vector<std::string> shards_of(const std::vector<std::string>& shards,
-                                   const ShardReader& reader) {
-  LOCKSTEP_CHECK(reader.rank >= 0 && reader.rank < reader.world_size && reader.worker >= 0 &&
-                     reader.worker < reader.workers,
-                 "a worker of a rank");
-  const auto readers =
-      static_cast<std::size_t>(reader.world_size) * static_cast<std::size_t>(reader.workers);
-  auto at = static_cast<std::size_t>(reader.rank) * static_cast<std::size_t>(reader.workers) +
-            static_cast<std::size_t>(reader.worker);
-  std::vector<std::string> mine;
-  for (; at < shards.size(); at += readers) mine.push_back(shards[at]);
-  return mine;
 }
 
 }  // namespace lockstep

@@ -15,15 +15,4 @@ inline constexpr std::size_t kMostShards = 1'000'000;
 // Errors: a brace that is not closed, a range that runs backwards, more than kMostShards.
 Result<std::vector<std::string>> expand_braces(const std::string& pattern);
 
-// The part of `shards` that one loading worker of one rank reads: every (ranks · workers)-th, so
-// that each shard is read once. May be empty when there are fewer shards than readers.
-struct ShardReader {
-  int rank = 0;
-  int world_size = 1;
-  int worker = 0;
-  int workers = 1;
-};
-std::vector<std::string> shards_of(const std::vector<std::string>& shards,
-                                   const ShardReader& reader);
-
 }  // namespace lockstep

@@ -227,22 +227,6 @@ TEST(IndexMap, DigestsTellMapsApart) {
   EXPECT_NE(one, digest("{\"text\": \"a\"}\n"));
 }
 
-TEST(IndexMap, FindsASampleThatShowsAnothersText) {
-  IndexMap map;
-  map.add(10, 20);
-  map.add(11, 21);
-  const std::vector<SampleKey> samples = {{0, 10, 20}, {1, 11, 20}, {2, 1, 1}};
-  EXPECT_THAT(map.mispaired(samples), ElementsAre(1, 2));
-}
-
-TEST(Coverage, CountsOverAllRanks) {
-  const std::vector<std::vector<std::int64_t>> ranks = {{0, 1}, {1, 5}};
-  const Coverage found = coverage(4, ranks);
-  EXPECT_EQ(found.missing, 2);
-  EXPECT_EQ(found.repeated, 1);
-  EXPECT_EQ(found.unknown, 1);
-}
-
 TEST(Shards, BracesAreWrittenOut) {
   EXPECT_THAT(*expand_braces("a-{08..10}.tar"), ElementsAre("a-08.tar", "a-09.tar", "a-10.tar"));
   EXPECT_THAT(*expand_braces("{a,b}{0..1}"), ElementsAre("a0", "a1", "b0", "b1"));
@@ -250,14 +234,6 @@ TEST(Shards, BracesAreWrittenOut) {
   for (const char* bad : {"{0..1", "{3..1}", "{0..9999999}", "{a..b}", "{0..999}{0..999}{0..9}"}) {
     EXPECT_FALSE(expand_braces(bad)) << bad;
   }
-}
-
-TEST(Shards, EachIsReadByOneWorkerOfOneRank) {
-  const std::vector<std::string> all = {"0", "1", "2", "3", "4"};
-  EXPECT_THAT(shards_of(all, {0, 2, 0, 2}), ElementsAre("0", "4"));
-  EXPECT_THAT(shards_of(all, {0, 2, 1, 2}), ElementsAre("1"));
-  EXPECT_THAT(shards_of(all, {1, 2, 1, 2}), ElementsAre("3"));
-  EXPECT_THAT(shards_of({"0"}, {1, 2, 0, 1}), IsEmpty());
 }
 
 }  // namespace

@@ -9,6 +9,8 @@ prepare() {
     [[ $1 == full ]] || "$LOCKSTEP_ROOT/scripts/fetch-torch" --cuda "${2:-run}" >/dev/null
     LOCKSTEP_TORCH_DIR=$("$LOCKSTEP_ROOT/scripts/fetch-torch")
     export LOCKSTEP_TORCH_DIR
+  elif [[ $1 == asan || $1 == tsan ]]; then
+    "$LOCKSTEP_ROOT/scripts/setup" plain
   else
     "$LOCKSTEP_ROOT/scripts/setup" core
   fi

@@ -9,8 +9,10 @@ PACKAGES_CORE=(g++:g++ cmake:cmake ninja-build:ninja zlib1g-dev libarchive-dev l
   libgmock-dev libbenchmark-dev)
 # Only make builds faster: without them, a warning.
 PACKAGES_FASTER=(ccache:ccache mold:mold)
+# What the trainer needs beside LibTorch.
+PACKAGES_DATA=(libturbojpeg0-dev libpng-dev libutf8proc-dev)
 # ca-certificates and python3-pip download the wheels of LibTorch, binutils strips it.
-PACKAGES_FULL=(libgloo-dev libturbojpeg0-dev libpng-dev libutf8proc-dev ca-certificates python3:python3 python3-pip:pip3 binutils:strip)
+PACKAGES_FULL=("${PACKAGES_DATA[@]}" libgloo-dev ca-certificates python3:python3 python3-pip:pip3 binutils:strip)
 # What some of the worker's tests start; they say that they were skipped where it is missing.
 PACKAGES_FULL_TESTS=(mpich:mpirun iproute2:ip)
 PACKAGES_TOOLS=(clang-format:clang-format shellcheck:shellcheck)

@@ -3,7 +3,8 @@
 // a promise of the code under test does not hold.
 //
 // libFuzzer calls one of them (fuzz_main.cc, a program each: scripts/fuzz), and corpus_test.cc
-// calls all of them on the files of corpus/<name>/, in every build.
+// calls all of them on the files of corpus/<name>/, in every build that has the code: what the
+// trainer reads has a table (data_targets.cc) and a test program of its own.
 #pragma once
 
 #include <span>
@@ -16,6 +17,7 @@ struct FuzzTarget {
   void (*run)(std::string_view bytes);
 };
 
+// Of the program that this is.
 std::span<const FuzzTarget> fuzz_targets();
 
 // Lockstep's own forms of a trace.
@@ -36,5 +38,13 @@ void fuzz_archive(std::string_view bytes);
 void fuzz_scenario(std::string_view bytes);
 void fuzz_suppressions(std::string_view bytes);
 void fuzz_baseline(std::string_view bytes);
+// What the trainer reads: data sets, pictures, vocabularies and texts, weights.
+void fuzz_captions(std::string_view bytes);
+void fuzz_jsonl(std::string_view bytes);
+void fuzz_webdataset(std::string_view bytes);
+void fuzz_jpeg(std::string_view bytes);
+void fuzz_png(std::string_view bytes);
+void fuzz_wordpiece(std::string_view bytes);
+void fuzz_safetensors(std::string_view bytes);
 
 }  // namespace lockstep

@@ -1,0 +1,9 @@
+// Any bytes as a JSONL manifest.
+#include "fuzz/fuzz_manifest.h"
+#include "fuzz/targets.h"
+
+namespace lockstep {
+
+void fuzz_jsonl(std::string_view bytes) { fuzz_manifest(fuzz_data_file("m.jsonl", bytes)); }
+
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+// Any bytes as a PNG file.
+#include <string>
+
+#include "fuzz/fuzz_picture.h"
+#include "fuzz/targets.h"
+
+namespace lockstep {
+
+void fuzz_png(std::string_view bytes) {
+  const std::string copy(bytes);  // of that size: reading behind its end is seen
+  check_picture(decode_png(copy, "fuzz.png"));
+}
+
+}  // namespace lockstep

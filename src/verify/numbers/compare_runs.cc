@@ -8,83 +8,50 @@
 #include <utility>
 
 #include "verify/numbers/rounding.h"
-#include "verify/numbers/sketch.h"
+#include "verify/numbers/whole_value.h"
 
 namespace lockstep {
 
 namespace {
 
-// One tensor in one step, whole.
-struct Value {
-  std::optional<std::uint64_t> hash;
-  std::optional<double> norm;
-  Sketch sketch;
-  std::string dtype;
-  std::uint32_t place = 0;
-};
-
-Value value_of(const Run& run, const ValueRow& row) {
-  const StateMark& first = *row.readings.front().mark;
-  Value out{first.hash, first.norm, first.sketch, run.tables.str(first.dtype), row.place};
-  if (!row.sharded()) return out;
-  out.hash.reset();
-  double squares = first.norm.value_or(0) * first.norm.value_or(0);
-  for (std::size_t i = 1; i < row.readings.size(); ++i) {
-    const StateMark& mark = *row.readings[i].mark;
-    squares += mark.norm.value_or(0) * mark.norm.value_or(0);
-    if (mark.sketch.size() == out.sketch.size())
-      out.sketch = sum(std::move(out.sketch), mark.sketch);
-  }
-  if (out.norm) out.norm = std::sqrt(squares);
-  return out;
-}
-
 using Key = std::tuple<std::int64_t, Phase, std::string>;
-using Values = std::map<Key, Value>;
+using Values = std::map<Key, WholeValue>;
 
 Values values_of(const Run& run) {
   const ValueTable table(run);
   Values out;
   for (const ValueRow& row : table.rows()) {
     if (row.phase != Phase::synced_grad && row.phase != Phase::param) continue;
-    out.emplace(Key{row.n, row.phase, run.tables.str(row.name)}, value_of(run, row));
+    out.emplace(Key{row.n, row.phase, run.tables.str(row.name)}, whole_value(run, row));
   }
   return out;
 }
 
-double size_of(const Value& v) { return v.norm ? *v.norm : norm_estimate(v.sketch); }
-
 // Nothing where the two have nothing in common that could be compared.
-std::optional<TensorDifference> difference(const Key& key, const Value& a, const Value& b,
+std::optional<TensorDifference> difference(const Key& key, const WholeValue& a, const WholeValue& b,
                                            std::optional<double> tolerance) {
   TensorDifference out;
   std::tie(out.n, out.phase, out.name) = key;
   const double u = std::max(unit_roundoff(a.dtype).value_or(kFloat32Roundoff),
                             unit_roundoff(b.dtype).value_or(kFloat32Roundoff));
   out.tolerance = tolerance.value_or(std::sqrt(u));
-  const double size_a = size_of(a);
-  const double size_b = size_of(b);
+  const double size_a = a.size();
+  const double size_b = b.size();
   if (size_b > 0) out.ratio = size_a / size_b;
   if (a.hash && a.hash == b.hash) {
     out.cosine = 1;
     return out;
   }
-  double distance = 0;
-  if (!a.sketch.empty() && a.sketch.size() == b.sketch.size()) {
-    distance = norm_estimate(sum(a.sketch, b.sketch, -1));
-    if (size_a > 0 && size_b > 0) {
-      const double cosine =
-          (size_a * size_a + size_b * size_b - distance * distance) / (2 * size_a * size_b);
-      out.cosine = std::clamp(cosine, -1.0, 1.0);
-    }
-  } else if (a.norm && b.norm) {
-    distance = std::abs(*a.norm - *b.norm);
-    out.lower_bound = true;
-  } else {
-    return std::nullopt;
+  const std::optional<double> distance = distance_between(a, b);
+  if (!distance) return std::nullopt;
+  out.lower_bound = !sketches_compare(a, b);
+  if (!out.lower_bound && size_a > 0 && size_b > 0) {
+    const double cosine =
+        (size_a * size_a + size_b * size_b - *distance * *distance) / (2 * size_a * size_b);
+    out.cosine = std::clamp(cosine, -1.0, 1.0);
   }
   const double scale = std::max(size_a, size_b);
-  out.error = scale > 0 ? distance / (size_b > 0 ? size_b : scale) : 0;
+  out.error = scale > 0 ? *distance / (size_b > 0 ? size_b : scale) : 0;
   return out;
 }
 

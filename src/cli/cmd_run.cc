@@ -15,9 +15,11 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/run_progress.h"
+#include "cli/run_study.h"
 #include "cli/run_summary.h"
 #include "cli/scenario_files.h"
 #include "job/reference.h"
+#include "job/study.h"
 #include "launch/expectation.h"
 #include "launch/job_runner.h"
 #include "launch/run_folder.h"
@@ -86,6 +88,13 @@ class Runner {
       if (interrupts.poll() != 0) break;
     }
     if (scenarios_.size() > 1 && !command_.report.quiet) said_ << table(rows) << std::flush;
+    for (const Study& study : studies_) {
+      if (interrupts.poll() != 0) break;
+      if (const Status ran = run_one(study, interrupts); !ran) {
+        fail(ran.error(), ExitStatus::own_failure);
+        worst = ExitStatus::own_failure;
+      }
+    }
     if (const int signal = interrupts.poll(); signal != 0) return interrupted_by(signal);
     return worst;
   }
@@ -104,6 +113,12 @@ class Runner {
     const Result<std::vector<std::string>> files = scenario_files(command_.paths);
     if (!files) return files.error();
     for (const std::string& file : *files) {
+      Result<std::optional<Study>> study = load_study(file);
+      if (!study) return study.error();
+      if (*study) {
+        studies_.push_back(std::move(**study));
+        continue;
+      }
       Result<Scenario> scenario = load_checked_scenario(file);
       if (!scenario) return scenario.error();
       if (command_.reference) {
@@ -114,6 +129,11 @@ class Runner {
       if (command_.check && !scenario->expect)
         return Error{"--check needs something to compare with", {file}, "add \"expect:\""};
       scenarios_.push_back(std::move(*scenario));
+    }
+    if (command_.check && !studies_.empty()) {
+      // A study compares; nothing is expected of it.
+      said_ << plural(studies_.size(), "study", "studies") << " left out: nothing to check\n";
+      studies_.clear();
     }
     const bool to_files =
         !command_.report.outputs.empty() || !command_.report.filter.write_baseline.empty();
@@ -136,6 +156,21 @@ class Runner {
       return make_run_folder((named / fs::path(scenario.file).stem()).string(), scenario, true);
     const std::string name = run_folder_name(scenario.file, std::time(nullptr));
     return make_run_folder((fs::path(kRunsFolder) / name).string(), scenario, true);
+  }
+
+  Status run_one(const Study& study, Interrupts& interrupts) {
+    namespace fs = std::filesystem;
+    const std::string name = run_folder_name(study.file, std::time(nullptr));
+    const fs::path folder =
+        fs::path(command_.output_dir.empty() ? kRunsFolder : command_.output_dir) / name;
+    std::error_code failed;
+    fs::create_directories(folder, failed);
+    if (failed) return system_error("cannot make the folder", failed.value(), folder.string());
+    if (!command_.report.quiet)
+      said_ << "study    " << printable(study.name) << "\n         traces and tables in "
+            << printable(folder.string()) << "\n"
+            << std::flush;
+    return run_study(study, {worker_, folder.string(), command_.report.quiet}, interrupts, said_);
   }
 
   Result<FinishedRun> run_one(const Scenario& scenario, Interrupts& interrupts) {
@@ -238,6 +273,7 @@ class Runner {
   std::ostream& said_;
   Filter filter_;
   std::vector<Scenario> scenarios_;
+  std::vector<Study> studies_;
   std::string worker_;
 };
 

@@ -34,7 +34,6 @@ Result<Scenario> reference_of(const Scenario& scenario) {
   out.train.loss_scale.agreed = true;
   out.train.zero_grad = true;
   out.train.checkpoint = {};
-  out.train.evaluate = false;
   using Kind = Scenario::Remedy::Kind;
   Kind& kind = out.remedy.kind;
   if (kind == Kind::dummy_image_outside_graph || kind == Kind::dummy_image_in_batchnorm) {

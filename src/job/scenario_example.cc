@@ -108,6 +108,7 @@ class Example {
       comment("One of: " + names_of(form["enum"]), depth);
     const std::string start = indent(depth) + (off ? "#" : "") + key + ":";
     if (path == "expect") return expectation(form, off);
+    if (path == "study") return study(form);
     if (path == "data.modality") return modality(start, depth);
     if (form.contains("properties") && form["type"] == "object") {
       out_ << start << "\n";
@@ -146,6 +147,17 @@ class Example {
          << indent(depth) << "#modality:\n"
          << more << "- {ranks: [1], steps: [2], has: [text]}\n"
          << more << "- {has: [image, text]}\n";
+  }
+
+  void study(const Json& form) {
+    out_ << "#study:\n";
+    for (const auto& [key, node] : form["properties"].items()) {
+      comment(node["description"], 1);
+      const std::string value = key == "repeats"      ? "3"
+                                : key == "strategies" ? "{DDP: {strategy: ddp}}"
+                                                      : "{dummy images: {remedy: dummy-image}}";
+      out_ << "  #" << key << ": " << value << "\n";
+    }
   }
 
   // Not of what is wrong on purpose.

@@ -21,10 +21,18 @@ std::int64_t whole(const Json& object, const char* key) {
   return found == object.end() || !found->is_number_integer() ? 0 : found->get<std::int64_t>();
 }
 
+std::vector<double> numbers(const Json& object, const char* key) {
+  std::vector<double> out;
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_array()) return out;
+  for (const Json& value : *found) out.push_back(value.is_number() ? value.get<double>() : 0);
+  return out;
+}
+
 }  // namespace
 
 std::optional<WorkerNumbers> read_worker_numbers(const std::string& path) {
-  constexpr std::size_t kMost = std::size_t{1} << 20U;  // a worker writes a few hundred bytes
+  constexpr std::size_t kMost = std::size_t{1} << 26U;  // a page, and 8 numbers an evaluated image
   const Result<std::string> text = read_file(path, kMost);
   if (!text) return std::nullopt;
   const Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
@@ -53,7 +61,9 @@ std::optional<WorkerNumbers> read_worker_numbers(const std::string& path) {
     out.retrieval = {number(*found, "recall_at_1").value_or(0),
                      number(*found, "recall_at_5").value_or(0),
                      number(*found, "recall_at_10").value_or(0),
-                     number(*found, "chance").value_or(0), whole(*found, "items")};
+                     number(*found, "chance").value_or(0),
+                     whole(*found, "items"),
+                     numbers(*found, "image_sketches")};
   }
   return out;
 }

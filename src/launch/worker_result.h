@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -29,6 +30,7 @@ struct WorkerNumbers {
     double recall_at_1 = 0, recall_at_5 = 0, recall_at_10 = 0;
     double chance = 0;
     std::int64_t items = 0;
+    std::vector<double> image_sketches;  // 8 values an image: trace/fingerprint.h
   };
   std::optional<Retrieval> retrieval;
 };

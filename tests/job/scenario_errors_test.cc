@@ -19,7 +19,7 @@ TEST(ScenarioErrors, an_unknown_key_names_the_nearest) {
   EXPECT_EQ(error_of("stratgy: ddp\n"),
             "job.yaml:3:1: error: unknown key \"stratgy\"; did you mean \"strategy\"?\n"
             "  fix: allowed here: backend, data, description, expect, limits, lockstep, model, "
-            "name, ranks, remedy, strategy, train and watch");
+            "name, ranks, remedy, strategy, study, train and watch");
 }
 
 TEST(ScenarioErrors, an_unknown_key_deep_inside) {

@@ -11,7 +11,8 @@ TEST(WorkerNumbers, are_read_as_the_worker_writes_them) {
       "last_loss": 1.25, "losses": [2.5, 2, 1.25], "step_ms_median": 40.5,
       "samples_per_s": 99, "recording_share": 0.001, "idle_share": 0.25,
       "data_wait_share": 0.125, "skipped_items": 3, "peak_rss_bytes": 1000,
-      "retrieval": {"recall_at_1": 0.5, "recall_at_5": 0.75, "chance": 0.02, "items": 50}, "error": null})";
+      "retrieval": {"recall_at_1": 0.5, "recall_at_5": 0.75, "chance": 0.02, "items": 50,
+                    "image_sketches": [0.5, -1]}, "error": null})";
   const auto numbers = read_worker_numbers(tmp.file("r.json"));
   ASSERT_TRUE(numbers);
   EXPECT_EQ(numbers->steps, 3);
@@ -22,6 +23,7 @@ TEST(WorkerNumbers, are_read_as_the_worker_writes_them) {
   EXPECT_EQ(numbers->skipped_items, 3);
   ASSERT_TRUE(numbers->retrieval);
   EXPECT_DOUBLE_EQ(numbers->retrieval->recall_at_1, 0.5);
+  EXPECT_EQ(numbers->retrieval->image_sketches, (std::vector<double>{0.5, -1}));
 }
 
 TEST(WorkerNumbers, what_is_damaged_or_of_another_type_is_left_out) {

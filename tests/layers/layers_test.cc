@@ -33,7 +33,8 @@ const std::vector<Layer>& layers() {
       {"verify", {"base", "trace"}},
       {"reports", {"base", "trace", "verify"}},
       {"launch", {"base", "trace", "job", "verify"}},
-      {"cli", {"base", "trace", "job", "verify", "reports", "launch"}},
+      {"study", {"base", "trace", "verify", "reports", "launch"}},
+      {"cli", {"base", "trace", "job", "verify", "reports", "launch", "study"}},
       {"runtime", {"base", "trace", "job"}},
   };
   return table;

@@ -1,0 +1,97 @@
+#include "job/study.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/read_file.h"
+#include "job/yaml_document.h"
+
+namespace lockstep {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// A strategy or remedy that is a name alone as the mapping that it stands for, to be patched.
+Json with_kinds(Json scenario) {
+  for (const char* key : {"strategy", "remedy"}) {
+    if (scenario.contains(key) && scenario[key].is_string()) {
+      scenario[key] = {{"kind", scenario[key]}};
+    }
+  }
+  return scenario;
+}
+
+// In the order of the file.
+std::vector<Variation> variations(const YamlDocument& document, const std::string& pointer) {
+  std::vector<std::pair<int, Variation>> found;
+  for (const auto& [name, patch] : document.value.at(Json::json_pointer(pointer)).items()) {
+    const Place& place = document.key_place(pointer + "/" + pointer_part(name));
+    found.push_back({place.line, {name, patch.dump()}});
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Variation> out;
+  for (auto& [line, variation] : found) out.push_back(std::move(variation));
+  return out;
+}
+
+Json patch_named(const std::vector<Variation>& all, const std::string& name) {
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Variation& v) { return v.name == name; });
+  LOCKSTEP_CHECK(found != all.end(), "a study runs variations that it has");
+  return with_kinds(Json::parse(found->patch));
+}
+
+}  // namespace
+
+Result<std::optional<Study>> load_study(const std::string& path) {
+  // Checks all of it, the study's own keys included.
+  Result<Scenario> scenario = load_scenario(path);
+  if (!scenario) return scenario.error();
+  constexpr std::size_t kMost = std::size_t{1} << 20U;
+  const Result<std::string> text = read_file(path, kMost);
+  if (!text) return text.error();
+  Result<YamlDocument> document = parse_yaml(*text, path);
+  if (!document) return document.error();
+  if (!document->value.contains("study")) return std::optional<Study>();
+  for (const std::string key : {"strategies", "remedies"}) {
+    if (!document->value["study"][key].empty()) continue;
+    return Error{"a study needs \"" + key + "\" to compare", document->key_place("/study/" + key),
+                 "name at least one variation: {none: {}}"};
+  }
+  Json base = document->value;
+  base.erase("study");
+  base.erase("expect");
+  Study out;
+  out.file = path;
+  out.base = base.dump();
+  out.name = scenario->name;
+  out.repeats = document->value["study"].value("repeats", out.repeats);
+  out.strategies = variations(*document, "/study/strategies");
+  out.remedies = variations(*document, "/study/remedies");
+  return std::optional<Study>(std::move(out));
+}
+
+Result<std::string> scenario_text(const Study& study, const StudyRun& run,
+                                  const std::string& file) {
+  Json scenario = with_kinds(Json::parse(study.base));
+  scenario.merge_patch(patch_named(study.strategies, run.strategy));
+  scenario.erase("remedy");
+  if (run.remedy) scenario.merge_patch(patch_named(study.remedies, *run.remedy));
+  if (run.complete) scenario.merge_patch({{"data", {{"text_only", 0}, {"modality", nullptr}}}});
+  Json& train = scenario["train"];
+  train["seed"] = train.value("seed", std::uint64_t{1}) + static_cast<std::uint64_t>(run.repeat);
+  train["evaluate"] = true;
+  scenario["watch"] = {{"every", run.watched ? 1 : 0},
+                       {"what", {"gradients", "parameters", "buffers"}}};
+  scenario["name"] = study.name + ": " + run.strategy + ", " +
+                     (run.complete ? "no image missing" : run.remedy.value_or("no remedy"));
+  std::string text = scenario.dump(1);
+  if (const Result<Scenario> checked = parse_scenario(text, file); !checked) return checked.error();
+  return text;
+}
+
+}  // namespace lockstep

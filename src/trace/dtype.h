@@ -1,0 +1,14 @@
+// Element types by their PyTorch names.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace lockstep {
+
+// Bytes of one element: "float32" 4, "bfloat16" 2, "bool" 1, "complex64" 8, "float8_e4m3fn" 1.
+// Nothing for names that are not known.
+std::optional<std::int64_t> element_bytes(std::string_view dtype);
+
+}  // namespace lockstep

@@ -205,6 +205,48 @@ TEST(WorkWatch, AFailureIsNoCompletion) {
   EXPECT_EQ(run.trace.exceptions.at(0).call, 0U);  // the failed call is known
 }
 
+// A call of a device that answers no question any more.
+struct LostWork : c10d::Work {
+  bool isCompleted() override { throw std::runtime_error("CUDA error: illegal memory access"); }
+};
+
+TEST(WorkWatch, ADeviceThatAnswersNoMoreFailsTheCallAndNotTheProcess) {
+  const TempDir folder;
+  const auto statuses = run_ranks(1, folder, [&](ProcessGroups&, Recorder& recorder) {
+    WorkWatch watch(recorder, {});
+    const auto group = recorder.ring().make_group("world", std::vector<std::int32_t>{0});
+    watch.follow(c10::make_intrusive<LostWork>(), issue_barrier(recorder, group, 0));
+    wait_for([&] { return !recorder.outstanding(); });
+    recorder.raised("step failed: CUDA error: illegal memory access");
+    return 0;
+  });
+  EXPECT_THAT(statuses, ElementsAre(0));
+  const Recorded run = recorded(folder.path(), 0);
+  EXPECT_FALSE(run.trace.calls.at(0).has(kCompleted));
+  EXPECT_EQ(run.trace.exceptions.at(0).call, 0U);
+}
+
+// A call whose end only a wait sees, and that fails.
+struct FailingWork : c10d::Work {
+  bool wait(std::chrono::milliseconds) override { throw std::runtime_error("peer is gone"); }
+};
+
+TEST(RecordingWork, AFailedCallIsOverOnceHoweverOftenItIsWaitedFor) {
+  const TempDir folder;
+  const auto statuses = run_ranks(1, folder, [&](ProcessGroups&, Recorder& recorder) {
+    const auto group = recorder.ring().make_group("world", std::vector<std::int32_t>{0});
+    const auto work = c10::make_intrusive<RecordingWork>(
+        c10::make_intrusive<FailingWork>(), recorder, issue_barrier(recorder, group, 0), nullptr);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_THROW(work->wait(std::chrono::milliseconds(1)), std::runtime_error);
+    }
+    if (recorder.outstanding()) return 1;
+    issue_barrier(recorder, group, 1);
+    return recorder.outstanding() ? 0 : 2;  // which the watchdog goes by
+  });
+  EXPECT_THAT(statuses, ElementsAre(0));
+}
+
 TEST(Device, SaysWhatToDoWhereThereIsNone) {
   const auto none = open_device(DeviceKind::cpu, Scenario::Backend::nccl, 0);
   ASSERT_FALSE(static_cast<bool>(none));

@@ -31,18 +31,24 @@ RecordingWork::RecordingWork(c10::intrusive_ptr<c10d::Work> inner, Recorder& rec
       recorder_(recorder),
       call_(call) {
   if (watch != nullptr) {
-    others_report_ = true;
+    seen_by_wait_alone_ = false;
     watch->follow(inner_, call_);
     return;
   }
   const auto future = future_of(*inner_);
   if (!future) return;
-  others_report_ = true;
+  seen_by_wait_alone_ = false;
   // Runs on the transport's thread; who waits may be let go a little earlier.
   future->addCallback([&recorder = recorder_, call = call_](c10::ivalue::Future& done) {
     const Recorder::Timed timed(recorder);
     recorder.complete(call, done.hasError() ? done.tryRetrieveErrorMessage() : std::string());
   });
+}
+
+void RecordingWork::complete(std::string_view error) {
+  if (!seen_by_wait_alone_) return;
+  seen_by_wait_alone_ = false;
+  recorder_.complete(call_, error);
 }
 
 bool RecordingWork::wait(std::chrono::milliseconds timeout) {
@@ -54,13 +60,12 @@ bool RecordingWork::wait(std::chrono::milliseconds timeout) {
   try {
     done = inner_->wait(timeout);
   } catch (const std::exception& error) {
-    if (!others_report_) recorder_.complete(call_, message_of(error));
+    complete(message_of(error));
     recorder_.wait_failed(call_, message_of(error));
     throw;
   }
   const Recorder::Timed timed(recorder_);
-  if (!others_report_ && !completed_by_wait_) recorder_.complete(call_);
-  completed_by_wait_ = true;
+  complete();
   recorder_.waited(call_);
   return done;
 }

@@ -8,6 +8,7 @@
 
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
@@ -46,11 +47,15 @@ class RecordingWork : public c10d::Work {
   std::uint64_t getSequencenumber() const override { return inner_->getSequencenumber(); }
 
  private:
+  // Records the completion, or the failure, where nobody else does; once, however often the program
+  // waits.
+  void complete(std::string_view error = {});
+
   c10::intrusive_ptr<c10d::Work> inner_;
   Recorder& recorder_;
   std::uint32_t call_;
-  bool others_report_ = false;  // completion is recorded by the future's callback, or the watch
-  bool completed_by_wait_ = false;
+  // Completion is still to be recorded, and neither the future's callback nor the watch will.
+  bool seen_by_wait_alone_ = true;
 };
 
 }  // namespace lockstep

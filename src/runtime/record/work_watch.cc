@@ -10,14 +10,20 @@ namespace {
 
 constexpr auto kLookEvery = std::chrono::microseconds(200);
 
-// What went wrong with a completed call; empty: nothing.
-std::string failure_of(c10d::Work& work) {
-  if (work.exception() == nullptr) return {};
+std::string words_of(const std::exception_ptr& failure) {
   try {
-    std::rethrow_exception(work.exception());
+    std::rethrow_exception(failure);
   } catch (const std::exception& error) {
     return message_of(error);
+  } catch (...) {
+    return "an exception of an unknown type";
   }
+}
+
+// What went wrong with a completed call; empty: nothing.
+std::string failure_of(const c10d::Work& work) {
+  const std::exception_ptr failure = work.exception();
+  return failure == nullptr ? std::string() : words_of(failure);
 }
 
 }  // namespace
@@ -61,15 +67,23 @@ void WorkWatch::watch() {
 }
 
 bool WorkWatch::look(Followed& followed) {
-  // Asked before the start is: a call that completed in between has begun, too.
-  const bool complete = followed.work->isCompleted();
-  if (!followed.begun && begun_ && begun_(*followed.work)) {
-    followed.begun = true;
-    recorder_.ring().start(followed.call);
+  std::string failure;
+  try {
+    // Asked before the start is: a call that completed in between has begun, too.
+    const bool complete = followed.work->isCompleted();
+    if (!followed.begun && begun_ && begun_(*followed.work)) {
+      followed.begun = true;
+      recorder_.ring().start(followed.call);
+    }
+    if (!complete) return false;
+    failure = failure_of(*followed.work);
+  } catch (...) {
+    // After a fault of the device every question about it throws. The program's own next call does,
+    // too, and ends the rank in order; an exception that left this thread would abort it.
+    failure = words_of(std::current_exception());
   }
-  if (!complete) return false;
   const Recorder::Timed timed(recorder_);
-  recorder_.complete(followed.call, failure_of(*followed.work));
+  recorder_.complete(followed.call, failure);
   return true;
 }
 

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <limits>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include <ATen/ATen.h>
 
@@ -35,6 +38,18 @@ std::optional<std::int64_t> steps_of(const std::string& name) {
   const auto [last, problem] = std::from_chars(name.data() + kStepPrefix.size(), end, steps);
   if (problem != std::errc() || last != end) return std::nullopt;
   return steps;
+}
+
+// The folders of steps that are there now: other ranks make and remove them meanwhile.
+std::vector<std::pair<std::int64_t, fs::path>> step_folders(const std::string& folder) {
+  std::vector<std::pair<std::int64_t, fs::path>> all;
+  std::error_code failed;
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
+    if (const auto steps = steps_of(it->path().filename().string())) {
+      all.emplace_back(*steps, it->path());
+    }
+  }
+  return all;
 }
 
 std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
@@ -90,7 +105,11 @@ Status Checkpoints::save(const TrainingState& state, std::int64_t steps) const {
                                {{"steps", std::to_string(steps)},
                                 {"world_size", std::to_string(who_.world_size)},
                                 {"data", std::to_string(digest_)}});
-  if (written) remove_older([&](std::int64_t older) { return file_of(older, who_.rank); });
+  if (!written) return written;
+  // load() prefers a gathered one, which would be an earlier job's.
+  std::error_code absent;
+  if (who_.rank == 0) fs::remove(whole_file_of(steps), absent);
+  remove_others(steps);
   return written;
 }
 
@@ -103,33 +122,36 @@ Status Checkpoints::save_gathered(const TrainingState& state, Strategy& strategy
   const Status written =
       write(all, whole_file_of(steps),
             {{"steps", std::to_string(steps)}, {"data", std::to_string(digest_)}});
-  if (written) remove_older([&](std::int64_t older) { return whole_file_of(older); });
+  if (written) remove_others(steps);
   return written;
 }
 
-// Of all steps before the last whole one.
-void Checkpoints::remove_older(const std::function<std::string(std::int64_t)>& file_of_step) const {
-  const std::optional<std::int64_t> kept = latest();
+void Checkpoints::remove_others(std::int64_t saved) const {
+  const std::int64_t kept = latest_up_to(saved).value_or(saved);
   std::error_code failed;
-  for (const auto& entry : fs::directory_iterator(folder_, failed)) {
-    const auto older = steps_of(entry.path().filename().string());
-    if (!older || !kept || *older >= *kept) continue;
-    fs::remove(file_of_step(*older), failed);
-    fs::remove(entry.path(), failed);  // the last rank's removal empties it
+  for (const auto& [steps, folder] : step_folders(folder_)) {
+    if (steps >= kept && steps <= saved) continue;
+    fs::remove(file_of(steps, who_.rank), failed);
+    if (who_.rank == 0) fs::remove(whole_file_of(steps), failed);
+    // The last rank's removal empties it. Into a later one another rank may be about to write.
+    if (steps < saved) fs::remove(folder, failed);
   }
 }
 
 std::optional<std::int64_t> Checkpoints::latest() const {
+  return latest_up_to(std::numeric_limits<std::int64_t>::max());
+}
+
+std::optional<std::int64_t> Checkpoints::latest_up_to(std::int64_t most) const {
   std::optional<std::int64_t> best;
   std::error_code failed;
-  for (const auto& entry : fs::directory_iterator(folder_, failed)) {
-    const auto steps = steps_of(entry.path().filename().string());
-    if (!steps || (best && *steps <= *best)) continue;
+  for (const auto& [steps, folder] : step_folders(folder_)) {
+    if (steps > most || (best && steps <= *best)) continue;
     bool whole = true;
     for (int rank = 0; rank < who_.world_size; ++rank) {
-      whole = whole && fs::exists(file_of(*steps, rank), failed);
+      whole = whole && fs::exists(file_of(steps, rank), failed);
     }
-    if (whole || fs::exists(whole_file_of(*steps), failed)) best = steps;
+    if (whole || fs::exists(whole_file_of(steps), failed)) best = steps;
   }
   return best;
 }

@@ -15,7 +15,7 @@
 // the pipeline can go on from it on any number of ranks.
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -32,10 +32,11 @@ class Checkpoints {
       : folder_(std::move(folder)), who_(who), digest_(digest) {}
 
   // Writes this rank's file for a job that has finished `steps` steps, and removes its files of all
-  // earlier steps but the last. Errors: whatever the system refuses.
+  // other steps but the last whole one before. Later ones are an earlier job's that began anew in
+  // this folder: a resume would take them for this one's. Errors: whatever the system refuses.
   Status save(const TrainingState& state, std::int64_t steps) const;
 
-  // Writes one file with whole parameters, on rank 0, and removes older ones but the last.
+  // Writes one file with whole parameters, on rank 0, and removes others as save() does.
   // Collective where the strategy shards. Errors: those of save(), on rank 0.
   Status save_gathered(const TrainingState& state, Strategy& strategy, std::int64_t steps) const;
 
@@ -51,7 +52,10 @@ class Checkpoints {
  private:
   std::string whole_file_of(std::int64_t steps) const;
   std::string file_of(std::int64_t steps, int rank) const;
-  void remove_older(const std::function<std::string(std::int64_t)>& file_of_step) const;
+  // The same among those of at most so many steps.
+  std::optional<std::int64_t> latest_up_to(std::int64_t most) const;
+  // What save() removes, of this rank and (on rank 0) of gathered ones.
+  void remove_others(std::int64_t saved) const;
 
   std::string folder_;
   RankOf who_;

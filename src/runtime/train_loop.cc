@@ -44,6 +44,18 @@ std::string average_tag(const Scenario& scenario) {
   return world ? " average=world" : " average=contributors";
 }
 
+std::vector<at::Tensor> clones(const torch::nn::Module& module) {
+  std::vector<at::Tensor> out;
+  for (const auto& [name, buffer] : named_buffers(module)) out.push_back(buffer.detach().clone());
+  return out;
+}
+
+void copy_back(const std::vector<at::Tensor>& values, const torch::nn::Module& module) {
+  const at::NoGradGuard no_grad;
+  auto value = values.begin();
+  for (const auto& [name, buffer] : named_buffers(module)) buffer.copy_(*value++);
+}
+
 double milliseconds_since(Nanos began) {
   return static_cast<double>(monotonic_nanos() - began) * 1e-6;
 }
@@ -75,7 +87,7 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
   }
   at::manual_seed(scenario_.train.seed);
   model_ = ContrastiveModel(scenario_.model, data_->input());
-  load(*model_->image_encoder(), scenario_.model.weights.image, model_->image_tower().names);
+  load(*model_->image_tower().module, scenario_.model.weights.image, model_->image_tower().names);
   load(*model_->text_tower().module, scenario_.model.weights.text, model_->text_tower().names);
   freeze(*model_, scenario_.model.freeze);
   model_->to(groups_.device().place());
@@ -129,8 +141,23 @@ TrainingState TrainLoop::state() {
   return {optimised_, named_buffers(*model_), *optimizer_, *scaler_};
 }
 
+// Before the first of them is removed.
+void TrainLoop::warn_of_earlier_checkpoints() const {
+  if (scenario_.train.checkpoint.every == 0 || groups_.who().rank != 0) return;
+  const auto earlier = checkpoints_->latest();
+  if (!earlier) return;
+  std::fprintf(stderr,
+               "rank 0: this job begins anew and will replace the checkpoint of %lld steps in %s "
+               "(\"resume: true\" goes on from it)\n",
+               static_cast<long long>(*earlier),
+               printable(scenario_.train.checkpoint.folder).c_str());
+}
+
 std::int64_t TrainLoop::resume() {
-  if (!scenario_.train.checkpoint.resume) return 0;
+  if (!scenario_.train.checkpoint.resume) {
+    warn_of_earlier_checkpoints();
+    return 0;
+  }
   // The ranks may see a shared folder at different moments: the least of what they see is whole.
   const at::Tensor steps = at::full({1}, checkpoints_->latest().value_or(0), at::kLong);
   {
@@ -138,7 +165,13 @@ std::int64_t TrainLoop::resume() {
     all_reduce(*groups_.world(), steps, Reduce::min);
   }
   const auto first = steps.item<std::int64_t>();
-  if (first == 0) return 0;
+  if (first == 0) {
+    if (groups_.who().rank == 0) {
+      std::fprintf(stderr, "rank 0: no checkpoint of all ranks in %s: beginning with step 0\n",
+                   printable(scenario_.train.checkpoint.folder).c_str());
+    }
+    return 0;
+  }
   TrainingState loaded = state();
   if (const Status ok = checkpoints_->load(loaded, *strategy_, first); !ok) {
     throw std::runtime_error(ok.error().str());
@@ -214,6 +247,7 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
 std::vector<Batch> TrainLoop::micro_batches(std::int64_t step) {
   if (balancer_ && balancer_->costs()) data_->use_costs(*balancer_->costs());
   std::vector<Batch> batches = data_->step(step);
+  own_batches_ = batches.size();
   for (const auto& source : further_data_) {
     for (Batch& batch : source->step(step)) batches.push_back(std::move(batch));
   }
@@ -236,6 +270,7 @@ double TrainLoop::accumulate(const std::vector<Batch>& batches) {
     return own->loss;
   }
   double sum = 0;
+  std::vector<at::Tensor> kept_buffers;
   for (std::size_t i = 0; i < batches.size(); ++i) {
     const Pass pass = i + 1 == batches.size() ? Pass::last : Pass::accumulate;
     strategy_->before_forward(pass);
@@ -247,7 +282,10 @@ double TrainLoop::accumulate(const std::vector<Batch>& batches) {
     sum += loss.item<double>();
     const auto parts = static_cast<double>(batches.size());
     strategy_->backward(scaler_->scale(parts == 1 ? loss : loss / parts), pass);
+    if (i + 1 == own_batches_ && i + 1 < batches.size()) kept_buffers = clones(*model_);
   }
+  // One process that stands for all ranks has the buffers that the first of them would have.
+  if (!kept_buffers.empty()) copy_back(kept_buffers, *model_);
   return sum / static_cast<double>(batches.size());
 }
 
@@ -283,7 +321,7 @@ TensorPart TrainLoop::part_of(const std::string& name) {
 
 void TrainLoop::watch_update(bool stepped) {
   if (!watch_.on()) return;
-  watch_.scalar("lr", learning_rate(scenario_.train, recorder_.context().step));
+  watch_.scalar("lr", optimizer_->param_groups().front().options().get_lr());
   watch_.scalar("loss_scale", scaler_->current());
   watch_.scalar("stepped", stepped ? 1 : 0);
   for (const auto& [name, parameter] : optimised_) {

@@ -41,6 +41,7 @@ class TrainLoop {
  private:
   // The step to begin with: that of the last checkpoint, which is loaded, or 0.
   std::int64_t resume();
+  void warn_of_earlier_checkpoints() const;
   void save(std::int64_t steps);
   TrainingState state();
   StepMetrics one_step(std::int64_t step);
@@ -60,6 +61,7 @@ class TrainLoop {
   StepLog* log_;
   std::unique_ptr<BatchSource> data_;
   std::vector<std::unique_ptr<BatchSource>> further_data_;  // of the other ranks of `data_of`
+  std::size_t own_batches_ = 0;  // micro-batches of the step that are not theirs
   ContrastiveModel model_{nullptr};
   std::optional<Balancer> balancer_;
   std::optional<FeatureGather> gather_;  // of global negatives

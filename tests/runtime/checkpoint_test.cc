@@ -2,6 +2,7 @@
 #include "runtime/checkpoint.h"
 
 #include <filesystem>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -91,6 +92,50 @@ TEST(Checkpoint, DamageAndOtherJobsAreErrors) {
     return 0;
   });
   EXPECT_THAT(statuses, Each(0));
+}
+
+// Trains `steps` steps with a checkpoint after each `every`, not going on from an earlier one.
+void train_anew(const TempDir& kept, int steps, int every, bool gathered = false) {
+  Scenario s = small(Scenario::Strategy::Kind::manual);
+  s.train.steps = steps;
+  s.train.checkpoint = {.folder = kept.path(), .every = every, .gathered = gathered};
+  const TempDir folder;
+  losses(s, folder);
+}
+
+// The steps that a resume would begin with.
+std::optional<std::int64_t> latest_of_two(const TempDir& kept) {
+  return Checkpoints(kept.path(), {0, 2}, 0).latest();
+}
+
+TEST(Checkpoint, AJobThatBeginsAnewReplacesAnEarlierOnes) {
+  const TempDir kept;
+  train_anew(kept, 4, 4);
+  ASSERT_EQ(latest_of_two(kept), 4);
+  train_anew(kept, 3, 1);
+  EXPECT_EQ(latest_of_two(kept), 3);
+}
+
+TEST(Checkpoint, AJobThatBeginsAnewReplacesAnEarlierOnesOfTheOtherLayout) {
+  const TempDir kept;
+  train_anew(kept, 4, 2, /*gathered=*/true);
+  train_anew(kept, 2, 2, /*gathered=*/false);
+  EXPECT_EQ(latest_of_two(kept), 2);
+  EXPECT_FALSE(std::filesystem::exists(kept.file("step_000002/whole.safetensors")));
+  train_anew(kept, 1, 1, /*gathered=*/true);
+  EXPECT_EQ(latest_of_two(kept), 1);
+}
+
+TEST(Checkpoint, KeepsTheLastAndTheOneBeforeWhereAJobGoesOn) {
+  const TempDir kept;
+  train_anew(kept, 3, 1);
+  std::set<std::string> files;
+  for (const auto& step : std::filesystem::recursive_directory_iterator(kept.path())) {
+    if (step.is_regular_file()) files.insert(step.path().lexically_relative(kept.path()));
+  }
+  EXPECT_TRUE(files.contains("step_000003/rank_0.safetensors"));
+  EXPECT_TRUE(files.contains("step_000003/rank_1.safetensors"));
+  EXPECT_FALSE(files.contains("step_000001/rank_0.safetensors"));
 }
 
 // --- gathered ------------------------------------------------------------------------------------

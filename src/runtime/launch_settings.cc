@@ -109,6 +109,10 @@ Status find_master(const std::string& master, const Environment& get, LaunchSett
   out.master_port = *number;
   const char* agent = get("TORCHELASTIC_USE_AGENT_STORE");
   out.store_is_served = master.empty() && agent != nullptr && std::string_view(agent) == "True";
+  if (!out.store_is_served) return Status::ok();
+  const Result<int> attempt = number_of(get, "TORCHELASTIC_RESTART_COUNT", 0);
+  if (!attempt) return attempt.error();
+  out.attempt = *attempt;
   return Status::ok();
 }
 

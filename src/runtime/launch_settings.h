@@ -34,7 +34,8 @@ struct LaunchSettings {
   std::string store_file;
   std::string master_host;
   int master_port = 0;
-  bool store_is_served = false;  // torchrun's agent serves it already
+  bool store_is_served = false;  // torchrun's agent serves it already …
+  int attempt = 0;               // … and has started the ranks so often before
 };
 
 // nullptr where the variable is not set.

@@ -45,6 +45,7 @@ lockstep::Status find_place(const lockstep::LaunchOptions& launch,
   options.master_host = found->master_host;
   options.master_port = found->master_port;
   options.store_is_served = found->store_is_served;
+  options.attempt = found->attempt;
   if (options.store.empty() && options.master_host.empty()) {  // a single process
     options.store = options.trace + "/store." + std::to_string(getpid());
   }
@@ -53,6 +54,9 @@ lockstep::Status find_place(const lockstep::LaunchOptions& launch,
 
 int train(const std::string& scenario_file, const lockstep::LaunchOptions& launch,
           lockstep::WorkerOptions options) {
+  // Here, and not in main: the other commands have no watchdog, which alone reads the signals that
+  // this blocks. No thread has been made yet.
+  options.parent = lockstep::prepare_process_for_watchdog();
   if (const auto found = find_place(launch, options); !found) {
     std::fprintf(stderr, "%s\n", found.error().str().c_str());
     return lockstep::kExitUsage;
@@ -73,8 +77,6 @@ int train(const std::string& scenario_file, const lockstep::LaunchOptions& launc
 
 int main(int argc, char** argv) {
   lockstep::WorkerOptions options;
-  options.parent = lockstep::prepare_process_for_watchdog();
-
   CLI::App app("lockstep-worker: trains one rank of a scenario and records its collectives");
   app.footer(kExamples);
   app.set_version_flag("--version", [] {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
@@ -18,8 +20,14 @@ namespace {
 
 constexpr std::size_t kMissingNamed = 8;
 
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host.starts_with("127.") || host == "::1";
+// Processes that reach each other over the loopback have it in common: the boot of the machine, and
+// in it the network namespace, of which each container has its own. Empty: not known.
+std::string loopback_of_this_process() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::error_code unknown;
+  const std::string network = std::filesystem::read_symlink("/proc/self/ns/net", unknown).string();
+  return boot.empty() || network.empty() ? std::string() : boot + " " + network;
 }
 
 c10::intrusive_ptr<c10d::Store> make_store(const Rendezvous& rendezvous, RankOf who,
@@ -34,18 +42,21 @@ c10::intrusive_ptr<c10d::Store> make_store(const Rendezvous& rendezvous, RankOf 
   options.waitWorkers = false;  // an agent's store counts other clients, too
   options.timeout = timeout;
   auto store = c10::make_intrusive<c10d::TCPStore>(rendezvous.host, options);
-  return c10::make_intrusive<c10d::PrefixStore>("lockstep", store);
+  // An agent's store still holds what the ranks of an earlier attempt said.
+  return c10::make_intrusive<c10d::PrefixStore>("lockstep/" + std::to_string(rendezvous.attempt),
+                                                store);
 }
 
 // Waits until every rank has come, so that one that does not is named here, and not guessed from
-// what first fails without it.
-void meet(c10d::Store& store, RankOf who, std::chrono::milliseconds timeout) {
+// what first fails without it. Says whether all of them share one loopback.
+bool meet(c10d::Store& store, RankOf who, std::chrono::milliseconds timeout) {
   const auto key = [](int rank) { return "here/" + std::to_string(rank); };
   std::vector<std::string> keys;
   for (int rank = 0; rank < who.world_size; ++rank) keys.push_back(key(rank));
-  store.set(key(who.rank), std::vector<std::uint8_t>{1});
+  const std::string own = loopback_of_this_process();
+  store.set(key(who.rank), own.empty() ? "unknown" : own);
   try {
-    return store.wait(keys, timeout);
+    store.wait(keys, timeout);
   } catch (const std::exception&) {
     std::vector<std::string> missing;
     for (int rank = 0; rank < who.world_size; ++rank) {
@@ -56,6 +67,8 @@ void meet(c10d::Store& store, RankOf who, std::chrono::milliseconds timeout) {
                              join_and(missing, kMissingNamed) + " did not come within " +
                              std::to_string(timeout.count() / 1000) + " s");
   }
+  return std::all_of(keys.begin(), keys.end(),
+                     [&](const std::string& of_rank) { return store.get_to_str(of_rank) == own; });
 }
 
 std::string done_key(int rank) { return "done/" + std::to_string(rank); }
@@ -75,10 +88,9 @@ ProcessGroups::ProcessGroups(const Rendezvous& rendezvous, RankOf who,
       timeout_(timeout),
       recorder_(recorder),
       device_(std::move(device)),
-      store_(make_store(rendezvous, who, timeout)),
-      one_machine_(!rendezvous.file.empty() || is_loopback(rendezvous.host)) {
+      store_(make_store(rendezvous, who, timeout)) {
   store_->setTimeout(timeout_);
-  meet(*store_, who_, timeout_);
+  one_machine_ = meet(*store_, who_, timeout_);
   if (!device_) {
     auto cpu = open_device(DeviceKind::cpu, Scenario::Backend::gloo, 0);
     LOCKSTEP_CHECK(static_cast<bool>(cpu), "the CPU is always there");

@@ -31,13 +31,14 @@ std::vector<std::int32_t> every_nth_rank(int n, int first, int count);
 struct Rendezvous {
   Rendezvous(std::string store_file)
       : file(std::move(store_file)) {}  // not explicit: most have one
-  Rendezvous(std::string master, int master_port, bool is_served)
-      : host(std::move(master)), port(master_port), served(is_served) {}
+  Rendezvous(std::string master, int master_port, bool is_served, int which_attempt)
+      : host(std::move(master)), port(master_port), served(is_served), attempt(which_attempt) {}
 
   std::string file;  // empty: a TCPStore at host:port
   std::string host;
   int port = 0;
   bool served = false;  // by somebody else; else rank 0 serves it
+  int attempt = 0;      // how often the ranks were started anew beside one store
 };
 
 class ProcessGroups {
@@ -81,7 +82,7 @@ class ProcessGroups {
   Recorder& recorder_;
   std::unique_ptr<Device> device_;
   c10::intrusive_ptr<c10d::Store> store_;
-  bool one_machine_;  // the ranks meet in a file or on this machine: connections stay on it
+  bool one_machine_ = false;  // all ranks are on it: connections stay on its loopback
   // Kept until the process ends: a group whose last user is gone would close its connections, and
   // ranks that wait for this one would fail on them instead of being seen to wait.
   std::vector<Ptr> made_;

@@ -81,6 +81,29 @@ void wait_for_device(const Recorder& recorder) {
   while (recorder.outstanding()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
+// Modality rules, remedies, shards and what is expected were checked against the scenario's ranks,
+// and mean something else with another number of them.
+Error refuse_world_size(const Scenario& scenario, const WorkerOptions& options, int expected) {
+  const auto ranks = [](int n) { return plural(static_cast<std::uint64_t>(n), "rank"); };
+  if (options.reference) {
+    return {
+        "the reference is one process alone, and " + ranks(options.world_size) + " were started",
+        {},
+        "start one lockstep-worker, without --rank and --world-size"};
+  }
+  const std::string started = options.world_size == 1 ? "this process is alone"
+                                                      : ranks(options.world_size) + " were started";
+  const std::string start = options.world_size == 1
+                                ? "start " + std::to_string(expected) +
+                                      " (lockstep run, torchrun, mpirun or srun; or "
+                                      "--rank and --world-size)"
+                                : "start " + std::to_string(expected);
+  return {"the scenario says \"ranks: " + std::to_string(expected) + "\", and " + started,
+          {scenario.file},
+          start + ", or write \"ranks: " + std::to_string(options.world_size) +
+              "\": what it says of single ranks is checked against that number"};
+}
+
 // Records what training threw, and ends the process.
 [[noreturn]] void end_by_exception(const std::exception& error, Recorder& recorder,
                                    WorkerResult& result, const WorkerOptions& options) {
@@ -107,10 +130,19 @@ Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
                  {},
                  "give --rank and --world-size, or set RANK and WORLD_SIZE"};
   }
+  const int expected = options.reference ? 1 : scenario.ranks;
+  if (options.world_size != expected) return refuse_world_size(scenario, options, expected);
   const bool pipeline = scenario.strategy.kind == Scenario::Strategy::Kind::pipeline;
   if (pipeline && device_kind(scenario, options) == DeviceKind::cuda) {
     return refuse("a pipeline runs on the CPU only: its messages begin and end on the host",
                   "--device cpu, or another strategy");
+  }
+  const bool balances = scenario.data.balance == Scenario::Data::Balance::cost;
+  if (balances && device_kind(scenario, options) == DeviceKind::cuda) {
+    return refuse(
+        "sharing out by cost needs the CPU: the host's clock does not see how long a GPU "
+        "computes, nor how long it waits for others",
+        "--device cpu, or \"balance: none\"");
   }
   for (const auto& rule : scenario.data.modality) {
     if (std::find(rule.has.begin(), rule.has.end(), Modality::text) == rule.has.end()) {
@@ -158,10 +190,10 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
 
   WorkerResult result;
   result.rank = options.rank;
-  const Rendezvous rendezvous =
-      options.store.empty()
-          ? Rendezvous(options.master_host, options.master_port, options.store_is_served)
-          : Rendezvous(options.store);
+  const Rendezvous rendezvous = options.store.empty()
+                                    ? Rendezvous(options.master_host, options.master_port,
+                                                 options.store_is_served, options.attempt)
+                                    : Rendezvous(options.store);
   std::optional<ProcessGroups> groups;
   try {
     groups.emplace(rendezvous, RankOf{options.rank, options.world_size},

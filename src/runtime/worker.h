@@ -23,6 +23,7 @@ struct WorkerOptions {
   std::string master_host;
   int master_port = 0;
   bool store_is_served = false;
+  int attempt = 0;
   std::string device;      // "cpu", "cuda"; empty: what the scenario's backend needs
   int local_rank = 0;      // among the ranks of this machine
   bool reference = false;  // alone, with the batches of all the scenario's ranks (job/reference.h)
@@ -30,7 +31,8 @@ struct WorkerOptions {
   pid_t parent = 0;        // from prepare_process_for_watchdog()
 };
 
-// What this build cannot run, said before anything starts: other models and data, no text.
+// What cannot be run, said before anything starts: another number of ranks than the scenario's,
+// batches without text, files that are not there, what a GPU does not do.
 Status check_runnable(const Scenario& scenario, const WorkerOptions& options);
 
 // Runs the rank to its end and returns its exit status. Does not return where the watchdog ends the

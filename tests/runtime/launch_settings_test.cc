@@ -99,5 +99,14 @@ TEST(LaunchSettings, WhatMakesNoSenseIsAnError) {
   EXPECT_FALSE(master->store_is_served);
 }
 
+TEST(LaunchSettings, AnAgentsStoreKeepsWhatAnEarlierAttemptSaid) {
+  Variables again = kTorchrun;
+  again["TORCHELASTIC_RESTART_COUNT"] = "2";
+  EXPECT_EQ(settings({}, again)->attempt, 2);
+  EXPECT_EQ(settings({}, kTorchrun)->attempt, 0);
+  again["TORCHELASTIC_USE_AGENT_STORE"] = "False";  // rank 0 serves a new one
+  EXPECT_EQ(settings({}, again)->attempt, 0);
+}
+
 }  // namespace
 }  // namespace lockstep

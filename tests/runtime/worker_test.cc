@@ -142,8 +142,38 @@ TEST(CheckRunnable, RefusesWhatCannotBeRun) {
   EXPECT_THAT(check_runnable(pipeline, on_gpu).error().message, HasSubstr("on the CPU only"));
   EXPECT_TRUE(static_cast<bool>(check_runnable(s, on_gpu)));
 
+  Scenario balanced = s;
+  balanced.data.balance = Scenario::Data::Balance::cost;
+  EXPECT_TRUE(static_cast<bool>(check_runnable(balanced, options)));
+  EXPECT_THAT(check_runnable(balanced, on_gpu).error().message, HasSubstr("needs the CPU"));
+
   options.rank = 2;
   EXPECT_FALSE(static_cast<bool>(check_runnable(s, options)));
+}
+
+TEST(CheckRunnable, AnotherNumberOfRanksThanTheScenariosIsAnErrorThatShowsBoth) {
+  Scenario s;
+  s.ranks = 3;
+  WorkerOptions options;
+  options.world_size = 4;
+  const Error more = check_runnable(s, options).error();
+  EXPECT_EQ(more.message, "the scenario says \"ranks: 3\", and 4 ranks were started");
+  EXPECT_THAT(more.fix, HasSubstr("start 3, or write \"ranks: 4\""));
+  options.world_size = 1;
+  const Error alone = check_runnable(s, options).error();
+  EXPECT_THAT(alone.message, HasSubstr("\"ranks: 3\", and this process is alone"));
+  EXPECT_THAT(alone.fix, HasSubstr("torchrun"));
+  options.world_size = 3;
+  EXPECT_TRUE(static_cast<bool>(check_runnable(s, options)));
+}
+
+TEST(CheckRunnable, TheReferenceIsOneProcess) {
+  Scenario s;
+  WorkerOptions options;
+  options.reference = true;
+  EXPECT_TRUE(static_cast<bool>(check_runnable(s, options)));
+  options.world_size = s.ranks;
+  EXPECT_THAT(check_runnable(s, options).error().message, HasSubstr("one process alone"));
 }
 
 }  // namespace

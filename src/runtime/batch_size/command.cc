@@ -74,8 +74,9 @@ int BatchSizeCommand::run() const {
   };
   const auto scenario = load_scenario(scenario_);
   if (!scenario) return fail(scenario.error());
-  WorkerOptions alone;
-  if (const Status runnable = check_runnable(*scenario, alone); !runnable) {
+  WorkerOptions job;
+  job.world_size = scenario->ranks;
+  if (const Status runnable = check_runnable(*scenario, job); !runnable) {
     return fail(runnable.error());
   }
   if (first_ > most_) return fail(Error{"--first is larger than --most", {}, "raise --most"});

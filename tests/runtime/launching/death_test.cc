@@ -2,10 +2,12 @@
 // others do when one dies, freezes, or never comes.
 #include <signal.h>
 
+#include <fstream>
 #include <tuple>
 
 #include <gmock/gmock.h>
 
+#include "launch/launch_testing.h"
 #include "runtime/launching/real_ranks.h"
 #include "verify/verify.h"
 
@@ -14,6 +16,14 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+// Whether a process has started another one.
+bool has_a_child(pid_t process) {
+  const std::string id = std::to_string(process);
+  std::ifstream children("/proc/" + id + "/task/" + id + "/children");
+  pid_t child = 0;
+  return static_cast<bool>(children >> child);
+}
 
 class UnwatchedRanks : public RealRanks {
  protected:
@@ -85,6 +95,18 @@ TEST_P(AnAbsence, ends_the_rank_that_came) {
 }
 
 INSTANTIATE_TEST_SUITE_P(OfTheOtherRank, AnAbsence, ::testing::Values(0, 1));
+
+// Only training has a thread that takes signals and ends the rank in order.
+TEST_F(UnwatchedRanks, other_commands_end_at_a_signal_as_any_program_does) {
+  write_job({.strategy = "manual"});
+  Result<Process> search = Process::spawn({program(), "batch-size", folder_.file("job.yaml"),
+                                           "--steps", "1000", "--limit-mb", "100000"},
+                                          folder_.file("search.log"));
+  ASSERT_TRUE(search);
+  ASSERT_TRUE(testing::eventually([&] { return has_a_child(search->pid()); }));
+  search->signal(SIGTERM);
+  EXPECT_EQ(to_string(end_of(*search)), "was killed by SIGTERM");
+}
 
 }  // namespace
 }  // namespace lockstep

@@ -27,10 +27,12 @@ class TwoMachines : public RealRanks {
     ip_ = program_named("ip");
     unshare_ = program_named("unshare");
     nsenter_ = program_named("nsenter");
-    if (ip_.empty() || unshare_.empty() || nsenter_.empty()) {
-      GTEST_SKIP() << "NOT TESTED: needs ip (Debian package iproute2), unshare and nsenter";
+    hostname_ = program_named("hostname");
+    if (ip_.empty() || unshare_.empty() || nsenter_.empty() || hostname_.empty()) {
+      GTEST_SKIP()
+          << "NOT TESTED: needs ip (Debian package iproute2), unshare, nsenter and hostname";
     }
-    if (!run({unshare_, "--net", "true"})) {
+    if (!run({unshare_, "--net", "--uts", "true"})) {
       GTEST_SKIP() << "NOT TESTED: network namespaces need root (CAP_NET_ADMIN)";
     }
     for (std::size_t m = 0; m < kAddresses.size(); ++m) machines_.push_back(start_machine());
@@ -58,6 +60,17 @@ class TwoMachines : public RealRanks {
     return run(all);
   }
 
+  // A name that is an address resolves to it.
+  bool name_machine(std::size_t machine, const std::string& name) {
+    std::vector<std::string> words = entering(machine);
+    words.insert(words.end(), {hostname_, name});
+    return run(words);
+  }
+  // Before a command that is to run on that machine.
+  std::vector<std::string> entering(std::size_t machine) const {
+    return {nsenter_, "--net", "--uts", "--target", pid(machine)};
+  }
+
   Process start_rank(std::size_t rank) {
     std::vector<std::string> before = entering(rank);
     before.insert(before.end(), {"/usr/bin/env", std::string("GLOO_SOCKET_IFNAME=") + kDevice});
@@ -70,11 +83,11 @@ class TwoMachines : public RealRanks {
   }
 
  private:
-  // A process that does nothing, in a namespace of its own, which lives as long as it.
+  // A process that does nothing, in namespaces of its own, which live as long as it.
   Process start_machine() {
     const auto ours = std::filesystem::read_symlink("/proc/self/ns/net");
     Result<Process> machine =
-        Process::spawn({unshare_, "--net", "sleep", "1000"}, folder_.file("network.log"));
+        Process::spawn({unshare_, "--net", "--uts", "sleep", "1000"}, folder_.file("network.log"));
     EXPECT_TRUE(machine);
     EXPECT_TRUE(eventually([&] {
       std::error_code gone;
@@ -85,11 +98,8 @@ class TwoMachines : public RealRanks {
     return std::move(*machine);
   }
   std::string pid(std::size_t machine) const { return std::to_string(machines_[machine].pid()); }
-  std::vector<std::string> entering(std::size_t machine) const {
-    return {nsenter_, "--net", "--target", pid(machine)};
-  }
 
-  std::string ip_, unshare_, nsenter_;
+  std::string ip_, unshare_, nsenter_, hostname_;
   std::vector<Process> machines_;
 };
 
@@ -101,6 +111,22 @@ TEST_F(TwoMachines, train_together_over_the_link_between_them) {
   const lockstep::Run run = recorded();
   ASSERT_THAT(run.ranks, SizeIs(2));
   EXPECT_EQ(verify(run).verdict, Verdict::clean);
+}
+
+// A shared folder is no sign of a shared machine. Nobody names the interface: it is that of the
+// machine's name.
+TEST_F(TwoMachines, that_meet_in_a_file_do_not_take_it_for_one_machine) {
+  write_job({.strategy = "ddp", .steps = 3});
+  std::vector<Process> ranks;
+  for (std::size_t rank = 0; rank < kAddresses.size(); ++rank) {
+    ASSERT_TRUE(name_machine(rank, kAddresses[rank])) << log("network");
+    ranks.push_back(start(
+        "rank_" + std::to_string(rank), entering(rank),
+        {"--rank", std::to_string(rank), "--world-size", "2", "--store", folder_.file("store")}));
+  }
+  EXPECT_TRUE(end_of(ranks[0]).success()) << log("rank_0");
+  EXPECT_TRUE(end_of(ranks[1]).success()) << log("rank_1");
+  EXPECT_EQ(verify(recorded()).verdict, Verdict::clean);
 }
 
 // No packet says that a link is gone: each rank finds out by itself.

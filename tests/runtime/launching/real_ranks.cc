@@ -76,11 +76,12 @@ RealRanks::RealRanks() {
   std::filesystem::create_directory(traces());
 }
 
+std::string RealRanks::program() { return LOCKSTEP_WORKER_PROGRAM; }
+
 Process RealRanks::start(const std::string& name, const std::vector<std::string>& before,
                          const std::vector<std::string>& after) {
   std::vector<std::string> words = before;
-  words.insert(words.end(),
-               {LOCKSTEP_WORKER_PROGRAM, "train", folder_.file("job.yaml"), "--trace", traces()});
+  words.insert(words.end(), {program(), "train", folder_.file("job.yaml"), "--trace", traces()});
   words.insert(words.end(), after.begin(), after.end());
   Result<Process> process = Process::spawn(words, folder_.file(name + ".log"));
   EXPECT_TRUE(process);

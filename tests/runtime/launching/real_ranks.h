@@ -41,6 +41,9 @@ class RealRanks : public ::testing::Test {
   // Writes job.yaml.
   void write_job(const JobFile& job) { folder_.write("job.yaml", job.text()); }
 
+  // The lockstep-worker that is tested.
+  static std::string program();
+
   // `before`, then "lockstep-worker train job.yaml --trace …", then `after`. Its output goes to
   // `name`.log.
   Process start(const std::string& name, const std::vector<std::string>& before,

@@ -5,6 +5,8 @@
 
 #include <ATen/ATen.h>
 
+#include "runtime/watch/value_watch.h"
+
 namespace lockstep {
 namespace {
 
@@ -37,6 +39,15 @@ Embedded embed(ContrastiveModel& model, const BatchSource& source, std::int64_t 
   return out;
 }
 
+at::Tensor embed_sentences(ContrastiveModel& model, const std::vector<at::Tensor>& sentences) {
+  const at::Tensor all = at::stack(sentences);
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& some : all.split(kBatch)) {
+    parts.push_back(model->embed_sentences(some.to(place_of(model))));
+  }
+  return at::cat(parts);
+}
+
 double share_within(const at::Tensor& ranks, std::int64_t first) {
   return (ranks < first).to(at::kDouble).mean().item<double>();
 }
@@ -62,12 +73,19 @@ Retrieval evaluate_retrieval(ContrastiveModel& model, const BatchSource& source,
     right.push_back(known->second);
   }
   const at::Tensor similarity =
-      at::matmul(at::cat(embedded.images),
-                 model->embed_sentences(at::stack(sentences).to(place_of(model))).t());
+      at::matmul(at::cat(embedded.images), embed_sentences(model, sentences).t());
   model->train();
+  for (const at::Tensor& images : embedded.images) {
+    for (const at::Tensor& image : images.unbind()) {
+      const std::vector<double> sketch = fingerprint_of(image, kSketchValues).sketch;
+      result.image_sketches.insert(result.image_sketches.end(), sketch.begin(), sketch.end());
+    }
+  }
   const at::Tensor own =
       similarity.gather(1, at::tensor(right, similarity.options().dtype(at::kLong)).unsqueeze(1));
-  const at::Tensor before = (similarity > own).sum(1);  // sentences that came before the right one
+  // Sentences that came before the right one, in the worst order that the numbers allow: a model
+  // that gives all sentences one embedding, or none that is a number, has found nothing.
+  const at::Tensor before = (similarity < own).logical_not().sum(1) - 1;
   result.recall_at_1 = share_within(before, 1);
   result.recall_at_5 = share_within(before, 5);
   result.recall_at_10 = share_within(before, 10);

@@ -63,6 +63,9 @@ Scenario alone(Scenario scenario, const ProbeOptions& options) {
     scenario.strategy.kind = Scenario::Strategy::Kind::manual;
   }
   scenario.strategy.shard_ranks = 0;
+  scenario.strategy.process_groups = Scenario::Strategy::Groups::one;
+  // What single ranks are given is not what the largest of them needs: what the sampler draws is.
+  std::erase_if(scenario.data.modality, [](const auto& rule) { return !rule.ranks.empty(); });
   return scenario;
 }
 
@@ -126,19 +129,22 @@ std::int64_t resident_bytes(pid_t process) {
 
 // Waits for the process, and ends it where it passes the limit.
 struct Ended {
+  bool known = false;  // false: the system reaped it itself, as it does where SIGCHLD is ignored
   int status = 0;
   rusage usage{};
   bool over_limit = false;
 };
 Ended watch(pid_t process, std::int64_t limit_bytes) {
   Ended ended;
-  while (::wait4(process, &ended.status, WNOHANG, &ended.usage) == 0) {
+  pid_t got = 0;
+  while ((got = ::wait4(process, &ended.status, WNOHANG, &ended.usage)) == 0) {
     if (limit_bytes > 0 && resident_bytes(process) > limit_bytes) {
       ended.over_limit = true;
       ::kill(process, SIGKILL);
     }
     std::this_thread::sleep_for(kLookEvery);
   }
+  ended.known = got == process;
   return ended;
 }
 
@@ -164,6 +170,10 @@ ProbeResult probe_batch_size(const Scenario& scenario, const ProbeOptions& optio
   }
   if (process == 0) be_probe(scenario, options, folder.path());
   const Ended ended = watch(process, options.limit_bytes);
+  if (!ended.known) {
+    result.why = "the system does not say how the process ended: SIGCHLD is ignored here";
+    return result;
+  }
   result.peak_bytes = ended.usage.ru_maxrss * std::int64_t{1024};  // Linux counts in KiB
   const std::string said = text_of(folder.path() + "/result");
   const bool over = options.limit_bytes > 0 && result.peak_bytes > options.limit_bytes;

@@ -10,6 +10,8 @@
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
+#include "runtime/batch_size/probe.h"
+#include "runtime/models/bert.h"
 #include "runtime/models/catalog.h"
 #include "runtime/models/safetensors.h"
 #include "runtime/models/weights.h"
@@ -18,12 +20,12 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kNames =
-    "Models: resnet-50, resnet-18, resnet-tiny, bert-base, bert-tiny, minilm.\n";
+std::string names() { return "Models: " + join_and(model_names()) + ".\n\n"; }
 
 constexpr const char* kDescribeExamples = R"(Examples:
   lockstep-worker model describe resnet-50
   lockstep-worker model describe model.safetensors
+  lockstep-worker model describe config.json
 )";
 
 constexpr const char* kStepExamples = R"(Examples:
@@ -43,6 +45,9 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
+constexpr double kOfFreeMemory = 0.9;  // the rest is left to others
+
 int fail(const Error& error) {
   std::fprintf(stderr, "%s\n", error.str().c_str());
   return kExitUsage;
@@ -56,6 +61,23 @@ std::string peak_memory() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return fixed(static_cast<double>(usage.ru_maxrss) / 1024, 0) + " MiB";  // ru_maxrss: KiB
+}
+
+int describe_module(const torch::nn::Module& module) {
+  std::fputs(tensor_table(parameters_of(module)).c_str(), stdout);
+  return kExitFinished;
+}
+
+int describe_config(const std::string& path) {
+  const auto options = load_bert_config(path);
+  if (!options) return fail(options.error());
+  const double needed = weights_in(*options) * sizeof(float);
+  if (needed > kOfFreeMemory * static_cast<double>(free_memory_bytes())) {
+    return fail({"this encoder takes " + fixed(needed / kGibibyte, 1) + " GiB",
+                 {path},
+                 "describe it on a machine with more free memory"});
+  }
+  return describe_module(*BertEncoder(*options));
 }
 
 int describe_file(const std::string& path) {
@@ -93,10 +115,12 @@ ModelCommands::ModelCommands(CLI::App& app)
       describe_(model_->add_subcommand("describe", "list the tensors of a model or a file")),
       step_(model_->add_subcommand("step", "one forward and backward pass on random input")) {
   model_->require_subcommand(1);
-  model_->footer(std::string(kNames) + "\n" + kDescribeExamples);
-  describe_->footer(std::string(kNames) + "\n" + kDescribeExamples);
-  describe_->add_option("MODEL", described_, "a model's name, or FILE.safetensors")->required();
-  step_->footer(std::string(kNames) + "\n" + kStepExamples);
+  model_->footer(names() + kDescribeExamples);
+  describe_->footer(names() + kDescribeExamples);
+  describe_
+      ->add_option("MODEL", described_, "a model's name, FILE.safetensors, or a BERT's config.json")
+      ->required();
+  step_->footer(names() + kStepExamples);
   step_->add_option("MODEL", name_, "a model's name")->required();
   step_->add_option("--weights", weights_, "load these weights first (safetensors)");
   step_->add_option("--batch", batch_, "items in the batch; 2 unless told")
@@ -106,13 +130,13 @@ ModelCommands::ModelCommands(CLI::App& app)
 bool ModelCommands::chosen() const { return model_->parsed(); }
 
 int ModelCommands::describe() const {
+  if (described_.ends_with(".json")) return describe_config(described_);
   if (described_.ends_with(".safetensors") || described_.find('/') != std::string::npos) {
     return describe_file(described_);
   }
   const auto model = build_model(described_);
   if (!model) return fail(model.error());
-  std::fputs(tensor_table(parameters_of(*model->module)).c_str(), stdout);
-  return kExitFinished;
+  return describe_module(*model->module);
 }
 
 int ModelCommands::step() const {

@@ -15,6 +15,7 @@
 #include "runtime/optimization.h"
 #include "runtime/rank_job.h"
 #include "runtime/remedies/remedy.h"
+#include "runtime/small_model.h"
 
 namespace lockstep {
 namespace {
@@ -84,7 +85,7 @@ struct Trained {
 Trained train(const Job& job, ProcessGroups& groups, Recorder& recorder) {
   at::manual_seed(
       static_cast<std::uint64_t>(1 + groups.who().rank));  // the strategy has to make them equal
-  Trained it{ContrastiveModel(16), nullptr, {}};
+  Trained it{small_model(), nullptr, {}};
   freeze(*it.model, job.freeze);
   it.strategy = make_strategy(job.strategy, {it.model, groups, recorder});
   const NamedTensors optimised = it.strategy->optimised(it.model);
@@ -243,7 +244,7 @@ TEST(Fsdp, KeepsNothingWholeBetweenSteps) {
 TEST(Fsdp, GivesTheOptimizerOneShardForEachUnit) {
   const TempDir folder;
   const auto body = [](ProcessGroups& groups, Recorder& recorder) {
-    const ContrastiveModel model(16);
+    const ContrastiveModel model = small_model();
     std::int64_t all = 0;
     for (const auto& [name, parameter] : named_parameters(*model)) all += parameter.numel();
     const auto strategy = make_strategy(fsdp(), {model, groups, recorder});

@@ -7,6 +7,7 @@
 #include "runtime/precision.h"
 #include "runtime/rank_job.h"
 #include "runtime/remedies/remedy.h"
+#include "runtime/small_model.h"
 #include "runtime/strategies/strategy.h"
 #include "runtime/train_loop.h"
 
@@ -18,8 +19,8 @@ using testing::ElementsAre;
 
 ContrastiveModel new_model() {
   at::manual_seed(1);
-  ContrastiveModel model(16);
-  model->image_encoder()->eval();  // BatchNorm would see each rank's batch alone
+  ContrastiveModel model = small_model();
+  model->image_tower().module->eval();  // BatchNorm would see each rank's batch alone
   return model;
 }
 

@@ -1,3 +1,4 @@
+#include <limits>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -11,6 +12,7 @@
 #include "runtime/evaluate.h"
 #include "runtime/models/contrastive.h"
 #include "runtime/remedies/dummy_image.h"
+#include "runtime/small_model.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
@@ -37,7 +39,7 @@ Batch text_only() { return batch_of({Modality::text}); }
 ContrastiveModel model() {
   at::set_num_threads(1);
   at::manual_seed(1);
-  return ContrastiveModel(16);
+  return small_model();
 }
 
 // "image", "image_proj", …: the parts of the model some of whose parameters satisfy `holds`.
@@ -206,7 +208,7 @@ TEST(DummyImage, LeavesTheLossAndBatchNormAlone) {
   EXPECT_EQ(dummy_image_term(m, DummyBatchNorm::passed_by).item<double>(), 0);
   const auto after = buffers_of();
   for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(before[i].equal(after[i]));
-  EXPECT_TRUE(m->image_encoder()->is_training());
+  EXPECT_TRUE(m->image_tower().module->is_training());
 }
 
 TEST(Training, TheLossFallsAndCaptionsOfUnseenPicturesAreFoundAboveChance) {
@@ -238,6 +240,28 @@ TEST(Training, TheLossFallsAndCaptionsOfUnseenPicturesAreFoundAboveChance) {
   EXPECT_GT(retrieval.recall_at_1, 3 * retrieval.chance);
   EXPECT_GE(retrieval.recall_at_5, retrieval.recall_at_1);
   EXPECT_GE(retrieval.recall_at_10, retrieval.recall_at_5);
+}
+
+// A model that gives every sentence the same embedding, or none that is a number, finds nothing.
+TEST(Evaluation, AModelThatTellsNothingApartFindsNothing) {
+  Scenario scenario;
+  scenario.data.items = 64;
+  scenario.data.held_out = 64;
+  const auto source = BatchSource::open(scenario, 0, 1);
+  ASSERT_TRUE(source) << source.error().str();
+  for (const double value : {0.0, std::numeric_limits<double>::quiet_NaN()}) {
+    ContrastiveModel m(scenario.model, (*source)->input());
+    {
+      const at::NoGradGuard no_grad;
+      for (auto& [name, parameter] : named_parameters(*m)) {
+        if (name == "text_proj.weight") parameter.fill_(value);
+      }
+    }
+    const Retrieval retrieval = evaluate_retrieval(m, **source, 64);
+    ASSERT_GT(1 / retrieval.chance, 10);  // so many different sentences
+    EXPECT_EQ(retrieval.recall_at_1, 0) << value;
+    EXPECT_EQ(retrieval.recall_at_10, 0) << value;
+  }
 }
 
 TEST(Fusion, TellsRightPairsFromWrongOnesAndNeedsImages) {

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/rank_job.h"
+#include "runtime/small_model.h"
 #include "runtime/train_loop.h"
 
 namespace lockstep {
@@ -35,7 +36,7 @@ Scenario::Strategy options(Schedule schedule, int stages = 2) {
 
 ContrastiveModel new_model() {
   at::manual_seed(1);
-  return ContrastiveModel(16);
+  return small_model();
 }
 
 Batch items(std::int64_t from, std::int64_t count, bool with_images = true) {

@@ -8,6 +8,7 @@
 
 #include "runtime/data/batch.h"
 #include "runtime/rank_job.h"
+#include "runtime/small_model.h"
 #include "runtime/strategies/strategy.h"
 #include "runtime/train_loop.h"
 
@@ -208,7 +209,7 @@ std::vector<float> load(const TempDir& folder, const std::string& name) {
 
 ContrastiveModel new_model() {
   at::manual_seed(1);
-  return ContrastiveModel(16);
+  return small_model();
 }
 
 Batch batch_of_rank(int rank) {

@@ -15,6 +15,7 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kLargestConfig = std::size_t{1} << 20U;
 constexpr std::int64_t kLargestSize = 10'000'000;
+constexpr std::int64_t kMostLayers = 1000;  // each is some dozen objects, however narrow
 constexpr double kMostParameters = 1e11;
 constexpr const char* kFix = "give the config.json that came with the weights of a BERT encoder";
 
@@ -73,6 +74,13 @@ BertOptions BertOptions::minilm() {
   return options;
 }
 
+double weights_in(const BertOptions& o) {
+  const auto width = static_cast<double>(o.width);
+  const double each = 4 * width * width + 2 * width * static_cast<double>(o.feed_forward);
+  return static_cast<double>(o.layers) * each +
+         width * static_cast<double>(o.vocabulary + o.positions + o.segments);
+}
+
 Status check_bert_options(const BertOptions& o) {
   const std::pair<const char*, std::int64_t> sizes[] = {
       {"layers", o.layers},         {"width", o.width},
@@ -102,14 +110,15 @@ Status check_bert_options(const BertOptions& o) {
   if (!(o.norm_epsilon > 0 && o.norm_epsilon < 1)) {
     return Error{"LayerNorm's epsilon is not between 0 and 1", {}, "1e-12 is BERT's"};
   }
-  const auto width = static_cast<double>(o.width);
-  const double each = 4 * width * width + 2 * width * static_cast<double>(o.feed_forward);
-  const double all = static_cast<double>(o.layers) * each +
-                     width * static_cast<double>(o.vocabulary + o.positions + o.segments);
-  if (all > kMostParameters) {
+  if (const double all = weights_in(o); all > kMostParameters) {
     return Error{"a text encoder of " + fixed(all / 1e9, 0) + " billion parameters",
                  {},
                  "check layers, width and vocabulary"};
+  }
+  if (o.layers > kMostLayers) {
+    return Error{"a text encoder cannot have " + std::to_string(o.layers) + " layers",
+                 {},
+                 "use 1 to a thousand"};
   }
   return Status::ok();
 }

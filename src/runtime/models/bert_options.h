@@ -29,7 +29,11 @@ struct BertOptions {
   static BertOptions minilm();
 };
 
-// Sizes that make no encoder, or one of more than 100 billion parameters, are an error.
+// The parameters of an encoder without its biases, LayerNorms and pooler: few beside these.
+double weights_in(const BertOptions& options);
+
+// Errors: sizes that make no encoder, more than a thousand layers, more than 100 billion
+// parameters.
 Status check_bert_options(const BertOptions& options);
 
 // Reads the text of a config.json. Keys that it lacks are BERT-base's, which is Hugging Face's

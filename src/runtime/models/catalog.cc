@@ -1,52 +1,105 @@
 #include "runtime/models/catalog.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include <ATen/ATen.h>
 
+#include "base/check.h"
 #include "base/text.h"
+#include "runtime/data/shapes.h"
 #include "runtime/models/bert.h"
-#include "runtime/models/resnet.h"
 
 namespace lockstep {
 namespace {
 
-CatalogModel image_model(const ResNetOptions& options, std::int64_t side) {
-  ResNet model(options);
-  const std::string length = std::to_string(side);
-  return {model.ptr(), WeightNames::torchvision(), "a 3x" + length + "x" + length + " picture",
-          [model, side](std::int64_t batch) mutable {
-            return model(at::randn({batch, 3, side, side}));
+struct ImageEntry {
+  std::string_view name;
+  std::int64_t side;  // of the pictures that it was made for
+  ImageTower (*make)();
+};
+constexpr std::array kImages = {
+    ImageEntry{"resnet-50", 224, [] { return tower_of(ResNetOptions::resnet50()); }},
+    ImageEntry{"resnet-18", 224, [] { return tower_of(ResNetOptions::resnet18()); }},
+    ImageEntry{"resnet-tiny", 32, [] { return tower_of(ResNetOptions::resnet_tiny()); }},
+    ImageEntry{"resnet-small", kImageSide, small_image_tower},
+};
+
+struct TextEntry {
+  std::string_view name;
+  bool of_shapes;  // made for the words of "shapes"; else for BERT's 30522, in 128 tokens
+  TextTower (*make)(const InputSpec& input);
+};
+constexpr std::array kTexts = {
+    TextEntry{"bert-base", false,
+              [](const InputSpec& in) { return tower_of(BertOptions::bert_base(), in); }},
+    TextEntry{"bert-tiny", false,
+              [](const InputSpec& in) { return tower_of(BertOptions::bert_tiny(), in); }},
+    TextEntry{"minilm", false,
+              [](const InputSpec& in) { return tower_of(BertOptions::minilm(), in); }},
+    TextEntry{"bert-small", true, small_text_tower},
+};
+
+// Null where there is none.
+template <class Entries>
+auto entry_of(const Entries& entries, const std::string& name) -> decltype(entries.data()) {
+  const auto found = std::find_if(entries.begin(), entries.end(),
+                                  [&](const auto& entry) { return entry.name == name; });
+  return found == entries.end() ? nullptr : &*found;
+}
+
+CatalogModel to_try(const ImageEntry& entry) {
+  const ImageTower tower = entry.make();
+  const std::string length = std::to_string(entry.side);
+  return {tower.module, tower.names, "a 3x" + length + "x" + length + " picture",
+          [tower, side = entry.side](std::int64_t batch) {
+            return tower.encode(at::randn({batch, 3, side, side}));
           }};
 }
 
-CatalogModel text_model(const BertOptions& options) {
-  BertEncoder model(options);
-  constexpr std::int64_t kTokens = 128;
-  return {model.ptr(), WeightNames::hugging_face(), std::to_string(kTokens) + " tokens",
-          [model, options](std::int64_t batch) mutable {
-            const at::Tensor ids = at::randint(options.vocabulary, {batch, kTokens}, at::kLong);
-            const at::Tensor mask = at::ones_like(ids);
-            const at::Tensor hidden = model(ids, mask);
-            return model->pooled(hidden) + mean_of_tokens(hidden, mask);
-          }};
+CatalogModel to_try(const TextEntry& entry) {
+  InputSpec input;
+  input.vocabulary = entry.of_shapes ? static_cast<std::int64_t>(vocabulary().size())
+                                     : BertOptions::bert_base().vocabulary;
+  input.max_tokens = entry.of_shapes ? kMaxTokens : 128;
+  const TextTower tower = entry.make(input);
+  return {
+      tower.module, tower.names, std::to_string(input.max_tokens) + " tokens",
+      [tower, input](std::int64_t batch) {
+        const at::Tensor ids = at::randint(input.vocabulary, {batch, input.max_tokens}, at::kLong);
+        const at::Tensor mask = at::ones_like(ids);
+        return mean_of_tokens(tower.encode(ids, mask), mask);
+      }};
 }
 
 }  // namespace
 
 const std::vector<std::string>& model_names() {
-  static const std::vector<std::string> names = {"resnet-50", "resnet-18", "resnet-tiny",
-                                                 "bert-base", "bert-tiny", "minilm"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const ImageEntry& entry : kImages) all.emplace_back(entry.name);
+    for (const TextEntry& entry : kTexts) all.emplace_back(entry.name);
+    return all;
+  }();
   return names;
 }
 
+ImageTower make_image_tower(const std::string& name) {
+  const ImageEntry* entry = entry_of(kImages, name);
+  LOCKSTEP_CHECK(entry != nullptr, "an image encoder without an implementation");
+  return entry->make();
+}
+
+TextTower make_text_tower(const std::string& name, const InputSpec& input) {
+  const TextEntry* entry = entry_of(kTexts, name);
+  LOCKSTEP_CHECK(entry != nullptr, "a text encoder without an implementation");
+  return entry->make(input);
+}
+
 Result<CatalogModel> build_model(const std::string& name) {
-  if (name == "resnet-50") return image_model(ResNetOptions::resnet50(), 224);
-  if (name == "resnet-18") return image_model(ResNetOptions::resnet18(), 224);
-  if (name == "resnet-tiny") return image_model(ResNetOptions::resnet_tiny(), 32);
-  if (name == "bert-base") return text_model(BertOptions::bert_base());
-  if (name == "bert-tiny") return text_model(BertOptions::bert_tiny());
-  if (name == "minilm") return text_model(BertOptions::minilm());
+  if (const ImageEntry* entry = entry_of(kImages, name)) return to_try(*entry);
+  if (const TextEntry* entry = entry_of(kTexts, name)) return to_try(*entry);
   const std::string near = nearest(name, model_names());
   return Error{"no model is called '" + printable(name) + "'",
                {},

@@ -1,31 +1,35 @@
-// The models that people name, and what is needed to try one: its weights' names and an input.
+// The encoders by their names: the one place where a name becomes an encoder, for a scenario's
+// model and for `lockstep-worker model`.
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include <torch/csrc/api/include/torch/nn.h>
-
 #include "base/result.h"
+#include "runtime/models/encoders.h"
 #include "runtime/models/tensor_table.h"
-#include "runtime/models/weights.h"
 
 namespace lockstep {
 
+// "resnet-50", "resnet-18", "resnet-tiny", "resnet-small"; "bert-base", "bert-tiny", "minilm",
+// "bert-small". The scenario's schema lists those that a scenario may name.
+const std::vector<std::string>& model_names();
+
+// The encoder of that name with fresh weights. A name that is none of that kind is a CHECK.
+ImageTower make_image_tower(const std::string& name);
+TextTower make_text_tower(const std::string& name, const InputSpec& input);
+
+// An encoder, and what is needed to try it.
 struct CatalogModel {
   std::shared_ptr<torch::nn::Module> module;
   WeightNames names;  // how files that hold its weights call them
   std::string input;  // of one item, in words: "a 3x224x224 picture"
-  // Features of `batch` random items, [batch, width]; goes through every parameter.
+  // Features of `batch` random items, [batch, width]; goes through every parameter that is trained.
   std::function<at::Tensor(std::int64_t batch)> try_random;
 };
 
-// "resnet-50", "resnet-18", "resnet-tiny", "bert-base", "bert-tiny", "minilm".
-const std::vector<std::string>& model_names();
-
-// Fresh weights. Errors: a name that is none of these.
+// Made for the inputs that the model was published for. Errors: a name that is no model's.
 Result<CatalogModel> build_model(const std::string& name);
 
 // Parameters, in the order in which they were registered.

@@ -5,8 +5,8 @@
 
 #include <ATen/ATen.h>
 
-#include "runtime/data/shapes.h"
 #include "runtime/models/bert.h"
+#include "runtime/models/catalog.h"
 #include "runtime/models/fusion_shapes.h"
 
 namespace lockstep {
@@ -46,18 +46,6 @@ at::Tensor fused_without_text(CrossAttentionFusion& fusion, const at::Tensor& fe
   return fusion(features, no_text, mask).sum();
 }
 
-InputSpec words_of_shapes() {
-  return {kImageSide, static_cast<std::int64_t>(vocabulary().size()),
-          kMaxTokens, kPadToken,
-          kEndToken,  kPadToken};
-}
-
-Scenario::Model small_model(int embed_dim) {
-  Scenario::Model options;
-  options.embed_dim = embed_dim;
-  return options;
-}
-
 }  // namespace
 
 ContrastiveModelImpl::ContrastiveModelImpl(const Scenario::Model& options, const InputSpec& input)
@@ -78,9 +66,6 @@ ContrastiveModelImpl::ContrastiveModelImpl(const Scenario::Model& options, const
     fusion_ = register_module("fusion", make_fusion(options.fusion, image_.width, text_.width));
   }
 }
-
-ContrastiveModelImpl::ContrastiveModelImpl(int embed_dim)
-    : ContrastiveModelImpl(small_model(embed_dim), words_of_shapes()) {}
 
 at::Tensor ContrastiveModelImpl::embed_images(const at::Tensor& images) {
   return unit(image_proj_(image_.encode(images)));

@@ -46,8 +46,6 @@ class ContrastiveModelImpl : public torch::nn::Module {
   // Fresh weights. `input` must be that of the batches. Throws std::invalid_argument where the
   // fusion does not fit the encoders.
   ContrastiveModelImpl(const Scenario::Model& options, const InputSpec& input);
-  // The small encoders on the words of "shapes".
-  explicit ContrastiveModelImpl(int embed_dim);
 
   // `gather` null: negatives are the batch's own; else those of all ranks (collective).
   Losses losses(const Batch& batch, FeatureGather* gather = nullptr);
@@ -82,7 +80,6 @@ class ContrastiveModelImpl : public torch::nn::Module {
   at::Tensor image_path(const at::Tensor& images);
 
   const at::Tensor& logit_scale() const { return logit_scale_; }
-  std::shared_ptr<torch::nn::Module> image_encoder() { return image_.module; }
   const InputSpec& input() const { return input_; }
 
   ImageTower& image_tower() { return image_; }

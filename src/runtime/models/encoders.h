@@ -1,15 +1,17 @@
-// The encoders that a scenario can name, each behind one face.
+// Encoders, each behind one face: what the model and the strategies need of one, whatever it is
+// made of. The catalog (catalog.h) builds them by name.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <torch/csrc/api/include/torch/nn.h>
 
+#include "runtime/models/bert_options.h"
 #include "runtime/models/input_spec.h"
+#include "runtime/models/resnet.h"
 #include "runtime/models/weights.h"
 
 namespace lockstep {
@@ -40,9 +42,11 @@ struct TextTower {
   std::function<bool(std::string_view name)> in_front;
 };
 
-// "resnet-small", "resnet-18", "resnet-50"; and "bert-small", "bert-base", "minilm". Fresh weights.
-// The name must be one of these (the scenario's schema lists them): anything else is a CHECK.
-ImageTower make_image_tower(const std::string& name);
-TextTower make_text_tower(const std::string& name, const InputSpec& input);
+// Each makes the encoder with fresh weights.
+ImageTower tower_of(const ResNetOptions& options);
+// `input` says how many words there are, and at least how many positions.
+TextTower tower_of(BertOptions options, const InputSpec& input);
+ImageTower small_image_tower();
+TextTower small_text_tower(const InputSpec& input);
 
 }  // namespace lockstep

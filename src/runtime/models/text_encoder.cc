@@ -45,14 +45,16 @@ TextEncoderImpl::TextEncoderImpl(int vocabulary, int max_tokens, int width)
       block2_(register_module("block2", TextBlock(width, kHeads))),
       norm_(register_module("norm", layer_norm(width))) {}
 
-at::Tensor TextEncoderImpl::forward(const at::Tensor& tokens) { return back(front(tokens)); }
+at::Tensor TextEncoderImpl::forward(const at::Tensor& tokens, const at::Tensor& mask) {
+  return back(front(tokens, mask), mask);
+}
 
-at::Tensor TextEncoderImpl::front(const at::Tensor& tokens) {
+at::Tensor TextEncoderImpl::front(const at::Tensor& tokens, const at::Tensor& /*mask*/) {
   const at::Tensor places = at::arange(tokens.size(1), tokens.options());
   return run_block(block1_, token_(tokens) + position_(places));
 }
 
-at::Tensor TextEncoderImpl::back(const at::Tensor& inner) {
+at::Tensor TextEncoderImpl::back(const at::Tensor& inner, const at::Tensor& /*mask*/) {
   return norm_(run_block(block2_, inner));
 }
 

@@ -30,11 +30,11 @@ class TextEncoderImpl : public torch::nn::Module {
  public:
   TextEncoderImpl(int vocabulary, int max_tokens, int width);
   // int64 [n, tokens] to [n, tokens, width]. Padding may follow the end token: with causal
-  // attention nothing before it sees it.
-  at::Tensor forward(const at::Tensor& tokens);
+  // attention nothing before it sees it, so the mask that other text encoders take changes nothing.
+  at::Tensor forward(const at::Tensor& tokens, const at::Tensor& mask);
   // The same in two halves: forward(x) is back(front(x)). in_front: whose a parameter or buffer is.
-  at::Tensor front(const at::Tensor& tokens);
-  at::Tensor back(const at::Tensor& inner);
+  at::Tensor front(const at::Tensor& tokens, const at::Tensor& mask);
+  at::Tensor back(const at::Tensor& inner, const at::Tensor& mask);
   bool in_front(std::string_view name) const;
 
  private:

@@ -7,7 +7,7 @@
 namespace lockstep {
 
 at::Tensor dummy_image_term(ContrastiveModel& model, DummyBatchNorm batch_norm) {
-  const auto encoder = model->image_encoder();
+  const auto encoder = model->image_tower().module;
   const bool training = encoder->is_training();
   const bool learns = batch_norm == DummyBatchNorm::learns;
   if (!learns) encoder->eval();

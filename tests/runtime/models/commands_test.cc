@@ -42,6 +42,30 @@ TEST(ModelCommands, DescribeListsAModel) {
   EXPECT_THAT(outcome.output, HasSubstr("36 tensors, 307536 values, 1.2 MiB"));
 }
 
+TEST(ModelCommands, DescribeListsTheModelOfAConfig) {
+  const fs::path file =
+      fs::path(testing::TempDir()) / ("config_" + std::to_string(::getpid()) + ".json");
+  std::ofstream(file) << R"({"model_type": "bert", "hidden_size": 8, "num_hidden_layers": 1,
+                            "num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 30})";
+  const Outcome outcome = run("describe " + file.string());
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("embeddings.word_embeddings.weight"));
+  EXPECT_THAT(outcome.output, HasSubstr("[30, 8]"));
+  std::ofstream(file)
+      << R"({"num_hidden_layers": 100, "hidden_size": 9000, "num_attention_heads": 9})";
+  const Outcome large = run("describe " + file.string());
+  EXPECT_EQ(large.status, 2) << large.output;
+  EXPECT_THAT(large.output, HasSubstr("GiB"));
+  fs::remove(file);
+}
+
+TEST(ModelCommands, EveryNameOfTheCatalogCanBeTried) {
+  for (const char* name : {"resnet-small", "bert-small", "bert-tiny"}) {
+    const Outcome outcome = run(std::string("step ") + name + " --batch 1");
+    EXPECT_EQ(outcome.status, 0) << outcome.output;
+  }
+}
+
 TEST(ModelCommands, StepTrainsAModelOnce) {
   const Outcome outcome = run("step resnet-tiny --batch 1");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
@@ -96,6 +120,17 @@ TEST_F(BatchSizeCommand, SaysWhyATryFailedForAnotherReason) {
   const Outcome outcome = run_worker("batch-size " + file_);
   EXPECT_EQ(outcome.status, 1) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("failed\nerror: the fusion's image projection"));
+}
+
+// A job of one rank shows what the sampler draws: neither the group of the ranks that have images
+// nor what rank 0 is given of them is of any use there.
+TEST_F(BatchSizeCommand, LeavesOutWhatTheScenarioSaysOfSingleRanks) {
+  std::ofstream(file_) << "{lockstep: 1, name: x, data: {items: 16, held_out: 1, modality: "
+                          "[{ranks: [0], has: [text]}]}, "
+                          "strategy: {kind: manual, process_groups: image-ranks}}\n";
+  const Outcome outcome = run_worker("batch-size " + file_ + " --first 2 --most 2 --steps 2");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("largest batch that fits: 2"));
 }
 
 TEST_F(BatchSizeCommand, BadInputIsExitStatus2) {

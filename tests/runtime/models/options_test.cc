@@ -44,6 +44,9 @@ TEST(BertConfig, SaysWhatItCannotBe) {
   EXPECT_THAT(problem(R"({"hidden_size": 100})"), HasSubstr("cannot be shared by 12 heads"));
   EXPECT_THAT(problem(R"({"num_hidden_layers": 0})"), HasSubstr("cannot have 0 layers"));
   EXPECT_THAT(problem(R"({"num_hidden_layers": 9000000})"), HasSubstr("billion parameters"));
+  EXPECT_THAT(problem(R"({"num_hidden_layers": 9000000, "hidden_size": 1,
+                          "num_attention_heads": 1, "intermediate_size": 1})"),
+              HasSubstr("cannot have 9000000 layers"));
   EXPECT_THAT(problem(R"({"hidden_dropout_prob": 1})"), HasSubstr("dropout"));
   EXPECT_THAT(problem(R"({"layer_norm_eps": "x"})"), HasSubstr("'layer_norm_eps' is no number"));
   EXPECT_THAT(load_bert_config("/absent/config.json").error().str(), HasSubstr("/absent"));

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "job/scenario.h"
 #include "runtime/models/catalog.h"
 #include "runtime/models/wave.h"
 
@@ -144,6 +145,14 @@ TEST(Catalog, KnowsItsModelsAndWhatWasMeant) {
     const auto model = build_model(name);
     ASSERT_TRUE(model);
     EXPECT_FALSE(parameters_of(*model->module).empty());
+  }
+  const auto schema = nlohmann::json::parse(scenario_schema());
+  const auto& model = schema["properties"]["model"]["properties"];
+  for (const char* kind : {"image", "text"}) {
+    ASSERT_FALSE(model[kind]["enum"].empty());
+    for (const auto& name : model[kind]["enum"]) {
+      EXPECT_THAT(model_names(), testing::Contains(name.get<std::string>()));
+    }
   }
   EXPECT_THAT(build_model("resnet50").error().fix, testing::HasSubstr("resnet-50"));
 }

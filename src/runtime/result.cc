@@ -69,7 +69,8 @@ Status write_result(const WorkerResult& result, const std::string& path) {
                          {"recall_at_5", result.retrieval->recall_at_5},
                          {"recall_at_10", result.retrieval->recall_at_10},
                          {"chance", result.retrieval->chance},
-                         {"items", result.retrieval->items}};
+                         {"items", result.retrieval->items},
+                         {"image_sketches", result.retrieval->image_sketches}};
   }
   json["error"] = result.error ? Json(*result.error) : Json();
 

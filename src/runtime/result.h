@@ -16,6 +16,9 @@ struct Retrieval {
   double recall_at_1 = 0, recall_at_5 = 0, recall_at_10 = 0;
   double chance = 0;  // 1 / number of captions to choose from
   int items = 0;
+  // A sketch (trace/fingerprint.h) of each image's embedding, one after the other: what other
+  // trainings of the model are compared by.
+  std::vector<double> image_sketches;
 };
 
 // What balancing by measured cost came to (balance/balancer.h), the same on all ranks.

@@ -71,7 +71,10 @@ void ValueWatch::leftovers(const NamedTensors& parameters) {
   if (!on_ || !options_.gradients) return;
   for (const auto& [name, parameter] : parameters) {
     const at::Tensor& gradient = parameter.grad();
-    if (!gradient.defined() || gradient.count_nonzero().item<std::int64_t>() == 0) continue;
+    const Nanos began = monotonic_nanos();
+    const bool empty = !gradient.defined() || gradient.count_nonzero().item<std::int64_t>() == 0;
+    nanos_ += monotonic_nanos() - began;
+    if (empty) continue;
     record(name, gradient, StateMark::Kind::grad, StateMark::When::local);
   }
 }

@@ -23,12 +23,14 @@ inline bool is_alive(pid_t pid) {
 }
 
 // Waits, up to a generous bound that only a failing test reaches.
-inline bool eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 2000; ++i) {
+inline bool eventually(const std::function<bool()>& condition,
+                       std::chrono::seconds bound = std::chrono::seconds(20)) {
+  const auto end = std::chrono::steady_clock::now() + bound;
+  while (std::chrono::steady_clock::now() < end) {
     if (condition()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  return false;
+  return condition();
 }
 
 }  // namespace lockstep::testing

@@ -1,10 +1,37 @@
 # The three ways in which this project makes a target.
 #
 #   lockstep_library(NAME  SOURCES a.cc …  [LINKS lockstep_base …])   a layer: static, PIC
-#   lockstep_test(NAME     SOURCES a_test.cc …  LINKS … [LABEL core|runtime] [TIMEOUT s])
+#   lockstep_test(NAME     SOURCES a_test.cc …  LINKS … [LABEL core|runtime] [TIMEOUT s] [TORCH])
 #   lockstep_bench(NAME    SOURCES a_bench.cc …  LINKS …)
 
 include_guard(GLOBAL)
+
+# Set by the presets that CI builds from nothing: half of a test file's compilation goes into
+# GoogleTest's headers and into optimising what runs once. `core` goes without: clang-tidy reads its
+# commands, and would have to read GCC's precompiled header.
+option(LOCKSTEP_QUICK_TESTS "Compile the tests with -O1 and one precompiled header" OFF)
+
+# The precompiled header of the tests, made by the first of them. For targets that are compiled alike.
+function(lockstep_test_headers target)
+  if(NOT TARGET lockstep_test_headers)
+    add_library(lockstep_test_headers OBJECT ${CMAKE_SOURCE_DIR}/cmake/test_headers.cc)
+    target_link_libraries(lockstep_test_headers PRIVATE GTest::gmock GTest::gtest_main)
+    lockstep_warnings(lockstep_test_headers)
+    target_compile_options(lockstep_test_headers PRIVATE -O1)
+    target_precompile_headers(lockstep_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
+    lockstep_cache_with_precompiled_header(lockstep_test_headers)
+  endif()
+  target_compile_options(${target} PRIVATE -O1)
+  target_precompile_headers(${target} REUSE_FROM lockstep_test_headers)
+  lockstep_cache_with_precompiled_header(${target})
+endfunction()
+
+# Without it ccache does not cache a file that uses a precompiled header.
+function(lockstep_cache_with_precompiled_header target)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE -fpch-preprocess)
+  endif()
+endfunction()
 
 function(lockstep_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINKS")
@@ -15,9 +42,9 @@ function(lockstep_library name)
   lockstep_warnings(${name})
 endfunction()
 
-# A GoogleTest program; each of its tests becomes one of CTest's.
+# A GoogleTest program, which is one of CTest's tests. TORCH: its files include Torch's headers.
 function(lockstep_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL;TIMEOUT" "SOURCES;LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "LABEL;TIMEOUT" "SOURCES;LINKS")
   if(NOT arg_LABEL)
     set(arg_LABEL core)
   endif()
@@ -31,6 +58,11 @@ function(lockstep_test name)
     LOCKSTEP_SOURCE_DIR="${CMAKE_SOURCE_DIR}" LOCKSTEP_BINARY_DIR="${CMAKE_BINARY_DIR}")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   lockstep_warnings(${name})
+  if(arg_TORCH)
+    lockstep_torch_pch(${name} REUSE lockstep_runtime)
+  elseif(LOCKSTEP_QUICK_TESTS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    lockstep_test_headers(${name})
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT}
     SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\] [0-9]+ test")

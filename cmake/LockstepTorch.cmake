@@ -133,8 +133,9 @@ set_property(GLOBAL APPEND PROPERTY JOB_POOLS lockstep_torch=${_lockstep_torch_j
 # lockstep_torch_pch(TARGET): precompiles what nearly every file of the runtime includes. It costs
 # one compilation of about 40 s and 0.8 GB in the build folder; each file of TARGET then compiles
 # in 13 s instead of 27 s.
-# lockstep_torch_pch(TARGET REUSE OTHER): takes the header that OTHER precompiled. Both must be
-# compiled alike: the same optimisation, sanitizers, and POSITION_INDEPENDENT_CODE.
+# lockstep_torch_pch(TARGET REUSE LIBRARY): takes the header that LIBRARY precompiled. Both must be
+# compiled alike: the same optimisation and sanitizers; TARGET becomes position independent, as a
+# library is.
 function(lockstep_torch_pch target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "REUSE" "")
   set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE lockstep_torch)
@@ -143,6 +144,7 @@ function(lockstep_torch_pch target)
   endif()
   if(arg_REUSE)
     target_precompile_headers(${target} REUSE_FROM ${arg_REUSE})
+    target_compile_options(${target} PRIVATE -fPIC)
   else()
     target_precompile_headers(${target} PRIVATE
       <ATen/ATen.h>
@@ -151,8 +153,5 @@ function(lockstep_torch_pch target)
       <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
       <torch/csrc/distributed/c10d/reducer.hpp>)
   endif()
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # Without it ccache does not cache a file that uses a precompiled header.
-    target_compile_options(${target} PRIVATE -fpch-preprocess)
-  endif()
+  lockstep_cache_with_precompiled_header(${target})
 endfunction()

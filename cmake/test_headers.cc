@@ -1,0 +1,1 @@
+// Nothing: its target only carries the precompiled header of the tests.

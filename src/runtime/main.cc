@@ -35,6 +35,11 @@ Exit status: 0 finished; 1 training raised an exception (it is in the trace);
 // Which rank this is and where the others are, from the options and from the launcher's variables.
 lockstep::Status find_place(const lockstep::LaunchOptions& launch,
                             lockstep::WorkerOptions& options) {
+  if (options.alone) {  // nobody to meet
+    options.rank = launch.rank.value_or(0);
+    options.world_size = launch.world_size.value_or(1);
+    return lockstep::Status::ok();
+  }
   const auto found = lockstep::find_launch_settings(
       launch, [](const char* name) -> const char* { return std::getenv(name); });
   if (!found) return found.error();
@@ -103,6 +108,20 @@ int main(int argc, char** argv) {
   train_command->add_flag("--reference", options.reference,
                           "this process alone, with the batches of all the scenario's\n"
                           "ranks: what the distributed job is measured against");
+  train_command->add_flag("--alone", options.alone,
+                          "no other rank: what is called completes at once, so that the\n"
+                          "trace shows what this rank would call (lockstep derive)");
+  train_command
+      ->add_option("--dissent", options.dissent,
+                   "with --alone: steps in which another rank would dissent, in a\n"
+                   "vote or by an overflow; e.g. 1,3")
+      ->delimiter(',')
+      ->needs("--alone");
+  train_command
+      ->add_option("--broadcasts", options.broadcasts,
+                   "with --alone: file of what rank 0 broadcasts, which rank 0\n"
+                   "writes and the other ranks read")
+      ->needs("--alone");
   train_command->add_option("--trace", options.trace, "folder for the trace and the result")
       ->required()
       ->check(CLI::ExistingDirectory);

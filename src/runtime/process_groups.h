@@ -7,12 +7,14 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "runtime/alone/instant_backend.h"
 #include "runtime/device.h"
 #include "runtime/record/recorder.h"
 #include "runtime/record/work_watch.h"
@@ -45,6 +47,10 @@ class ProcessGroups {
  public:
   using Ptr = c10::intrusive_ptr<c10d::ProcessGroup>;
 
+  // Groups of a world in which there is nobody else: what is called completes at once
+  // (alone/instant_backend.h), and is recorded like any other. On the CPU.
+  ProcessGroups(Others others, RankOf who, Recorder& recorder);
+
   // `timeout`: for finding each other and for every collective. `recorder` must outlive the groups.
   // `device` null: the CPU.
   // Throws what c10d throws when the store cannot be reached.
@@ -74,11 +80,14 @@ class ProcessGroups {
   const Device& device() const { return *device_; }
 
  private:
-  c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store,
-                                              int rank, int size) const;
+  // What carries the host's tensors of the group `group`.
+  c10::intrusive_ptr<c10d::Backend> make_host_transport(
+      const std::string& group, const c10::intrusive_ptr<c10d::Store>& store, int rank,
+      int size) const;
 
   RankOf who_;
-  std::chrono::milliseconds timeout_;
+  std::optional<Others> others_;  // of a rank that is alone
+  std::chrono::milliseconds timeout_{};
   Recorder& recorder_;
   std::unique_ptr<Device> device_;
   c10::intrusive_ptr<c10d::Store> store_;

@@ -81,6 +81,30 @@ void wait_for_device(const Recorder& recorder) {
   while (recorder.outstanding()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
+// What a rank that is alone takes the others to say.
+Others others_of(const WorkerOptions& options, Recorder& recorder, Broadcasts& broadcasts) {
+  const auto dissent = [&options, &recorder] {
+    const std::vector<std::int64_t>& steps = options.dissent;
+    return std::find(steps.begin(), steps.end(), recorder.context().step) != steps.end();
+  };
+  return {dissent, options.broadcasts.empty() ? nullptr : &broadcasts};
+}
+
+Status read_broadcasts(const WorkerOptions& options, Broadcasts& out) {
+  if (options.broadcasts.empty() || options.rank == 0) return Status::ok();
+  Result<Broadcasts> read = Broadcasts::read(options.broadcasts);
+  if (!read) return read.error();
+  out = std::move(*read);
+  return Status::ok();
+}
+
+// Also where training ended early: what was sent until then was sent.
+void write_broadcasts(const WorkerOptions& options, const Broadcasts& broadcasts) {
+  if (options.broadcasts.empty() || options.rank != 0) return;
+  const Status written = broadcasts.write(options.broadcasts);
+  if (!written) std::fprintf(stderr, "%s\n", written.error().str().c_str());
+}
+
 // Modality rules, remedies, shards and what is expected were checked against the scenario's ranks,
 // and mean something else with another number of them.
 Error refuse_world_size(const Scenario& scenario, const WorkerOptions& options, int expected) {
@@ -194,21 +218,33 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
                                     ? Rendezvous(options.master_host, options.master_port,
                                                  options.store_is_served, options.attempt)
                                     : Rendezvous(options.store);
+  Broadcasts broadcasts;
+  if (const Status read = read_broadcasts(options, broadcasts); !read) {
+    std::fprintf(stderr, "%s\n", read.error().str().c_str());
+    return kExitUsage;
+  }
   std::optional<ProcessGroups> groups;
   try {
-    groups.emplace(rendezvous, RankOf{options.rank, options.world_size},
-                   milliseconds(scenario.limits.total_s), recorder, std::move(*device));
+    if (options.alone) {
+      groups.emplace(others_of(options, recorder, broadcasts),
+                     RankOf{options.rank, options.world_size}, recorder);
+    } else {
+      groups.emplace(rendezvous, RankOf{options.rank, options.world_size},
+                     milliseconds(scenario.limits.total_s), recorder, std::move(*device));
+    }
     StepLog log(file_of(options, ".metrics.jsonl"));
     TrainLoop(scenario, *groups, recorder, result, &log, options.reference ? &job : nullptr).run();
     if (on_nccl(scenario)) wait_for_device(recorder);
   } catch (const std::exception& error) {
     if (groups) groups->announce_done();
+    write_broadcasts(options, broadcasts);
     end_by_exception(error, recorder, result, options);
   }
   // The program of this rank is over. Its connections stay until the others' programs are, too:
   // who still waits for this rank is to be seen waiting, not failing on a closed connection.
   recorder.ring().finish(End::clean);
   save(result, options);
+  write_broadcasts(options, broadcasts);
   groups->announce_done();
   groups->wait_until_all_are_done(milliseconds(scenario.limits.hang_after_s + kExitGraceS));
   return kExitFinished;

@@ -3,7 +3,9 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "job/scenario.h"
@@ -27,6 +29,10 @@ struct WorkerOptions {
   std::string device;      // "cpu", "cuda"; empty: what the scenario's backend needs
   int local_rank = 0;      // among the ranks of this machine
   bool reference = false;  // alone, with the batches of all the scenario's ranks (job/reference.h)
+  // Without any other rank, as one of world_size: what is called completes at once.
+  bool alone = false;
+  std::vector<std::int64_t> dissent;  // … the steps in which another rank would dissent
+  std::string broadcasts;  // … file (alone/broadcasts.h): rank 0 writes, others read it
   std::string trace;       // folder for rank_<r>.ring and rank_<r>.result.json
   pid_t parent = 0;        // from prepare_process_for_watchdog()
 };

@@ -1,0 +1,73 @@
+#include "trace/derivation.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "base/read_file.h"
+#include "base/text.h"
+#include "trace/load.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kLargestProduct = std::size_t{16} << 20U;
+
+// A derivation is a proof's premise: a trace that lost something is none.
+Status check_whole(const Run& run, const ProductSpec& spec, const std::string& folder) {
+  const auto error = [&](std::string message, const std::string& file) {
+    return Error{std::move(message), {file}, "derive the program again"};
+  };
+  if (!run.unreadable.empty()) return run.unreadable.front().error;
+  if (!run.header_conflicts.empty())
+    return error("the traces contradict each other: " + printable(run.header_conflicts.front()),
+                 folder);
+  if (run.world_size != spec.world_size)
+    return error("the traces are of a world of " + std::to_string(run.world_size) +
+                     " ranks, product.json says " + std::to_string(spec.world_size),
+                 folder);
+  for (std::int32_t r = 0; r < spec.world_size; ++r) {
+    const RankTrace* trace = run.find(Rank(r));
+    if (trace == nullptr) return error("rank " + std::to_string(r) + " has no trace", folder);
+    if (trace->damaged_count > 0 || trace->dropped > 0 || trace->open_ended)
+      return error("records of rank " + std::to_string(r) + " were lost or are damaged",
+                   trace->source);
+    if (trace->end != End::clean && trace->end != End::exception)
+      return error(
+          "the trace of rank " + std::to_string(r) + " ends neither cleanly nor with an exception",
+          trace->source);
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<Derivation> load_derivation(const std::string& folder) {
+  const std::string file = (fs::path(folder) / "product.json").string();
+  const Result<std::string> text = read_file(file, kLargestProduct);
+  if (!text) {
+    Error error = text.error();
+    error.fix = "give a folder that `lockstep derive -o` or tools/lockstep_record.py wrote";
+    return error;
+  }
+  Result<ProductSpec> spec = parse_product(*text, file);
+  if (!spec) return spec.error();
+  Derivation out;
+  out.spec = std::move(*spec);
+  out.folder = folder;
+  for (const ProductSpec::History& history : out.spec.histories) {
+    const std::string path = (fs::path(folder) / history.folder).string();
+    Result<Run> run = load_run({path});
+    if (!run) return run.error();
+    if (const Status whole = check_whole(*run, out.spec, path); !whole) return whole.error();
+    out.runs.push_back(std::move(*run));
+  }
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,81 @@
+// A derivation: what each rank of a program does under each condition, recorded without the other
+// ranks. The input of `lockstep verify --product`; docs/product.md describes the folder.
+//
+//   product.json   which conditions there are, who may meet which at a step, and what was recorded
+//   <folder>/      for each history: a trace per rank, in any form that load_run reads
+//
+// Step 0 of a history ran under its `first` condition, step i under steps[i - 1].
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "trace/run.h"
+
+namespace lockstep {
+
+// What product.json says. Conditions are given by their place in `conditions`.
+struct ProductSpec {
+  struct Condition {
+    std::string name;
+    std::string phase;             // conditions of different phases never meet in one step
+    std::vector<std::string> has;  // the modalities in the batch
+  };
+  struct Allowed {
+    std::vector<std::int32_t> ranks;  // ascending; empty: all
+    std::vector<std::int64_t> steps;  // ascending; empty: all
+    std::vector<std::uint32_t> conditions;
+  };
+  struct History {
+    std::uint32_t first = 0;
+    std::string folder;  // relative to the one of product.json
+  };
+  enum class Choice : std::uint8_t {
+    free,    // each rank has a condition of its own in every step
+    agreed,  // all ranks have the same one
+  };
+
+  std::string program;
+  std::int32_t world_size = 0;
+  std::vector<std::string> assumptions;
+  std::vector<Condition> conditions;
+  Choice choice = Choice::free;
+  std::vector<Allowed> allowed;  // the first that fits (rank, step) counts; none fits: all
+  std::vector<History> histories;
+  std::vector<std::uint32_t> steps;
+  std::optional<std::int64_t> only_steps;  // the program has so many steps; nothing: any number
+
+  // The condition under which a step of a history was recorded; 0 <= step <= steps.size().
+  std::uint32_t recorded_condition(std::uint32_t history, std::int64_t step) const {
+    return step == 0 ? histories[history].first : steps[static_cast<std::size_t>(step) - 1];
+  }
+};
+
+struct Derivation {
+  ProductSpec spec;
+  std::string folder;
+  std::vector<Run> runs;  // one for each history
+};
+
+inline constexpr std::size_t kMaxConditions = 256;
+inline constexpr std::size_t kMaxHistories = 256;
+inline constexpr std::size_t kMaxDerivedSteps = 65536;  // in `steps`
+inline constexpr std::size_t kMaxAllowed = 4096;
+
+// `file` names the text in errors. Errors: no JSON, a key that is missing or of another type, a
+// name that no condition has, a version that this reader does not know, a number out of bounds, a
+// history's folder that leads out of the derivation's.
+Result<ProductSpec> parse_product(std::string_view text, const std::string& file);
+
+// The text of product.json. Parsing it gives an equal spec.
+std::string product_text(const ProductSpec& spec);
+
+// Reads product.json and the traces of all histories. Errors: those of parse_product and load_run;
+// a rank of the world without a trace, a trace that is damaged or was cut off.
+Result<Derivation> load_derivation(const std::string& folder);
+
+}  // namespace lockstep

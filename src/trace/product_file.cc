@@ -1,0 +1,298 @@
+// product.json: reading and writing.
+#include <simdjson.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/text.h"
+#include "trace/derivation.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep {
+
+namespace {
+
+namespace dom = simdjson::dom;
+
+constexpr std::size_t kMaxNames = 1024;       // in one list of names
+constexpr std::size_t kMaxNameLength = 4096;  // bytes of a name
+constexpr std::int64_t kMaxStep = std::int64_t{1} << 40U;
+constexpr const char* kFix = "docs/product.md shows a whole product.json";
+
+// Reads typed values; the first thing that is wrong is kept, and everything after it is moot.
+class Reader {
+ public:
+  explicit Reader(const std::string& file) : file_(file) {}
+
+  std::optional<Error> problem;
+
+  void complain(const std::string& message) {
+    if (!problem) problem = Error{message, {file_}, kFix};
+  }
+
+  std::optional<dom::element> find(dom::object object, const char* key, bool required) {
+    dom::element value;
+    if (object[key].get(value) == simdjson::SUCCESS && !value.is_null()) return value;
+    if (required) complain("\"" + std::string(key) + "\" is missing");
+    return std::nullopt;
+  }
+
+  std::string text(dom::object object, const char* key, bool required) {
+    const auto value = find(object, key, required);
+    return value ? as_text(*value, key) : std::string();
+  }
+
+  std::string as_text(dom::element value, const char* key) {
+    std::string_view out;
+    if (value.get(out) != simdjson::SUCCESS) {
+      complain("\"" + std::string(key) + "\" is not a string");
+    } else if (out.size() > kMaxNameLength) {
+      complain("\"" + std::string(key) + "\" is longer than 4096 bytes");
+    } else {
+      return std::string(out);
+    }
+    return {};
+  }
+
+  std::int64_t as_integer(dom::element value, const char* key, std::int64_t low,
+                          std::int64_t high) {
+    std::int64_t out = low;
+    if (value.get(out) != simdjson::SUCCESS || out < low || out > high) {
+      complain("\"" + std::string(key) + "\" is not a whole number from " + std::to_string(low) +
+               " to " + std::to_string(high));
+      return low;
+    }
+    return out;
+  }
+
+  std::vector<dom::element> list(dom::object object, const char* key, bool required,
+                                 std::size_t most) {
+    std::vector<dom::element> out;
+    const auto value = find(object, key, required);
+    if (!value) return out;
+    dom::array array;
+    if (value->get(array) != simdjson::SUCCESS) {
+      complain("\"" + std::string(key) + "\" is not a list");
+      return out;
+    }
+    for (const dom::element item : array) {
+      if (out.size() == most) {
+        complain("\"" + std::string(key) + "\" has more than " + std::to_string(most) + " items");
+        return {};
+      }
+      out.push_back(item);
+    }
+    return out;
+  }
+
+  std::vector<std::string> texts(dom::object object, const char* key) {
+    std::vector<std::string> out;
+    for (const dom::element item : list(object, key, false, kMaxNames))
+      out.push_back(as_text(item, key));
+    return out;
+  }
+
+  template <class Integer>
+  std::vector<Integer> integers(dom::object object, const char* key, std::size_t most,
+                                std::int64_t high) {
+    std::set<Integer> out;
+    if (!find(object, key, false)) return {};
+    for (const dom::element item : list(object, key, false, most))
+      out.insert(static_cast<Integer>(as_integer(item, key, 0, high)));
+    if (out.empty()) complain("\"" + std::string(key) + "\" is empty; leave it out to mean all");
+    return {out.begin(), out.end()};
+  }
+
+  std::optional<dom::object> as_object(dom::element value, const char* key) {
+    dom::object out;
+    if (value.get(out) == simdjson::SUCCESS) return out;
+    complain("an item of \"" + std::string(key) + "\" is not an object");
+    return std::nullopt;
+  }
+
+ private:
+  const std::string& file_;
+};
+
+class SpecReader {
+ public:
+  explicit SpecReader(const std::string& file) : read_(file) {}
+
+  Result<ProductSpec> spec(dom::object root) {
+    header(root);
+    if (!read_.problem) conditions(root);
+    if (!read_.problem) allowed(root);
+    if (!read_.problem) histories(root);
+    if (read_.problem) return *read_.problem;
+    return std::move(spec_);
+  }
+
+ private:
+  void header(dom::object root) {
+    if (const auto version = read_.find(root, "product", true))
+      read_.as_integer(*version, "product", 1, 1);
+    spec_.program = read_.text(root, "program", false);
+    if (const auto size = read_.find(root, "world_size", true)) {
+      spec_.world_size =
+          static_cast<std::int32_t>(read_.as_integer(*size, "world_size", 1, kMaxWorldSize));
+    }
+    spec_.assumptions = read_.texts(root, "assumptions");
+    spec_.choice = one_of(root, "choice", "free", "agreed") ? ProductSpec::Choice::agreed
+                                                            : ProductSpec::Choice::free;
+    if (const auto steps = read_.find(root, "only_steps", false))
+      spec_.only_steps = read_.as_integer(*steps, "only_steps", 1, kMaxStep);
+  }
+
+  // True for `other`; false for `usual`, which is also what a key that is left out means.
+  bool one_of(dom::object root, const char* key, std::string_view usual, std::string_view other) {
+    const std::string text = read_.text(root, key, false);
+    if (text != usual && text != other && !text.empty())
+      read_.complain("\"" + std::string(key) + "\" is neither \"" + std::string(usual) +
+                     "\" nor \"" + std::string(other) + "\"");
+    return text == other;
+  }
+
+  void conditions(dom::object root) {
+    for (const dom::element item : read_.list(root, "conditions", true, kMaxConditions)) {
+      const auto object = read_.as_object(item, "conditions");
+      if (!object) return;
+      ProductSpec::Condition condition;
+      condition.name = read_.text(*object, "name", true);
+      condition.phase = read_.text(*object, "phase", false);
+      condition.has = read_.texts(*object, "has");
+      if (condition.name.empty()) return read_.complain("a condition has no name");
+      if (!by_name_.emplace(condition.name, spec_.conditions.size()).second)
+        return read_.complain("two conditions are called \"" + printable(condition.name) + "\"");
+      spec_.conditions.push_back(std::move(condition));
+    }
+    if (spec_.conditions.empty()) read_.complain("\"conditions\" is empty");
+  }
+
+  std::uint32_t condition(const std::string& name) {
+    const auto found = by_name_.find(name);
+    if (found != by_name_.end()) return static_cast<std::uint32_t>(found->second);
+    read_.complain("no condition is called \"" + printable(name) + "\"");
+    return 0;
+  }
+
+  void allowed(dom::object root) {
+    for (const dom::element item : read_.list(root, "allowed", false, kMaxAllowed)) {
+      const auto object = read_.as_object(item, "allowed");
+      if (!object) return;
+      ProductSpec::Allowed rule;
+      rule.ranks = read_.integers<std::int32_t>(
+          *object, "ranks", static_cast<std::size_t>(kMaxWorldSize), spec_.world_size - 1);
+      rule.steps = read_.integers<std::int64_t>(*object, "steps", kMaxAllowed, kMaxStep);
+      std::set<std::uint32_t> conditions;
+      for (const std::string& name : read_.texts(*object, "conditions"))
+        conditions.insert(condition(name));
+      rule.conditions.assign(conditions.begin(), conditions.end());
+      if (rule.conditions.empty())
+        read_.complain("an item of \"allowed\" allows no condition at all");
+      if (read_.problem) return;
+      spec_.allowed.push_back(std::move(rule));
+    }
+  }
+
+  void histories(dom::object root) {
+    std::set<std::uint32_t> firsts;
+    for (const dom::element item : read_.list(root, "histories", true, kMaxHistories)) {
+      const auto object = read_.as_object(item, "histories");
+      if (!object) return;
+      ProductSpec::History history;
+      history.first = condition(read_.text(*object, "first", true));
+      history.folder = read_.text(*object, "folder", true);
+      if (read_.problem) return;
+      if (!firsts.insert(history.first).second)
+        return read_.complain("two histories begin with one condition");
+      const std::filesystem::path path(history.folder);
+      const bool leads_out =
+          std::any_of(path.begin(), path.end(), [](const auto& part) { return part == ".."; });
+      if (history.folder.empty() || path.is_absolute() || leads_out)
+        return read_.complain("the folder \"" + printable(history.folder) +
+                              "\" is not inside the derivation's");
+      spec_.histories.push_back(std::move(history));
+    }
+    if (spec_.histories.empty()) read_.complain("\"histories\" is empty");
+    for (const dom::element item : read_.list(root, "steps", true, kMaxDerivedSteps))
+      spec_.steps.push_back(condition(read_.as_text(item, "steps")));
+  }
+
+  Reader read_;
+  ProductSpec spec_;
+  std::map<std::string, std::size_t> by_name_;
+};
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : to_utf8(text)) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\')
+      out += std::string("\\") + c;
+    else if (byte < 0x20)
+      out += std::string("\\u00") + kDigits[byte >> 4U] + kDigits[byte & 15U];
+    else
+      out += c;
+  }
+  return out + "\"";
+}
+
+template <class List, class Show>
+std::string listed(const List& items, Show show) {
+  std::string out;
+  for (const auto& item : items) out += (out.empty() ? "" : ", ") + show(item);
+  return "[" + out + "]";
+}
+
+}  // namespace
+
+Result<ProductSpec> parse_product(std::string_view text, const std::string& file) {
+  dom::parser parser;
+  dom::element root;
+  dom::object object;
+  const simdjson::padded_string padded(text);
+  if (const auto failed = parser.parse(padded).get(root); failed != simdjson::SUCCESS)
+    return Error{"no valid JSON: " + std::string(simdjson::error_message(failed)), {file}, kFix};
+  if (root.get(object) != simdjson::SUCCESS) return Error{"not a JSON object", {file}, kFix};
+  return SpecReader(file).spec(object);
+}
+
+std::string product_text(const ProductSpec& spec) {
+  const auto name = [&](std::uint32_t c) { return quoted(spec.conditions[c].name); };
+  const auto number = [](std::int64_t n) { return std::to_string(n); };
+  std::string out = "{\n \"product\": 1,\n \"program\": " + quoted(spec.program) +
+                    ",\n \"world_size\": " + std::to_string(spec.world_size) +
+                    ",\n \"assumptions\": " + listed(spec.assumptions, quoted) +
+                    ",\n \"conditions\": [";
+  for (std::size_t c = 0; c < spec.conditions.size(); ++c) {
+    const ProductSpec::Condition& condition = spec.conditions[c];
+    out += std::string(c == 0 ? "" : ",") + "\n  {\"name\": " + quoted(condition.name) +
+           ", \"phase\": " + quoted(condition.phase) +
+           ", \"has\": " + listed(condition.has, quoted) + "}";
+  }
+  out += "\n ],\n \"choice\": ";
+  out += spec.choice == ProductSpec::Choice::agreed ? "\"agreed\"" : "\"free\"";
+  out += ",\n \"allowed\": [";
+  for (std::size_t a = 0; a < spec.allowed.size(); ++a) {
+    const ProductSpec::Allowed& rule = spec.allowed[a];
+    out += a == 0 ? "\n  {" : ",\n  {";
+    if (!rule.ranks.empty()) out += "\"ranks\": " + listed(rule.ranks, number) + ", ";
+    if (!rule.steps.empty()) out += "\"steps\": " + listed(rule.steps, number) + ", ";
+    out += "\"conditions\": " + listed(rule.conditions, name) + "}";
+  }
+  out += std::string(spec.allowed.empty() ? "" : "\n ") + "],\n \"histories\": [";
+  for (std::size_t h = 0; h < spec.histories.size(); ++h) {
+    out += std::string(h == 0 ? "" : ",") + "\n  {\"first\": " + name(spec.histories[h].first) +
+           ", \"folder\": " + quoted(spec.histories[h].folder) + "}";
+  }
+  out += "\n ],\n \"steps\": " + listed(spec.steps, name);
+  if (spec.only_steps) out += ",\n \"only_steps\": " + std::to_string(*spec.only_steps);
+  return out + "\n}\n";
+}
+
+}  // namespace lockstep

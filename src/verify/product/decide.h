@@ -1,0 +1,70 @@
+// Can any assignment of conditions to ranks, in any number of steps, diverge or deadlock?
+//
+// Decided for all assignments without enumerating them (docs/product.md has the argument):
+//   1. In each situation, on each channel, every member's every option must give the same calls.
+//      Then every assignment agrees, because each rank's calls do not depend on its choice.
+//   2. Where that holds, the order graph over the meetings of the step must have no circle.
+//      Steps follow each other, so that what holds in each holds in any number of them.
+// Else there is an assignment in which a single rank, or the ranks of a circle, go wrong; it is put
+// together from the recorded parts and judged by verify(), whose findings are the proof. What
+// verify() does not confirm is not claimed: the verdict is `inconclusive` then.
+//
+// Cost: near linear in the calls of all sequences, for each kind of step that `allowed` tells
+// apart.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "verify/product/compose.h"
+#include "verify/product/model.h"
+#include "verify/report.h"
+
+namespace lockstep {
+
+enum class ProductVerdict : std::uint8_t {
+  safe,
+  diverges,      // some assignment's calls do not fit together
+  may_deadlock,  // they do, but some assignment waits in a circle
+  raises,        // they do, but a rank may end with an exception
+  inconclusive,
+};
+std::string_view to_string(ProductVerdict verdict);
+
+struct Counterexample {
+  enum class Where : std::uint8_t { start, step, end } where = Where::step;
+  std::int64_t step = 0;
+  Assignment assignment;
+  std::vector<Rank> differing;  // the ranks that part from the others, or close the circle; sorted
+  std::vector<std::string> reason;  // in words; a line each
+
+  // Of a divergence: what two ranks do on the channel, and where they part.
+  struct Side {
+    Rank rank;
+    std::vector<std::string> calls;
+  };
+  std::string channel;  // "group world", "messages from rank 0 to rank 1"
+  std::optional<Side> reference, deviant;
+  std::size_t parts_at = 0;       // the first place where they differ
+  std::vector<std::string> what;  // parameters that one of them carries and the other does not
+
+  Run run;        // of that assignment
+  Report report;  // what verify() says of it
+};
+
+struct ProductDecision {
+  ProductVerdict verdict = ProductVerdict::inconclusive;
+  std::vector<std::string> why;  // of `inconclusive`; of `safe`, what a reader should know
+  std::optional<Counterexample> counterexample;
+  bool one_order = true;  // false: no order of the meetings suits all assignments (no certificate)
+  std::size_t situations = 0, sequences = 0, meetings = 0;  // looked at
+};
+
+ProductDecision decide(const ProductModel& model);
+
+// Whether a report has an error or a warning about matching, blocking or modalities.
+bool shows_divergence(const Report& report);
+
+}  // namespace lockstep

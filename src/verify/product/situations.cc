@@ -1,0 +1,150 @@
+#include "verify/product/situations.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "base/text.h"
+#include "verify/product/sequences.h"
+
+namespace lockstep {
+
+Situations::Situations(const ProductSpec& spec) : spec_(spec) {
+  every_.resize(spec.conditions.size());
+  std::iota(every_.begin(), every_.end(), 0U);
+  history_of_.assign(spec.conditions.size(), kNothing);
+  for (std::uint32_t h = 0; h < spec.histories.size(); ++h)
+    history_of_[spec.histories[h].first] = h;
+  find_meets();
+  check_histories();
+  if (problems_.empty()) list_steps();
+}
+
+void Situations::find_meets() {
+  if (spec_.choice == ProductSpec::Choice::agreed) {
+    for (const std::uint32_t c : every_) meets_.push_back({c});
+    return;
+  }
+  std::map<std::string, std::size_t> by_phase;
+  for (const std::uint32_t c : every_) {
+    const auto [phase, fresh] = by_phase.emplace(spec_.conditions[c].phase, meets_.size());
+    if (fresh) meets_.emplace_back();
+    meets_[phase->second].push_back(c);
+  }
+}
+
+const std::vector<std::uint32_t>& Situations::allowed(std::int32_t rank, std::int64_t step) const {
+  for (const ProductSpec::Allowed& rule : spec_.allowed) {
+    if (!rule.ranks.empty() && !std::binary_search(rule.ranks.begin(), rule.ranks.end(), rank))
+      continue;
+    if (!rule.steps.empty() && !std::binary_search(rule.steps.begin(), rule.steps.end(), step))
+      continue;
+    return rule.conditions;
+  }
+  return every_;
+}
+
+std::vector<std::uint32_t> Situations::conditions(std::uint32_t meet, std::int32_t rank,
+                                                  std::int64_t step) const {
+  const std::vector<std::uint32_t>& may = allowed(rank, step);
+  std::vector<std::uint32_t> out;
+  std::set_intersection(meets_[meet].begin(), meets_[meet].end(), may.begin(), may.end(),
+                        std::back_inserter(out));
+  return out;
+}
+
+bool Situations::possible(std::uint32_t meet, std::int64_t step) const {
+  for (std::int32_t r = 0; r < spec_.world_size; ++r) {
+    if (conditions(meet, r, step).empty()) return false;
+  }
+  return true;
+}
+
+void Situations::check_histories() {
+  std::set<std::uint32_t> missing;
+  for (std::uint32_t m = 0; m < meets_.size(); ++m) {
+    if (!possible(m, 0)) continue;
+    for (std::int32_t r = 0; r < spec_.world_size; ++r) {
+      for (const std::uint32_t c : conditions(m, r, 0)) {
+        if (history_of_[c] == kNothing) missing.insert(c);
+      }
+    }
+  }
+  for (const std::uint32_t c : missing) {
+    problems_.push_back("step 0 may be under \"" + printable(spec_.conditions[c].name) +
+                        "\", but no history begins with it");
+  }
+}
+
+void Situations::add_later(std::int64_t step, bool any_other,
+                           const std::vector<std::uint32_t>& pasts) {
+  bool any = false;
+  for (std::uint32_t m = 0; m < meets_.size(); ++m) {
+    if (!possible(m, step)) continue;
+    any = true;
+    for (const std::uint32_t past : pasts)
+      all_.push_back({Situation::Kind::later, step, any_other, m, past});
+  }
+  if (!any) {
+    problems_.push_back(
+        "\"allowed\" leaves some rank without a condition that the others may "
+        "meet in step " +
+        std::to_string(step));
+  }
+}
+
+void Situations::list_steps() {
+  all_.push_back({Situation::Kind::start, kNone, false, 0, 0});
+  std::vector<std::uint32_t> pasts;
+  for (std::uint32_t m = 0; m < meets_.size(); ++m) {
+    if (!possible(m, 0)) continue;
+    all_.push_back({Situation::Kind::first, 0, false, m, 0});
+    pasts.push_back(m);
+  }
+  if (pasts.empty())
+    problems_.emplace_back("\"allowed\" leaves some rank without a condition in step 0");
+  std::set<std::int64_t> named;
+  for (const ProductSpec::Allowed& rule : spec_.allowed)
+    named.insert(rule.steps.begin(), rule.steps.end());
+  named.erase(0);
+  if (spec_.only_steps) named.erase(named.lower_bound(*spec_.only_steps), named.end());
+  std::int64_t other = 1;
+  for (const std::int64_t step : named) other += step == other ? 1 : 0;
+  const bool others = !spec_.only_steps || other < *spec_.only_steps;
+  for (const std::int64_t step : named) {
+    if (others && other < step && (all_.empty() || !all_.back().any_other))
+      add_later(other, true, pasts);
+    add_later(step, false, pasts);
+  }
+  const bool listed =
+      std::any_of(all_.begin(), all_.end(), [](const Situation& s) { return s.any_other; });
+  if (others && !listed) add_later(other, true, pasts);
+  all_.push_back({Situation::Kind::end, 0, false, 0, 0});
+}
+
+std::vector<ProductOption> Situations::options(const Situation& situation,
+                                               std::int32_t rank) const {
+  std::vector<ProductOption> out;
+  switch (situation.kind) {
+    case Situation::Kind::start:
+    case Situation::Kind::end:
+      out.push_back({0, 0});
+      break;
+    case Situation::Kind::first:
+      for (const std::uint32_t c : conditions(situation.meet, rank, 0))
+        out.push_back({history_of_[c], c});
+      break;
+    case Situation::Kind::later: {
+      const std::vector<std::uint32_t> firsts = conditions(situation.past, rank, 0);
+      for (const std::uint32_t c : conditions(situation.meet, rank, situation.step)) {
+        for (const std::uint32_t first : firsts) out.push_back({history_of_[first], c});
+      }
+      break;
+    }
+  }
+  return out;
+}
+
+}  // namespace lockstep

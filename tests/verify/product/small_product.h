@@ -1,0 +1,74 @@
+// Derivations in a few lines: which conditions, and what each rank does under each.
+//
+//   SmallProduct p(2);
+//   p.condition("image", "A B");           // all ranks: all-reduce in group a, then in b
+//   p.condition("text", "A");
+//   Derivation d = p.derivation();
+//
+// A program is a list of words: A, B, C: a blocking all-reduce in group a, b, c; a, b, c: the same,
+// asynchronous; wN: a wait for the step's N-th call; S1 R1 s1 r1: a message to, from rank 1,
+// blocking or not. Behind a colon stand the name carried and, behind another one, the number of
+// elements: "A:w:8". `!` raises an exception. Groups a, b and c hold all ranks unless group() says
+// otherwise.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trace/derivation.h"
+#include "verify/report.h"
+
+namespace lockstep {
+
+class SmallProduct {
+ public:
+  explicit SmallProduct(std::int32_t ranks);
+
+  ProductSpec spec;  // complete but for conditions, histories and steps
+
+  // What ranks do in a step under a condition; `rank` given: that one only, over what was said.
+  // A new name is a new condition. Step 0 is like any other unless first() says otherwise.
+  void condition(const std::string& name, const std::string& program,
+                 std::optional<std::int32_t> rank = std::nullopt, const std::string& phase = "");
+  // What a rank does in step 0 of the history that begins with the condition, and later in it.
+  void first(const std::string& name, const std::string& program,
+             std::optional<std::int32_t> rank = std::nullopt);
+  void later(const std::string& first, const std::string& name, const std::string& program);
+  void start(const std::string& program, std::optional<std::int32_t> rank = std::nullopt);
+  void end(const std::string& program, std::optional<std::int32_t> rank = std::nullopt);
+  void group(const std::string& name, std::vector<std::int32_t> ranks);
+  void allow(std::vector<std::int32_t> ranks, std::vector<std::int64_t> steps,
+             const std::vector<std::string>& conditions);
+  void backend(const std::string& name) { backend_ = name; }
+
+  // Fills in histories and steps: each condition twice.
+  ProductSpec full_spec() const;
+  // The text traces of a history, one for each rank.
+  std::vector<std::string> texts(std::size_t history) const;
+  Derivation derivation() const;
+  // Writes product.json and the traces below the folder.
+  void write(const std::string& folder) const;
+
+  // The program of all steps of a rank, as the test language of verify/program.h has it:
+  // conditions[0] in step 0, and so on; `firsts` decides the history.
+  std::string rank_program(std::int32_t rank, const std::vector<std::uint32_t>& conditions) const;
+
+ private:
+  using PerRank = std::map<std::int32_t, std::string>;  // -1: all others
+  static const std::string& of(const PerRank& programs, std::int32_t rank);
+  std::uint32_t index_of(const std::string& condition) const;
+  const std::string& step_program(std::int32_t rank, std::uint32_t first, std::uint32_t condition,
+                                  bool is_first) const;
+
+  std::vector<PerRank> conditions_;
+  std::map<std::uint32_t, PerRank> firsts_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, PerRank> later_;
+  PerRank start_, end_;
+  std::map<std::string, std::vector<std::int32_t>> groups_;
+  std::string backend_ = "gloo";
+};
+
+}  // namespace lockstep

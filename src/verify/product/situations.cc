@@ -113,14 +113,15 @@ void Situations::list_steps() {
   std::int64_t other = 1;
   for (const std::int64_t step : named) other += step == other ? 1 : 0;
   const bool others = !spec_.only_steps || other < *spec_.only_steps;
+  bool placed = !others;
   for (const std::int64_t step : named) {
-    if (others && other < step && (all_.empty() || !all_.back().any_other))
+    if (!placed && other < step) {
       add_later(other, true, pasts);
+      placed = true;
+    }
     add_later(step, false, pasts);
   }
-  const bool listed =
-      std::any_of(all_.begin(), all_.end(), [](const Situation& s) { return s.any_other; });
-  if (others && !listed) add_later(other, true, pasts);
+  if (!placed) add_later(other, true, pasts);
   all_.push_back({Situation::Kind::end, 0, false, 0, 0});
 }
 

@@ -1,0 +1,298 @@
+// decide() against enumeration, on all small programs and on larger random ones.
+//
+// The oracle makes every assignment of conditions to ranks over two steps by hand (SmallProduct
+// writes each as a text trace, which compose() has no part in), and asks verify(). The claim:
+//   decide() says `safe`  exactly if  verify() finds nothing about matching or blocking in any of
+//   them; and its counterexample is a run that verify() finds fault with.
+// On Gloo verify() replays exactly, so that a deadlock that is possible in an assignment is proven
+// in its run: "may deadlock" needs no schedule that the enumeration would miss.
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "support/sanitized.h"
+#include "support/trace_text.h"
+#include "verify/product/decide.h"
+#include "verify/product/small_product.h"
+#include "verify/program.h"
+#include "verify/verify.h"
+#include "verify/words.h"
+
+namespace lockstep {
+namespace {
+
+// Only what concerns matching and blocking: an asynchronous call that nobody waits for is a fault
+// of its own, and none of the product.
+bool at_fault(const Report& report) { return shows_divergence(report); }
+
+// The run in which rank r meets conditions[r], step by step.
+lockstep::Run run_of_assignment(const SmallProduct& product,
+                                const std::vector<std::vector<std::uint32_t>>& conditions) {
+  std::vector<std::string> texts;
+  for (std::int32_t r = 0; r < product.spec.world_size; ++r) {
+    texts.push_back(program_text(r, product.spec.world_size,
+                                 product.rank_program(r, conditions[static_cast<std::size_t>(r)]),
+                                 /*timed=*/false));
+  }
+  return run_from_text(texts);
+}
+
+// Calls `visit` with every assignment over two steps.
+template <class Visit>
+void all_assignments(const SmallProduct& product, Visit visit) {
+  const auto ranks = static_cast<std::size_t>(product.spec.world_size);
+  const std::size_t n = product.spec.conditions.size();
+  const bool agreed = product.spec.choice == ProductSpec::Choice::agreed;
+  const std::size_t digits = agreed ? 2 : 2 * ranks;
+  std::size_t count = 1;
+  for (std::size_t d = 0; d < digits; ++d) count *= n;
+  for (std::size_t code = 0; code < count; ++code) {
+    std::vector<std::vector<std::uint32_t>> conditions(ranks, std::vector<std::uint32_t>(2));
+    std::size_t rest = code;
+    for (std::size_t step = 0; step < 2; ++step) {
+      for (std::size_t r = 0; r < ranks; ++r) {
+        conditions[r][step] =
+            agreed && r > 0 ? conditions[0][step] : static_cast<std::uint32_t>(rest % n);
+        if (!agreed || r == 0) rest /= n;
+      }
+    }
+    visit(conditions);
+  }
+}
+
+struct Tally {
+  std::size_t safe = 0, diverges = 0, may_deadlock = 0;
+};
+
+// True where both agree.
+bool compare(const SmallProduct& product, const std::string& shown, Tally& tally) {
+  const Derivation derivation = product.derivation();
+  const ProductModel model(derivation);
+  const ProductDecision decision = decide(model);
+  bool fault = false;
+  std::string first;
+  all_assignments(product, [&](const auto& conditions) {
+    if (fault) return;
+    const Report report = verify(run_of_assignment(product, conditions));
+    if (!at_fault(report)) return;
+    fault = true;
+    first = summary(report);
+  });
+  EXPECT_EQ(decision.verdict == ProductVerdict::safe, !fault)
+      << shown << "\ndecide: " << to_string(decision.verdict) << "\n"
+      << (decision.why.empty() ? "" : decision.why.front()) << "\n"
+      << first;
+  EXPECT_NE(decision.verdict, ProductVerdict::inconclusive) << shown << decision.why.front();
+  if (decision.counterexample) {
+    EXPECT_TRUE(at_fault(decision.counterexample->report)) << shown;
+    tally.may_deadlock += decision.verdict == ProductVerdict::may_deadlock;
+    tally.diverges += decision.verdict == ProductVerdict::diverges;
+  } else {
+    ++tally.safe;
+  }
+  return !::testing::Test::HasFailure();
+}
+
+std::string spaced(const std::string& letters) {
+  std::string out;
+  for (const char c : letters) out += std::string(out.empty() ? "" : " ") + c;
+  return out;
+}
+
+// All ranks do the same under a condition.
+TEST(ProductOracle, AllProgramsOfTwoConditionsInTwoGroups) {
+  const auto all = words_over("AB", kSanitized ? 2 : 3);
+  Tally tally;
+  for (const std::string& x : all) {
+    for (const std::string& y : all) {
+      SmallProduct p(2);
+      p.condition("image", spaced(x));
+      p.condition("text", spaced(y));
+      if (!compare(p, x + " | " + y, tally)) return;
+    }
+  }
+  EXPECT_GT(tally.safe, 0U);
+  EXPECT_GT(tally.diverges, 0U);
+  EXPECT_GT(tally.may_deadlock, 0U);
+}
+
+// Each rank does something of its own; blocking or not, with waits.
+TEST(ProductOracle, AllProgramsOfTwoRanksThatDiffer) {
+  const std::vector<std::string> all = {"A B",    "B A",    "a b w0 w1", "b a w0 w1",
+                                        "a B w0", "b A w0", "a w0 B",    "A"};
+  Tally tally;
+  for (const std::string& x : all) {
+    for (const std::string& y : all) {
+      for (const std::string& z : all) {
+        if (kSanitized && z != all[0]) continue;
+        SmallProduct p(2);
+        p.condition("image", x);
+        p.condition("image", y, 1);
+        p.condition("text", x);
+        p.condition("text", z, 1);
+        if (!compare(p, x + " | " + y + " / " + z, tally)) return;
+      }
+    }
+  }
+  EXPECT_GT(tally.safe, 0U);
+  EXPECT_GT(tally.diverges, 0U);
+  EXPECT_GT(tally.may_deadlock, 0U);
+}
+
+// Messages there and back, beside a group.
+TEST(ProductOracle, AllProgramsOfTwoRanksWithMessages) {
+  const std::vector<std::string> here = {"S1 R1", "R1 S1", "s1 R1 w0", "S1 A R1", "A S1 R1:x:8"};
+  const std::vector<std::string> there = {"S0 R0",   "R0 S0", "s0 R0 w0",
+                                          "R0 A S0", "A R0",  "R0 S0:x:8"};
+  Tally tally;
+  for (const std::string& x : here) {
+    for (const std::string& y : there) {
+      for (const std::string& z : there) {
+        SmallProduct p(2);
+        p.condition("image", x, 0);
+        p.condition("image", y, 1);
+        p.condition("text", x, 0);
+        p.condition("text", z, 1);
+        if (!compare(p, x + " | " + y + " / " + z, tally)) return;
+      }
+    }
+  }
+  EXPECT_GT(tally.safe, 0U);
+  EXPECT_GT(tally.diverges, 0U);
+  EXPECT_GT(tally.may_deadlock, 0U);
+}
+
+class Generator {
+ public:
+  explicit Generator(std::uint32_t seed) : random_(seed) {}
+
+  std::size_t below(std::size_t n) { return random_() % n; }
+
+  // Two or three ranks, up to three conditions, groups of some ranks. Half of the programs are made
+  // to agree: one list of calls, in an order that depends on the condition.
+  SmallProduct product(std::string& shown) {
+    const auto ranks = static_cast<std::int32_t>(2 + below(2));
+    SmallProduct p(ranks);
+    shown += std::to_string(ranks) + " ranks";
+    if (ranks == 3) {
+      const std::vector<std::vector<std::int32_t>> some = {{0, 1}, {1, 2}, {0, 2}, {0, 1, 2}, {0}};
+      p.group("a", members_ = some[below(some.size())]);
+      p.group("b", other_ = some[below(some.size())]);
+      shown += ", groups";
+      for (const std::int32_t r : members_) shown += " " + std::to_string(r);
+      shown += " /";
+      for (const std::int32_t r : other_) shown += " " + std::to_string(r);
+    } else {
+      members_ = other_ = {0, 1};
+    }
+    if (below(4) == 0) p.spec.choice = ProductSpec::Choice::agreed;
+    const bool agreeing = below(2) == 0;
+    const std::string names = word(1 + below(3), "ABab");
+    const char* const conditions[] = {"image", "text", "both"};
+    const std::size_t n = 1 + below(3);
+    for (std::size_t c = 0; c < n; ++c) {
+      for (std::int32_t r = 0; r < ranks; ++r) {
+        const std::string calls = agreeing ? shuffled(names) : word(below(4), "ABab");
+        const std::string program = for_rank(calls, r);
+        shown +=
+            "\n  " + std::string(conditions[c]) + ", rank " + std::to_string(r) + ": " + program;
+        p.condition(conditions[c], program, r);
+      }
+    }
+    return p;
+  }
+
+ private:
+  std::string word(std::size_t length, const std::string& letters) {
+    std::string out;
+    for (std::size_t i = 0; i < length; ++i) out += letters[below(letters.size())];
+    return out;
+  }
+  std::string shuffled(std::string letters) {
+    for (std::size_t i = letters.size(); i > 1; --i) std::swap(letters[i - 1], letters[below(i)]);
+    return letters;
+  }
+  // Only calls of groups that the rank is in; asynchronous ones are waited for at the end.
+  std::string for_rank(const std::string& letters, std::int32_t rank) {
+    std::string out;
+    std::string waits;
+    std::size_t calls = 0;
+    for (const char c : letters) {
+      const auto& group = (c | 0x20) == 'a' ? members_ : other_;
+      if (std::find(group.begin(), group.end(), rank) == group.end()) continue;
+      if (c == 'a' || c == 'b') waits += " w" + std::to_string(calls);
+      out += std::string(" ") + c;
+      ++calls;
+    }
+    return out + waits;
+  }
+
+  std::mt19937 random_;
+  std::vector<std::int32_t> members_, other_;
+};
+
+TEST(ProductOracle, RandomPrograms) {
+  Tally tally;
+  const std::uint32_t seeds = kSanitized ? 40 : 400;
+  for (std::uint32_t seed = 1; seed <= seeds; ++seed) {
+    Generator generator(seed);
+    std::string shown = "seed " + std::to_string(seed) + ": ";
+    const SmallProduct p = generator.product(shown);
+    if (!compare(p, shown, tally)) return;
+  }
+  EXPECT_GT(tally.safe, 0U);
+  EXPECT_GT(tally.diverges, 0U);
+  EXPECT_GT(tally.may_deadlock, 0U);
+}
+
+// The first step's condition decides what later ones do.
+TEST(ProductOracle, AllProgramsThatDependOnTheFirstStep) {
+  const std::vector<std::string> all = {"A:w A:v", "A:v A:w", "A:w", "A:w B:v"};
+  Tally tally;
+  for (const std::string& first : all) {
+    for (const std::string& later : all) {
+      for (const std::string& other : all) {
+        SmallProduct p(2);
+        p.condition("image", "A:w A:v");
+        p.condition("text", later);
+        p.first("text", first);
+        p.later("text", "image", other);
+        if (!compare(p, first + " | " + later + " | " + other, tally)) return;
+      }
+    }
+  }
+  EXPECT_GT(tally.safe, 0U);
+  EXPECT_GT(tally.diverges, 0U);
+}
+
+// Runs that compose() makes of a safe program are clean, as are those made by hand; and both are
+// the same program.
+TEST(ProductOracle, ComposedRunsAreThoseMadeByHand) {
+  SmallProduct p(2);
+  p.condition("image", "A:w b:v w1 B:u");
+  p.condition("text", "A:w b:v w1 B:u");
+  const Derivation derivation = p.derivation();
+  const ProductModel model(derivation);
+  ASSERT_EQ(decide(model).verdict, ProductVerdict::safe);
+  all_assignments(p, [&](const auto& conditions) {
+    Assignment assignment;
+    assignment.steps = {0, 1};
+    for (std::size_t step = 0; step < 2; ++step) {
+      std::vector<ProductOption> options;
+      for (const auto& mine : conditions) options.push_back({mine[0], mine[step]});
+      assignment.options.push_back(options);
+    }
+    const lockstep::Run composed = compose(model, assignment);
+    const lockstep::Run by_hand = run_of_assignment(p, conditions);
+    EXPECT_EQ(verify(composed).verdict, Verdict::clean);
+    for (std::size_t r = 0; r < 2; ++r) {
+      std::ostringstream a, b;
+      write_text_trace(a, composed.ranks[r], composed.tables);
+      write_text_trace(b, by_hand.ranks[r], by_hand.tables);
+      EXPECT_EQ(a.str(), b.str());
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

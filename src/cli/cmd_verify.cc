@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/patience.h"
+#include "cli/product_command.h"
 #include "trace/formats/format.h"
 #include "trace/load.h"
 #include "verify/semantics.h"
@@ -21,6 +22,8 @@ struct VerifyCommand {
   std::vector<std::string> paths;
   LoadOptions load;
   std::string semantics;  // empty: as recorded
+  bool product = false;
+  std::string certificate;  // empty: none
   ReportOptions report;
 };
 
@@ -34,6 +37,8 @@ constexpr const char* kFooter = R"(Examples:
   Fail only on what is new since the baseline was written:
     lockstep verify traces/ --baseline known.json --output sarif=out.sarif
 
+  Can any mix of batches over the ranks diverge? And a proof, if not:
+    lockstep verify --product derived/ --certificate safe.txt
   The Flight Recorder dumps of a hung PyTorch job, whose names are unusual:
     lockstep verify dumps.tar.gz --rank-pattern 'node\d+-(\d+)\.bin'
 
@@ -64,6 +69,13 @@ Report judge(const Run& run, const VerifyCommand& command) {
 
 ExitStatus run_verify(const VerifyCommand& command) {
   if (const Status outputs = check_outputs(command.report); !outputs) return fail(outputs.error());
+  if (command.product && command.paths.size() > 1) {
+    return fail({"--product judges one derivation, and several paths were given",
+                 {command.paths[1]},
+                 "give the folder that holds product.json"});
+  }
+  if (command.product)
+    return judge_product(command.paths.front(), command.certificate, command.report);
   const Result<Filter> filter = load_filter(command.report.filter);
   if (!filter) return fail(filter.error());
   const Result<Run> run = load(command);
@@ -90,6 +102,15 @@ void add_verify(CLI::App& app, ExitStatus& status) {
                       "the rank in a file's name");
   command->add_option("--semantics", options->semantics, "What blocks a rank; default: as recorded")
       ->check(CLI::IsMember({"nccl", "gloo", "mpi"}));
+  CLI::Option* product = command->add_flag("--product", options->product,
+                                           "PATH is a derivation: judge every mix of\n"
+                                           "conditions over the ranks");
+  command
+      ->add_option("--certificate", options->certificate,
+                   "With --product: write the proof that a safe\n"
+                   "program is one; see check-certificate")
+      ->needs(product)
+      ->type_name("FILE");
   add_report_options(*command, options->report);
   command->footer(footer());
   command->callback([options, &status] { status = run_verify(*options); });

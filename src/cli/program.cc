@@ -70,6 +70,7 @@ int run(int argc, const char* const* argv) {
   app.get_formatter()->column_width(26);
   add_run(app, status);
   add_verify(app, status);
+  add_check_certificate(app, status);
   add_compare(app, status);
   add_convert(app, status);
   add_scenario(app, status);

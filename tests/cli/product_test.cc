@@ -1,0 +1,136 @@
+// `lockstep verify --product` and `lockstep check-certificate`, as a shell would call them.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/run_lockstep.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// Two ranks; under "text" the gradient of the image branch is left out, or is not.
+struct TwoConditions {
+  explicit TwoConditions(bool text_reduces_all) {
+    folder.write("product.json", R"({"product":1,"program":"two towers","world_size":2,
+"assumptions":["one library"],
+"conditions":[{"name":"image+text","has":["image","text"]},{"name":"text","has":["text"]}],
+"choice":"free",
+"histories":[{"first":"image+text","folder":"first-0"},{"first":"text","folder":"first-1"}],
+"steps":["image+text","text","image+text","text"]})");
+    for (int history = 0; history < 2; ++history) {
+      const std::string name = "first-" + std::to_string(history);
+      std::filesystem::create_directories(folder.file(name));
+      for (int rank = 0; rank < 2; ++rank) {
+        std::string text = R"({"header":1,"rank":)" + std::to_string(rank) +
+                           R"(,"world_size":2,"backend":"gloo"})" + "\n" +
+                           R"({"group":"world","ranks":[0,1]})" + "\n";
+        int id = 0;
+        for (int step = 0; step < 5; ++step) {
+          const bool text_only = step == 0 ? history == 1 : step % 2 == 0;
+          for (const std::string what : {"image.weight", "text.weight"}) {
+            if (text_only && !text_reduces_all && what == "image.weight") continue;
+            text +=
+                R"({"ev":"issue","id":)" + std::to_string(id++) +
+                R"(,"g":"world","op":"all_reduce","in":[[8]],"dtype":"float32","redop":"sum",)" +
+                R"("what":[")" + what + R"("],"step":)" + std::to_string(step) + "}\n";
+          }
+        }
+        folder.write(name + "/rank_" + std::to_string(rank) + ".trace.jsonl",
+                     text + R"({"end":"clean"})" + "\n");
+      }
+    }
+  }
+  TempDir folder;
+};
+
+TEST(Product, ADivergenceIsShownWithItsWayThere) {
+  const TwoConditions program(false);
+  const Outcome outcome = run_lockstep({"verify", "--product", program.folder.path()});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.out, StartsWith("DIVERGES: two towers, 2 ranks, 2 conditions, any number"));
+  EXPECT_THAT(outcome.out, HasSubstr("assumed: one library"));
+  EXPECT_THAT(outcome.out, HasSubstr("parameters concerned: image.weight"));
+  EXPECT_THAT(outcome.out, HasSubstr("modality-divergence"));
+  EXPECT_THAT(outcome.out, HasSubstr("> rank "));
+  expect_fits_a_terminal(outcome.out);
+}
+
+TEST(Product, ASafeProgramGetsACertificateThatIsAccepted) {
+  const TwoConditions program(true);
+  const std::string file = program.folder.file("safe.txt");
+  const Outcome outcome =
+      run_lockstep({"verify", "--product", program.folder.path(), "--certificate", file});
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, StartsWith("SAFE: two towers"));
+  expect_fits_a_terminal(outcome.out);
+  const Outcome checked = run_lockstep({"check-certificate", file, program.folder.path()});
+  EXPECT_EQ(checked.status, 0) << checked.err;
+  EXPECT_THAT(checked.out, StartsWith("ACCEPTED: "));
+}
+
+TEST(Product, ACertificateOfAnotherProgramIsRefusedWithItsLine) {
+  const TwoConditions safe(true);
+  const TwoConditions other(false);
+  const std::string file = safe.folder.file("safe.txt");
+  run_lockstep({"verify", "--product", safe.folder.path(), "--certificate", file});
+  const Outcome checked = run_lockstep({"check-certificate", file, other.folder.path()});
+  EXPECT_EQ(checked.status, 1);
+  EXPECT_THAT(checked.err, HasSubstr("safe.txt:"));
+  EXPECT_THAT(checked.err, HasSubstr("refused: it says \"sequence"));
+}
+
+TEST(Product, ADivergentProgramGetsNoCertificate) {
+  const TwoConditions program(false);
+  const std::string file = program.folder.file("safe.txt");
+  const Outcome outcome =
+      run_lockstep({"verify", "--product", program.folder.path(), "--certificate", file});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("no certificate"));
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
+TEST(Product, TheCounterexampleGoesToEveryOutput) {
+  const TwoConditions program(false);
+  const std::string file = program.folder.file("report.json");
+  const Outcome outcome = run_lockstep(
+      {"verify", "--product", program.folder.path(), "--quiet", "--output", "json=" + file});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(TempDir::read(file), HasSubstr("modality-divergence"));
+}
+
+TEST(Product, BadInputIsRefusedWithPlaceAndFix) {
+  const TwoConditions program(true);
+  const std::string whole = TempDir::read(program.folder.file("product.json"));
+  const auto refused = [&](const std::string& from, const std::string& to,
+                           const std::string& message) {
+    std::string text = whole;
+    ASSERT_NE(text.find(from), std::string::npos) << from;
+    text.replace(text.find(from), from.size(), to);
+    program.folder.write("product.json", text);
+    const Outcome outcome = run_lockstep({"verify", "--product", program.folder.path()});
+    EXPECT_EQ(outcome.status, 2) << to;
+    EXPECT_THAT(outcome.err, HasSubstr(message));
+    EXPECT_THAT(outcome.err, HasSubstr("fix: "));
+  };
+  refused("\"product\":1", "\"product\":2", "\"product\"");
+  refused("{\"product\"", "{{\"product\"", "JSON");
+  refused("\"world_size\":2", "\"world_size\":3", "world of 2 ranks");
+  refused("\"world_size\":2", "\"world_size\":99999999999", "world_size");
+  refused("\"free\"", "\"any\"", "choice");
+  refused("\"first-1\"", "\"../x\"", "inside");
+  refused("\"first-1\"", "\"first-9\"", "first-9");
+  refused("\"first\":\"text\"", "\"first\":\"sound\"", "sound");
+  refused("\"name\":\"text\"", "\"name\":\"image+text\"", "two conditions");
+  refused("\"histories\":[", "\"histories\":5,\"x\":[", "list");
+  EXPECT_EQ(run_lockstep({"verify", "--product", program.folder.file("first-0")}).status, 2);
+  EXPECT_EQ(run_lockstep({"verify", "--certificate", "x", program.folder.path()}).status, 2);
+}
+
+}  // namespace
+}  // namespace lockstep

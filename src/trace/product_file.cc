@@ -193,6 +193,9 @@ class SpecReader {
       rule.conditions.assign(conditions.begin(), conditions.end());
       if (rule.conditions.empty())
         read_.complain("an item of \"allowed\" allows no condition at all");
+      named_steps_ += rule.steps.size();
+      if (named_steps_ > kMaxAllowed)
+        read_.complain("\"allowed\" names more than " + std::to_string(kMaxAllowed) + " steps");
       if (read_.problem) return;
       spec_.allowed.push_back(std::move(rule));
     }
@@ -225,6 +228,7 @@ class SpecReader {
   Reader read_;
   ProductSpec spec_;
   std::map<std::string, std::size_t> by_name_;
+  std::size_t named_steps_ = 0;
 };
 
 std::string quoted(const std::string& text) {

@@ -80,6 +80,14 @@ void Situations::check_histories() {
 
 void Situations::add_later(std::int64_t step, bool any_other,
                            const std::vector<std::uint32_t>& pasts) {
+  constexpr std::size_t kMostSituations = std::size_t{1} << 16U;
+  if (all_.size() + meets_.size() * pasts.size() > kMostSituations) {
+    if (problems_.empty())
+      problems_.emplace_back(
+          "more than 65,536 kinds of steps are to be told apart: conditions, "
+          "phases and the steps that \"allowed\" names are too many");
+    return;
+  }
   bool any = false;
   for (std::uint32_t m = 0; m < meets_.size(); ++m) {
     if (!possible(m, step)) continue;

@@ -338,6 +338,20 @@ TEST(Decide, AFirstConditionWithoutHistoryIsInconclusive) {
   EXPECT_THAT(decision.why, ElementsAre(HasSubstr("no history begins with it")));
 }
 
+TEST(Decide, TooManyKindsOfStepsAreInconclusive) {
+  SmallProduct p(1);
+  p.spec.choice = ProductSpec::Choice::agreed;
+  for (int c = 0; c < 64; ++c) p.condition("c" + std::to_string(c), "");
+  std::vector<std::int64_t> steps;
+  for (std::int64_t s = 1; s <= 20; ++s) steps.push_back(s);
+  p.allow({}, steps, {"c0"});
+  for (int c = 1; c < 64; ++c)
+    p.spec.allowed[0].conditions.push_back(static_cast<std::uint32_t>(c));
+  const Decided d(p);
+  EXPECT_EQ(d.verdict(), ProductVerdict::inconclusive);
+  EXPECT_THAT(d.why(), HasSubstr("too many"));
+}
+
 TEST(Decide, NoConditionForSomeRankIsInconclusive) {
   SmallProduct p(2);
   p.condition("image", "A:w", std::nullopt, "1");

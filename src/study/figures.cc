@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/text.h"
-#include "trace/dtype.h"
+#include "trace/call_bytes.h"
 #include "verify/numbers/compare_runs.h"
 #include "verify/numbers/drift.h"
 #include "verify/rules.h"
@@ -26,15 +26,6 @@ std::string end_of(const JobOutcome& outcome) {
   return out;
 }
 
-double bytes_of(const Run& run, const Call& call) {
-  const Signature& signature = run.tables.signatures[call.signature];
-  std::int64_t elements = signature.in_elements;
-  if (elements == kNone) elements = signature.out_elements;
-  const std::vector<std::string> dtypes = run.tables.names(signature.dtypes);
-  if (elements == kNone || dtypes.empty()) return 0;
-  return static_cast<double>(elements * element_bytes(dtypes.front()).value_or(0));
-}
-
 // Calls outside of steps (start, evaluation) are not counted.
 double bytes_per_step(const Run& run) {
   double bytes = 0;
@@ -42,7 +33,7 @@ double bytes_per_step(const Run& run) {
   for (const RankTrace& trace : run.ranks) {
     steps += trace.steps.size();
     for (const Call& call : trace.calls) {
-      if (call.step != kNone) bytes += bytes_of(run, call);
+      if (call.step != kNone) bytes += call_bytes(run, call);
     }
   }
   return steps == 0 ? 0 : bytes / static_cast<double>(steps);

@@ -99,8 +99,8 @@ std::string side_by_side(const Counterexample& example) {
   for (std::size_t k = i - std::min(i, kBefore); k < i; ++k) row(x[k], y[k], ' ');
   if (i < x.size() && j < y.size()) {
     EditProblem problem;
-    problem.reference = problem.owed = std::min(kWindow, x.size() - i);
-    problem.deviant = problem.seen = std::min(kWindow, y.size() - j);
+    problem.reference = problem.seen = problem.owed = std::min(kWindow, x.size() - i);
+    problem.deviant = std::min(kWindow, y.size() - j);
     problem.reference_ends = true;
     problem.same = [&](std::size_t a, std::size_t b) {
       return !(a == 0 && b == 0) && x[i + a] == y[j + b];

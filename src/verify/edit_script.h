@@ -19,7 +19,7 @@ namespace lockstep {
 struct EditProblem {
   std::size_t reference = 0;  // elements of the reference that are known, or expected, from here on
   std::size_t deviant = 0;    // elements of the deviant
-  std::size_t seen = 0;       // how many of these are there, and not just expected
+  std::size_t seen = 0;       // how many of the reference's are there, and not just expected
   // How many of the reference's elements must be accounted for although the deviant has ended; 0
   // where the deviant was cut short and might have gone on.
   std::size_t owed = 0;

@@ -25,8 +25,12 @@ class Decider {
          {&model_.sequences().inconclusive, &model_.situations().problems()}) {
       for (const std::string& reason : *reasons) say(reason);
     }
-    if (!out_.why.empty()) return std::move(out_);
-    if (!model_.sequences().disputed_groups.empty()) return disputed();
+    const bool disputes = !model_.sequences().disputed_groups.empty();
+    if (!out_.why.empty()) {
+      if (!disputes && model_.situations().problems().empty()) judge_first_step();
+      return failed_ ? conclude() : std::move(out_);
+    }
+    if (disputes) return disputed();
     const auto raise = first_raise();
     for (const Situation& situation : model_.situations().all()) {
       // What went wrong earlier is the answer; what a rank's exception hides comes after it.
@@ -81,6 +85,14 @@ class Decider {
     if (!evaluation.disagreeing.empty()) return find_divergence(situation);
     find_deadlock(situation, evaluation, /*device=*/false);
     if (!failed_ && model_.nccl()) find_deadlock(situation, evaluation, /*device=*/true);
+  }
+
+  // It comes before all that later steps may depend on: what goes wrong there does so whatever
+  // they do.
+  void judge_first_step() {
+    for (const Situation& situation : model_.situations().all()) {
+      if (situation.kind == Situation::Kind::first) judge(situation);
+    }
   }
 
   void keep(Failure failure) {

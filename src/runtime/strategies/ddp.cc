@@ -102,8 +102,12 @@ void Ddp::before_forward(Pass pass) {
   launched_.clear();
   if (reduces(pass)) reducer_->prepare_for_forward();
   {
+    // Its cause are the gradients of the step before, whatever this one's batch holds.
+    std::int32_t& step = parts_.recorder.context().step;
+    const std::int32_t now = std::exchange(step, std::max(step - 1, 0));
     const NoteScope scope(parts_.recorder, rebuild_note_);
     if (reducer_->rebuild_buckets()) bucket_notes_.clear();
+    step = now;
   }
   if (buffers_are_due_ && options_.broadcast_buffers) broadcast(buffers_);
   buffers_are_due_ = reduces(pass);

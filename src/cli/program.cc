@@ -72,6 +72,7 @@ int run(int argc, const char* const* argv) {
   add_verify(app, status);
   add_check_certificate(app, status);
   add_compare(app, status);
+  add_derive(app, status);
   add_convert(app, status);
   add_scenario(app, status);
   add_rules(app, status);

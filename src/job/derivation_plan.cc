@@ -35,14 +35,11 @@ class Planner {
     const bool balanced =
         s_.data.sampler == Scenario::Data::Sampler::balanced && s_.data.modality.empty();
     out_.agreed = alternates || balanced || s_.data.broadcast;
-    if (may_be_text()) {
-      add(kBoth);
-      add(kText);
-    } else {
-      add(kBoth);
-    }
+    if (may_have_images()) add(kBoth);
+    if (may_be_text()) add(kText);
     if (scales_losses(s_)) add_overflow();
     allow();
+    find_text_ranks();
     assume();
     return std::move(out_);
   }
@@ -55,6 +52,17 @@ class Planner {
     if (s_.data.source == "manifest" || s_.data.text_only > 0) return true;
     return std::any_of(s_.data.modality.begin(), s_.data.modality.end(),
                        [](const auto& rule) { return !holds_image(rule.has); });
+  }
+
+  // Whether the rules leave no step of any rank to the sampler.
+  bool all_ruled() const {
+    return std::any_of(s_.data.modality.begin(), s_.data.modality.end(),
+                       [](const auto& rule) { return rule.ranks.empty() && rule.steps.empty(); });
+  }
+
+  bool may_have_images() const {
+    return !all_ruled() || std::any_of(s_.data.modality.begin(), s_.data.modality.end(),
+                                       [](const auto& rule) { return holds_image(rule.has); });
   }
 
   // With a vote, what the others have is part of the condition.
@@ -109,6 +117,18 @@ class Planner {
       const bool image = holds_image(rule.has);
       out_.allowed.push_back({rule.ranks, rule.steps, places(image, !image)});
     }
+    // What no rule decides, the sampler draws.
+    const bool draws_text = s_.data.source == "manifest" || s_.data.text_only > 0;
+    if (!draws_text && !all_ruled() && may_be_text())
+      out_.allowed.push_back({{}, {}, places(true, false)});
+  }
+
+  void find_text_ranks() {
+    const std::vector<std::int32_t> images = s_.ranks_with_images(s_.ranks);
+    for (int rank = 0; rank < s_.ranks; ++rank) {
+      const bool has = std::find(images.begin(), images.end(), rank) != images.end();
+      if (!has) out_.text_ranks.push_back(rank);
+    }
   }
 
   void assume() {
@@ -118,7 +138,7 @@ class Planner {
       out_.assumptions.emplace_back("the micro-batches of a step hold the same modalities");
     }
     if (s_.train.checkpoint.every > 0) {
-      out_.assumptions.emplace_back("checkpoints are left out");
+      out_.assumptions.emplace_back("every step saves a checkpoint");
     }
     if (out_.agreed) {
       out_.assumptions.emplace_back("all ranks meet the same condition in a step");
@@ -182,7 +202,9 @@ Result<Json> bare_scenario(const std::string& text, const std::string& file) {
   if (data.value("source", "shapes") == "shapes") data["text_only"] = 0;
   for (const char* key : {"outliers", "sampler"}) data.erase(key);
   data["modality"] = Json::array();
-  scenario["train"].erase("checkpoint");
+  if (Json& train = scenario["train"]; train.contains("checkpoint")) {
+    train["checkpoint"].erase("resume");
+  }
   scenario["train"]["evaluate"] = false;
   // The alternating remedies only say which batch holds what, as the rules will.
   const Json remedy = scenario.value("remedy", Json());
@@ -206,8 +228,16 @@ Result<std::string> history_scenario(const std::string& text, const std::string&
   Result<Json> scenario = bare_scenario(text, file);
   if (!scenario) return scenario.error();
   Json& data = (*scenario)["data"];
+  // Groups may be made of the ranks that ever have images.
+  if (!plan.text_ranks.empty()) {
+    data["modality"].push_back({{"ranks", plan.text_ranks}, {"has", {"text"}}});
+  }
   const std::vector<std::size_t> steps = steps_of(plan, first);
-  (*scenario)["train"]["steps"] = steps.size();
+  Json& train = (*scenario)["train"];
+  train["steps"] = steps.size();
+  if (train.contains("checkpoint") && train["checkpoint"].value("every", 0) > 0) {
+    train["checkpoint"].update({{"folder", file + ".checkpoints"}, {"every", 1}});
+  }
   for (std::size_t step = 0; step < steps.size(); ++step) {
     const Condition& c = plan.conditions[steps[step]];
     data["modality"].push_back({{"steps", {step}}, {"has", modalities(c)}});

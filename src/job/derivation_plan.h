@@ -37,6 +37,7 @@ struct DerivationPlan {
     std::vector<std::size_t> conditions;
   };
   std::vector<Allowed> allowed;
+  std::vector<int> text_ranks;           // that never have an image, by the modality rules
   std::vector<std::string> assumptions;  // sentences for people
 
   // The conditions of steps 1, 2, … of every history: each twice.
@@ -48,7 +49,8 @@ struct DerivationPlan {
 Result<DerivationPlan> derivation_plan(const Scenario& scenario);
 
 // The scenario, as text, of the history whose first step meets `first` and whose later steps are
-// the plan's: nothing is saved, watched, evaluated or expected. `text`: the scenario's own.
+// the plan's: nothing is watched, evaluated or expected; checkpoints, where the job makes any, are
+// saved in every step, beside `file`. `text`: the scenario's own.
 // Errors: as parse_scenario.
 Result<std::string> history_scenario(const std::string& text, const std::string& file,
                                      const DerivationPlan& plan, std::size_t first);

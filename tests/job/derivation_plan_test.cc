@@ -40,6 +40,16 @@ TEST(DerivationPlan, RulesSayWhoMayMeetWhat) {
   EXPECT_THAT(plan.allowed[1].conditions, ElementsAre(0));
 }
 
+TEST(DerivationPlan, RulesWithoutImagesLeaveNoneToLookAt) {
+  EXPECT_THAT(names(plan_of("data: {modality: [{has: [text]}]}")), ElementsAre("text"));
+  const DerivationPlan one = plan_of("data: {modality: [{ranks: [3], has: [text]}]}");
+  EXPECT_EQ(one.conditions.size(), 2U);
+  EXPECT_THAT(one.text_ranks, ElementsAre(3));
+  ASSERT_EQ(one.allowed.size(), 2U);
+  EXPECT_TRUE(one.allowed[1].ranks.empty());
+  EXPECT_THAT(one.allowed[1].conditions, ElementsAre(0));
+}
+
 TEST(DerivationPlan, SamplersLeaveTheChoiceFreeOrAgree) {
   EXPECT_FALSE(plan_of("data: {text_only: 0.5, sampler: grouped}").agreed);
   EXPECT_TRUE(plan_of("data: {text_only: 0.5, sampler: balanced}").agreed);
@@ -90,7 +100,8 @@ TEST(HistoryScenario, MeetsEachConditionInTurn) {
   EXPECT_EQ(s.train.steps, 5);
   EXPECT_EQ(s.strategy.bucket_cap_mb, 3);
   EXPECT_EQ(s.watch.every, 0);
-  EXPECT_EQ(s.train.checkpoint.every, 0);
+  EXPECT_EQ(s.train.checkpoint.every, 1);
+  EXPECT_EQ(s.train.checkpoint.folder, "first-1.yaml.checkpoints");
   EXPECT_FALSE(s.train.evaluate);
   EXPECT_FALSE(s.expect);
   const auto has = [&](std::int64_t step) { return s.rule_for(3, step)->has.size(); };

@@ -1,0 +1,137 @@
+// lockstep derive SCENARIO: what the job's ranks would call under every mix of batches, without
+// running it.
+#include <unistd.h>
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/derive.h"
+#include "cli/output.h"
+#include "cli/scenario_files.h"
+#include "launch/worker_program.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  Can any mix of batches make this job hang or mispair its tensors?
+    lockstep derive scenarios/modality/manual_hang_bad.yaml
+  See it happen:
+    lockstep derive job.yaml --write-scenario hangs.yaml
+    lockstep run hangs.yaml
+  Which remedies make it safe?
+    lockstep derive job.yaml --remedies
+  Keep every sequence of calls, as traces:
+    lockstep derive job.yaml --output-dir derived
+  Does the derivation say what a recorded run did, call by call?
+    lockstep derive job.yaml --against lockstep-runs/job-20261122T101500Z
+
+A lockstep-worker for each rank trains a few steps alone, each kind of batch in
+turn, with collectives that complete at once. docs/derive.md explains why that
+decides for all mixes, any number of steps, and what it takes for granted.
+
+Exit status: 0 no mix of batches diverges or hangs; 1 some does (or the recorded
+run did something else); 2 bad usage or scenario, or a job that cannot be
+derived; 3 inconclusive; 4 the tool failed.)";
+
+struct DeriveCommand {
+  std::string path, output_dir, against, certificate, write_scenario;
+  bool remedies = false;
+  bool quiet = false;
+};
+
+// A folder that is removed at the end, unless the user named one.
+class WorkFolder {
+ public:
+  explicit WorkFolder(const std::string& named) : path_(named), kept_(!named.empty()) {
+    if (!kept_) {
+      path_ = (std::filesystem::temp_directory_path() / "lockstep-derive-XXXXXX").string();
+      made_ = ::mkdtemp(path_.data()) != nullptr;
+      return;
+    }
+    std::error_code failed;
+    std::filesystem::create_directories(path_, failed);
+    made_ = !failed && std::filesystem::is_empty(path_, failed);
+  }
+  ~WorkFolder() {
+    std::error_code ignored;
+    if (!kept_ && made_) std::filesystem::remove_all(path_, ignored);
+  }
+  WorkFolder(const WorkFolder&) = delete;
+  WorkFolder& operator=(const WorkFolder&) = delete;
+
+  bool usable() const { return made_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  bool kept_;
+  bool made_ = false;
+};
+
+ExitStatus derive_command(const DeriveCommand& command) {
+  Result<Scenario> scenario = load_checked_scenario(command.path);
+  if (!scenario) return fail(scenario.error());
+  const Result<std::string> worker = find_worker(worker_search_of_this_process());
+  if (!worker) return fail(worker.error());
+  const WorkFolder folder(command.output_dir);
+  if (!folder.usable()) {
+    return fail(
+        Error{"this folder cannot be made, or is not empty", {folder.path()}, "name a new one"});
+  }
+  Interrupts interrupts;
+  const DeriveOptions options{
+      *worker,          folder.path(), command.certificate, command.write_scenario,
+      command.remedies, command.quiet};
+  const Result<ExitStatus> status =
+      command.against.empty()
+          ? derive(*scenario, options, interrupts, std::cout)
+          : derive_against(*scenario, command.against, options, interrupts, std::cout);
+  if (const int signal = interrupts.poll(); signal != 0) return interrupted_by(signal);
+  if (!status) return fail(status.error());
+  return *status;
+}
+
+}  // namespace
+
+void add_derive(CLI::App& app, ExitStatus& status) {
+  CLI::App* command =
+      app.add_subcommand("derive", "Decide for all mixes of batches, without running the job");
+  const auto options = std::make_shared<DeriveCommand>();
+  command->add_option("SCENARIO", options->path, "Scenario file")->type_name("")->required();
+  CLI::Option* output_dir = command
+                                ->add_option("--output-dir", options->output_dir,
+                                             "Keep the sequences here, as traces; a new folder")
+                                ->type_name("DIR");
+  command
+      ->add_option("--against", options->against,
+                   "Compare with a recorded run of this scenario,\ncall by call")
+      ->type_name("RUN");
+  command
+      ->add_option(
+          "--certificate", options->certificate,
+          "Write the proof here where there is one;\n`lockstep check-certificate` checks it")
+      ->type_name("FILE")
+      ->needs(output_dir)
+      ->excludes("--against");
+  command
+      ->add_option(
+          "--write-scenario", options->write_scenario,
+          "Write the counterexample here, as a scenario that\n`lockstep run` shows it with")
+      ->type_name("FILE")
+      ->excludes("--against");
+  command
+      ->add_flag("--remedies", options->remedies,
+                 "Where the job can go wrong: derive it with each\nremedy, too")
+      ->excludes("--against");
+  command->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
+  command->footer(kFooter);
+  command->callback([options, &status] { status = derive_command(*options); });
+}
+
+}  // namespace lockstep

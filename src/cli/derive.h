@@ -1,0 +1,34 @@
+// Deriving a scenario: which workers run alone, and what is made of their traces.
+#pragma once
+
+#include <ostream>
+#include <string>
+
+#include "base/result.h"
+#include "cli/exit_status.h"
+#include "job/scenario.h"
+#include "launch/interrupts.h"
+
+namespace lockstep {
+
+struct DeriveOptions {
+  std::string worker;
+  std::string folder;          // exists and is empty; left with scenarios, traces and product.json
+  std::string certificate;     // file; empty: none
+  std::string write_scenario;  // file, for the counterexample; empty: none
+  bool remedies = false;       // derive with each remedy, too
+  bool quiet = false;
+};
+
+// Decides for all mixes of batches; prints the verdict to `said`.
+// Errors: a job that cannot be derived, workers that fail, the user's signal.
+Result<ExitStatus> derive(const Scenario& scenario, const DeriveOptions& options,
+                          Interrupts& interrupts, std::ostream& said);
+
+// Compares what each rank of this very job would call with what the run in `recorded` did: a run
+// that was stopped did the beginning of it. Errors: the same, and a folder without traces.
+Result<ExitStatus> derive_against(const Scenario& scenario, const std::string& recorded,
+                                  const DeriveOptions& options, Interrupts& interrupts,
+                                  std::ostream& said);
+
+}  // namespace lockstep

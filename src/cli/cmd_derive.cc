@@ -101,7 +101,7 @@ ExitStatus derive_command(const DeriveCommand& command) {
 
 void add_derive(CLI::App& app, ExitStatus& status) {
   CLI::App* command =
-      app.add_subcommand("derive", "Decide for all mixes of batches, without running the job");
+      app.add_subcommand("derive", "Decide for all mixes of batches, without a run");
   const auto options = std::make_shared<DeriveCommand>();
   command->add_option("SCENARIO", options->path, "Scenario file")->type_name("")->required();
   CLI::Option* output_dir = command

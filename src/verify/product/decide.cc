@@ -27,8 +27,12 @@ class Decider {
     }
     const bool disputes = !model_.sequences().disputed_groups.empty();
     if (!out_.why.empty()) {
+      const std::vector<std::string> unknown = out_.why;
       if (!disputes && model_.situations().problems().empty()) judge_first_step();
-      return failed_ ? conclude() : std::move(out_);
+      if (!failed_) return std::move(out_);
+      ProductDecision found = conclude();
+      if (!found.counterexample) found.why = unknown;
+      return found;
     }
     if (disputes) return disputed();
     const auto raise = first_raise();

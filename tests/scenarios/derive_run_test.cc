@@ -1,0 +1,72 @@
+// What is derived happens: every counterexample hangs or fails on real processes, and a certificate
+// is accepted.
+#include <fstream>
+
+#include <gmock/gmock.h>
+
+#include "launch/launch_testing.h"
+#include "launch/process.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Derive : public ::testing::Test {
+ protected:
+  // The exit status; what was printed is in log().
+  int lockstep(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), LOCKSTEP_PROGRAM);
+    std::filesystem::remove(folder_.file("log"));
+    Result<Process> program = Process::spawn(arguments, folder_.file("log"));
+    if (!program) return -1;
+    testing::eventually([&] { return !program->running(); }, std::chrono::minutes(10));
+    return program->poll() ? program->poll()->exit_status : -1;
+  }
+  std::string log() const { return TempDir::read(folder_.file("log")); }
+  static std::string scenario(const std::string& name) {
+    return LOCKSTEP_SOURCE_DIR "/scenarios/" + name + ".yaml";
+  }
+  TempDir folder_;
+};
+
+class DeriveBad : public Derive, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(DeriveBad, TheCounterexampleGoesWrongOnRealProcesses) {
+  const std::string shown = folder_.file("shown.yaml");
+  ASSERT_EQ(lockstep({"derive", scenario(GetParam()), "--write-scenario", shown}), 1) << log();
+  EXPECT_THAT(log(), HasSubstr("DIVERGES"));
+  EXPECT_EQ(lockstep({"run", "--check", shown, "--output-dir", folder_.file("run")}), 0) << log();
+}
+
+INSTANTIATE_TEST_SUITE_P(Scenarios, DeriveBad,
+                         ::testing::Values("modality/manual_hang_bad", "modality/manual_silent_bad",
+                                           "modality/ddp_unused_bad",
+                                           "remedies/alternating_per_rank_bad",
+                                           "remedies/grouped_bad", "training/overflow_bad"));
+
+TEST_F(Derive, ASafeJobHasACertificate) {
+  const std::string derived = folder_.file("derived");
+  const std::string certificate = folder_.file("certificate");
+  ASSERT_EQ(lockstep({"derive", scenario("modality/manual_hang_ok"), "--output-dir", derived,
+                      "--certificate", certificate}),
+            0)
+      << log();
+  EXPECT_THAT(log(), HasSubstr("SAFE"));
+  EXPECT_EQ(lockstep({"check-certificate", certificate, derived + "/root-0"}), 0) << log();
+}
+
+TEST_F(Derive, NamesTheRemediesThatMakeAJobSafe) {
+  EXPECT_EQ(lockstep({"derive", scenario("modality/manual_silent_bad"), "--remedies"}), 1);
+  EXPECT_THAT(log(), ::testing::ContainsRegex("dummy images +safe"));
+}
+
+TEST_F(Derive, SaysWhyAJobCannotBeDerived) {
+  EXPECT_EQ(lockstep({"derive", scenario("pipeline/gpipe_ok")}), 2);
+  EXPECT_THAT(log(), HasSubstr("cannot be derived: a pipeline's messages"));
+  EXPECT_EQ(lockstep({"derive", scenario("pipeline/gpipe_ok"), "--certificate", "c"}), 2);
+  EXPECT_THAT(log(), HasSubstr("--output-dir"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/gzip.h"
-#include "base/system_error.h"
+#include "base/make_folder.h"
 #include "base/text.h"
 #include "base/write_file.h"
 #include "cli/commands.h"
@@ -61,9 +61,7 @@ ExitStatus run_convert(const ConvertCommand& command) {
   if (!run) return fail(run.error());
   const Result<std::vector<std::string>> files = targets(*run, folder, command);
   if (!files) return fail(files.error());
-  std::error_code failed;
-  fs::create_directories(folder, failed);
-  if (failed) return fail(system_error("cannot make the folder", failed.value(), folder.string()));
+  if (const Status made = make_folder(folder.string()); !made) return fail(made.error());
   for (std::size_t i = 0; i < run->ranks.size(); ++i) {
     std::ostringstream text;
     write_text_trace(text, run->ranks[i], run->tables);

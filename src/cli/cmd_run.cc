@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/system_error.h"
+#include "base/make_folder.h"
 #include "base/text.h"
 #include "base/write_file.h"
 #include "cli/commands.h"
@@ -147,7 +147,7 @@ class Runner {
     return Status::ok();
   }
 
-  Result<std::string> make_folder(const Scenario& scenario) const {
+  Result<std::string> make_own_folder(const Scenario& scenario) const {
     namespace fs = std::filesystem;
     const fs::path named = command_.output_dir;
     const bool several = scenarios_.size() > 1;
@@ -163,9 +163,7 @@ class Runner {
     const std::string name = run_folder_name(study.file, std::time(nullptr));
     const fs::path folder =
         fs::path(command_.output_dir.empty() ? kRunsFolder : command_.output_dir) / name;
-    std::error_code failed;
-    fs::create_directories(folder, failed);
-    if (failed) return system_error("cannot make the folder", failed.value(), folder.string());
+    if (const Status made = make_folder(folder.string()); !made) return made;
     if (!command_.report.quiet)
       said_ << "study    " << printable(study.name) << "\n         traces and tables in "
             << printable(folder.string()) << "\n"
@@ -174,7 +172,7 @@ class Runner {
   }
 
   Result<FinishedRun> run_one(const Scenario& scenario, Interrupts& interrupts) {
-    const Result<std::string> folder = make_folder(scenario);
+    const Result<std::string> folder = make_own_folder(scenario);
     if (!folder) return folder.error();
     if (!command_.report.quiet)
       said_ << "running  " << printable(scenario.name) << "\n         " << job_in_words(scenario)
@@ -213,9 +211,7 @@ class Runner {
     alone.ranks = 1;
     options.folder += "/reference";
     options.more = {"--reference"};
-    std::error_code failed;
-    std::filesystem::create_directory(options.folder, failed);
-    if (failed) return system_error("cannot make the folder", failed.value(), options.folder);
+    if (const Status made = make_folder(options.folder); !made) return made.error();
     const Result<JobOutcome> reference = run_job(alone, options, interrupts, {});
     if (!reference) return reference.error();
     if (reference->end != JobEnd::completed) {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/system_error.h"
+#include "base/make_folder.h"
 #include "base/text.h"
 #include "base/write_file.h"
 #include "job/reference.h"
@@ -91,9 +91,7 @@ class StudyRunner {
       out.impossible = text.error().message;
       return out;
     }
-    std::error_code failed;
-    fs::create_directories(out.folder, failed);
-    if (failed) return system_error("cannot make the folder", failed.value(), out.folder);
+    if (const Status made = make_folder(out.folder); !made) return made.error();
     if (const Status written = write_file(file, *text); !written) return written.error();
     Result<Scenario> scenario = load_scenario(file);
     if (!scenario) return scenario.error();

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "job/scenario_decode.h"
 #include "job/yaml_document.h"
 
 namespace lockstep {
@@ -33,10 +34,7 @@ constexpr Known kKnown[] = {
 Result<std::vector<RemedyChoice>> remedy_choices(const std::string& text, const std::string& file) {
   Result<YamlDocument> document = parse_yaml(text, file);
   if (!document) return document.error();
-  Json base = std::move(document->value);
-  for (const char* key : {"strategy", "remedy"}) {
-    if (base.contains(key) && base[key].is_string()) base[key] = {{"kind", base[key]}};
-  }
+  const Json base = with_kinds(std::move(document->value));
   const Result<Scenario> own = parse_scenario(text, file);
   if (!own) return own.error();
   std::vector<RemedyChoice> out;

@@ -103,10 +103,7 @@ Result<Scenario> parse_scenario(const std::string& text, const std::string& file
   Result<YamlDocument> document = parse_yaml(text, file);
   if (!document) return document.error();
   if (auto error = check_against_schema(*document, schema)) return *error;
-  Json value = document->value;
-  for (const char* key : {"strategy", "remedy"}) {
-    if (value.contains(key) && value[key].is_string()) value[key] = {{"kind", value[key]}};
-  }
+  const Json value = with_kinds(document->value);
   Scenario scenario = decode_scenario(with_defaults(value, schema), file);
   if (auto error = find_contradiction(*document, scenario)) return *error;
   return scenario;

@@ -225,6 +225,15 @@ Scenario::Watch decode_watch(const Json& watch) {
 
 }  // namespace
 
+Json with_kinds(Json scenario) {
+  for (const char* key : {"strategy", "remedy"}) {
+    if (scenario.contains(key) && scenario[key].is_string()) {
+      scenario[key] = {{"kind", scenario[key]}};
+    }
+  }
+  return scenario;
+}
+
 Scenario decode_scenario(const Json& root, const std::string& file) {
   Scenario out;
   out.file = file;

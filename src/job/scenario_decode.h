@@ -9,6 +9,9 @@
 
 namespace lockstep {
 
+// A strategy or remedy that is a name alone as the mapping that it stands for.
+nlohmann::json with_kinds(nlohmann::json scenario);
+
 // `root`: valid against the schema, with its defaults filled in (schema_check.h). What the schema
 // does not allow is a CHECK.
 Scenario decode_scenario(const nlohmann::json& root, const std::string& file);

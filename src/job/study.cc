@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/read_file.h"
+#include "job/scenario_decode.h"
 #include "job/yaml_document.h"
 
 namespace lockstep {
@@ -13,16 +14,6 @@ namespace lockstep {
 namespace {
 
 using Json = nlohmann::json;
-
-// A strategy or remedy that is a name alone as the mapping that it stands for, to be patched.
-Json with_kinds(Json scenario) {
-  for (const char* key : {"strategy", "remedy"}) {
-    if (scenario.contains(key) && scenario[key].is_string()) {
-      scenario[key] = {{"kind", scenario[key]}};
-    }
-  }
-  return scenario;
-}
 
 // In the order of the file.
 std::vector<Variation> variations(const YamlDocument& document, const std::string& pointer) {
@@ -48,15 +39,14 @@ Json patch_named(const std::vector<Variation>& all, const std::string& name) {
 }  // namespace
 
 Result<std::optional<Study>> load_study(const std::string& path) {
-  // Checks all of it, the study's own keys included.
-  Result<Scenario> scenario = load_scenario(path);
-  if (!scenario) return scenario.error();
   constexpr std::size_t kMost = std::size_t{1} << 20U;
   const Result<std::string> text = read_file(path, kMost);
   if (!text) return text.error();
   Result<YamlDocument> document = parse_yaml(*text, path);
-  if (!document) return document.error();
-  if (!document->value.contains("study")) return std::optional<Study>();
+  // What is wrong with other scenarios is said where they are loaded.
+  if (!document || !document->value.contains("study")) return std::optional<Study>();
+  const Result<Scenario> scenario = load_scenario(path);  // checks all of it
+  if (!scenario) return scenario.error();
   for (const std::string key : {"strategies", "remedies"}) {
     if (!document->value["study"][key].empty()) continue;
     return Error{"a study needs \"" + key + "\" to compare", document->key_place("/study/" + key),

@@ -36,7 +36,7 @@ struct StudyRun {
   bool watched = false;               // values are recorded, in every step
 };
 
-// Nothing where the file has no "study". Errors: as load_scenario.
+// Nothing where the file has no "study", or is no YAML. Errors: as load_scenario.
 Result<std::optional<Study>> load_study(const std::string& path);
 
 // The text of that run's scenario: JSON, which is YAML. Retrieval is evaluated at its end, and

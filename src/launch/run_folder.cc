@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/make_folder.h"
 #include "base/read_file.h"
-#include "base/system_error.h"
 #include "base/text.h"
 
 namespace lockstep {
@@ -53,9 +53,8 @@ Result<std::string> make_run_folder(const std::string& folder, const Scenario& s
     return Error{"the folder holds the traces of an earlier run",
                  {path.string()},
                  "name another folder, or remove this one"};
+  if (const Status made = make_folder(path.string()); !made) return made.error();
   std::error_code failed;
-  fs::create_directories(path, failed);
-  if (failed) return system_error("cannot make the folder", failed.value(), path.string());
   // A convenience for who looks at the folder later; a scenario that is no file is not copied.
   fs::copy_file(scenario.file, path / "scenario.yaml", fs::copy_options::overwrite_existing,
                 failed);

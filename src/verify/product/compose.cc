@@ -12,8 +12,8 @@ namespace lockstep {
 
 namespace {
 
-// Calls and declarations of a trace, without what was measured.
-RankTrace bare(const RankTrace& trace) {
+// A trace's declarations, without its events.
+RankTrace declared(const RankTrace& trace) {
   RankTrace out;
   out.rank = trace.rank;
   out.world_size = trace.world_size;
@@ -21,24 +21,22 @@ RankTrace bare(const RankTrace& trace) {
   out.backend = trace.backend;
   out.program = trace.program;
   out.semantics = trace.semantics;
-  out.events = trace.events;
-  out.calls = trace.calls;
   out.groups = trace.groups;
   out.created_in_order = trace.created_in_order;
   return out;
 }
 
+// Calls and declarations of a trace, without what was measured.
+RankTrace bare(const RankTrace& trace) {
+  RankTrace out = declared(trace);
+  out.events = trace.events;
+  out.calls = trace.calls;
+  return out;
+}
+
 class RankComposer {
  public:
-  RankComposer(const RankTrace& first, Tables& tables) : tables_(tables) {
-    out_.rank = first.rank;
-    out_.world_size = first.world_size;
-    out_.source = first.source;
-    out_.backend = first.backend;
-    out_.program = first.program;
-    out_.semantics = first.semantics;
-    out_.groups = first.groups;
-    out_.created_in_order = first.created_in_order;
+  RankComposer(const RankTrace& first, Tables& tables) : tables_(tables), out_(declared(first)) {
     out_.end = End::clean;
   }
 

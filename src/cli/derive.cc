@@ -1,23 +1,19 @@
 #include "cli/derive.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
-#include <iostream>
 #include <map>
 #include <memory>
-#include <optional>
 #include <vector>
 
+#include "base/make_folder.h"
 #include "base/read_file.h"
-#include "base/system_error.h"
 #include "base/text.h"
 #include "base/write_file.h"
-#include "job/derivation_plan.h"
+#include "cli/derive_all.h"
+#include "cli/product_command.h"
 #include "job/remedy_choices.h"
 #include "launch/derivation.h"
-#include "launch/run_folder.h"
 #include "reports/columns.h"
 #include "reports/product_text.h"
 #include "trace/call_bytes.h"
@@ -31,177 +27,8 @@ namespace lockstep {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr int kMostRanks = 64;
 constexpr std::size_t kScenarioBytes = std::size_t{1} << 20U;
-constexpr std::size_t kBroadcastBytes = std::size_t{1} << 30U;
-
-// "first-0", the folder of the history whose first step meets that condition.
-std::string history_folder(std::size_t first) { return "first-" + std::to_string(first); }
-
-std::vector<std::uint32_t> places(const std::vector<std::size_t>& conditions) {
-  return {conditions.begin(), conditions.end()};
-}
-
-// What the traces mean. `root_first`: what rank 0's first step meets, where what it broadcasts
-// depends on that.
-ProductSpec spec_of(const Scenario& scenario, const DerivationPlan& plan,
-                    std::optional<std::size_t> root_first) {
-  ProductSpec out;
-  out.program = scenario.name;
-  out.world_size = scenario.ranks;
-  out.assumptions = plan.assumptions;
-  for (const Condition& c : plan.conditions) {
-    std::vector<std::string> has;
-    for (const Modality m : c.has) has.push_back(to_string(m));
-    out.conditions.push_back({c.name, c.phase, has});
-  }
-  if (plan.agreed) out.choice = ProductSpec::Choice::agreed;
-  if (root_first) out.allowed.push_back({{0}, {0}, {static_cast<std::uint32_t>(*root_first)}});
-  for (const DerivationPlan::Allowed& a : plan.allowed) {
-    out.allowed.push_back({{a.ranks.begin(), a.ranks.end()}, a.steps, places(a.conditions)});
-  }
-  for (std::size_t i = 0; i < plan.conditions.size(); ++i) {
-    out.histories.push_back({static_cast<std::uint32_t>(i), history_folder(i)});
-  }
-  out.steps = places(plan.later_steps());
-  return out;
-}
-
-Status make_folder(const fs::path& path) {
-  std::error_code failed;
-  fs::create_directories(path, failed);
-  return failed ? system_error("cannot make the folder", failed.value(), path.string())
-                : Status::ok();
-}
-
-class Progress {
- public:
-  Progress(std::size_t total, bool silent)
-      : total_(total), silent_(silent || ::isatty(STDERR_FILENO) != 1) {}
-  ~Progress() {
-    if (!silent_ && done_ > 0) std::cerr << "\r\x1b[K" << std::flush;
-  }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
-  void one_more() {
-    ++done_;
-    if (!silent_) std::cerr << "\rderiving " << done_ << " of " << total_ << std::flush;
-  }
-
- private:
-  std::size_t total_, done_ = 0;
-  bool silent_;
-};
-
-// The traces of all ranks under all histories.
-class Deriver {
- public:
-  Deriver(const Scenario& scenario, DerivationPlan plan, const DeriveOptions& options,
-          Interrupts& interrupts)
-      : scenario_(scenario),
-        plan_(std::move(plan)),
-        options_(options),
-        interrupts_(interrupts),
-        histories_(plan_.conditions.size()),
-        progress_(histories_ * static_cast<std::size_t>(scenario.ranks), options.quiet) {}
-
-  // The folders with a product.json: one, or one for each first step of rank 0 where what it
-  // broadcasts depends on that.
-  Result<std::vector<std::string>> derive() {
-    if (const Status ok = write_scenarios(); !ok) return ok.error();
-    for (std::size_t first = 0; first < histories_; ++first) {
-      if (const Status ok = run_root(first); !ok) return ok.error();
-    }
-    const Result<bool> alike = broadcasts_alike();
-    if (!alike) return alike.error();
-    std::vector<std::string> out;
-    for (std::size_t root = 0; root < (*alike ? 1 : histories_); ++root) {
-      if (const Status ok = run_others(root); !ok) return ok.error();
-      const fs::path folder = root_folder(root);
-      const auto root_first = *alike ? std::optional<std::size_t>() : root;
-      const Status written = write_file((folder / "product.json").string(),
-                                        product_text(spec_of(scenario_, plan_, root_first)));
-      if (!written) return written.error();
-      out.push_back(folder.string());
-    }
-    return out;
-  }
-
- private:
-  fs::path root_folder(std::size_t root) const {
-    return fs::path(options_.folder) / ("root-" + std::to_string(root));
-  }
-  std::string broadcasts(std::size_t root) const {
-    return (root_folder(root) / "broadcasts").string();
-  }
-  std::string scenario_file(std::size_t first) const {
-    return (fs::path(options_.folder) / ("scenario-" + std::to_string(first) + ".yaml")).string();
-  }
-
-  Status write_scenarios() {
-    const Result<std::string> text = read_file(scenario_.file, kScenarioBytes);
-    if (!text) return text.error();
-    for (std::size_t first = 0; first < histories_; ++first) {
-      const Result<std::string> history =
-          history_scenario(*text, scenario_file(first), plan_, first);
-      if (!history) return history.error();
-      if (const Status ok = write_file(scenario_file(first), *history); !ok) return ok;
-    }
-    return Status::ok();
-  }
-
-  Status run(std::size_t root, std::size_t first, const std::vector<int>& ranks) {
-    const fs::path folder = root_folder(root) / history_folder(first);
-    if (const Status ok = make_folder(folder); !ok) return ok;
-    std::vector<LoneRank> lone;
-    for (const int rank : ranks) lone.push_back({rank, history_dissent(plan_, first)});
-    Scenario scenario = scenario_;
-    scenario.file = scenario_file(first);
-    return run_alone(scenario, lone, {options_.worker, folder.string(), broadcasts(root)},
-                     interrupts_, [&] { progress_.one_more(); });
-  }
-
-  Status run_root(std::size_t first) { return run(first, first, {0}); }
-
-  // Whether what rank 0 broadcasts does not depend on its first step.
-  Result<bool> broadcasts_alike() const {
-    std::optional<std::string> one;
-    for (std::size_t root = 0; root < histories_; ++root) {
-      Result<std::string> text = read_file(broadcasts(root), kBroadcastBytes);
-      if (!text) return text.error();
-      if (one && *one != *text) return false;
-      one = std::move(*text);
-    }
-    return true;
-  }
-
-  Status run_others(std::size_t root) {
-    std::vector<int> others;
-    for (int rank = 1; rank < scenario_.ranks; ++rank) others.push_back(rank);
-    for (std::size_t first = 0; first < histories_; ++first) {
-      if (const Status ok = run(root, first, others); !ok) return ok;
-      if (first == root) continue;
-      // Rank 0 itself, as it is after that first step.
-      std::error_code failed;
-      fs::copy_file(ring_file((root_folder(first) / history_folder(first)).string(), 0),
-                    ring_file((root_folder(root) / history_folder(first)).string(), 0),
-                    fs::copy_options::overwrite_existing, failed);
-      if (failed)
-        return system_error("cannot copy rank 0's trace", failed.value(), options_.folder);
-    }
-    return Status::ok();
-  }
-
-  const Scenario& scenario_;
-  DerivationPlan plan_;
-  const DeriveOptions& options_;
-  Interrupts& interrupts_;
-  std::size_t histories_;
-  Progress progress_;
-};
 
 Status check_size(const Scenario& scenario) {
   if (scenario.ranks <= kMostRanks) return Status::ok();
@@ -210,10 +37,6 @@ Status check_size(const Scenario& scenario) {
                {scenario.file},
                "derive it with at most " + std::to_string(kMostRanks) + " ranks"};
 }
-
-}  // namespace
-
-namespace {
 
 // A derivation and what was decided of it. Not moved: the model refers to the derivation.
 struct Decided {
@@ -229,8 +52,8 @@ using AllDecided = std::vector<std::unique_ptr<Decided>>;
 // Of all first steps that rank 0 may meet.
 Result<AllDecided> decide_all(const Scenario& scenario, const DerivationPlan& plan,
                               const DeriveOptions& options, Interrupts& interrupts) {
-  Deriver deriver(scenario, plan, options, interrupts);
-  const Result<std::vector<std::string>> folders = deriver.derive();
+  const Result<std::vector<std::string>> folders =
+      derive_all(scenario, plan, {options.worker, options.folder, options.quiet}, interrupts);
   if (!folders) return folders.error();
   AllDecided out;
   for (const std::string& folder : *folders) {
@@ -261,11 +84,6 @@ const Decided& worst_of(const AllDecided& all) {
   return **std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
     return badness(a->decision.verdict) < badness(b->decision.verdict);
   });
-}
-
-ExitStatus status_of(ProductVerdict verdict) {
-  if (verdict == ProductVerdict::safe) return ExitStatus::clean;
-  return verdict == ProductVerdict::inconclusive ? ExitStatus::inconclusive : ExitStatus::findings;
 }
 
 // By step, then by rank: all steps up to the last that the assignment makes; those that it leaves
@@ -394,7 +212,7 @@ Result<ExitStatus> derive_against(const Scenario& scenario, const std::string& r
     ranks.push_back({rank, dissent_steps(scenario, rank)});
   }
   {
-    Progress progress(ranks.size(), options.quiet);
+    DeriveProgress progress(ranks.size(), options.quiet);
     const Status ran =
         run_alone(scenario, ranks, {options.worker, options.folder, options.folder + "/broadcasts"},
                   interrupts, [&] { progress.one_more(); });

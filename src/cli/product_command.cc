@@ -19,11 +19,6 @@ Result<Derivation> load(const std::string& folder) {
   return load_derivation(folder);
 }
 
-ExitStatus status_of(ProductVerdict verdict) {
-  if (verdict == ProductVerdict::safe) return ExitStatus::clean;
-  return verdict == ProductVerdict::inconclusive ? ExitStatus::inconclusive : ExitStatus::findings;
-}
-
 // What the other forms of a report say: the counterexample's run, or that there is none.
 Status write_outputs(const ProductDecision& decision, const ReportOptions& options,
                      const Filter& filter) {
@@ -42,6 +37,11 @@ Status write_outputs(const ProductDecision& decision, const ReportOptions& optio
 }
 
 }  // namespace
+
+ExitStatus status_of(ProductVerdict verdict) {
+  if (verdict == ProductVerdict::safe) return ExitStatus::clean;
+  return verdict == ProductVerdict::inconclusive ? ExitStatus::inconclusive : ExitStatus::findings;
+}
 
 ExitStatus judge_product(const std::string& folder, const std::string& certificate,
                          const ReportOptions& options) {

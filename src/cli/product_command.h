@@ -5,8 +5,12 @@
 
 #include "cli/exit_status.h"
 #include "cli/output.h"
+#include "verify/product/decide.h"
 
 namespace lockstep {
+
+// 0 safe, 3 inconclusive, else 1.
+ExitStatus status_of(ProductVerdict verdict);
 
 // Reads the derivation in `folder`, decides, prints the verdict with its counterexample, and writes
 // the certificate to `certificate` (empty: none), which only a safe program has. --output files get

@@ -140,6 +140,9 @@ class Planner {
     if (s_.train.checkpoint.every > 0) {
       out_.assumptions.emplace_back("every step saves a checkpoint");
     }
+    if (s_.train.evaluate || s_.watch.every > 0) {
+      out_.assumptions.emplace_back("evaluation and the values that are watched are left out");
+    }
     if (out_.agreed) {
       out_.assumptions.emplace_back("all ranks meet the same condition in a step");
     }

@@ -296,6 +296,13 @@ class Contradictions {
           "/train/clip/when",
           "gradients can be clipped before they are synchronised only where the loop does it",
           "write \"strategy: manual\", or \"when: after-sync\"");
+    // Where each rank decides for itself about overflow, it unscales before it clips.
+    if (scenario_.train.clip.before_sync && scenario_.train.loss_scale.agreed &&
+        scenario_.train.precision == Scenario::Train::Precision::float16)
+      refuse_key("/train/clip/when",
+                 "before they are synchronised, float16's gradients are still multiplied by the "
+                 "loss scale, so that their norm says nothing",
+                 "write \"when: after-sync\", or \"precision: bfloat16\", which needs no scale");
     const auto rank = [&](std::int64_t r, const std::string& at) { require_rank(r, at); };
     const auto step = [&](std::int64_t s, const std::string& at) { require_step(s, at); };
     for (std::size_t i = 0; i < scenario_.data.outliers.size(); ++i) {

@@ -188,6 +188,19 @@ TEST(ScenarioErrors, what_fully_sharded_does_not_take) {
             "  fix: write \"strategy: manual\", or \"when: after-sync\"");
 }
 
+TEST(ScenarioErrors, scaled_gradients_are_not_clipped) {
+  const std::string clip = "strategy: manual\ntrain: {clip: {image: 1, when: before-sync}";
+  EXPECT_EQ(error_of(clip + ", precision: float16}\n"),
+            "job.yaml:4:26: error: before they are synchronised, float16's gradients are still "
+            "multiplied by the loss scale, so that their norm says nothing\n"
+            "  fix: write \"when: after-sync\", or \"precision: bfloat16\", which needs no scale");
+  EXPECT_EQ(error_of(clip + "}\n"), "no error");
+  EXPECT_EQ(error_of(clip + ", precision: bfloat16}\n"), "no error");
+  EXPECT_EQ(error_of("train: {clip: {image: 1}, precision: float16}\n"), "no error");
+  // Each rank then unscales its own gradients first.
+  EXPECT_EQ(error_of(clip + ", precision: float16, loss_scale: {found_inf: local}}\n"), "no error");
+}
+
 TEST(ScenarioErrors, what_a_pipeline_does_not_take) {
   EXPECT_EQ(error_of("ranks: 3\nstrategy: pipeline\n"),
             "job.yaml:3:1: error: a pipeline has 2 stages, one to a rank, but 3 ranks cannot be "

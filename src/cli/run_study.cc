@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <cctype>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -22,20 +21,6 @@ namespace lockstep {
 
 namespace {
 
-// "DDP, find unused" as a folder's name.
-std::string folder_name(const std::string& name) {
-  std::string out;
-  for (const char c : name) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-    if (plain) {
-      out += c;
-    } else if (!out.empty() && out.back() != '-') {
-      out += '-';
-    }
-  }
-  return out;
-}
-
 // A run whose values were watched: what it recorded, and its numbers.
 struct Recorded {
   Run run;
@@ -54,7 +39,7 @@ class StudyRunner {
 
   Status run() {
     StudyRun plain{.strategy = study_.strategies.front().name, .remedy = {}, .watched = true};
-    Result<std::optional<Recorded>> alone = run_alone(plain, "alone");
+    Result<std::optional<Recorded>> alone = run_alone(plain, kAloneFolder);
     if (!alone) return alone.error();
     plain_ = std::move(*alone);
     for (const Variation& strategy : study_.strategies) {
@@ -147,7 +132,8 @@ class StudyRunner {
     Combination row;
     row.strategy = strategy.name;
     StudyRun run{.strategy = strategy.name, .remedy = {}, .complete = true};
-    if (const Status ok = repeat(run, folder_name(strategy.name) + "/complete", row); !ok)
+    if (const Status ok = repeat(run, result_folder(strategy.name) + "/" + kCompleteFolder, row);
+        !ok)
       return ok;
     combinations_.push_back(std::move(row));
     return Status::ok();
@@ -158,7 +144,7 @@ class StudyRunner {
     Combination row;
     row.strategy = strategy.name;
     row.remedy = remedy.name;
-    const std::string folder = folder_name(strategy.name) + "/" + folder_name(remedy.name);
+    const std::string folder = result_folder(strategy.name) + "/" + result_folder(remedy.name);
     StudyRun run{.strategy = strategy.name, .remedy = remedy.name, .watched = true};
     const Result<Prepared> prepared = prepare(run, folder + "/watched");
     if (!prepared) return prepared.error();
@@ -190,7 +176,8 @@ class StudyRunner {
   Result<const Recorded*> same_alone(const StudyRun& run, const std::string& remedy) {
     const auto known = alone_.find(remedy);
     if (known != alone_.end()) return known->second ? &*known->second : nullptr;
-    Result<std::optional<Recorded>> recorded = run_alone(run, "alone-" + folder_name(remedy));
+    Result<std::optional<Recorded>> recorded =
+        run_alone(run, kAloneFolder + ("-" + result_folder(remedy)));
     if (!recorded) return recorded.error();
     const auto& kept = alone_.emplace(remedy, std::move(*recorded)).first->second;
     return kept ? &*kept : nullptr;

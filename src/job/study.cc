@@ -1,11 +1,15 @@
 #include "job/study.h"
 
 #include <algorithm>
+#include <cctype>
+#include <map>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
 #include "base/read_file.h"
+#include "base/text.h"
 #include "job/scenario_decode.h"
 #include "job/yaml_document.h"
 
@@ -29,6 +33,34 @@ std::vector<Variation> variations(const YamlDocument& document, const std::strin
   return out;
 }
 
+// Whether the results of every variation have a folder of their own.
+std::optional<Error> shared_folder(const YamlDocument& document, const std::string& kind,
+                                   const std::vector<Variation>& all) {
+  const std::string fix = "choose names that differ in their letters, digits or \"_\"";
+  std::map<std::string, std::string> owners;  // of the folders, by name
+  for (const Variation& variation : all) {
+    const std::string folder = result_folder(variation.name);
+    const std::string name = "\"" + printable(variation.name) + "\"";
+    const auto refuse = [&](const std::string& why) {
+      return Error{why, document.key_place("/study/" + kind + "/" + pointer_part(variation.name)),
+                   fix};
+    };
+    if (folder.find_first_not_of('-') == std::string::npos)
+      return refuse("nothing of " + name + " can be the name of a folder for its results");
+    const bool alone =
+        folder == kAloneFolder || folder.starts_with(kAloneFolder + std::string("-"));
+    if (kind == "strategies" ? alone : folder == kCompleteFolder)
+      return refuse("the results of " + name + " would lie in the folder \"" + folder +
+                    "\", which holds those of " +
+                    (alone ? "one process" : "the job without missing images"));
+    const auto [owner, is_new] = owners.emplace(folder, variation.name);
+    if (!is_new)
+      return refuse("the results of " + name + " and \"" + printable(owner->second) +
+                    "\" would lie in the same folder, \"" + folder + "\"");
+  }
+  return std::nullopt;
+}
+
 Json patch_named(const std::vector<Variation>& all, const std::string& name) {
   const auto found =
       std::find_if(all.begin(), all.end(), [&](const Variation& v) { return v.name == name; });
@@ -37,6 +69,19 @@ Json patch_named(const std::vector<Variation>& all, const std::string& name) {
 }
 
 }  // namespace
+
+std::string result_folder(const std::string& variation) {
+  std::string out;
+  for (const char c : variation) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+    if (plain) {
+      out += c;
+    } else if (!out.empty() && out.back() != '-') {
+      out += '-';
+    }
+  }
+  return out;
+}
 
 Result<std::optional<Study>> load_study(const std::string& path) {
   constexpr std::size_t kMost = std::size_t{1} << 20U;
@@ -62,6 +107,11 @@ Result<std::optional<Study>> load_study(const std::string& path) {
   out.repeats = document->value["study"].value("repeats", out.repeats);
   out.strategies = variations(*document, "/study/strategies");
   out.remedies = variations(*document, "/study/remedies");
+  for (const auto& [kind, all] :
+       {std::pair<const char*, const std::vector<Variation>&>{"strategies", out.strategies},
+        {"remedies", out.remedies}}) {
+    if (std::optional<Error> shared = shared_folder(*document, kind, all)) return *shared;
+  }
   return std::optional<Study>(std::move(out));
 }
 

@@ -36,7 +36,17 @@ struct StudyRun {
   bool watched = false;               // values are recorded, in every step
 };
 
-// Nothing where the file has no "study", or is no YAML. Errors: as load_scenario.
+// Where a study's results lie, in its folder: those of a combination in
+// result_folder(strategy) + "/" + result_folder(remedy), those of a strategy without missing images
+// in kCompleteFolder beside its remedies, those of one process in kAloneFolder, and with a remedy
+// in kAloneFolder + "-" + result_folder(remedy).
+inline constexpr const char* kCompleteFolder = "complete";
+inline constexpr const char* kAloneFolder = "alone";
+// A variation's name as a folder's: letters, digits and "_" stay, all else becomes "-".
+std::string result_folder(const std::string& variation);
+
+// Nothing where the file has no "study", or is no YAML. Errors: as load_scenario; variations whose
+// results would lie in one folder, or in one of those above.
 Result<std::optional<Study>> load_study(const std::string& path);
 
 // The text of that run's scenario: JSON, which is YAML. Retrieval is evaluated at its end, and

@@ -10,6 +10,7 @@
 namespace lockstep {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr const char* kStudy = R"(
@@ -105,6 +106,34 @@ TEST_F(StudyTest, MistakesAreRefusedWithTheirPlace) {
   EXPECT_THAT(error("{strategies: {a: ddp}, remedies: {b: {}}}"), HasSubstr("study.yaml:3"));
   EXPECT_THAT(error("{strategies: {a: {}}, remedies: {b: {}}, repeat: 3}"), HasSubstr("repeats"));
   EXPECT_THAT(error("{strategies: {}, remedies: {b: {}}}"), HasSubstr("strategies"));
+}
+
+TEST_F(StudyTest, ResultFoldersAreNamedAfterTheVariations) {
+  EXPECT_EQ(result_folder("DDP, find unused"), "DDP-find-unused");
+  EXPECT_EQ(result_folder("bucket_cap_mb"), "bucket_cap_mb");
+}
+
+TEST_F(StudyTest, VariationsWhoseResultsWouldShareAFolderAreRefused) {
+  const auto error = [&](const std::string& strategies, const std::string& remedies) {
+    const auto loaded = load("lockstep: 1\nname: a job\nstudy:\n  strategies: {" + strategies +
+                             "}\n  remedies: {" + remedies + "}\n");
+    return loaded ? "accepted" : loaded.error().str();
+  };
+  EXPECT_EQ(error("ddp-2: {}, ddp 2+: {}", "none: {}"), "accepted") << "\"ddp-2\", \"ddp-2-\"";
+  EXPECT_THAT(error("ddp-2: {}, ddp 2: {}", "none: {}"),
+              AllOf(HasSubstr("study.yaml:4:16: error: the results of \"ddp-2\" and \"ddp 2\" "
+                              "would lie in the same folder, \"ddp-2\""),
+                    HasSubstr("fix: choose names that differ")));
+  EXPECT_THAT(error("ddp: {}", "no dummies: {}, no/dummies: {}"),
+              AllOf(HasSubstr("study.yaml:5:"), HasSubstr("\"no/dummies\" and \"no dummies\"")));
+  EXPECT_THAT(error("'!?': {}", "none: {}"), HasSubstr("nothing of \"!?\" can be the name"));
+  // A strategy and a remedy of one name have folders of their own; those of the study's own runs
+  // are taken.
+  EXPECT_EQ(error("none: {}, complete: {}", "none: {}, alone: {}"), "accepted");
+  EXPECT_THAT(error("alone: {}", "none: {}"), HasSubstr("those of one process"));
+  EXPECT_THAT(error("alone none: {}", "none: {}"), HasSubstr("\"alone-none\""));
+  EXPECT_THAT(error("ddp: {}", "complete!: {}, complete: {}"),
+              HasSubstr("those of the job without missing images"));
 }
 
 }  // namespace

@@ -4,108 +4,76 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <limits>
-#include <type_traits>
 
 #include "base/check.h"
+#include "trace/fingerprint_arithmetic.h"
 
 namespace lockstep {
 
 namespace {
 
-constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15ULL;
+using fingerprinting::bits_of_key;
+using fingerprinting::whole_hash;
 
-// The finaliser of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number
-// generators", 2014).
-constexpr std::uint64_t mix(std::uint64_t x) {
-  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31U);
+static_assert(kSketchValues == fingerprinting::kSketchMost);
+
+using Lanes = std::array<double, 8>;
+
+double sum(const Lanes& x) {
+  return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
 }
 
-using Signs = std::array<double, kSketchValues>;
-
-// The signs that each byte stands for.
-constexpr std::array<Signs, 256> make_signs() {
-  std::array<Signs, 256> out{};
-  for (unsigned byte = 0; byte < 256; ++byte) {
-    for (unsigned j = 0; j < kSketchValues; ++j) out[byte][j] = (byte >> j & 1U) != 0 ? -1 : 1;
+// The sums of the elements by their byte of signs, folded once for each bit: the difference of the
+// halves is a value of the sketch, their sum what the bits below are looked up in.
+std::vector<double> fold(std::array<double, 256> by_signs, std::uint32_t k) {
+  std::vector<double> out(k);
+  for (std::size_t bit = kSketchValues; bit-- > 0;) {
+    const std::size_t half = std::size_t{1} << bit;
+    Lanes difference{};
+    for (std::size_t i = 0; i < half; i += difference.size()) {
+      const std::size_t n = std::min(difference.size(), half - i);
+      for (std::size_t lane = 0; lane < n; ++lane) {
+        const double plus = by_signs[i + lane];
+        const double minus = by_signs[i + lane + half];
+        difference[lane] += plus - minus;
+        by_signs[i + lane] = plus + minus;
+      }
+    }
+    if (bit < k) out[bit] = sum(difference);
   }
   return out;
 }
-constexpr std::array<Signs, 256> kSigns = make_signs();
-
-// The sign bytes of eight places in a row, the first at a multiple of eight.
-constexpr std::uint64_t sign_word(std::uint64_t place) { return mix(place / 8 * kGolden + 1); }
-
-std::uint64_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
-std::uint64_t bits_of(double x) { return std::bit_cast<std::uint64_t>(x); }
 
 }  // namespace
 
-Fingerprinter::Fingerprinter(std::uint32_t k)
-    : k_(k),
-      min_(std::numeric_limits<double>::infinity()),
-      max_(-std::numeric_limits<double>::infinity()) {
+Fingerprinter::Fingerprinter(std::uint32_t k, const FingerprintWay& way) : k_(k), way_(&way) {
   LOCKSTEP_CHECK(k <= kSketchValues, "a sketch of that many values");
 }
 
-template <class T>
-void Fingerprinter::add_all(std::span<const T> values, std::uint64_t first) {
-  std::uint64_t word = sign_word(first);
-  Signs sums{};
-  std::uint64_t hash = 0;
-  double squares = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint64_t place = first + i;
-    if (place % 8 == 0) word = sign_word(place);
-    T value = values[i] == T{0} ? T{0} : values[i];  // -0 is 0
-    if (std::isnan(value)) value = std::numeric_limits<T>::quiet_NaN();
-    hash += mix(bits_of(value) ^ (place + 1) * kGolden);
-    if (!std::isfinite(value)) {
-      ++non_finite_;
-      continue;
-    }
-    const auto x = static_cast<double>(value);
-    squares += x * x;
-    min_ = std::min(min_, x);
-    max_ = std::max(max_, x);
-    const Signs& signs = kSigns[word >> place % 8 * 8 & 0xFFU];
-    for (std::size_t j = 0; j < kSketchValues; ++j) sums[j] += x * signs[j];
-  }
-  hash_ += hash;
-  count_ += values.size();
-  squares_ += squares;
-  for (std::size_t j = 0; j < kSketchValues; ++j) sums_[j] += sums[j];
-}
-
-void Fingerprinter::add(std::span<const float> values, std::uint64_t first) {
-  add_all(values, first);
-}
-void Fingerprinter::add(std::span<const double> values, std::uint64_t first) {
-  add_all(values, first);
-}
-
 void Fingerprinter::merge(const Fingerprinter& other) {
-  hash_ += other.hash_;
-  count_ += other.count_;
-  non_finite_ += other.non_finite_;
-  squares_ += other.squares_;
-  min_ = std::min(min_, other.min_);
-  max_ = std::max(max_, other.max_);
-  for (std::size_t j = 0; j < kSketchValues; ++j) sums_[j] += other.sums_[j];
+  const FingerprintSums& theirs = other.sums_;
+  sums_.hash += theirs.hash;
+  sums_.count += theirs.count;
+  sums_.non_finite += theirs.non_finite;
+  sums_.lowest = std::min(sums_.lowest, theirs.lowest);
+  sums_.highest = std::max(sums_.highest, theirs.highest);
+  for (std::size_t i = 0; i < sums_.squares.size(); ++i) sums_.squares[i] += theirs.squares[i];
+  if (k_ == 0) return;
+  for (std::size_t i = 0; i < sums_.by_signs.size(); ++i) {
+    sums_.by_signs[i] += theirs.by_signs[i];
+  }
 }
 
 Fingerprint Fingerprinter::finish() const {
   Fingerprint out;
-  out.hash = mix(hash_ + count_ * kGolden);
-  out.norm = std::sqrt(squares_);
-  out.non_finite = non_finite_;
-  if (min_ <= max_) {
-    out.min = min_;
-    out.max = max_;
+  out.hash = whole_hash(sums_.hash, sums_.count);
+  out.norm = std::sqrt(sum(sums_.squares));
+  out.non_finite = sums_.non_finite;
+  if (sums_.lowest <= sums_.highest) {
+    out.min = std::bit_cast<double>(bits_of_key(sums_.lowest));
+    out.max = std::bit_cast<double>(bits_of_key(sums_.highest));
   }
-  out.sketch.assign(sums_, sums_ + k_);
+  if (k_ > 0) out.sketch = fold(sums_.by_signs, k_);
   return out;
 }
 

@@ -4,7 +4,7 @@
 # shellcheck disable=SC2034  # the lists are used by those who source this
 
 # A line is "package" or "package:command": the latter is also satisfied when the command is there.
-PACKAGES_CORE=(g++:g++ cmake:cmake ninja-build:ninja zlib1g-dev libarchive-dev libcli11-dev libyaml-cpp-dev
+PACKAGES_CORE=(g++:g++ cmake:cmake ninja-build:ninja zlib1g-dev libarchive-dev nettle-dev libcli11-dev libyaml-cpp-dev
   nlohmann-json3-dev libsimdjson-dev libprotobuf-dev libvalijson-dev libboost-dev libgtest-dev
   libgmock-dev libbenchmark-dev)
 # Only make builds faster: without them, a warning.

@@ -1,5 +1,7 @@
 #include "base/sha256.h"
 
+#include <utility>
+
 #include <gtest/gtest.h>
 
 namespace lockstep {
@@ -23,6 +25,15 @@ TEST(Sha256, TakesTextInPieces) {
     hash.add(text.substr(cut));
     EXPECT_EQ(hash.finish(), sha256(text)) << cut;
   }
+}
+
+TEST(Sha256, GoesOnWhereItWasMoved) {
+  Sha256 first;
+  first.add("ab");
+  Sha256 second = std::move(first);
+  second.add({});
+  second.add("c");
+  EXPECT_EQ(second.finish(), sha256("abc"));
 }
 
 }  // namespace

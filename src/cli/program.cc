@@ -75,6 +75,7 @@ int run(int argc, const char* const* argv) {
   add_derive(app, status);
   add_convert(app, status);
   add_scenario(app, status);
+  add_simulate(app, status);
   add_rules(app, status);
   try {
     app.parse(argc, argv);

@@ -30,11 +30,12 @@ const std::vector<Layer>& layers() {
       {"base", {}},
       {"trace", {"base"}},
       {"job", {"base"}},
+      {"sim", {"base", "trace", "job"}},
       {"verify", {"base", "trace"}},
       {"reports", {"base", "trace", "verify"}},
       {"launch", {"base", "trace", "job", "verify"}},
       {"study", {"base", "trace", "verify", "reports", "launch"}},
-      {"cli", {"base", "trace", "job", "verify", "reports", "launch", "study"}},
+      {"cli", {"base", "trace", "job", "sim", "verify", "reports", "launch", "study"}},
       {"runtime", {"base", "trace", "job"}},
   };
   return table;

@@ -1,0 +1,37 @@
+// `lockstep simulate WHAT`: one file per WHAT, simulate_<what>.cc, and what they have in common.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "base/result.h"
+#include "cli/exit_status.h"
+
+namespace lockstep {
+
+void add_simulate_collective(CLI::App& simulate, ExitStatus& status);
+
+// Where a simulation's result goes: the text on standard output, and every --output KIND=PATH.
+struct SimulationOutput {
+  std::vector<std::string> outputs;  // as given: text=PATH or json=PATH; PATH "-": standard output
+  bool quiet = false;
+};
+
+// Adds --output and --quiet to `command`, which fills in `output` when it is parsed.
+void add_simulation_output(CLI::App& command, SimulationOutput& output);
+
+// For the start of a command. Errors: an --output that is not KIND=PATH, two on standard output.
+Status check_simulation_output(const SimulationOutput& output);
+
+// Prints `text` on standard output, unless --quiet was given or an --output takes standard output
+// for itself; then writes every --output. `text` and `json` end with a line break.
+// Errors: as check_simulation_output's, a file that cannot be written.
+Status write_simulation(const std::string& text, const std::string& json,
+                        const SimulationOutput& output);
+
+// `value`'s error with the option's name before the message: "--alpha: "5" has no unit".
+Error with_option(const std::string& option, Error error);
+
+}  // namespace lockstep

@@ -1,0 +1,142 @@
+#include "sim/collectives/collective.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <string>
+#include <utility>
+
+#include "base/text.h"
+#include "sim/collectives/closed_form.h"
+
+namespace lockstep::sim {
+namespace {
+
+constexpr std::array kNames = {
+    std::pair(Algorithm::ring, std::string_view("ring")),
+    std::pair(Algorithm::double_binary_tree, std::string_view("double_binary_tree")),
+    std::pair(Algorithm::recursive_doubling, std::string_view("recursive_doubling")),
+    std::pair(Algorithm::halving_doubling, std::string_view("halving_doubling")),
+    std::pair(Algorithm::hierarchical, std::string_view("hierarchical")),
+    std::pair(Algorithm::nvls, std::string_view("nvls")),
+    std::pair(Algorithm::direct, std::string_view("direct")),
+    std::pair(Algorithm::binomial, std::string_view("binomial")),
+    std::pair(Algorithm::chain, std::string_view("chain")),
+};
+
+// The algorithms that carry `op`: "ring, hierarchical and direct".
+std::string carriers(Op op) {
+  std::vector<std::string> names;
+  for (const Formula& formula : formulas())
+    if (formula.op == op) names.emplace_back(algorithm_name(formula.algorithm));
+  return join_and(names);
+}
+
+bool needs_power_of_two(const Collective& collective) {
+  return collective.op != Op::barrier && (collective.algorithm == Algorithm::recursive_doubling ||
+                                          collective.algorithm == Algorithm::halving_doubling);
+}
+
+}  // namespace
+
+std::string_view algorithm_name(Algorithm algorithm) {
+  for (const auto& [value, name] : kNames)
+    if (value == algorithm) return name;
+  return "";
+}
+
+std::optional<Algorithm> algorithm_named(std::string_view name) {
+  for (const auto& [value, known] : kNames)
+    if (known == name) return value;
+  return std::nullopt;
+}
+
+Op plain_op(Op op) {
+  switch (op) {
+    case Op::all_gather_into_tensor:
+      return Op::all_gather;
+    case Op::reduce_scatter_tensor:
+      return Op::reduce_scatter;
+    case Op::all_to_all_single:
+      return Op::all_to_all;
+    case Op::recv:
+      return Op::send;
+    default:
+      return op;
+  }
+}
+
+Status check(const Collective& collective, const Links& links) {
+  const std::string op(op_name(collective.op));
+  const std::string algorithm(algorithm_name(collective.algorithm));
+  const std::string ranks = std::to_string(collective.ranks);
+  if (find_formula(collective.op, collective.algorithm) == nullptr) {
+    const std::string known = carriers(collective.op);
+    return Error{"no " + op + " by " + algorithm,
+                 {},
+                 known.empty() ? "this operation is not simulated" : op + " goes by " + known};
+  }
+  if (collective.ranks < 2 || collective.ranks > kMostRanks) {
+    return Error{
+        plural(static_cast<std::uint64_t>(std::max<std::int64_t>(collective.ranks, 0)), "rank") +
+            " cannot do a collective",
+        {},
+        "give 2 to " + std::to_string(kMostRanks) + " ranks"};
+  }
+  if (collective.op == Op::send && collective.ranks != 2)
+    return Error{"a send has 2 ranks, not " + ranks, {}, "give 2 ranks"};
+  if (needs_power_of_two(collective) &&
+      !std::has_single_bit(static_cast<std::uint64_t>(collective.ranks))) {
+    return Error{algorithm + " needs a power of two, and " + ranks + " ranks are none",
+                 {},
+                 "take ring, or " +
+                     std::to_string(std::bit_floor(static_cast<std::uint64_t>(collective.ranks))) +
+                     " ranks"};
+  }
+  if (collective.segments < 1 || collective.segments > kMostSegments) {
+    return Error{std::to_string(collective.segments) + " segments cannot be sent",
+                 {},
+                 "give 1 to " + std::to_string(kMostSegments) + " segments"};
+  }
+  if (collective.algorithm == Algorithm::hierarchical &&
+      (collective.ranks_per_node < 1 || collective.ranks % collective.ranks_per_node != 0)) {
+    return Error{ranks + " ranks are not divisible into nodes of " +
+                     std::to_string(collective.ranks_per_node),
+                 {},
+                 "give ranks that are a multiple of the ranks per node"};
+  }
+  const std::size_t levels = collective.algorithm == Algorithm::hierarchical ? 2 : 1;
+  if (links.size() != levels) {
+    return Error{algorithm + " uses " + plural(levels, "level") + " of links, and the costs of " +
+                     std::to_string(links.size()) + " are given",
+                 {},
+                 levels == 2 ? "give those inside a node first, then those between nodes"
+                             : "give the costs of one level"};
+  }
+  for (const LinkCost& link : links) {
+    if (link.beta.bits_per_second <= 0 || (link.gamma && link.gamma->bits_per_second <= 0))
+      return Error{"a link without bandwidth", {}, "give a bandwidth above zero"};
+  }
+  return Status::ok();
+}
+
+double bus_factor(Op op, std::int64_t ranks) {
+  const auto n = static_cast<double>(ranks);
+  switch (op) {
+    case Op::all_reduce:
+      return 2 * (n - 1) / n;
+    case Op::all_gather:
+    case Op::all_gather_into_tensor:
+    case Op::reduce_scatter:
+    case Op::reduce_scatter_tensor:
+    case Op::all_to_all:
+    case Op::all_to_all_single:
+    case Op::gather:
+    case Op::scatter:
+      return (n - 1) / n;
+    default:
+      return 1;
+  }
+}
+
+}  // namespace lockstep::sim

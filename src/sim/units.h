@@ -1,0 +1,86 @@
+// Quantities of a simulation, each a type of its own, and how people write them.
+//
+//   parse_duration("500ns")     Picos{500'000}
+//   parse_bytes("1MiB")         Bytes{1'048'576};  "1MB" is 1'000'000
+//   parse_bandwidth("50GB/s")   Bandwidth{400'000'000'000} bits per second;  also "400Gb/s"
+//   parse_flop_rate("989TFLOP/s")
+//
+// A unit is always required, decimal and binary prefixes are told apart (kB = 1000, KiB = 1024),
+// and so are bytes (B) and bits (b). A number may have decimals; what comes out is exact or
+// refused. Errors name the text, say what is wrong with it, and what to write instead.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace lockstep::sim {
+
+// A time, or a duration, in picoseconds; never negative. 106 days fit. Sums and products that do
+// not fit give forever(), which stays what it is, so that one look at a result tells that it
+// overflowed.
+struct Picos {
+  std::int64_t value = 0;
+
+  static constexpr Picos forever() { return Picos{std::numeric_limits<std::int64_t>::max()}; }
+  constexpr bool is_forever() const { return value == forever().value; }
+  constexpr double seconds() const { return static_cast<double>(value) * 1e-12; }
+
+  friend constexpr auto operator<=>(Picos, Picos) = default;
+  friend constexpr Picos operator+(Picos a, Picos b) {
+    return b.value > forever().value - a.value ? forever() : Picos{a.value + b.value};
+  }
+  // At least zero: how much later `a` is than `b`.
+  friend constexpr Picos operator-(Picos a, Picos b) {
+    if (a.is_forever()) return a;
+    return Picos{a.value > b.value ? a.value - b.value : 0};
+  }
+  // `times` >= 0.
+  friend constexpr Picos operator*(Picos a, std::int64_t times) {
+    if (times != 0 && a.value > forever().value / times) return forever();
+    return Picos{a.value * times};
+  }
+  Picos& operator+=(Picos b) { return *this = *this + b; }
+};
+
+// A size; never negative.
+struct Bytes {
+  std::int64_t value = 0;
+  friend constexpr auto operator<=>(Bytes, Bytes) = default;
+};
+
+// How much passes in a second; above zero wherever one was parsed.
+struct Bandwidth {
+  std::int64_t bits_per_second = 0;
+  constexpr double bytes_per_second() const { return static_cast<double>(bits_per_second) / 8; }
+  friend constexpr auto operator<=>(Bandwidth, Bandwidth) = default;
+};
+
+// Floating-point operations in a second; above zero wherever one was parsed.
+struct FlopRate {
+  std::int64_t per_second = 0;
+  friend constexpr auto operator<=>(FlopRate, FlopRate) = default;
+};
+
+// Each gives an Error whose message begins with the text; the caller adds the place (an option's
+// name, a file's line). Zero is a duration and a size, but no rate.
+Result<Picos> parse_duration(std::string_view text);       // ps ns us µs ms s min h
+Result<Bytes> parse_bytes(std::string_view text);          // B kB MB GB TB, KiB MiB GiB TiB
+Result<Bandwidth> parse_bandwidth(std::string_view text);  // B/s … TB/s, KiB/s …, b/s … Tb/s
+Result<FlopRate> parse_flop_rate(std::string_view text);   // FLOP/s, GFLOP/s, TFLOP/s, PFLOP/s
+
+// "1us,2us,500ns": at least one.
+Result<std::vector<Picos>> parse_durations(std::string_view comma_separated);
+Result<std::vector<Bytes>> parse_sizes(std::string_view comma_separated);
+
+// Exact, in the largest unit below the value, without trailing zeros: "104.28768 us", "0 ps".
+std::string to_string(Picos duration);
+// Decimal bytes per second: "50 GB/s".
+std::string to_string(Bandwidth bandwidth);
+
+}  // namespace lockstep::sim

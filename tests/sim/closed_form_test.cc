@@ -1,0 +1,133 @@
+#include "sim/collectives/closed_form.h"
+
+#include <cstdint>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::sim {
+namespace {
+
+constexpr Bytes kMiB{1 << 20};
+const LinkCost kLink = {Picos{500'000}, Bandwidth{400'000'000'000},
+                        std::nullopt};  // 500 ns, 50 GB/s
+
+std::int64_t picos(Op op, Algorithm algorithm, std::int64_t ranks, Bytes bytes = kMiB,
+                   const Links& links = {kLink}, std::int64_t segments = 1) {
+  const Result<Picos> time = closed_form({op, algorithm, ranks, bytes, 1, segments}, links);
+  EXPECT_TRUE(time) << time.error().str();
+  return time ? time->value : -1;
+}
+
+TEST(ClosedForm, RingAllReduceGivesThePublishedIntegers) {
+  EXPECT_EQ(picos(Op::all_reduce, Algorithm::ring, 8), 43'700'160);
+  EXPECT_EQ(picos(Op::all_reduce, Algorithm::ring, 64), 104'287'680);
+  EXPECT_EQ(picos(Op::all_reduce, Algorithm::ring, 512), 552'861'120);
+  EXPECT_EQ(picos(Op::all_reduce, Algorithm::ring, 1024), 1'064'902'080);
+}
+
+TEST(ClosedForm, RecursiveDoublingGivesThePublishedIntegers) {
+  EXPECT_EQ(picos(Op::all_reduce, Algorithm::recursive_doubling, 64), 128'829'120);
+  EXPECT_EQ(picos(Op::all_reduce, Algorithm::recursive_doubling, 1024), 214'715'200);
+}
+
+TEST(ClosedForm, RabenseifnerGivesThePublishedInteger) {
+  EXPECT_EQ(picos(Op::all_reduce, Algorithm::halving_doubling, 8), 39'700'160);
+}
+
+TEST(ClosedForm, HierarchicalIsReduceScatterAllReduceAllGather) {
+  const Links both = {{Picos{300'000}, Bandwidth{3'200'000'000'000}, std::nullopt}, kLink};
+  const Result<Picos> whole =
+      closed_form({Op::all_reduce, Algorithm::hierarchical, 64, kMiB, 8, 1}, both);
+  ASSERT_TRUE(whole);
+  const std::int64_t parts =
+      picos(Op::reduce_scatter, Algorithm::ring, 8, kMiB, {both[0]}) +
+      picos(Op::all_reduce, Algorithm::ring, 8, Bytes{kMiB.value / 8}, {both[1]}) +
+      picos(Op::all_gather, Algorithm::ring, 8, kMiB, {both[0]});
+  EXPECT_EQ(whole->value, parts);
+}
+
+TEST(ClosedForm, ReducingCostsWhatGammaSays) {
+  Links links = {kLink};
+  links[0].gamma = Bandwidth{800'000'000'000};  // 100 GB/s
+  // (n-1)/n of 1 MiB at 100 GB/s are 9175.04 ns more.
+  EXPECT_EQ(picos(Op::all_reduce, Algorithm::ring, 8, kMiB, links), 43'700'160 + 9'175'040);
+  EXPECT_EQ(picos(Op::all_gather, Algorithm::ring, 8, kMiB, links),
+            picos(Op::all_gather, Algorithm::ring, 8));
+}
+
+TEST(ClosedForm, EveryOtherRowAgainstNumbersWorkedOutByHand) {
+  // B b is 20,971,520 ps, a is 500,000 ps.
+  EXPECT_EQ(picos(Op::all_gather, Algorithm::ring, 8), 3'500'000 + 18'350'080);
+  EXPECT_EQ(picos(Op::all_gather, Algorithm::recursive_doubling, 8), 1'500'000 + 18'350'080);
+  EXPECT_EQ(picos(Op::all_gather_into_tensor, Algorithm::direct, 8), 3'500'000 + 18'350'080);
+  EXPECT_EQ(picos(Op::reduce_scatter, Algorithm::ring, 8), 3'500'000 + 18'350'080);
+  EXPECT_EQ(picos(Op::reduce_scatter_tensor, Algorithm::halving_doubling, 8),
+            1'500'000 + 18'350'080);
+  EXPECT_EQ(picos(Op::reduce_scatter, Algorithm::direct, 8), 3'500'000 + 18'350'080);
+  EXPECT_EQ(picos(Op::all_to_all, Algorithm::direct, 8), 7 * (500'000 + 2'621'440));
+  EXPECT_EQ(picos(Op::broadcast, Algorithm::binomial, 5), 3 * (500'000 + 20'971'520));
+  EXPECT_EQ(picos(Op::reduce, Algorithm::binomial, 5), 3 * (500'000 + 20'971'520));
+  EXPECT_EQ(picos(Op::broadcast, Algorithm::chain, 5, kMiB, {kLink}, 4),
+            (5 - 2 + 4) * (500'000 + 20'971'520 / 4));
+  EXPECT_EQ(picos(Op::reduce, Algorithm::chain, 5, kMiB, {kLink}, 4),
+            (5 - 2 + 4) * (500'000 + 20'971'520 / 4));
+  EXPECT_EQ(picos(Op::all_reduce, Algorithm::double_binary_tree, 8, kMiB, {kLink}, 16),
+            (2 * 3 + 15) * (500'000 + 20'971'520 / 32));
+  EXPECT_EQ(picos(Op::all_reduce, Algorithm::nvls, 8), 1'000'000 + 20'971'520);
+  EXPECT_EQ(picos(Op::gather, Algorithm::direct, 4), 3 * (500'000 + 5'242'880));
+  EXPECT_EQ(picos(Op::scatter, Algorithm::direct, 4), 3 * (500'000 + 5'242'880));
+  EXPECT_EQ(picos(Op::barrier, Algorithm::recursive_doubling, 9), 4 * 500'000);
+  EXPECT_EQ(picos(Op::send, Algorithm::direct, 2), 500'000 + 20'971'520);
+}
+
+TEST(ClosedForm, FractionsAreRoundedOnceAtTheEnd) {
+  // 2·2·500 ns + 4/3 · 1 MiB / 50 GB/s = 29,962.026666… ns; steps rounded one by one give 28.
+  EXPECT_EQ(picos(Op::all_reduce, Algorithm::ring, 3), 29'962'027);
+}
+
+TEST(ClosedForm, EveryFormulaHasASource) {
+  for (const Formula& formula : formulas()) {
+    EXPECT_FALSE(formula.source.empty());
+    EXPECT_EQ(find_formula(formula.op, formula.algorithm), &formula);
+  }
+}
+
+TEST(ClosedForm, RefusesWhatCannotBe) {
+  const auto why = [](const Collective& collective, const Links& links) {
+    const Result<Picos> time = closed_form(collective, links);
+    return time ? "accepted" : time.error().message + " | " + time.error().fix;
+  };
+  EXPECT_EQ(
+      why({Op::all_reduce, Algorithm::recursive_doubling, 6, kMiB}, {kLink}),
+      "recursive_doubling needs a power of two, and 6 ranks are none | take ring, or 4 ranks");
+  EXPECT_EQ(why({Op::all_reduce, Algorithm::chain, 6, kMiB}, {kLink}),
+            "no all_reduce by chain | all_reduce goes by ring, double_binary_tree, "
+            "recursive_doubling, halving_doubling, hierarchical and nvls");
+  EXPECT_EQ(why({Op::all_reduce, Algorithm::ring, 1, kMiB}, {kLink}),
+            "1 rank cannot do a collective | give 2 to 1048576 ranks");
+  EXPECT_EQ(why({Op::all_reduce, Algorithm::hierarchical, 10, kMiB, 4}, {kLink, kLink}),
+            "10 ranks are not divisible into nodes of 4 | give ranks that are a multiple of the "
+            "ranks per node");
+  EXPECT_EQ(why({Op::all_reduce, Algorithm::hierarchical, 8, kMiB, 4}, {kLink}),
+            "hierarchical uses 2 levels of links, and the costs of 1 are given | give those inside "
+            "a node first, then those between nodes");
+  EXPECT_EQ(why({Op::broadcast, Algorithm::chain, 8, kMiB, 1, 0}, {kLink}),
+            "0 segments cannot be sent | give 1 to 1048576 segments");
+  EXPECT_EQ(why({Op::all_reduce, Algorithm::ring, 4, kMiB}, {LinkCost{}}),
+            "a link without bandwidth | give a bandwidth above zero");
+  EXPECT_EQ(why({Op::all_reduce, Algorithm::ring, 1 << 20, Bytes{INT64_MAX}},
+                {LinkCost{Picos{INT64_MAX - 1}, Bandwidth{1}, std::nullopt}}),
+            "it takes longer than 106 days, which no simulated clock can show | check the units of "
+            "sizes, times and bandwidths");
+}
+
+TEST(BusBandwidth, FollowsNcclTests) {
+  EXPECT_DOUBLE_EQ(bus_factor(Op::all_reduce, 8), 1.75);
+  EXPECT_DOUBLE_EQ(bus_factor(Op::all_gather, 8), 0.875);
+  EXPECT_DOUBLE_EQ(bus_factor(Op::all_to_all, 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor(Op::broadcast, 8), 1);
+}
+
+}  // namespace
+}  // namespace lockstep::sim

@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "job/scenario.h"
 #include "runtime/device_memory.h"
+#include "runtime/watch/device_fingerprints.h"
 
 namespace lockstep {
 
@@ -43,6 +44,12 @@ class Device {
       std::chrono::milliseconds timeout) const = 0;
   // Of the works of make_transport's: whether the device has begun one. Empty: it cannot be told.
   virtual std::function<bool(c10d::Work&)> begun() const = 0;
+
+  // Takes fingerprints of this device's tensors on it, with so many values of a sketch; null: they
+  // are taken on the host.
+  virtual std::unique_ptr<DeviceFingerprints> make_fingerprints(std::uint32_t /*sketch*/) const {
+    return nullptr;
+  }
 };
 
 // Device and transport of a rank. `local_rank`: among the ranks of this machine; of several CUDA

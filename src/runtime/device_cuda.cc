@@ -1,3 +1,4 @@
+#include <cstdio>
 #include <cstdlib>
 
 #include <ATen/ATen.h>
@@ -7,6 +8,7 @@
 
 #include "base/text.h"
 #include "runtime/device.h"
+#include "runtime/device_fingerprints_cuda.h"
 
 namespace lockstep {
 namespace {
@@ -51,6 +53,14 @@ class Cuda final : public Device {
     auto nccl = c10::make_intrusive<Nccl>(store, rank, size, options);
     nccl->setBoundDeviceId(place());
     return nccl;
+  }
+
+  std::unique_ptr<DeviceFingerprints> make_fingerprints(std::uint32_t sketch) const override {
+    auto made = make_cuda_fingerprints(index_, sketch);
+    if (made) return std::move(*made);
+    std::fprintf(stderr, "warning: values are copied to the host for their fingerprints: %s\n",
+                 made.error().str().c_str());
+    return nullptr;
   }
 
   std::function<bool(c10d::Work&)> begun() const override { return has_begun; }

@@ -44,6 +44,13 @@ std::string average_tag(const Scenario& scenario) {
   return world ? " average=world" : " average=contributors";
 }
 
+// Nothing of the device is asked for where no values are watched.
+std::unique_ptr<DeviceFingerprints> fingerprints_of(const Device& device,
+                                                    const Scenario::Watch& watch) {
+  if (watch.every == 0) return nullptr;
+  return device.make_fingerprints(static_cast<std::uint32_t>(watch.sketch));
+}
+
 std::vector<at::Tensor> clones(const torch::nn::Module& module) {
   std::vector<at::Tensor> out;
   for (const auto& [name, buffer] : named_buffers(module)) out.push_back(buffer.detach().clone());
@@ -72,7 +79,7 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
       data_(data_of != nullptr ? value_or_throw(BatchSource::open(*data_of, 0, data_of->ranks))
                                : value_or_throw(BatchSource::open(scenario, groups.who().rank,
                                                                   groups.who().world_size))),
-      watch_(scenario.watch, recorder) {
+      watch_(scenario.watch, recorder, fingerprints_of(groups.device(), scenario.watch)) {
   // One rank of each replica stands for all of them; where all read one batch, one for all.
   const int whole = data_of == nullptr || data_of->data.broadcast ? 0 : data_of->ranks;
   for (int r = whole == 0 ? 0 : data_of->ranks_of_replica(); r < whole;
@@ -330,6 +337,7 @@ void TrainLoop::watch_update(bool stepped) {
   watch_.optimizer(*optimizer_, optimised_,
                    !optimised_.empty() && part_of(optimised_.front().first).sharded);
   watch_.buffers(named_buffers(*model_));
+  watch_.end_step();
 }
 
 void TrainLoop::evaluate() {

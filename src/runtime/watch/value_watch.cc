@@ -1,10 +1,9 @@
 #include "runtime/watch/value_watch.h"
 
 #include <limits>
-#include <mutex>
+#include <utility>
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/api/include/torch/optim.h>
 
 #include "base/clock.h"
@@ -13,24 +12,20 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 15;  // elements that are worth a thread; a multiple of 8
+// Adds the time that it lives.
+class Timed {
+ public:
+  explicit Timed(std::int64_t& sum) : sum_(sum), began_(monotonic_nanos()) {}
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+  ~Timed() { sum_ += monotonic_nanos() - began_; }
 
-template <class T>
-Fingerprint take(const at::Tensor& tensor, std::uint32_t sketch, std::uint64_t first) {
-  const T* values = tensor.const_data_ptr<T>();
-  Fingerprinter whole(sketch);
-  std::mutex mutex;
-  at::parallel_for(0, tensor.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    Fingerprinter part(sketch);
-    part.add(std::span<const T>(values + begin, static_cast<std::size_t>(end - begin)),
-             first + static_cast<std::uint64_t>(begin));
-    const std::lock_guard lock(mutex);
-    whole.merge(part);
-  });
-  return whole.finish();
-}
+ private:
+  std::int64_t& sum_;
+  Nanos began_;
+};
 
-std::string dtype_name(const at::Tensor& tensor) {
+const char* dtype_name(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
       return "float32";
@@ -51,16 +46,6 @@ std::string dtype_name(const at::Tensor& tensor) {
 
 }  // namespace
 
-Fingerprint fingerprint_of(const at::Tensor& tensor, std::uint32_t sketch, std::uint64_t first) {
-  const at::NoGradGuard no_grad;
-  const at::Tensor here = tensor.detach().cpu().contiguous();
-  const bool narrow = here.scalar_type() == at::kHalf || here.scalar_type() == at::kBFloat16;
-  if (narrow || here.scalar_type() == at::kFloat) {
-    return take<float>(here.to(at::kFloat), sketch, first);
-  }
-  return take<double>(here.to(at::kDouble), sketch, first);
-}
-
 void ValueWatch::begin_step(std::int64_t step, std::size_t micro_batches) {
   step_ = step;
   micro_batches_ = micro_batches;
@@ -71,11 +56,11 @@ void ValueWatch::leftovers(const NamedTensors& parameters) {
   if (!on_ || !options_.gradients) return;
   for (const auto& [name, parameter] : parameters) {
     const at::Tensor& gradient = parameter.grad();
-    const Nanos began = monotonic_nanos();
-    const bool empty = !gradient.defined() || gradient.count_nonzero().item<std::int64_t>() == 0;
-    nanos_ += monotonic_nanos() - began;
-    if (empty) continue;
-    record(name, gradient, StateMark::Kind::grad, StateMark::When::local);
+    if (!gradient.defined()) continue;
+    const Timed timed(nanos_);
+    Look found = look(name, gradient, StateMark::Kind::grad, StateMark::When::local, {});
+    found.unless_zero = true;
+    take(std::move(found), gradient, 0);
   }
 }
 
@@ -124,35 +109,67 @@ void ValueWatch::optimizer(const torch::optim::Optimizer& optimizer, const Named
 
 void ValueWatch::scalar(const std::string& name, double value) {
   if (!on_) return;
-  record(name, at::scalar_tensor(value, at::kDouble), StateMark::Kind::optim,
-         StateMark::When::unspecified);
+  const Timed timed(nanos_);
+  Look found;
+  found.state.n = step_;
+  found.state.name = text(name);
+  found.state.dtype = text("float64");
+  found.state.kind = StateMark::Kind::optim;
+  Fingerprinter taken(sketch());
+  taken.add(std::span<const double>(&value, 1), 0);
+  write(found, taken.finish());
 }
 
-RingWriter::StringRef ValueWatch::name_ref(const std::string& name) {
-  const auto [known, fresh] = names_.try_emplace(name);
-  if (fresh) known->second = recorder_.ring().intern(name);
-  return known->second;
+void ValueWatch::end_step() {
+  if (asked_.empty()) return;
+  const Timed timed(nanos_);
+  std::vector<Look> asked = std::exchange(asked_, {});
+  const std::vector<Fingerprint> prints = device_->collect();
+  for (std::size_t i = 0; i < asked.size(); ++i) write(asked[i], prints.at(i));
 }
 
-void ValueWatch::record(const std::string& name, const at::Tensor& value, StateMark::Kind kind,
-                        StateMark::When when, TensorPart part) {
-  const Nanos began = monotonic_nanos();
-  const Fingerprint print =
-      fingerprint_of(value, static_cast<std::uint32_t>(options_.sketch), part.first);
-  RingWriter::State state;
-  state.n = step_;
-  state.name = name_ref(name);
-  state.dtype = name_ref(dtype_name(value));
-  state.shape = value.sizes().vec();
-  state.hash = print.hash;
+RingWriter::StringRef ValueWatch::text(std::string_view text) {
+  const auto known = texts_.find(text);
+  if (known != texts_.end()) return known->second;
+  return texts_.emplace(text, recorder_.ring().intern(text)).first->second;
+}
+
+ValueWatch::Look ValueWatch::look(std::string_view name, const at::Tensor& value,
+                                  StateMark::Kind kind, StateMark::When when, TensorPart part) {
+  Look out;
+  out.state.n = step_;
+  out.state.name = text(name);
+  out.state.dtype = text(dtype_name(value));
+  out.state.shape = value.sizes().vec();
+  out.state.kind = kind;
+  out.state.when = when;
+  out.state.sharded = part.sharded;
+  return out;
+}
+
+void ValueWatch::take(Look look, const at::Tensor& value, std::uint64_t first) {
+  if (device_ == nullptr || value.is_cpu()) {
+    write(look, fingerprint_of(value, sketch(), first));
+    return;
+  }
+  device_->take(value, first);
+  asked_.push_back(std::move(look));
+}
+
+void ValueWatch::write(Look& look, const Fingerprint& print) {
+  const bool finite = print.non_finite == 0;
+  if (look.unless_zero && finite && print.min == 0 && print.max == 0) return;
+  look.state.hash = print.hash;
   // What is not finite has no norm and no sketch to compare; its hash still tells it apart.
-  state.norm = print.non_finite > 0 ? std::numeric_limits<double>::quiet_NaN() : print.norm;
-  state.kind = kind;
-  state.when = when;
-  state.sharded = part.sharded;
-  if (print.non_finite == 0) state.sketch = print.sketch;
-  recorder_.ring().state(state);
-  nanos_ += monotonic_nanos() - began;
+  look.state.norm = finite ? print.norm : std::numeric_limits<double>::quiet_NaN();
+  if (finite) look.state.sketch = print.sketch;
+  recorder_.ring().state(look.state);
+}
+
+void ValueWatch::record(std::string_view name, const at::Tensor& value, StateMark::Kind kind,
+                        StateMark::When when, TensorPart part) {
+  const Timed timed(nanos_);
+  take(look(name, value, kind, when, part), value, part.first);
 }
 
 }  // namespace lockstep

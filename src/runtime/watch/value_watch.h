@@ -3,16 +3,23 @@
 //
 // Strategies hand in gradients as they give them away (local_gradient); the train loop the rest, in
 // the order of the step: what backward finds, what the optimizer gets, what it makes of it.
+//
+// What lies on the host is in the trace when the call returns. A device that takes fingerprints
+// itself (device_fingerprints.h) is asked for those of a step at its end, once.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "job/scenario.h"
 #include "runtime/models/named_tensors.h"
 #include "runtime/record/recorder.h"
-#include "trace/fingerprint.h"
+#include "runtime/watch/device_fingerprints.h"
+#include "runtime/watch/tensor_fingerprint.h"
 
 namespace torch::optim {
 class Optimizer;
@@ -28,9 +35,11 @@ struct TensorPart {
 
 class ValueWatch {
  public:
-  // `recorder` must outlive the watch. Off where `options.every` is 0.
-  ValueWatch(const Scenario::Watch& options, Recorder& recorder)
-      : options_(options), recorder_(recorder) {}
+  // `recorder` must outlive the watch. Off where `options.every` is 0. `device`: takes the
+  // fingerprints of what is not on the host; null: that is copied there.
+  ValueWatch(const Scenario::Watch& options, Recorder& recorder,
+             std::unique_ptr<DeviceFingerprints> device = nullptr)
+      : options_(options), recorder_(recorder), device_(std::move(device)) {}
 
   // `micro_batches`: of the step that begins.
   void begin_step(std::int64_t step, std::size_t micro_batches);
@@ -51,26 +60,41 @@ class ValueWatch {
                  bool sharded);
   // A number that all ranks must agree on: "lr", "loss_scale", "stepped", "clip/image".
   void scalar(const std::string& name, double value);
+  // After all of them: what the device was asked for goes into the trace.
+  void end_step();
 
   // Time that taking fingerprints took so far.
   std::int64_t nanos() const { return nanos_; }
 
  private:
-  void record(const std::string& name, const at::Tensor& value, StateMark::Kind kind,
+  // A value that is to be recorded, all but its fingerprint.
+  struct Look {
+    RingWriter::State state;
+    bool unless_zero = false;  // not recorded where all of it is 0
+  };
+  Look look(std::string_view name, const at::Tensor& value, StateMark::Kind kind,
+            StateMark::When when, TensorPart part);
+  void take(Look look, const at::Tensor& value, std::uint64_t first);
+  void write(Look& look, const Fingerprint& print);
+  void record(std::string_view name, const at::Tensor& value, StateMark::Kind kind,
               StateMark::When when, TensorPart part = {});
+  RingWriter::StringRef text(std::string_view text);
+  std::uint32_t sketch() const { return static_cast<std::uint32_t>(options_.sketch); }
+
+  // So that a look-up makes no string.
+  struct Hash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
 
   const Scenario::Watch options_;
   Recorder& recorder_;
+  std::unique_ptr<DeviceFingerprints> device_;
+  std::vector<Look> asked_;  // of the device, in this step
   std::int64_t step_ = 0;
   std::size_t micro_batches_ = 1;
   bool on_ = false;
   std::int64_t nanos_ = 0;
-  std::unordered_map<std::string, RingWriter::StringRef> names_;
-  RingWriter::StringRef name_ref(const std::string& name);
+  std::unordered_map<std::string, RingWriter::StringRef, Hash, std::equal_to<>> texts_;
 };
-
-// The fingerprint of a tensor of any type and device, in the order of its logical elements; over
-// LibTorch's threads where it is large.
-Fingerprint fingerprint_of(const at::Tensor& tensor, std::uint32_t sketch, std::uint64_t first = 0);
 
 }  // namespace lockstep

@@ -52,6 +52,14 @@ expect: {verdict: findings, rules: [modality-divergence], culprits: [1, 3], step
   EXPECT_EQ(s.expect->step, 0);
 }
 
+TEST(Scenario, who_asks_for_watched_values_gets_those_of_every_tenth_step) {
+  EXPECT_EQ(parsed("lockstep: 1\nname: x\n").watch.every, 0);
+  EXPECT_EQ(parsed("lockstep: 1\nname: x\nwatch: {}\n").watch.every, 10);
+  EXPECT_EQ(parsed("lockstep: 1\nname: x\nwatch: {sketch: 0}\n").watch.every, 10);
+  EXPECT_EQ(parsed("lockstep: 1\nname: x\nwatch: {every: 1}\n").watch.every, 1);
+  EXPECT_EQ(parsed("lockstep: 1\nname: x\nwatch: {every: 0}\n").watch.every, 0);
+}
+
 TEST(Scenario, the_first_rule_that_fits_a_rank_and_step_decides) {
   const Scenario s = parsed(R"(
 lockstep: 1

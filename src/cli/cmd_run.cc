@@ -18,15 +18,15 @@
 #include "cli/run_study.h"
 #include "cli/run_summary.h"
 #include "cli/scenario_files.h"
-#include "job/reference.h"
 #include "job/study.h"
 #include "launch/expectation.h"
 #include "launch/job_runner.h"
+#include "launch/reference_run.h"
 #include "launch/run_folder.h"
 #include "launch/worker_program.h"
 #include "reports/comparison_report.h"
 #include "reports/json_report.h"
-#include "verify/numbers/compare_runs.h"
+#include "reports/reference_table.h"
 
 namespace lockstep {
 namespace {
@@ -40,6 +40,7 @@ constexpr const char* kFooter = R"(Examples:
     lockstep run scenarios/modality/manual_hang_ok.yaml
   Does it train as one process with all batches would?
     lockstep run --reference scenarios/numbers/watched_ok.yaml
+    lockstep run --reference scenarios/fsdp scenarios/pipeline
   In CI: every scenario of a folder must go as its "expect:" says:
     lockstep run --check --quiet scenarios/
 
@@ -88,6 +89,10 @@ class Runner {
       if (interrupts.poll() != 0) break;
     }
     if (scenarios_.size() > 1 && !command_.report.quiet) said_ << table(rows) << std::flush;
+    if (!references_.empty() && !command_.report.quiet) {
+      said_ << "\nfinal losses, beside one process with all batches:\n"
+            << reference_table(references_) << std::flush;
+    }
     for (const Study& study : studies_) {
       if (interrupts.poll() != 0) break;
       if (const Status ran = run_one(study, interrupts); !ran) {
@@ -121,17 +126,12 @@ class Runner {
       }
       Result<Scenario> scenario = load_checked_scenario(file);
       if (!scenario) return scenario.error();
-      if (command_.reference) {
-        if (const Result<Scenario> reference = reference_of(*scenario); !reference) {
-          return reference.error();
-        }
-      }
       if (command_.check && !scenario->expect)
         return Error{"--check needs something to compare with", {file}, "add \"expect:\""};
       scenarios_.push_back(std::move(*scenario));
     }
-    if (command_.check && !studies_.empty()) {
-      // A study compares; nothing is expected of it.
+    if ((command_.check || command_.reference) && !studies_.empty()) {
+      // A study compares by itself, also with one process; nothing is expected of it.
       said_ << plural(studies_.size(), "study", "studies") << " left out: nothing to check\n";
       studies_.clear();
     }
@@ -195,7 +195,7 @@ class Runner {
     if (const Status told = tell(*folder, *outcome, report); !told) return told.error();
     outcome->report = std::move(report.report);
     ExitStatus status = judge(scenario, *outcome);
-    if (command_.reference && outcome->end == JobEnd::completed) {
+    if (command_.reference && outcome->end != JobEnd::interrupted) {
       const Result<ExitStatus> compared =
           compare_with_reference(scenario, *outcome, options, interrupts);
       if (!compared) return compared.error();
@@ -204,27 +204,28 @@ class Runner {
     return FinishedRun{std::move(*outcome), status};
   }
 
-  // Trains the same in one process, in the folder `reference` of the run's, and compares.
+  // Trains the same in one process and adds the row of it.
   Result<ExitStatus> compare_with_reference(const Scenario& scenario, const JobOutcome& outcome,
-                                            JobOptions options, Interrupts& interrupts) {
-    Scenario alone = scenario;
-    alone.ranks = 1;
-    options.folder += "/reference";
-    options.more = {"--reference"};
-    if (const Status made = make_folder(options.folder); !made) return made.error();
-    const Result<JobOutcome> reference = run_job(alone, options, interrupts, {});
-    if (!reference) return reference.error();
-    if (reference->end != JobEnd::completed) {
-      return Error{
-          "the reference did not finish", {log_file(options.folder, 0)}, "its log says why"};
+                                            const JobOptions& options, Interrupts& interrupts) {
+    Result<ReferenceRun> made = run_reference(scenario, outcome, options, interrupts);
+    if (!made) return made.error();
+    if (made->none.empty() && !command_.report.quiet) {
+      said_ << "\nagainst one process with all batches (in " << printable(made->folder) << "):\n"
+            << comparison_text(made->comparison) << std::flush;
     }
-    const Comparison comparison = compare_runs(outcome.run, reference->run);
-    if (!command_.report.quiet) {
-      said_ << "\nagainst one process with all batches (in " << printable(options.folder) << "):\n"
-            << comparison_text(comparison) << std::flush;
+    references_.push_back({std::filesystem::path(scenario.file).stem().string(),
+                           std::move(made->none), made->loss, made->comparison.parted});
+    switch (verdict_of(references_.back())) {
+      case ReferenceVerdict::loss_parts:
+      case ReferenceVerdict::values_part:
+        return ExitStatus::findings;
+      case ReferenceVerdict::no_loss:
+        return ExitStatus::inconclusive;
+      case ReferenceVerdict::agrees:
+      case ReferenceVerdict::no_reference:
+        break;
     }
-    if (comparison.compared == 0) return ExitStatus::inconclusive;
-    return comparison.parted ? ExitStatus::findings : ExitStatus::clean;
+    return ExitStatus::clean;
   }
 
   // The report, and what else there is to say of the run.
@@ -270,6 +271,7 @@ class Runner {
   Filter filter_;
   std::vector<Scenario> scenarios_;
   std::vector<Study> studies_;
+  std::vector<ReferenceRow> references_;
   std::string worker_;
 };
 
@@ -286,7 +288,8 @@ void add_run(CLI::App& app, ExitStatus& status) {
                     "Compare with the scenario's \"expect:\";\nexit with 0 when it is so");
   command->add_flag("--reference", options->reference,
                     "Train the same in one process, too, with all ranks'\n"
-                    "batches, and say where the two part");
+                    "batches: do the two end at one loss, and where do they\n"
+                    "part? Exits with 1 where they do not agree");
   command
       ->add_option("--output-dir", options->output_dir,
                    "The run's folder; of several runs: its parent;\n"

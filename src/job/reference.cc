@@ -9,8 +9,11 @@ Result<Scenario> reference_of(const Scenario& scenario) {
     return Error{
         "there is no reference for this job: " + std::move(why), {scenario.file}, std::move(fix)};
   };
-  if (scenario.watch.every == 0) {
-    return refuse("its values are not watched", "add \"watch: {every: 1}\"");
+  // Of the encoders, only "bert-small" is without dropout, and each rank draws its own.
+  if (scenario.model.head == "fusion" || scenario.model.text != "bert-small") {
+    return refuse(
+        "its dropout leaves out other values in one process than in each rank",
+        "compare with the text encoder bert-small and the head contrastive, which have none");
   }
   if (scenario.model.negatives != Scenario::Model::Negatives::local) {
     return refuse(
@@ -21,6 +24,10 @@ Result<Scenario> reference_of(const Scenario& scenario) {
   if (scenario.data.balance != Scenario::Data::Balance::none) {
     return refuse("the ranks share out their batches by what they measure",
                   "compare with \"balance: none\"");
+  }
+  if (scenario.strategy.process_groups == Scenario::Strategy::Groups::image_ranks) {
+    return refuse("the ranks with images average the image path among themselves, not over all",
+                  "compare with \"process_groups: one\" and a remedy");
   }
   Scenario out = scenario;
   out.ranks = 1;

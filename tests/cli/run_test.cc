@@ -75,6 +75,35 @@ TEST_F(RunCommand, of_a_folder_a_table_comes_last) {
   EXPECT_TRUE(std::filesystem::exists(folder_.file("out/finish/report.json")));
 }
 
+TEST_F(RunCommand, of_references_a_table_comes_last) {
+  scenario("finish");
+  folder_.write("global.yaml", "lockstep: 1\nranks: 3\nname: finish\nmodel: {negatives: global}\n");
+  const Outcome run =
+      run_lockstep({"run", "--reference", folder_.path(), "--output-dir", folder_.file("out")});
+  EXPECT_EQ(run.status, 0) << run.out << run.err;
+  const std::string table = run.out.substr(run.out.find("final losses"));
+  EXPECT_THAT(table, HasSubstr("finish    2      0.50000  0.50000    equal  2.4e-04    agrees"));
+  EXPECT_THAT(table,
+              HasSubstr("global    -      -        -          -      -          no reference"));
+  EXPECT_THAT(table, HasSubstr("global: there is no reference for this job: its losses need"));
+  EXPECT_TRUE(std::filesystem::exists(folder_.file("out/finish/reference/rank_0.ring")));
+}
+
+TEST_F(RunCommand, another_final_loss_than_the_references_exits_with_1) {
+  const std::string file = scenario("finish, alone with another loss");
+  const Outcome run =
+      run_lockstep({"run", "--reference", file, "--output-dir", folder_.file("out")});
+  EXPECT_EQ(run.status, 1) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("1.0e-03  2.4e-04    LOSS PARTS"));
+}
+
+TEST_F(RunCommand, what_did_not_finish_has_no_reference) {
+  const Outcome run = run_lockstep(
+      {"run", "--reference", scenario("one rank fails"), "--output-dir", folder_.file("out")});
+  EXPECT_NE(run.status, 0);
+  EXPECT_THAT(run.out, HasSubstr("one rank fails: the job did not finish"));
+}
+
 TEST_F(RunCommand, json_on_standard_output_is_alone_there) {
   const Outcome run = run_lockstep(
       {"run", scenario("finish"), "--output", "json=-", "--output-dir", folder_.file("out")});

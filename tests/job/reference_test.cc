@@ -54,8 +54,12 @@ TEST(Reference, IsRefusedWithTheReason) {
   };
   EXPECT_THAT(why(parsed("model: {negatives: global}")), HasSubstr("features of all ranks"));
   EXPECT_THAT(why(parsed("data: {balance: cost}")), HasSubstr("share out"));
-  EXPECT_THAT(why(parse_scenario("lockstep: 1\nname: x\n", "job.yaml").value()),
-              HasSubstr("not watched"));
+  EXPECT_THAT(why(parsed("model: {head: fusion}")), HasSubstr("dropout"));
+  EXPECT_THAT(why(parsed("model: {text: minilm}")), HasSubstr("dropout"));
+  EXPECT_THAT(why(parsed("strategy: {kind: manual, process_groups: image-ranks}")),
+              HasSubstr("among themselves"));
+  EXPECT_EQ(why(parse_scenario("lockstep: 1\nname: x\n", "job.yaml").value()), "made")
+      << "losses are recorded whether values are watched or not";
 }
 
 }  // namespace

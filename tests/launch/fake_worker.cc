@@ -78,9 +78,10 @@ class FakeRank {
     const std::uint32_t call = begin_reduce(number);
     ring_->complete(call);
     ring_->waited(call);
-    ring_->step(number, 1.0 / (number + 1), 8);
+    ring_->step(number, loss_ / (number + 1), 8);
   }
 
+  void lose(double loss) { loss_ = loss; }
   void finish(End end) { ring_->finish(end); }
 
  private:
@@ -89,6 +90,7 @@ class FakeRank {
   RingWriter::GroupRef world_;
   RingWriter::SignatureRef signature_;
   std::uint32_t calls_ = 0;
+  double loss_ = 1;
 };
 
 int play(const std::string& piece, FakeRank& rank, bool deviant) {
@@ -132,5 +134,9 @@ int main(int argc, char** argv) {
               scenario->name.c_str());
   std::fflush(stdout);
   FakeRank rank(arguments);
+  if (scenario->name == "finish, alone with another loss") {
+    if (arguments.world_size == 1) rank.lose(1.001);
+    return play("finish", rank, false);
+  }
   return play(scenario->name, rank, arguments.rank == 1);
 }

@@ -1,10 +1,12 @@
 // Two runs side by side.
 #include <algorithm>
+#include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "verify/numbers/compare_runs.h"
+#include "verify/numbers/final_loss.h"
 #include "verify/numbers/tiny_training.h"
 
 namespace lockstep {
@@ -91,6 +93,69 @@ TEST(CompareRuns, NothingInCommonIsNothing) {
   a.record_params();
   TinyTraining b(2, {64}, 1);
   EXPECT_EQ(compare_runs(a.run(), b.run()).compared, 0U);
+}
+
+// A run of so many ranks whose steps had these losses.
+Run with_losses(int ranks, const std::vector<double>& losses) {
+  Run run;
+  for (int r = 0; r < ranks; ++r) {
+    RankTrace trace;
+    trace.rank = Rank(r);
+    for (std::size_t n = 0; n < losses.size(); ++n) {
+      StepMark mark;
+      mark.n = static_cast<std::int64_t>(n);
+      // The ranks' mean is the loss.
+      mark.loss = losses[n] + (r - (ranks - 1) * 0.5);
+      trace.steps.push_back(mark);
+    }
+    run.ranks.push_back(std::move(trace));
+  }
+  return run;
+}
+
+TEST(FinalLoss, IsTheMeanOverTheRanksInTheLastStep) {
+  const auto found = final_loss(with_losses(3, {9, 4}), with_losses(1, {7, 4}), "float32");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->step, 1);
+  EXPECT_DOUBLE_EQ(found->loss, 4);
+  EXPECT_EQ(found->apart, 0);
+  EXPECT_TRUE(found->agrees());
+}
+
+TEST(FinalLoss, AgreesUpToHalfOfTheTypesDigits) {
+  const auto agrees = [](double apart, const char* dtype) {
+    return final_loss(with_losses(2, {5 * (1 + apart)}), with_losses(1, {5}), dtype)->agrees();
+  };
+  EXPECT_TRUE(agrees(2.4e-4, "float32"));
+  EXPECT_FALSE(agrees(2.5e-4, "float32"));
+  EXPECT_FALSE(agrees(-2.5e-4, "float32"));
+  EXPECT_TRUE(agrees(2.2e-2, "float16"));
+  EXPECT_FALSE(agrees(2.3e-2, "float16"));
+  EXPECT_TRUE(agrees(6.2e-2, "bfloat16"));
+  EXPECT_FALSE(agrees(6.3e-2, "bfloat16"));
+  EXPECT_FALSE(agrees(2.5e-4, "a type of another day"));
+}
+
+TEST(FinalLoss, NanAndInfinityAgreeWithNothing) {
+  const double nan = std::nan("");
+  const auto agrees = [](double a, double b) {
+    return final_loss(with_losses(1, {a}), with_losses(1, {b}), "float32")->agrees();
+  };
+  EXPECT_FALSE(agrees(nan, nan));
+  EXPECT_FALSE(agrees(nan, 1));
+  EXPECT_FALSE(agrees(1, nan));
+  EXPECT_FALSE(agrees(HUGE_VAL, 1));
+  EXPECT_FALSE(agrees(1, HUGE_VAL));
+  EXPECT_FALSE(agrees(1, 0));
+  EXPECT_TRUE(agrees(0, 0));
+}
+
+TEST(FinalLoss, IsNothingWhereTheRunsEndInDifferentStepsOrRecordedNone) {
+  EXPECT_FALSE(final_loss(with_losses(2, {5, 4}), with_losses(1, {5}), "float32"));
+  EXPECT_FALSE(final_loss(with_losses(2, {}), with_losses(1, {5}), "float32"));
+  auto silent = with_losses(1, {5});
+  silent.ranks[0].steps[0].loss.reset();
+  EXPECT_FALSE(final_loss(silent, with_losses(1, {5}), "float32"));
 }
 
 }  // namespace

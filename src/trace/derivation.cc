@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "base/read_file.h"
 #include "base/text.h"
 #include "trace/load.h"
@@ -47,27 +48,37 @@ Status check_whole(const Run& run, const ProductSpec& spec, const std::string& f
 
 }  // namespace
 
+Result<Derivation> make_derivation(ProductSpec spec, std::vector<Run> runs,
+                                   const std::string& folder) {
+  LOCKSTEP_CHECK(runs.size() == spec.histories.size(), "every history has its run");
+  for (std::size_t h = 0; h < runs.size(); ++h) {
+    const std::string path = (fs::path(folder) / spec.histories[h].folder).string();
+    if (const Status whole = check_whole(runs[h], spec, path); !whole) return whole.error();
+  }
+  Derivation out;
+  out.spec = std::move(spec);
+  out.folder = folder;
+  out.runs = std::move(runs);
+  return out;
+}
+
 Result<Derivation> load_derivation(const std::string& folder) {
   const std::string file = (fs::path(folder) / "product.json").string();
   const Result<std::string> text = read_file(file, kLargestProduct);
   if (!text) {
     Error error = text.error();
-    error.fix = "give a folder that `lockstep derive -o` or tools/lockstep_record.py wrote";
+    error.fix = "give a folder that `lockstep derive --output-dir` or tools/lockstep_record.py wrote";
     return error;
   }
   Result<ProductSpec> spec = parse_product(*text, file);
   if (!spec) return spec.error();
-  Derivation out;
-  out.spec = std::move(*spec);
-  out.folder = folder;
-  for (const ProductSpec::History& history : out.spec.histories) {
-    const std::string path = (fs::path(folder) / history.folder).string();
-    Result<Run> run = load_run({path});
+  std::vector<Run> runs;
+  for (const ProductSpec::History& history : spec->histories) {
+    Result<Run> run = load_run({(fs::path(folder) / history.folder).string()});
     if (!run) return run.error();
-    if (const Status whole = check_whole(*run, out.spec, path); !whole) return whole.error();
-    out.runs.push_back(std::move(*run));
+    runs.push_back(std::move(*run));
   }
-  return out;
+  return make_derivation(std::move(*spec), std::move(runs), folder);
 }
 
 }  // namespace lockstep

@@ -74,8 +74,13 @@ Result<ProductSpec> parse_product(std::string_view text, const std::string& file
 // The text of product.json. Parsing it gives an equal spec.
 std::string product_text(const ProductSpec& spec);
 
-// Reads product.json and the traces of all histories. Errors: those of parse_product and load_run;
-// a rank of the world without a trace, a trace that is damaged or was cut off.
+// Puts together what was read: `runs`, one for each history. Errors: runs of another world, a rank
+// of the world without a trace, a trace that is damaged or was cut off.
+Result<Derivation> make_derivation(ProductSpec spec, std::vector<Run> runs,
+                                   const std::string& folder);
+
+// Reads product.json and the traces of all histories. Errors: those of parse_product, load_run and
+// make_derivation.
 Result<Derivation> load_derivation(const std::string& folder);
 
 }  // namespace lockstep

@@ -46,9 +46,7 @@ std::vector<ProductOption> usual_in(const ProductModel& model, std::int64_t step
     const std::uint32_t history = past[static_cast<std::size_t>(r)].history;
     std::optional<std::uint32_t> best;
     for (const std::uint32_t c : model.situations().conditions(meet, r, step)) {
-      const bool recorded =
-          model.sequences().part(history, r, ProductSequences::kFirstCondition + c).sequence !=
-          kNothing;
+      const bool recorded = model.at_step(history, r, step, c).sequence != kNothing;
       if (recorded && (!best || votes[c] > votes[*best])) best = c;
     }
     if (!best) return {};

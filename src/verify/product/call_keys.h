@@ -4,7 +4,7 @@
 #include <string>
 
 #include "trace/run.h"
-#include "verify/product/sequences.h"
+#include "verify/product/sequence_table.h"
 
 namespace lockstep {
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <span>
+#include <unordered_map>
 #include <utility>
 
 #include "trace/load.h"
@@ -36,7 +38,9 @@ RankTrace bare(const RankTrace& trace) {
 
 class RankComposer {
  public:
-  RankComposer(const RankTrace& first, Tables& tables) : tables_(tables), out_(declared(first)) {
+  RankComposer(Rank rank, const RankTrace& first, Tables& tables)
+      : tables_(tables), out_(declared(first)) {
+    out_.rank = rank;
     out_.end = End::clean;
   }
 
@@ -47,8 +51,9 @@ class RankComposer {
     out_.modalities.push_back({step, tables_.make_names(sorted)});
   }
 
-  // The events [begin, end) of `trace`, as calls of that step.
-  void add_part(const RankTrace& trace, std::uint32_t begin, std::uint32_t end, std::int64_t step) {
+  // The events [begin, end) of `trace`, as calls of that step, or of their own.
+  void add_part(const RankTrace& trace, std::uint32_t begin, std::uint32_t end,
+                std::optional<std::int64_t> step) {
     std::map<std::uint32_t, std::uint32_t> moved;  // calls
     std::map<std::int32_t, std::int32_t> batches;  // their numbers begin anew in each part
     for (std::uint32_t e = begin; e < end; ++e) {
@@ -57,7 +62,7 @@ class RankComposer {
         Call call = trace.calls[event.index];
         const auto index = static_cast<std::uint32_t>(out_.calls.size());
         call.id = index;
-        call.step = static_cast<std::int32_t>(std::min<std::int64_t>(step, INT32_MAX));
+        if (step) call.step = static_cast<std::int32_t>(std::min<std::int64_t>(*step, INT32_MAX));
         call.flags = static_cast<std::uint8_t>(call.flags & kAsync);
         call.values = 0;
         const bool message = is_point_to_point(tables_.signatures[call.signature].op);
@@ -85,6 +90,21 @@ class RankComposer {
     out_.end = End::exception;
   }
 
+  // All events of `trace`, in their steps.
+  void add_all(const RankTrace& trace) {
+    for (const Event& event : trace.events) {
+      if (event.kind == EventKind::modality) {
+        add_event(EventKind::modality, out_.modalities.size());
+        out_.modalities.push_back(trace.modalities[event.index]);
+      }
+    }
+    const auto events = static_cast<std::uint32_t>(trace.events.size());
+    add_part(trace, 0, events, std::nullopt);
+    if (trace.end == End::exception) {
+      raise(trace.exceptions.empty() ? std::string() : trace.exceptions.back().what);
+    }
+  }
+
   RankTrace take() { return std::move(out_); }
 
  private:
@@ -99,33 +119,47 @@ class RankComposer {
 };
 
 // The traces of a history, with ids of the composed run's tables.
-std::vector<RankTrace> moved_traces(const Run& run, Tables& tables) {
-  std::vector<RankTrace> out;
-  out.reserve(run.ranks.size());
-  for (const RankTrace& trace : run.ranks) out.push_back(bare(trace));
-  move_to_tables(tables, run.tables, out);
-  return out;
-}
+class MovedTraces {
+ public:
+  MovedTraces(const Derivation& derivation, const Run& run, Tables& tables)
+      : traced_(traced_ranks(derivation.spec)) {
+    for (const RankTrace& trace : run.ranks) {
+      places_.emplace(trace.rank.value, traces_.size());
+      traces_.push_back(bare(trace));
+    }
+    move_to_tables(tables, run.tables, traces_);
+  }
+  // What stands for that rank.
+  const RankTrace& of(std::int32_t rank) const {
+    return traces_[places_.at(traced_[static_cast<std::size_t>(rank)])];
+  }
+
+ private:
+  std::vector<std::int32_t> traced_;
+  std::vector<RankTrace> traces_;
+  std::unordered_map<std::int32_t, std::size_t> places_;  // in traces_, by rank
+};
 
 }  // namespace
 
 Run compose(const ProductModel& model, const Assignment& assignment) {
   Tables tables;
-  std::vector<std::vector<RankTrace>> histories;
-  for (const Run& run : model.derivation().runs) histories.push_back(moved_traces(run, tables));
+  std::vector<MovedTraces> histories;
+  for (const Run& run : model.derivation().runs) {
+    histories.emplace_back(model.derivation(), run, tables);
+  }
   const ProductSequences& sequences = model.sequences();
   std::vector<RankTrace> ranks;
   for (std::int32_t r = 0; r < model.ranks(); ++r) {
     const auto i = static_cast<std::size_t>(r);
     const std::uint32_t first = assignment.options.front()[i].history;
-    RankComposer composer(histories[first][i], tables);
-    const auto add = [&](std::uint32_t history, std::uint32_t part, std::int64_t step) {
-      const RecordedPart& recorded = sequences.part(history, r, part);
+    RankComposer composer(Rank(r), histories[first].of(r), tables);
+    const auto add = [&](std::uint32_t history, const RecordedPart& recorded, std::int64_t step) {
       if (recorded.sequence == kNothing) return false;
-      composer.add_part(histories[history][i], recorded.begin, recorded.end, step);
+      composer.add_part(histories[history].of(r), recorded.begin, recorded.end, step);
       return true;
     };
-    bool alive = add(first, ProductSequences::kStart, kNone);
+    bool alive = add(first, sequences.part(first, r, ProductSequences::kStart), kNone);
     std::uint32_t history = first;
     bool as_recorded = true;  // so far: only then the rank is known to raise where its trace does
     for (std::size_t s = 0; s < assignment.steps.size() && alive; ++s) {
@@ -135,18 +169,36 @@ Run compose(const ProductModel& model, const Assignment& assignment) {
       const ProductSpec::Condition& condition = model.spec().conditions[option.condition];
       if (!condition.has.empty()) composer.add_modalities(step, condition.has);
       const auto& raise = sequences.raise(history, r);
-      const auto part = step == 0 ? std::uint32_t{ProductSequences::kFirst}
-                                  : ProductSequences::kFirstCondition + option.condition;
       as_recorded = as_recorded && step == static_cast<std::int64_t>(s) &&
                     option.condition == model.spec().recorded_condition(history, step);
       const bool raises = raise && as_recorded && raise->step == step;
-      if (!raises && add(history, part, step)) continue;
+      if (!raises && add(history, model.at_step(history, r, step, option.condition), step))
+        continue;
       alive = false;
       if (!raise) break;
-      composer.add_part(histories[history][i], raise->begin, raise->end, step);
+      composer.add_part(histories[history].of(r), raise->begin, raise->end, step);
       composer.raise(raise->what);
     }
-    if (alive) add(history, ProductSequences::kEnd, kNone);
+    if (alive) add(history, sequences.part(history, r, ProductSequences::kEnd), kNone);
+    ranks.push_back(composer.take());
+  }
+  return assemble_run(std::move(tables), std::move(ranks));
+}
+
+Run as_program(const Run& run) {
+  Tables tables;
+  std::vector<RankTrace> traces;
+  for (const RankTrace& trace : run.ranks) {
+    traces.push_back(bare(trace));
+    traces.back().modalities = trace.modalities;
+    traces.back().exceptions = trace.exceptions;
+    traces.back().end = trace.end;
+  }
+  move_to_tables(tables, run.tables, traces);
+  std::vector<RankTrace> ranks;
+  for (const RankTrace& trace : traces) {
+    RankComposer composer(trace.rank, trace, tables);
+    composer.add_all(trace);
     ranks.push_back(composer.take());
   }
   return assemble_run(std::move(tables), std::move(ranks));

@@ -22,4 +22,7 @@ struct Assignment {
 // O(events of the parts + traces of the histories used).
 Run compose(const ProductModel& model, const Assignment& assignment);
 
+// The calls of a run as such a program: whose collectives completed because nobody else was there.
+Run as_program(const Run& run);
+
 }  // namespace lockstep

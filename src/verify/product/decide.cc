@@ -7,6 +7,8 @@
 #include "base/text.h"
 #include "verify/product/assignments.h"
 #include "verify/product/counterexample.h"
+#include "verify/product/failures.h"
+#include "verify/product/raises.h"
 #include "verify/verify.h"
 
 namespace lockstep {
@@ -14,6 +16,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kMostReasons = 8;
+constexpr std::uint64_t kMostCircleSteps = 20'000'000;  // in all situations together
 
 class Decider {
  public:
@@ -35,7 +38,9 @@ class Decider {
       return found;
     }
     if (disputes) return disputed();
-    const auto raise = first_raise();
+    const RaiseSearch raises = find_raise(model_);
+    for (const std::string& reason : raises.unknown) say(reason);
+    const std::optional<PossibleRaise>& raise = raises.first;
     for (const Situation& situation : model_.situations().all()) {
       // What went wrong earlier is the answer; what a rank's exception hides comes after it.
       if (failed_ && after(situation, *failed_)) break;
@@ -59,20 +64,6 @@ class Decider {
   }
 
  private:
-  struct Failure {
-    Situation situation;
-    std::vector<ProductOption> options;
-    std::vector<Rank> differing;
-    std::size_t cost = 0;  // ranks that differ, then their conditions that do
-    std::optional<Circle> circle;
-  };
-  struct Raise {
-    std::uint32_t history;
-    std::int32_t rank;
-    std::int64_t step;
-    Assignment assignment;
-  };
-
   void say(const std::string& reason) {
     const bool known = std::find(out_.why.begin(), out_.why.end(), reason) != out_.why.end();
     if (!known && out_.why.size() < kMostReasons) out_.why.push_back(reason);
@@ -103,129 +94,23 @@ class Decider {
     if (!failed_ || failure.cost < failed_->cost) failed_ = std::move(failure);
   }
 
-  std::vector<std::uint32_t> sequences_of(const Situation& situation,
-                                          const std::vector<ProductOption>& options) const {
-    std::vector<std::uint32_t> out;
-    for (std::int32_t r = 0; r < model_.ranks(); ++r) {
-      out.push_back(model_.recorded(situation, r, options[static_cast<std::size_t>(r)]).sequence);
-    }
-    return out;
-  }
-
-  // What a sequence does where others take part.
-  std::vector<std::pair<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>>> shared_part(
-      std::uint32_t sequence) const {
-    std::vector<std::pair<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>>> out;
-    for (const Projection& p : model_.sequences().sequences[sequence].projections) {
-      if (!model_.sequences().channels[p.channel].lonely())
-        out.push_back({p.channel, {p.shared, p.own}});
-    }
-    return out;
-  }
-
-  // All as usual may diverge already. If not, one rank in another condition is enough: the usual
-  // options agree everywhere, and some option of some rank does not agree with them.
   void find_divergence(const Situation& situation) {
-    const std::vector<ProductOption> usual = usual_options(model_, situation);
-    if (usual.empty()) {
+    if (usual_options(model_, situation).empty()) {
       say("nothing was recorded for some rank in step " + std::to_string(situation.step));
-      return;
+    } else if (auto failure = lockstep::find_divergence(model_, situation)) {
+      keep(std::move(*failure));
     }
-    const std::vector<std::uint32_t> sequences = sequences_of(situation, usual);
-    if (const auto channels = model_.disagreeing(sequences); !channels.empty()) {
-      Failure failure{situation, usual, minority(channels.front(), sequences), 0, std::nullopt};
-      failure.cost = 4 * failure.differing.size();
-      return keep(std::move(failure));
-    }
-    for (std::int32_t r = 0; r < model_.ranks(); ++r) {
-      const auto i = static_cast<std::size_t>(r);
-      const auto here = shared_part(sequences[i]);
-      for (const ProductOption& option : model_.situations().options(situation, r)) {
-        const std::uint32_t other = model_.recorded(situation, r, option).sequence;
-        if (other == kNothing || shared_part(other) == here) continue;
-        Failure failure{situation, usual, {Rank(r)}, 4, std::nullopt};
-        failure.cost += option.history != usual[i].history ? 1U : 0U;
-        failure.cost += option.condition != usual[i].condition ? 1U : 0U;
-        failure.options[i] = option;
-        keep(std::move(failure));
-      }
-    }
-  }
-
-  // The members that do not do what most of them do; of equal parties, not that of the lowest rank.
-  std::vector<Rank> minority(std::uint32_t channel,
-                             const std::vector<std::uint32_t>& sequences) const {
-    const ChannelParties parties = parties_on(model_, channel, sequences);
-    std::vector<Rank> out;
-    for (std::size_t p = 0; p < parties.size(); ++p) {
-      if (p != parties_reference(parties))
-        out.insert(out.end(), parties[p].ranks.begin(), parties[p].ranks.end());
-    }
-    std::sort(out.begin(), out.end());
-    return out;
   }
 
   void find_deadlock(const Situation& situation, const Evaluation& evaluation, bool device) {
-    const MeetingOrder order =
-        order_meetings(model_.sequences(), ProductModel::distinct(evaluation), device);
-    if (!device) out_.meetings += order.order.size();
-    if (order.held.empty()) return;
-    const CircleSearch search =
-        find_circle(model_.sequences(), evaluation.choices, order.held, device);
-    if (!search.circle) {
-      out_.one_order = false;
-      if (!search.complete)
-        say("ranks may come to meetings in opposite orders, and whether some assignment closes a "
-            "circle was not found out: there are too many ways");
-      return;
-    }
-    const std::vector<ProductOption> usual = usual_options(model_, situation);
-    if (usual.empty()) return;
-    Failure failure{situation, usual, {}, 4 * search.circle->links.size(), search.circle};
-    for (const Circle::Link& link : search.circle->links) {
-      const auto i = static_cast<std::size_t>(link.rank);
-      failure.differing.emplace_back(link.rank);
-      if (model_.recorded(situation, link.rank, usual[i]).sequence == link.sequence) continue;
-      for (const ProductOption& option : model_.situations().options(situation, link.rank)) {
-        if (model_.recorded(situation, link.rank, option).sequence != link.sequence) continue;
-        failure.options[i] = option;
-        ++failure.cost;
-        break;
-      }
-    }
-    std::sort(failure.differing.begin(), failure.differing.end());
-    keep(std::move(failure));
-  }
-
-  // The earliest exception that an assignment can lead to.
-  std::optional<Raise> first_raise() {
-    std::optional<Raise> out;
-    for (std::uint32_t h = 0; h < model_.derivation().runs.size(); ++h) {
-      for (std::int32_t r = 0; r < model_.ranks(); ++r) {
-        const auto& raise = model_.sequences().raise(h, r);
-        if (!raise || (out && out->step <= raise->step)) continue;
-        if (auto assignment = follow_trace(model_, h, r))
-          out = Raise{h, r, raise->step, std::move(*assignment)};
-        else
-          note_hidden_raise(h, r, *raise);
-      }
-    }
-    return out;
-  }
-
-  // An exception that no allowed assignment reproduces as it was recorded may still come about in
-  // another way: after the same condition in the step before, or under the same one.
-  void note_hidden_raise(std::uint32_t history, std::int32_t rank, const RecordedRaise& raise) {
-    const std::uint32_t first = model_.spec().histories[history].first;
-    bool may = false;
-    for (std::uint32_t m = 0; m < model_.situations().meets().size(); ++m) {
-      const auto mine = model_.situations().conditions(m, rank, 0);
-      may = may || std::binary_search(mine.begin(), mine.end(), first);
-    }
-    if (!may) return;
-    say("rank " + std::to_string(rank) + " raised an exception in step " +
-        std::to_string(raise.step) + " of " + printable(model_.spec().histories[history].folder) +
-        ", and whether it can in an allowed assignment is not known");
+    DeadlockSearch search =
+        lockstep::find_deadlock(model_, situation, evaluation, device, circle_budget_);
+    if (!device) out_.meetings += search.meetings;
+    if (search.failure) return keep(std::move(*search.failure));
+    out_.one_order = out_.one_order && search.one_order;
+    if (!search.complete)
+      say("ranks may come to meetings in opposite orders, and whether some assignment closes a "
+          "circle was not found out: there are too many ways");
   }
 
   // A condition that was seen once may do something else the second time.
@@ -257,7 +142,8 @@ class Decider {
     example.step = std::max<std::int64_t>(failure.situation.step, 0);
     example.assignment = lead_to(model_, failure.situation, failure.options);
     example.differing = failure.differing;
-    const std::vector<std::uint32_t> sequences = sequences_of(failure.situation, failure.options);
+    const std::vector<std::uint32_t> sequences =
+        sequences_under(model_, failure.situation, failure.options);
     if (failure.circle) {
       describe_circle(model_, *failure.circle, example);
     } else {
@@ -267,7 +153,7 @@ class Decider {
                   failure.circle ? ProductVerdict::may_deadlock : ProductVerdict::diverges);
   }
 
-  ProductDecision ends_with(const Raise& raise) {
+  ProductDecision ends_with(const PossibleRaise& raise) {
     Counterexample example;
     example.step = raise.step;
     example.assignment = raise.assignment;
@@ -313,6 +199,7 @@ class Decider {
   const ProductModel& model_;
   ProductDecision out_;
   std::optional<Failure> failed_;
+  std::uint64_t circle_budget_ = kMostCircleSteps;
 };
 
 }  // namespace

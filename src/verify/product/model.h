@@ -6,25 +6,12 @@
 #include <vector>
 
 #include "trace/derivation.h"
+#include "verify/product/evaluation.h"
 #include "verify/product/order_graph.h"
 #include "verify/product/sequences.h"
 #include "verify/product/situations.h"
 
 namespace lockstep {
-
-// What all ranks do on a channel in a situation, where they agree.
-struct ChannelAgreement {
-  std::uint32_t channel = 0;
-  std::uint32_t shared = 0;  // into ProductSequences::shared_lists
-  std::uint32_t size = 0;
-};
-
-struct Evaluation {
-  std::vector<std::vector<std::uint32_t>> choices;  // by rank: its different sequences
-  std::vector<std::string> missing;                 // what a rank does was not recorded; the first
-  std::vector<std::uint32_t> disagreeing;           // channels, ascending
-  std::vector<ChannelAgreement> agreed;             // the others; ascending, no lonely ones
-};
 
 class ProductModel {
  public:
@@ -42,16 +29,17 @@ class ProductModel {
   const RecordedPart& recorded(const Situation& situation, std::int32_t rank,
                                const ProductOption& option) const;
 
+  // The same of a step; step 1 may be a part of its own (sequences.h), recorded under one condition
+  // a history.
+  const RecordedPart& at_step(std::uint32_t history, std::int32_t rank, std::int64_t step,
+                              std::uint32_t condition) const;
+
   // O(options of all ranks + their projections + members of the channels used).
   Evaluation evaluate(const Situation& situation) const;
   // The same where each rank does one thing: by rank, a sequence or kNothing.
   std::vector<std::uint32_t> disagreeing(const std::vector<std::uint32_t>& sequences) const;
-  // The different sequences of all ranks.
-  static std::vector<std::uint32_t> distinct(const Evaluation& evaluation);
 
  private:
-  void compare(Evaluation& evaluation) const;
-
   const Derivation& derivation_;
   ProductSequences sequences_;
   Situations situations_;

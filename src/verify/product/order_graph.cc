@@ -13,8 +13,8 @@ using Kind = ProductItem::Kind;
 // Goes through a sequence: which meetings a rank comes to, and which it must be through before it
 // goes on. `comes`(meeting) and `through`(meetings) are called in program order.
 template <class Comes, class Through>
-void walk(const ProductSequences& sequences, const ProductSequence& sequence, bool device,
-          Comes comes, Through through) {
+void walk(const SequenceTable& sequences, const ProductSequence& sequence, bool device, Comes comes,
+          Through through) {
   std::vector<ProductMeeting> batch;
   for (const ProductItem& item : sequence.items) {
     const ProductChannel& channel = sequences.channels[item.channel];
@@ -36,7 +36,7 @@ void walk(const ProductSequences& sequences, const ProductSequence& sequence, bo
 
 class Graph {
  public:
-  Graph(const ProductSequences& sequences, bool device) : sequences_(sequences), device_(device) {}
+  Graph(const SequenceTable& sequences, bool device) : sequences_(sequences), device_(device) {}
 
   void add(const ProductSequence& sequence) {
     std::uint32_t here = kNothing;  // the rank's last place of blocking
@@ -98,7 +98,7 @@ class Graph {
     ++incoming_[to];
   }
 
-  const ProductSequences& sequences_;
+  const SequenceTable& sequences_;
   const bool device_;
   std::unordered_map<std::uint64_t, std::uint32_t> vertices_;
   std::vector<ProductMeeting> meetings_;
@@ -108,10 +108,10 @@ class Graph {
 
 class CircleSearcher {
  public:
-  CircleSearcher(const ProductSequences& sequences,
+  CircleSearcher(const SequenceTable& sequences,
                  const std::vector<std::vector<std::uint32_t>>& choices,
-                 const std::vector<ProductMeeting>& held, bool device)
-      : choices_(choices), used_(choices.size(), false) {
+                 const std::vector<ProductMeeting>& held, bool device, std::uint64_t most_steps)
+      : choices_(choices), used_(choices.size(), false), most_steps_(most_steps) {
     for (std::uint32_t i = 0; i < held.size(); ++i) index_.emplace(held[i], i);
     by_meeting_.resize(held.size());
     held_ = held;
@@ -138,14 +138,15 @@ class CircleSearcher {
         out.circle = std::move(circle);
         return out;
       }
-      if (steps_ > kMostSteps) break;
+      if (steps_ > most_steps_) break;
     }
-    out.complete = steps_ <= kMostSteps && choices_.size() <= kLongest;
+    out.complete = steps_ <= most_steps_ && choices_.size() <= kLongest;
     return out;
   }
 
+  std::uint64_t steps() const { return steps_; }
+
  private:
-  static constexpr std::uint64_t kMostSteps = 5'000'000;
   static constexpr std::size_t kLongest = 64;
 
   struct Places {
@@ -159,7 +160,7 @@ class CircleSearcher {
     std::uint32_t rank, sequence, meeting;
   };
 
-  Places places(const ProductSequences& sequences, std::uint32_t s, bool device) const {
+  Places places(const SequenceTable& sequences, std::uint32_t s, bool device) const {
     Places out;
     walk(
         sequences, sequences.sequences[s], device,
@@ -184,13 +185,13 @@ class CircleSearcher {
       used_[choice.rank] = true;
       path_.push_back({choice.rank, choice.sequence, meeting});
       for (std::size_t i = p.passed.at(meeting); i < p.comes.size(); ++i) {
-        if (++steps_ > kMostSteps) break;
+        if (++steps_ > most_steps_) break;
         if (left == 1 ? p.comes[i] == start_ : p.comes[i] > start_ && extend(p.comes[i], left - 1))
           return true;
       }
       path_.pop_back();
       used_[choice.rank] = false;
-      if (steps_ > kMostSteps) return false;
+      if (steps_ > most_steps_) return false;
     }
     return false;
   }
@@ -203,22 +204,28 @@ class CircleSearcher {
   std::vector<bool> used_;
   std::vector<Step> path_;
   std::uint32_t start_ = 0;  // the lowest meeting of the circle, so that each is tried once
+  const std::uint64_t most_steps_;
   std::uint64_t steps_ = 0;
 };
 
 }  // namespace
 
-MeetingOrder order_meetings(const ProductSequences& sequences, std::span<const std::uint32_t> which,
+MeetingOrder order_meetings(const SequenceTable& sequences, std::span<const std::uint32_t> which,
                             bool device) {
   Graph graph(sequences, device);
   for (const std::uint32_t s : which) graph.add(sequences.sequences[s]);
   return graph.sort();
 }
 
-CircleSearch find_circle(const ProductSequences& sequences,
+CircleSearch find_circle(const SequenceTable& sequences,
                          const std::vector<std::vector<std::uint32_t>>& choices,
-                         const std::vector<ProductMeeting>& held, bool device) {
-  return CircleSearcher(sequences, choices, held, device).search();
+                         const std::vector<ProductMeeting>& held, bool device,
+                         std::uint64_t& budget) {
+  constexpr std::uint64_t kMostSteps = 5'000'000;
+  CircleSearcher searcher(sequences, choices, held, device, std::min(budget, kMostSteps));
+  CircleSearch out = searcher.search();
+  budget -= std::min(budget, searcher.steps());
+  return out;
 }
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "verify/product/sequences.h"
+#include "verify/product/sequence_table.h"
 
 namespace lockstep {
 
@@ -33,7 +33,7 @@ struct MeetingOrder {
 };
 
 // O(items of the sequences named). Channels of a single rank are left out.
-MeetingOrder order_meetings(const ProductSequences& sequences, std::span<const std::uint32_t> which,
+MeetingOrder order_meetings(const SequenceTable& sequences, std::span<const std::uint32_t> which,
                             bool device);
 
 // A circle in which each rank has one sequence: link i says that `rank`, doing `sequence`, blocks
@@ -54,9 +54,11 @@ struct CircleSearch {
 
 // Among `held`. `choices`: by rank, the sequences it may do. A shortest circle passes each rank
 // once: two links of one rank can be cut short. Exponential at worst (whether a circle exists that
-// uses one sequence a rank is a path problem with forbidden pairs); bounded.
-CircleSearch find_circle(const ProductSequences& sequences,
+// uses one sequence a rank is a path problem with forbidden pairs); bounded by 5 million steps and
+// by `budget`, from which those taken are subtracted.
+CircleSearch find_circle(const SequenceTable& sequences,
                          const std::vector<std::vector<std::uint32_t>>& choices,
-                         const std::vector<ProductMeeting>& held, bool device);
+                         const std::vector<ProductMeeting>& held, bool device,
+                         std::uint64_t& budget);
 
 }  // namespace lockstep

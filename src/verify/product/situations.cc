@@ -11,15 +11,17 @@
 
 namespace lockstep {
 
-Situations::Situations(const ProductSpec& spec) : spec_(spec) {
+Situations::Situations(const ProductSpec& spec, bool second_alone) : spec_(spec) {
   every_.resize(spec.conditions.size());
   std::iota(every_.begin(), every_.end(), 0U);
   history_of_.assign(spec.conditions.size(), kNothing);
   for (std::uint32_t h = 0; h < spec.histories.size(); ++h)
     history_of_[spec.histories[h].first] = h;
   find_meets();
+  check_size();
+  if (!problems_.empty()) return;
   check_histories();
-  if (problems_.empty()) list_steps();
+  if (problems_.empty()) list_steps(second_alone);
 }
 
 void Situations::find_meets() {
@@ -60,6 +62,21 @@ bool Situations::possible(std::uint32_t meet, std::int64_t step) const {
     if (conditions(meet, r, step).empty()) return false;
   }
   return true;
+}
+
+// Every situation asks every rank for its options, and every option for the first rule that fits.
+void Situations::check_size() {
+  constexpr double kMost = double{1U << 28U};
+  std::size_t named = 2;  // step 0, and all others
+  for (const ProductSpec::Allowed& rule : spec_.allowed) named += rule.steps.size();
+  const auto sets = static_cast<double>(meets_.size());
+  const auto conditions = static_cast<double>(every_.size());
+  const auto rules = static_cast<double>(spec_.allowed.size() + 1);
+  const double work = static_cast<double>(named) * spec_.world_size *
+                      (rules * sets * sets + conditions * conditions);
+  if (work <= kMost) return;
+  problems_.emplace_back(
+      "conditions, ranks and the steps that \"allowed\" names are too many to look at them all");
 }
 
 void Situations::check_histories() {
@@ -103,7 +120,7 @@ void Situations::add_later(std::int64_t step, bool any_other,
   }
 }
 
-void Situations::list_steps() {
+void Situations::list_steps(bool second_alone) {
   all_.push_back({Situation::Kind::start, kNone, false, 0, 0});
   std::vector<std::uint32_t> pasts;
   for (std::uint32_t m = 0; m < meets_.size(); ++m) {
@@ -116,6 +133,7 @@ void Situations::list_steps() {
   std::set<std::int64_t> named;
   for (const ProductSpec::Allowed& rule : spec_.allowed)
     named.insert(rule.steps.begin(), rule.steps.end());
+  if (second_alone) named.insert(1);
   named.erase(0);
   if (spec_.only_steps) named.erase(named.lower_bound(*spec_.only_steps), named.end());
   std::int64_t other = 1;

@@ -4,6 +4,8 @@
 // the end), the set of conditions that may meet there (those of one phase; a single one where all
 // ranks agree on it), and the same of step 0, on which later steps depend. Within a situation every
 // rank chooses freely among its options, whatever the others choose.
+//
+// Bounded: what would cost more than a few minutes to look at is a problem, and not tried.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +33,8 @@ struct Situation {
 
 class Situations {
  public:
-  // Keeps a reference to `spec`.
-  explicit Situations(const ProductSpec& spec);
+  // Keeps a reference to `spec`. `second_alone`: step 1 is a kind of step of its own.
+  Situations(const ProductSpec& spec, bool second_alone);
 
   // The sets of conditions that may meet in one step; ascending.
   const std::vector<std::vector<std::uint32_t>>& meets() const { return meets_; }
@@ -55,8 +57,9 @@ class Situations {
  private:
   const std::vector<std::uint32_t>& allowed(std::int32_t rank, std::int64_t step) const;
   void find_meets();
-  void list_steps();
+  void list_steps(bool second_alone);
   void add_later(std::int64_t step, bool any_other, const std::vector<std::uint32_t>& pasts);
+  void check_size();
   void check_histories();
 
   const ProductSpec& spec_;

@@ -1,13 +1,11 @@
 // Certificates: accepted for what they were written for, and for nothing else.
 #include "verify/product/certificate.h"
 
-#include <sstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/sha256.h"
 #include "support/trace_text.h"
+#include "verify/product/certificate_lines.h"
 #include "verify/product/check_certificate.h"
 #include "verify/product/small_product.h"
 #include "verify/program.h"
@@ -47,20 +45,6 @@ std::string certificate_of(const Derivation& derivation) {
   return *text;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> out;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) out.push_back(line);
-  return out;
-}
-
-// The text with a seal that fits, so that the seal is not what refuses it.
-std::string sealed(std::vector<std::string> lines) {
-  std::string out;
-  for (std::size_t i = 0; i + 1 < lines.size(); ++i) out += lines[i] + "\n";
-  return out + "end " + sha256(out) + "\n";
-}
-
 bool accepted(const std::string& text, const Derivation& derivation) {
   return static_cast<bool>(check_certificate(text, "safe.txt", derivation));
 }
@@ -79,30 +63,52 @@ TEST(Certificate, EveryTamperedLineIsRefused) {
   ASSERT_EQ(sealed(lines), text);
   const auto refused = [&](const std::vector<std::string>& changed, const std::string& what) {
     EXPECT_FALSE(accepted(sealed(changed), derivation)) << what;
-    std::string unsealed;
-    for (const std::string& line : changed) unsealed += line + "\n";
-    EXPECT_FALSE(accepted(unsealed, derivation)) << what;
+    EXPECT_FALSE(accepted(text_of(changed), derivation)) << what;
   };
-  for (std::size_t i = 0; i + 1 < lines.size(); ++i) {
-    std::vector<std::string> changed = lines;
-    changed.erase(changed.begin() + static_cast<std::ptrdiff_t>(i));
-    refused(changed, "without: " + lines[i]);
-    changed = lines;
-    changed.insert(changed.begin() + static_cast<std::ptrdiff_t>(i), lines[i]);
-    refused(changed, "twice: " + lines[i]);
-    for (std::size_t at = 0; at < lines[i].size(); ++at) {
-      changed = lines;
-      char& c = changed[i][at];
-      c = c == '0' ? '1' : '0';
-      refused(changed, changed[i] + " for " + lines[i]);
-    }
-    changed = lines;
-    changed[i] += " more";
-    refused(changed, changed[i]);
-  }
+  tamper_with_lines(lines, refused);
   EXPECT_FALSE(accepted(text.substr(0, text.size() - 1), derivation));
   EXPECT_FALSE(accepted(text + "\n", derivation));
   EXPECT_FALSE(accepted("", derivation));
+}
+
+TEST(Certificate, NoBeginningAndNoTurnedBitIsAccepted) {
+  SmallProduct p(2);
+  p.condition("image", "A:w b:v w1 S1:x", 0);
+  p.condition("image", "A:w b:v R0:x w1", 1);
+  const Derivation derivation = p.derivation();
+  damage(certificate_of(derivation), [&](const std::string& damaged) {
+    EXPECT_FALSE(accepted(damaged, derivation)) << damaged;
+    EXPECT_FALSE(accepted(sealed(lines_of(damaged)), derivation) &&
+                 sealed(lines_of(damaged)) != certificate_of(derivation))
+        << damaged;
+  });
+}
+
+// Numbers that would make the checker take more memory than the traces do.
+TEST(Certificate, LinesDoNotDecideHowMuchMemoryIsTaken) {
+  SmallProduct p(2);
+  p.condition("image", "A B");
+  const Derivation derivation = p.derivation();
+  const std::vector<std::string> lines = lines_of(certificate_of(derivation));
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (!lines[i].starts_with("agree a ")) continue;
+    std::vector<std::string> changed = lines;
+    changed[i] = "agree a 4294967295 " + lines[i].substr(lines[i].rfind(' ') + 1);
+    const Status status = check_certificate(sealed(changed), "safe.txt", derivation);
+    ASSERT_FALSE(status);
+    EXPECT_THAT(status.error().message, HasSubstr("nobody makes so many calls there"));
+    EXPECT_EQ(status.error().place.line, static_cast<int>(i) + 1);
+    return;
+  }
+  FAIL() << "no line to change";
+}
+
+TEST(Certificate, ItsSecondLineSaysOfWhatKindItIs) {
+  EXPECT_EQ(certificate_kind("lockstep-certificate 1\nkind program\n"), CertificateKind::program);
+  EXPECT_EQ(certificate_kind("lockstep-certificate 1\nkind run\ndigest"), CertificateKind::run);
+  EXPECT_EQ(certificate_kind("lockstep-certificate 2\nkind run\n"), std::nullopt);
+  EXPECT_EQ(certificate_kind("lockstep-certificate 1\nkind runs\n"), std::nullopt);
+  EXPECT_EQ(certificate_kind(""), std::nullopt);
 }
 
 // Other orders of the meetings are proofs as well, if they are orders: an exchange of two lines is

@@ -1,0 +1,101 @@
+#include "verify/product/evaluation.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace lockstep {
+
+namespace {
+
+// All that ranks do on one channel.
+struct Bucket {
+  std::size_t entries = 0;  // (rank, sequence)
+  std::uint32_t shared = 0, size = 0;
+  bool differs = false;
+  std::map<std::int32_t, std::uint32_t> own;  // by rank
+};
+
+// Whether what each member sends to each other is what that one expects. Lists of another length
+// than the group fit nobody.
+bool exchanges_fit(const SequenceTable& table, const ProductChannel& channel,
+                   const Bucket& bucket) {
+  const std::size_t n = channel.members.size();
+  std::vector<const std::vector<std::uint32_t>*> own;
+  std::set<std::uint32_t> different;
+  for (const Rank member : channel.members) {
+    const auto found = bucket.own.find(member.value);
+    if (found == bucket.own.end()) return false;
+    own.push_back(&table.own_lists[found->second]);
+    different.insert(found->second);
+  }
+  const bool plain = std::all_of(different.begin(), different.end(), [&](std::uint32_t list) {
+    const std::vector<std::uint32_t>& ids = table.own_lists[list];
+    return std::all_of(ids.begin(), ids.end(), [](std::uint32_t id) { return id == 0; });
+  });
+  if (plain) return true;
+  for (std::size_t place = 0; place < bucket.size; ++place) {
+    std::vector<const ExchangeSplits*> rows;
+    bool any = false;
+    for (const std::vector<std::uint32_t>* ids : own) {
+      rows.push_back(&table.exchanges[(*ids)[place]]);
+      any = any || (*ids)[place] != 0;
+    }
+    if (!any) continue;
+    for (const ExchangeSplits* row : rows) {
+      if (row->in.size() != n || row->out.size() != n) return false;
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j < n; ++j) {
+        if (rows[i]->in[j] != rows[j]->out[i]) return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void compare_choices(const SequenceTable& table, Evaluation& evaluation) {
+  const auto ranks = static_cast<std::int32_t>(evaluation.choices.size());
+  std::map<std::uint32_t, Bucket> buckets;  // by channel
+  for (std::size_t r = 0; r < evaluation.choices.size(); ++r) {
+    for (const std::uint32_t s : evaluation.choices[r]) {
+      for (const Projection& p : table.sequences[s].projections) {
+        if (table.channels[p.channel].lonely()) continue;
+        Bucket& bucket = buckets[p.channel];
+        if (bucket.entries++ == 0) {
+          bucket.shared = p.shared;
+          bucket.size = p.size;
+        }
+        const auto [own, fresh] = bucket.own.emplace(static_cast<std::int32_t>(r), p.own);
+        bucket.differs = bucket.differs || bucket.shared != p.shared || own->second != p.own;
+      }
+    }
+  }
+  for (const auto& [id, bucket] : buckets) {
+    const ProductChannel& channel = table.channels[id];
+    std::size_t expected = 0;
+    for (const Rank member : channel.members) {
+      if (member.value >= 0 && member.value < ranks)
+        expected += evaluation.choices[static_cast<std::size_t>(member.value)].size();
+    }
+    if (bucket.differs || bucket.entries != expected ||
+        (!channel.message && !exchanges_fit(table, channel, bucket))) {
+      evaluation.disagreeing.push_back(id);
+    } else {
+      evaluation.agreed.push_back({id, bucket.shared, bucket.size});
+    }
+  }
+}
+
+std::vector<std::uint32_t> distinct_sequences(const Evaluation& evaluation) {
+  std::vector<std::uint32_t> out;
+  for (const std::vector<std::uint32_t>& mine : evaluation.choices)
+    out.insert(out.end(), mine.begin(), mine.end());
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+}  // namespace lockstep

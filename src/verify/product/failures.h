@@ -1,0 +1,44 @@
+// What goes wrong in a situation, and for which choice of the ranks: a divergence, or a circle.
+//
+// Both searches change as few ranks as possible from what is usual (assignments.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "verify/product/model.h"
+#include "verify/product/order_graph.h"
+
+namespace lockstep {
+
+struct Failure {
+  Situation situation;
+  std::vector<ProductOption> options;  // by rank
+  std::vector<Rank> differing;         // sorted
+  std::size_t cost = 0;                // ranks that differ, then their conditions that do
+  std::optional<Circle> circle;        // nothing: a divergence
+};
+
+// What each rank does under its option; kNothing: not recorded.
+std::vector<std::uint32_t> sequences_under(const ProductModel& model, const Situation& situation,
+                                           const std::vector<ProductOption>& options);
+
+// The cheapest of a situation in which some channel disagrees. Nothing: for some rank no option was
+// recorded, or what was recorded of the others agrees.
+std::optional<Failure> find_divergence(const ProductModel& model, const Situation& situation);
+
+struct DeadlockSearch {
+  std::size_t meetings = 0;        // that have their place in one order
+  bool one_order = true;           // all do
+  bool complete = true;            // false: given up at the bound
+  std::optional<Failure> failure;  // the fewest ranks that close a circle
+};
+
+// Where all channels agree. `device`: kernels run one by one (order_graph.h). `budget`: steps that
+// the search for circles may take; what it takes is subtracted.
+DeadlockSearch find_deadlock(const ProductModel& model, const Situation& situation,
+                             const Evaluation& evaluation, bool device, std::uint64_t& budget);
+
+}  // namespace lockstep

@@ -1,0 +1,87 @@
+// Reads stretches of traces into a SequenceTable: the parts of a derivation (sequences.h), or whole
+// traces of a recorded run (run_certificate.h).
+//
+// Waits are part of a sequence where they wait for a call of the same stretch. One that waits for
+// an earlier call orders nothing within the stretch and closes no circle (docs/certificates.md).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "trace/run.h"
+#include "verify/product/sequence_table.h"
+
+namespace lockstep {
+
+struct ReadOptions {
+  // Calls whose record names this step are left out, with their waits; nobody's step: none are.
+  std::int32_t without_step = INT32_MIN;
+  // Every call blocks where it stands: of traces whose waits were not recorded.
+  bool all_block = false;
+};
+
+class SequenceReader {
+ public:
+  // Keeps a reference to `out`.
+  SequenceReader(SequenceTable& out, std::int32_t world_size);
+
+  // Whose traces come next. `place`: what reasons call the run, as in "rank 0 in first-1".
+  void enter(const Run& run, std::string place = {});
+
+  // The id of what the rank does in the events [begin, end) of its trace. What cannot be told goes
+  // to `inconclusive`. O(events).
+  std::uint32_t read(const RankTrace& trace, std::uint32_t begin, std::uint32_t end,
+                     const ReadOptions& options = {});
+
+  // Adds a reason to `inconclusive`; the first few are kept.
+  void say(std::string reason);
+  void say(const RankTrace& trace, const std::string& reason);
+  static constexpr std::size_t kMostReasons = 8;
+
+ private:
+  struct ListHash {
+    std::size_t operator()(const std::vector<std::uint32_t>& list) const noexcept;
+  };
+  template <class T, class Hash = std::hash<T>>
+  class Ids {
+   public:
+    // The id, and whether the value is new.
+    std::pair<std::uint32_t, bool> intern(const T& value) {
+      const auto [found, fresh] = ids_.emplace(value, static_cast<std::uint32_t>(ids_.size()));
+      return {found->second, fresh};
+    }
+
+   private:
+    std::unordered_map<T, std::uint32_t, Hash> ids_;
+  };
+  using ListIds = Ids<std::vector<std::uint32_t>, ListHash>;
+  struct KnownCall {
+    std::uint32_t channel, shared, own;
+  };
+
+  void collect_members();
+  bool is_disputed(const std::string& group) const;
+  RankList members_of(const std::string& name);
+  std::uint32_t channel_of(const RankTrace& trace, const Call& call, const Signature& signature);
+  KnownCall keys_of(const RankTrace& trace, const Call& call);
+  std::uint32_t intern(ProductSequence sequence);
+  static std::uint32_t list_id(ListIds& ids, std::vector<std::vector<std::uint32_t>>& lists,
+                               const std::vector<std::uint32_t>& list);
+
+  SequenceTable& out_;
+  const std::int32_t world_size_;
+  const Run* run_ = nullptr;
+  std::string place_;
+  std::map<std::string, RankList> members_;
+  std::unordered_map<std::string, KnownCall> known_calls_;  // of the run at hand
+  using Sizes = std::vector<std::int64_t>;
+  std::map<std::pair<Sizes, Sizes>, std::uint32_t> exchange_ids_;
+  Ids<std::string> channel_ids_, shared_ids_;
+  ListIds sequence_ids_, shared_list_ids_, own_list_ids_;
+};
+
+}  // namespace lockstep

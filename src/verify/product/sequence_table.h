@@ -1,0 +1,77 @@
+// What ranks do, as sequences of calls and waits: the form in which everything here looks at
+// traces.
+//
+// Equal sequences have one id, so that what follows costs what the number of different ones costs.
+// A call is reduced to what its peers must agree on (its *shared* key: operation, sizes by the
+// operation's own rule, type, reduce operation, root, identity) and what a rank must do the same
+// under all conditions although its peers do something else (its *own* key: splits of an
+// all-to-all). Calls meet on a *channel*: a process group, or the messages from one rank to another
+// with one tag. A sequence's *projection* on a channel is the list of its calls there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trace/run.h"
+
+namespace lockstep {
+
+inline constexpr std::uint32_t kNothing = UINT32_MAX;
+
+struct ProductChannel {
+  std::string name;      // of the group
+  bool message = false;  // members are the sender and the receiver; `tag` counts
+  RankList members;      // in group order
+  std::int32_t tag = kNoPeerTag;
+
+  // Nobody else can keep a rank waiting there.
+  bool lonely() const { return !message && members.size() < 2; }
+};
+
+// The sizes of an all-to-all, one for each member; empty where it was cut evenly.
+struct ExchangeSplits {
+  std::vector<std::int64_t> in, out;
+  friend bool operator==(const ExchangeSplits&, const ExchangeSplits&) = default;
+};
+
+struct ProductItem {
+  enum class Kind : std::uint32_t {
+    issue,     // blocks nobody
+    blocking,  // blocks until the call is met
+    in_batch,  // the same, behind the last call of its batch
+    wait,      // blocks until `place` on `channel` is met
+  } kind = Kind::issue;
+  std::uint32_t channel = 0;
+  std::uint32_t place = 0;   // among the sequence's calls of that channel
+  std::uint32_t shared = 0;  // of a call
+  std::uint32_t own = 0;
+  friend bool operator==(const ProductItem&, const ProductItem&) = default;
+};
+
+struct Projection {
+  std::uint32_t channel = 0;
+  std::uint32_t shared = 0;  // id of the list of shared keys
+  std::uint32_t own = 0;
+  std::uint32_t size = 0;
+};
+
+struct ProductSequence {
+  std::vector<ProductItem> items;
+  std::vector<Projection> projections;  // by channel; no empty ones
+};
+
+struct SequenceTable {
+  std::vector<ProductChannel> channels;
+  std::vector<std::vector<std::uint32_t>> shared_lists, own_lists;  // what a projection's ids mean
+  std::vector<std::string> shared_keys;           // "all_reduce in=8 float32 sum what=w"
+  std::vector<std::string> shown;                 // by shared key, for people: "all_reduce(w)"
+  std::vector<std::vector<std::string>> carried;  // by shared key: the parameters
+  std::vector<ExchangeSplits> exchanges;          // by own key; 0: none
+  std::vector<ProductSequence> sequences;
+  std::vector<std::string> inconclusive;  // why nothing can be decided; empty: it can
+  // Groups to which ranks give different members, by name.
+  std::vector<std::string> disputed_groups;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,99 @@
+// product.json cut off at every byte and with every bit turned, and folders made to be slow: always
+// an error or an answer, in time, and never a proof of what is not safe.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/trace_text.h"
+#include "verify/product/certificate.h"
+#include "verify/product/certificate_lines.h"
+#include "verify/product/check_certificate.h"
+#include "verify/product/decide.h"
+#include "verify/product/small_product.h"
+
+namespace lockstep {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+std::vector<lockstep::Run> runs_of(const SmallProduct& product) {
+  std::vector<lockstep::Run> out;
+  for (std::size_t h = 0; h < product.spec.conditions.size(); ++h)
+    out.push_back(run_from_text(product.texts(h)));
+  return out;
+}
+
+TEST(ProductDamage, IsAnErrorOrAnAnswer) {
+  SmallProduct p(2);
+  p.condition("image", "A:w b:v w1");
+  p.allow({1}, {2}, {"image"});
+  p.spec.assumptions = {"one library"};
+  p.spec.only_steps = 9;
+  const std::string whole = product_text(p.full_spec());
+  ASSERT_TRUE(parse_product(whole, "product.json"));
+  int read = 0;
+  int refused = 0;
+  damage(whole, [&](const std::string& text) {
+    Result<ProductSpec> spec = parse_product(text, "product.json");
+    if (!spec) {
+      EXPECT_THAT(spec.error().message, testing::Not(testing::IsEmpty()));
+      ++refused;
+      return;
+    }
+    const auto again = parse_product(product_text(*spec), "product.json");
+    ASSERT_TRUE(again) << text << again.error().str();
+    EXPECT_EQ(product_text(*again), product_text(*spec));
+    ++read;
+    std::vector<lockstep::Run> runs = runs_of(p);
+    if (spec->histories.size() != runs.size()) return;
+    const Result<Derivation> derivation =
+        make_derivation(std::move(*spec), std::move(runs), "folder");
+    if (!derivation) return;
+    const ProductModel model(*derivation);
+    const ProductDecision decision = decide(model);
+    const Result<std::string> certificate = write_certificate(model, decision);
+    EXPECT_EQ(static_cast<bool>(certificate), decision.verdict == ProductVerdict::safe) << text;
+    if (certificate) {
+      EXPECT_TRUE(check_certificate(*certificate, "c", *derivation)) << text;
+    }
+  });
+  EXPECT_GT(read, 100);
+  EXPECT_GT(refused, 1000);
+}
+
+TEST(ProductDamage, ADerivationIsOfItsOwnWorldAndWhole) {
+  SmallProduct p(2);
+  p.condition("image", "A:w");
+  const auto refusal = [&](auto change) {
+    ProductSpec spec = p.full_spec();
+    std::vector<lockstep::Run> runs = runs_of(p);
+    change(spec, runs);
+    const auto made = make_derivation(std::move(spec), std::move(runs), "folder");
+    return made ? "" : made.error().str();
+  };
+  using S = ProductSpec;
+  using R = std::vector<lockstep::Run>;
+  EXPECT_EQ(refusal([](S&, R&) {}), "");
+  EXPECT_THAT(refusal([](S& spec, R&) { spec.world_size = 3; }), HasSubstr("world of 2 ranks"));
+  EXPECT_THAT(refusal([](S&, R& runs) { runs[0].ranks.pop_back(); }), HasSubstr("rank 1"));
+  EXPECT_THAT(refusal([](S&, R& runs) { runs[0].ranks[1].end = End::cut; }), HasSubstr("ends"));
+  EXPECT_THAT(refusal([](S&, R& runs) { runs[0].ranks[0].dropped = 1; }), HasSubstr("lost"));
+}
+
+// So many rules and steps that asking each rank at each of them would take hours.
+TEST(ProductDamage, TooMuchToLookAtIsSaidAtOnce) {
+  SmallProduct p(4);
+  for (int c = 0; c < 64; ++c)
+    p.condition("c" + std::to_string(c), "", std::nullopt, std::to_string(c));
+  for (std::int64_t step = 1; step <= 2000; ++step) p.allow({}, {step}, {"c0"});
+  const Derivation derivation = p.derivation();
+  const ProductModel model(derivation);
+  const ProductDecision decision = decide(model);
+  EXPECT_EQ(decision.verdict, ProductVerdict::inconclusive);
+  EXPECT_THAT(decision.why, Contains(HasSubstr("too many to look at")));
+  const std::string text = sealed({"lockstep-certificate 1", "end"});
+  EXPECT_FALSE(check_certificate(text, "c", derivation));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -97,6 +97,7 @@ void add_simulate(CLI::App& app, ExitStatus& status) {
   command->require_subcommand(1);
   command->footer(kFooter);
   add_simulate_collective(*command, status);
+  add_simulate_pipeline(*command, status);
 }
 
 }  // namespace lockstep

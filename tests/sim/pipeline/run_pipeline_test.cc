@@ -1,0 +1,248 @@
+// What schedules cost: the closed forms of the literature, and an oracle for all other costs.
+#include "sim/pipeline/run_pipeline.h"
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::sim {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+PipelineProgram program(PipelineSchedule schedule, PipelineShape shape) {
+  return *make_pipeline(schedule, shape);
+}
+
+PipelineCosts equal_costs(const PipelineProgram& of, PieceCost cost) {
+  return {std::vector<PieceCost>(static_cast<std::size_t>(of.shape.pieces()), cost), Picos{0}};
+}
+
+PipelineRun run(PipelineSchedule schedule, PipelineShape shape, PieceCost cost) {
+  const PipelineProgram made = program(schedule, shape);
+  return *run_pipeline(made, equal_costs(made, cost));
+}
+
+PieceCost whole(std::int64_t forward, std::int64_t backward) {
+  return {.forward = Picos{forward}, .backward = Picos{backward}};
+}
+
+PieceCost parts(std::int64_t forward, std::int64_t backward, std::int64_t weight) {
+  return {.forward = Picos{forward}, .backward = Picos{backward}, .weight = Picos{weight}};
+}
+
+// (p, m): time (m + p - 1)(tF + tB), idle (p - 1)(tF + tB). GPipe keeps all micro-batches, 1F1B
+// min(p - r, m) of them (arXiv 2104.04473, section 2.2).
+TEST(RunPipeline, GpipeAndOneFOneBTakeTheSameTime) {
+  for (std::int32_t p = 1; p <= 9; ++p)
+    for (std::int32_t m = 1; m <= 33; m += 4) {
+      const PipelineRun gpipe = run(PipelineSchedule::gpipe, {p, m, 1}, whole(1, 2));
+      const PipelineRun alternate = run(PipelineSchedule::one_f_one_b, {p, m, 1}, whole(1, 2));
+      for (const PipelineRun& one : {gpipe, alternate}) {
+        ASSERT_EQ(one.time, Picos{(m + p - 1) * 3}) << p << " " << m;
+        ASSERT_EQ(one.period, one.time);
+        ASSERT_THAT(one.idle, Each(Picos{(p - 1) * 3}));
+        ASSERT_THAT(one.busy, Each(Picos{m * 3}));
+      }
+      ASSERT_THAT(gpipe.peak_in_flight, Each(m));
+      for (std::int32_t r = 0; r < p; ++r)
+        ASSERT_EQ(alternate.peak_in_flight[static_cast<std::size_t>(r)], std::min(p - r, m));
+    }
+}
+
+TEST(RunPipeline, KnownIntegers) {
+  const PipelineRun small = run(PipelineSchedule::one_f_one_b, {4, 8, 1}, whole(1, 2));
+  EXPECT_EQ(small.time, Picos{33});
+  EXPECT_THAT(small.idle, Each(Picos{9}));
+  EXPECT_THAT(small.peak_in_flight, ElementsAre(4, 3, 2, 1));
+  EXPECT_EQ(run(PipelineSchedule::one_f_one_b, {8, 32, 1}, whole(1, 2)).time, Picos{117});
+  EXPECT_EQ(run(PipelineSchedule::gpipe, {8, 8, 1}, whole(1, 2)).time, Picos{45});
+  EXPECT_EQ(run(PipelineSchedule::gpipe, {4, 4, 1}, whole(1, 2)).time, Picos{21});
+
+  const PipelineRun two = run(PipelineSchedule::interleaved, {4, 8, 2}, whole(1, 2));
+  EXPECT_EQ(two.time, Picos{57});
+  EXPECT_THAT(two.idle, Each(Picos{9}));
+  EXPECT_THAT(two.peak_in_flight, ElementsAre(11, 9, 7, 5));
+  EXPECT_EQ(run(PipelineSchedule::interleaved, {8, 32, 2}, whole(1, 2)).time, Picos{213});
+  EXPECT_EQ(run(PipelineSchedule::interleaved, {8, 32, 4}, whole(1, 2)).time, Picos{405});
+  const PipelineRun four = run(PipelineSchedule::interleaved, {4, 16, 4}, whole(1, 2));
+  EXPECT_EQ(four.time, Picos{201});
+  EXPECT_THAT(four.peak_in_flight, ElementsAre(19, 17, 15, 13));
+}
+
+// m v (tF + tB) + (p - 1)(tF + tB) with tF and tB of a chunk; chunks in flight
+// min(2(p - r - 1) + (v - 1)p + 1, m v).
+TEST(RunPipeline, InterleavedDividesTheBubble) {
+  for (std::int32_t p = 1; p <= 6; ++p)
+    for (std::int32_t groups = 1; groups <= 4; ++groups)
+      for (std::int32_t v = 1; v <= 4; ++v) {
+        const std::int32_t m = p * groups;
+        const PipelineRun one = run(PipelineSchedule::interleaved, {p, m, v}, whole(3, 5));
+        ASSERT_EQ(one.time, Picos{(m * v + p - 1) * 8}) << p << " " << m << " " << v;
+        ASSERT_THAT(one.idle, Each(Picos{(p - 1) * 8}));
+        for (std::int32_t r = 0; r < p; ++r)
+          ASSERT_EQ(one.peak_in_flight[static_cast<std::size_t>(r)],
+                    std::min(2 * (p - r - 1) + (v - 1) * p + 1, m * v));
+      }
+}
+
+// arXiv 2401.10241, table 1 and section 2: the bubble shrinks from (p-1)(F+B+W) to (p-1)(F+B-W)
+// for the same memory, and to (p-1)(F+B-2W) for that of 2p - 1 micro-batches.
+TEST(RunPipeline, ZeroBubbleSchedules) {
+  for (std::int32_t p = 2; p <= 8; ++p)
+    for (std::int32_t m = 2 * p - 1; m <= 2 * p + 9; ++m)
+      for (std::int32_t w = 1; w <= 4; ++w) {
+        const PieceCost cost = parts(4, 4, w);
+        const PipelineRun h1 = run(PipelineSchedule::zb_h1, {p, m, 1}, cost);
+        ASSERT_THAT(h1.idle, Each(Picos{(p - 1) * (8 - w)})) << p << " " << m << " " << w;
+        ASSERT_THAT(h1.peak_in_flight, Each(p));
+        const PipelineRun h2 = run(PipelineSchedule::zb_h2, {p, m, 1}, cost);
+        ASSERT_THAT(h2.idle, Each(Picos{(p - 1) * (8 - 2 * w)})) << p << " " << m << " " << w;
+        ASSERT_THAT(h2.peak_in_flight, Each(2 * p - 1));
+      }
+}
+
+// Equal parts: no bubble in any stage's own time, for the memory of p micro-batches (2p chunks).
+// The stages start and end one after the other, so the first start to the last end takes longer.
+TEST(RunPipeline, ZeroBubbleInAVee) {
+  for (std::int32_t p = 2; p <= 6; ++p)
+    for (std::int32_t m = 2 * p; m <= 2 * p + 5; ++m) {
+      const PipelineRun vee = run(PipelineSchedule::zbv, {p, m, 2}, parts(1, 1, 1));
+      ASSERT_THAT(vee.idle, Each(Picos{0})) << p << " " << m;
+      ASSERT_EQ(vee.period, Picos{6 * m});
+      ASSERT_EQ(vee.time, Picos{6 * m + p - 1});
+      ASSERT_THAT(vee.peak_in_flight, Each(2 * p));
+    }
+}
+
+// 1F1B with one stage three times as slow: it is always at work, but for the way of the first
+// micro-batch down to it and of the last one back.
+TEST(RunPipeline, TheSlowestStageSetsThePace) {
+  const PipelineProgram of = program(PipelineSchedule::one_f_one_b, {4, 16, 1});
+  for (std::int32_t slow = 0; slow < 4; ++slow) {
+    PipelineCosts costs = equal_costs(of, whole(1, 2));
+    costs.pieces[static_cast<std::size_t>(slow)] = whole(3, 6);
+    const PipelineRun one = *run_pipeline(of, costs);
+    EXPECT_EQ(one.time, Picos{16 * 9 + slow * 3}) << "stage " << slow;
+    EXPECT_EQ(one.idle[static_cast<std::size_t>(slow)], Picos{slow * 3});
+  }
+}
+
+// GPipe with transfers: both ways through the pipeline take (p - 1) of them.
+TEST(RunPipeline, TransfersDelayOnlyTheFillAndTheDrain) {
+  const PipelineProgram of = program(PipelineSchedule::gpipe, {4, 8, 1});
+  PipelineCosts costs = equal_costs(of, whole(10, 20));
+  costs.send = Picos{3};
+  EXPECT_EQ(run_pipeline(of, costs)->time, Picos{11 * 30 + 2 * 3 * 3});
+  // The vee turns within the last stage, and begins and ends in the first: no transfer there.
+  const PipelineProgram vee = program(PipelineSchedule::zbv, {1, 3, 2});
+  PipelineCosts alone = equal_costs(vee, parts(1, 1, 1));
+  alone.send = Picos{1000};
+  EXPECT_EQ(run_pipeline(vee, alone)->time, Picos{18});
+}
+
+TEST(RunPipeline, ActivationsAreHeldFromForwardToTheLastPartThatNeedsThem) {
+  PieceCost cost = whole(1, 2);
+  cost.activation = Bytes{100};
+  EXPECT_THAT(run(PipelineSchedule::one_f_one_b, {4, 8, 1}, cost).peak_bytes,
+              ElementsAre(Bytes{400}, Bytes{300}, Bytes{200}, Bytes{100}));
+  cost = parts(1, 1, 1);
+  cost.activation = Bytes{100};
+  cost.kept_for_weight = Bytes{30};
+  // (p - r) M_B + r M_W, arXiv 2401.10241, section 2.2.
+  EXPECT_THAT(run(PipelineSchedule::zb_h1, {4, 8, 1}, cost).peak_bytes,
+              ElementsAre(Bytes{400}, Bytes{330}, Bytes{260}, Bytes{190}));
+}
+
+// The slow obvious way: relax every task until nothing changes.
+std::int64_t oracle(const PipelineProgram& of, const PipelineCosts& costs) {
+  std::vector<std::vector<std::int64_t>> end(of.tasks.size());
+  for (std::size_t s = 0; s < of.tasks.size(); ++s) end[s].assign(of.tasks[s].size(), 0);
+  const auto find = [&](Work work, std::int32_t micro_batch, std::int32_t piece) {
+    const auto stage = static_cast<std::size_t>(of.stage_of(piece));
+    const PipelineTask wanted{work, micro_batch, of.chunk_of(piece)};
+    const auto& tasks = of.tasks[stage];
+    const auto it = std::find(tasks.begin(), tasks.end(), wanted);
+    return end[stage][static_cast<std::size_t>(it - tasks.begin())];
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (std::size_t s = 0; s < of.tasks.size(); ++s)
+      for (std::size_t i = 0; i < of.tasks[s].size(); ++i) {
+        const PipelineTask& task = of.tasks[s][i];
+        const std::int32_t piece = of.piece(static_cast<std::int32_t>(s), task.chunk);
+        const PieceCost& cost = costs.pieces[static_cast<std::size_t>(piece)];
+        std::int64_t start = i == 0 ? 0 : end[s][i - 1];
+        const auto need = [&](Work work, std::int32_t from) {
+          const bool moves = of.stage_of(from) != static_cast<std::int32_t>(s);
+          start =
+              std::max(start, find(work, task.micro_batch, from) + (moves ? costs.send.value : 0));
+        };
+        if (task.work == Work::forward && piece > 0) need(Work::forward, piece - 1);
+        if (task.work == Work::backward) need(Work::forward, piece);
+        if (task.work == Work::backward && piece + 1 < of.shape.pieces())
+          need(Work::backward, piece + 1);
+        if (task.work == Work::weight) need(Work::backward, piece);
+        const Picos takes = task.work == Work::forward    ? cost.forward
+                            : task.work == Work::backward ? cost.backward
+                                                          : cost.weight;
+        if (start + takes.value != end[s][i]) {
+          end[s][i] = start + takes.value;
+          changed = true;
+        }
+      }
+  }
+  std::int64_t last = 0;
+  for (const std::vector<std::int64_t>& stage : end) last = std::max(last, stage.back());
+  return last;
+}
+
+TEST(RunPipeline, AgreesWithTheOracleForAnyCosts) {
+  std::mt19937 random(4);
+  const auto up_to = [&](std::uint32_t most) { return static_cast<std::int64_t>(random() % most); };
+  for (const std::string& name : pipeline_schedule_names())
+    for (std::int32_t p = 1; p <= 4; ++p)
+      for (std::int32_t m = 1; m <= 6; ++m)
+        for (std::int32_t v = 1; v <= 2; ++v) {
+          const Result<PipelineProgram> made =
+              make_pipeline(*parse_pipeline_schedule(name), {p, m, v});
+          if (!made) continue;
+          PipelineCosts costs;
+          for (std::int32_t piece = 0; piece < made->shape.pieces(); ++piece)
+            costs.pieces.push_back(parts(up_to(9), up_to(9), up_to(9)));
+          costs.send = Picos{up_to(3)};
+          ASSERT_EQ(run_pipeline(*made, costs)->time.value, oracle(*made, costs))
+              << name << " " << p << " " << m << " " << v;
+        }
+}
+
+TEST(RunPipeline, AnOrderThatWaitsForItselfIsReported) {
+  PipelineProgram of = program(PipelineSchedule::one_f_one_b, {2, 2, 1});
+  std::swap(of.tasks[1][0], of.tasks[1][1]);  // backward of 0 before its forward
+  const Result<PipelineRun> stuck = run_pipeline(of, equal_costs(of, whole(1, 2)));
+  ASSERT_FALSE(stuck);
+  EXPECT_THAT(stuck.error().message,
+              HasSubstr("stage 0 waits for what the backward of micro-batch 0"));
+}
+
+TEST(RunPipeline, RefusesCostsThatDoNotFit) {
+  const PipelineProgram of = program(PipelineSchedule::one_f_one_b, {4, 8, 1});
+  PipelineCosts costs = equal_costs(of, whole(1, 2));
+  costs.pieces.pop_back();
+  EXPECT_THAT(run_pipeline(of, costs).error().message, HasSubstr("costs for 3 pieces"));
+  costs = equal_costs(of, whole(Picos::forever().value / 2, 2));
+  EXPECT_THAT(run_pipeline(of, costs).error().message, HasSubstr("longer together than the clock"));
+  costs = equal_costs(of, whole(-1, 2));
+  EXPECT_THAT(run_pipeline(of, costs).error().message, HasSubstr("negative"));
+  costs = equal_costs(of, whole(1, 2));
+  costs.pieces[0].activation = Bytes{std::int64_t{1} << 62};
+  EXPECT_THAT(run_pipeline(of, costs).error().message, HasSubstr("activations together"));
+}
+
+}  // namespace
+}  // namespace lockstep::sim

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -19,6 +20,33 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kLargestProduct = std::size_t{16} << 20U;
 
+// One rank's trace stands for those of the others only where all of them are in its groups, and no
+// call names a rank.
+Status check_class(const Run& run, const ProductSpec::RankClass& one) {
+  const RankTrace& trace = *run.find(Rank(one.rank));
+  const auto refuse = [&](const std::string& why) {
+    return Error{"rank " + std::to_string(one.rank) + " cannot stand for ranks " +
+                     ranges(one.ranks) + ": " + why,
+                 {trace.source},
+                 "give each of them a trace"};
+  };
+  if (one.ranks.size() < 2) return Status::ok();
+  for (const RankTrace::Membership& membership : trace.groups) {
+    for (const std::int32_t rank : one.ranks) {
+      if (!membership.ranks.contains(Rank(rank))) {
+        return refuse("group " + printable(run.tables.str(membership.group)) +
+                      " does not have them all");
+      }
+    }
+  }
+  for (const Call& call : trace.calls) {
+    if (is_point_to_point(run.tables.signatures[call.signature].op)) {
+      return refuse("it sends or receives messages");
+    }
+  }
+  return Status::ok();
+}
+
 // A derivation is a proof's premise: a trace that lost something is none.
 Status check_whole(const Run& run, const ProductSpec& spec, const std::string& folder) {
   const auto error = [&](std::string message, const std::string& file) {
@@ -32,7 +60,9 @@ Status check_whole(const Run& run, const ProductSpec& spec, const std::string& f
     return error("the traces are of a world of " + std::to_string(run.world_size) +
                      " ranks, product.json says " + std::to_string(spec.world_size),
                  folder);
+  const std::vector<std::int32_t> traced = traced_ranks(spec);
   for (std::int32_t r = 0; r < spec.world_size; ++r) {
+    if (traced[static_cast<std::size_t>(r)] != r) continue;
     const RankTrace* trace = run.find(Rank(r));
     if (trace == nullptr) return error("rank " + std::to_string(r) + " has no trace", folder);
     if (trace->damaged_count > 0 || trace->dropped > 0 || trace->open_ended)
@@ -43,10 +73,22 @@ Status check_whole(const Run& run, const ProductSpec& spec, const std::string& f
           "the trace of rank " + std::to_string(r) + " ends neither cleanly nor with an exception",
           trace->source);
   }
+  for (const ProductSpec::RankClass& one : spec.classes) {
+    if (const Status stands = check_class(run, one); !stands) return stands;
+  }
   return Status::ok();
 }
 
 }  // namespace
+
+std::vector<std::int32_t> traced_ranks(const ProductSpec& spec) {
+  std::vector<std::int32_t> out(static_cast<std::size_t>(spec.world_size));
+  std::iota(out.begin(), out.end(), 0);
+  for (const ProductSpec::RankClass& one : spec.classes) {
+    for (const std::int32_t rank : one.ranks) out[static_cast<std::size_t>(rank)] = one.rank;
+  }
+  return out;
+}
 
 Result<Derivation> make_derivation(ProductSpec spec, std::vector<Run> runs,
                                    const std::string& folder) {
@@ -67,7 +109,8 @@ Result<Derivation> load_derivation(const std::string& folder) {
   const Result<std::string> text = read_file(file, kLargestProduct);
   if (!text) {
     Error error = text.error();
-    error.fix = "give a folder that `lockstep derive --output-dir` or tools/lockstep_record.py wrote";
+    error.fix =
+        "give a folder that `lockstep derive --output-dir` or tools/lockstep_record.py wrote";
     return error;
   }
   Result<ProductSpec> spec = parse_product(*text, file);

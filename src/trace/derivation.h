@@ -34,6 +34,12 @@ struct ProductSpec {
     std::uint32_t first = 0;
     std::string folder;  // relative to the one of product.json
   };
+  // Ranks that make the same calls, but for what they may meet: the trace of `rank`, the first of
+  // them, stands for all.
+  struct RankClass {
+    std::int32_t rank = 0;
+    std::vector<std::int32_t> ranks;  // ascending
+  };
   enum class Choice : std::uint8_t {
     free,    // each rank has a condition of its own in every step
     agreed,  // all ranks have the same one
@@ -45,6 +51,7 @@ struct ProductSpec {
   std::vector<Condition> conditions;
   Choice choice = Choice::free;
   std::vector<Allowed> allowed;  // the first that fits (rank, step) counts; none fits: all
+  std::vector<RankClass> classes;  // each rank in one; empty: every rank has a trace of its own
   std::vector<History> histories;
   std::vector<std::uint32_t> steps;
   std::optional<std::int64_t> only_steps;  // the program has so many steps; nothing: any number
@@ -60,6 +67,9 @@ struct Derivation {
   std::string folder;
   std::vector<Run> runs;  // one for each history
 };
+
+// By rank: whose trace says what it does. O(ranks).
+std::vector<std::int32_t> traced_ranks(const ProductSpec& spec);
 
 inline constexpr std::size_t kMaxConditions = 256;
 inline constexpr std::size_t kMaxHistories = 256;

@@ -126,6 +126,7 @@ class SpecReader {
     header(root);
     if (!read_.problem) conditions(root);
     if (!read_.problem) allowed(root);
+    if (!read_.problem) classes(root);
     if (!read_.problem) histories(root);
     if (read_.problem) return *read_.problem;
     return std::move(spec_);
@@ -201,6 +202,42 @@ class SpecReader {
     }
   }
 
+  // {"rank": 1, "ranks": [[1, 7], [9, 15]]}: from, to.
+  void classes(dom::object root) {
+    const auto bound = static_cast<std::size_t>(spec_.world_size);
+    std::vector<bool> in_one(bound, false);
+    std::size_t placed = 0;
+    for (const dom::element item : read_.list(root, "classes", false, bound)) {
+      const auto object = read_.as_object(item, "classes");
+      if (!object) return;
+      ProductSpec::RankClass one;
+      for (const dom::element range : read_.list(*object, "ranks", true, bound)) {
+        dom::array ends;
+        if (range.get(ends) != simdjson::SUCCESS || ends.size() != 2)
+          return read_.complain("an item of \"ranks\" of a class is not [FROM, TO]");
+        const auto from = read_.as_integer(ends.at(0), "ranks", 0, spec_.world_size - 1);
+        const auto to = read_.as_integer(ends.at(1), "ranks", from, spec_.world_size - 1);
+        for (std::int64_t rank = from; rank <= to && !read_.problem; ++rank) {
+          if (in_one[static_cast<std::size_t>(rank)])
+            return read_.complain("rank " + std::to_string(rank) + " is in two classes");
+          in_one[static_cast<std::size_t>(rank)] = true;
+          one.ranks.push_back(static_cast<std::int32_t>(rank));
+        }
+      }
+      if (const auto rank = read_.find(*object, "rank", true); rank && !read_.problem)
+        one.rank = static_cast<std::int32_t>(
+            read_.as_integer(*rank, "rank", 0, spec_.world_size - 1));
+      if (read_.problem) return;
+      std::sort(one.ranks.begin(), one.ranks.end());
+      if (one.ranks.empty() || one.ranks.front() != one.rank)
+        return read_.complain("\"rank\" is not the first of its class");
+      placed += one.ranks.size();
+      spec_.classes.push_back(std::move(one));
+    }
+    if (!spec_.classes.empty() && placed != bound)
+      read_.complain("\"classes\" leaves out a rank");
+  }
+
   void histories(dom::object root) {
     std::set<std::uint32_t> firsts;
     for (const dom::element item : read_.list(root, "histories", true, kMaxHistories)) {
@@ -253,6 +290,18 @@ std::string listed(const List& items, Show show) {
   return "[" + out + "]";
 }
 
+std::string class_text(const ProductSpec::RankClass& one) {
+  std::string ranges;
+  for (std::size_t i = 0; i < one.ranks.size();) {
+    std::size_t end = i + 1;
+    while (end < one.ranks.size() && one.ranks[end] == one.ranks[end - 1] + 1) ++end;
+    ranges += (ranges.empty() ? "[" : ", [") + std::to_string(one.ranks[i]) + ", " +
+              std::to_string(one.ranks[end - 1]) + "]";
+    i = end;
+  }
+  return "{\"rank\": " + std::to_string(one.rank) + ", \"ranks\": [" + ranges + "]}";
+}
+
 }  // namespace
 
 Result<ProductSpec> parse_product(std::string_view text, const std::string& file) {
@@ -289,7 +338,9 @@ std::string product_text(const ProductSpec& spec) {
     if (!rule.steps.empty()) out += "\"steps\": " + listed(rule.steps, number) + ", ";
     out += "\"conditions\": " + listed(rule.conditions, name) + "}";
   }
-  out += std::string(spec.allowed.empty() ? "" : "\n ") + "],\n \"histories\": [";
+  out += std::string(spec.allowed.empty() ? "" : "\n ") + "],\n";
+  if (!spec.classes.empty()) out += " \"classes\": " + listed(spec.classes, class_text) + ",\n";
+  out += " \"histories\": [";
   for (std::size_t h = 0; h < spec.histories.size(); ++h) {
     out += std::string(h == 0 ? "" : ",") + "\n  {\"first\": " + name(spec.histories[h].first) +
            ", \"folder\": " + quoted(spec.histories[h].folder) + "}";

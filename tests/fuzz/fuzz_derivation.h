@@ -1,0 +1,23 @@
+// A derivation in one piece of bytes, for fuzzing: product.json, then the text traces of its
+// histories, rank by rank, with a blank line between any two.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "trace/derivation.h"
+
+namespace lockstep {
+
+// The bytes between blank lines.
+std::vector<std::string_view> sections_of(std::string_view bytes);
+
+// Of few ranks, conditions and steps: what is judged must be so in a moment. Errors: other than
+// that, or no derivation.
+Result<Derivation> small_derivation(const std::vector<std::string_view>& sections);
+
+// The traces of one run.
+Run run_of_sections(const std::vector<std::string_view>& sections);
+
+}  // namespace lockstep

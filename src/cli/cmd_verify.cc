@@ -6,12 +6,14 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/write_file.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/patience.h"
 #include "cli/product_command.h"
 #include "trace/formats/format.h"
 #include "trace/load.h"
+#include "verify/product/run_certificate.h"
 #include "verify/semantics.h"
 #include "verify/verify.h"
 
@@ -37,6 +39,8 @@ constexpr const char* kFooter = R"(Examples:
   Fail only on what is new since the baseline was written:
     lockstep verify traces/ --baseline known.json --output sarif=out.sarif
 
+  A proof, if the run neither diverged nor could have deadlocked:
+    lockstep verify traces/ --certificate run.txt
   Can any mix of batches over the ranks diverge? And a proof, if not:
     lockstep verify --product derived/ --certificate safe.txt
   The Flight Recorder dumps of a hung PyTorch job, whose names are unusual:
@@ -67,6 +71,19 @@ Report judge(const Run& run, const VerifyCommand& command) {
   return verify(run, options);
 }
 
+// `status`: of the report, which a run without a certificate keeps unless that was clean.
+ExitStatus write_certificate_of(const Run& run, const Report& report, const VerifyCommand& command,
+                                ExitStatus status) {
+  const CallSemantics semantics =
+      call_semantics_from_name(command.semantics).value_or(recorded_semantics(run));
+  const Result<std::string> text = write_run_certificate(run, report, semantics);
+  if (!text)
+    return fail(text.error(), status == ExitStatus::clean ? ExitStatus::inconclusive : status);
+  if (const Status written = write_file(command.certificate, *text); !written)
+    return fail(written.error(), ExitStatus::own_failure);
+  return status;
+}
+
 ExitStatus run_verify(const VerifyCommand& command) {
   if (const Status outputs = check_outputs(command.report); !outputs) return fail(outputs.error());
   if (command.product && command.paths.size() > 1) {
@@ -80,10 +97,13 @@ ExitStatus run_verify(const VerifyCommand& command) {
   if (!filter) return fail(filter.error());
   const Result<Run> run = load(command);
   if (!run) return fail(run.error());
-  const FilteredReport report = filtered(judge(*run, command), *run, *filter, today_utc());
+  const Report judged = judge(*run, command);
+  const FilteredReport report = filtered(judged, *run, *filter, today_utc());
   if (const Status written = write_reports(report, *run, command.report); !written)
     return fail(written.error(), ExitStatus::own_failure);
-  return exit_status(report.report, command.report.fail_on);
+  const ExitStatus status = exit_status(report.report, command.report.fail_on);
+  if (command.certificate.empty()) return status;
+  return write_certificate_of(*run, judged, command, status);
 }
 
 }  // namespace
@@ -102,14 +122,13 @@ void add_verify(CLI::App& app, ExitStatus& status) {
                       "the rank in a file's name");
   command->add_option("--semantics", options->semantics, "What blocks a rank; default: as recorded")
       ->check(CLI::IsMember({"nccl", "gloo", "mpi"}));
-  CLI::Option* product = command->add_flag("--product", options->product,
-                                           "PATH is a derivation: judge every mix of\n"
-                                           "conditions over the ranks");
+  command->add_flag("--product", options->product,
+                    "PATH is a derivation: judge every mix of\n"
+                    "conditions over the ranks");
   command
       ->add_option("--certificate", options->certificate,
-                   "With --product: write the proof that a safe\n"
+                   "Write the proof that a clean run or a safe\n"
                    "program is one; see check-certificate")
-      ->needs(product)
       ->type_name("FILE");
   add_report_options(*command, options->report);
   command->footer(footer());

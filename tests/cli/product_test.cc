@@ -132,5 +132,84 @@ TEST(Product, BadInputIsRefusedWithPlaceAndFix) {
   EXPECT_EQ(run_lockstep({"verify", "--certificate", "x", program.folder.path()}).status, 2);
 }
 
+// Two ranks that reduce two gradients in each of two steps; `other`: rank 1 names one otherwise.
+struct RecordedRun {
+  explicit RecordedRun(const std::string& other = "b") {
+    for (int rank = 0; rank < 2; ++rank) {
+      std::string text = R"({"header":1,"rank":)" + std::to_string(rank) +
+                         R"(,"world_size":2,"backend":"gloo"})" + "\n" +
+                         R"({"group":"world","ranks":[0,1]})" + "\n";
+      for (int id = 0; id < 4; ++id) {
+        text += R"({"ev":"issue","id":)" + std::to_string(id) +
+                R"(,"g":"world","op":"all_reduce","in":[[8]],"dtype":"float32","redop":"sum",)" +
+                R"("what":[")" +
+                (id % 2 == 0 ? "a"
+                 : rank == 0 ? "b"
+                             : other) +
+                R"("],"step":)" + std::to_string(id / 2) + "}\n" + R"({"ev":"complete","id":)" +
+                std::to_string(id) + "}\n";
+      }
+      traces.write("rank_" + std::to_string(rank) + ".trace.jsonl",
+                   text + R"({"end":"clean"})" + "\n");
+    }
+  }
+  TempDir traces;
+};
+
+TEST(RunCertificateCommand, ACleanRunGetsOneThatIsAccepted) {
+  const RecordedRun run;
+  const TempDir work;
+  const std::string file = work.file("run.txt");
+  const Outcome outcome = run_lockstep({"verify", run.traces.path(), "--certificate", file});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(TempDir::read(file), StartsWith("lockstep-certificate 1\nkind run\n"));
+  const Outcome checked = run_lockstep({"check-certificate", file, run.traces.path()});
+  EXPECT_EQ(checked.status, 0) << checked.err;
+  EXPECT_THAT(checked.out, StartsWith("ACCEPTED: "));
+  const Outcome by_file =
+      run_lockstep({"check-certificate", file, run.traces.file("rank_0.trace.jsonl"),
+                    run.traces.file("rank_1.trace.jsonl"), "--format", "text"});
+  EXPECT_EQ(by_file.status, 0) << by_file.err;
+}
+
+TEST(RunCertificateCommand, AnotherRunIsRefusedWithTheLine) {
+  const RecordedRun run;
+  const RecordedRun other("c");
+  const TempDir work;
+  const std::string file = work.file("run.txt");
+  ASSERT_EQ(run_lockstep({"verify", run.traces.path(), "--certificate", file}).status, 0);
+  const Outcome checked = run_lockstep({"check-certificate", file, other.traces.path()});
+  EXPECT_EQ(checked.status, 1);
+  EXPECT_THAT(checked.err, HasSubstr("run.txt:"));
+  EXPECT_THAT(checked.err, HasSubstr("refused: it says \"sequence"));
+}
+
+TEST(RunCertificateCommand, WithoutProofTheStatusIsThatOfTheReport) {
+  const RecordedRun faulty("c");
+  const TempDir work;
+  const std::string file = work.file("run.txt");
+  const Outcome outcome = run_lockstep({"verify", faulty.traces.path(), "--certificate", file});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("there is no certificate: the verdict is \"findings\""));
+  EXPECT_FALSE(std::filesystem::exists(file));
+  // Clean, but what blocks is left open.
+  const RecordedRun run;
+  const Outcome open =
+      run_lockstep({"verify", run.traces.path(), "--semantics", "mpi", "--certificate", file});
+  EXPECT_EQ(open.status, 3) << open.out;
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
+TEST(RunCertificateCommand, WhatIsNoCertificateIsRefused) {
+  const RecordedRun run;
+  const TempDir work;
+  work.write("x.txt", "not one\n");
+  const Outcome outcome =
+      run_lockstep({"check-certificate", work.file("x.txt"), run.traces.path()});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("begins like no certificate"));
+  EXPECT_EQ(run_lockstep({"check-certificate", work.file("no.txt"), run.traces.path()}).status, 2);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -33,15 +33,15 @@ template <class T>
 class FirstLoop {
  public:
   void add(std::span<const T> values) {
-    using namespace fingerprinting;
+    using fingerprinting::Word;
     using Bits = std::conditional_t<sizeof(T) == 4, unsigned, Word>;
     Word word = 0;
     std::array<double, kSketchValues> sums{};
     for (std::size_t i = 0; i < values.size(); ++i) {
-      if (i % 8 == 0) word = sign_word(i);
+      if (i % 8 == 0) word = fingerprinting::sign_word(i);
       T value = values[i] == T{0} ? T{0} : values[i];
       if (std::isnan(value)) value = std::numeric_limits<T>::quiet_NaN();
-      hash_ += hash_term(std::bit_cast<Bits>(value), i);
+      hash_ += fingerprinting::hash_term(std::bit_cast<Bits>(value), i);
       if (!std::isfinite(value)) {
         ++non_finite_;
         continue;
@@ -50,7 +50,7 @@ class FirstLoop {
       squares_ += x * x;
       min_ = std::min(min_, x);
       max_ = std::max(max_, x);
-      const auto& signs = kSigns[sign_byte(word, i)];
+      const auto& signs = kSigns[fingerprinting::sign_byte(word, i)];
       for (std::size_t j = 0; j < kSketchValues; ++j) sums[j] += x * signs[j];
     }
     for (std::size_t j = 0; j < kSketchValues; ++j) sums_[j] += sums[j];

@@ -10,8 +10,8 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDAFunctions.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include "runtime/watch/fingerprint_kernel.h"
@@ -103,7 +103,7 @@ class CudaFingerprints final : public DeviceFingerprints {
 
   void take(const at::Tensor& tensor, std::uint64_t first) override {
     const at::NoGradGuard no_grad;
-    const c10::cuda::CUDAGuard guard(place_);
+    const c10::DeviceGuard guard(place_);
     const auto [kernel, values] = kernel_for(tensor);
     const auto elements = static_cast<std::uint64_t>(values.numel());
     const unsigned blocks = fingerprint_blocks(elements, multiprocessors_);
@@ -123,7 +123,7 @@ class CudaFingerprints final : public DeviceFingerprints {
 
   std::vector<Fingerprint> collect() override {
     const at::NoGradGuard no_grad;
-    const c10::cuda::CUDAGuard guard(place_);
+    const c10::DeviceGuard guard(place_);
     c10::cuda::device_synchronize();  // of every stream that was asked
     std::vector<Fingerprint> out;
     out.reserve(elements_.size());
@@ -187,9 +187,10 @@ class CudaFingerprints final : public DeviceFingerprints {
 
 Result<std::unique_ptr<DeviceFingerprints>> make_cuda_fingerprints(int index,
                                                                    std::uint32_t sketch) {
-  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
+  const c10::Device place(at::kCUDA, static_cast<c10::DeviceIndex>(index));
+  const c10::DeviceGuard guard(place);
   // Makes the device's context, where nothing did before.
-  at::empty({1}, at::TensorOptions().device(at::kCUDA, static_cast<c10::DeviceIndex>(index)));
+  at::empty({1}, at::TensorOptions().device(place));
   const Result<Driver> driver = Driver::open();
   if (!driver) return driver.error();
   CUdevice device = 0;

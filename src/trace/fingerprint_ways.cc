@@ -13,7 +13,17 @@ namespace lockstep {
 
 namespace {
 
-using namespace fingerprinting;
+using fingerprinting::bits_of_key;
+using fingerprinting::canonical;
+using fingerprinting::hash_term;
+using fingerprinting::is_finite;
+using fingerprinting::kGolden;
+using fingerprinting::mix;
+using fingerprinting::order_key;
+using fingerprinting::salt;
+using fingerprinting::sign_byte;
+using fingerprinting::sign_word;
+using fingerprinting::Word;
 
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == sizeof(float), unsigned, Word>;

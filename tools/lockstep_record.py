@@ -10,7 +10,7 @@ steps. It needs torch (tested with 2.11 and 2.15) and the standard library, no G
 In a training script, one function more:
 
     def lockstep():
-        return {"build": make_trainer,               # () -> a function that makes one step: step(batch)
+        return {"build": make_trainer,          # () -> a function that makes one step: step(batch)
                 "conditions": {"image+text": batch_a, "text": batch_b}}
 
 and on the command line
@@ -18,14 +18,14 @@ and on the command line
     python tools/lockstep_record.py train.py --world-size 4 --output derived
     lockstep verify --product derived
 
-or, from Python, `lockstep_record.derive(build=..., conditions=..., world_size=4, output="derived")`.
+or, from Python, `lockstep_record.derive(build=..., conditions=..., world_size=4, output=...)`.
 docs/record-python.md says what is recorded and what is taken for granted.
 
-How it works. Each rank is a forked process with a process group of PyTorch's `fake` backend in which
-the dispatcher's c10d operators are replaced by kernels that note the call and complete it at once. All
-of DDP's Reducer, FSDP2, DTensor, functional collectives and `torch.distributed` come through these
-operators, whether they are called from Python or from C++. The kernels of `fake` itself would not
-do: in 2.11 their futures are not what the Reducer takes, and they leave sums as they were.
+How it works. Each rank is a forked process with a process group of PyTorch's `fake` backend, in
+which the dispatcher's c10d operators are replaced by kernels that note the call and complete it at
+once. DDP's Reducer, FSDP2, DTensor, functional collectives and `torch.distributed` all come through
+these operators, whether they are called from Python or from C++. The kernels of `fake` itself would
+not do: in 2.11 their futures are not what the Reducer takes, and they leave sums as they were.
 """
 
 import argparse
@@ -68,11 +68,11 @@ __all__ = ["Condition", "Program", "carries", "derive", "run"]
 class Condition:
     """One kind of step.
 
-    batch: what the step function gets; if it can be called, what `batch()` gives, anew in each step.
+    batch: what the step function gets; if it can be called, what `batch()` gives in each step.
     has: the modalities in the batch, for people (`["image", "text"]`).
     phase: conditions of different phases never meet in one step.
-    dissent: another rank decides otherwise: where this rank asks all ranks, a minimum comes out as 0,
-        a maximum as 1, and the sum of a single 0 or 1 as if all others had said the opposite.
+    dissent: another rank decides otherwise: where this rank asks all ranks, a minimum comes out as
+        0, a maximum as 1, and the sum of a single 0 or 1 as if all others had said the opposite.
     """
 
     batch: Any
@@ -101,7 +101,7 @@ class RecordError(Exception):
 
 @contextlib.contextmanager
 def carries(*names: str) -> Iterator[None]:
-    """Says what the calls inside carry, where a flat buffer hides it; does nothing when not recording."""
+    """Says what the calls inside carry, where a flat buffer hides it; idle when not recording."""
     if _recorder is None:
         yield
         return
@@ -198,7 +198,7 @@ class Trace:
 
 
 class Names:
-    """The names of parameters, gradients and buffers, found by object or by the memory they occupy."""
+    """The names of parameters, gradients and buffers, found by object or by their memory."""
 
     def __init__(self) -> None:
         self._tensors: dict[str, torch.Tensor] = {}
@@ -284,8 +284,8 @@ class World:
     """The ranks that are not there: as if all held what this one holds.
 
     Whole numbers that rank 0 broadcasts or scatters (DDP's order of buckets, pickled objects, a
-    batch's shape) are those that it sent when it was recorded; other broadcasts are this rank's own,
-    and so are those of parameters and buffers, whose values decide nothing.
+    batch's shape) are those that it sent when it was recorded; other broadcasts are this rank's
+    own, and so are those of parameters and buffers, whose values decide nothing.
     """
 
     def __init__(self, sent_by_root: Mapping[BroadcastKey, Any]) -> None:
@@ -296,7 +296,7 @@ class World:
         self._counts: collections.Counter[str] = collections.Counter()
 
     def answer(self, call: Call) -> None:
-        """Fills the call's outputs. In place, below autograd, and unseen by its version counters."""
+        """Fills the call's outputs in place, unseen by autograd and its version counters."""
         with torch.no_grad():
             getattr(self, "_" + call.op)(call)
 
@@ -335,8 +335,8 @@ class World:
         assert call.root is not None
         sent = self._root_sent.get(key) if call.ranks[call.root] == 0 else None
         if sent is None and any(not t.dtype.is_floating_point for t in flat(call.outs)):
-            self.assumed.add("whole numbers that a rank broadcasts which was not recorded before are "
-                             "the receiver's own")
+            self.assumed.add("whole numbers that a rank broadcasts which was not recorded before "
+                             "are the receiver's own")
         return sent
 
     def _broadcast(self, call: Call) -> None:
@@ -421,6 +421,30 @@ class World:
 # ---- The recorder --------------------------------------------------------------------------------
 
 
+class _Future(torch.futures.Future):
+    """What a call that is complete already comes to. Waiting for it is waiting for the call."""
+
+    def __init__(self, work: "RecordedWork", value: Any) -> None:
+        super().__init__()
+        self._work = work
+        if isinstance(value, Exception):
+            self.set_exception(value)
+        else:
+            self.set_result(value)
+
+    def wait(self) -> Any:
+        self._work.wait()
+        return super().wait()
+
+    def then(self, callback: Callable[[Any], Any]) -> torch.futures.Future:
+        done: torch.futures.Future = torch.futures.Future()  # nobody waits in a callback
+        done.set_result(super().value())
+        try:
+            return _Future(self._work, callback(done))
+        except Exception as error:
+            return _Future(self._work, error)
+
+
 class RecordedWork(dist.Work):
     """The handle of a call. `inner`: the transport's own; without it the call is complete already.
 
@@ -456,8 +480,7 @@ class RecordedWork(dist.Work):
         if self._inner is not None:
             return self._inner.get_future()
         if self._future is None:
-            self._future = torch.futures.Future()
-            self._future.set_result(self.result())
+            self._future = _Future(self, self.result())
         return self._future
 
     def result(self) -> list[torch.Tensor]:
@@ -524,7 +547,7 @@ class Recorder:
     @contextlib.contextmanager
     def scope(self, what: Optional[list[str]], tag: str = "",
               coming: Sequence[Optional[list[str]]] = ()) -> Iterator[list[RecordedWork]]:
-        """Calls inside carry `what`, or one after the other what is `coming`. Gives their handles."""
+        """Calls inside carry `what`, or in turn what is `coming`. Gives their handles."""
         since = self.works_from_here()
         self._scopes.append((what, tag))
         self._coming, before = collections.deque(coming), self._coming
@@ -554,8 +577,8 @@ class Recorder:
             self.step_place += added
             passed = any(line.get("ev") == "issue" for line in self.trace.lines[self.step_place:])
             if added and passed and self.world is not None:
-                self.world.assumed.add("DDP's new order of buckets, which comes with the second step's "
-                                       "forward, comes right after the first step")
+                self.world.assumed.add("DDP's new order of buckets, which comes with the second "
+                                       "step's forward, comes right after the first step")
 
     def works_from_here(self) -> Callable[[], list[RecordedWork]]:
         """Gives, when it is called, the handles of the calls since."""
@@ -679,8 +702,8 @@ _library: list[Any] = []  # keeps the registrations alive
 
 
 def _redop(recorder: Recorder, boxed: Any) -> str:
-    """2.11 gives no access to the boxed value; there Python's wrappers leave it in the recorder. All
-    that C++ issues by itself (the Reducer) is a sum."""
+    """2.11 gives no access to the boxed value; there Python's wrappers leave it in the recorder,
+    and all that C++ issues by itself (the Reducer) is a sum."""
     if hasattr(dist.ReduceOp, "unbox"):
         return _redop_name(dist.ReduceOp.unbox(boxed))
     return recorder.redop or "sum"
@@ -721,8 +744,8 @@ def _make_kernel(operator: str, schema: Any, original: Any) -> Callable[..., Any
             return original.call_boxed(keys, *args, **kwargs)
         arguments = {**defaults, **dict(zip(names, args)), **kwargs}
         if operator not in _OPERATORS:
-            raise RecordError(f"this torch has an operator c10d::{operator} that lockstep_record.py "
-                              "does not know; use a torch that it was tested with")
+            raise RecordError(f"this torch has an operator c10d::{operator}, which is not known "
+                              "here; use a torch that lockstep_record.py was tested with")
 
         def forward() -> Optional[dist.Work]:
             out = original.call_boxed(keys, *args, **kwargs)
@@ -818,9 +841,9 @@ def _watch_groups(recorder: Recorder) -> None:
         return init
 
     _wrap_function(c10d, "init_process_group", make_init)
-    _wrap_function(c10d, "monitored_barrier", lambda original: (
-        original if recorder.world is None else
-        lambda group=None, timeout=None, wait_all_ranks=False: dist.barrier(group)))
+    if recorder.world is not None:  # the original refuses all but Gloo
+        _wrap_function(c10d, "monitored_barrier", lambda original: (
+            lambda group=None, timeout=None, wait_all_ranks=False: dist.barrier(group)))
 
     def make_batch(original: Any) -> Any:
         def batch(operations: Any) -> Any:
@@ -1015,7 +1038,8 @@ def _watch_reductions(recorder: Recorder) -> None:
 
     def said(value: Any) -> Optional[str]:
         value = getattr(value, "reduceOp", value)
-        return _redop_name(value) if isinstance(value, (dist.ReduceOp, dist.ReduceOp.RedOpType)) else None
+        known = isinstance(value, (dist.ReduceOp, dist.ReduceOp.RedOpType))
+        return _redop_name(value) if known else None
 
     def noting(find: Callable[..., Optional[str]], original: Any) -> Any:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -1030,8 +1054,8 @@ def _watch_reductions(recorder: Recorder) -> None:
     def find_option(*args: Any, **kwargs: Any) -> Optional[str]:
         return next(filter(None, map(said, [*args, *kwargs.values()])), None)
 
-    for method in ("allreduce", "allreduce_coalesced", "reduce", "reduce_scatter", "_reduce_scatter_base",
-                   "reduce_scatter_tensor_coalesced"):
+    for method in ("allreduce", "allreduce_coalesced", "reduce", "reduce_scatter",
+                   "_reduce_scatter_base", "reduce_scatter_tensor_coalesced"):
         _wrap_method(dist.ProcessGroup, method, functools.partial(noting, find_option))
 
     library = torch.library.Library("_c10d_functional", "IMPL")
@@ -1074,6 +1098,7 @@ class Plan:
     ranks: list[int]  # that are run; the others are taken to do as the first of these
     backend: Optional[str]
     place: str  # the folder that source places are relative to
+    first_steps: int = 1  # that make up step 0
 
     def later_steps(self) -> list[str]:
         return list(self.conditions) * 2
@@ -1093,7 +1118,8 @@ def _run_steps(recorder: Recorder, plan: Plan, names: Sequence[str]) -> None:
     built = plan.build()
     program = built if isinstance(built, Program) else Program(step=built)
     if not callable(program.step):
-        raise RecordError("what \"build\" returned is neither a function that makes a step nor a Program")
+        raise RecordError(
+            "what \"build\" returned is neither a function that makes a step nor a Program")
     if program.model is not None:
         recorder.names.add_module(program.model)
     try:
@@ -1102,7 +1128,8 @@ def _run_steps(recorder: Recorder, plan: Plan, names: Sequence[str]) -> None:
             if recorder.world is not None:
                 recorder.world.dissent = condition.dissent
             recorder.begin_step(number, condition.has)
-            program.step(condition.batch() if callable(condition.batch) else condition.batch)
+            for _ in range(plan.first_steps if number == 0 else 1):
+                program.step(condition.batch() if callable(condition.batch) else condition.batch)
             recorder.end_step()
         if program.finish is not None:
             program.finish()
@@ -1138,7 +1165,8 @@ def record_alone(plan: Plan, rank: int, first: str, file: Path,
     torch.set_num_threads(1)
     torch.manual_seed(0)
     _environment(rank, plan.world_size)
-    header = {"header": 1, "rank": rank, "world_size": plan.world_size, "backend": "gloo", "clock": "ns"}
+    header = {"header": 1, "rank": rank, "world_size": plan.world_size, "backend": "gloo",
+              "clock": "ns"}
     world = World(sent_by_root)
     recorder = Recorder(Trace(header), world, plan.place)
     install(recorder)
@@ -1234,16 +1262,18 @@ class Deriver:
     def derive(self) -> list[Path]:
         """The folders with a product.json: one, or one for each first step of rank 0 where what it
         broadcasts depends on that."""
-        work = Path(tempfile.mkdtemp(prefix="lockstep-record-"))  # stays, with its logs, if this fails
+        work = Path(tempfile.mkdtemp(prefix="lockstep-record-"))  # its logs stay if this fails
         root = self.plan.ranks[0]
-        traces = {(root, f, f): work / f"rank_{root}.first-{f}.jsonl" for f in range(len(self._firsts))}
+        traces = {(root, f, f): work / f"rank_{root}.first-{f}.jsonl"
+                  for f in range(len(self._firsts))}
         outcomes = self._record({key: (path, {}) for key, path in traces.items()})
         sent = [outcomes[root, f, f].sent if root == 0 else {} for f in range(len(self._firsts))]
         longest = max(sent, key=len)
         alike = all(longest[key] == value for one in sent for key, value in one.items())
         roots = [sent.index(longest)] if alike else list(range(len(sent)))
         jobs = {(rank, first, r): (work / f"rank_{rank}.first-{first}.root-{r}.jsonl", sent[r])
-                for r in roots for first in range(len(self._firsts)) for rank in self.plan.ranks[1:]}
+                for r in roots for first in range(len(self._firsts))
+                for rank in self.plan.ranks[1:]}
         self._record(jobs)
         folders = []
         for r in roots:
@@ -1292,13 +1322,15 @@ class Deriver:
 
     def _check_alike(self, lines: Sequence[str], rank: int) -> None:
         for line in map(json.loads, lines):
-            if line.get("op") in ("send", "recv", "recv_any") or line.get("group", "world") != "world":
+            message = line.get("op") in ("send", "recv", "recv_any")
+            if message or line.get("group", "world") != "world":
                 raise RecordError(
                     f"rank {rank} sends messages or uses groups that not all ranks are in, so that "
                     "others cannot be taken to do the same; record all ranks (leave out --ranks)")
 
 
-def _conditions(conditions: Mapping[str, Any], has: Mapping[str, Sequence[str]]) -> dict[str, Condition]:
+def _conditions(conditions: Mapping[str, Any],
+                has: Mapping[str, Sequence[str]]) -> dict[str, Condition]:
     unknown = set(has) - set(conditions)
     if unknown:
         raise RecordError(f"\"has\" names conditions that there are none of: {sorted(unknown)}")
@@ -1323,9 +1355,10 @@ def _ranks(ranks: Any, world_size: int) -> list[int]:
 
 
 def derive(build: Callable[[], Any], conditions: Mapping[str, Any], world_size: int, output: Any, *,
-           has: Optional[Mapping[str, Sequence[str]]] = None, ranks: Any = "all", choice: str = "free",
-           allowed: Sequence[Mapping[str, Any]] = (), assumptions: Sequence[str] = (),
-           only_steps: Optional[int] = None, backend: Optional[str] = None, jobs: int = 2,
+           has: Optional[Mapping[str, Sequence[str]]] = None, ranks: Any = "all",
+           choice: str = "free", allowed: Sequence[Mapping[str, Any]] = (),
+           assumptions: Sequence[str] = (), only_steps: Optional[int] = None, first_steps: int = 1,
+           backend: Optional[str] = None, jobs: int = 2,
            program: Optional[str] = None) -> list[Path]:
     """Records a program for `lockstep verify --product`.
 
@@ -1335,6 +1368,8 @@ def derive(build: Callable[[], Any], conditions: Mapping[str, Any], world_size: 
     output: a new or empty folder. Gets product.json, and a trace for each history and rank.
     ranks: "all", or those that are run; the rest are taken to do what the first of them does.
     has, choice, allowed, only_steps: as in product.json (docs/product.md).
+    first_steps: how many steps the program takes to settle down. They are recorded as one, step 0,
+        all under the first condition.
     backend: the transport of the real job, if it is another than the program asks for here.
     jobs: how many ranks are recorded at once, each with one thread.
 
@@ -1345,11 +1380,13 @@ def derive(build: Callable[[], Any], conditions: Mapping[str, Any], world_size: 
     output = Path(output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise RecordError(f"{output} is not a new or empty folder")
+    if first_steps < 1:
+        raise RecordError("\"first_steps\" is at least 1")
     if choice not in ("free", "agreed"):
         raise RecordError("\"choice\" is \"free\" or \"agreed\"")
     file = os.path.abspath(inspect.getsourcefile(build) or "program")
-    plan = Plan(build, _conditions(conditions, has or {}), world_size, output, _ranks(ranks, world_size),
-                backend, os.path.dirname(file))
+    plan = Plan(build, _conditions(conditions, has or {}), world_size, output,
+                _ranks(ranks, world_size), backend, os.path.dirname(file), first_steps)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a pool of threads would not survive the fork
     for module in _SLOW_IMPORTS:  # once for all ranks
@@ -1360,12 +1397,16 @@ def derive(build: Callable[[], Any], conditions: Mapping[str, Any], world_size: 
     torch.set_num_threads(threads)
     taken = [
         "what a rank calls in a step depends on that step's condition and on the first step's",
-        "sums and gathers are answered as if all ranks held what the rank holds; messages are zeros",
+        "sums and gathers are answered as if all ranks held what the rank holds; messages are "
+        "zeros",
         *sorted(deriver.assumed),
         *assumptions,
         f"recorded by lockstep_record.py with PyTorch {torch.__version__} and Python "
         f"{platform.python_version()}",
     ]
+    if first_steps > 1:
+        taken.append(f"step 0 stands for the first {first_steps} steps, in which a rank meets the "
+                     "same condition")
     if len(plan.ranks) < world_size:
         taken.append(f"ranks other than {', '.join(map(str, plan.ranks))} do what rank "
                      f"{plan.ranks[0]} does")
@@ -1395,12 +1436,14 @@ def derive(build: Callable[[], Any], conditions: Mapping[str, Any], world_size: 
     return folders
 
 
-def run(build: Callable[[], Any], conditions: Mapping[str, Any], steps: Sequence[str], output: Any, *,
-        has: Optional[Mapping[str, Sequence[str]]] = None, backend: Optional[str] = None, **_: Any) -> None:
+def run(build: Callable[[], Any], conditions: Mapping[str, Any], steps: Sequence[str],
+        output: Any, *, has: Optional[Mapping[str, Sequence[str]]] = None,
+        backend: Optional[str] = None, **_: Any) -> None:
     """Makes the steps for real, as one of the ranks that torchrun started, and records them.
 
     steps: the conditions of this rank's steps, by name. The trace is rank_<r>.trace.jsonl in
-    `output`, for `lockstep verify`; each line is written as it happens. Raises what the program does.
+    `output`, for `lockstep verify`; each line is written as it happens. Raises what the program
+    raises.
     """
     named = _conditions(conditions, has or {})
     unknown = [s for s in steps if s not in named]
@@ -1463,10 +1506,10 @@ def _numbers(text: str) -> list[int]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="lockstep_record.py", formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="%(prog)s SCRIPT --output DIR --world-size N [OPTIONS] [-- THE SCRIPT'S OWN ARGUMENTS]",
+        usage="%(prog)s SCRIPT --output DIR --world-size N [OPTIONS] [-- THE SCRIPT'S ARGUMENTS]",
         description="Records what a PyTorch training script calls under every condition.",
-        epilog="""SCRIPT has a function lockstep() that returns the arguments of lockstep_record.derive:
-at least {"build": ..., "conditions": {...}}.
+        epilog="""SCRIPT has a function lockstep() that returns the arguments of
+lockstep_record.derive, at least {"build": ..., "conditions": {...}}.
 
 Examples:
   Can any mix of batches make this job hang or mispair its tensors?
@@ -1478,11 +1521,14 @@ Examples:
 
 Exit status: 0 recorded; 1 the script could not be recorded; 2 bad usage.""")
     parser.add_argument("script", metavar="SCRIPT", help="the training script")
-    parser.add_argument("--output", metavar="DIR", required=True, help="where the traces go; a new folder")
+    parser.add_argument("--output", metavar="DIR", required=True,
+                        help="where the traces go: a new folder")
     parser.add_argument("--world-size", metavar="N", type=int, help="how many ranks the job has")
     parser.add_argument("--ranks", metavar="R,R", type=_numbers,
                         help="record only these; the others do as the first")
     parser.add_argument("--backend", metavar="NAME", help="the real job's transport: gloo, nccl")
+    parser.add_argument("--first-steps", metavar="N", type=int,
+                        help="how many steps the program takes to settle down (1)")
     parser.add_argument("--jobs", metavar="N", type=int, help="ranks at once (default 2)")
     parser.add_argument("--live", metavar="CONDITION,...",
                         help="make these steps for real, as a rank that torchrun started")
@@ -1502,7 +1548,7 @@ def main(arguments: Sequence[str]) -> int:
             told.pop("output", None)
             run(steps=options.live.split(","), output=options.output, **told)
             return 0
-        for key in ("world_size", "jobs"):
+        for key in ("world_size", "first_steps", "jobs"):
             if getattr(options, key) is not None:
                 told[key] = getattr(options, key)
         if options.ranks:

@@ -1,6 +1,6 @@
 """Trains two_branches.py with DistributedDataParallel; some batches have no images.
 
-    torchrun --nproc-per-node 2 ddp_image_text.py                     # hangs or raises, sooner or later
+    torchrun --nproc-per-node 2 ddp_image_text.py                     # hangs or raises
     torchrun --nproc-per-node 2 ddp_image_text.py --find-unused
 
     python ../../tools/lockstep_record.py ddp_image_text.py --world-size 4 --output derived

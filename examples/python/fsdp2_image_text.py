@@ -3,7 +3,7 @@
 A rank without images never comes to the image branch, so it does not gather its parameters, and the
 others wait for it. With --dummy it feeds the branch zeros, which count with weight 0.
 
-    torchrun --nproc-per-node 2 fsdp2_image_text.py                   # hangs, sooner or later
+    torchrun --nproc-per-node 2 fsdp2_image_text.py                   # hangs or mispairs
     torchrun --nproc-per-node 2 fsdp2_image_text.py --dummy
 
     python ../../tools/lockstep_record.py fsdp2_image_text.py --world-size 4 --output derived

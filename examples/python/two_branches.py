@@ -1,6 +1,6 @@
 """A small model of images and text, and batches for it; the other files here train it.
 
-A batch is {"text": [B, 16] token ids, "label": [B]}, with "image": [B, 3, 16, 16] where it has images.
+A batch is {"text": [B, 16] token ids, "label": [B]}, and "image": [B, 3, 16, 16] if it has images.
 """
 
 from typing import Optional

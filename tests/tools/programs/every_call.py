@@ -35,6 +35,10 @@ def collectives(rank: int) -> None:
         dist.all_reduce(torch.ones(3))
     with lockstep_record.carries("loss"):
         dist.all_reduce(torch.ones(()), op=dist.ReduceOp.AVG)
+    seven = dist.all_reduce(torch.ones(7), async_op=True).get_future()
+    doubled = seven.then(lambda done: 2 * done.value()[0])
+    dist.barrier()
+    assert doubled.wait()[0] == 2 * RANKS
 
 
 def messages(rank: int) -> None:

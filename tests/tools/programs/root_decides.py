@@ -1,4 +1,4 @@
-"""Rank 0 tells all ranks how long the next tensors are, and does not say the same for every batch."""
+"""Rank 0 tells all ranks how long the next tensors are, by the batch that it met first."""
 
 from typing import Any, Callable
 

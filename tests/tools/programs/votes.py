@@ -1,11 +1,15 @@
 """DDP with several buckets, and ranks that tell each other before a step whether they have images.
 
-Where some rank has some, those without compute zeros (counted with weight 0); where none has, all leave
-the branch out, which DDP tolerates only with find_unused_parameters. --no-vote: everybody decides alone.
+Where some rank has some, those without compute zeros (counted with weight 0); where none has, all
+leave the branch out, which DDP tolerates only with find_unused_parameters.
+
+--no-vote: everybody decides alone, and who has images reduces one gradient once more, by hand.
+--always: zeros wherever there is no image, so that no parameter is ever unused.
+--static: DDP is told so.
 """
 
 import sys
-from typing import Any, Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -34,7 +38,8 @@ def make() -> Program:
     model = Branches()
     voting, always = "--no-vote" not in sys.argv, "--always" in sys.argv
     parallel = DistributedDataParallel(model, bucket_cap_mb=0.0005,
-                                       find_unused_parameters=not always)
+                                       find_unused_parameters=not always,
+                                       static_graph="--static" in sys.argv)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
     def step(has_image: bool) -> None:
@@ -47,7 +52,7 @@ def make() -> Program:
         optimizer.zero_grad()
         parallel(torch.randn(2, 8), image, 1.0 if has_image else 0.0).sum().backward()
         optimizer.step()
-        if "--no-vote" in sys.argv and has_image:
+        if not voting and has_image:
             dist.all_reduce(model.image[0].weight.grad)
 
     def finish() -> None:
@@ -58,7 +63,7 @@ def make() -> Program:
 
 def lockstep() -> dict[str, Any]:
     some, none = "some rank has images", "no rank has"
-    if "--always" in sys.argv or "--no-vote" in sys.argv:
+    if {"--always", "--no-vote"} & set(sys.argv):
         return {"build": make, "conditions": {"image": True, "text": False}}
     return {"build": make, "conditions": {
         "image": Condition(True, ["image", "text"], phase=some),

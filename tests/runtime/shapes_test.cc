@@ -1,6 +1,8 @@
 #include "runtime/data/shapes.h"
 
 #include <set>
+#include <sstream>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,12 +35,17 @@ TEST(Shapes, TheCaptionSaysWhatIsInThePicture) {
             "an orange ring on a black ground");
 }
 
-TEST(Shapes, TokensAreTheCaptionsWordsBetweenStartAndEndThenPadding) {
-  const Picture picture{.size = 1, .colour = 0, .shape = 0, .ground = 2};
-  std::string words;
-  const auto ids = tokens(picture);
-  for (const std::int64_t id : ids) words += vocabulary()[static_cast<std::size_t>(id)] + " ";
-  EXPECT_EQ(words, "[start] a red circle on a blue ground [end] [pad] ");
+TEST(Shapes, EveryCaptionIsMadeOfTheWordsAndFitsIntoTheTokens) {
+  const auto known = caption_words();
+  const std::set<std::string> words(known.begin(), known.end());
+  EXPECT_EQ(words.size(), known.size());
+  const ShapesDataset data(200, 0.0, 1);
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    std::istringstream sentence(caption(data.item(i).picture));
+    int count = 0;
+    for (std::string word; sentence >> word; ++count) EXPECT_TRUE(words.contains(word)) << word;
+    EXPECT_LE(count + 2, kMaxTokens);
+  }
 }
 
 TEST(Shapes, TheGroundIsSeenWhereTheShapeIsNot) {

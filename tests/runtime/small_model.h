@@ -1,14 +1,14 @@
-// The small encoders on the words of "shapes", for tests.
+// The small encoders on batches of "shapes" (support/shapes_batch.h), for tests.
 #pragma once
 
-#include "runtime/data/shapes.h"
 #include "runtime/models/contrastive.h"
+#include "support/shapes_batch.h"
 
 namespace lockstep {
 
 inline InputSpec words_of_shapes() {
   return {.side = kImageSide,
-          .vocabulary = static_cast<std::int64_t>(vocabulary().size()),
+          .vocabulary = kFirstWord + static_cast<std::int64_t>(caption_words().size()),
           .max_tokens = kMaxTokens,
           .pad = kPadToken,
           .end = kEndToken,

@@ -1,44 +1,10 @@
 #include "runtime/data/batch.h"
 
-#include <algorithm>
-
-#include <ATen/ATen.h>
-
 namespace lockstep {
 
 std::vector<std::string> Batch::modalities() const {
   if (has_image()) return {"image", "text"};
   return {"text"};
-}
-
-Batch make_batch(const ShapesDataset& data, const std::vector<std::int64_t>& indices,
-                 const Scenario::Data::Rule* rule) {
-  const auto shows_image = [&](const Item& item) {
-    if (rule == nullptr) return item.has_image;
-    return std::find(rule->has.begin(), rule->has.end(), Modality::image) != rule->has.end();
-  };
-  Batch batch;
-  batch.indices = indices;
-  const auto count = static_cast<std::int64_t>(indices.size());
-  batch.tokens = at::empty({count, kMaxTokens}, at::kLong);
-  std::vector<std::int64_t> rows;
-  std::vector<float> pixels;
-  for (std::int64_t row = 0; row < count; ++row) {
-    const Item item = data.item(indices[static_cast<std::size_t>(row)]);
-    const auto ids = tokens(item.picture);
-    std::copy(ids.begin(), ids.end(), batch.tokens.data_ptr<std::int64_t>() + row * kMaxTokens);
-    if (!shows_image(item)) continue;
-    rows.push_back(row);
-    pixels.resize(pixels.size() + kImageFloats);
-    paint(item.picture, std::span(pixels).last<kImageFloats>());
-  }
-  if (!rows.empty()) {
-    const auto images = static_cast<std::int64_t>(rows.size());
-    batch.images =
-        at::tensor(pixels, at::kFloat).view({images, kImageChannels, kImageSide, kImageSide});
-    batch.image_rows = at::tensor(rows, at::kLong);
-  }
-  return batch;
 }
 
 }  // namespace lockstep

@@ -7,9 +7,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "job/scenario.h"
-#include "runtime/data/shapes.h"
-
 namespace lockstep {
 
 // What the losses of a batch count beside those of the other ranks' batches; 1 where all ranks'
@@ -37,10 +34,5 @@ struct Batch {
   // The union over the items, as the trace names them.
   std::vector<std::string> modalities() const;
 };
-
-// `rule` (may be null) overrides which modalities the items have: with image, all of them show
-// theirs, also those that the data set keeps as text only; without, none does.
-Batch make_batch(const ShapesDataset& data, const std::vector<std::int64_t>& indices,
-                 const Scenario::Data::Rule* rule);
 
 }  // namespace lockstep

@@ -37,9 +37,8 @@ class DistributedSampler {
   // Memory: 8 bytes an item. Errors: options outside what they may be.
   static Result<DistributedSampler> make(const SamplerOptions& options);
 
-  // Items per rank, the same for all; may be 0 with drop_last.
-  std::int64_t per_rank() const { return per_rank_; }
-  // Item indices of `rank`, in order; 0 <= rank < world_size.
+  // Item indices of `rank`, in order, as many for each rank; 0 <= rank < world_size. With
+  // drop_last there may be none.
   std::vector<std::int64_t> indices(int rank) const;
 
  private:

@@ -99,9 +99,6 @@ Result<Manifest> Manifest::open(const std::vector<std::string>& sources) {
   Manifest out;
   std::error_code failed;
   const bool folder = fs::is_directory(first, failed);
-  out.kind_ = folder   ? ManifestKind::folder
-              : shards ? ManifestKind::webdataset
-                       : ManifestKind::jsonl;
   Result<ManifestContent> content = folder   ? read_captions_folder(first)
                                     : shards ? read_webdataset(*files)
                                              : read_jsonl(first);
@@ -112,7 +109,7 @@ Result<Manifest> Manifest::open(const std::vector<std::string>& sources) {
   out.items_ = std::move(content->items);
   out.notes_ = std::move(content->notes);
   const bool nothing_usable =
-      out.kind_ == ManifestKind::jsonl &&
+      !folder && !shards &&
       std::all_of(out.items_.begin(), out.items_.end(), [](const ManifestItem& item) {
         return item.problem == "the line is not a JSON object";
       });

@@ -38,8 +38,6 @@ struct ManifestItem {
   std::string problem;                         // why it cannot be used; empty: it can
 };
 
-enum class ManifestKind { folder, jsonl, webdataset };
-
 // The largest manifest text: 2 GiB. The largest image file: 256 MiB. The longest text: 1 MiB.
 inline constexpr std::size_t kLargestManifest = std::size_t{2} << 30U;
 inline constexpr std::size_t kLargestImageFile = std::size_t{256} << 20U;
@@ -53,7 +51,6 @@ class Manifest {
   // item only is in that item.
   static Result<Manifest> open(const std::vector<std::string>& sources);
 
-  ManifestKind kind() const { return kind_; }
   std::int64_t size() const { return static_cast<std::int64_t>(items_.size()); }
   const ManifestItem& item(std::int64_t index) const {
     return items_[static_cast<std::size_t>(index)];
@@ -73,7 +70,6 @@ class Manifest {
 
  private:
   Manifest() = default;
-  ManifestKind kind_ = ManifestKind::folder;
   std::vector<ManifestItem> items_;
   std::vector<std::string> notes_;
   IndexMap map_;

@@ -1,6 +1,7 @@
 #include "runtime/data/shapes.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -78,9 +79,8 @@ std::vector<std::string> words(const Picture& p) {
   return sentence;
 }
 
-std::vector<std::string> make_vocabulary() {
-  std::vector<std::string> all = {"[pad]", "[start]", "[end]", "a",    "an",
-                                  "on",    "ground",  "small", "large"};
+std::vector<std::string> make_caption_words() {
+  std::vector<std::string> all = {"a", "an", "on", "ground", "small", "large"};
   all.insert(all.end(), kColours.begin(), kColours.end());
   all.insert(all.end(), kShapes.begin(), kShapes.end());
   return all;
@@ -119,8 +119,8 @@ Item ShapesDataset::item(std::int64_t index) const {
   return {index, has_image(index), p};
 }
 
-std::span<const std::string> vocabulary() {
-  static const std::vector<std::string> all = make_vocabulary();
+std::span<const std::string> caption_words() {
+  static const std::vector<std::string> all = make_caption_words();
   return all;
 }
 
@@ -128,20 +128,6 @@ std::string caption(const Picture& picture) {
   std::string text;
   for (const std::string& word : words(picture)) text += (text.empty() ? "" : " ") + word;
   return text;
-}
-
-std::array<std::int64_t, kMaxTokens> tokens(const Picture& picture) {
-  std::array<std::int64_t, kMaxTokens> ids{};  // kPadToken
-  std::size_t n = 0;
-  ids[n++] = kStartToken;
-  const auto all = vocabulary();
-  for (const std::string& word : words(picture)) {
-    const auto found = std::find(all.begin(), all.end(), word);
-    LOCKSTEP_CHECK(found != all.end() && n + 1 < ids.size(), "a caption outside the vocabulary");
-    ids[n++] = found - all.begin();
-  }
-  ids[n] = kEndToken;
-  return ids;
 }
 
 void paint(const Picture& picture, std::span<float, kImageFloats> pixels) {

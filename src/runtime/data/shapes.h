@@ -5,7 +5,6 @@
 // the same items without a file. Indices below size() are for training; all others are held out.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -17,10 +16,7 @@ inline constexpr int kImageChannels = 3;
 inline constexpr int kImageSide = 32;  // pixels
 inline constexpr int kImageFloats = kImageChannels * kImageSide * kImageSide;
 
-// Token ids of the word-level vocabulary. A sentence is [start, words…, end, pad…].
-inline constexpr std::int64_t kPadToken = 0;
-inline constexpr std::int64_t kStartToken = 1;
-inline constexpr std::int64_t kEndToken = 2;
+// Tokens of the longest sentence, with the two that begin and end it.
 inline constexpr int kMaxTokens = 10;
 
 // What is in a picture. The first four fields are in its caption; place and noise are not.
@@ -55,10 +51,9 @@ class ShapesDataset {
   std::vector<bool> has_image_;
 };
 
-// Every word that a caption may use, by token id; the first three are the special tokens.
-std::span<const std::string> vocabulary();
+// Every word that a caption may use.
+std::span<const std::string> caption_words();
 std::string caption(const Picture& picture);
-std::array<std::int64_t, kMaxTokens> tokens(const Picture& picture);
 
 // Paints channels × rows × columns, values in about -1…1, with slight noise.
 void paint(const Picture& picture, std::span<float, kImageFloats> pixels);

@@ -83,8 +83,7 @@ Status write_files(const fs::path& folder, const ShapesFiles& options) {
   }
   std::string pieces;
   for (const std::string_view special : kSpecialPieces) pieces += std::string(special) + "\n";
-  // The first three of its own vocabulary are what the special pieces are here.
-  for (const std::string& word : vocabulary().subspan(3)) pieces += word + "\n";
+  for (const std::string& word : caption_words()) pieces += word + "\n";
   for (const auto& [name, bytes] : {std::pair<const char*, std::string>{kCaptionsFile, captions},
                                     {"vocab.txt", pieces},
                                     {kShapesMarker, marker_of(options)}}) {

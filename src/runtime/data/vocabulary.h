@@ -36,7 +36,6 @@ class Vocabulary {
   static Result<Vocabulary> parse(std::string text, const std::string& file);
 
   std::size_t size() const { return pieces_.size(); }
-  std::string_view piece(TokenId id) const { return pieces_[static_cast<std::size_t>(id)]; }
   const SpecialTokens& special() const { return special_; }
 
   // The id of a piece that begins a word, or (without its "##") that continues one. O(length).

@@ -108,8 +108,8 @@ BertEncoderImpl::BertEncoderImpl(const BertOptions& options) : options_(options)
   for (std::int64_t i = 0; i < options.layers; ++i) {
     layers_.push_back(layers.register_module(std::to_string(i), BertLayer(options)));
   }
-  pooler_ = folder(*this, "pooler")
-                .register_module("dense", torch::nn::Linear(options.width, options.width));
+  // Of the published model, so that its files load; nothing here computes with it.
+  folder(*this, "pooler").register_module("dense", torch::nn::Linear(options.width, options.width));
   start_weights(*this);
 }
 
@@ -147,12 +147,6 @@ bool BertEncoderImpl::in_front(std::string_view name) const {
   }
   return false;
 }
-
-at::Tensor BertEncoderImpl::pooled(const at::Tensor& hidden) {
-  return at::tanh(pooler_(first_token(hidden)));
-}
-
-at::Tensor first_token(const at::Tensor& hidden) { return hidden.select(1, 0); }
 
 at::Tensor mean_of_tokens(const at::Tensor& hidden, const at::Tensor& mask) {
   const at::Tensor kept = mask.ne(0).unsqueeze(2).to(hidden.scalar_type());

@@ -62,11 +62,6 @@ class BertEncoderImpl : public torch::nn::Module {
   at::Tensor back(const at::Tensor& inner, const at::Tensor& mask);
   bool in_front(std::string_view name) const;
 
-  // What BERT calls pooled: tanh of a linear layer over the first token's state, [n, width].
-  at::Tensor pooled(const at::Tensor& hidden);
-
-  const BertOptions& options() const { return options_; }
-
  private:
   at::Tensor run_layers(std::size_t from, std::size_t to, at::Tensor hidden,
                         const at::Tensor& mask);
@@ -77,13 +72,11 @@ class BertEncoderImpl : public torch::nn::Module {
   torch::nn::LayerNorm norm_{nullptr};
   torch::nn::Dropout dropout_;
   std::vector<BertLayer> layers_;
-  torch::nn::Linear pooler_{nullptr};
 };
 TORCH_MODULE(BertEncoder);
 
-// Sentences from hidden states [n, t, width], each [n, width]: the first token's ([CLS]), and the
-// average of those that mask [n, t] keeps (an item without any gives 0).
-at::Tensor first_token(const at::Tensor& hidden);
+// Sentences [n, width] from hidden states [n, t, width]: the average of the tokens that mask [n, t]
+// keeps (an item without any gives 0).
 at::Tensor mean_of_tokens(const at::Tensor& hidden, const at::Tensor& mask);
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "runtime/data/shapes.h"
+#include "runtime/data/vocabulary.h"
 #include "runtime/models/bert.h"
 
 namespace lockstep {
@@ -60,8 +61,9 @@ CatalogModel to_try(const ImageEntry& entry) {
 
 CatalogModel to_try(const TextEntry& entry) {
   InputSpec input;
-  input.vocabulary = entry.of_shapes ? static_cast<std::int64_t>(vocabulary().size())
-                                     : BertOptions::bert_base().vocabulary;
+  input.vocabulary = entry.of_shapes
+                         ? static_cast<std::int64_t>(kSpecialPieces.size() + caption_words().size())
+                         : BertOptions::bert_base().vocabulary;
   input.max_tokens = entry.of_shapes ? kMaxTokens : 128;
   const TextTower tower = entry.make(input);
   return {

@@ -79,7 +79,6 @@ class ContrastiveModelImpl : public torch::nn::Module {
   // without a gradient.
   at::Tensor image_path(const at::Tensor& images);
 
-  const at::Tensor& logit_scale() const { return logit_scale_; }
   const InputSpec& input() const { return input_; }
 
   ImageTower& image_tower() { return image_; }

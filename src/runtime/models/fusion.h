@@ -59,8 +59,6 @@ class CrossAttentionFusionImpl : public torch::nn::Module {
   // Throws std::invalid_argument with check_fusion_shapes' message.
   at::Tensor forward(const at::Tensor& image, const at::Tensor& text, const at::Tensor& mask);
 
-  const FusionOptions& options() const { return options_; }
-
  private:
   FusionOptions options_;
   torch::nn::Linear image_projection_, text_projection_;

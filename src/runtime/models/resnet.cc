@@ -6,8 +6,6 @@
 
 #include <ATen/ATen.h>
 
-#include "base/check.h"
-
 namespace lockstep {
 namespace {
 
@@ -103,7 +101,6 @@ ResNetImpl::ResNetImpl(const ResNetOptions& options)
     }
     channels *= 2;
   }
-  if (options.classes > 0) fc_ = register_module("fc", torch::nn::Linear(in, options.classes));
 }
 
 at::Tensor ResNetImpl::forward(const at::Tensor& images) { return back(front(images)); }
@@ -133,11 +130,6 @@ bool ResNetImpl::in_front(std::string_view name) const {
     }
   }
   return false;
-}
-
-at::Tensor ResNetImpl::logits(const at::Tensor& images) {
-  LOCKSTEP_CHECK(options_.classes > 0, "a classifier needs classes");
-  return fc_(forward(images));
 }
 
 }  // namespace lockstep

@@ -2,8 +2,8 @@
 // (arXiv:1512.03385), as torchvision builds them: a bottleneck's stride is in its 3x3 convolution.
 //
 // Parameters and buffers have torchvision's names (conv1.weight, bn1.running_mean,
-// layer1.0.downsample.0.weight, ..., fc.weight where there is a classifier), so that its weights
-// load as they are: weights.h.
+// layer1.0.downsample.0.weight, ...), so that its weights load as they are: weights.h. There is no
+// classifier.
 #pragma once
 
 #include <array>
@@ -27,7 +27,6 @@ struct ResNetOptions {
   int width = 64;                            // channels of the first stage; each later one doubles
   int stem_kernel = 7;                       // of the first convolution, whose stride is 2
   bool stem_pool = true;                     // a 3x3 maximum with stride 2 after it
-  int classes = 0;                           // outputs of the classifier `fc`; 0: none
 
   static ResNetOptions resnet50();
   static ResNetOptions resnet18();
@@ -65,17 +64,12 @@ class ResNetImpl : public torch::nn::Module {
   at::Tensor front(const at::Tensor& images);
   at::Tensor back(const at::Tensor& inner);
   bool in_front(std::string_view name) const;
-  // The same through the classifier: [n, classes]. For options with classes only.
-  at::Tensor logits(const at::Tensor& images);
-
-  const ResNetOptions& options() const { return options_; }
 
  private:
   ResNetOptions options_;
   torch::nn::Conv2d conv1_;
   torch::nn::BatchNorm2d bn1_;
   std::vector<ResidualStageBlock> blocks_;
-  torch::nn::Linear fc_{nullptr};
 };
 TORCH_MODULE(ResNet);
 

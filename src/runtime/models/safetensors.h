@@ -8,8 +8,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
@@ -28,8 +26,6 @@ class SafetensorsFile {
 
   const std::string& path() const { return path_; }
   const SafetensorsHeader& header() const { return header_; }
-  // The tensor of that name, or nullptr. Valid while this object lives.
-  const StoredTensor* find(std::string_view name) const;
 
   // Copies the values of one of header().tensors; `to` has its bytes().
   // Errors: the file cannot be read, or has become shorter.
@@ -42,7 +38,6 @@ class SafetensorsFile {
   int fd_;
   std::uint64_t data_begin_ = 0;
   SafetensorsHeader header_;
-  std::unordered_map<std::string_view, std::size_t> by_name_;  // views into header_
 };
 
 struct TensorToStore {

@@ -43,8 +43,7 @@ SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept
     : path_(std::move(other.path_)),
       fd_(std::exchange(other.fd_, -1)),
       data_begin_(other.data_begin_),
-      header_(std::move(other.header_)),
-      by_name_(std::move(other.by_name_)) {}  // moving a vector keeps its elements where they are
+      header_(std::move(other.header_)) {}
 
 SafetensorsFile::~SafetensorsFile() {
   if (fd_ >= 0) ::close(fd_);
@@ -92,15 +91,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
     return Error{header.error().message, {path}, header.error().fix};
   }
   file.header_ = std::move(*header);
-  for (std::size_t i = 0; i < file.header_.tensors.size(); ++i) {
-    file.by_name_.emplace(file.header_.tensors[i].name, i);
-  }
   return file;
-}
-
-const StoredTensor* SafetensorsFile::find(std::string_view name) const {
-  const auto found = by_name_.find(name);
-  return found == by_name_.end() ? nullptr : &header_.tensors[found->second];
 }
 
 Status SafetensorsFile::read(const StoredTensor& tensor, std::span<std::byte> to) const {

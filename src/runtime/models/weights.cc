@@ -120,7 +120,6 @@ Status copy_into(at::Tensor target, const SafetensorsFile& file, const StoredTen
 WeightNames WeightNames::torchvision() {
   WeightNames names;
   names.ignored = {"fc."};
-  names.optional.insert(names.optional.end(), {"fc.weight", "fc.bias"});
   return names;
 }
 
@@ -168,26 +167,6 @@ Result<LoadedWeights> load_weights(torch::nn::Module& module, const SafetensorsF
     if (scalar_type_of(stored->type) != target.scalar_type()) ++loaded.converted;
   }
   return loaded;
-}
-
-Status save_weights(const torch::nn::Module& module, const std::string& path,
-                    const std::map<std::string, std::string>& metadata) {
-  std::vector<at::Tensor> held;  // keeps the memory that `tensors` points to
-  std::vector<TensorToStore> tensors;
-  for (const auto& [name, tensor] : state_of(module)) {
-    const auto type = stored_type_of(tensor.scalar_type());
-    if (!type) {
-      return Error{"'" + name + "' has a type that a safetensors file cannot hold: " +
-                       at::toString(tensor.scalar_type()),
-                   {path},
-                   "convert it before saving"};
-    }
-    held.push_back(tensor.detach().to(at::kCPU).contiguous());
-    tensors.push_back({name, *type, held.back().sizes().vec(),
-                       std::span(static_cast<const std::byte*>(held.back().const_data_ptr()),
-                                 held.back().nbytes())});
-  }
-  return write_safetensors(path, tensors, metadata);
 }
 
 std::optional<StoredType> stored_type_of(at::ScalarType type) {

@@ -1,8 +1,7 @@
-// Weights in safetensors files: into a module by the names of its parameters and buffers, and out.
+// Weights from safetensors files into a module, by the names of its parameters and buffers.
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,7 +25,7 @@ struct WeightNames {
   // The module's own that the file may lack: ends of its names. They stay as they are.
   std::vector<std::string> optional = {"num_batches_tracked"};  // older files have none
 
-  // torchvision's ResNets, with or without a classifier in module and file.
+  // torchvision's ResNets, with or without a classifier in the file.
   static WeightNames torchvision();
   // Hugging Face's BertModel, and the BERT inside a model with heads ("bert." before its names);
   // LayerNorm.gamma and .beta, as the first files called them.
@@ -48,10 +47,6 @@ struct LoadedWeights {
 // and what to do), a file that cannot be read.
 Result<LoadedWeights> load_weights(torch::nn::Module& module, const SafetensorsFile& file,
                                    const WeightNames& names = {});
-
-// Writes all parameters and buffers under their names, atomically (write_safetensors).
-Status save_weights(const torch::nn::Module& module, const std::string& path,
-                    const std::map<std::string, std::string>& metadata = {});
 
 // The types of tensors that a file can hold; nothing for others.
 std::optional<StoredType> stored_type_of(at::ScalarType type);

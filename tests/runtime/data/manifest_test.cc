@@ -152,7 +152,6 @@ TEST(WebDataset, GroupsMembersByKeyAndReadsImagesInPlace) {
   const Manifest data = opened((folder.path() / "s-{00..01}.tar").string());
   ASSERT_EQ(data.size(), 3);
   EXPECT_THAT(problems(data), IsEmpty());
-  EXPECT_EQ(data.kind(), ManifestKind::webdataset);
   EXPECT_EQ(data.item(0).id, "a/1");
   EXPECT_EQ(*data.item(0).text, "one");
   EXPECT_EQ(*data.read_image(0), "JPEG-1");

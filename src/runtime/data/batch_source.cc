@@ -11,6 +11,7 @@
 #include "runtime/balance/assignment.h"
 #include "runtime/data/shapes.h"
 #include "runtime/data/shapes_files.h"
+#include "runtime/models/catalog.h"
 
 namespace lockstep {
 namespace {
@@ -33,18 +34,13 @@ bool balances(const Scenario& scenario) {
   return scenario.data.balance == Scenario::Data::Balance::cost;
 }
 
-bool published(const Scenario::Model& model) { return model.image != "resnet-small"; }
-
 int image_side(const Scenario& scenario) {
-  constexpr int kPublished = 224;
-  return scenario.data.image_side.value_or(published(scenario.model) ? kPublished : kImageSide);
+  return scenario.data.image_side.value_or(picture_side(scenario.model.image));
 }
 
 int max_length(const Scenario& scenario) {
-  if (scenario.data.max_length) return *scenario.data.max_length;
-  if (scenario.model.text != "bert-small") return static_cast<int>(kDefaultMaxLength);
-  constexpr int kShort = 32;
-  return scenario.data.source == "shapes" ? kMaxTokens : kShort;
+  return scenario.data.max_length.value_or(
+      text_length(scenario.model.text, scenario.data.source == "shapes"));
 }
 
 struct Files {

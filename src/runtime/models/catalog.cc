@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "runtime/data/shapes.h"
 #include "runtime/data/vocabulary.h"
+#include "runtime/data/wordpiece.h"
 #include "runtime/models/bert.h"
 
 namespace lockstep {
@@ -17,7 +18,7 @@ namespace {
 
 struct ImageEntry {
   std::string_view name;
-  std::int64_t side;  // of the pictures that it was made for
+  int side;  // of the pictures that it was made for
   ImageTower (*make)();
 };
 constexpr std::array kImages = {
@@ -29,17 +30,19 @@ constexpr std::array kImages = {
 
 struct TextEntry {
   std::string_view name;
-  bool of_shapes;  // made for the words of "shapes"; else for BERT's 30522, in 128 tokens
+  int tokens;      // of the items that it was made for
+  bool of_shapes;  // made for the words of "shapes" and its short sentences; else for BERT's 30522
   TextTower (*make)(const InputSpec& input);
 };
+constexpr int kPublishedTokens = static_cast<int>(kDefaultMaxLength);
 constexpr std::array kTexts = {
-    TextEntry{"bert-base", false,
+    TextEntry{"bert-base", kPublishedTokens, false,
               [](const InputSpec& in) { return tower_of(BertOptions::bert_base(), in); }},
-    TextEntry{"bert-tiny", false,
+    TextEntry{"bert-tiny", kPublishedTokens, false,
               [](const InputSpec& in) { return tower_of(BertOptions::bert_tiny(), in); }},
-    TextEntry{"minilm", false,
+    TextEntry{"minilm", kPublishedTokens, false,
               [](const InputSpec& in) { return tower_of(BertOptions::minilm(), in); }},
-    TextEntry{"bert-small", true, small_text_tower},
+    TextEntry{"bert-small", 32, true, small_text_tower},
 };
 
 // Null where there is none.
@@ -64,7 +67,7 @@ CatalogModel to_try(const TextEntry& entry) {
   input.vocabulary = entry.of_shapes
                          ? static_cast<std::int64_t>(kSpecialPieces.size() + caption_words().size())
                          : BertOptions::bert_base().vocabulary;
-  input.max_tokens = entry.of_shapes ? kMaxTokens : 128;
+  input.max_tokens = entry.of_shapes ? kMaxTokens : entry.tokens;
   const TextTower tower = entry.make(input);
   return {
       tower.module, tower.names, std::to_string(input.max_tokens) + " tokens",
@@ -97,6 +100,18 @@ TextTower make_text_tower(const std::string& name, const InputSpec& input) {
   const TextEntry* entry = entry_of(kTexts, name);
   LOCKSTEP_CHECK(entry != nullptr, "a text encoder without an implementation");
   return entry->make(input);
+}
+
+int picture_side(const std::string& image_encoder) {
+  const ImageEntry* entry = entry_of(kImages, image_encoder);
+  LOCKSTEP_CHECK(entry != nullptr, "an image encoder of the catalog");
+  return entry->side;
+}
+
+int text_length(const std::string& text_encoder, bool of_shapes) {
+  const TextEntry* entry = entry_of(kTexts, text_encoder);
+  LOCKSTEP_CHECK(entry != nullptr, "a text encoder of the catalog");
+  return of_shapes && entry->of_shapes ? kMaxTokens : entry->tokens;
 }
 
 Result<CatalogModel> build_model(const std::string& name) {

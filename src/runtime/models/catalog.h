@@ -20,6 +20,12 @@ const std::vector<std::string>& model_names();
 ImageTower make_image_tower(const std::string& name);
 TextTower make_text_tower(const std::string& name, const InputSpec& input);
 
+// What such an encoder was made for, and gets where nobody says otherwise: the side of a picture in
+// pixels; the tokens of an item, with the two that begin and end it (of_shapes: of the sentences of
+// "shapes"). A name that is none of that kind is a CHECK.
+int picture_side(const std::string& image_encoder);
+int text_length(const std::string& text_encoder, bool of_shapes);
+
 // An encoder, and what is needed to try it.
 struct CatalogModel {
   std::shared_ptr<torch::nn::Module> module;

@@ -156,6 +156,13 @@ TEST(Catalog, KnowsItsModelsAndWhatWasMeant) {
       EXPECT_THAT(model_names(), testing::Contains(name.get<std::string>()));
     }
   }
+  for (const auto& name : model["image"]["enum"]) EXPECT_GT(picture_side(name), 0);
+  EXPECT_EQ(picture_side("resnet-50"), 224);
+  EXPECT_EQ(picture_side("resnet-small"), 32);
+  for (const auto& name : model["text"]["enum"]) EXPECT_GT(text_length(name, false), 0);
+  EXPECT_EQ(text_length("bert-base", true), 128);
+  EXPECT_EQ(text_length("bert-small", true), 10);
+  EXPECT_EQ(text_length("bert-small", false), 32);
   EXPECT_THAT(build_model("resnet50").error().fix, testing::HasSubstr("resnet-50"));
 }
 

@@ -1,0 +1,51 @@
+// Runs a job's programs along the longest path: what nothing shares needs no queue of events.
+//
+// Whatever can advance advances, in any order: an operation's end is the maximum of what it waits
+// for, plus what it takes, and so the times do not depend on the order in which they are found. A
+// rank is walked until its host waits for something that has no end yet; the last to come to a
+// meeting gives it one, and wakes the others. When nobody can go on and some are not done, the job
+// is stuck, in every schedule: collectives meet by (group, number), so that the matching is unique.
+//
+// O(steps of the different ranks + arrivals at meetings).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "sim/engine/fold.h"
+#include "sim/engine/program.h"
+
+namespace lockstep::sim {
+
+// What a meeting takes, from the arrival of the last member. `group`: into ProgramJob::groups.
+using CostOfCall = std::function<Picos(std::uint32_t group, const ProgramCall& call)>;
+
+struct ExecutionOptions {
+  Picos launch;  // the host's overhead for every operation that it puts into a stream
+  bool record_issues = false;
+};
+
+struct RankOutcome {
+  static constexpr Picos kNever{-1};
+
+  Picos end;               // of the last thing that it did
+  Picos compute;           // work
+  Picos waiting;           // the host waited
+  std::uint32_t next = 0;  // the step that the host is in, or steps.size()
+  bool done = false;
+  // When each step ended, or kNever: of steps that the host did not come to, and of what is stuck.
+  std::vector<Picos> ended;
+  std::vector<Picos> issued;  // when the host came to it; only where asked for
+};
+
+struct ExecutionResult {
+  Picos end;  // the latest of the ranks'; forever(): does not fit
+  bool stuck = false;
+  std::vector<RankOutcome> classes;  // of the folding's classes
+};
+
+ExecutionResult execute(const ProgramJob& job, const Folding& folding, const CostOfCall& cost,
+                        const ExecutionOptions& options = {});
+
+}  // namespace lockstep::sim

@@ -98,6 +98,8 @@ void add_simulate(CLI::App& app, ExitStatus& status) {
   command->footer(kFooter);
   add_simulate_collective(*command, status);
   add_simulate_pipeline(*command, status);
+  add_simulate_table(*command, status);
+  add_simulate_fit(*command, status);
 }
 
 }  // namespace lockstep

@@ -13,6 +13,8 @@ namespace lockstep {
 
 void add_simulate_collective(CLI::App& simulate, ExitStatus& status);
 void add_simulate_pipeline(CLI::App& simulate, ExitStatus& status);
+void add_simulate_table(CLI::App& simulate, ExitStatus& status);
+void add_simulate_fit(CLI::App& simulate, ExitStatus& status);
 
 // Where a simulation's result goes: the text on standard output, and every --output KIND=PATH.
 struct SimulationOutput {

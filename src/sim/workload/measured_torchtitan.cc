@@ -40,6 +40,11 @@ void set_parallelism(MeasuredStep& step, TableRow& row) {
   plan.tensor = static_cast<std::int32_t>(row.count("tp", 1));
   plan.context = static_cast<std::int32_t>(row.count("cp", 1));
   plan.pipeline = static_cast<std::int32_t>(row.count("pp", 1));
+  for (const std::int32_t ranks : {plan.tensor, plan.context, plan.pipeline})
+    if (ranks > 1 << 15) {
+      row.refuse("tp, cp or pp is above 32768", "correct the row");
+      return;
+    }
   const std::int64_t rest = std::int64_t{plan.tensor} * plan.context * plan.pipeline;
   const std::int64_t gpus = row.count("gpus");
   if (gpus % rest != 0)

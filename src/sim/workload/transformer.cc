@@ -15,8 +15,16 @@ struct Count {
   std::int64_t value;
 };
 
-// Above this, products of counts leave 64 bits; no model comes near it.
-constexpr std::int64_t kMost = std::int64_t{1} << 30U;
+// Above these, products of counts leave 64 bits; no model comes near them.
+constexpr std::int64_t kMost = std::int64_t{1} << 20U;
+constexpr std::int64_t kMostLayers = std::int64_t{1} << 14U;
+constexpr std::int64_t kMostRanksOfAKind = std::int64_t{1} << 15U;
+
+std::int64_t most_of(std::string_view name) {
+  if (name == "layers" || name == "chunks") return kMostLayers;
+  const bool ranks = name == "tensor" || name == "context" || name == "pipeline" || name == "data";
+  return ranks ? kMostRanksOfAKind : kMost;
+}
 
 Status divides(Count part, Count whole) {
   if (whole.value % part.value == 0) return Status::ok();
@@ -59,9 +67,9 @@ Status check_workload(const Transformer& model, const TrainingPlan& plan) {
         Count{"global_batch", plan.global_batch}, Count{"micro_batch", plan.micro_batch},
         Count{"tensor", plan.tensor}, Count{"context", plan.context},
         Count{"pipeline", plan.pipeline}, Count{"data", plan.data}, Count{"chunks", plan.chunks}})
-    if (count.value < 1 || count.value > kMost)
+    if (count.value < 1 || count.value > most_of(count.name))
       return refusal(std::string(count.name) + " is " + std::to_string(count.value),
-                     "give a number from 1 to " + std::to_string(kMost));
+                     "give a number from 1 to " + std::to_string(most_of(count.name)));
   if (std::int64_t{plan.pipeline} * plan.chunks > model.layers)
     return refusal("the pipeline has " + std::to_string(plan.pipeline) + " stages of " +
                        std::to_string(plan.chunks) + " chunks for " + std::to_string(model.layers) +

@@ -18,6 +18,8 @@ constexpr const char* kFooter = R"(Examples:
   How long does a ring all-reduce over 64 ranks take?
     lockstep simulate collective --op all_reduce --algorithm ring \
       --ranks 64 --bytes 1MiB --alpha 500ns --beta 50GB/s
+  Does this program hang, and how long does it take?
+    lockstep simulate trace program/ --alpha 1us --beta 1GB/s
   `lockstep simulate WHAT --help` has more.
 
 What is computed, and from which sources: docs/simulate.md.)";
@@ -97,6 +99,7 @@ void add_simulate(CLI::App& app, ExitStatus& status) {
   command->require_subcommand(1);
   command->footer(kFooter);
   add_simulate_collective(*command, status);
+  add_simulate_trace(*command, status);
   add_simulate_pipeline(*command, status);
   add_simulate_table(*command, status);
   add_simulate_fit(*command, status);

@@ -1,0 +1,93 @@
+// `lockstep simulate collective`: options in, numbers and messages out.
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/run_lockstep.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::vector<std::string> kLink = {"--alpha", "500ns", "--beta", "50GB/s"};
+
+Outcome collective(std::vector<std::string> options, bool with_link = true) {
+  options.insert(options.begin(), {"simulate", "collective"});
+  if (with_link) options.insert(options.end(), kLink.begin(), kLink.end());
+  return run_lockstep(options);
+}
+
+Json json_of(std::vector<std::string> options, bool with_link = true) {
+  options.insert(options.end(), {"--output", "json=-"});
+  const Outcome outcome = collective(std::move(options), with_link);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return outcome.status == 0 ? Json::parse(outcome.out) : Json();
+}
+
+TEST(SimulateCollective, BothLevelsGiveThePublishedInteger) {
+  for (const std::string level : {"closed-form", "message"}) {
+    const Json out = json_of({"--op", "all_reduce", "--algorithm", "ring", "--ranks", "64",
+                              "--bytes", "1MiB", "--level", level});
+    EXPECT_EQ(out["time_ps"], 104'287'680) << level;
+    EXPECT_EQ(out["level"], level);
+  }
+}
+
+TEST(SimulateCollective, ShowsTheFormulaItsSourceAndTheBusBandwidth) {
+  const Outcome outcome = collective({"--ranks", "8", "--bytes", "1MiB"});
+  EXPECT_EQ(outcome.out,
+            "all_reduce by ring, 8 ranks, 1 MiB\n"
+            "  time     43.70016 us\n"
+            "  algbw    23.99 GB/s\n"
+            "  busbw    41.99 GB/s\n"
+            "  formula  2(n-1)a + 2(n-1)/n B b + (n-1)/n B g\n"
+            "  source   Patarasuk and Yuan, J. Parallel Distrib. Comput. 69(2), 2009, section\n"
+            "           3\n");
+}
+
+TEST(SimulateCollective, HierarchicalTakesTheInnerLevelFirst) {
+  const Json out = json_of({"--algorithm", "hierarchical", "--ranks", "64", "--ranks-per-node", "8",
+                            "--bytes", "1MiB", "--alpha", "500ns,500ns", "--beta", "50GB/s,50GB/s"},
+                           false);
+  // 14·500 + 1.75·20,971.52 ns inside, and 14·500 + 1.75·2,621.44 ns between the nodes.
+  EXPECT_EQ(out["time_ps"], 43'700'160 + 7'000'000 + 4'587'520);
+}
+
+TEST(SimulateCollective, SeveralAtOnceShareTheirLinks) {
+  const Json out = json_of({"--ranks", "8", "--bytes", "1MiB,2MiB", "--level", "message", "--alpha",
+                            "0ns", "--beta", "50GB/s"},
+                           false);
+  EXPECT_EQ(out["collectives"][0]["time_ps"], 2 * 36'700'160);
+  EXPECT_EQ(out["collectives"][1]["time_ps"], 3 * 36'700'160);
+  EXPECT_GT(out["shared_messages"], 0);
+}
+
+TEST(SimulateCollective, RefusesWhatCannotBeWithTheOptionTheReasonAndAFix) {
+  const auto refused = [](std::vector<std::string> options, const std::string& why,
+                          bool with_link = true) {
+    const Outcome outcome = collective(std::move(options), with_link);
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_NE(outcome.err.find(why), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find("fix: "), std::string::npos) << outcome.err;
+  };
+  refused({"--ranks", "8", "--bytes", "1"}, "--bytes: \"1\" has no unit");
+  refused({"--ranks", "8", "--bytes", "-1MiB"}, "--bytes: \"-1MiB\" is negative");
+  refused({"--ranks", "0", "--bytes", "1MiB"}, "0 ranks cannot do a collective");
+  refused({"--ranks", "6", "--bytes", "1MiB", "--algorithm", "halving_doubling"},
+          "needs a power of two, and 6 ranks are none");
+  refused({"--ranks", "8", "--bytes", "1MiB", "--algorithm", "rings"}, "no algorithm \"rings\"");
+  refused({"--ranks", "8", "--bytes", "1MiB", "--op", "reduce_all"}, "no operation \"reduce_all\"");
+  refused({"--ranks", "8", "--bytes", "1MiB,2MiB"}, "add --level message");
+  refused({"--ranks", "8", "--bytes", "1MiB", "--output", "csv=x"}, "no such kind of result");
+  refused({"--ranks", "8", "--bytes", "1MiB", "--alpha", "1us", "--beta", "0GB/s"},
+          "--beta: \"0GB/s\" is zero", false);
+  refused({"--ranks", "8", "--bytes", "1MiB", "--alpha", "1us", "--beta", "1GB/s,2GB/s"},
+          "describe different numbers of levels", false);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,230 @@
+// `lockstep simulate trace` on programs that hang and on their healthy twins: what hangs is
+// reported by the verifier's rules, and never ends silently.
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/run_lockstep.h"
+#include "support/temp_dir.h"
+#include "verify/program.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Simulated {
+  int status = 0;
+  Json json;
+  std::string text;
+
+  std::string rule() const { return json["report"]["findings"][0]["rule"]; }
+  std::vector<int> culprits() const { return json["report"]["findings"][0]["culprits"]; }
+};
+
+Simulated simulate_texts(const std::vector<std::string>& texts,
+                         const std::vector<std::string>& more = {}) {
+  const TempDir folder;
+  for (std::size_t r = 0; r < texts.size(); ++r)
+    folder.write("rank_" + std::to_string(r) + ".trace.jsonl", texts[r]);
+  const std::string json = folder.file("out.json");
+  std::vector<std::string> arguments = {"simulate", "trace", folder.path(), "--alpha",     "1us",
+                                        "--beta",   "1GB/s", "--output",    "json=" + json};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const Outcome outcome = run_lockstep(arguments);
+  EXPECT_EQ(outcome.err, "");
+  expect_fits_a_terminal(outcome.out);
+  return {outcome.status, Json::parse(TempDir::read(json)), outcome.out};
+}
+
+Simulated simulate(const std::vector<std::string>& programs) {
+  std::vector<std::string> texts;
+  for (std::size_t r = 0; r < programs.size(); ++r) {
+    texts.push_back(program_text(static_cast<std::int32_t>(r),
+                                 static_cast<std::int32_t>(programs.size()), programs[r], false));
+  }
+  return simulate_texts(texts);
+}
+
+// Eight ranks that all do `usual`, but rank 3.
+std::vector<std::string> but_rank_3(const std::string& usual, const std::string& unusual) {
+  std::vector<std::string> programs(8, usual);
+  programs[3] = unusual;
+  return programs;
+}
+
+const std::string kUsual =
+    "all_reduce n=1000 dtype=float32 what=a step=0; all_reduce n=2000 dtype=float32 what=b step=0;"
+    "all_gather n=500 dtype=float32 what=c step=0; clean";
+
+TEST(SimulateTrace, AHealthyProgramTakesWhatTheFormulasSay) {
+  const Simulated s = simulate(but_rank_3(kUsual, kUsual));
+  EXPECT_EQ(s.status, 0) << s.text;
+  // Rings over 8 ranks at 1 us and 1 GB/s: 14 us + 1.75 · 4000 ns, 14 us + 1.75 · 8000 ns, and the
+  // gathered 16000 bytes: 7 us + 14000 ns.
+  EXPECT_EQ(s.json["time_ps"], 21'000'000 + 28'000'000 + 21'000'000);
+  EXPECT_EQ(s.json["classes"], 1);
+  EXPECT_EQ(s.json["stuck"], false);
+}
+
+TEST(SimulateTrace, ARankThatLeavesOutACallHangsTheJobAndIsNamed) {
+  const Simulated s = simulate(but_rank_3(
+      kUsual,
+      "all_reduce n=1000 dtype=float32 what=a step=0; all_gather n=500 dtype=float32 what=c step=0;"
+      "clean"));
+  EXPECT_EQ(s.status, 1);
+  EXPECT_EQ(s.json["stuck"], true);
+  EXPECT_EQ(s.culprits(), std::vector<int>{3}) << s.text;
+  EXPECT_EQ(s.rule(), "missing-collective") << s.text;
+  EXPECT_NE(s.text.find("The simulated job hangs at"), std::string::npos);
+}
+
+TEST(SimulateTrace, ARankThatSwapsTwoCallsHangsTheJobAndIsNamed) {
+  const Simulated s = simulate(but_rank_3(
+      kUsual,
+      "all_reduce n=1000 dtype=float32 what=a step=0; all_gather n=500 dtype=float32 what=c step=0;"
+      "all_reduce n=2000 dtype=float32 what=b step=0; clean"));
+  EXPECT_EQ(s.status, 1);
+  EXPECT_EQ(s.culprits(), std::vector<int>{3}) << s.text;
+}
+
+TEST(SimulateTrace, ARankThatGivesAnotherSizeHangsTheJobAndIsNamed) {
+  const Simulated s = simulate(but_rank_3(kUsual,
+                                          "all_reduce n=1000 dtype=float32 what=a step=0; "
+                                          "all_reduce n=2001 dtype=float32 what=b step=0;"
+                                          "all_gather n=500 dtype=float32 what=c step=0; clean"));
+  EXPECT_EQ(s.status, 1);
+  EXPECT_EQ(s.culprits(), std::vector<int>{3}) << s.text;
+}
+
+TEST(SimulateTrace, ASubgroupWhoseMembersTakeAnotherPathHangs) {
+  const std::string left = "group tp0 0,1; ";
+  const std::string right = "group tp1 2,3; ";
+  const std::string both =
+      "all_reduce g=tpX n=8 dtype=float32 step=0; all_reduce n=8 dtype=float32 "
+      "step=0; clean";
+  const auto in = [&](const std::string& group, std::string text) {
+    for (std::size_t at; (at = text.find("tpX")) != std::string::npos;) text.replace(at, 3, group);
+    return text;
+  };
+  const std::string l = left + in("tp0", both);
+  const std::string r = right + in("tp1", both);
+  const std::string skips = right + "all_reduce n=8 dtype=float32 step=0; clean";
+  EXPECT_EQ(simulate({l, l, r, r}).status, 0);
+  const Simulated s = simulate({l, l, r, skips});
+  EXPECT_EQ(s.status, 1);
+  EXPECT_EQ(s.json["report"]["verdict"], "findings");
+}
+
+TEST(SimulateTrace, SendsThatWaitForEachOtherHang) {
+  const std::string tail = " n=8 dtype=float32 ptag=0";
+  const Simulated s = simulate({"send peer=1" + tail + "; recv peer=1" + tail + "; clean",
+                                "send peer=0" + tail + "; recv peer=0" + tail + "; clean"});
+  EXPECT_EQ(s.status, 1);
+  EXPECT_EQ(s.rule(), "p2p-cycle") << s.text;
+  const Simulated ok = simulate({"send peer=1" + tail + "; recv peer=1" + tail + "; clean",
+                                 "recv peer=0" + tail + "; send peer=0" + tail + "; clean"});
+  EXPECT_EQ(ok.status, 0) << ok.text;
+  EXPECT_EQ(ok.json["time_ps"], 2 * (1'000'000 + 32'000));
+}
+
+// Both ranks enqueue a call of each group and then wait for both.
+std::vector<std::string> opposite_orders(const std::string& stream_a, const std::string& stream_b) {
+  std::vector<std::string> texts;
+  for (const int rank : {0, 1}) {
+    const auto issue = [&](int id, const std::string& group, const std::string& stream) {
+      return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":")" + group +
+             R"(","op":"all_reduce","in":[[8]],"out":[[8]],"dtype":"float32","async":true,"stream":")" +
+             stream + "\"}\n";
+    };
+    std::string text = R"({"header":1,"rank":)" + std::to_string(rank) +
+                       R"(,"world_size":2,"backend":"nccl"})"
+                       "\n"
+                       R"({"group":"a","ranks":[0,1]})"
+                       "\n"
+                       R"({"group":"b","ranks":[0,1]})"
+                       "\n";
+    text += rank == 0 ? issue(0, "a", stream_a) + issue(1, "b", stream_b)
+                      : issue(0, "b", stream_b) + issue(1, "a", stream_a);
+    for (const int id : {0, 1}) {
+      text += R"({"ev":"wait","id":)" + std::to_string(id) + "}\n" + R"({"ev":"waited","id":)" +
+              std::to_string(id) + "}\n";
+    }
+    texts.push_back(text + "{\"end\":\"clean\"}\n");
+  }
+  return texts;
+}
+
+TEST(SimulateTrace, TwoGroupsInOppositeOrdersHangOnOneStreamAndNotOnTwo) {
+  EXPECT_EQ(simulate_texts(opposite_orders("one", "two")).status, 0);
+  const Simulated s = simulate_texts(opposite_orders("one", "one"));
+  EXPECT_EQ(s.status, 1);
+  EXPECT_EQ(s.rule(), "cross-group-deadlock") << s.text;
+}
+
+TEST(SimulateTrace, AnImageBranchThatOneRankLacksHangsAndDummyFillDoesNot) {
+  const std::string full =
+      "modality 0 image,text; all_reduce n=64 dtype=float32 what=text.w step=0; "
+      "all_reduce n=64 dtype=float32 what=image.w step=0; barrier step=0; clean";
+  const std::string masked =
+      "modality 0 text; all_reduce n=64 dtype=float32 what=text.w step=0; barrier step=0; clean";
+  const std::string filled =
+      "modality 0 text; all_reduce n=64 dtype=float32 what=text.w step=0; "
+      "all_reduce n=64 dtype=float32 what=image.w step=0; barrier step=0; clean";
+  const Simulated s = simulate({full, full, masked, full});
+  EXPECT_EQ(s.status, 1);
+  EXPECT_EQ(s.rule(), "modality-divergence") << s.text;
+  EXPECT_EQ(s.culprits(), std::vector<int>{2});
+  EXPECT_EQ(simulate({full, full, filled, full}).status, 0);
+}
+
+TEST(SimulateTrace, SaysWhatTheVerifierSaysOfTheSameHang) {
+  const std::vector<std::string> programs = but_rank_3(
+      kUsual,
+      "all_reduce n=1000 dtype=float32 what=a step=0; all_gather n=500 dtype=float32 what=c "
+      "step=0; clean");
+  const Simulated simulated = simulate(programs);
+  const Report recorded = verify(program(programs, false));
+  ASSERT_FALSE(recorded.findings.empty());
+  EXPECT_EQ(simulated.json["report"]["findings"][0]["message"], recorded.findings[0].message);
+}
+
+TEST(SimulateTrace, SpansTakeTheirTimeAndRanksAreComparedOnlyWhereTheyDiffer) {
+  const auto text = [](int rank, int nanos) {
+    return R"({"header":1,"rank":)" + std::to_string(rank) + ",\"world_size\":4}\n" +
+           R"({"ev":"span","name":"forward","t":0,"dur":)" + std::to_string(nanos) + "}\n" +
+           R"({"ev":"issue","id":0,"g":"world","op":"barrier"})"
+           "\n{\"end\":\"clean\"}\n";
+  };
+  const Simulated s = simulate_texts({text(0, 10), text(1, 10), text(2, 10), text(3, 5000)});
+  EXPECT_EQ(s.json["time_ps"], 5'000'000 + 2 * 1'000'000);
+  EXPECT_EQ(s.json["classes"], 2);
+  const Simulated apart =
+      simulate_texts({text(0, 10), text(1, 10), text(2, 10), text(3, 5000)}, {"--apart"});
+  EXPECT_EQ(apart.json["classes"], 4);
+  EXPECT_EQ(apart.json["ranks"], s.json["ranks"]);
+}
+
+TEST(SimulateTrace, RefusesWhatItCannotSimulate) {
+  const TempDir folder;
+  folder.write("rank_0.trace.jsonl", "{\"header\":1,\"rank\":0,\"world_size\":2}\n");
+  const auto why = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"simulate", "trace", folder.path()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run_lockstep(arguments);
+    EXPECT_EQ(outcome.status, 2);
+    return outcome.err;
+  };
+  EXPECT_NE(why({"--alpha", "1us", "--beta", "1GB/s"}).find("rank 1 left no trace"),
+            std::string::npos);
+  EXPECT_NE(why({"--alpha", "1", "--beta", "1GB/s"}).find("--alpha: \"1\" has no unit"),
+            std::string::npos);
+  EXPECT_NE(why({"--alpha", "1us", "--beta", "0GB/s"}).find("--beta: \"0GB/s\" is zero"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,7 @@ constexpr const char* kFooter = R"(Examples:
   Does the derivation say what a recorded run did, call by call?
     lockstep derive job.yaml --against lockstep-runs/job-20261122T101500Z
 
-A lockstep-worker for each rank trains a few steps alone, each kind of batch in
+A lockstep-worker plays each rank alone for a few steps, each kind of batch in
 turn, with collectives that complete at once. docs/derive.md explains why that
 decides for all mixes, any number of steps, and what it takes for granted.
 
@@ -42,6 +43,7 @@ derived; 3 inconclusive; 4 the tool failed.)";
 struct DeriveCommand {
   std::string path, output_dir, against, certificate, write_scenario;
   bool remedies = false;
+  bool meta = false, no_meta = false;
   bool quiet = false;
 };
 
@@ -74,6 +76,12 @@ class WorkFolder {
   bool made_ = false;
 };
 
+// What the user says; nothing: as it suits the job.
+std::optional<bool> meta_of(const DeriveCommand& command) {
+  if (!command.meta && !command.no_meta) return std::nullopt;
+  return command.meta;
+}
+
 ExitStatus derive_command(const DeriveCommand& command) {
   Result<Scenario> scenario = load_checked_scenario(command.path);
   if (!scenario) return fail(scenario.error());
@@ -86,8 +94,8 @@ ExitStatus derive_command(const DeriveCommand& command) {
   }
   Interrupts interrupts;
   const DeriveOptions options{
-      *worker,          folder.path(), command.certificate, command.write_scenario,
-      command.remedies, command.quiet};
+      *worker,          folder.path(),    command.certificate, command.write_scenario,
+      command.remedies, meta_of(command), command.quiet};
   const Result<ExitStatus> status =
       command.against.empty()
           ? derive(*scenario, options, interrupts, std::cout)
@@ -129,6 +137,12 @@ void add_derive(CLI::App& app, ExitStatus& status) {
       ->add_flag("--remedies", options->remedies,
                  "Where the job can go wrong: derive it with each\nremedy, too")
       ->excludes("--against");
+  CLI::Option* meta = command->add_flag("--meta", options->meta,
+                                        "On the meta device, with tensors that have no values,\n"
+                                        "for models of any size; the default for the\n"
+                                        "published models, and for more than 64 ranks");
+  command->add_flag("--no-meta", options->no_meta, "With the values, whatever they take")
+      ->excludes(meta);
   command->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   command->footer(kFooter);
   command->callback([options, &status] { status = derive_command(*options); });

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/make_folder.h"
@@ -11,9 +13,12 @@
 #include "base/text.h"
 #include "base/write_file.h"
 #include "cli/derive_all.h"
+#include "cli/derive_trial.h"
 #include "cli/product_command.h"
 #include "job/remedy_choices.h"
 #include "launch/derivation.h"
+#include "launch/run_folder.h"
+#include "launch/worker_result.h"
 #include "reports/columns.h"
 #include "reports/product_text.h"
 #include "trace/call_bytes.h"
@@ -27,15 +32,20 @@ namespace lockstep {
 
 namespace {
 
-constexpr int kMostRanks = 64;
 constexpr std::size_t kScenarioBytes = std::size_t{1} << 20U;
 
-Status check_size(const Scenario& scenario) {
-  if (scenario.ranks <= kMostRanks) return Status::ok();
-  return Error{plural(static_cast<std::uint64_t>(scenario.ranks), "rank") +
-                   " are looked at one by one, and that takes too long",
-               {scenario.file},
-               "derive it with at most " + std::to_string(kMostRanks) + " ranks"};
+// Where tensors have no values, a model of any size takes no memory; the job must not ask for them.
+Result<bool> on_meta(const Scenario& scenario, const DeriveOptions& options) {
+  const std::optional<std::string> obstacle = needs_values(scenario);
+  const bool many = scenario.ranks > kRanksLookedAt;
+  const bool large = scenario.model.image != "resnet-small" || scenario.model.text != "bert-small";
+  if (!options.on_meta) return !obstacle && (many || large);
+  if (*options.on_meta && obstacle) {
+    return Error{"this job cannot be derived on the meta device: " + *obstacle,
+                 {scenario.file},
+                 "derive it with --no-meta"};
+  }
+  return *options.on_meta;
 }
 
 // A derivation and what was decided of it. Not moved: the model refers to the derivation.
@@ -49,17 +59,42 @@ struct Decided {
 };
 using AllDecided = std::vector<std::unique_ptr<Decided>>;
 
+// Where nothing can be said of all assignments, one that goes wrong is an answer, too.
+Status try_where_inconclusive(const Scenario& scenario, const DerivationPlan& plan,
+                              const DeriveOptions& options, bool on_meta, Interrupts& interrupts,
+                              AllDecided& all) {
+  for (const auto& decided : all) {
+    if (decided->decision.verdict != ProductVerdict::inconclusive) continue;
+    if (scenario.ranks > kRanksLookedAt) continue;
+    Result<std::optional<Counterexample>> found =
+        try_assignments(scenario, plan, decided->model,
+                        {options.worker, decided->derivation.folder, on_meta}, interrupts);
+    if (!found) return found.error();
+    if (!*found) continue;
+    decided->decision.verdict = ProductVerdict::diverges;
+    decided->decision.why.clear();
+    decided->decision.counterexample = std::move(**found);
+  }
+  return Status::ok();
+}
+
 // Of all first steps that rank 0 may meet.
 Result<AllDecided> decide_all(const Scenario& scenario, const DerivationPlan& plan,
                               const DeriveOptions& options, Interrupts& interrupts) {
-  const Result<std::vector<std::string>> folders =
-      derive_all(scenario, plan, {options.worker, options.folder, options.quiet}, interrupts);
+  const Result<bool> meta = on_meta(scenario, options);
+  if (!meta) return meta.error();
+  const Result<std::vector<std::string>> folders = derive_all(
+      scenario, plan, {options.worker, options.folder, *meta, options.quiet}, interrupts);
   if (!folders) return folders.error();
   AllDecided out;
   for (const std::string& folder : *folders) {
     Result<Derivation> read = load_derivation(folder);
     if (!read) return read.error();
     out.push_back(std::make_unique<Decided>(std::move(*read)));
+  }
+  if (const Status ok = try_where_inconclusive(scenario, plan, options, *meta, interrupts, out);
+      !ok) {
+    return ok.error();
   }
   return out;
 }
@@ -86,20 +121,6 @@ const Decided& worst_of(const AllDecided& all) {
   });
 }
 
-// By step, then by rank: all steps up to the last that the assignment makes; those that it leaves
-// out are as the one before.
-std::vector<std::vector<std::size_t>> conditions_of(const Assignment& assignment) {
-  std::vector<std::vector<std::size_t>> out;
-  for (std::size_t i = 0; i < assignment.steps.size(); ++i) {
-    std::vector<std::size_t> row;
-    for (const ProductOption& option : assignment.options[i]) row.push_back(option.condition);
-    const auto step = static_cast<std::size_t>(assignment.steps[i]);
-    while (out.size() < step && !out.empty()) out.push_back(out.back());
-    out.push_back(std::move(row));
-  }
-  return out;
-}
-
 Status write_counterexample(const Scenario& scenario, const DerivationPlan& plan,
                             const ProductDecision& decision, const std::string& file) {
   if (!decision.counterexample) return Status::ok();
@@ -124,29 +145,51 @@ Status write_certificates(const AllDecided& all, const std::string& file, std::o
   return Status::ok();
 }
 
-// The most bytes that rank 0 puts into the calls of one step.
-double bytes_a_step(const Derivation& derivation) {
-  double most = 0;
-  for (const Run& run : derivation.runs) {
+// What the costliest step of rank 0 puts into its calls and computes, whatever its batch holds.
+struct StepCost {
+  double bytes = 0;
+  double flops = 0;
+};
+
+StepCost step_cost(const Derivation& derivation) {
+  StepCost most;
+  for (std::size_t h = 0; h < derivation.runs.size(); ++h) {
+    const Run& run = derivation.runs[h];
     std::map<std::int32_t, double> by_step;
     for (const Call& call : run.ranks.front().calls) {
       if (call.step != kNone) by_step[call.step] += call_bytes(run, call);
     }
-    for (const auto& [step, bytes] : by_step) most = std::max(most, bytes);
+    for (const auto& [step, bytes] : by_step) most.bytes = std::max(most.bytes, bytes);
+    const std::string folder = derivation.folder + "/" + derivation.spec.histories[h].folder;
+    const auto numbers = read_worker_numbers(result_file(folder, 0));
+    if (!numbers) continue;
+    for (const double flops : numbers->step_flops) most.flops = std::max(most.flops, flops);
   }
   return most;
 }
 
-std::string kilobytes(double bytes) { return fixed(bytes * 1e-3, 0) + " KB"; }
+// "1.25 G", in powers of 1000.
+std::string with_prefix(double value) {
+  std::size_t power = 0;
+  constexpr std::string_view kPrefixes = " kMGTPE";
+  for (; value >= 999.5 && power + 1 < kPrefixes.size(); ++power) value /= 1000;
+  const int decimals = power == 0 || value >= 99.5 ? 0 : value >= 9.95 ? 1 : 2;
+  return fixed(value, decimals) + " " + (power == 0 ? "" : std::string(1, kPrefixes[power]));
+}
+
+// "1.25 MB sent, 264 MFLOP computed"
+std::string to_string(const StepCost& cost) {
+  return with_prefix(cost.bytes) + "B sent, " + with_prefix(cost.flops) + "FLOP computed";
+}
 
 // What each remedy would make of the job.
-Status tell_remedies(const Scenario& scenario, double bytes, const DeriveOptions& options,
+Status tell_remedies(const Scenario& scenario, const StepCost& now, const DeriveOptions& options,
                      Interrupts& interrupts, std::ostream& said) {
   const Result<std::string> text = read_file(scenario.file, kScenarioBytes);
   if (!text) return text.error();
   const Result<std::vector<RemedyChoice>> choices = remedy_choices(*text, scenario.file);
   if (!choices) return choices.error();
-  said << "\nremedies, each derived (a step of rank 0 now: " << kilobytes(bytes) << ")\n";
+  said << "\nremedies, each derived; rank 0's costliest step now: " << to_string(now) << "\n";
   for (std::size_t i = 0; i < choices->size(); ++i) {
     const RemedyChoice& choice = (*choices)[i];
     DeriveOptions own = options;
@@ -163,8 +206,8 @@ Status tell_remedies(const Scenario& scenario, double bytes, const DeriveOptions
     const Decided& worst = worst_of(*decided);
     const bool safe = worst.decision.verdict == ProductVerdict::safe;
     said << "  " << pad_right(choice.name, 18) << pad_right(to_string(worst.decision.verdict), 14)
-         << (safe ? kilobytes(bytes_a_step(worst.derivation)) + "   " + choice.change : "") << "\n"
-         << std::flush;
+         << (safe ? to_string(step_cost(worst.derivation)) : "") << "\n"
+         << (safe ? "    " + choice.change + "\n" : "") << std::flush;
   }
   return Status::ok();
 }
@@ -173,7 +216,6 @@ Status tell_remedies(const Scenario& scenario, double bytes, const DeriveOptions
 
 Result<ExitStatus> derive(const Scenario& scenario, const DeriveOptions& options,
                           Interrupts& interrupts, std::ostream& said) {
-  if (const Status ok = check_size(scenario); !ok) return ok.error();
   const Result<DerivationPlan> plan = derivation_plan(scenario);
   if (!plan) return plan.error();
   const Result<AllDecided> decided = decide_all(scenario, *plan, options, interrupts);
@@ -193,7 +235,7 @@ Result<ExitStatus> derive(const Scenario& scenario, const DeriveOptions& options
   const bool wrong = verdict != ProductVerdict::safe && verdict != ProductVerdict::inconclusive;
   if (options.remedies && wrong && !options.quiet) {
     const Status told =
-        tell_remedies(scenario, bytes_a_step(worst.derivation), options, interrupts, said);
+        tell_remedies(scenario, step_cost(worst.derivation), options, interrupts, said);
     if (!told) return told.error();
   }
   return status_of(verdict);
@@ -202,20 +244,26 @@ Result<ExitStatus> derive(const Scenario& scenario, const DeriveOptions& options
 Result<ExitStatus> derive_against(const Scenario& scenario, const std::string& recorded,
                                   const DeriveOptions& options, Interrupts& interrupts,
                                   std::ostream& said) {
-  if (const Status ok = check_size(scenario); !ok) return ok.error();
   // What cannot be derived is refused here as well.
   if (const Result<DerivationPlan> plan = derivation_plan(scenario); !plan) return plan.error();
   const Result<Run> run = load_run({recorded});
   if (!run) return run.error();
+  const Result<bool> meta = on_meta(scenario, options);
+  if (!meta) return meta.error();
   std::vector<LoneRank> ranks;
   for (int rank = 0; rank < scenario.ranks; ++rank) {
-    ranks.push_back({rank, dissent_steps(scenario, rank)});
+    ranks.push_back({scenario.file,
+                     rank,
+                     options.folder,
+                     options.folder + "/broadcasts",
+                     dissent_steps(scenario, rank),
+                     {}});
   }
   {
-    DeriveProgress progress(ranks.size(), options.quiet);
-    const Status ran =
-        run_alone(scenario, ranks, {options.worker, options.folder, options.folder + "/broadcasts"},
-                  interrupts, [&] { progress.one_more(); });
+    DeriveProgress progress(options.quiet);
+    const Result<std::string> ran =
+        run_alone(ranks, {options.worker, options.folder, *meta}, interrupts,
+                  [&](std::size_t done) { progress.show(done, ranks.size()); });
     if (!ran) return ran.error();
   }
   const Result<Run> derived = load_run({options.folder});

@@ -1,6 +1,7 @@
 // Deriving a scenario: which workers run alone, and what is made of their traces.
 #pragma once
 
+#include <optional>
 #include <ostream>
 #include <string>
 
@@ -17,6 +18,8 @@ struct DeriveOptions {
   std::string certificate;     // file; empty: none
   std::string write_scenario;  // file, for the counterexample; empty: none
   bool remedies = false;       // derive with each remedy, too
+  // On the meta device, where tensors have no values; nothing: where models or worlds are large.
+  std::optional<bool> on_meta;
   bool quiet = false;
 };
 

@@ -2,19 +2,17 @@
 
 #include <unistd.h>
 
-#include <chrono>
 #include <filesystem>
 #include <iostream>
 #include <optional>
-#include <thread>
 
 #include "base/make_folder.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
 #include "base/system_error.h"
 #include "base/write_file.h"
+#include "job/rank_classes.h"
 #include "launch/derivation.h"
-#include "launch/process.h"
 #include "launch/run_folder.h"
 #include "trace/derivation.h"
 
@@ -69,28 +67,27 @@ class Deriver {
         plan_(plan),
         options_(options),
         interrupts_(interrupts),
-        histories_(plan_.conditions.size()),
-        progress_(histories_ * static_cast<std::size_t>(scenario.ranks), options.quiet) {}
+        histories_(plan_.conditions.size()) {}
 
   // The folders with a product.json: one, or one for each first step of rank 0 where what it
   // broadcasts depends on that.
   Result<std::vector<std::string>> derive() {
+    if (const Status ok = find_classes(); !ok) return ok.error();
     if (const Status ok = write_scenarios(); !ok) return ok.error();
-    if (const Status ok = ask_version(); !ok) return ok.error();
-    for (std::size_t first = 0; first < histories_; ++first) {
-      if (const Status ok = run_root(first); !ok) return ok.error();
-    }
+    if (const Status ok = look_at_all(); !ok) return ok.error();
     const Result<bool> alike = broadcasts_alike();
     if (!alike) return alike.error();
     std::vector<std::string> out;
     for (std::size_t root = 0; root < (*alike ? 1 : histories_); ++root) {
-      if (const Status ok = run_others(root); !ok) return ok.error();
-      const fs::path folder = root_folder(root);
+      if (const Status ok = copy_rank_0(root); !ok) return ok.error();
       const auto root_first = *alike ? std::optional<std::size_t>() : root;
-      const Status written =
-          write_file((folder / "product.json").string(),
-                     product_text(spec_of(scenario_, plan_, root_first, origin_)));
-      if (!written) return written.error();
+      const fs::path folder = root_folder(root);
+      ProductSpec spec = spec_of(scenario_, plan_, root_first, origin_);
+      spec.classes = classes_;
+      if (const Status ok = write_file((folder / "product.json").string(), product_text(spec));
+          !ok) {
+        return ok.error();
+      }
       out.push_back(folder.string());
     }
     return out;
@@ -107,6 +104,20 @@ class Deriver {
     return (fs::path(options_.folder) / ("scenario-" + std::to_string(first) + ".yaml")).string();
   }
 
+  Status find_classes() {
+    if (scenario_.ranks <= kRanksLookedAt) {
+      for (int rank = 1; rank < scenario_.ranks; ++rank) others_.push_back(rank);
+      return Status::ok();
+    }
+    const Result<std::vector<std::vector<int>>> classes = rank_classes(scenario_);
+    if (!classes) return classes.error();
+    for (const std::vector<int>& ranks : *classes) {
+      if (ranks.front() != 0) others_.push_back(ranks.front());
+      classes_.push_back({ranks.front(), {ranks.begin(), ranks.end()}});
+    }
+    return Status::ok();
+  }
+
   Status write_scenarios() {
     const Result<std::string> text = read_file(scenario_.file, kScenarioBytes);
     if (!text) return text.error();
@@ -120,32 +131,39 @@ class Deriver {
     return Status::ok();
   }
 
-  Status ask_version() {
-    const std::string file = options_.folder + "/version";
-    Result<Process> worker = Process::spawn({options_.worker, "--version"}, file);
-    if (!worker) return worker.error();
-    while (worker->running()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    const std::vector<std::string> said = last_lines(file, 1);
-    if (!worker->poll()->success() || said.empty()) {
-      return Error{
-          "the worker does not say its version", {options_.worker}, "is it lockstep-worker?"};
+  // Rank 0 under all histories; then the others with what it broadcasts under the first; then with
+  // what it broadcasts under another, where that is something else.
+  Status look_at_all() {
+    std::vector<LoneRank> ranks;
+    const auto add = [&](std::size_t root, std::size_t first, int rank) {
+      LoneRank out{scenario_file(first),
+                   rank,
+                   (root_folder(root) / history_folder(first)).string(),
+                   broadcasts(root),
+                   history_dissent(plan_, first),
+                   {}};
+      if (rank != 0 && root != 0) out.unless_same_as = broadcasts(0);
+      ranks.push_back(std::move(out));
+    };
+    for (std::size_t root = 0; root < histories_; ++root) add(root, root, 0);
+    for (std::size_t root = 0; root < histories_; ++root) {
+      for (std::size_t first = 0; first < histories_; ++first) {
+        if (const Status ok = make_folder((root_folder(root) / history_folder(first)).string());
+            !ok) {
+          return ok;
+        }
+        for (const int rank : others_) add(root, first, rank);
+      }
     }
-    origin_.push_back("derived by " + said.front());
+    DeriveProgress progress(options_.quiet);
+    const Result<std::string> version =
+        run_alone(ranks, {options_.worker, options_.folder, options_.on_meta}, interrupts_,
+                  [&](std::size_t done) { progress.show(done, ranks.size()); });
+    if (!version) return version.error();
+    origin_.push_back("derived by " + *version);
+    if (options_.on_meta) origin_.emplace_back("tensors had shapes and no values (meta device)");
     return Status::ok();
   }
-
-  Status run(std::size_t root, std::size_t first, const std::vector<int>& ranks) {
-    const fs::path folder = root_folder(root) / history_folder(first);
-    if (const Status ok = make_folder(folder.string()); !ok) return ok;
-    std::vector<LoneRank> lone;
-    for (const int rank : ranks) lone.push_back({rank, history_dissent(plan_, first)});
-    Scenario scenario = scenario_;
-    scenario.file = scenario_file(first);
-    return run_alone(scenario, lone, {options_.worker, folder.string(), broadcasts(root)},
-                     interrupts_, [&] { progress_.one_more(); });
-  }
-
-  Status run_root(std::size_t first) { return run(first, first, {0}); }
 
   // Whether what rank 0 broadcasts does not depend on its first step.
   Result<bool> broadcasts_alike() const {
@@ -159,13 +177,10 @@ class Deriver {
     return true;
   }
 
-  Status run_others(std::size_t root) {
-    std::vector<int> others;
-    for (int rank = 1; rank < scenario_.ranks; ++rank) others.push_back(rank);
+  // Rank 0 itself, as it is after the other first steps.
+  Status copy_rank_0(std::size_t root) {
     for (std::size_t first = 0; first < histories_; ++first) {
-      if (const Status ok = run(root, first, others); !ok) return ok;
       if (first == root) continue;
-      // Rank 0 itself, as it is after that first step.
       std::error_code failed;
       fs::copy_file(ring_file((root_folder(first) / history_folder(first)).string(), 0),
                     ring_file((root_folder(root) / history_folder(first)).string(), 0),
@@ -181,22 +196,23 @@ class Deriver {
   const DeriveAllOptions& options_;
   Interrupts& interrupts_;
   std::size_t histories_;
-  DeriveProgress progress_;
+  std::vector<int> others_;  // ranks that are looked at, beside rank 0
+  std::vector<ProductSpec::RankClass> classes_;
   std::vector<std::string> origin_;  // what the derivation holds for
 };
 
 }  // namespace
 
-DeriveProgress::DeriveProgress(std::size_t total, bool silent)
-    : total_(total), silent_(silent || ::isatty(STDERR_FILENO) != 1) {}
+DeriveProgress::DeriveProgress(bool silent) : silent_(silent || ::isatty(STDERR_FILENO) != 1) {}
 
 DeriveProgress::~DeriveProgress() {
-  if (!silent_ && done_ > 0) std::cerr << "\r\x1b[K" << std::flush;
+  if (shown_ > 0) std::cerr << "\r\x1b[K" << std::flush;
 }
 
-void DeriveProgress::one_more() {
-  ++done_;
-  if (!silent_) std::cerr << "\rderiving " << done_ << " of " << total_ << std::flush;
+void DeriveProgress::show(std::size_t done, std::size_t total) {
+  if (silent_ || done <= shown_) return;
+  shown_ = done;
+  std::cerr << "\rderiving " << done << " of " << total << std::flush;
 }
 
 Result<std::vector<std::string>> derive_all(const Scenario& scenario, const DerivationPlan& plan,

@@ -13,12 +13,16 @@
 namespace lockstep {
 
 struct DeriveAllOptions {
-  std::string worker;  // the worker program
-  std::string folder;  // exists
+  std::string worker;    // the worker program
+  std::string folder;    // exists
+  bool on_meta = false;  // with tensors that have no values
   bool quiet = false;
 };
 
-// Runs a worker for each rank and history, and returns the folders with a product.json
+// Up to so many ranks each is looked at; of more, one of each class (job/rank_classes.h).
+inline constexpr int kRanksLookedAt = 64;
+
+// Looks at the ranks under every history, and returns the folders with a product.json
 // (trace/derivation.h): one, or one for each first step of rank 0 where what it broadcasts depends
 // on that. Errors: those of run_alone; files that cannot be written.
 Result<std::vector<std::string>> derive_all(const Scenario& scenario, const DerivationPlan& plan,
@@ -28,15 +32,15 @@ Result<std::vector<std::string>> derive_all(const Scenario& scenario, const Deri
 // "deriving 3 of 8" on a terminal's line, removed at the end.
 class DeriveProgress {
  public:
-  DeriveProgress(std::size_t total, bool silent);
+  explicit DeriveProgress(bool silent);
   ~DeriveProgress();
   DeriveProgress(const DeriveProgress&) = delete;
   DeriveProgress& operator=(const DeriveProgress&) = delete;
 
-  void one_more();
+  void show(std::size_t done, std::size_t total);
 
  private:
-  std::size_t total_, done_ = 0;
+  std::size_t shown_ = 0;
   bool silent_;
 };
 

@@ -184,6 +184,24 @@ Result<DerivationPlan> derivation_plan(const Scenario& scenario) {
   return Planner(scenario).plan();
 }
 
+std::optional<std::string> needs_values(const Scenario& s) {
+  const auto when = [](bool holds, const char* what) {
+    return holds ? std::optional<std::string>(what) : std::nullopt;
+  };
+  for (const auto& obstacle :
+       {when(s.train.precision != Scenario::Train::Precision::float32,
+             "autocast does not know that device"),
+        when(s.train.checkpoint.every > 0, "checkpoints keep values"),
+        when(s.data.broadcast, "the size of a batch that is broadcast is a value"),
+        when(s.strategy.static_graph || s.strategy.skip_all_reduce_unused_params,
+             "what DDP does with this option depends on values"),
+        when(s.strategy.kind == Scenario::Strategy::Kind::pipeline,
+             "the size of a pipeline's message is a value")}) {
+    if (obstacle) return obstacle;
+  }
+  return std::nullopt;
+}
+
 namespace {
 
 Json modalities(const Condition& c) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,10 @@ struct DerivationPlan {
 // Errors: jobs that cannot be looked at rank by rank (pipelines, whose messages say what the next
 // one's size is; batches that are shared out by measured time).
 Result<DerivationPlan> derivation_plan(const Scenario& scenario);
+
+// What of a job needs the values of tensors, so that it cannot be derived on LibTorch's meta
+// device, where there are none; nothing: it can.
+std::optional<std::string> needs_values(const Scenario& scenario);
 
 // The scenario, as text, of the history whose first step meets `first` and whose later steps are
 // the plan's: nothing is watched, evaluated or expected; checkpoints, where the job makes any, are

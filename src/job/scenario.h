@@ -213,8 +213,8 @@ struct Scenario {
     friend bool operator==(const Train&, const Train&) = default;
   } train;
 
-  // Which tensors' values the ranks record, as fingerprints (docs/trace-format.md): none without the
-  // key, and those of every tenth step where it does not say.
+  // Which tensors' values the ranks record, as fingerprints (docs/trace-format.md): none without
+  // the key, and those of every tenth step where it does not say.
   struct Watch {
     int every = 0;  // steps; 0: never
     bool gradients = true, parameters = true, buffers = false, optimizer = false;

@@ -129,6 +129,7 @@ class Example {
     if (path == "name") return "my job";
     if (path == "strategy.kind") return options_.strategy;
     if (path == "remedy.kind") return options_.remedy;
+    if (path == "watch.every") return "0";  // as without the key "watch"
     // A step in which no rank has images uses no parameter of the image path.
     if (path == "strategy.find_unused_parameters" && options_.remedy == "alternating")
       return "true";

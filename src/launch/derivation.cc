@@ -1,11 +1,16 @@
 #include "launch/derivation.h"
 
+#include <charconv>
 #include <chrono>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <utility>
 
-#include "base/text.h"
+#include <nlohmann/json.hpp>
+
+#include "base/read_file.h"
+#include "base/write_file.h"
 #include "launch/process.h"
 #include "launch/run_folder.h"
 
@@ -13,77 +18,66 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kAtOnce = 2;
-constexpr int kExitException = 1;  // training raised: the trace ends so (runtime/worker.h)
 constexpr std::size_t kLogLines = 3;
+constexpr std::size_t kLogBytes = std::size_t{1} << 26U;
 
-std::vector<std::string> command_line(const Scenario& scenario, const LoneRank& rank,
-                                      const LoneOptions& options) {
-  std::vector<std::string> out = {options.worker, "train",
-                                  scenario.file,  "--alone",
-                                  "--rank",       std::to_string(rank.rank),
-                                  "--world-size", std::to_string(scenario.ranks),
-                                  "--trace",      options.folder,
-                                  "--broadcasts", options.broadcasts};
-  if (rank.dissent.empty()) return out;
-  std::vector<std::string> steps;
-  for (const std::int64_t step : rank.dissent) steps.push_back(std::to_string(step));
-  std::string list;
-  for (const std::string& step : steps) list += (list.empty() ? "" : ",") + step;
-  out.insert(out.end(), {"--dissent", list});
-  return out;
+std::string list_of(const std::vector<LoneRank>& ranks) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const LoneRank& rank : ranks) {
+    list.push_back({{"scenario", rank.scenario},
+                    {"rank", rank.rank},
+                    {"trace", rank.folder},
+                    {"broadcasts", rank.broadcasts},
+                    {"dissent", rank.dissent},
+                    {"unless_same_as", rank.unless_same_as}});
+  }
+  return list.dump();
+}
+
+// How many ranks the worker says it has looked at: "alone: 12" is its last line but for others'.
+std::size_t finished_in(const std::string& log) {
+  constexpr std::string_view kMark = "alone: ";
+  for (const std::string& line : last_lines(log, kLogLines)) {
+    if (!line.starts_with(kMark)) continue;
+    std::size_t count = 0;
+    std::from_chars(line.data() + kMark.size(), line.data() + line.size(), count);
+    return count;
+  }
+  return 0;
 }
 
 Status outcome_of(const ProcessEnd& end, const std::string& log) {
-  if (end.signal == 0 && (end.exit_status == 0 || end.exit_status == kExitException)) {
-    return Status::ok();
-  }
+  if (end.signal == 0 && end.exit_status == 0) return Status::ok();
   std::string said;
   for (const std::string& line : last_lines(log, kLogLines)) said += "\n  " + line;
-  return Error{
-      "a rank alone " + to_string(end) + (said.empty() ? "" : "; its log ends with:" + said),
-      {log},
-      ""};
+  return Error{"the worker that looks at each rank alone " + to_string(end) +
+                   (said.empty() ? "" : "; its log ends with:" + said),
+               {log},
+               ""};
 }
-
-struct Running {
-  Process process;
-  std::string log;
-};
 
 }  // namespace
 
-Status run_alone(const Scenario& scenario, const std::vector<LoneRank>& ranks,
-                 const LoneOptions& options, Interrupts& interrupts,
-                 const std::function<void()>& on_finished) {
-  std::vector<Running> running;
-  std::size_t next = 0;
-  bool root_runs = false;
-  while (next < ranks.size() || !running.empty()) {
+Result<std::string> run_alone(const std::vector<LoneRank>& ranks, const LoneOptions& options,
+                              Interrupts& interrupts,
+                              const std::function<void(std::size_t)>& on_finished) {
+  const std::string list = options.folder + "/ranks.json";
+  const std::string log = options.folder + "/worker.log";
+  if (const Status ok = write_file(list, list_of(ranks)); !ok) return ok.error();
+  std::vector<std::string> command = {options.worker, "alone", list};
+  if (options.on_meta) command.emplace_back("--meta");
+  Result<Process> process = Process::spawn(command, log);
+  if (!process) return process.error();
+  std::optional<ProcessEnd> end;
+  while (!(end = process->poll())) {
     if (interrupts.poll() != 0) return Error{"interrupted", {}, ""};
-    for (std::size_t i = 0; i < running.size();) {
-      const std::optional<ProcessEnd> end = running[i].process.poll();
-      if (!end) {
-        ++i;
-        continue;
-      }
-      if (const Status ok = outcome_of(*end, running[i].log); !ok) return ok;
-      running.erase(running.begin() + static_cast<std::ptrdiff_t>(i));
-      root_runs = false;
-      on_finished();
-    }
-    if (next < ranks.size() && running.size() < kAtOnce && !root_runs) {
-      const std::string log = log_file(options.folder, ranks[next].rank);
-      Result<Process> process = Process::spawn(command_line(scenario, ranks[next], options), log);
-      if (!process) return process.error();
-      running.push_back({std::move(*process), log});
-      root_runs = ranks[next].rank == 0;
-      ++next;
-      continue;
-    }
+    on_finished(finished_in(log));
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  return Status::ok();
+  if (const Status ok = outcome_of(*end, log); !ok) return ok.error();
+  const Result<std::string> said = read_file(log, kLogBytes);
+  if (!said) return said.error();
+  return said->substr(0, said->find('\n'));
 }
 
 }  // namespace lockstep

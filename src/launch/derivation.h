@@ -1,36 +1,40 @@
-// Looking at what each rank of a job would call, without running the job: a worker for each rank,
-// alone (`lockstep-worker train --alone`).
+// Looking at what ranks of a job would call, without running the job: a worker that plays each of
+// them, one after the other, without the others (`lockstep-worker alone`).
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
-#include "job/scenario.h"
 #include "launch/interrupts.h"
 
 namespace lockstep {
 
 // One rank, alone.
 struct LoneRank {
+  std::string scenario;  // file
   int rank = 0;
+  std::string folder;                 // of its trace; exists
+  std::string broadcasts;             // the file of what rank 0 broadcasts (docs/derive.md)
   std::vector<std::int64_t> dissent;  // steps in which another rank dissents
+  // Another file of what rank 0 broadcasts: where both are equal, the rank is not looked at.
+  std::string unless_same_as;
 };
 
 struct LoneOptions {
-  std::string worker;      // the worker program
-  std::string folder;      // of the traces; exists
-  std::string broadcasts;  // the file of what rank 0 broadcasts (docs/derive.md)
+  std::string worker;    // the worker program
+  std::string folder;    // for the list that it is given, and its log
+  bool on_meta = false;  // with tensors that have no values
 };
 
-// Runs `ranks` of the scenario in `scenario.file`, each alone, two at a time; rank 0, where it is
-// among them, before the others, which read what it broadcast. A rank whose program ends by an
-// exception has a trace that ends so; that is no error.
-// Errors: a worker that cannot be started, is refused its scenario or is killed; its log's last
-// lines say why. Interrupted: an error that says so.
-Status run_alone(const Scenario& scenario, const std::vector<LoneRank>& ranks,
-                 const LoneOptions& options, Interrupts& interrupts,
-                 const std::function<void()>& on_finished);
+// Looks at `ranks` in this order: those that read what a rank 0 broadcasts come behind it. A rank
+// whose program ends by an exception has a trace that ends so; that is no error.
+// Returns the worker's version. Errors: a worker that cannot be started, refuses a scenario or is
+// killed; its log's last lines say why. Interrupted: an error that says so.
+Result<std::string> run_alone(const std::vector<LoneRank>& ranks, const LoneOptions& options,
+                              Interrupts& interrupts,
+                              const std::function<void(std::size_t)>& on_finished);
 
 }  // namespace lockstep

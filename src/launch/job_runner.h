@@ -56,7 +56,10 @@ struct JobOutcome {
 // Called at every poll while workers run.
 using OnProgress = std::function<void(const JobProgress&, double elapsed_s)>;
 
-// Errors: a worker cannot be started, or no worker left a trace. No worker outlives the call.
+inline constexpr int kRanksOnOneMachine = 256;
+
+// Errors: more ranks than that, a worker cannot be started, or no worker left a trace. No worker
+// outlives the call.
 Result<JobOutcome> run_job(const Scenario& scenario, const JobOptions& options,
                            Interrupts& interrupts, const OnProgress& on_progress);
 

@@ -49,6 +49,7 @@ std::optional<WorkerNumbers> read_worker_numbers(const std::string& path) {
   out.skipped_items = whole(json, "skipped_items");
   out.idle_share = number(json, "idle_share");
   out.peak_rss_bytes = whole(json, "peak_rss_bytes");
+  out.step_flops = numbers(json, "step_flops");
   if (const auto found = json.find("balance"); found != json.end() && found->is_object()) {
     out.balance = {whole(*found, "fixed_steps"),
                    whole(*found, "balanced_steps"),

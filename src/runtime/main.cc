@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "job/scenario.h"
+#include "runtime/alone/lone_runs.h"
 #include "runtime/batch_size/command.h"
 #include "runtime/data_commands.h"
 #include "runtime/launch_settings.h"
@@ -35,11 +36,6 @@ Exit status: 0 finished; 1 training raised an exception (it is in the trace);
 // Which rank this is and where the others are, from the options and from the launcher's variables.
 lockstep::Status find_place(const lockstep::LaunchOptions& launch,
                             lockstep::WorkerOptions& options) {
-  if (options.alone) {  // nobody to meet
-    options.rank = launch.rank.value_or(0);
-    options.world_size = launch.world_size.value_or(1);
-    return lockstep::Status::ok();
-  }
   const auto found = lockstep::find_launch_settings(
       launch, [](const char* name) -> const char* { return std::getenv(name); });
   if (!found) return found.error();
@@ -78,15 +74,27 @@ int train(const std::string& scenario_file, const lockstep::LaunchOptions& launc
   return lockstep::run_worker(*scenario, options);
 }
 
+std::string version() {
+  return "lockstep-worker " LOCKSTEP_VERSION " (LibTorch " + lockstep::torch_version() + ")";
+}
+
+int look_at_lone_ranks(const std::string& list, bool on_meta) {
+  std::printf("%s\n", version().c_str());  // whoever reads this log says what derived the calls
+  std::fflush(stdout);
+  const auto runs = lockstep::read_lone_runs(list);
+  const lockstep::Status ran = runs ? lockstep::run_alone(*runs, on_meta) : runs.error();
+  if (ran) return lockstep::kExitFinished;
+  std::fprintf(stderr, "%s\n", ran.error().str().c_str());
+  return lockstep::kExitUsage;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   lockstep::WorkerOptions options;
   CLI::App app("lockstep-worker: trains one rank of a scenario and records its collectives");
   app.footer(kExamples);
-  app.set_version_flag("--version", [] {
-    return "lockstep-worker " LOCKSTEP_VERSION " (LibTorch " + lockstep::torch_version() + ")";
-  });
+  app.set_version_flag("--version", version);
   app.require_subcommand(1);
   std::string scenario;
   CLI::App* train_command = app.add_subcommand("train", "train one rank");
@@ -108,23 +116,22 @@ int main(int argc, char** argv) {
   train_command->add_flag("--reference", options.reference,
                           "this process alone, with the batches of all the scenario's\n"
                           "ranks: what the distributed job is measured against");
-  train_command->add_flag("--alone", options.alone,
-                          "no other rank: what is called completes at once, so that the\n"
-                          "trace shows what this rank would call (lockstep derive)");
-  train_command
-      ->add_option("--dissent", options.dissent,
-                   "with --alone: steps in which another rank would dissent, in a\n"
-                   "vote or by an overflow; e.g. 1,3")
-      ->delimiter(',')
-      ->needs("--alone");
-  train_command
-      ->add_option("--broadcasts", options.broadcasts,
-                   "with --alone: file of what rank 0 broadcasts, which rank 0\n"
-                   "writes and the other ranks read")
-      ->needs("--alone");
   train_command->add_option("--trace", options.trace, "folder for the trace and the result")
       ->required()
       ->check(CLI::ExistingDirectory);
+  CLI::App* alone_command =
+      app.add_subcommand("alone", "what ranks would call, each without the others");
+  std::string lone_runs;
+  bool on_meta = false;
+  alone_command
+      ->add_option("LIST", lone_runs,
+                   "JSON: [{\"scenario\": FILE, \"rank\": 0, \"trace\": FOLDER,\n"
+                   "\"broadcasts\": FILE, \"dissent\": [STEP]}, ...]; `lockstep derive`\n"
+                   "writes one")
+      ->required();
+  alone_command->add_flag("--meta", on_meta,
+                          "on the meta device: shapes without values, so that models of\n"
+                          "any size take no memory and no time");
   const lockstep::DataCommands data(app);
   const lockstep::ModelCommands model(app);
   const lockstep::BatchSizeCommand batch_size(app);
@@ -136,5 +143,6 @@ int main(int argc, char** argv) {
   if (data.chosen()) return data.run();
   if (model.chosen()) return model.run();
   if (batch_size.chosen()) return batch_size.run();
+  if (alone_command->parsed()) return look_at_lone_ranks(lone_runs, on_meta);
   return train(scenario, launch, options);
 }

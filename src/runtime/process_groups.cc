@@ -14,6 +14,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "runtime/meta/direct_group.h"
+#include "runtime/meta/meta_device.h"
 #include "runtime/record/recording_backend.h"
 
 namespace lockstep {
@@ -101,11 +103,11 @@ ProcessGroups::ProcessGroups(const Rendezvous& rendezvous, RankOf who,
   if (!device_) device_ = open_cpu();
 }
 
-ProcessGroups::ProcessGroups(Others others, RankOf who, Recorder& recorder)
+ProcessGroups::ProcessGroups(Others others, RankOf who, Recorder& recorder, bool on_meta)
     : who_(who),
       others_(std::move(others)),
       recorder_(recorder),
-      device_(open_cpu()),
+      device_(on_meta ? meta_device() : open_cpu()),
       store_(c10::make_intrusive<c10d::HashStore>()) {}
 
 ProcessGroups::Ptr ProcessGroups::world() {
@@ -130,7 +132,9 @@ ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::strin
       c10::make_intrusive<c10d::PrefixStore>("device", prefixed), rank, size, timeout_);
   const auto kind = device_->place().type();
 
-  auto group = c10::make_intrusive<c10d::ProcessGroup>(prefixed, rank, size);
+  auto group = kind == c10::DeviceType::Meta
+                   ? Ptr(c10::make_intrusive<DirectGroup>(prefixed, rank, size))
+                   : c10::make_intrusive<c10d::ProcessGroup>(prefixed, rank, size);
   group->setDefaultBackend(own ? Type::NCCL : Type::GLOO);
   const auto recording = c10::make_intrusive<RecordingBackend>(
       gloo, recorder_, RecordingBackend::Group{own ? name + ".host" : name, ranks, description});
@@ -141,7 +145,7 @@ ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::strin
         own, recorder_, RecordingBackend::Group{name, ranks, description}, watch_.get());
     recorded->setBoundDeviceId(device_->place());
     group->setBackend(kind, Type::NCCL, recorded);
-  } else if (kind != c10::DeviceType::CPU) {
+  } else if (kind == c10::DeviceType::CUDA) {
     group->setBackend(kind, Type::GLOO, recording);
   }
   group->setGroupName(name);

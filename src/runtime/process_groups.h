@@ -48,8 +48,8 @@ class ProcessGroups {
   using Ptr = c10::intrusive_ptr<c10d::ProcessGroup>;
 
   // Groups of a world in which there is nobody else: what is called completes at once
-  // (alone/instant_backend.h), and is recorded like any other. On the CPU.
-  ProcessGroups(Others others, RankOf who, Recorder& recorder);
+  // (alone/instant_backend.h), and is recorded like any other. On the CPU, or on the meta device.
+  ProcessGroups(Others others, RankOf who, Recorder& recorder, bool on_meta = false);
 
   // `timeout`: for finding each other and for every collective. `recorder` must outlive the groups.
   // `device` null: the CPU.
@@ -77,6 +77,7 @@ class ProcessGroups {
   bool wait_until_all_are_done(std::chrono::milliseconds patience);
 
   RankOf who() const { return who_; }
+  bool alone() const { return others_.has_value(); }
   const Device& device() const { return *device_; }
 
  private:

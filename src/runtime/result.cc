@@ -56,6 +56,7 @@ Status write_result(const WorkerResult& result, const std::string& path) {
                        {"text_ms", b.text_ms},
                        {"step_ms", b.step_ms}};
   }
+  if (!result.step_flops.empty()) json["step_flops"] = result.step_flops;
   json["data_wait_share"] = total_ms > 0 ? result.data_wait_ms / total_ms : 0;
   json["skipped_items"] = result.skipped;
   json["peak_rss_bytes"] = peak_rss_bytes();

@@ -7,9 +7,11 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "runtime/alone/flop_count.h"
 #include "runtime/broadcast_batch.h"
 #include "runtime/collectives.h"
 #include "runtime/evaluate.h"
+#include "runtime/meta/meta_device.h"
 #include "runtime/optimization.h"
 
 namespace lockstep {
@@ -44,6 +46,11 @@ std::string average_tag(const Scenario& scenario) {
   return world ? " average=world" : " average=contributors";
 }
 
+// On the meta device there are no values to watch.
+Scenario::Watch watched(const Scenario& scenario, const Device& device) {
+  return device.place().is_meta() ? Scenario::Watch() : scenario.watch;
+}
+
 // Nothing of the device is asked for where no values are watched.
 std::unique_ptr<DeviceFingerprints> fingerprints_of(const Device& device,
                                                     const Scenario::Watch& watch) {
@@ -76,28 +83,26 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
       recorder_(recorder),
       result_(result),
       log_(log),
-      data_(data_of != nullptr ? value_or_throw(BatchSource::open(*data_of, 0, data_of->ranks))
-                               : value_or_throw(BatchSource::open(scenario, groups.who().rank,
-                                                                  groups.who().world_size))),
-      watch_(scenario.watch, recorder, fingerprints_of(groups.device(), scenario.watch)) {
-  // One rank of each replica stands for all of them; where all read one batch, one for all.
-  const int whole = data_of == nullptr || data_of->data.broadcast ? 0 : data_of->ranks;
-  for (int r = whole == 0 ? 0 : data_of->ranks_of_replica(); r < whole;
-       r += data_of->ranks_of_replica()) {
-    further_data_.push_back(value_or_throw(BatchSource::open(*data_of, r, whole)));
-  }
-  const std::string digest = hex(data_->digest());
-  groups_.require_same("the digest of the data set's index map", digest);
-  if (groups_.who().rank == 0) {
-    std::fprintf(stderr, "rank 0: %lld items to train on, index map %s\n",
-                 static_cast<long long>(data_->items()), digest.c_str());
+      watch_(watched(scenario, groups.device()), recorder,
+             fingerprints_of(groups.device(), scenario.watch)) {
+  const bool on_meta = groups_.device().place().is_meta();
+  if (on_meta) {
+    shapes_.emplace(value_or_throw(ShapeBatches::open(scenario, groups.who().rank)));
+  } else {
+    open_data(data_of);
   }
   at::manual_seed(scenario_.train.seed);
-  model_ = ContrastiveModel(scenario_.model, data_->input());
-  load(*model_->image_tower().module, scenario_.model.weights.image, model_->image_tower().names);
-  load(*model_->text_tower().module, scenario_.model.weights.text, model_->text_tower().names);
+  {
+    std::optional<MakeOnMeta> scope;
+    if (on_meta) scope.emplace();
+    model_ = ContrastiveModel(scenario_.model, on_meta ? shapes_->input() : data_->input());
+  }
+  if (!on_meta) {
+    load(*model_->image_tower().module, scenario_.model.weights.image, model_->image_tower().names);
+    load(*model_->text_tower().module, scenario_.model.weights.text, model_->text_tower().names);
+    model_->to(groups_.device().place());
+  }
   freeze(*model_, scenario_.model.freeze);
-  model_->to(groups_.device().place());
   using Negatives = Scenario::Model::Negatives;
   if (scenario_.model.negatives != Negatives::local) {
     gather_.emplace(groups_.world(), recorder_, scenario_.model.negatives == Negatives::global);
@@ -115,7 +120,25 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
     balancer_.emplace(model_, groups_, recorder_);
   }
   if (const std::string& folder = scenario_.train.checkpoint.folder; !folder.empty()) {
-    checkpoints_.emplace(folder, groups_.who(), data_->digest());
+    checkpoints_.emplace(folder, groups_.who(), data_ ? data_->digest() : 0);
+  }
+}
+
+void TrainLoop::open_data(const Scenario* data_of) {
+  const Scenario& whose = data_of != nullptr ? *data_of : scenario_;
+  const auto [rank, world_size] = data_of != nullptr ? RankOf{0, data_of->ranks} : groups_.who();
+  data_ = value_or_throw(BatchSource::open(whose, rank, world_size));
+  // One rank of each replica stands for all of them; where all read one batch, one for all.
+  const int whole = data_of == nullptr || data_of->data.broadcast ? 0 : data_of->ranks;
+  for (int r = whole == 0 ? 0 : data_of->ranks_of_replica(); r < whole;
+       r += data_of->ranks_of_replica()) {
+    further_data_.push_back(value_or_throw(BatchSource::open(*data_of, r, whole)));
+  }
+  const std::string digest = hex(data_->digest());
+  groups_.require_same("the digest of the data set's index map", digest);
+  if (groups_.who().rank == 0) {
+    std::fprintf(stderr, "rank 0: %lld items to train on, index map %s\n",
+                 static_cast<long long>(data_->items()), digest.c_str());
   }
 }
 
@@ -123,11 +146,15 @@ void TrainLoop::run() {
   strategy_->start();
   const std::int64_t first = resume();
   const std::int64_t recording_before = recorder_.nanos();
+  std::optional<FlopCount> flops;
+  if (groups_.alone()) flops.emplace();
   for (std::int64_t step = first; step < scenario_.train.steps; ++step) {
     const Nanos began = monotonic_nanos();
     const Nanos waited_before = recorder_.waited_nanos();
     recorder_.context().step = static_cast<std::int32_t>(step);
+    const double flops_before = flops ? flops->so_far() : 0;
     StepMetrics metrics = one_step(step);
+    if (flops) result_.step_flops.push_back(flops->so_far() - flops_before);
     result_.recording_ns = recorder_.nanos() - recording_before;
     result_.recording_events = recorder_.events();
     result_.watch_ns = watch_.nanos();
@@ -141,7 +168,7 @@ void TrainLoop::run() {
   }
   if (!scenario_.train.evaluate) return;
   strategy_->gather_everything();
-  if (groups_.who().rank == 0) evaluate();
+  if (groups_.who().rank == 0 && data_) evaluate();
 }
 
 TrainingState TrainLoop::state() {
@@ -229,7 +256,7 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
     all.indices.insert(all.indices.end(), batch.indices.begin(), batch.indices.end());
     if (batch.has_image()) all.images = batch.images;
   }
-  recorder_.data(step, all.indices);
+  if (!all.indices.empty()) recorder_.data(step, all.indices);
   recorder_.modality(step, all.modalities());
 
   watch_.begin_step(step, batches.size());
@@ -252,6 +279,7 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
 }
 
 std::vector<Batch> TrainLoop::micro_batches(std::int64_t step) {
+  if (shapes_) return shapes_->step(step);
   if (balancer_ && balancer_->costs()) data_->use_costs(*balancer_->costs());
   std::vector<Batch> batches = data_->step(step);
   own_batches_ = batches.size();

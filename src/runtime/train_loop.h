@@ -12,6 +12,7 @@
 #include "runtime/checkpoint.h"
 #include "runtime/data/batch_source.h"
 #include "runtime/feature_gather.h"
+#include "runtime/meta/shape_batches.h"
 #include "runtime/models/contrastive.h"
 #include "runtime/precision.h"
 #include "runtime/process_groups.h"
@@ -28,8 +29,8 @@ class TrainLoop {
  public:
   // Makes data, model, strategy and remedy as the scenario says, and the process groups that they
   // need: collective. All references must outlive the loop; `log` may be null. With `data_of` every
-  // step trains on the batches of all that job's ranks, one after the other. Throws what LibTorch
-  // throws.
+  // step trains on the batches of all that job's ranks, one after the other. On the meta device
+  // nothing is read or kept, and losses are NaN. Throws what LibTorch throws.
   TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& recorder,
             WorkerResult& result, StepLog* log = nullptr, const Scenario* data_of = nullptr);
 
@@ -39,6 +40,7 @@ class TrainLoop {
   void run();
 
  private:
+  void open_data(const Scenario* data_of);
   // The step to begin with: that of the last checkpoint, which is loaded, or 0.
   std::int64_t resume();
   void warn_of_earlier_checkpoints() const;
@@ -59,6 +61,7 @@ class TrainLoop {
   Recorder& recorder_;
   WorkerResult& result_;
   StepLog* log_;
+  std::optional<ShapeBatches> shapes_;  // on the meta device, in the place of data_
   std::unique_ptr<BatchSource> data_;
   std::vector<std::unique_ptr<BatchSource>> further_data_;  // of the other ranks of `data_of`
   std::size_t own_batches_ = 0;  // micro-batches of the step that are not theirs

@@ -15,26 +15,17 @@
 #include "job/reference.h"
 #include "runtime/device.h"
 #include "runtime/process_groups.h"
+#include "runtime/record/job_ring.h"
 #include "runtime/record/recording_work.h"
 #include "runtime/record/watchdog.h"
 #include "runtime/result.h"
 #include "runtime/train_loop.h"
-#include "trace/ring_writer.h"
 
 namespace lockstep {
 namespace {
 
 // Beyond the watchdog's patience: a rank that hangs is then gone, and nobody is waited for.
 constexpr double kExitGraceS = 5;
-// A rank may write about this many records in a step (manual sync: four for each parameter).
-constexpr std::uint64_t kRecordsPerStep = 256;
-// … and in each of its micro-batches (pipeline: four messages, each up to four records).
-constexpr std::uint64_t kRecordsPerMicroBatch = 16;
-// … and where values are watched (three records for each of four values of some hundred tensors).
-constexpr std::uint64_t kRecordsPerLook = 2048;
-constexpr std::uint64_t kMinRecords = std::uint64_t{1} << 14U;  // 1 MiB; the ring is allocated
-constexpr std::uint64_t kMaxRecords = std::uint64_t{1} << 18U;  // 16 MiB  at its full size
-
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
@@ -46,32 +37,9 @@ DeviceKind device_kind(const Scenario& scenario, const WorkerOptions& options) {
   return options.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
 }
 
-std::string file_of(const WorkerOptions& options, const char* suffix) {
-  return options.trace + "/rank_" + std::to_string(options.rank) + suffix;
-}
-
-Result<std::unique_ptr<RingWriter>> make_ring(const Scenario& scenario,
-                                              const WorkerOptions& options) {
-  RingWriter::Options ring;
-  ring.path = file_of(options, ".ring");
-  ring.rank = Rank(options.rank);
-  ring.world_size = options.world_size;
-  ring.backend = on_nccl(scenario) ? "nccl" : "gloo";
-  ring.program = "lockstep-worker: " + scenario.name;
-  const auto steps = static_cast<std::uint64_t>(scenario.train.steps);
-  const auto parts = static_cast<std::uint64_t>(scenario.micro_batches(options.rank));
-  const std::uint64_t each = kRecordsPerStep + parts * kRecordsPerMicroBatch;
-  std::uint64_t records = (steps + 1) * each;
-  if (scenario.watch.every > 0) {
-    const auto every = static_cast<std::uint64_t>(scenario.watch.every);
-    records += (steps + every) / every * kRecordsPerLook;
-  }
-  ring.capacity = std::clamp(records, kMinRecords, kMaxRecords);
-  return RingWriter::create(ring);
-}
-
 void save(const WorkerResult& result, const WorkerOptions& options) {
-  const Status written = write_result(result, file_of(options, ".result.json"));
+  const Status written =
+      write_result(result, file_of_rank(options.trace, options.rank, ".result.json"));
   if (!written) std::fprintf(stderr, "%s\n", written.error().str().c_str());
 }
 
@@ -79,30 +47,6 @@ void save(const WorkerResult& result, const WorkerOptions& options) {
 // has. Where it never does, the watchdog ends the process.
 void wait_for_device(const Recorder& recorder) {
   while (recorder.outstanding()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-}
-
-// What a rank that is alone takes the others to say.
-Others others_of(const WorkerOptions& options, Recorder& recorder, Broadcasts& broadcasts) {
-  const auto dissent = [&options, &recorder] {
-    const std::vector<std::int64_t>& steps = options.dissent;
-    return std::find(steps.begin(), steps.end(), recorder.context().step) != steps.end();
-  };
-  return {dissent, options.broadcasts.empty() ? nullptr : &broadcasts};
-}
-
-Status read_broadcasts(const WorkerOptions& options, Broadcasts& out) {
-  if (options.broadcasts.empty() || options.rank == 0) return Status::ok();
-  Result<Broadcasts> read = Broadcasts::read(options.broadcasts);
-  if (!read) return read.error();
-  out = std::move(*read);
-  return Status::ok();
-}
-
-// Also where training ended early: what was sent until then was sent.
-void write_broadcasts(const WorkerOptions& options, const Broadcasts& broadcasts) {
-  if (options.broadcasts.empty() || options.rank != 0) return;
-  const Status written = broadcasts.write(options.broadcasts);
-  if (!written) std::fprintf(stderr, "%s\n", written.error().str().c_str());
 }
 
 // Modality rules, remedies, shards and what is expected were checked against the scenario's ranks,
@@ -128,15 +72,23 @@ Error refuse_world_size(const Scenario& scenario, const WorkerOptions& options, 
               "\": what it says of single ranks is checked against that number"};
 }
 
-// Records what training threw, and ends the process.
-[[noreturn]] void end_by_exception(const std::exception& error, Recorder& recorder,
-                                   WorkerResult& result, const WorkerOptions& options) {
-  const std::string message = message_of(error);
+}  // namespace
+
+void record_exception(Recorder& recorder, int rank, const std::string& message) {
   recorder.raised(message);
   recorder.ring().finish(End::exception);
   const std::int32_t step = recorder.context().step;
   const std::string when = step == kNone ? "start" : "step " + std::to_string(step);
-  std::fprintf(stderr, "rank %d: %s: %s\n", options.rank, when.c_str(), message.c_str());
+  std::fprintf(stderr, "rank %d: %s: %s\n", rank, when.c_str(), message.c_str());
+}
+
+namespace {
+
+// Records what training threw, and ends the process.
+[[noreturn]] void end_by_exception(const std::exception& error, Recorder& recorder,
+                                   WorkerResult& result, const WorkerOptions& options) {
+  const std::string message = message_of(error);
+  record_exception(recorder, options.rank, message);
   result.error = message;
   save(result, options);
   std::_Exit(kExitException);
@@ -201,7 +153,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
     std::fprintf(stderr, "%s\n", device.error().str().c_str());
     return kExitUsage;
   }
-  auto ring = make_ring(scenario, options);
+  auto ring = make_job_ring(scenario, options.rank, options.world_size, options.trace);
   if (!ring) {
     std::fprintf(stderr, "%s\n", ring.error().str().c_str());
     return kExitUsage;
@@ -218,33 +170,21 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
                                     ? Rendezvous(options.master_host, options.master_port,
                                                  options.store_is_served, options.attempt)
                                     : Rendezvous(options.store);
-  Broadcasts broadcasts;
-  if (const Status read = read_broadcasts(options, broadcasts); !read) {
-    std::fprintf(stderr, "%s\n", read.error().str().c_str());
-    return kExitUsage;
-  }
   std::optional<ProcessGroups> groups;
   try {
-    if (options.alone) {
-      groups.emplace(others_of(options, recorder, broadcasts),
-                     RankOf{options.rank, options.world_size}, recorder);
-    } else {
-      groups.emplace(rendezvous, RankOf{options.rank, options.world_size},
-                     milliseconds(scenario.limits.total_s), recorder, std::move(*device));
-    }
-    StepLog log(file_of(options, ".metrics.jsonl"));
+    groups.emplace(rendezvous, RankOf{options.rank, options.world_size},
+                   milliseconds(scenario.limits.total_s), recorder, std::move(*device));
+    StepLog log(file_of_rank(options.trace, options.rank, ".metrics.jsonl"));
     TrainLoop(scenario, *groups, recorder, result, &log, options.reference ? &job : nullptr).run();
     if (on_nccl(scenario)) wait_for_device(recorder);
   } catch (const std::exception& error) {
     if (groups) groups->announce_done();
-    write_broadcasts(options, broadcasts);
     end_by_exception(error, recorder, result, options);
   }
   // The program of this rank is over. Its connections stay until the others' programs are, too:
   // who still waits for this rank is to be seen waiting, not failing on a closed connection.
   recorder.ring().finish(End::clean);
   save(result, options);
-  write_broadcasts(options, broadcasts);
   groups->announce_done();
   groups->wait_until_all_are_done(milliseconds(scenario.limits.hang_after_s + kExitGraceS));
   return kExitFinished;

@@ -12,6 +12,8 @@
 
 namespace lockstep {
 
+class Recorder;
+
 // Exit statuses of a rank beside kExitGaveUp (record/watchdog.h).
 inline constexpr int kExitFinished = 0;
 inline constexpr int kExitException = 1;
@@ -29,10 +31,6 @@ struct WorkerOptions {
   std::string device;      // "cpu", "cuda"; empty: what the scenario's backend needs
   int local_rank = 0;      // among the ranks of this machine
   bool reference = false;  // alone, with the batches of all the scenario's ranks (job/reference.h)
-  // Without any other rank, as one of world_size: what is called completes at once.
-  bool alone = false;
-  std::vector<std::int64_t> dissent;  // … the steps in which another rank would dissent
-  std::string broadcasts;  // … file (alone/broadcasts.h): rank 0 writes, others read it
   std::string trace;       // folder for rank_<r>.ring and rank_<r>.result.json
   pid_t parent = 0;        // from prepare_process_for_watchdog()
 };
@@ -45,6 +43,9 @@ Status check_runnable(const Scenario& scenario, const WorkerOptions& options);
 // process, nor after an exception in training: then it exits with kExitException without tearing
 // down connections that may never be let go.
 int run_worker(const Scenario& scenario, const WorkerOptions& options);
+
+// Ends the trace with what training threw, and says it on standard error.
+void record_exception(Recorder& recorder, int rank, const std::string& message);
 
 // "2.15.0".
 std::string torch_version();

@@ -50,7 +50,7 @@ struct ProductSpec {
   std::vector<std::string> assumptions;
   std::vector<Condition> conditions;
   Choice choice = Choice::free;
-  std::vector<Allowed> allowed;  // the first that fits (rank, step) counts; none fits: all
+  std::vector<Allowed> allowed;    // the first that fits (rank, step) counts; none fits: all
   std::vector<RankClass> classes;  // each rank in one; empty: every rank has a trace of its own
   std::vector<History> histories;
   std::vector<std::uint32_t> steps;

@@ -225,8 +225,8 @@ class SpecReader {
         }
       }
       if (const auto rank = read_.find(*object, "rank", true); rank && !read_.problem)
-        one.rank = static_cast<std::int32_t>(
-            read_.as_integer(*rank, "rank", 0, spec_.world_size - 1));
+        one.rank =
+            static_cast<std::int32_t>(read_.as_integer(*rank, "rank", 0, spec_.world_size - 1));
       if (read_.problem) return;
       std::sort(one.ranks.begin(), one.ranks.end());
       if (one.ranks.empty() || one.ranks.front() != one.rank)
@@ -234,8 +234,7 @@ class SpecReader {
       placed += one.ranks.size();
       spec_.classes.push_back(std::move(one));
     }
-    if (!spec_.classes.empty() && placed != bound)
-      read_.complain("\"classes\" leaves out a rank");
+    if (!spec_.classes.empty() && placed != bound) read_.complain("\"classes\" leaves out a rank");
   }
 
   void histories(dom::object root) {

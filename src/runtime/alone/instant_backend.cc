@@ -52,7 +52,10 @@ void InstantBackend::combine(Tensors& tensors, const c10d::ReduceOp& how) const 
 
 void InstantBackend::share(at::Tensor& tensor, bool is_root) {
   const Broadcasts::Key key{group_, broadcasts_++};
-  if (others_.broadcasts == nullptr || !at::isIntegralType(tensor.scalar_type(), true)) return;
+  if (others_.broadcasts == nullptr || tensor.is_meta() ||
+      !at::isIntegralType(tensor.scalar_type(), true)) {
+    return;
+  }
   const at::NoGradGuard no_grad;
   if (is_root) {
     const at::Tensor bytes = tensor.contiguous();

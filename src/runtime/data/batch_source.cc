@@ -86,6 +86,12 @@ Result<std::vector<bool>> images_of(const Scenario& scenario, const Manifest& ma
 
 }  // namespace
 
+InputSpec input_of(const Scenario& scenario, const Vocabulary& vocabulary) {
+  return {image_side(scenario),     static_cast<std::int64_t>(vocabulary.size()),
+          max_length(scenario),     vocabulary.special().pad,
+          vocabulary.special().end, vocabulary.special().mask};
+}
+
 Result<std::unique_ptr<BatchSource>> BatchSource::open(const Scenario& scenario, int rank,
                                                        int world_size) {
   const Result<Files> files = files_of(scenario);
@@ -124,10 +130,7 @@ BatchSource::BatchSource(const Scenario& scenario, int rank, std::vector<Sampler
       manifest_(std::move(manifest)),
       tokenizer_(std::move(tokenizer)),
       has_image_(std::move(has_image)) {
-  const Vocabulary& vocabulary = tokenizer_.vocabulary();
-  input_ = {image_side(scenario),     static_cast<std::int64_t>(vocabulary.size()),
-            max_length(scenario),     vocabulary.special().pad,
-            vocabulary.special().end, vocabulary.special().mask};
+  input_ = input_of(scenario, tokenizer_.vocabulary());
   recipe_.data = &manifest_;
   recipe_.tokenizer = &tokenizer_;
   recipe_.image.side = static_cast<int>(input_.side);

@@ -24,6 +24,9 @@
 
 namespace lockstep {
 
+// What the scenario's data set gives to a model.
+InputSpec input_of(const Scenario& scenario, const Vocabulary& vocabulary);
+
 class BatchSource {
  public:
   // Opens the data set; `shard`: this rank's part of it. Errors: those of manifest and vocabulary,

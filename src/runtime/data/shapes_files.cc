@@ -81,11 +81,8 @@ Status write_files(const fs::path& folder, const ShapesFiles& options) {
     if (!encoded) return encoded;
     if (Status written = write_file((folder / name).string(), png); !written) return written;
   }
-  std::string pieces;
-  for (const std::string_view special : kSpecialPieces) pieces += std::string(special) + "\n";
-  for (const std::string& word : caption_words()) pieces += word + "\n";
   for (const auto& [name, bytes] : {std::pair<const char*, std::string>{kCaptionsFile, captions},
-                                    {"vocab.txt", pieces},
+                                    {"vocab.txt", shapes_pieces()},
                                     {kShapesMarker, marker_of(options)}}) {
     if (Status written = write_file((folder / name).string(), bytes); !written) return written;
   }
@@ -93,6 +90,13 @@ Status write_files(const fs::path& folder, const ShapesFiles& options) {
 }
 
 }  // namespace
+
+std::string shapes_pieces() {
+  std::string pieces;
+  for (const std::string_view special : kSpecialPieces) pieces += std::string(special) + "\n";
+  for (const std::string& word : caption_words()) pieces += word + "\n";
+  return pieces;
+}
 
 Status write_shapes(const std::string& folder, const ShapesFiles& options) {
   if (options.items < 1 || options.items > 1'000'000 || options.side < 1 ||

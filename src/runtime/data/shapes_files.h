@@ -24,4 +24,7 @@ inline constexpr const char* kShapesMarker = "lockstep-shapes.txt";
 // Errors: the folder holds something else, or cannot be written; options outside their limits.
 Status write_shapes(const std::string& folder, const ShapesFiles& options);
 
+// The lines of that vocab.txt.
+std::string shapes_pieces();
+
 }  // namespace lockstep

@@ -8,8 +8,10 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "runtime/record/recording_work.h"
+#include "runtime/strategies/meta_reducer.h"
 
 namespace lockstep {
 namespace {
@@ -25,6 +27,15 @@ std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
   return tensors;
 }
 
+// What is verified are the sizes; meta tensors, which c10d does not verify, give theirs to others.
+std::vector<at::Tensor> shapes_of(const NamedTensors& named) {
+  std::vector<at::Tensor> tensors = tensors_of(named);
+  for (at::Tensor& tensor : tensors) {
+    if (tensor.is_meta()) tensor = at::zeros({1}).expand(tensor.sizes());
+  }
+  return tensors;
+}
+
 // The text with which the Reducer will throw the future's error.
 std::string error_of(const c10::ivalue::Future& future) {
   try {
@@ -33,14 +44,6 @@ std::string error_of(const c10::ivalue::Future& future) {
     return message_of(error);
   }
 }
-
-class BucketHook : public c10d::CppCommHookInterface<Ddp*> {
- public:
-  using CppCommHookInterface::CppCommHookInterface;
-  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
-    return state_->reduce(bucket);
-  }
-};
 
 }  // namespace
 
@@ -56,10 +59,10 @@ Ddp::Ddp(const Scenario::Strategy& options, StrategyParts parts)
 }
 
 void Ddp::start() {
-  const std::vector<at::Tensor> trained = tensors_of(trained_parameters(*parts_.model));
   {
     const NoteScope scope(parts_.recorder, parts_.recorder.note({}, "ddp.verify_params"));
-    c10d::verify_params_across_processes(world_, trained, std::nullopt);
+    c10d::verify_params_across_processes(world_, shapes_of(trained_parameters(*parts_.model)),
+                                         std::nullopt);
   }
   NamedTensors state = named_parameters(*parts_.model);
   for (auto& buffer : named_buffers(*parts_.model)) state.push_back(std::move(buffer));
@@ -70,32 +73,20 @@ void Ddp::start() {
 
 void Ddp::make_reducer() {
   const NamedTensors named = trained_parameters(*parts_.model);
-  const std::vector<at::Tensor> trained = tensors_of(named);
-  const std::vector<bool> not_sparse(trained.size(), false);
-  const std::int64_t first = bytes(options_.first_bucket_mb);
-  const std::int64_t cap = bytes(options_.bucket_cap_mb);
-  std::vector<std::size_t> limits = {
+  const BucketLimits limits = {bytes(options_.first_bucket_mb), bytes(options_.bucket_cap_mb)};
+  std::vector<std::size_t> sizes = {
       static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max())};
   if (options_.find_unused_parameters) {
-    limits = {static_cast<std::size_t>(first), static_cast<std::size_t>(cap)};
+    sizes = {static_cast<std::size_t>(limits.first), static_cast<std::size_t>(limits.other)};
   }
-  auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(trained, limits, not_sparse));
+  const std::vector<bool> not_sparse(named.size(), false);
+  auto buckets =
+      std::get<0>(c10d::compute_bucket_assignment_by_size(tensors_of(named), sizes, not_sparse));
   // Gradients come in about the reverse order.
   std::reverse(buckets.begin(), buckets.end());
-  std::unordered_map<std::size_t, std::string> names;
-  for (std::size_t i = 0; i < named.size(); ++i) names.emplace(i, named[i].first);
-  reducer_ = std::make_shared<c10d::Reducer>(
-      trained, std::move(buckets), world_, not_sparse, cap, options_.find_unused_parameters,
-      options_.gradient_as_bucket_view, std::move(names), first,
-      options_.skip_all_reduce_unused_params, /*use_python_reducer=*/false,
-      std::vector<std::int64_t>{});
-  logger_ = std::make_shared<c10d::Logger>(reducer_);
-  reducer_->set_logger(logger_);
-  if (options_.static_graph) {
-    reducer_->set_static_graph();
-    logger_->set_static_graph();
-  }
-  reducer_->register_comm_hook(std::make_unique<BucketHook>(this));
+  const auto hook = [this](c10d::GradBucket& bucket) { return reduce(bucket); };
+  const auto make = named.front().second.is_meta() ? make_meta_reducer : make_real_reducer;
+  reducer_ = make(options_, named, std::move(buckets), limits, world_, hook);
 }
 
 void Ddp::before_forward(Pass pass) {

@@ -19,9 +19,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include <torch/csrc/distributed/c10d/logger.hpp>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
-
+#include "runtime/strategies/bucket_reducer.h"
 #include "runtime/strategies/strategy.h"
 
 namespace lockstep {
@@ -56,8 +54,7 @@ class Ddp : public Strategy {
   StrategyParts parts_;
   ProcessGroups::Ptr world_;
   std::unordered_map<const c10::TensorImpl*, std::string> names_;
-  std::shared_ptr<c10d::Reducer> reducer_;
-  std::shared_ptr<c10d::Logger> logger_;  // the Reducer reports to it, and crashes without
+  std::unique_ptr<BucketReducer> reducer_;
   Broadcast buffers_;
   bool graph_is_known_ = false;  // static_graph: after the first backward that reduced
   bool buffers_are_due_ = true;  // a forward whose backward does not reduce leaves them be

@@ -5,28 +5,14 @@
 #include <utility>
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/function_hook.h>
 
 #include "base/check.h"
 #include "runtime/collectives.h"
 #include "runtime/models/branches.h"
+#include "runtime/strategies/after_accumulation.h"
 
 namespace lockstep {
 namespace {
-
-using torch::autograd::variable_list;
-
-class AfterAccumulation : public torch::autograd::FunctionPostHook {
- public:
-  explicit AfterAccumulation(std::function<void()> then) : then_(std::move(then)) {}
-  variable_list operator()(const variable_list& outputs, const variable_list&) override {
-    then_();
-    return outputs;
-  }
-
- private:
-  std::function<void()> then_;
-};
 
 ShardGroups make_groups(int shard_ranks, ProcessGroups& groups) {
   const auto [rank, world_size] = groups.who();

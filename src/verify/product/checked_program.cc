@@ -22,7 +22,8 @@ class ProgramReader {
         traces.emplace(trace.rank.value, parts_of(trace));
       }
       out_.of.emplace_back();
-      for (const std::int32_t rank : traced_ranks(d_.spec)) out_.of.back().push_back(traces.at(rank));
+      for (const std::int32_t rank : traced_ranks(d_.spec))
+        out_.of.back().push_back(traces.at(rank));
     }
     if (reader_.error()) return *reader_.error();
     out_.table = std::move(reader_).take();

@@ -90,7 +90,8 @@ TEST_F(RankClasses, EveryRankIsInOneClass) {
     const Result<ProductSpec> spec = parse_product(
         R"({"product": 1, "world_size": 4, "conditions": [{"name": "c"}],
             "histories": [{"first": "c", "folder": "f"}], "steps": ["c", "c"],
-            "classes": )" + classes + "}",
+            "classes": )" +
+            classes + "}",
         "product.json");
     return spec ? std::string("accepted") : spec.error().message;
   };

@@ -1,0 +1,36 @@
+// Ranks looked at without the others, one after the other in this process: what each would call.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace lockstep {
+
+struct LoneRun {
+  std::string scenario;  // file
+  int rank = 0;          // of the scenario's ranks
+  std::string trace;     // folder for rank_<r>.ring; exists
+  // The file of what rank 0 broadcasts (alone/broadcasts.h): rank 0 writes it, others read it.
+  std::string broadcasts;
+  std::vector<std::int64_t> dissent;  // steps in which another rank dissents
+  // Another such file: where rank 0 broadcast the same, this run shows nothing new, and is left
+  // out.
+  std::string unless_same_as;
+};
+
+// A list in JSON: [{"scenario": FILE, "rank": 0, "trace": FOLDER, "broadcasts": FILE,
+// "dissent": [1, 3], "unless_same_as": FILE}, …]; the last two can be left out. Errors: it cannot
+// be read, or is no such list.
+Result<std::vector<LoneRun>> read_lone_runs(const std::string& file);
+
+// Trains each as a rank of its scenario's job, from the first step to the last: what it calls
+// completes at once (instant_backend.h), and is in its trace. A rank whose program ends by an
+// exception has a trace that ends so. `on_meta`: with tensors that have no values
+// (meta/meta_device.h). After each a line "alone: <number>" goes to standard output.
+// Errors: a scenario that cannot be read or run, a file that cannot be written.
+Status run_alone(const std::vector<LoneRun>& runs, bool on_meta);
+
+}  // namespace lockstep

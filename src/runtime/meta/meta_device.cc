@@ -1,0 +1,34 @@
+#include "runtime/meta/meta_device.h"
+
+#include <ATen/ATen.h>
+
+#include "runtime/meta/meta_kernels.h"
+
+namespace lockstep {
+namespace {
+
+class Meta final : public Device {
+ public:
+  c10::Device place() const override { return at::kMeta; }
+  at::Tensor bring(const at::Tensor& tensor) const override {
+    return tensor.defined() ? tensor.to(at::kMeta) : tensor;
+  }
+  std::optional<DeviceMemory> memory() const override { return std::nullopt; }
+  c10::intrusive_ptr<c10d::Backend> make_transport(
+      const c10::intrusive_ptr<c10d::Store>& /*store*/, int /*rank*/, int /*size*/,
+      std::chrono::milliseconds /*timeout*/) const override {
+    return {};
+  }
+  std::function<bool(c10d::Work&)> begun() const override { return {}; }
+};
+
+}  // namespace
+
+// A mode key of LibTorch's that no program uses; meta_kernels.cc says what it does.
+MakeOnMeta::MakeOnMeta() : on_(c10::DispatchKeySet(c10::DispatchKey::TESTING_ONLY_GenericMode)) {
+  register_meta_kernels();
+}
+
+std::unique_ptr<Device> meta_device() { return std::make_unique<Meta>(); }
+
+}  // namespace lockstep

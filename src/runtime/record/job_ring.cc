@@ -1,0 +1,43 @@
+#include "runtime/record/job_ring.h"
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+// A rank may write about this many records in a step (manual sync: four for each parameter).
+constexpr std::uint64_t kRecordsPerStep = 256;
+// … and in each of its micro-batches (pipeline: four messages, each up to four records).
+constexpr std::uint64_t kRecordsPerMicroBatch = 16;
+// … and where values are watched (three records for each of four values of some hundred tensors).
+constexpr std::uint64_t kRecordsPerLook = 2048;
+constexpr std::uint64_t kMinRecords = std::uint64_t{1} << 14U;  // 1 MiB; the ring is allocated
+constexpr std::uint64_t kMaxRecords = std::uint64_t{1} << 18U;  // 16 MiB  at its full size
+
+}  // namespace
+
+std::string file_of_rank(const std::string& folder, int rank, const char* suffix) {
+  return folder + "/rank_" + std::to_string(rank) + suffix;
+}
+
+Result<std::unique_ptr<RingWriter>> make_job_ring(const Scenario& scenario, int rank,
+                                                  int world_size, const std::string& folder) {
+  RingWriter::Options ring;
+  ring.path = file_of_rank(folder, rank, ".ring");
+  ring.rank = Rank(rank);
+  ring.world_size = world_size;
+  ring.backend = scenario.backend == Scenario::Backend::nccl ? "nccl" : "gloo";
+  ring.program = "lockstep-worker: " + scenario.name;
+  const auto steps = static_cast<std::uint64_t>(scenario.train.steps);
+  const auto parts = static_cast<std::uint64_t>(scenario.micro_batches(rank));
+  const std::uint64_t each = kRecordsPerStep + parts * kRecordsPerMicroBatch;
+  std::uint64_t records = (steps + 1) * each;
+  if (scenario.watch.every > 0) {
+    const auto every = static_cast<std::uint64_t>(scenario.watch.every);
+    records += (steps + every) / every * kRecordsPerLook;
+  }
+  ring.capacity = std::clamp(records, kMinRecords, kMaxRecords);
+  return RingWriter::create(ring);
+}
+
+}  // namespace lockstep

@@ -42,6 +42,8 @@ TEST_P(DeriveBad, TheCounterexampleGoesWrongOnRealProcesses) {
 INSTANTIATE_TEST_SUITE_P(Scenarios, DeriveBad,
                          ::testing::Values("modality/manual_hang_bad", "modality/manual_silent_bad",
                                            "modality/ddp_unused_bad",
+                                           "modality/ddp_static_graph_bad",
+                                           "fsdp/fsdp_text_only_bad",
                                            "remedies/alternating_per_rank_bad",
                                            "remedies/grouped_bad", "training/overflow_bad"));
 
@@ -59,6 +61,44 @@ TEST_F(Derive, ASafeJobHasACertificate) {
 TEST_F(Derive, NamesTheRemediesThatMakeAJobSafe) {
   EXPECT_EQ(lockstep({"derive", scenario("modality/manual_silent_bad"), "--remedies"}), 1);
   EXPECT_THAT(log(), ::testing::ContainsRegex("dummy images +safe"));
+}
+
+// The published models on 4,096 ranks, in this process's memory and time.
+class DeriveAtScale : public Derive {
+ protected:
+  std::string job(const std::string& rest) const {
+    std::ofstream(folder_.file("job.yaml"))
+        << "lockstep: 1\nname: large\nranks: 4096\n"
+        << "model: {image: resnet-50, text: bert-base, embed_dim: 512}\n"
+        << "data: {text_only: 0.5}\n" << rest;
+    return folder_.file("job.yaml");
+  }
+};
+
+TEST_F(DeriveAtScale, ARemedyHasACertificate) {
+  const std::string derived = folder_.file("derived");
+  const std::string certificate = folder_.file("certificate");
+  ASSERT_EQ(lockstep({"derive", job("strategy: fsdp\nremedy: dummy-image\n"), "--output-dir",
+                      derived, "--certificate", certificate}),
+            0)
+      << log();
+  EXPECT_THAT(log(), HasSubstr("SAFE: large, 4096 ranks, 2 conditions"));
+  EXPECT_EQ(lockstep({"check-certificate", certificate, derived + "/root-0"}), 0) << log();
+}
+
+TEST_F(DeriveAtScale, WithoutOneARankAloneLeavesTheOthersWaiting) {
+  ASSERT_EQ(lockstep({"derive", job("strategy: fsdp\n")}), 1) << log();
+  EXPECT_THAT(log(), HasSubstr("DIVERGES: large, 4096 ranks"));
+}
+
+TEST_F(DeriveAtScale, WhatNeedsValuesIsRefused) {
+  EXPECT_EQ(lockstep({"derive", "--meta", job("train: {precision: bfloat16}\n")}), 2);
+  EXPECT_THAT(log(), HasSubstr("cannot be derived on the meta device: autocast"));
+}
+
+TEST_F(DeriveAtScale, SoManyRanksAreNotStartedOnOneMachine) {
+  EXPECT_EQ(lockstep({"run", job("")}), 2);
+  EXPECT_THAT(log(), HasSubstr("4096 processes are more than one machine is asked to run"));
 }
 
 TEST_F(Derive, SaysWhyAJobCannotBeDerived) {

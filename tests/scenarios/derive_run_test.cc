@@ -70,7 +70,8 @@ class DeriveAtScale : public Derive {
     std::ofstream(folder_.file("job.yaml"))
         << "lockstep: 1\nname: large\nranks: 4096\n"
         << "model: {image: resnet-50, text: bert-base, embed_dim: 512}\n"
-        << "data: {text_only: 0.5}\n" << rest;
+        << "data: {text_only: 0.5}\n"
+        << rest;
     return folder_.file("job.yaml");
   }
 };

@@ -22,7 +22,6 @@ void fuzz_safetensors(std::string_view bytes) {
     LOCKSTEP_CHECK(tensor.begin == total, "tensors follow each other");
     total = tensor.end;
     LOCKSTEP_CHECK(total <= bytes.size(), "tensors are in the file");
-    LOCKSTEP_CHECK(file->find(tensor.name) == &tensor, "a tensor is found by its name");
     std::vector<std::byte> values(tensor.bytes());
     LOCKSTEP_CHECK(file->read(tensor, values), "a tensor that is in the file can be read");
   }

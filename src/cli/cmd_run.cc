@@ -126,6 +126,7 @@ class Runner {
       }
       Result<Scenario> scenario = load_checked_scenario(file);
       if (!scenario) return scenario.error();
+      if (const Status ok = check_startable(*scenario); !ok) return ok.error();
       if (command_.check && !scenario->expect)
         return Error{"--check needs something to compare with", {file}, "add \"expect:\""};
       scenarios_.push_back(std::move(*scenario));

@@ -34,9 +34,21 @@ namespace {
 
 constexpr std::size_t kScenarioBytes = std::size_t{1} << 20U;
 
+// Whether the modality rules say of every batch of the job what it holds.
+bool rules_say_all(const Scenario& scenario) {
+  if (scenario.data.source == "shapes" && scenario.data.text_only == 0) return true;
+  for (int rank = 0; rank < scenario.ranks; ++rank) {
+    for (int step = 0; step < scenario.train.steps; ++step) {
+      if (scenario.rule_for(rank, step) == nullptr) return false;
+    }
+  }
+  return true;
+}
+
 // Where tensors have no values, a model of any size takes no memory; the job must not ask for them.
-Result<bool> on_meta(const Scenario& scenario, const DeriveOptions& options) {
-  const std::optional<std::string> obstacle = needs_values(scenario);
+Result<bool> on_meta(const Scenario& scenario, const DeriveOptions& options,
+                     std::optional<std::string> obstacle = std::nullopt) {
+  if (!obstacle) obstacle = needs_values(scenario);
   const bool many = scenario.ranks > kRanksLookedAt;
   const bool large = scenario.model.image != "resnet-small" || scenario.model.text != "bert-small";
   if (!options.on_meta) return !obstacle && (many || large);
@@ -248,7 +260,9 @@ Result<ExitStatus> derive_against(const Scenario& scenario, const std::string& r
   if (const Result<DerivationPlan> plan = derivation_plan(scenario); !plan) return plan.error();
   const Result<Run> run = load_run({recorded});
   if (!run) return run.error();
-  const Result<bool> meta = on_meta(scenario, options);
+  const std::string drawn = "what a batch holds is drawn from its data";
+  const Result<bool> meta =
+      on_meta(scenario, options, rules_say_all(scenario) ? std::nullopt : std::optional(drawn));
   if (!meta) return meta.error();
   std::vector<LoneRank> ranks;
   for (int rank = 0; rank < scenario.ranks; ++rank) {

@@ -154,15 +154,18 @@ class Job {
 
 }  // namespace
 
+Status check_startable(const Scenario& scenario) {
+  if (scenario.ranks <= kRanksOnOneMachine) return Status::ok();
+  return Error{plural(static_cast<std::uint64_t>(scenario.ranks), "process", "processes") +
+                   " are more than one machine is asked to run (" +
+                   std::to_string(kRanksOnOneMachine) + ")",
+               {scenario.file},
+               "`lockstep derive` says whether the job can hang, without running it"};
+}
+
 Result<JobOutcome> run_job(const Scenario& scenario, const JobOptions& options,
                            Interrupts& interrupts, const OnProgress& on_progress) {
-  if (scenario.ranks > kRanksOnOneMachine) {
-    return Error{plural(static_cast<std::uint64_t>(scenario.ranks), "process", "processes") +
-                     " are more than one machine is asked to run (" +
-                     std::to_string(kRanksOnOneMachine) + ")",
-                 {scenario.file},
-                 "`lockstep derive` says whether the job can hang, without running it"};
-  }
+  if (const Status ok = check_startable(scenario); !ok) return ok.error();
   Job job(scenario, options, interrupts);
   if (const Status started = job.start(); !started) return started.error();
   job.follow(on_progress);

@@ -57,8 +57,10 @@ struct JobOutcome {
 using OnProgress = std::function<void(const JobProgress&, double elapsed_s)>;
 
 inline constexpr int kRanksOnOneMachine = 256;
+// Errors: the job has more ranks than that.
+Status check_startable(const Scenario& scenario);
 
-// Errors: more ranks than that, a worker cannot be started, or no worker left a trace. No worker
+// Errors: check_startable's, a worker cannot be started, or no worker left a trace. No worker
 // outlives the call.
 Result<JobOutcome> run_job(const Scenario& scenario, const JobOptions& options,
                            Interrupts& interrupts, const OnProgress& on_progress);

@@ -101,7 +101,8 @@ InstantBackend::WorkPtr InstantBackend::allgather(TensorLists& outputs, Tensors&
 
 InstantBackend::WorkPtr InstantBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                         const c10d::AllgatherOptions&) {
-  copy_to_all(output.view({-1}).chunk(getSize()), input.view({-1}));
+  // Thousands of parts without values are not worth being made.
+  if (!input.is_meta()) copy_to_all(output.view({-1}).chunk(getSize()), input.view({-1}));
   return done(c10d::OpType::_ALLGATHER_BASE, {output});
 }
 
@@ -129,8 +130,10 @@ InstantBackend::WorkPtr InstantBackend::reduce_scatter(Tensors& outputs, TensorL
 
 InstantBackend::WorkPtr InstantBackend::_reduce_scatter_base(
     at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) {
-  const std::vector<at::Tensor> parts = input.view({-1}).chunk(getSize());
-  copy_to_all({output.view({-1})}, parts[static_cast<std::size_t>(getRank())]);
+  if (!input.is_meta()) {
+    const std::int64_t part = output.numel();
+    copy_to_all({output.view({-1})}, input.view({-1}).narrow(0, getRank() * part, part));
+  }
   Tensors outputs = {output};
   combine(outputs, opts.reduceOp);
   return done(c10d::OpType::_REDUCE_SCATTER_BASE, outputs);

@@ -20,7 +20,7 @@ class SequenceCutter {
   }
 
   ProductSequences cut() {
-    for (std::uint32_t h = 0; h < d_.runs.size() && out_.inconclusive.empty(); ++h) {
+    for (std::uint32_t h = 0; h < d_.runs.size(); ++h) {
       history_ = h;
       if (recorded_semantics(d_.runs[h]) == CallSemantics::mpi) {
         reader_.say(
@@ -28,9 +28,8 @@ class SequenceCutter {
         break;
       }
       reader_.enter(d_.runs[h], d_.spec.histories[h].folder);
-      for (const RankTrace& trace : d_.runs[h].ranks) {
-        if (out_.inconclusive.size() < SequenceReader::kMostReasons) cut_trace(trace);
-      }
+      // All of them: what a first step does is known also where nothing is of the later ones.
+      for (const RankTrace& trace : d_.runs[h].ranks) cut_trace(trace);
     }
     share_within_classes();
     if (out_.inconclusive.empty()) compare_histories();

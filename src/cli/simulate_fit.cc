@@ -26,8 +26,8 @@ constexpr const char* kFooter = R"(Examples:
       --start a100-cluster --parameters gemm_efficiency,memory_bandwidth \
       --name mine --result mine.yaml
 
-Parameters that the rows say little about stay near where they start: --stiffness
-says how near. What each is: docs/simulate-workloads.md.)";
+Parameters that the rows say little about stay near where they start:
+--stiffness says how near. What each is: docs/simulate-workloads.md.)";
 
 Result<std::vector<sim::MeasuredStep>> chosen_rows(const FitCommand& command,
                                                    const sim::MeasuredTable& table) {

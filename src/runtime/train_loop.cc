@@ -147,7 +147,7 @@ void TrainLoop::run() {
   const std::int64_t first = resume();
   const std::int64_t recording_before = recorder_.nanos();
   std::optional<FlopCount> flops;
-  if (groups_.alone()) flops.emplace();
+  if (groups_.alone() && groups_.who().rank == 0) flops.emplace();
   for (std::int64_t step = first; step < scenario_.train.steps; ++step) {
     const Nanos began = monotonic_nanos();
     const Nanos waited_before = recorder_.waited_nanos();
@@ -345,7 +345,7 @@ void TrainLoop::update() {
     factors = clip_gradients(clip, optimised_, whole);
   }
   for (const auto& [name, factor] : factors) watch_.scalar(name, factor);
-  optimizer_->step();
+  if (!shapes_) optimizer_->step();  // communicates nothing, and there is nothing to update
   watch_update(true);
 }
 

@@ -33,7 +33,10 @@ std::vector<std::pair<std::string, std::string>> samples() {
                  R"("world_size": 128}, "traceEvents": [{"ph": "X")"},
       {"kineto", R"({"baseTimeNanoseconds": 1711964646000000000, "displayTimeUnit": "ms", )"
                  R"("schemaVersion": 1, "traceEvents": [)"},
-      {"chakra", "\x07\n\x05"s + "0.0.4" + "\x0e\x08\x01\x12\x05node1\x18\x04\x38\x0c"s},
+      {"chakra",
+       "\x07\n\x05"
+       "0.0.4"
+       "\x0e\x08\x01\x12\x05node1\x18\x04\x38\x0c"s},
       {"nccl-log",
        "gpu1:13135:13922 [0] NCCL INFO Bootstrap : Using [0]eth0:10.0.0.1<0>\n"
        "gpu1:13135:13922 [0] NCCL INFO comm 0x7f0c741162f0 rank 0 nranks 2 cudaDev 0 - Init "

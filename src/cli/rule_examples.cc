@@ -38,6 +38,9 @@ std::string_view rule_example(RuleId id) {
       return "  rank 0   all_reduce(image.weight, 1024)\n"
              "  rank 1   all_reduce(text.weight, 1024)     equal sizes: no hang, but both\n"
              "                                             are summed and train on garbage\n";
+    case RuleId::step_mismatch:
+      return "  rank 0   step 1: all_reduce(w)   step 2: all_reduce(w)\n"
+             "  rank 1   step 2: all_reduce(w)   step 3: all_reduce(w)   if bad(batch): continue\n";
     case RuleId::deadlock:
       return "  rank 0   waits in all_reduce(a) for rank 1\n"
              "  rank 1   waits in barrier() of another place for rank 0\n";

@@ -82,6 +82,14 @@ constexpr std::array kRules = {
          "parameters in: unlike tensors are summed and training goes on with garbage. Seen only "
          "where the trace records what a call carries.",
          "order the calls by parameter name; give every parameter a gradient on every rank"},
+    Rule{RuleId::step_mismatch, "step-mismatch", "matching", Severity::warning,
+         "ranks meet in calls of different training steps",
+         "Form and number of the calls agree, so that nothing hangs, but from some call on a rank "
+         "is "
+         "a step ahead or behind: it left out a whole step, and its gradients are combined with "
+         "those of another one. Seen only where the trace records steps. A label that is late by a "
+         "few calls is not reported.",
+         "skip a step on all ranks or on none: all_reduce the decision"},
     Rule{
         RuleId::deadlock, "deadlock", "blocking", Severity::error,
         "ranks wait for each other and none can go on",

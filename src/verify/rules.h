@@ -24,6 +24,7 @@ enum class RuleId : std::uint8_t {
   group_divergence,
   order_swap,
   identity_mismatch,
+  step_mismatch,
   deadlock,
   cross_group_deadlock,
   p2p_unmatched,

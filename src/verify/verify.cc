@@ -27,6 +27,7 @@
 #include "verify/samples/check_samples.h"
 #include "verify/schedule_search.h"
 #include "verify/snapshot.h"
+#include "verify/step_offsets.h"
 #include "verify/streams.h"
 #include "verify/wait_graph.h"
 #include "verify/wildcards.h"
@@ -132,6 +133,7 @@ void add_deviations(const Context& context, Causes& causes) {
   causes.add(check_forms(context, deviates));
   causes.add(check_point_to_point(context));
   add_elsewhere(check_exchange_totals(context));
+  add_elsewhere(check_step_offsets(context));
 }
 
 // A stalled device holds up everybody, wherever they wait. False: there is none.

@@ -207,5 +207,50 @@ TEST(Matching, AWholeBranchLeftOutIsSeenFromTheOneCallBehindIt) {
               HasSubstr("missing-collective error proven culprits=1 group=world seq=64"));
 }
 
+// Rank 1 leaves out step 1, and makes as many calls as the others in the end.
+TEST(Matching, AStepLeftOutByOneRank) {
+  const std::string usual =
+      "all_reduce n=4 what=w step=0; all_reduce n=4 what=w step=1; "
+      "all_reduce n=4 what=w step=2; clean";
+  const std::string skips =
+      "all_reduce n=4 what=w step=0; all_reduce n=4 what=w step=2; "
+      "all_reduce n=4 what=w step=3; clean";
+  EXPECT_EQ(judge({usual, skips, usual}),
+            "step-mismatch warning observed culprits=1 group=world seq=1 step=1\nverdict findings");
+  EXPECT_EQ(judge({usual, skips}),
+            "step-mismatch warning observed group=world seq=1 step=1\nverdict findings");
+}
+
+TEST(Matching, AStepLeftOutInAHangIsTheMissingCall) {
+  const std::string usual =
+      "all_reduce n=4 what=w step=0; all_reduce n=4 what=w step=1; "
+      "all_reduce n=4 what=w step=2 open; hung";
+  EXPECT_THAT(
+      judge({usual, "all_reduce n=4 what=w step=0; all_reduce n=4 what=w step=2; clean", usual}),
+      Not(HasSubstr("step-mismatch")));
+}
+
+// A label that a loader's thread reads as the step changes, an epoch's last call counted otherwise,
+// ranks that count from different numbers.
+TEST(Matching, LabelsThatAreLateAreNoOtherSteps) {
+  EXPECT_EQ(judge({"broadcast n=4 root=0 step=0; broadcast n=4 root=0 step=1; "
+                   "broadcast n=4 root=0 step=2; clean",
+                   "broadcast n=4 root=0 step=0; broadcast n=4 root=0 step=0; "
+                   "broadcast n=4 root=0 step=2; clean"}),
+            "verdict clean");
+  EXPECT_EQ(judge({"all_reduce n=4 step=0; all_reduce n=4 step=1; barrier step=1; clean",
+                   "all_reduce n=4 step=0; all_reduce n=4 step=1; barrier step=2; clean"}),
+            "verdict clean");
+  EXPECT_EQ(judge({"all_reduce n=4 step=0; all_reduce n=4 step=1; clean",
+                   "all_reduce n=4 step=100; all_reduce n=4 step=101; clean"}),
+            "verdict clean");
+}
+
+TEST(Matching, StepsThatWereNotRecordedCannotDiffer) {
+  EXPECT_EQ(judge({"all_reduce n=4 step=0; all_reduce n=4; all_reduce n=4; clean",
+                   "all_reduce n=4 step=0; all_reduce n=4 step=2; all_reduce n=4 step=3; clean"}),
+            "verdict clean");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -33,7 +33,7 @@ struct WorkerNumbers {
     std::vector<double> image_sketches;  // 8 values an image: trace/fingerprint.h
   };
   std::optional<Retrieval> retrieval;
-  std::vector<double> step_flops;  // of a rank that was looked at alone; else empty
+  std::vector<double> step_flops;  // of rank 0, looked at alone; else empty
 };
 
 // Nothing where the file is absent (the worker died before it could write it) or makes no sense.

@@ -7,13 +7,6 @@ class Cpu final : public Device {
  public:
   c10::Device place() const override { return at::kCPU; }
   at::Tensor bring(const at::Tensor& tensor) const override { return tensor; }
-  std::optional<DeviceMemory> memory() const override { return std::nullopt; }
-  c10::intrusive_ptr<c10d::Backend> make_transport(
-      const c10::intrusive_ptr<c10d::Store>& /*store*/, int /*rank*/, int /*size*/,
-      std::chrono::milliseconds /*timeout*/) const override {
-    return {};
-  }
-  std::function<bool(c10d::Work&)> begun() const override { return {}; }
 };
 
 }  // namespace

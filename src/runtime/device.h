@@ -35,15 +35,18 @@ class Device {
   virtual at::Tensor bring(const at::Tensor& tensor) const = 0;
 
   // Nothing where the allocator does not count.
-  virtual std::optional<DeviceMemory> memory() const = 0;
+  virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
 
   // What carries this device's tensors where Gloo does not; null: Gloo does. Collective over the
-  // ranks that make it with the same `store`. Throws what c10d throws.
+  // `size` ranks that make it with the same `store`; `timeout`: of each collective. Throws what
+  // c10d throws.
   virtual c10::intrusive_ptr<c10d::Backend> make_transport(
-      const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-      std::chrono::milliseconds timeout) const = 0;
+      const c10::intrusive_ptr<c10d::Store>& /*store*/, int /*rank*/, int /*size*/,
+      std::chrono::milliseconds /*timeout*/) const {
+    return {};
+  }
   // Of the works of make_transport's: whether the device has begun one. Empty: it cannot be told.
-  virtual std::function<bool(c10d::Work&)> begun() const = 0;
+  virtual std::function<bool(c10d::Work&)> begun() const { return {}; }
 
   // Takes fingerprints of this device's tensors on it, with so many values of a sketch; null: they
   // are taken on the host.

@@ -46,7 +46,7 @@ struct WorkerResult {
   std::int64_t skipped = 0;                   // items that could not be read
   double data_wait_ms = 0;                    // over all steps: waiting for the loader
   std::optional<DeviceMemory> device_memory;  // at the end, where the device counts
-  // Of a rank that is alone: floating-point operations of each step (alone/flop_count.h).
+  // Of rank 0, where it is alone: floating-point operations of each step (alone/flop_count.h).
   std::vector<double> step_flops;
   std::optional<std::string> error;
 };

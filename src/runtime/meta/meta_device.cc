@@ -13,13 +13,6 @@ class Meta final : public Device {
   at::Tensor bring(const at::Tensor& tensor) const override {
     return tensor.defined() ? tensor.to(at::kMeta) : tensor;
   }
-  std::optional<DeviceMemory> memory() const override { return std::nullopt; }
-  c10::intrusive_ptr<c10d::Backend> make_transport(
-      const c10::intrusive_ptr<c10d::Store>& /*store*/, int /*rank*/, int /*size*/,
-      std::chrono::milliseconds /*timeout*/) const override {
-    return {};
-  }
-  std::function<bool(c10d::Work&)> begun() const override { return {}; }
 };
 
 }  // namespace

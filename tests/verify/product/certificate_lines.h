@@ -53,6 +53,18 @@ void tamper_with_lines(const std::vector<std::string>& lines, Refused refused) {
   }
 }
 
+// Calls `refused(lines, line)` with line `i` in which `to` stands for the first `from`, where it
+// has that.
+template <class Refused>
+void exchange_in_line(const std::vector<std::string>& lines, std::size_t i, const std::string& from,
+                      const std::string& to, Refused refused) {
+  const std::size_t at = lines[i].find(from);
+  if (at == std::string::npos) return;
+  std::vector<std::string> changed = lines;
+  changed[i].replace(at, from.size(), to);
+  refused(changed, changed[i]);
+}
+
 // Calls `use` with every beginning of the text, and with the text with each of its bits turned.
 template <class Use>
 void damage(const std::string& text, Use use) {

@@ -154,11 +154,7 @@ TEST(Certificate, EveryTamperedTraceIsRefused) {
         refused(changed, "removed " + lines[i]);
         if (!call) continue;
         const auto with = [&](const std::string& from, const std::string& to) {
-          const std::size_t at = lines[i].find(from);
-          if (at == std::string::npos) return;
-          changed = lines;
-          changed[i].replace(at, from.size(), to);
-          refused(changed, changed[i]);
+          exchange_in_line(lines, i, from, to, refused);
         };
         with("all_reduce", "broadcast");
         with("\"sum\"", "\"max\"");

@@ -145,11 +145,7 @@ TEST(RunCertificate, EveryTamperedTraceIsRefused) {
       }
       if (lines[i].find("\"issue\"") == std::string::npos) continue;
       const auto with = [&](const std::string& from, const std::string& to) {
-        const std::size_t at = lines[i].find(from);
-        if (at == std::string::npos) return;
-        changed = lines;
-        changed[i].replace(at, from.size(), to);
-        refused(changed, changed[i]);
+        exchange_in_line(lines, i, from, to, refused);
       };
       with("all_reduce", "reduce");
       with("broadcast", "all_reduce");

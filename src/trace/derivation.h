@@ -52,6 +52,9 @@ struct ProductSpec {
   Choice choice = Choice::free;
   std::vector<Allowed> allowed;    // the first that fits (rank, step) counts; none fits: all
   std::vector<RankClass> classes;  // each rank in one; empty: every rank has a trace of its own
+  // Ranks that share a batch: in every step all of a list meet the same condition. A rank is in one
+  // list or in none; ascending, two or more each. Means nothing under `agreed`.
+  std::vector<std::vector<std::int32_t>> together;
   std::vector<History> histories;
   std::vector<std::uint32_t> steps;
   std::optional<std::int64_t> only_steps;  // the program has so many steps; nothing: any number

@@ -127,6 +127,7 @@ class SpecReader {
     if (!read_.problem) conditions(root);
     if (!read_.problem) allowed(root);
     if (!read_.problem) classes(root);
+    if (!read_.problem) together(root);
     if (!read_.problem) histories(root);
     if (read_.problem) return *read_.problem;
     return std::move(spec_);
@@ -237,6 +238,35 @@ class SpecReader {
     if (!spec_.classes.empty() && placed != bound) read_.complain("\"classes\" leaves out a rank");
   }
 
+  // [[0, 1], [2, 3]]
+  void together(dom::object root) {
+    const auto bound = static_cast<std::size_t>(spec_.world_size);
+    std::vector<bool> in_one(bound, false);
+    for (const dom::element item : read_.list(root, "together", false, bound)) {
+      dom::array ranks;
+      if (item.get(ranks) != simdjson::SUCCESS)
+        return read_.complain("an item of \"together\" is not a list of ranks");
+      std::vector<std::int32_t> team;
+      for (const dom::element one : ranks) {
+        const auto rank =
+            static_cast<std::int32_t>(read_.as_integer(one, "together", 0, spec_.world_size - 1));
+        if (read_.problem) return;
+        if (in_one[static_cast<std::size_t>(rank)])
+          return read_.complain("\"together\" names rank " + std::to_string(rank) + " twice");
+        in_one[static_cast<std::size_t>(rank)] = true;
+        team.push_back(rank);
+      }
+      if (team.size() < 2)
+        return read_.complain("an item of \"together\" has fewer than two ranks");
+      std::sort(team.begin(), team.end());
+      spec_.together.push_back(std::move(team));
+    }
+    if (!spec_.together.empty() && !spec_.classes.empty())
+      read_.complain(
+          "\"together\" and \"classes\" cannot both be given: ranks that share a batch "
+          "send each other messages, and none stands for another");
+  }
+
   void histories(dom::object root) {
     std::set<std::uint32_t> firsts;
     for (const dom::element item : read_.list(root, "histories", true, kMaxHistories)) {
@@ -339,6 +369,10 @@ std::string product_text(const ProductSpec& spec) {
   }
   out += std::string(spec.allowed.empty() ? "" : "\n ") + "],\n";
   if (!spec.classes.empty()) out += " \"classes\": " + listed(spec.classes, class_text) + ",\n";
+  if (!spec.together.empty()) {
+    out += " \"together\": " +
+           listed(spec.together, [&](const auto& team) { return listed(team, number); }) + ",\n";
+  }
   out += " \"histories\": [";
   for (std::size_t h = 0; h < spec.histories.size(); ++h) {
     out += std::string(h == 0 ? "" : ",") + "\n  {\"first\": " + name(spec.histories[h].first) +

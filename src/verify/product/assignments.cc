@@ -46,7 +46,10 @@ std::vector<ProductOption> usual_in(const ProductModel& model, std::int64_t step
     const std::uint32_t history = past[static_cast<std::size_t>(r)].history;
     std::optional<std::uint32_t> best;
     for (const std::uint32_t c : model.situations().conditions(meet, r, step)) {
-      const bool recorded = model.at_step(history, r, step, c).sequence != kNothing;
+      const auto& team = model.situations().team_of(r);
+      const bool recorded = std::all_of(team.begin(), team.end(), [&](std::int32_t other) {
+        return model.at_step(history, other, step, c).sequence != kNothing;
+      });
       if (recorded && (!best || votes[c] > votes[*best])) best = c;
     }
     if (!best) return {};
@@ -89,7 +92,7 @@ std::vector<ProductOption> usual_options(const ProductModel& model, const Situat
   for (std::int32_t r = 0; r < model.ranks(); ++r) {
     std::vector<ProductOption> mine = model.situations().options(situation, r);
     std::erase_if(mine, [&](const ProductOption& option) {
-      return model.recorded(situation, r, option).sequence == kNothing;
+      return !model.was_recorded(situation, r, option);
     });
     for (const ProductOption& option : mine) {
       ++conditions[option.condition];

@@ -125,6 +125,13 @@ Result<std::string> write_certificate(const ProductModel& model, const ProductDe
                  {model.derivation().folder},
                  "mend the program first; the report says how it goes wrong"};
   }
+  if (decision.varying) {
+    return Error{
+        "the program is safe, but what ranks that share a batch send each other depends on "
+        "the batch, which no line of a certificate can say yet",
+        {model.derivation().folder},
+        "the verdict stands without one; a program whose ranks share one batch has one"};
+  }
   if (!decision.one_order) {
     return Error{"the program is safe, but no one order of its meetings suits all assignments",
                  {model.derivation().folder},

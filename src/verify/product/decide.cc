@@ -1,6 +1,7 @@
 #include "verify/product/decide.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <utility>
 
@@ -17,6 +18,13 @@ namespace {
 
 constexpr std::size_t kMostReasons = 8;
 constexpr std::uint64_t kMostCircleSteps = 20'000'000;  // in all situations together
+
+bool waits_in_circle(const Report& report) {
+  constexpr std::array kCircles = {RuleId::deadlock, RuleId::cross_group_deadlock,
+                                   RuleId::p2p_cycle};
+  return !report.findings.empty() && std::find(kCircles.begin(), kCircles.end(),
+                                               report.findings.front().rule) != kCircles.end();
+}
 
 class Decider {
  public:
@@ -54,7 +62,11 @@ class Decider {
     note_single_recordings();
     if (out_.why.empty()) {
       out_.verdict = ProductVerdict::safe;
-      if (!out_.one_order) {
+      if (out_.varying) {
+        out_.why.emplace_back(
+            "what ranks that share a batch send each other depends on the batch: there is no "
+            "certificate");
+      } else if (!out_.one_order) {
         out_.why.emplace_back(
             "no one order of the meetings suits all assignments, although none of them waits in "
             "a circle: there is no certificate");
@@ -78,6 +90,7 @@ class Decider {
     const Evaluation evaluation = model_.evaluate(situation);
     for (const std::string& reason : evaluation.missing) say(reason);
     if (!evaluation.disagreeing.empty()) return find_divergence(situation);
+    out_.varying = out_.varying || !evaluation.varying.empty();
     find_deadlock(situation, evaluation, /*device=*/false);
     if (!failed_ && model_.nccl()) find_deadlock(situation, evaluation, /*device=*/true);
   }
@@ -162,7 +175,11 @@ class Decider {
     example.reason.push_back("rank " + std::to_string(raise.rank) +
                              " raises an exception in step " + std::to_string(raise.step) + ": " +
                              printable(recorded->what));
-    return proven(std::move(example), ProductVerdict::raises);
+    ProductDecision out = proven(std::move(example), ProductVerdict::raises);
+    // Ranks that were looked at together may have raised it because they waited for each other.
+    if (out.counterexample && waits_in_circle(out.counterexample->report))
+      out.verdict = ProductVerdict::may_deadlock;
+    return out;
   }
 
   // Ranks that do not agree on who is in a group cannot agree on anything there.

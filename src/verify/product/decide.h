@@ -59,6 +59,9 @@ struct ProductDecision {
   std::vector<std::string> why;  // of `inconclusive`; of `safe`, what a reader should know
   std::optional<Counterexample> counterexample;
   bool one_order = true;  // false: no order of the meetings suits all assignments (no certificate)
+  // What ranks that choose as one exchange among themselves depends on their choice (no
+  // certificate).
+  bool varying = false;
   std::size_t situations = 0, sequences = 0, meetings = 0;  // looked at
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,16 +17,26 @@ struct ChannelAgreement {
   std::uint32_t size = 0;
 };
 
-struct Evaluation {
-  std::vector<std::vector<std::uint32_t>> choices;  // by rank: its different sequences
-  std::vector<std::string> missing;                 // what a rank does was not recorded; the first
-  std::vector<std::uint32_t> disagreeing;           // channels, ascending
-  std::vector<ChannelAgreement> agreed;             // the others; ascending, no lonely ones
+// Of ranks that choose as one, what goes with what.
+struct TeamChoice {
+  std::int32_t team = 0;  // its first rank
+  // For each of the rank's choices, the team's options under which it is that; ascending.
+  std::vector<std::vector<std::uint32_t>> under;
 };
 
-// Fills in `disagreeing` and `agreed` from `choices`. Exact: a channel agrees where every choice of
-// every member gives the same calls there. O(choices + their projections + members of the channels
-// used + splits).
+struct Evaluation {
+  std::vector<std::vector<std::uint32_t>> choices;  // by rank: its different sequences
+  std::map<std::int32_t, TeamChoice> teams;         // of the ranks that do not choose by themselves
+  std::vector<std::string> missing;                 // what a rank does was not recorded; the first
+  std::vector<std::uint32_t> disagreeing;           // channels, ascending
+  // Channels within a team that agree under each option, although it is not the same under all.
+  std::vector<std::uint32_t> varying;
+  std::vector<ChannelAgreement> agreed;  // the others; ascending, no lonely ones
+};
+
+// Fills in `disagreeing` and `agreed` from `choices`, whoever chooses as one. Exact: a channel
+// agrees where every choice of every member gives the same calls there. O(choices + their
+// projections + members of the channels used + splits).
 void compare_choices(const SequenceTable& table, Evaluation& evaluation);
 
 // The different sequences of all ranks, ascending.

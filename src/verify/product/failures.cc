@@ -10,15 +10,29 @@ namespace lockstep {
 
 namespace {
 
-// What a sequence does where others take part.
+// What a sequence does where others take part who choose for themselves.
 std::vector<std::pair<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>>> shared_part(
     const ProductModel& model, std::uint32_t sequence) {
   std::vector<std::pair<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>>> out;
   for (const Projection& p : model.sequences().sequences[sequence].projections) {
-    if (!model.sequences().channels[p.channel].lonely())
+    if (!model.sequences().channels[p.channel].lonely() && !model.within_team(p.channel))
       out.push_back({p.channel, {p.shared, p.own}});
   }
   return out;
+}
+
+// Whether the rank and its team, under the option, do something that does not fit what the others
+// usually do, or each other.
+bool parts(const ProductModel& model, const Situation& situation, std::int32_t rank,
+           const ProductOption& option, const std::vector<std::uint32_t>& usual) {
+  const std::vector<std::int32_t>& team = model.situations().team_of(rank);
+  for (const std::int32_t r : team) {
+    const std::uint32_t other = model.recorded(situation, r, option).sequence;
+    const std::uint32_t own = usual[static_cast<std::size_t>(r)];
+    if (other != own && shared_part(model, other) != shared_part(model, own)) return true;
+  }
+  return team.size() > 1 &&
+         !model.disagreeing(model.team_sequences(situation, rank, option)).empty();
 }
 
 // The members that do not do what most of them do; of equal parties, not that of the lowest rank.
@@ -44,8 +58,8 @@ std::vector<std::uint32_t> sequences_under(const ProductModel& model, const Situ
   return out;
 }
 
-// All as usual may diverge already. If not, one rank in another condition is enough: the usual
-// options agree everywhere, and some option of some rank does not agree with them.
+// All as usual may diverge already. If not, one rank (and its team) in another condition is enough:
+// the usual options agree everywhere, and some option of some rank does not agree with them.
 std::optional<Failure> find_divergence(const ProductModel& model, const Situation& situation) {
   const std::vector<ProductOption> usual = usual_options(model, situation);
   if (usual.empty()) return std::nullopt;
@@ -58,21 +72,49 @@ std::optional<Failure> find_divergence(const ProductModel& model, const Situatio
   }
   std::optional<Failure> out;
   for (std::int32_t r = 0; r < model.ranks(); ++r) {
+    const std::vector<std::int32_t>& team = model.situations().team_of(r);
+    if (team.front() != r) continue;
     const auto i = static_cast<std::size_t>(r);
-    const auto here = shared_part(model, sequences[i]);
     for (const ProductOption& option : model.situations().options(situation, r)) {
-      const std::uint32_t other = model.recorded(situation, r, option).sequence;
-      if (other == kNothing || shared_part(model, other) == here) continue;
       std::size_t cost = 4;
       cost += option.history != usual[i].history ? 1U : 0U;
       cost += option.condition != usual[i].condition ? 1U : 0U;
-      if (out && out->cost <= cost) continue;
-      out = Failure{situation, usual, {Rank(r)}, cost, std::nullopt};
-      out->options[i] = option;
+      if (option == usual[i] || (out && out->cost <= cost)) continue;
+      if (!model.was_recorded(situation, r, option) ||
+          !parts(model, situation, r, option, sequences)) {
+        continue;
+      }
+      out = Failure{situation, usual, {}, cost, std::nullopt};
+      for (const std::int32_t other : team) {
+        out->differing.emplace_back(other);
+        out->options[static_cast<std::size_t>(other)] = option;
+      }
     }
   }
   return out;
 }
+
+namespace {
+
+// The option of the link's rank, and its team, under which all of them do what the circle says: the
+// usual one if it is one.
+const ProductOption* option_on(const ProductModel& model, const Situation& situation,
+                               const Circle& circle, const Circle::Link& link,
+                               const std::vector<ProductOption>& options,
+                               const ProductOption& usual) {
+  const std::vector<std::int32_t>& team = model.situations().team_of(link.rank);
+  const auto fits = [&](const ProductOption& option) {
+    return std::all_of(circle.links.begin(), circle.links.end(), [&](const Circle::Link& other) {
+      return !std::binary_search(team.begin(), team.end(), other.rank) ||
+             model.recorded(situation, other.rank, option).sequence == other.sequence;
+    });
+  };
+  if (fits(usual)) return &usual;
+  const auto found = std::find_if(options.begin(), options.end(), fits);
+  return found == options.end() ? nullptr : &*found;
+}
+
+}  // namespace
 
 DeadlockSearch find_deadlock(const ProductModel& model, const Situation& situation,
                              const Evaluation& evaluation, bool device, std::uint64_t& budget) {
@@ -82,7 +124,7 @@ DeadlockSearch find_deadlock(const ProductModel& model, const Situation& situati
   out.meetings = order.order.size();
   if (order.held.empty()) return out;
   const CircleSearch search =
-      find_circle(model.sequences(), evaluation.choices, order.held, device, budget);
+      find_circle(model.sequences(), evaluation, order.held, device, budget);
   out.one_order = false;
   out.complete = search.complete;
   if (!search.circle) return out;
@@ -90,15 +132,15 @@ DeadlockSearch find_deadlock(const ProductModel& model, const Situation& situati
   if (usual.empty()) return out;
   Failure failure{situation, usual, {}, 4 * search.circle->links.size(), search.circle};
   for (const Circle::Link& link : search.circle->links) {
-    const auto i = static_cast<std::size_t>(link.rank);
     failure.differing.emplace_back(link.rank);
-    if (model.recorded(situation, link.rank, usual[i]).sequence == link.sequence) continue;
-    for (const ProductOption& option : model.situations().options(situation, link.rank)) {
-      if (model.recorded(situation, link.rank, option).sequence != link.sequence) continue;
-      failure.options[i] = option;
-      ++failure.cost;
-      break;
-    }
+    const ProductOption& as_usual = usual[static_cast<std::size_t>(link.rank)];
+    const std::vector<ProductOption> options = model.situations().options(situation, link.rank);
+    const ProductOption* option =
+        option_on(model, situation, *search.circle, link, options, as_usual);
+    if (option == nullptr || *option == as_usual) continue;
+    ++failure.cost;
+    for (const std::int32_t r : model.situations().team_of(link.rank))
+      failure.options[static_cast<std::size_t>(r)] = *option;
   }
   std::sort(failure.differing.begin(), failure.differing.end());
   out.failure = std::move(failure);

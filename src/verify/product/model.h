@@ -36,10 +36,24 @@ class ProductModel {
 
   // O(options of all ranks + their projections + members of the channels used).
   Evaluation evaluate(const Situation& situation) const;
-  // The same where each rank does one thing: by rank, a sequence or kNothing.
+  // The same where each rank does one thing: by rank, a sequence, or kNothing for ranks that are
+  // left out.
   std::vector<std::uint32_t> disagreeing(const std::vector<std::uint32_t>& sequences) const;
 
+  // Whether all members of the channel choose as one.
+  bool within_team(std::uint32_t channel) const;
+  // What each rank of the team does under an option; kNothing for the others and what was not
+  // recorded. By rank.
+  std::vector<std::uint32_t> team_sequences(const Situation& situation, std::int32_t rank,
+                                            const ProductOption& option) const;
+  // Whether it was recorded what the rank and its team do under the option.
+  bool was_recorded(const Situation& situation, std::int32_t rank,
+                    const ProductOption& option) const;
+
  private:
+  void note_teams(const Situation& situation, Evaluation& out) const;
+  void forgive_teams(const Situation& situation, Evaluation& out) const;
+
   const Derivation& derivation_;
   ProductSequences sequences_;
   Situations situations_;

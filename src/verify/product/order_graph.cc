@@ -108,15 +108,17 @@ class Graph {
 
 class CircleSearcher {
  public:
-  CircleSearcher(const SequenceTable& sequences,
-                 const std::vector<std::vector<std::uint32_t>>& choices,
+  CircleSearcher(const SequenceTable& sequences, const Evaluation& evaluation,
                  const std::vector<ProductMeeting>& held, bool device, std::uint64_t most_steps)
-      : choices_(choices), used_(choices.size(), false), most_steps_(most_steps) {
+      : evaluation_(evaluation),
+        choices_(evaluation.choices),
+        used_(choices_.size(), false),
+        most_steps_(most_steps) {
     for (std::uint32_t i = 0; i < held.size(); ++i) index_.emplace(held[i], i);
     by_meeting_.resize(held.size());
     held_ = held;
-    for (std::uint32_t r = 0; r < choices.size(); ++r) {
-      for (const std::uint32_t s : choices[r]) {
+    for (std::uint32_t r = 0; r < choices_.size(); ++r) {
+      for (const std::uint32_t s : choices_[r]) {
         if (!places_.contains(s)) places_.emplace(s, places(sequences, s, device));
         const Places& p = places_.at(s);
         for (const auto& [meeting, passed] : p.passed) by_meeting_[meeting].push_back({r, s});
@@ -177,10 +179,32 @@ class CircleSearcher {
     return out;
   }
 
+  const std::vector<std::uint32_t>& options_of(const TeamChoice& team, std::uint32_t rank,
+                                               std::uint32_t sequence) const {
+    const auto at = std::lower_bound(choices_[rank].begin(), choices_[rank].end(), sequence);
+    return team.under[static_cast<std::size_t>(at - choices_[rank].begin())];
+  }
+
+  // Whether some option of the team gives its ranks on the path, and this one, what they do.
+  bool goes_with_team(const TeamChoice& team, const Choice& choice) const {
+    std::vector<std::uint32_t> left = options_of(team, choice.rank, choice.sequence);
+    for (const Step& step : path_) {
+      const auto other = evaluation_.teams.find(static_cast<std::int32_t>(step.rank));
+      if (other == evaluation_.teams.end() || other->second.team != team.team) continue;
+      const std::vector<std::uint32_t>& its = options_of(other->second, step.rank, step.sequence);
+      std::erase_if(left, [&](std::uint32_t option) {
+        return !std::binary_search(its.begin(), its.end(), option);
+      });
+    }
+    return !left.empty();
+  }
+
   // Continues the path, which ends before `meeting`, by `left` links, back to the start.
   bool extend(std::uint32_t meeting, std::size_t left) {
     for (const Choice& choice : by_meeting_[meeting]) {
       if (used_[choice.rank]) continue;
+      const auto team = evaluation_.teams.find(static_cast<std::int32_t>(choice.rank));
+      if (team != evaluation_.teams.end() && !goes_with_team(team->second, choice)) continue;
       const Places& p = places_.at(choice.sequence);
       used_[choice.rank] = true;
       path_.push_back({choice.rank, choice.sequence, meeting});
@@ -196,6 +220,7 @@ class CircleSearcher {
     return false;
   }
 
+  const Evaluation& evaluation_;
   const std::vector<std::vector<std::uint32_t>>& choices_;
   std::vector<ProductMeeting> held_;
   std::map<ProductMeeting, std::uint32_t> index_;
@@ -217,12 +242,11 @@ MeetingOrder order_meetings(const SequenceTable& sequences, std::span<const std:
   return graph.sort();
 }
 
-CircleSearch find_circle(const SequenceTable& sequences,
-                         const std::vector<std::vector<std::uint32_t>>& choices,
+CircleSearch find_circle(const SequenceTable& sequences, const Evaluation& evaluation,
                          const std::vector<ProductMeeting>& held, bool device,
                          std::uint64_t& budget) {
   constexpr std::uint64_t kMostSteps = 5'000'000;
-  CircleSearcher searcher(sequences, choices, held, device, std::min(budget, kMostSteps));
+  CircleSearcher searcher(sequences, evaluation, held, device, std::min(budget, kMostSteps));
   CircleSearch out = searcher.search();
   budget -= std::min(budget, searcher.steps());
   return out;

@@ -17,6 +17,7 @@
 #include <span>
 #include <vector>
 
+#include "verify/product/evaluation.h"
 #include "verify/product/sequence_table.h"
 
 namespace lockstep {
@@ -52,12 +53,12 @@ struct CircleSearch {
   bool complete = true;          // false: given up at the bound
 };
 
-// Among `held`. `choices`: by rank, the sequences it may do. A shortest circle passes each rank
-// once: two links of one rank can be cut short. Exponential at worst (whether a circle exists that
+// Among `held`, of the choices that each rank has; ranks that choose as one take what goes
+// together. A shortest circle passes each rank once: two links of one rank can be cut short.
+// Exponential at worst (whether a circle exists that
 // uses one sequence a rank is a path problem with forbidden pairs); bounded by 5 million steps and
 // by `budget`, from which those taken are subtracted.
-CircleSearch find_circle(const SequenceTable& sequences,
-                         const std::vector<std::vector<std::uint32_t>>& choices,
+CircleSearch find_circle(const SequenceTable& sequences, const Evaluation& evaluation,
                          const std::vector<ProductMeeting>& held, bool device,
                          std::uint64_t& budget);
 

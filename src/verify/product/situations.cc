@@ -1,7 +1,6 @@
 #include "verify/product/situations.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -17,6 +16,11 @@ Situations::Situations(const ProductSpec& spec, bool second_alone) : spec_(spec)
   history_of_.assign(spec.conditions.size(), kNothing);
   for (std::uint32_t h = 0; h < spec.histories.size(); ++h)
     history_of_[spec.histories[h].first] = h;
+  for (std::int32_t r = 0; r < spec.world_size; ++r) teams_.push_back({r});
+  if (spec.choice == ProductSpec::Choice::free) {
+    for (const std::vector<std::int32_t>& team : spec.together)
+      for (const std::int32_t r : team) teams_[static_cast<std::size_t>(r)] = team;
+  }
   find_meets();
   check_size();
   if (!problems_.empty()) return;
@@ -50,10 +54,12 @@ const std::vector<std::uint32_t>& Situations::allowed(std::int32_t rank, std::in
 
 std::vector<std::uint32_t> Situations::conditions(std::uint32_t meet, std::int32_t rank,
                                                   std::int64_t step) const {
-  const std::vector<std::uint32_t>& may = allowed(rank, step);
-  std::vector<std::uint32_t> out;
-  std::set_intersection(meets_[meet].begin(), meets_[meet].end(), may.begin(), may.end(),
-                        std::back_inserter(out));
+  std::vector<std::uint32_t> out = meets_[meet];
+  for (const std::int32_t r : team_of(rank)) {
+    const std::vector<std::uint32_t>& may = allowed(r, step);
+    std::erase_if(out,
+                  [&](std::uint32_t c) { return !std::binary_search(may.begin(), may.end(), c); });
+  }
   return out;
 }
 
@@ -72,8 +78,10 @@ void Situations::check_size() {
   const auto sets = static_cast<double>(meets_.size());
   const auto conditions = static_cast<double>(every_.size());
   const auto rules = static_cast<double>(spec_.allowed.size() + 1);
-  const double work = static_cast<double>(named) * spec_.world_size *
-                      (rules * sets * sets + conditions * conditions);
+  double asked = 0;  // whom each rank's options depend on
+  for (const std::vector<std::int32_t>& team : teams_) asked += static_cast<double>(team.size());
+  const double work =
+      static_cast<double>(named) * asked * (rules * sets * sets + conditions * conditions);
   if (work <= kMost) return;
   problems_.emplace_back(
       "conditions, ranks and the steps that \"allowed\" names are too many to look at them all");

@@ -3,7 +3,8 @@
 // A situation is a kind of step (the start, step 0, a step that `allowed` names, any other step,
 // the end), the set of conditions that may meet there (those of one phase; a single one where all
 // ranks agree on it), and the same of step 0, on which later steps depend. Within a situation every
-// rank chooses freely among its options, whatever the others choose.
+// rank chooses freely among its options, whatever the others choose; ranks that share a batch
+// (ProductSpec::together) choose as one.
 //
 // Bounded: what would cost more than a few minutes to look at is a problem, and not tried.
 #pragma once
@@ -46,7 +47,11 @@ class Situations {
   // A rank's options, never none. Of start and end: one history, whose condition means nothing.
   std::vector<ProductOption> options(const Situation& situation, std::int32_t rank) const;
 
-  // The conditions of `meet` that the rank may be in at the step; ascending.
+  // The ranks that choose as one with this one, itself included; ascending.
+  const std::vector<std::int32_t>& team_of(std::int32_t rank) const {
+    return teams_[static_cast<std::size_t>(rank)];
+  }
+  // The conditions of `meet` that the rank, and all of its team, may be in at the step; ascending.
   std::vector<std::uint32_t> conditions(std::uint32_t meet, std::int32_t rank,
                                         std::int64_t step) const;
   // Whether every rank has such a condition.
@@ -63,7 +68,8 @@ class Situations {
   void check_histories();
 
   const ProductSpec& spec_;
-  std::vector<std::uint32_t> every_;  // condition
+  std::vector<std::uint32_t> every_;              // condition
+  std::vector<std::vector<std::int32_t>> teams_;  // by rank
   std::vector<std::uint32_t> history_of_;
   std::vector<std::vector<std::uint32_t>> meets_;
   std::vector<Situation> all_;

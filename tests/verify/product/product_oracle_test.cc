@@ -43,7 +43,15 @@ void all_assignments(const SmallProduct& product, Visit visit) {
   const auto ranks = static_cast<std::size_t>(product.spec.world_size);
   const std::size_t n = product.spec.conditions.size();
   const bool agreed = product.spec.choice == ProductSpec::Choice::agreed;
-  const std::size_t digits = agreed ? 2 : 2 * ranks;
+  // Whose condition a rank shares: the first of those that it is together with.
+  std::vector<std::size_t> leader(ranks);
+  for (std::size_t r = 0; r < ranks; ++r) leader[r] = agreed ? 0 : r;
+  for (const auto& team : product.spec.together) {
+    for (const std::int32_t r : team)
+      leader[static_cast<std::size_t>(r)] = agreed ? 0 : static_cast<std::size_t>(team.front());
+  }
+  std::size_t digits = 0;
+  for (std::size_t r = 0; r < ranks; ++r) digits += leader[r] == r ? 2 : 0;
   std::size_t count = 1;
   for (std::size_t d = 0; d < digits; ++d) count *= n;
   for (std::size_t code = 0; code < count; ++code) {
@@ -52,8 +60,8 @@ void all_assignments(const SmallProduct& product, Visit visit) {
     for (std::size_t step = 0; step < 2; ++step) {
       for (std::size_t r = 0; r < ranks; ++r) {
         conditions[r][step] =
-            agreed && r > 0 ? conditions[0][step] : static_cast<std::uint32_t>(rest % n);
-        if (!agreed || r == 0) rest /= n;
+            leader[r] == r ? static_cast<std::uint32_t>(rest % n) : conditions[leader[r]][step];
+        if (leader[r] == r) rest /= n;
       }
     }
     visit(conditions);
@@ -162,6 +170,65 @@ TEST(ProductOracle, AllProgramsOfTwoRanksWithMessages) {
   EXPECT_GT(tally.may_deadlock, 0U);
 }
 
+// Two pairs of ranks that share a batch each: messages within a pair, a group of the first ranks
+// and one of the second ones. What a pair sends may depend on the condition; what it reduces may
+// not.
+TEST(ProductOracle, AllProgramsOfTwoPairs) {
+  const std::vector<std::pair<std::string, std::string>> all = {
+      {"S1 A", "R0 B"},     {"s1 A w0", "R0 B"},    {"A", "B"},
+      {"A S1", "R0 B"},     {"S1 R1 A", "S0 R0 B"}, {"s1 R1 w0 A", "s0 R0 w0 B"},
+      {"S1 A", "B"},        {"A A", "B"},           {"S1 S1:x:8 A", "R0 R0:x:8 B"},
+      {"S1:x:8 A", "R0 B"}, {"A R1", "B S0"},       {"R1 A", "B S0"},
+  };
+  const auto shifted = [](std::string program) {  // for ranks 2 and 3
+    for (std::size_t i = 0; i + 1 < program.size(); ++i) {
+      if (std::string("SRsr").find(program[i]) != std::string::npos)
+        program[i + 1] = static_cast<char>(program[i + 1] + 2);
+    }
+    return program;
+  };
+  Tally tally;
+  std::size_t varying = 0;
+  for (const auto& [x0, x1] : all) {
+    for (const auto& [y0, y1] : all) {
+      SmallProduct p(4);
+      p.group("a", {0, 2});
+      p.group("b", {1, 3});
+      p.spec.together = {{0, 1}, {2, 3}};
+      p.condition("image", x0, 0);
+      p.condition("image", x1, 1);
+      p.condition("image", shifted(x0), 2);
+      p.condition("image", shifted(x1), 3);
+      p.condition("text", y0, 0);
+      p.condition("text", y1, 1);
+      p.condition("text", shifted(y0), 2);
+      p.condition("text", shifted(y1), 3);
+      if (!compare(p, x0 + " & " + x1 + " | " + y0 + " & " + y1, tally)) return;
+      const Derivation derivation = p.derivation();
+      const ProductDecision decision = decide(ProductModel(derivation));
+      varying += decision.verdict == ProductVerdict::safe && decision.varying ? 1U : 0U;
+    }
+  }
+  EXPECT_GT(tally.safe, 0U);
+  EXPECT_GT(tally.diverges, 0U);
+  EXPECT_GT(tally.may_deadlock, 0U);
+  EXPECT_GT(varying, 0U);
+}
+
+// Ranks that meet the same conditions one by one diverge where they do not share a batch.
+TEST(ProductOracle, WhoDoesNotShareABatchMayNotVary) {
+  SmallProduct p(2);
+  p.condition("image", "S1", 0);
+  p.condition("image", "R0", 1);
+  p.condition("text", "", 0);
+  p.condition("text", "", 1);
+  const Derivation apart = p.derivation();
+  EXPECT_EQ(decide(ProductModel(apart)).verdict, ProductVerdict::diverges);
+  p.spec.together = {{0, 1}};
+  const Derivation shared = p.derivation();
+  EXPECT_EQ(decide(ProductModel(shared)).verdict, ProductVerdict::safe);
+}
+
 class Generator {
  public:
   explicit Generator(std::uint32_t seed) : random_(seed) {}
@@ -186,6 +253,10 @@ class Generator {
       members_ = other_ = {0, 1};
     }
     if (below(4) == 0) p.spec.choice = ProductSpec::Choice::agreed;
+    if (below(4) == 0) {
+      p.spec.together = {{0, 1}};
+      shown += ", 0 and 1 together";
+    }
     const bool agreeing = below(2) == 0;
     const std::string names = word(1 + below(3), "ABab");
     const char* const conditions[] = {"image", "text", "both"};

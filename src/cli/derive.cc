@@ -1,7 +1,6 @@
 #include "cli/derive.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,15 +15,12 @@
 #include "cli/derive_trial.h"
 #include "cli/product_command.h"
 #include "job/remedy_choices.h"
-#include "launch/derivation.h"
 #include "launch/run_folder.h"
 #include "launch/worker_result.h"
 #include "reports/columns.h"
 #include "reports/product_text.h"
 #include "trace/call_bytes.h"
 #include "trace/derivation.h"
-#include "trace/load.h"
-#include "verify/compare_calls.h"
 #include "verify/product/certificate.h"
 #include "verify/product/decide.h"
 
@@ -33,32 +29,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kScenarioBytes = std::size_t{1} << 20U;
-
-// Whether the modality rules say of every batch of the job what it holds.
-bool rules_say_all(const Scenario& scenario) {
-  if (scenario.data.source == "shapes" && scenario.data.text_only == 0) return true;
-  for (int rank = 0; rank < scenario.ranks; ++rank) {
-    for (int step = 0; step < scenario.train.steps; ++step) {
-      if (scenario.rule_for(rank, step) == nullptr) return false;
-    }
-  }
-  return true;
-}
-
-// Where tensors have no values, a model of any size takes no memory; the job must not ask for them.
-Result<bool> on_meta(const Scenario& scenario, const DeriveOptions& options,
-                     std::optional<std::string> obstacle = std::nullopt) {
-  if (!obstacle) obstacle = needs_values(scenario);
-  const bool many = scenario.ranks > kRanksLookedAt;
-  const bool large = scenario.model.image != "resnet-small" || scenario.model.text != "bert-small";
-  if (!options.on_meta) return !obstacle && (many || large);
-  if (*options.on_meta && obstacle) {
-    return Error{"this job cannot be derived on the meta device: " + *obstacle,
-                 {scenario.file},
-                 "derive it with --no-meta"};
-  }
-  return *options.on_meta;
-}
 
 // A derivation and what was decided of it. Not moved: the model refers to the derivation.
 struct Decided {
@@ -226,6 +196,20 @@ Status tell_remedies(const Scenario& scenario, const StepCost& now, const Derive
 
 }  // namespace
 
+Result<bool> on_meta(const Scenario& scenario, const DeriveOptions& options,
+                     std::optional<std::string> obstacle) {
+  if (!obstacle) obstacle = needs_values(scenario);
+  const bool many = scenario.ranks > kRanksLookedAt;
+  const bool large = scenario.model.image != "resnet-small" || scenario.model.text != "bert-small";
+  if (!options.on_meta) return !obstacle && (many || large);
+  if (*options.on_meta && obstacle) {
+    return Error{"this job cannot be derived on the meta device: " + *obstacle,
+                 {scenario.file},
+                 "derive it with --no-meta"};
+  }
+  return *options.on_meta;
+}
+
 Result<ExitStatus> derive(const Scenario& scenario, const DeriveOptions& options,
                           Interrupts& interrupts, std::ostream& said) {
   const Result<DerivationPlan> plan = derivation_plan(scenario);
@@ -251,71 +235,6 @@ Result<ExitStatus> derive(const Scenario& scenario, const DeriveOptions& options
     if (!told) return told.error();
   }
   return status_of(verdict);
-}
-
-Result<ExitStatus> derive_against(const Scenario& scenario, const std::string& recorded,
-                                  const DeriveOptions& options, Interrupts& interrupts,
-                                  std::ostream& said) {
-  // What cannot be derived is refused here as well.
-  if (const Result<DerivationPlan> plan = derivation_plan(scenario); !plan) return plan.error();
-  const Result<Run> run = load_run({recorded});
-  if (!run) return run.error();
-  const std::string drawn = "what a batch holds is drawn from its data";
-  const Result<bool> meta =
-      on_meta(scenario, options, rules_say_all(scenario) ? std::nullopt : std::optional(drawn));
-  if (!meta) return meta.error();
-  std::vector<LoneRank> ranks;
-  for (int rank = 0; rank < scenario.ranks; ++rank) {
-    ranks.push_back({scenario.file,
-                     rank,
-                     options.folder,
-                     options.folder + "/broadcasts",
-                     dissent_steps(scenario, rank),
-                     {}});
-  }
-  {
-    DeriveProgress progress(options.quiet);
-    const Result<std::string> ran =
-        run_alone(ranks, {options.worker, options.folder, *meta}, interrupts,
-                  [&](std::size_t done) { progress.show(done, ranks.size()); });
-    if (!ran) return ran.error();
-  }
-  const Result<Run> derived = load_run({options.folder});
-  if (!derived) return derived.error();
-  if (derived->ranks.size() != run->ranks.size()) {
-    return Error{"the run has " + plural(run->ranks.size(), "rank") + ", and the scenario " +
-                     std::to_string(derived->ranks.size()),
-                 {recorded},
-                 "compare with a run of this very scenario"};
-  }
-  bool same = true;
-  std::size_t calls = 0;
-  std::size_t equal = 0;
-  for (std::uint32_t rank = 0; rank < derived->ranks.size(); ++rank) {
-    const CallComparison c = compare_calls(*derived, rank, *run, rank);
-    const bool fits = c.b_is_beginning();
-    same = same && fits;
-    calls += c.calls_a;
-    equal += c.same() ? 1U : 0U;
-    if (options.quiet) continue;
-    said << "rank " << rank << ": derived " << plural(c.calls_a, "call") << ", recorded "
-         << c.calls_b << ", "
-         << (c.same() ? "equal"
-             : fits   ? "the recorded ones are its beginning"
-                      : "they part")
-         << "\n";
-    if (fits) continue;
-    said << "  at call " << c.equal << "\n  derived   " << wrap(c.a.value_or("nothing"), 68, 12)
-         << "\n  recorded  " << wrap(c.b.value_or("nothing"), 68, 12) << "\n";
-  }
-  if (!options.quiet) {
-    said << plural(derived->ranks.size(), "rank") << ", " << plural(calls, "call") << ": "
-         << (!same                            ? "the run did something else"
-             : equal == derived->ranks.size() ? "recorded as derived"
-                                              : "recorded as derived, up to where the job ended")
-         << "\n";
-  }
-  return same ? ExitStatus::clean : ExitStatus::findings;
 }
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include "base/read_file.h"
 #include "base/sha256.h"
 #include "base/system_error.h"
+#include "base/text.h"
 #include "base/write_file.h"
 #include "job/rank_classes.h"
 #include "launch/derivation.h"
@@ -46,7 +47,12 @@ ProductSpec spec_of(const Scenario& scenario, const DerivationPlan& plan,
     for (const Modality m : c.has) has.push_back(to_string(m));
     out.conditions.push_back({c.name, c.phase, has});
   }
-  if (plan.agreed) out.choice = ProductSpec::Choice::agreed;
+  if (plan.agreed) {
+    out.choice = ProductSpec::Choice::agreed;
+  } else {
+    for (const std::vector<int>& ranks : plan.together)
+      out.together.emplace_back(ranks.begin(), ranks.end());
+  }
   if (root_first) out.allowed.push_back({{0}, {0}, {static_cast<std::uint32_t>(*root_first)}});
   for (const DerivationPlan::Allowed& a : plan.allowed) {
     out.allowed.push_back({{a.ranks.begin(), a.ranks.end()}, a.steps, places(a.conditions)});
@@ -106,14 +112,19 @@ class Deriver {
 
   Status find_classes() {
     if (scenario_.ranks <= kRanksLookedAt) {
-      for (int rank = 1; rank < scenario_.ranks; ++rank) others_.push_back(rank);
+      others_ = teams(scenario_);
+      team_0_ = others_.front();
+      others_.erase(others_.begin());
       return Status::ok();
     }
     const Result<std::vector<std::vector<int>>> classes = rank_classes(scenario_);
     if (!classes) return classes.error();
     for (const std::vector<int>& ranks : *classes) {
-      if (ranks.front() != 0) others_.push_back(ranks.front());
+      if (ranks.front() != 0) others_.push_back({ranks.front()});
       classes_.push_back({ranks.front(), {ranks.begin(), ranks.end()}});
+      if (ranks.size() == 1) continue;
+      origin_.push_back("ranks " + ranges(classes_.back().ranks) + " call what rank " +
+                        std::to_string(ranks.front()) + " calls, which was looked at");
     }
     return Status::ok();
   }
@@ -134,31 +145,31 @@ class Deriver {
   // Rank 0 under all histories; then the others with what it broadcasts under the first; then with
   // what it broadcasts under another, where that is something else.
   Status look_at_all() {
-    std::vector<LoneRank> ranks;
-    const auto add = [&](std::size_t root, std::size_t first, int rank) {
-      LoneRank out{scenario_file(first),
-                   rank,
-                   (root_folder(root) / history_folder(first)).string(),
-                   broadcasts(root),
-                   history_dissent(plan_, first),
-                   {}};
-      if (rank != 0 && root != 0) out.unless_same_as = broadcasts(0);
-      ranks.push_back(std::move(out));
+    std::vector<LoneRanks> all;
+    const auto add = [&](std::size_t root, std::size_t first, const std::vector<int>& ranks) {
+      LoneRanks out{scenario_file(first),
+                    ranks,
+                    (root_folder(root) / history_folder(first)).string(),
+                    broadcasts(root),
+                    history_dissent(plan_, first),
+                    {}};
+      if (ranks.front() != 0 && root != 0) out.unless_same_as = broadcasts(0);
+      all.push_back(std::move(out));
     };
-    for (std::size_t root = 0; root < histories_; ++root) add(root, root, 0);
+    for (std::size_t root = 0; root < histories_; ++root) add(root, root, team_0_);
     for (std::size_t root = 0; root < histories_; ++root) {
       for (std::size_t first = 0; first < histories_; ++first) {
         if (const Status ok = make_folder((root_folder(root) / history_folder(first)).string());
             !ok) {
           return ok;
         }
-        for (const int rank : others_) add(root, first, rank);
+        for (const std::vector<int>& ranks : others_) add(root, first, ranks);
       }
     }
     DeriveProgress progress(options_.quiet);
     const Result<std::string> version =
-        run_alone(ranks, {options_.worker, options_.folder, options_.on_meta}, interrupts_,
-                  [&](std::size_t done) { progress.show(done, ranks.size()); });
+        run_alone(all, {options_.worker, options_.folder, options_.on_meta}, interrupts_,
+                  [&](std::size_t done) { progress.show(done, all.size()); });
     if (!version) return version.error();
     origin_.push_back("derived by " + *version);
     if (options_.on_meta) origin_.emplace_back("tensors had shapes and no values (meta device)");
@@ -177,16 +188,19 @@ class Deriver {
     return true;
   }
 
-  // Rank 0 itself, as it is after the other first steps.
+  // Rank 0 itself, and those beside it, as they are after the other first steps.
   Status copy_rank_0(std::size_t root) {
     for (std::size_t first = 0; first < histories_; ++first) {
       if (first == root) continue;
-      std::error_code failed;
-      fs::copy_file(ring_file((root_folder(first) / history_folder(first)).string(), 0),
-                    ring_file((root_folder(root) / history_folder(first)).string(), 0),
-                    fs::copy_options::overwrite_existing, failed);
-      if (failed)
-        return system_error("cannot copy rank 0's trace", failed.value(), options_.folder);
+      for (const int rank : team_0_) {
+        std::error_code failed;
+        fs::copy_file(ring_file((root_folder(first) / history_folder(first)).string(), rank),
+                      ring_file((root_folder(root) / history_folder(first)).string(), rank),
+                      fs::copy_options::overwrite_existing, failed);
+        if (failed)
+          return system_error("cannot copy rank " + std::to_string(rank) + "'s trace",
+                              failed.value(), options_.folder);
+      }
     }
     return Status::ok();
   }
@@ -196,7 +210,8 @@ class Deriver {
   const DeriveAllOptions& options_;
   Interrupts& interrupts_;
   std::size_t histories_;
-  std::vector<int> others_;  // ranks that are looked at, beside rank 0
+  std::vector<int> team_0_ = {0};         // rank 0, and those that it is looked at together with
+  std::vector<std::vector<int>> others_;  // the other ranks that are looked at, in their teams
   std::vector<ProductSpec::RankClass> classes_;
   std::vector<std::string> origin_;  // what the derivation holds for
 };

@@ -46,7 +46,8 @@ std::vector<Trial> trials_of(const ProductModel& model) {
         if (known || option.condition == usual[place].condition) continue;
         tried.push_back(option.condition);
         std::vector<ProductOption> options = usual;
-        options[place] = option;
+        for (const std::int32_t other : model.situations().team_of(r))
+          options[static_cast<std::size_t>(other)] = option;
         add(situation, Rank(r), options);
       }
     }
@@ -79,13 +80,13 @@ Result<Run> look_at(const DerivationPlan& plan, const std::string& scenario_text
   if (const Status ok = write_file(file, *text); !ok) return ok.error();
   const Result<Scenario> scenario = load_scenario(file);
   if (!scenario) return scenario.error();
-  std::vector<LoneRank> ranks;
-  for (int rank = 0; rank < scenario->ranks; ++rank) {
-    ranks.push_back(
-        {file, rank, folder, folder + "/broadcasts", dissent_steps(*scenario, rank), {}});
+  std::vector<LoneRanks> all;
+  for (const std::vector<int>& ranks : teams(*scenario)) {
+    all.push_back(
+        {file, ranks, folder, folder + "/broadcasts", dissent_steps(*scenario, ranks.front()), {}});
   }
   options.folder = folder;
-  const Result<std::string> ran = run_alone(ranks, options, interrupts, [](std::size_t) {});
+  const Result<std::string> ran = run_alone(all, options, interrupts, [](std::size_t) {});
   if (!ran) return ran.error();
   const Result<Run> run = load_run({folder});
   if (!run) return run.error();

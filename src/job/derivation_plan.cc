@@ -34,7 +34,11 @@ class Planner {
     const bool alternates = s_.remedy.kind == Remedy::alternating;
     const bool balanced =
         s_.data.sampler == Scenario::Data::Sampler::balanced && s_.data.modality.empty();
-    out_.agreed = alternates || balanced || s_.data.broadcast;
+    if (const int replica = s_.ranks_of_replica(); replica > 1) {
+      out_.together = teams(s_);
+      out_.agreed = s_.ranks == replica;
+    }
+    out_.agreed = out_.agreed || alternates || balanced || s_.data.broadcast;
     if (may_have_images()) add(kBoth);
     if (may_be_text()) add(kText);
     if (scales_losses(s_)) add_overflow();
@@ -115,7 +119,7 @@ class Planner {
     }
     for (const Scenario::Data::Rule& rule : s_.data.modality) {
       const bool image = holds_image(rule.has);
-      out_.allowed.push_back({rule.ranks, rule.steps, places(image, !image)});
+      out_.allowed.push_back({whole_replicas(rule.ranks), rule.steps, places(image, !image)});
     }
     // What no rule decides, the sampler draws.
     const bool draws_text = s_.data.source == "manifest" || s_.data.text_only > 0;
@@ -123,9 +127,17 @@ class Planner {
       out_.allowed.push_back({{}, {}, places(true, false)});
   }
 
+  // A replica's first rank stands for all of it in the rules.
+  std::vector<int> whole_replicas(const std::vector<int>& ranks) const {
+    std::vector<int> out;
+    for (const int first : ranks)
+      for (int stage = 0; stage < s_.ranks_of_replica(); ++stage) out.push_back(first + stage);
+    return out;
+  }
+
   void find_text_ranks() {
     const std::vector<std::int32_t> images = s_.ranks_with_images(s_.ranks);
-    for (int rank = 0; rank < s_.ranks; ++rank) {
+    for (int rank = 0; rank < s_.ranks; rank += s_.ranks_of_replica()) {
       const bool has = std::find(images.begin(), images.end(), rank) != images.end();
       if (!has) out_.text_ranks.push_back(rank);
     }
@@ -169,14 +181,20 @@ std::vector<std::size_t> DerivationPlan::later_steps() const {
   return out;
 }
 
+std::vector<std::vector<int>> teams(const Scenario& scenario) {
+  std::vector<std::vector<int>> out;
+  const int replica = scenario.ranks_of_replica();
+  for (int first = 0; first < scenario.ranks; first += replica) {
+    out.emplace_back();
+    for (int stage = 0; stage < replica; ++stage) out.back().push_back(first + stage);
+  }
+  return out;
+}
+
 Result<DerivationPlan> derivation_plan(const Scenario& scenario) {
   const auto refuse = [&](std::string why, std::string fix) {
     return Error{"this job cannot be derived: " + std::move(why), {scenario.file}, std::move(fix)};
   };
-  if (scenario.strategy.kind == Scenario::Strategy::Kind::pipeline) {
-    return refuse("a pipeline's messages say how large the next one is",
-                  "run it: `lockstep run` proves a hang at once");
-  }
   if (scenario.data.balance != Scenario::Data::Balance::none) {
     return refuse("the ranks share out their batches by what they measure",
                   "derive it with \"balance: none\"");
@@ -276,8 +294,9 @@ Result<std::string> assignment_scenario(const std::string& text, const std::stri
   (*scenario)["train"]["steps"] = conditions.size();
   (*scenario)["name"] = (*scenario)["name"].get<std::string>() + ": counterexample";
   (*scenario)["expect"] = {{"verdict", "findings"}};
+  const std::size_t replica = plan.together.empty() ? 1 : plan.together.front().size();
   for (std::size_t step = 0; step < conditions.size(); ++step) {
-    for (std::size_t rank = 0; rank < conditions[step].size(); ++rank) {
+    for (std::size_t rank = 0; rank < conditions[step].size(); rank += replica) {
       const Condition& c = plan.conditions[conditions[step][rank]];
       data["modality"].push_back({{"ranks", {rank}}, {"steps", {step}}, {"has", modalities(c)}});
       if (c.overflow) {

@@ -30,6 +30,10 @@ struct Condition {
 struct DerivationPlan {
   std::vector<Condition> conditions;
   bool agreed = false;  // all ranks meet the same condition in a step
+  // Ranks that train on one batch, and so meet the same condition: the stages of a pipeline's
+  // replicas. What one of them calls depends on the messages of the others. Empty: each rank has a
+  // batch of its own. Else every rank is in one.
+  std::vector<std::vector<int>> together;
   // Which conditions (by place in `conditions`) a rank may meet at a step: the first that fits;
   // where none fits: all.
   struct Allowed {
@@ -38,16 +42,20 @@ struct DerivationPlan {
     std::vector<std::size_t> conditions;
   };
   std::vector<Allowed> allowed;
-  std::vector<int> text_ranks;           // that never have an image, by the modality rules
+  // That never have an image, by the modality rules; of a replica the first stands for all.
+  std::vector<int> text_ranks;
   std::vector<std::string> assumptions;  // sentences for people
 
   // The conditions of steps 1, 2, … of every history: each twice.
   std::vector<std::size_t> later_steps() const;
 };
 
-// Errors: jobs that cannot be looked at rank by rank (pipelines, whose messages say what the next
-// one's size is; batches that are shared out by measured time).
+// Errors: jobs that cannot be looked at rank by rank (batches that are shared out by measured
+// time).
 Result<DerivationPlan> derivation_plan(const Scenario& scenario);
+
+// The ranks in the teams that are to be looked at together: together's, or each alone.
+std::vector<std::vector<int>> teams(const Scenario& scenario);
 
 // What of a job needs the values of tensors, so that it cannot be derived on LibTorch's meta
 // device, where there are none; nothing: it can.

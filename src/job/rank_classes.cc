@@ -8,10 +8,12 @@ namespace lockstep {
 
 Result<std::vector<std::vector<int>>> rank_classes(const Scenario& scenario) {
   const int shard_ranks = scenario.strategy.shard_ranks;
-  if (shard_ranks != 0 && shard_ranks != scenario.ranks) {
+  const bool replicas = scenario.ranks_of_replica() > 1;
+  if (replicas || (shard_ranks != 0 && shard_ranks != scenario.ranks)) {
     return Error{"each rank of this job is in other groups than the next: none stands for others",
                  {scenario.file},
-                 "derive it with fewer ranks, or with \"shard_ranks: 0\""};
+                 replicas ? "derive it with fewer ranks"
+                          : "derive it with fewer ranks, or with \"shard_ranks: 0\""};
   }
   const bool groups_by_image =
       scenario.strategy.process_groups == Scenario::Strategy::Groups::image_ranks;

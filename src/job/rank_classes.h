@@ -13,7 +13,7 @@ namespace lockstep {
 // decides only whether it is a root (rank 0), whether it is among the ranks with images where these
 // have a group of their own, and how many micro-batches it takes; what it may meet in a step is no
 // part of this.
-// Errors: jobs whose groups differ from rank to rank (HSDP).
+// Errors: jobs whose groups differ from rank to rank (HSDP, pipelines).
 Result<std::vector<std::vector<int>>> rank_classes(const Scenario& scenario);
 
 }  // namespace lockstep

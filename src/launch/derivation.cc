@@ -18,18 +18,20 @@ namespace lockstep {
 
 namespace {
 
+constexpr std::chrono::milliseconds kPoll(5);  // so that a short derivation ends when it is over
+constexpr int kPollsALook = 20;                // at the log
 constexpr std::size_t kLogLines = 3;
 constexpr std::size_t kLogBytes = std::size_t{1} << 26U;
 
-std::string list_of(const std::vector<LoneRank>& ranks) {
+std::string list_of(const std::vector<LoneRanks>& ranks) {
   nlohmann::json list = nlohmann::json::array();
-  for (const LoneRank& rank : ranks) {
-    list.push_back({{"scenario", rank.scenario},
-                    {"rank", rank.rank},
-                    {"trace", rank.folder},
-                    {"broadcasts", rank.broadcasts},
-                    {"dissent", rank.dissent},
-                    {"unless_same_as", rank.unless_same_as}});
+  for (const LoneRanks& one : ranks) {
+    list.push_back({{"scenario", one.scenario},
+                    {"ranks", one.ranks},
+                    {"trace", one.folder},
+                    {"broadcasts", one.broadcasts},
+                    {"dissent", one.dissent},
+                    {"unless_same_as", one.unless_same_as}});
   }
   return list.dump();
 }
@@ -58,7 +60,7 @@ Status outcome_of(const ProcessEnd& end, const std::string& log) {
 
 }  // namespace
 
-Result<std::string> run_alone(const std::vector<LoneRank>& ranks, const LoneOptions& options,
+Result<std::string> run_alone(const std::vector<LoneRanks>& ranks, const LoneOptions& options,
                               Interrupts& interrupts,
                               const std::function<void(std::size_t)>& on_finished) {
   const std::string list = options.folder + "/ranks.json";
@@ -69,10 +71,10 @@ Result<std::string> run_alone(const std::vector<LoneRank>& ranks, const LoneOpti
   Result<Process> process = Process::spawn(command, log);
   if (!process) return process.error();
   std::optional<ProcessEnd> end;
-  while (!(end = process->poll())) {
+  for (int polls = 0; !(end = process->poll()); ++polls) {
     if (interrupts.poll() != 0) return Error{"interrupted", {}, ""};
-    on_finished(finished_in(log));
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (polls % kPollsALook == kPollsALook - 1) on_finished(finished_in(log));
+    std::this_thread::sleep_for(kPoll);
   }
   if (const Status ok = outcome_of(*end, log); !ok) return ok.error();
   const Result<std::string> said = read_file(log, kLogBytes);

@@ -12,14 +12,14 @@
 
 namespace lockstep {
 
-// One rank, alone.
-struct LoneRank {
+// One rank, alone; or those that need each other's messages, together.
+struct LoneRanks {
   std::string scenario;  // file
-  int rank = 0;
-  std::string folder;                 // of its trace; exists
+  std::vector<int> ranks;
+  std::string folder;                 // of their traces; exists
   std::string broadcasts;             // the file of what rank 0 broadcasts (docs/derive.md)
   std::vector<std::int64_t> dissent;  // steps in which another rank dissents
-  // Another file of what rank 0 broadcasts: where both are equal, the rank is not looked at.
+  // Another file of what rank 0 broadcasts: where both are equal, they are not looked at.
   std::string unless_same_as;
 };
 
@@ -33,7 +33,7 @@ struct LoneOptions {
 // whose program ends by an exception has a trace that ends so; that is no error.
 // Returns the worker's version. Errors: a worker that cannot be started, refuses a scenario or is
 // killed; its log's last lines say why. Interrupted: an error that says so.
-Result<std::string> run_alone(const std::vector<LoneRank>& ranks, const LoneOptions& options,
+Result<std::string> run_alone(const std::vector<LoneRanks>& ranks, const LoneOptions& options,
                               Interrupts& interrupts,
                               const std::function<void(std::size_t)>& on_finished);
 

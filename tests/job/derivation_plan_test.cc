@@ -80,11 +80,21 @@ TEST(DerivationPlan, AnOverflowIsAgreedOrTheRanksOwn) {
   EXPECT_EQ(own.conditions[0].phase, own.conditions[1].phase);
 }
 
+TEST(DerivationPlan, TheStagesOfAReplicaShareItsBatch) {
+  const DerivationPlan plan =
+      plan_of("strategy: pipeline\ndata: {modality: [{ranks: [2], steps: [3], has: [text]}]}");
+  EXPECT_THAT(plan.together, ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
+  EXPECT_FALSE(plan.agreed);
+  ASSERT_FALSE(plan.allowed.empty());
+  EXPECT_THAT(plan.allowed[0].ranks, ElementsAre(2, 3));
+  EXPECT_TRUE(plan_of("strategy: {kind: pipeline, stages: 4}\ndata: {text_only: 0.5}").agreed);
+  EXPECT_THAT(plan_of("").together, IsEmpty());
+}
+
 TEST(DerivationPlan, SaysWhyAJobCannotBeDerived) {
-  const auto pipeline = derivation_plan(parsed("strategy: pipeline"));
-  ASSERT_FALSE(pipeline);
-  EXPECT_THAT(pipeline.error().str(), HasSubstr("cannot be derived"));
-  EXPECT_FALSE(derivation_plan(parsed("data: {balance: cost}")));
+  const auto balanced = derivation_plan(parsed("data: {balance: cost}"));
+  ASSERT_FALSE(balanced);
+  EXPECT_THAT(balanced.error().str(), HasSubstr("cannot be derived"));
 }
 
 TEST(HistoryScenario, MeetsEachConditionInTurn) {

@@ -47,6 +47,36 @@ INSTANTIATE_TEST_SUITE_P(Scenarios, DeriveBad,
                                            "remedies/alternating_per_rank_bad",
                                            "remedies/grouped_bad", "training/overflow_bad"));
 
+// The stages of a pipeline exchange messages: they are looked at together.
+class DerivePipelineBad : public Derive, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(DerivePipelineBad, TheCounterexampleHangsOnRealProcesses) {
+  const std::string shown = folder_.file("shown.yaml");
+  ASSERT_EQ(lockstep({"derive", scenario(GetParam()), "--write-scenario", shown}), 1) << log();
+  EXPECT_THAT(log(), HasSubstr("MAY DEADLOCK"));
+  EXPECT_THAT(log(), HasSubstr("p2p-cycle"));
+  EXPECT_EQ(lockstep({"run", "--check", shown, "--output-dir", folder_.file("run")}), 0) << log();
+}
+
+INSTANTIATE_TEST_SUITE_P(Scenarios, DerivePipelineBad,
+                         ::testing::Values("pipeline/crossed_bad", "pipeline/crossed_receive_bad",
+                                           "pipeline/four_stages_crossed_bad"));
+
+TEST_F(Derive, CopiesOfAPipelineAreSafeWhateverTheirBatchesHold) {
+  EXPECT_EQ(lockstep({"derive", scenario("pipeline/dp_pipeline_ok")}), 0) << log();
+  EXPECT_THAT(log(), HasSubstr("SAFE: data parallel pipelines, 4 ranks, 2 conditions"));
+}
+
+TEST_F(Derive, APipelineOfItsOwnHasACertificate) {
+  const std::string derived = folder_.file("derived");
+  const std::string certificate = folder_.file("certificate");
+  ASSERT_EQ(lockstep({"derive", scenario("pipeline/gpipe_ok"), "--output-dir", derived,
+                      "--certificate", certificate}),
+            0)
+      << log();
+  EXPECT_EQ(lockstep({"check-certificate", certificate, derived + "/root-0"}), 0) << log();
+}
+
 TEST_F(Derive, ASafeJobHasACertificate) {
   const std::string derived = folder_.file("derived");
   const std::string certificate = folder_.file("certificate");
@@ -103,9 +133,9 @@ TEST_F(DeriveAtScale, SoManyRanksAreNotStartedOnOneMachine) {
 }
 
 TEST_F(Derive, SaysWhyAJobCannotBeDerived) {
-  EXPECT_EQ(lockstep({"derive", scenario("pipeline/gpipe_ok")}), 2);
-  EXPECT_THAT(log(), HasSubstr("cannot be derived: a pipeline's messages"));
-  EXPECT_EQ(lockstep({"derive", scenario("pipeline/gpipe_ok"), "--certificate", "c"}), 2);
+  EXPECT_EQ(lockstep({"derive", scenario("training/balance_cost_ok")}), 2);
+  EXPECT_THAT(log(), HasSubstr("cannot be derived: the ranks share out their batches"));
+  EXPECT_EQ(lockstep({"derive", scenario("training/clip_ok"), "--certificate", "c"}), 2);
   EXPECT_THAT(log(), HasSubstr("--output-dir"));
 }
 

@@ -29,6 +29,31 @@ class InstantWork : public c10d::Work {
   std::vector<at::Tensor> result_;
 };
 
+// A message of a rank that is played beside this one: it comes when it is waited for.
+class MessageWork : public c10d::Work {
+ public:
+  MessageWork(Messages& messages, Messages::Key key, at::Tensor into)
+      : Work(key.to, c10d::OpType::RECV),
+        messages_(messages),
+        key_(std::move(key)),
+        into_(std::move(into)) {}
+
+  bool isCompleted() override { return received_; }
+  bool isSuccess() const override { return received_; }
+  int sourceRank() const override { return key_.from; }
+  bool wait(std::chrono::milliseconds) override {
+    if (!received_) messages_.receive(key_, into_);
+    received_ = true;
+    return true;
+  }
+
+ private:
+  Messages& messages_;
+  const Messages::Key key_;
+  const at::Tensor into_;
+  bool received_ = false;
+};
+
 void copy_to_all(const std::vector<at::Tensor>& outputs, const at::Tensor& input) {
   const at::NoGradGuard no_grad;
   for (at::Tensor output : outputs) output.copy_(input);
@@ -167,11 +192,17 @@ InstantBackend::WorkPtr InstantBackend::barrier(const c10d::BarrierOptions&) {
   return done(c10d::OpType::BARRIER, {});
 }
 
-InstantBackend::WorkPtr InstantBackend::send(Tensors& tensors, int, int) {
+InstantBackend::WorkPtr InstantBackend::send(Tensors& tensors, int to, int tag) {
+  if (others_.messages != nullptr)
+    others_.messages->send({group_, getRank(), to, tag}, tensors.front());
   return done(c10d::OpType::SEND, tensors);
 }
 
-InstantBackend::WorkPtr InstantBackend::recv(Tensors& tensors, int, int) {
+InstantBackend::WorkPtr InstantBackend::recv(Tensors& tensors, int from, int tag) {
+  if (others_.messages != nullptr) {
+    return c10::make_intrusive<MessageWork>(
+        *others_.messages, Messages::Key{group_, from, getRank(), tag}, tensors.front());
+  }
   const at::NoGradGuard no_grad;
   for (at::Tensor& tensor : tensors) tensor.zero_();
   return done(c10d::OpType::RECV, tensors);

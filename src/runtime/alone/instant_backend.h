@@ -4,7 +4,8 @@
 // The other ranks are taken to hold what this one holds: a sum is the rank's own contribution times
 // the group's size, a gathered list its own tensor again and again. What programs decide by asking
 // all ranks (a vote, an overflow) comes out as `dissent` says; whole numbers that a root broadcasts
-// are those that it broadcast when it was looked at. A message that is received is zeros.
+// are those that it broadcast when it was looked at. A message that is received is zeros, or comes
+// from a rank that is played beside this one (messages.h): what waits for it waits.
 //
 // Like FakeProcessGroup of LibTorch, which leaves sums as they are in 2.11 and whose futures the
 // Reducer of 2.11 does not take.
@@ -18,6 +19,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "runtime/alone/broadcasts.h"
+#include "runtime/alone/messages.h"
 
 namespace lockstep {
 
@@ -27,6 +29,7 @@ struct Others {
   // this rank's own.
   std::function<bool()> dissent;
   Broadcasts* broadcasts = nullptr;  // read as a receiver, filled as a root; outlives the backend
+  Messages* messages = nullptr;      // of the ranks played together; null: this one is alone
 };
 
 class InstantBackend : public c10d::Backend {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <thread>
 
 #include <ATen/Parallel.h>
 #include <nlohmann/json.hpp>
@@ -50,14 +51,16 @@ Result<bool> shows_nothing_new(const LoneRun& run) {
   return *one == *other;
 }
 
-Status run_one(const Scenario& scenario, const LoneRun& run, bool on_meta) {
+// One rank of a run. `messages`: of those that are played together; null: it is the only one.
+Status run_rank(const Scenario& scenario, const LoneRun& run, int rank, bool on_meta,
+                Messages* messages) {
   Broadcasts broadcasts;
-  if (run.rank != 0) {
+  if (run.ranks.front() != 0) {
     Result<Broadcasts> read = Broadcasts::read(run.broadcasts);
     if (!read) return read.error();
     broadcasts = std::move(*read);
   }
-  auto ring = make_job_ring(scenario, run.rank, scenario.ranks, run.trace);
+  auto ring = make_job_ring(scenario, rank, scenario.ranks, run.trace);
   if (!ring) return ring.error();
   Recorder recorder(**ring);
   const auto dissents = [&] {
@@ -65,19 +68,37 @@ Status run_one(const Scenario& scenario, const LoneRun& run, bool on_meta) {
            run.dissent.end();
   };
   WorkerResult result;
-  result.rank = run.rank;
+  result.rank = rank;
   try {
-    ProcessGroups groups(Others{dissents, &broadcasts}, RankOf{run.rank, scenario.ranks}, recorder,
-                         on_meta);
+    ProcessGroups groups(Others{dissents, &broadcasts, messages}, RankOf{rank, scenario.ranks},
+                         recorder, on_meta);
     TrainLoop(scenario, groups, recorder, result).run();
     recorder.ring().finish(End::clean);
   } catch (const std::exception& error) {
-    record_exception(recorder, run.rank, message_of(error));
+    record_exception(recorder, rank, message_of(error));
   }
-  const Status saved = write_result(result, file_of_rank(run.trace, run.rank, ".result.json"));
+  const Status saved = write_result(result, file_of_rank(run.trace, rank, ".result.json"));
   if (!saved) return saved;
   // Also where training ended early: what was sent until then was sent.
-  return run.rank == 0 ? broadcasts.write(run.broadcasts) : Status::ok();
+  return rank == 0 ? broadcasts.write(run.broadcasts) : Status::ok();
+}
+
+Status run_one(const Scenario& scenario, const LoneRun& run, bool on_meta) {
+  if (run.ranks.size() == 1) return run_rank(scenario, run, run.ranks.front(), on_meta, nullptr);
+  Messages messages(run.ranks.size());
+  std::vector<Status> ended(run.ranks.size(), Status::ok());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < run.ranks.size(); ++i) {
+    threads.emplace_back([&, i] {
+      at::set_num_threads(1);
+      ended[i] = run_rank(scenario, run, run.ranks[i], on_meta, &messages);
+      messages.end();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto failed =
+      std::find_if_not(ended.begin(), ended.end(), [](const Status& s) { return bool(s); });
+  return failed == ended.end() ? Status::ok() : *failed;
 }
 
 }  // namespace
@@ -88,9 +109,11 @@ Result<std::vector<LoneRun>> read_lone_runs(const std::string& file) {
   std::vector<LoneRun> out;
   try {
     for (const nlohmann::json& entry : nlohmann::json::parse(*text)) {
-      out.push_back({entry.at("scenario"), entry.at("rank"), entry.at("trace"),
+      out.push_back({entry.at("scenario"), entry.at("ranks"), entry.at("trace"),
                      entry.at("broadcasts"), entry.value("dissent", std::vector<std::int64_t>()),
                      entry.value("unless_same_as", std::string())});
+      if (out.back().ranks.empty())
+        return Error{"a run without a rank", {file}, "`lockstep derive` writes such lists"};
     }
   } catch (const nlohmann::json::exception& error) {
     return Error{std::string("this is no list of ranks to look at: ") + error.what(),
@@ -107,7 +130,7 @@ Status run_alone(const std::vector<LoneRun>& runs, bool on_meta) {
     const Result<bool> left_out = shows_nothing_new(runs[i]);
     if (!left_out) return left_out.error();
     if (*left_out) continue;
-    const Result<const Scenario*> scenario = scenarios.get(runs[i].scenario, runs[i].rank);
+    const Result<const Scenario*> scenario = scenarios.get(runs[i].scenario, runs[i].ranks.front());
     if (!scenario) return scenario.error();
     if (const Status ok = run_one(**scenario, runs[i], on_meta); !ok) return ok;
     std::printf("alone: %zu\n", i + 1);

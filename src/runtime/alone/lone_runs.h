@@ -1,4 +1,5 @@
 // Ranks looked at without the others, one after the other in this process: what each would call.
+// The stages of a pipeline, which need each other's messages, are looked at together.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,9 @@
 namespace lockstep {
 
 struct LoneRun {
-  std::string scenario;  // file
-  int rank = 0;          // of the scenario's ranks
-  std::string trace;     // folder for rank_<r>.ring; exists
+  std::string scenario;    // file
+  std::vector<int> ranks;  // of the scenario's; several exchange their messages (messages.h)
+  std::string trace;       // folder for rank_<r>.ring; exists
   // The file of what rank 0 broadcasts (alone/broadcasts.h): rank 0 writes it, others read it.
   std::string broadcasts;
   std::vector<std::int64_t> dissent;  // steps in which another rank dissents
@@ -21,7 +22,7 @@ struct LoneRun {
   std::string unless_same_as;
 };
 
-// A list in JSON: [{"scenario": FILE, "rank": 0, "trace": FOLDER, "broadcasts": FILE,
+// A list in JSON: [{"scenario": FILE, "ranks": [0], "trace": FOLDER, "broadcasts": FILE,
 // "dissent": [1, 3], "unless_same_as": FILE}, …]; the last two can be left out. Errors: it cannot
 // be read, or is no such list.
 Result<std::vector<LoneRun>> read_lone_runs(const std::string& file);

@@ -109,7 +109,8 @@ Status write_shapes(const std::string& folder, const ShapesFiles& options) {
   if (fs::exists(folder, failed)) return check_written(folder, options);
   fs::path target(folder);
   if (!target.has_filename()) target = target.parent_path();  // a trailing slash
-  const fs::path work = target.string() + ".part-" + std::to_string(::getpid());
+  // Of this thread: ranks may be played side by side in one process.
+  const fs::path work = target.string() + ".part-" + std::to_string(::gettid());
   fs::remove_all(work, failed);
   fs::create_directories(work / "images", failed);
   if (failed) return system_error("cannot make the folder", failed.value(), work.string());

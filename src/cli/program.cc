@@ -77,6 +77,7 @@ int run(int argc, const char* const* argv) {
   add_scenario(app, status);
   add_simulate(app, status);
   add_rules(app, status);
+  add_completion(app, status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -13,10 +13,13 @@ PACKAGES_FASTER=(ccache:ccache mold:mold)
 PACKAGES_DATA=(libturbojpeg0-dev libpng-dev libutf8proc-dev)
 # ca-certificates and python3-pip download the wheels of LibTorch, binutils strips it.
 PACKAGES_FULL=("${PACKAGES_DATA[@]}" libgloo-dev ca-certificates python3:python3 python3-pip:pip3 binutils:strip)
-# What some of the worker's tests start; they say that they were skipped where it is missing.
-PACKAGES_FULL_TESTS=(mpich:mpirun iproute2:ip)
+# What some of the tests start; they say that they were skipped where it is missing.
+PACKAGES_FULL_TESTS=(mpich:mpirun iproute2:ip zsh:zsh fish:fish)
 PACKAGES_TOOLS=(clang-format:clang-format shellcheck:shellcheck)
 PACKAGES_TIDY=(clang-tidy:clang-tidy)
+# The Debian package and the wheel; --check installs them in a system of its own.
+PACKAGES_PACKAGE=(help2man:help2man dpkg-dev:dpkg-shlibdeps git:git python3:python3 python3-venv ca-certificates)
+PACKAGES_PACKAGE_CHECK=(debootstrap:debootstrap)
 # libFuzzer and the sanitizers of the clang that `clang` is.
 PACKAGES_FUZZ=(clang:clang++ libclang-rt-14-dev)
 

@@ -12,11 +12,11 @@
 
 #include <functional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "runtime/record/recorded_group.h"
 #include "runtime/record/recorder.h"
 #include "runtime/record/work_watch.h"
 
@@ -83,40 +83,13 @@ class RecordingBackend : public c10d::Backend {
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
  private:
-  // What is recorded of a call, as the caller passed it.
-  struct Described {
-    Op op = Op::other;
-    at::TensorList in = {}, out = {};
-    const c10d::ReduceOp* reduce = nullptr;
-    std::int64_t root = kNone;  // rank in the group
-    bool is_async = true;
-    const std::vector<std::int64_t>* splits_in = nullptr;
-    const std::vector<std::int64_t>* splits_out = nullptr;
-    std::int32_t peer = kNone;  // rank in the group
-    std::int32_t peer_tag = kNoPeerTag;
-  };
-  std::uint32_t issue(const Described& call);
   // Records the call, makes it, and wraps what comes back.
-  WorkPtr record(const Described& call, const std::function<WorkPtr()>& forward);
-  RingWriter::SignatureRef signature(const Described& call);
-  std::int32_t global_rank(std::int64_t group_rank) const;
+  WorkPtr record(const RecordedCall& call, const std::function<WorkPtr()>& forward);
 
   c10::intrusive_ptr<c10d::Backend> inner_;
   Recorder& recorder_;
   WorkWatch* watch_;
-  std::vector<std::int32_t> ranks_;
-  RingWriter::GroupRef group_;
-
-  // Every field of a signature as integers, so that a call like an earlier one allocates nothing.
-  using Key = std::vector<std::int64_t>;
-  struct KeyHash {
-    std::size_t operator()(const Key& key) const noexcept;
-  };
-  std::mutex mutex_;  // guards what follows
-  Key key_;
-  std::unordered_map<Key, RingWriter::SignatureRef, KeyHash> signatures_;
-  std::uint32_t next_collective_ = 0;
-  std::uint32_t next_p2p_ = 0;
+  RecordedGroup group_;
 };
 
 }  // namespace lockstep

@@ -45,6 +45,12 @@ RecordingWork::RecordingWork(c10::intrusive_ptr<c10d::Work> inner, Recorder& rec
   });
 }
 
+std::optional<std::uint32_t> RecordingWork::call_in(const Recorder& recorder) const {
+  if (&recorder_ == &recorder) return call_;
+  const auto* const inner = dynamic_cast<const RecordingWork*>(inner_.get());
+  return inner == nullptr ? std::nullopt : inner->call_in(recorder);
+}
+
 void RecordingWork::complete(std::string_view error) {
   if (!seen_by_wait_alone_) return;
   seen_by_wait_alone_ = false;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <exception>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,7 +27,9 @@ class RecordingWork : public c10d::Work {
   RecordingWork(c10::intrusive_ptr<c10d::Work> inner, Recorder& recorder, std::uint32_t call,
                 WorkWatch* watch);
 
-  std::uint32_t call() const { return call_; }
+  // The call's id in what `recorder` writes; nothing where that has not seen it. (A program may be
+  // recorded twice: by itself, and by what was loaded in front of it.)
+  std::optional<std::uint32_t> call_in(const Recorder& recorder) const;
 
   // Rethrows what the transport throws, after recording it.
   bool wait(std::chrono::milliseconds timeout) override;

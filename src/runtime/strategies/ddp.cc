@@ -174,7 +174,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Ddp::reduce(c10d::GradBucket& bucket) {
         c10::ListType::create(c10::TensorType::get()));
   }
   if (const auto* recorded = dynamic_cast<const RecordingWork*>(work.get())) {
-    launched_.push_back({recorded->call(), future});
+    if (const auto call = recorded->call_in(parts_.recorder)) launched_.push_back({*call, future});
   }
   if (bucket.isLast()) {
     // Runs before the Reducer's own final callback, which it queues after the last bucket.

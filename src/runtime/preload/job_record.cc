@@ -1,0 +1,131 @@
+#include "runtime/preload/job_record.h"
+
+#include <stdlib.h>
+
+#include <charconv>
+#include <cstdio>
+#include <numeric>
+#include <string_view>
+
+#include <ATen/Version.h>
+#include <torch/version.h>
+
+#include "base/make_folder.h"
+#include "runtime/launch_settings.h"
+#include "runtime/record/job_ring.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t kEvents = 131'072;
+
+bool refuse(const std::string& why) {
+  std::fprintf(stderr, "liblockstep_record: nothing is recorded: %s\n", why.c_str());
+  return false;
+}
+
+// The version of the LibTorch that this process loaded; empty: it does not say.
+std::string loaded_version() {
+  const std::string config = at::show_config();
+  constexpr std::string_view kKey = "TORCH_VERSION=";
+  const std::size_t at = config.find(kKey);
+  if (at == std::string::npos) return {};
+  const std::size_t begin = at + kKey.size();
+  return config.substr(begin, config.find_first_not_of("0123456789.", begin) - begin);
+}
+
+std::uint64_t capacity() {
+  const char* const text = std::getenv("LOCKSTEP_RECORD_EVENTS");
+  std::uint64_t events = kEvents;
+  if (text != nullptr) std::from_chars(text, text + std::string_view(text).size(), events);
+  return events;
+}
+
+}  // namespace
+
+JobRecord& JobRecord::of_process() {
+  static JobRecord* const job = new JobRecord;  // never destroyed, see above
+  return *job;
+}
+
+void JobRecord::at_exit(int status, void* job) {
+  auto& self = *static_cast<JobRecord*>(job);
+  self.ring_->finish(status == 0 ? End::clean : End::exception);
+}
+
+bool JobRecord::open(const c10d::ProcessGroup& first) {
+  const char* const folder = std::getenv("LOCKSTEP_RECORD_DIR");
+  if (folder == nullptr || *folder == '\0') return refuse("LOCKSTEP_RECORD_DIR is not set");
+  if (const std::string loaded = loaded_version(); !loaded.empty() && loaded != TORCH_VERSION) {
+    return refuse("it was built for LibTorch " TORCH_VERSION ", and this process has " + loaded +
+                  "; scripts/build-recorder builds it for the one that you have");
+  }
+  const Result<LaunchSettings> launch = find_launch_settings({}, ::getenv);
+  int rank = first.getRank();
+  world_size_ = first.getSize();
+  if (launch && launch->world_size > 1) {
+    rank = launch->rank;
+    world_size_ = launch->world_size;
+  }
+  if (const Status made = make_folder(folder); !made) return refuse(made.error().str());
+  RingWriter::Options options;
+  options.path = file_of_rank(folder, rank, ".ring");
+  options.rank = Rank(rank);
+  options.world_size = world_size_;
+  options.backend = first.getBackendName();
+  options.program = ::program_invocation_short_name;
+  options.capacity = capacity();
+  auto ring = RingWriter::create(options);
+  if (!ring) return refuse(ring.error().str());
+  ring_ = std::move(*ring);
+  recorder_ = std::make_unique<Recorder>(*ring_);
+  ::on_exit(&JobRecord::at_exit, this);
+  return true;
+}
+
+std::vector<std::int32_t> JobRecord::ranks_of(const c10d::ProcessGroup& group) const {
+  std::vector<std::int32_t> out;
+  try {
+    for (const std::uint64_t rank :
+         group.getDefaultBackend()->getBackendOptions()->global_ranks_in_group)
+      out.push_back(static_cast<std::int32_t>(rank));
+  } catch (const std::exception&) {  // a backend without options
+    out.clear();
+  }
+  if (out.empty() && group.getSize() == world_size_) {
+    out.resize(static_cast<std::size_t>(world_size_));
+    std::iota(out.begin(), out.end(), 0);
+  }
+  return out;
+}
+
+RecordedGroup* JobRecord::group(const c10d::ProcessGroup& group) {
+  const std::lock_guard lock(mutex_);
+  if (!tried_) {
+    tried_ = true;
+    open(group);
+  }
+  if (!recorder_) return nullptr;
+  const auto [known, fresh] = groups_.try_emplace(&group);
+  if (!fresh) return known->second.get();
+  const std::string name = group.getGroupName().empty() ? "world" : group.getGroupName();
+  std::vector<std::int32_t> ranks = ranks_of(group);
+  if (static_cast<int>(ranks.size()) != group.getSize()) {
+    std::fprintf(stderr,
+                 "liblockstep_record: calls of group %s are not recorded: it does not tell which "
+                 "ranks are in it\n",
+                 name.c_str());
+    return nullptr;
+  }
+  known->second =
+      std::make_unique<RecordedGroup>(*recorder_, name, std::move(ranks), group.getGroupDesc());
+  return known->second.get();
+}
+
+WorkWatch* JobRecord::watch() {
+  const std::lock_guard lock(mutex_);
+  if (!watch_) watch_ = std::make_unique<WorkWatch>(*recorder_, std::function<bool(c10d::Work&)>());
+  return watch_.get();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+// JobRecord: the ring file of this process, for programs that know nothing of Lockstep.
+//
+//   LOCKSTEP_RECORD_DIR       where the ring files go; not set: nothing is recorded
+//   LOCKSTEP_RECORD_EVENTS    how many of the newest events are kept (default 131072, 8 MiB)
+//
+// The rank and the number of ranks are those of the launcher (launch_settings.h); of a process
+// without one, those of the first group that is used.
+//
+// Never destroyed: calls may come, and complete, until the process is gone. The end mark tells
+// whether the program exited with 0; a process that is killed leaves none.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "runtime/record/recorded_group.h"
+#include "runtime/record/recorder.h"
+#include "runtime/record/work_watch.h"
+
+namespace lockstep {
+
+class JobRecord {
+ public:
+  // The process's. What keeps it from recording is said on standard error, once.
+  static JobRecord& of_process();
+
+  // The group's, made at its first call. Null: nothing is recorded of it, because there is nowhere
+  // to write to, or because it does not tell which ranks are in it.
+  RecordedGroup* group(const c10d::ProcessGroup& group);
+
+  // Of group()'s owner, once that was not null.
+  Recorder& recorder() { return *recorder_; }
+  // What sees when works of a device complete.
+  WorkWatch* watch();
+
+ private:
+  JobRecord() = default;
+  bool open(const c10d::ProcessGroup& first);
+  std::vector<std::int32_t> ranks_of(const c10d::ProcessGroup& group) const;
+  static void at_exit(int status, void* job);
+
+  std::mutex mutex_;
+  bool tried_ = false;  // to open the file
+  int world_size_ = 0;
+  std::unique_ptr<RingWriter> ring_;
+  std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<WorkWatch> watch_;
+  std::map<const c10d::ProcessGroup*, std::unique_ptr<RecordedGroup>> groups_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+// liblockstep_record.so: records the collectives of a program that was not made for it.
+//
+//   LD_PRELOAD=liblockstep_record.so LOCKSTEP_RECORD_DIR=traces ./program
+//   torch.ops.load_library("liblockstep_record.so")     # in Python, before the first collective
+//
+// All of c10d's calls, those of LibTorch's Reducer included, go through the dispatcher, as
+// operators of the library `c10d`. A kernel of ours stands at the autograd keys, in front of the
+// transport's: it records the call, passes it on, and wraps the handle that comes back, so that
+// waits and completions are seen. The call is in the ring file before the transport sees it.
+//
+// Not seen: calls in inference mode, which skips these keys, and the brackets of coalesced calls.
+#include <exception>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/custom_class.h>
+#include <torch/library.h>
+
+#include "runtime/preload/dispatched_call.h"
+#include "runtime/preload/job_record.h"
+#include "runtime/record/recording_work.h"
+
+namespace lockstep {
+namespace {
+
+void pass_on(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
+}
+
+// The handle that the operator returned last, which records from now on.
+void wrap_work(torch::jit::Stack& stack, Recorder& recorder, std::uint32_t id, WorkWatch* watch) {
+  auto work = stack.back().toCustomClass<c10d::Work>();
+  if (!work) return;
+  c10::intrusive_ptr<c10d::Work> wrapped =
+      c10::make_intrusive<RecordingWork>(std::move(work), recorder, id, watch);
+  stack.back() = c10::IValue(std::move(wrapped));
+}
+
+void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  const auto call = read_call(schema, torch::jit::last(*stack, schema.arguments().size()));
+  JobRecord& job = JobRecord::of_process();
+  RecordedGroup* const group = call ? job.group(*call->group) : nullptr;
+  if (group == nullptr) return pass_on(op, keys, stack);
+  Recorder& recorder = job.recorder();
+  const std::uint32_t id = group->issue(call->recorded());
+  const bool blocks = schema.returns().empty();
+  if (blocks) recorder.wait(id);
+  try {
+    pass_on(op, keys, stack);
+  } catch (const std::exception& error) {
+    const std::string what = message_of(error);
+    recorder.complete(id, what);
+    if (blocks) {
+      recorder.wait_failed(id, what);
+    } else {
+      recorder.raised(what, id);
+    }
+    throw;
+  }
+  if (!blocks) return wrap_work(*stack, recorder, id, call->on_cuda() ? job.watch() : nullptr);
+  recorder.complete(id);
+  recorder.waited(id);
+}
+
+void register_all(torch::Library& library) {
+  for (const char* const name : recorded_operators())
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&record>());
+}
+
+}  // namespace
+}  // namespace lockstep
+
+TORCH_LIBRARY_IMPL(c10d, AutogradCPU, library) { lockstep::register_all(library); }
+TORCH_LIBRARY_IMPL(c10d, AutogradCUDA, library) { lockstep::register_all(library); }

@@ -1,0 +1,62 @@
+// RecordedGroup: the calls that this rank makes in one process group, on their way to the recorder.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include "runtime/record/recorder.h"
+
+namespace lockstep {
+
+// A call as the program made it. The tensors and lists must outlive issue().
+struct RecordedCall {
+  Op op = Op::other;
+  at::TensorList in = {}, out = {};
+  const c10d::ReduceOp* reduce = nullptr;
+  std::int64_t root = kNone;  // rank in the group
+  bool is_async = true;
+  const std::vector<std::int64_t>* splits_in = nullptr;
+  const std::vector<std::int64_t>* splits_out = nullptr;
+  std::int32_t peer = kNone;  // rank in the group
+  std::int32_t peer_tag = kNoPeerTag;
+};
+
+class RecordedGroup {
+ public:
+  // Writes the group into the trace. `ranks`: global, in group order. `recorder` must outlive it.
+  RecordedGroup(Recorder& recorder, const std::string& name, std::vector<std::int32_t> ranks,
+                const std::string& description);
+
+  // Records that the rank issues the call, from any thread; returns the call's id. Of a call like
+  // an earlier one nothing is allocated.
+  std::uint32_t issue(const RecordedCall& call);
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+
+ private:
+  RingWriter::SignatureRef signature(const RecordedCall& call);
+  std::int32_t global_rank(std::int64_t group_rank) const;
+
+  Recorder& recorder_;
+  const std::vector<std::int32_t> ranks_;
+  const RingWriter::GroupRef group_;
+
+  // Every field of a signature as integers.
+  using Key = std::vector<std::int64_t>;
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const noexcept;
+  };
+  std::mutex mutex_;  // guards what follows
+  Key key_;
+  std::unordered_map<Key, RingWriter::SignatureRef, KeyHash> signatures_;
+  std::uint32_t next_collective_ = 0;
+  std::uint32_t next_p2p_ = 0;
+};
+
+}  // namespace lockstep

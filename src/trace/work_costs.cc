@@ -1,0 +1,195 @@
+#include "trace/work_costs.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "base/check.h"
+#include "base/read_file.h"
+#include "base/text.h"
+
+namespace lockstep {
+namespace {
+
+namespace dom = simdjson::dom;
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 30U;
+constexpr std::int64_t kVersion = 1;
+constexpr std::size_t kMostDtypes = 64;  // of one stretch
+
+std::string_view name_of(WorkCost::Before before) {
+  switch (before) {
+    case WorkCost::Before::call:
+      return "call";
+    case WorkCost::Before::wait:
+      return "wait";
+    case WorkCost::Before::step:
+      return "step";
+  }
+  return "call";
+}
+
+// "bfloat16".
+bool is_dtype(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+// The shortest text that is read as the same number.
+std::string number(double value) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  return {text.data(), end};
+}
+
+// Reads one file; the first thing that is wrong is kept.
+class Reader {
+ public:
+  explicit Reader(const std::string& file) : file_(file) {}
+
+  Result<RankCosts> read(std::string_view text) {
+    dom::parser parser(kMostBytes);
+    dom::element root;
+    dom::object object;
+    if (parser.parse(text.data(), text.size()).get(root) != simdjson::SUCCESS ||
+        root.get(object) != simdjson::SUCCESS) {
+      return failure("this is no JSON object");
+    }
+    RankCosts out;
+    if (whole(object, "work_costs") != kVersion) {
+      return failure("\"work_costs\" is not 1, the version that is known");
+    }
+    out.rank = static_cast<std::int32_t>(whole(object, "rank", INT32_MAX));
+    out.state_bytes = amount(object, "state_bytes");
+    out.beside_nanos = whole(object, "beside_nanos");
+    dom::array work;
+    if (object["work"].get(work) != simdjson::SUCCESS) return failure("\"work\" is not a list");
+    for (const dom::element element : work) {
+      if (problem_) break;
+      out.work.push_back(stretch(element));
+    }
+    if (problem_) return failure(*problem_);
+    return out;
+  }
+
+ private:
+  Error failure(const std::string& why) const {
+    return {why, {file_}, "have the costs recorded anew: they are made beside the traces"};
+  }
+
+  void complain(std::string what) {
+    if (!problem_) problem_ = std::move(what);
+  }
+
+  std::int64_t whole(dom::object object, const char* key, std::int64_t most = INT64_MAX,
+                     std::int64_t least = 0) {
+    std::int64_t out = 0;
+    if (object[key].get(out) != simdjson::SUCCESS || out < least || out > most) {
+      complain("\"" + std::string(key) + "\" is missing, or no whole number in its bounds");
+      return 0;
+    }
+    return out;
+  }
+
+  double amount(dom::object object, const char* key) {
+    double out = 0;
+    if (object[key].get(out) != simdjson::SUCCESS || !std::isfinite(out) || out < 0) {
+      complain("\"" + std::string(key) + "\" is missing, or no number from 0");
+      return 0;
+    }
+    return out;
+  }
+
+  void read_flops(dom::object by_type, std::vector<WorkCost::Flops>& out) {
+    for (const auto [dtype, of_kinds] : by_type) {
+      dom::object kinds;
+      if (of_kinds.get(kinds) != simdjson::SUCCESS || !is_dtype(dtype))
+        return complain("\"flops\" is not by names of types");
+      if (out.size() == kMostDtypes) return complain("\"flops\" names too many types");
+      out.push_back({std::string(dtype), amount(kinds, "matmul"), amount(kinds, "convolution")});
+    }
+  }
+
+  WorkCost stretch(dom::element element) {
+    WorkCost out;
+    dom::object object;
+    std::string_view before;
+    if (element.get(object) != simdjson::SUCCESS ||
+        object["before"].get(before) != simdjson::SUCCESS) {
+      complain("a stretch of work has no \"before\"");
+      return out;
+    }
+    if (before == "wait") {
+      out.before = WorkCost::Before::wait;
+    } else if (before == "step") {
+      out.before = WorkCost::Before::step;
+    } else if (before != "call") {
+      complain("\"before\" is \"" + printable(before) + "\", and not call, wait or step");
+    }
+    out.id = whole(object, "id");
+    out.step = whole(object, "step", INT64_MAX, -1);
+    if (dom::object flops; object["flops"].get(flops) == simdjson::SUCCESS) {
+      read_flops(flops, out.flops);
+    } else {
+      complain("\"flops\" is missing");
+    }
+    out.product_bytes = amount(object, "product_bytes");
+    out.memory_bytes = amount(object, "memory_bytes");
+    out.kernels = whole(object, "kernels");
+    out.operations = whole(object, "operations");
+    out.nanos = whole(object, "nanos");
+    return out;
+  }
+
+  const std::string& file_;
+  std::optional<std::string> problem_;
+};
+
+}  // namespace
+
+std::string costs_file(const std::string& folder, std::int32_t rank) {
+  return folder + "/rank_" + std::to_string(rank) + ".costs.json";
+}
+
+std::string work_costs_text(const RankCosts& costs) {
+  std::string out = "{\"work_costs\":1,\"rank\":" + std::to_string(costs.rank) +
+                    ",\"state_bytes\":" + number(costs.state_bytes) +
+                    ",\"beside_nanos\":" + std::to_string(costs.beside_nanos) + ",\"work\":[";
+  const char* separator = "\n";
+  for (const WorkCost& work : costs.work) {
+    out += separator;
+    out += "{\"before\":\"" + std::string(name_of(work.before)) +
+           "\",\"id\":" + std::to_string(work.id) + ",\"step\":" + std::to_string(work.step) +
+           ",\"flops\":{";
+    for (const WorkCost::Flops& flops : work.flops) {
+      LOCKSTEP_CHECK(is_dtype(flops.dtype), "a type's name that JSON would have to escape");
+      if (&flops != &work.flops.front()) out += ",";
+      out += "\"" + flops.dtype + "\":{\"matmul\":" + number(flops.matmul) +
+             ",\"convolution\":" + number(flops.convolution) + "}";
+    }
+    out += "},\"product_bytes\":" + number(work.product_bytes) +
+           ",\"memory_bytes\":" + number(work.memory_bytes) +
+           ",\"kernels\":" + std::to_string(work.kernels) +
+           ",\"operations\":" + std::to_string(work.operations) +
+           ",\"nanos\":" + std::to_string(work.nanos) + "}";
+    separator = ",\n";
+  }
+  return out + "]}\n";
+}
+
+Result<RankCosts> parse_work_costs(std::string_view text, const std::string& file) {
+  return Reader(file).read(text);
+}
+
+Result<RankCosts> read_work_costs(const std::string& file) {
+  const Result<std::string> text = read_file(file, kMostBytes);
+  if (!text) return text.error();
+  return parse_work_costs(*text, file);
+}
+
+}  // namespace lockstep

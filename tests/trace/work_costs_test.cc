@@ -1,0 +1,107 @@
+#include "trace/work_costs.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+RankCosts some_costs() {
+  WorkCost one;
+  one.before = WorkCost::Before::call;
+  one.id = 17;
+  one.step = -1;
+  one.flops = {{"float32", 1.5e12, 0}, {"bfloat16", 0, 3}};
+  one.product_bytes = 1e9;
+  one.kernels = 12;
+  WorkCost two;
+  two.before = WorkCost::Before::wait;
+  two.id = 17;
+  two.step = 3;
+  two.memory_bytes = 0.25;
+  two.operations = 77;
+  two.nanos = 123456789;
+  WorkCost three;
+  three.before = WorkCost::Before::step;
+  three.id = 3;
+  three.step = 3;
+  return {5, 4096, 99, {one, two, three}};
+}
+
+TEST(WorkCosts, ReadsWhatItWrites) {
+  const RankCosts costs = some_costs();
+  const auto read = parse_work_costs(work_costs_text(costs), "f");
+  ASSERT_TRUE(read) << read.error().str();
+  EXPECT_EQ(*read, costs);
+}
+
+TEST(WorkCosts, ARankThatDoesNothingHasNone) {
+  const auto read = parse_work_costs(work_costs_text({2, 0, 0, {}}), "f");
+  ASSERT_TRUE(read) << read.error().str();
+  EXPECT_TRUE(read->work.empty());
+}
+
+TEST(WorkCosts, AFileThatWasCutOffAnywhereIsRefused) {
+  const std::string text = work_costs_text(some_costs());
+  // But for the line break at its end.
+  for (std::size_t length = 0; length + 1 < text.size(); ++length) {
+    const auto read = parse_work_costs(text.substr(0, length), "f");
+    ASSERT_FALSE(read) << length;
+    EXPECT_EQ(read.error().place.file, "f");
+  }
+}
+
+TEST(WorkCosts, EveryBitThatFlipsIsReadOrRefused) {
+  const std::string text = work_costs_text(some_costs());
+  int refused = 0;
+  for (std::size_t bit = 0; bit < 8 * text.size(); ++bit) {
+    std::string damaged = text;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << (bit % 8)));
+    const auto read = parse_work_costs(damaged, "f");
+    if (!read) {
+      ++refused;
+      continue;
+    }
+    for (const WorkCost& work : read->work) {
+      EXPECT_GE(work.product_bytes, 0);
+      EXPECT_GE(work.kernels, 0);
+    }
+  }
+  EXPECT_GT(refused, 0);
+}
+
+TEST(WorkCosts, WhatMakesNoSenseIsRefusedWithTheReason) {
+  const auto refusal = [](const std::string& text) {
+    const auto read = parse_work_costs(text, "costs.json");
+    return read ? std::string("accepted") : read.error().str();
+  };
+  const std::string good = work_costs_text(some_costs());
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    return text;
+  };
+  EXPECT_EQ(refusal(good), "accepted");
+  EXPECT_THAT(refusal("[]"), HasSubstr("no JSON object"));
+  EXPECT_THAT(refusal(with("\"work_costs\":1", "\"work_costs\":2")), HasSubstr("version"));
+  EXPECT_THAT(refusal(with("\"kernels\":12", "\"kernels\":-12")), HasSubstr("kernels"));
+  EXPECT_THAT(refusal(with("\"before\":\"wait\"", "\"before\":\"rest\"")), HasSubstr("rest"));
+  EXPECT_THAT(refusal(with("\"product_bytes\":1e+09", "\"product_bytes\":-1")),
+              HasSubstr("product_bytes"));
+  EXPECT_THAT(refusal(with("float32", "FLOAT 32")), HasSubstr("names of types"));
+  EXPECT_THAT(refusal(with("\"rank\":5", "\"rank\":4294967296")), HasSubstr("rank"));
+}
+
+TEST(WorkCosts, AFileThatIsNotThereIsAnError) {
+  EXPECT_FALSE(read_work_costs(TempDir().file("none")));
+  EXPECT_EQ(costs_file("folder", 3), "folder/rank_3.costs.json");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -23,6 +23,18 @@ constexpr int kPollsALook = 20;                // at the log
 constexpr std::size_t kLogLines = 3;
 constexpr std::size_t kLogBytes = std::size_t{1} << 26U;
 
+const char* to_string(LoneRanks::Costs costs) {
+  switch (costs) {
+    case LoneRanks::Costs::none:
+      return "none";
+    case LoneRanks::Costs::counts:
+      return "counts";
+    case LoneRanks::Costs::times:
+      return "times";
+  }
+  return "none";
+}
+
 std::string list_of(const std::vector<LoneRanks>& ranks) {
   nlohmann::json list = nlohmann::json::array();
   for (const LoneRanks& one : ranks) {
@@ -31,7 +43,8 @@ std::string list_of(const std::vector<LoneRanks>& ranks) {
                     {"trace", one.folder},
                     {"broadcasts", one.broadcasts},
                     {"dissent", one.dissent},
-                    {"unless_same_as", one.unless_same_as}});
+                    {"unless_same_as", one.unless_same_as},
+                    {"costs", to_string(one.costs)}});
   }
   return list.dump();
 }

@@ -21,6 +21,9 @@ struct LoneRanks {
   std::vector<std::int64_t> dissent;  // steps in which another rank dissents
   // Another file of what rank 0 broadcasts: where both are equal, they are not looked at.
   std::string unless_same_as;
+  // What is kept of its work beside the trace (trace/work_costs.h): counts, or the times that it
+  // takes here and now.
+  enum class Costs : std::uint8_t { none, counts, times } costs = Costs::none;
 };
 
 struct LoneOptions {

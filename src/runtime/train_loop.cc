@@ -171,6 +171,17 @@ void TrainLoop::run() {
   if (groups_.who().rank == 0 && data_) evaluate();
 }
 
+double TrainLoop::state_bytes() const {
+  const bool adamw = scenario_.train.optimizer == Scenario::Train::Optimizer::adamw;
+  const double copies = adamw ? 4 : 2;  // adamw's two moments
+  double out = 0;
+  for (const auto& [name, parameter] : optimised_) {
+    out += copies * static_cast<double>(parameter.numel()) *
+           static_cast<double>(parameter.element_size());
+  }
+  return out;
+}
+
 TrainingState TrainLoop::state() {
   return {optimised_, named_buffers(*model_), *optimizer_, *scaler_};
 }
@@ -345,7 +356,8 @@ void TrainLoop::update() {
     factors = clip_gradients(clip, optimised_, whole);
   }
   for (const auto& [name, factor] : factors) watch_.scalar(name, factor);
-  if (!shapes_) optimizer_->step();  // communicates nothing, and there is nothing to update
+  // Where there is nothing to update, it communicates nothing; who counts its cost wants it.
+  if (!shapes_ || recorder_.has_listener()) optimizer_->step();
   watch_update(true);
 }
 

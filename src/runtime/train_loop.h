@@ -39,6 +39,9 @@ class TrainLoop {
   // still holds the step). Afterwards, where the scenario asks for it, rank 0 evaluates.
   void run();
 
+  // Bytes of what this rank trains: parameters, gradients, and what the optimizer keeps of them.
+  double state_bytes() const;
+
  private:
   void open_data(const Scenario* data_of);
   // The step to begin with: that of the last checkpoint, which is loaded, or 0.

@@ -51,28 +51,43 @@ double backward_convolution(const at::Tensor& gradient, const at::Tensor& weight
   return ((wanted[0] ? 1 : 0) + (wanted[1] ? 1 : 0)) * convolution(gradient, weight);
 }
 
-double cost(std::string_view name, Inputs inputs) {
-  if (name == "aten::mm" || name == "aten::bmm") {
-    return tensors(inputs, 0, 1) ? matrix_product(inputs[0].toTensor(), inputs[1].toTensor()) : 0;
-  }
-  if (name == "aten::addmm" || name == "aten::baddbmm") {
-    return tensors(inputs, 1, 2) ? matrix_product(inputs[1].toTensor(), inputs[2].toTensor()) : 0;
-  }
-  if (name == "aten::convolution" && tensors(inputs, 0, 1) && inputs.size() > 5) {
-    return forward_convolution(inputs[0].toTensor(), inputs[1].toTensor(), inputs);
-  }
-  if (name == "aten::convolution_backward" && tensors(inputs, 0, 2) && inputs.size() > 10) {
-    return backward_convolution(inputs[0].toTensor(), inputs[2].toTensor(), inputs);
-  }
-  return 0;
+// Queries of [batch, heads, length, width] with keys of another length: two products forward, and
+// backward five, since the scores are computed again.
+double attention(const at::Tensor& queries, const at::Tensor& keys, int products) {
+  if (queries.dim() != 4 || keys.dim() != 4) return 0;
+  return 2.0 * products * product(queries.sizes()) * static_cast<double>(keys.size(2));
 }
 
 std::unique_ptr<at::ObserverContext> count(const at::RecordFunction& function) {
-  counted += cost(function.name(), function.inputs());
+  const FlopsOf flops = flops_of(function.name(), function.inputs());
+  counted += flops.matmul + flops.convolution;
   return nullptr;
 }
 
 }  // namespace
+
+FlopsOf flops_of(std::string_view name, Inputs inputs) {
+  const auto tensor = [&](std::size_t at) -> const at::Tensor& { return inputs[at].toTensor(); };
+  if (name == "aten::mm" || name == "aten::bmm") {
+    return {tensors(inputs, 0, 1) ? matrix_product(tensor(0), tensor(1)) : 0, 0};
+  }
+  if (name == "aten::addmm" || name == "aten::baddbmm") {
+    return {tensors(inputs, 1, 2) ? matrix_product(tensor(1), tensor(2)) : 0, 0};
+  }
+  if (name == "aten::_scaled_dot_product_flash_attention_for_cpu") {
+    return {tensors(inputs, 0, 1) ? attention(tensor(0), tensor(1), 2) : 0, 0};
+  }
+  if (name == "aten::_scaled_dot_product_flash_attention_for_cpu_backward") {
+    return {tensors(inputs, 1, 2) ? attention(tensor(1), tensor(2), 5) : 0, 0};
+  }
+  if (name == "aten::convolution" && tensors(inputs, 0, 1) && inputs.size() > 5) {
+    return {0, forward_convolution(tensor(0), tensor(1), inputs)};
+  }
+  if (name == "aten::convolution_backward" && tensors(inputs, 0, 2) && inputs.size() > 10) {
+    return {0, backward_convolution(tensor(0), tensor(2), inputs)};
+  }
+  return {};
+}
 
 FlopCount::FlopCount()
     : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(count).needsInputs(true).scopes(

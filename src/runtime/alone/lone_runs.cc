@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/read_file.h"
+#include "base/write_file.h"
+#include "runtime/alone/work_count.h"
 #include "runtime/process_groups.h"
 #include "runtime/record/job_ring.h"
 #include "runtime/record/recording_work.h"
@@ -21,6 +23,12 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kListBytes = std::size_t{1} << 28U;
+
+// Nothing said: none.
+KeptCosts kept_costs_named(const std::string& name) {
+  if (name == "counts") return KeptCosts::counts;
+  return name == "times" ? KeptCosts::times : KeptCosts::none;
+}
 
 // The scenarios, each read once.
 class Scenarios {
@@ -67,18 +75,26 @@ Status run_rank(const Scenario& scenario, const LoneRun& run, int rank, bool on_
     return std::find(run.dissent.begin(), run.dissent.end(), recorder.context().step) !=
            run.dissent.end();
   };
+  RankCosts costs;
   WorkerResult result;
   result.rank = rank;
   try {
     ProcessGroups groups(Others{dissents, &broadcasts, messages}, RankOf{rank, scenario.ranks},
                          recorder, on_meta);
-    TrainLoop(scenario, groups, recorder, result).run();
+    WorkCount work(recorder, run.costs);
+    TrainLoop loop(scenario, groups, recorder, result);
+    loop.run();
     recorder.ring().finish(End::clean);
+    costs = {rank, loop.state_bytes(), work.beside_nanos(), work.take()};
   } catch (const std::exception& error) {
     record_exception(recorder, rank, message_of(error));
   }
   const Status saved = write_result(result, file_of_rank(run.trace, rank, ".result.json"));
   if (!saved) return saved;
+  if (run.costs != KeptCosts::none) {
+    const Status kept = write_file(costs_file(run.trace, rank), work_costs_text(costs));
+    if (!kept) return kept;
+  }
   // Also where training ended early: what was sent until then was sent.
   return rank == 0 ? broadcasts.write(run.broadcasts) : Status::ok();
 }
@@ -111,7 +127,8 @@ Result<std::vector<LoneRun>> read_lone_runs(const std::string& file) {
     for (const nlohmann::json& entry : nlohmann::json::parse(*text)) {
       out.push_back({entry.at("scenario"), entry.at("ranks"), entry.at("trace"),
                      entry.at("broadcasts"), entry.value("dissent", std::vector<std::int64_t>()),
-                     entry.value("unless_same_as", std::string())});
+                     entry.value("unless_same_as", std::string()),
+                     kept_costs_named(entry.value("costs", std::string()))});
       if (out.back().ranks.empty())
         return Error{"a run without a rank", {file}, "`lockstep derive` writes such lists"};
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "runtime/alone/kept_costs.h"
 
 namespace lockstep {
 
@@ -20,11 +21,12 @@ struct LoneRun {
   // Another such file: where rank 0 broadcast the same, this run shows nothing new, and is left
   // out.
   std::string unless_same_as;
+  KeptCosts costs = KeptCosts::none;  // beside the trace: trace/work_costs.h
 };
 
 // A list in JSON: [{"scenario": FILE, "ranks": [0], "trace": FOLDER, "broadcasts": FILE,
-// "dissent": [1, 3], "unless_same_as": FILE}, …]; the last two can be left out. Errors: it cannot
-// be read, or is no such list.
+// "dissent": [1, 3], "unless_same_as": FILE, "costs": "counts"}, …]; the last three can be left
+// out. Errors: it cannot be read, or is no such list.
 Result<std::vector<LoneRun>> read_lone_runs(const std::string& file);
 
 // Trains each as a rank of its scenario's job, from the first step to the last: what it calls

@@ -46,7 +46,9 @@ std::uint32_t Recorder::issue(RingWriter::Issue fields) {
   fields.tag = note.tag;
   fields.at = context_.at;
   outstanding_.fetch_add(1, std::memory_order_relaxed);
-  return ring_.issue(fields);
+  const std::uint32_t call = ring_.issue(fields);
+  tell(Moment::call, call);
+  return call;
 }
 
 void Recorder::complete(std::uint32_t call, std::string_view error) {
@@ -62,16 +64,19 @@ void Recorder::complete(std::uint32_t call, std::string_view error) {
 void Recorder::wait(std::uint32_t call) {
   if (waiting_.fetch_add(1, std::memory_order_relaxed) == 0) wait_began_ = monotonic_nanos();
   ring_.wait(call);
+  tell(Moment::wait, call);
 }
 
 void Recorder::waited(std::uint32_t call) {
   ring_.waited(call);
   end_wait();
+  tell(Moment::waited);
 }
 
 void Recorder::wait_failed(std::uint32_t call, std::string_view what) {
   raised(what, call);
   end_wait();
+  tell(Moment::waited);
 }
 
 void Recorder::end_wait() {
@@ -94,6 +99,7 @@ void Recorder::raised(std::string_view what, std::optional<std::uint32_t> call) 
 void Recorder::step(std::int64_t n, double loss, std::int64_t samples) {
   const Timed timed(*this);
   ring_.step(n, loss, samples);
+  tell(Moment::step, n);
 }
 
 void Recorder::modality(std::int64_t n, const std::vector<std::string>& has) {

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <source_location>
@@ -69,6 +70,21 @@ class Recorder {
   // Work that began at `began` (ns, CLOCK_MONOTONIC) and ends now.
   void span(std::string_view name, Nanos began);
 
+  // What a listener hears of, on the thread that does it, right after it was recorded.
+  enum class Moment : std::uint8_t {
+    call,      // number: the call's id; the transport comes next
+    returned,  // the transport has the call
+    wait,      // number: the call's id
+    waited,
+    step,  // number: the step's, which is over
+  };
+  using Listener = std::function<void(Moment, std::int64_t number)>;
+  // Set before anything is recorded. Costs a test of a pointer where nobody listens.
+  void listen(Listener listener) { listener_ = std::move(listener); }
+  bool has_listener() const { return static_cast<bool>(listener_); }
+  // The transport has taken the call that was issued last.
+  void returned() { tell(Moment::returned); }
+
   // Calls that were issued and have not completed.
   bool outstanding() const { return outstanding_.load(std::memory_order_relaxed) > 0; }
   // Whether the program is inside a wait.
@@ -95,7 +111,12 @@ class Recorder {
   };
 
  private:
+  void tell(Moment moment, std::int64_t number = kNone) {
+    if (listener_) listener_(moment, number);
+  }
+
   RingWriter& ring_;
+  Listener listener_;
   CallContext context_;
   std::atomic<std::int64_t> outstanding_{0};
   std::atomic<std::int64_t> waiting_{0};

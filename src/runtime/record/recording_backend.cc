@@ -33,9 +33,12 @@ RecordingBackend::WorkPtr RecordingBackend::record(const RecordedCall& call,
   } catch (const std::exception& error) {
     recorder_.complete(id, message_of(error));
     recorder_.raised(message_of(error), id);
+    recorder_.returned();
     throw;
   }
-  return c10::make_intrusive<RecordingWork>(std::move(inner), recorder_, id, watch_);
+  auto work = c10::make_intrusive<RecordingWork>(std::move(inner), recorder_, id, watch_);
+  recorder_.returned();
+  return work;
 }
 
 RecordingBackend::WorkPtr RecordingBackend::broadcast(Tensors& tensors,

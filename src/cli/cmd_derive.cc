@@ -1,8 +1,5 @@
 // lockstep derive SCENARIO: what the job's ranks would call under every mix of batches, without
 // running it.
-#include <unistd.h>
-
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -14,6 +11,7 @@
 #include "cli/derive.h"
 #include "cli/output.h"
 #include "cli/scenario_files.h"
+#include "cli/work_folder.h"
 #include "launch/worker_program.h"
 
 namespace lockstep {
@@ -47,35 +45,6 @@ struct DeriveCommand {
   bool quiet = false;
 };
 
-// A folder that is removed at the end, unless the user named one.
-class WorkFolder {
- public:
-  explicit WorkFolder(const std::string& named) : path_(named), kept_(!named.empty()) {
-    if (!kept_) {
-      path_ = (std::filesystem::temp_directory_path() / "lockstep-derive-XXXXXX").string();
-      made_ = ::mkdtemp(path_.data()) != nullptr;
-      return;
-    }
-    std::error_code failed;
-    std::filesystem::create_directories(path_, failed);
-    made_ = !failed && std::filesystem::is_empty(path_, failed);
-  }
-  ~WorkFolder() {
-    std::error_code ignored;
-    if (!kept_ && made_) std::filesystem::remove_all(path_, ignored);
-  }
-  WorkFolder(const WorkFolder&) = delete;
-  WorkFolder& operator=(const WorkFolder&) = delete;
-
-  bool usable() const { return made_; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-  bool kept_;
-  bool made_ = false;
-};
-
 // What the user says; nothing: as it suits the job.
 std::optional<bool> meta_of(const DeriveCommand& command) {
   if (!command.meta && !command.no_meta) return std::nullopt;
@@ -87,7 +56,7 @@ ExitStatus derive_command(const DeriveCommand& command) {
   if (!scenario) return fail(scenario.error());
   const Result<std::string> worker = find_worker(worker_search_of_this_process());
   if (!worker) return fail(worker.error());
-  const WorkFolder folder(command.output_dir);
+  const WorkFolder folder(command.output_dir, "lockstep-derive-");
   if (!folder.usable()) {
     return fail(
         Error{"this folder cannot be made, or is not empty", {folder.path()}, "name a new one"});

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/write_file.h"
 #include "cli/derive_all.h"
+#include "cli/derive_device.h"
 #include "cli/derive_trial.h"
 #include "cli/product_command.h"
 #include "job/remedy_choices.h"
@@ -63,7 +64,7 @@ Status try_where_inconclusive(const Scenario& scenario, const DerivationPlan& pl
 // Of all first steps that rank 0 may meet.
 Result<AllDecided> decide_all(const Scenario& scenario, const DerivationPlan& plan,
                               const DeriveOptions& options, Interrupts& interrupts) {
-  const Result<bool> meta = on_meta(scenario, options);
+  const Result<bool> meta = derive_on_meta(scenario, options.on_meta);
   if (!meta) return meta.error();
   const Result<std::vector<std::string>> folders = derive_all(
       scenario, plan, {options.worker, options.folder, *meta, options.quiet}, interrupts);
@@ -195,20 +196,6 @@ Status tell_remedies(const Scenario& scenario, const StepCost& now, const Derive
 }
 
 }  // namespace
-
-Result<bool> on_meta(const Scenario& scenario, const DeriveOptions& options,
-                     std::optional<std::string> obstacle) {
-  if (!obstacle) obstacle = needs_values(scenario);
-  const bool many = scenario.ranks > kRanksLookedAt;
-  const bool large = scenario.model.image != "resnet-small" || scenario.model.text != "bert-small";
-  if (!options.on_meta) return !obstacle && (many || large);
-  if (*options.on_meta && obstacle) {
-    return Error{"this job cannot be derived on the meta device: " + *obstacle,
-                 {scenario.file},
-                 "derive it with --no-meta"};
-  }
-  return *options.on_meta;
-}
 
 Result<ExitStatus> derive(const Scenario& scenario, const DeriveOptions& options,
                           Interrupts& interrupts, std::ostream& said) {

@@ -23,13 +23,6 @@ struct DeriveOptions {
   bool quiet = false;
 };
 
-// Whether to derive on the meta device: as the options say; where they do not, for large models and
-// large worlds that need no values. There a model of any size takes no memory. `obstacle`: why the
-// job cannot be; nothing: what needs_values says.
-// Errors: it cannot be, and the options ask for it.
-Result<bool> on_meta(const Scenario& scenario, const DeriveOptions& options,
-                     std::optional<std::string> obstacle = std::nullopt);
-
 // Decides for all mixes of batches; prints the verdict to `said`.
 // Errors: a job that cannot be derived, workers that fail, the user's signal.
 Result<ExitStatus> derive(const Scenario& scenario, const DeriveOptions& options,

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "cli/derive.h"
 #include "cli/derive_all.h"
+#include "cli/derive_device.h"
 #include "job/derivation_plan.h"
 #include "launch/derivation.h"
 #include "reports/columns.h"
@@ -13,21 +14,6 @@
 #include "verify/compare_calls.h"
 
 namespace lockstep {
-
-namespace {
-
-// Whether the modality rules say of every batch of the job what it holds.
-bool rules_say_all(const Scenario& scenario) {
-  if (scenario.data.source == "shapes" && scenario.data.text_only == 0) return true;
-  for (int rank = 0; rank < scenario.ranks; ++rank) {
-    for (int step = 0; step < scenario.train.steps; ++step) {
-      if (scenario.rule_for(rank, step) == nullptr) return false;
-    }
-  }
-  return true;
-}
-
-}  // namespace
 
 Result<ExitStatus> derive_against(const Scenario& scenario, const std::string& recorded,
                                   const DeriveOptions& options, Interrupts& interrupts,
@@ -37,8 +23,8 @@ Result<ExitStatus> derive_against(const Scenario& scenario, const std::string& r
   const Result<Run> run = load_run({recorded});
   if (!run) return run.error();
   const std::string drawn = "what a batch holds is drawn from its data";
-  const Result<bool> meta =
-      on_meta(scenario, options, rules_say_all(scenario) ? std::nullopt : std::optional(drawn));
+  const Result<bool> meta = derive_on_meta(
+      scenario, options.on_meta, rules_say_all(scenario) ? std::nullopt : std::optional(drawn));
   if (!meta) return meta.error();
   std::vector<LoneRanks> all;
   for (const std::vector<int>& ranks : teams(scenario)) {

@@ -12,12 +12,10 @@
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "cli/output.h"
-#include "reports/json_report.h"
-#include "reports/text_report.h"
+#include "cli/simulate_program.h"
 #include "sim/collectives/choice.h"
 #include "sim/engine/from_run.h"
 #include "trace/load.h"
-#include "verify/verify.h"
 
 namespace lockstep {
 namespace {
@@ -65,58 +63,7 @@ Result<Machine> parse_machine(const TraceCommand& command) {
   return machine;
 }
 
-// Every call of the job has a time; what has none is refused before anything runs.
-Status check_calls(const sim::ProgramJob& job, const sim::LinkCost& link) {
-  for (const sim::ProgramCall& call : job.calls) {
-    const Result<sim::Picos> time = sim::default_time(call.op, 2, call.bytes, link);
-    if (!time) return time.error();
-  }
-  return Status::ok();
-}
-
-struct Simulated {
-  sim::RunProgram program;
-  sim::Folding folding;
-  sim::ExecutionResult result;
-};
-
-Simulated simulate(sim::RunProgram program, const Machine& machine, bool apart) {
-  sim::Folding folding = apart ? sim::keep_apart(program.job) : sim::fold(program.job);
-  const sim::CostOfCall cost = [&](std::uint32_t group, const sim::ProgramCall& call) {
-    const auto ranks = static_cast<std::int64_t>(program.job.groups[group].members.size());
-    const Result<sim::Picos> time = sim::default_time(call.op, ranks, call.bytes, machine.link);
-    return time ? *time : sim::Picos::forever();
-  };
-  sim::ExecutionResult result =
-      sim::execute(program.job, folding, cost, {machine.launch, /*record_issues=*/true});
-  return {std::move(program), std::move(folding), std::move(result)};
-}
-
-// Whether the first finding is that devices hold each other up.
-bool shows_a_circle(const Report& report) {
-  return !report.findings.empty() && report.findings.front().rule == RuleId::cross_group_deadlock;
-}
-
-// Where hosts went on and their devices hold each other up, all calls were made, and only a look at
-// the devices shows what is wrong.
-Report judge(Run& run) {
-  Report report = verify(run);
-  if (shows_a_circle(report)) return report;
-  for (RankTrace& trace : run.ranks) trace.snapshot = true;
-  Report looked_at = verify(run);
-  for (RankTrace& trace : run.ranks) trace.snapshot = false;
-  return shows_a_circle(looked_at) ? looked_at : report;
-}
-
-std::string stuck_ranks(const Simulated& simulated) {
-  std::vector<std::int32_t> ranks;
-  for (std::size_t r = 0; r < simulated.folding.class_of.size(); ++r)
-    if (!simulated.result.classes[simulated.folding.class_of[r]].done)
-      ranks.push_back(static_cast<std::int32_t>(r));
-  return ranges(ranks);
-}
-
-nlohmann::ordered_json as_json(const Simulated& simulated) {
+nlohmann::ordered_json as_json(const SimulatedProgram& simulated) {
   nlohmann::ordered_json out;
   out["time_ps"] = simulated.result.end.value;
   out["stuck"] = simulated.result.stuck;
@@ -132,7 +79,7 @@ nlohmann::ordered_json as_json(const Simulated& simulated) {
   return out;
 }
 
-std::string as_text(const Simulated& simulated) {
+std::string as_text(const SimulatedProgram& simulated) {
   std::ostringstream out;
   out << plural(simulated.folding.class_of.size(), "rank") << ", "
       << simulated.result.classes.size() << " of them different\n"
@@ -147,18 +94,6 @@ std::string as_text(const Simulated& simulated) {
   return out.str();
 }
 
-ExitStatus report_hang(Simulated simulated, Run run, const SimulationOutput& output) {
-  run = sim::as_simulated(std::move(run), simulated.program, simulated.folding, simulated.result);
-  const Report report = judge(run);
-  nlohmann::ordered_json json = as_json(simulated);
-  json["report"] = nlohmann::ordered_json::parse(json_report(report));
-  std::string text = "The simulated job hangs at " + sim::to_string(simulated.result.end) +
-                     ": ranks " + stuck_ranks(simulated) + " can never go on.\n\n";
-  text += text_report(report, run, {.color = false});
-  const Status written = write_simulation(text, json.dump(2) + "\n", output);
-  return written ? ExitStatus::findings : fail(written.error(), ExitStatus::own_failure);
-}
-
 ExitStatus simulate_trace(const TraceCommand& command) {
   if (const Status outputs = check_simulation_output(command.output); !outputs)
     return fail(outputs.error());
@@ -168,17 +103,18 @@ ExitStatus simulate_trace(const TraceCommand& command) {
   if (!run) return fail(run.error());
   Result<sim::RunProgram> program = sim::program_of(*run);
   if (!program) return fail(program.error());
-  if (const Status fine = check_calls(program->job, machine->link); !fine)
-    return fail(fine.error());
-  Simulated simulated = simulate(std::move(*program), *machine, command.apart);
-  if (simulated.result.end.is_forever())
-    return fail({"it takes longer than 106 days, which no simulated clock can show",
-                 {},
-                 "check the units"});
-  if (simulated.result.stuck)
-    return report_hang(std::move(simulated), std::move(*run), command.output);
+  const PriceOfCall price = [&](std::uint32_t group, const sim::ProgramCall& call) {
+    const auto ranks = static_cast<std::int64_t>(program->job.groups[group].members.size());
+    return sim::default_time(call.op, ranks, call.bytes, machine->link);
+  };
+  sim::Folding folding = command.apart ? sim::keep_apart(program->job) : sim::fold(program->job);
+  const Result<SimulatedProgram> simulated =
+      simulate_program(*program, std::move(folding), price, machine->launch);
+  if (!simulated) return fail(simulated.error());
+  if (simulated->result.stuck)
+    return report_hang(*simulated, std::move(*run), as_json(*simulated), command.output);
   const Status written =
-      write_simulation(as_text(simulated), as_json(simulated).dump(2) + "\n", command.output);
+      write_simulation(as_text(*simulated), as_json(*simulated).dump(2) + "\n", command.output);
   return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
 }
 

@@ -1,0 +1,100 @@
+#include "cli/simulate_program.h"
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "cli/output.h"
+#include "reports/json_report.h"
+#include "reports/text_report.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+namespace {
+
+// By group and call; what has no price is refused before anything runs.
+using Prices = std::map<std::pair<std::uint32_t, const sim::ProgramCall*>, sim::Picos>;
+
+// Every call of every different rank, in the group that stands for its group's class: the engine
+// asks for no other.
+Result<Prices> prices_of(const sim::ProgramJob& job, const sim::Folding& folding,
+                         const PriceOfCall& price) {
+  Prices out;
+  for (const std::uint32_t representative : folding.representatives) {
+    const sim::ProgramJob::Member& member = job.ranks[representative];
+    for (const sim::ProgramStep& step : job.programs[member.program].steps) {
+      if (step.kind != sim::StepKind::meet) continue;
+      const sim::ProgramCall& call = job.calls[step.index];
+      for (const std::uint32_t group :
+           {member.groups[step.slot],
+            folding.group_representatives[folding.group_class_of[member.groups[step.slot]]]}) {
+        const auto [place, is_new] = out.try_emplace({group, &call});
+        if (!is_new) continue;
+        const Result<sim::Picos> time = price(group, call);
+        if (!time) return time.error();
+        place->second = *time;
+      }
+    }
+  }
+  return out;
+}
+
+// Whether the first finding is that devices hold each other up.
+bool shows_a_circle(const Report& report) {
+  return !report.findings.empty() && report.findings.front().rule == RuleId::cross_group_deadlock;
+}
+
+// Where hosts went on and their devices hold each other up, all calls were made, and only a look at
+// the devices shows what is wrong.
+Report judge(Run& run) {
+  Report report = verify(run);
+  if (shows_a_circle(report)) return report;
+  for (RankTrace& trace : run.ranks) trace.snapshot = true;
+  Report looked_at = verify(run);
+  for (RankTrace& trace : run.ranks) trace.snapshot = false;
+  return shows_a_circle(looked_at) ? looked_at : report;
+}
+
+std::string stuck_ranks(const SimulatedProgram& simulated) {
+  std::vector<std::int32_t> ranks;
+  for (std::size_t r = 0; r < simulated.folding.class_of.size(); ++r)
+    if (!simulated.result.classes[simulated.folding.class_of[r]].done)
+      ranks.push_back(static_cast<std::int32_t>(r));
+  return ranges(ranks);
+}
+
+}  // namespace
+
+Result<SimulatedProgram> simulate_program(sim::RunProgram program, sim::Folding folding,
+                                          const PriceOfCall& price, sim::Picos launch) {
+  const Result<Prices> prices = prices_of(program.job, folding, price);
+  if (!prices) return prices.error();
+  const sim::CostOfCall cost = [&](std::uint32_t group, const sim::ProgramCall& call) {
+    const auto known = prices->find({group, &call});
+    LOCKSTEP_CHECK(known != prices->end(), "a call that was not priced");
+    return known->second;
+  };
+  sim::ExecutionResult result =
+      sim::execute(program.job, folding, cost, {launch, /*record_issues=*/true});
+  if (result.end.is_forever())
+    return Error{
+        "it takes longer than 106 days, which no simulated clock can show", {}, "check the units"};
+  return SimulatedProgram{std::move(program), std::move(folding), std::move(result)};
+}
+
+ExitStatus report_hang(const SimulatedProgram& simulated, Run run, nlohmann::ordered_json json,
+                       const SimulationOutput& output) {
+  run = sim::as_simulated(std::move(run), simulated.program, simulated.folding, simulated.result);
+  const Report report = judge(run);
+  json["report"] = nlohmann::ordered_json::parse(json_report(report));
+  std::string text = "The simulated job hangs at " + sim::to_string(simulated.result.end) +
+                     ": ranks " + stuck_ranks(simulated) + " can never go on.\n\n";
+  text += text_report(report, run, {.color = false});
+  const Status written = write_simulation(text, json.dump(2) + "\n", output);
+  return written ? ExitStatus::findings : fail(written.error(), ExitStatus::own_failure);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,39 @@
+// Programs on a simulated clock, whatever they were made from: what `simulate trace` and `simulate
+// scenario` have in common.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include <nlohmann/json.hpp>
+
+#include "base/result.h"
+#include "cli/cmd_simulate.h"
+#include "cli/exit_status.h"
+#include "sim/engine/executor.h"
+#include "sim/engine/fold.h"
+#include "sim/engine/from_run.h"
+
+namespace lockstep {
+
+// What a call in a group (into ProgramJob::groups) takes. Errors: it is not simulated.
+using PriceOfCall =
+    std::function<Result<sim::Picos>(std::uint32_t group, const sim::ProgramCall& call)>;
+
+struct SimulatedProgram {
+  sim::RunProgram program;
+  sim::Folding folding;
+  sim::ExecutionResult result;  // with the times of issues; stuck or not
+};
+
+// `folding` is of the program's job; groups of one class have one price. Errors: a call that has
+// none, a time that no simulated clock can show.
+Result<SimulatedProgram> simulate_program(sim::RunProgram program, sim::Folding folding,
+                                          const PriceOfCall& price, sim::Picos launch);
+
+// Of a program that is stuck: writes why, as the verifier says it of `run`, which the program was
+// made of, and adds its report to `json`. Returns `findings`, or what went wrong with writing.
+ExitStatus report_hang(const SimulatedProgram& simulated, Run run, nlohmann::ordered_json json,
+                       const SimulationOutput& output);
+
+}  // namespace lockstep

@@ -1,0 +1,174 @@
+#include "sim/machine/fit_machine.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+
+namespace lockstep::sim {
+namespace {
+
+// So few unknowns that every choice of those that are not zero can be tried.
+constexpr std::size_t kMostUnknowns = 3;
+using Row = std::array<double, kMostUnknowns>;
+
+// The normal equations of row·x = seconds, each weighted.
+struct Normal {
+  std::array<Row, kMostUnknowns> matrix{};
+  Row right{};
+  double squares = 0;
+
+  void add(const Row& row, double seconds, double weight) {
+    for (std::size_t i = 0; i < kMostUnknowns; ++i) {
+      for (std::size_t j = 0; j < kMostUnknowns; ++j) matrix[i][j] += weight * row[i] * row[j];
+      right[i] += weight * row[i] * seconds;
+    }
+    squares += weight * seconds * seconds;
+  }
+  // Σ weight · (row·x - seconds)².
+  double error(const Row& x) const {
+    double out = squares;
+    for (std::size_t i = 0; i < kMostUnknowns; ++i) {
+      out -= 2 * right[i] * x[i];
+      for (std::size_t j = 0; j < kMostUnknowns; ++j) out += x[i] * matrix[i][j] * x[j];
+    }
+    return out;
+  }
+};
+
+// Solves for the unknowns whose bits are in `chosen`, the others being zero, by Gauss's elimination
+// with scaled rows; nothing where they do not depend on the data.
+std::optional<Row> solve(const Normal& normal, unsigned chosen) {
+  std::vector<std::size_t> unknowns;
+  for (std::size_t i = 0; i < kMostUnknowns; ++i)
+    if ((chosen >> i & 1U) != 0) unknowns.push_back(i);
+  const std::size_t n = unknowns.size();
+  std::vector<std::vector<double>> m(n, std::vector<double>(n + 1));
+  // Unknowns differ by ten orders of magnitude: each is scaled by its own diagonal.
+  std::vector<double> scale(n);
+  for (std::size_t i = 0; i < n; ++i) scale[i] = std::sqrt(normal.matrix[unknowns[i]][unknowns[i]]);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (scale[i] == 0) return std::nullopt;
+    for (std::size_t j = 0; j < n; ++j)
+      m[i][j] = normal.matrix[unknowns[i]][unknowns[j]] / (scale[i] * scale[j]);
+    m[i][n] = normal.right[unknowns[i]] / scale[i];
+  }
+  for (std::size_t c = 0; c < n; ++c) {
+    std::size_t pivot = c;
+    for (std::size_t r = c; r < n; ++r)
+      if (std::abs(m[r][c]) > std::abs(m[pivot][c])) pivot = r;
+    if (std::abs(m[pivot][c]) < 1e-12) return std::nullopt;
+    std::swap(m[c], m[pivot]);
+    for (std::size_t r = 0; r < n; ++r) {
+      if (r == c) continue;
+      const double factor = m[r][c] / m[c][c];
+      for (std::size_t k = c; k <= n; ++k) m[r][k] -= factor * m[c][k];
+    }
+  }
+  Row out{};
+  for (std::size_t i = 0; i < n; ++i) out[unknowns[i]] = m[i][n] / m[i][i] / scale[i];
+  return out;
+}
+
+// The best of all choices that give nothing below zero.
+Row least_squares(const Normal& normal) {
+  Row best{};
+  double least = normal.error(best);
+  for (unsigned chosen = 1; chosen < (1U << kMostUnknowns); ++chosen) {
+    const std::optional<Row> x = solve(normal, chosen);
+    if (!x || std::any_of(x->begin(), x->end(), [](double v) { return v < 0; })) continue;
+    if (const double error = normal.error(*x); error < least) {
+      least = error;
+      best = *x;
+    }
+  }
+  return best;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+Row amounts(const WorkCost& work) {
+  Row out{};
+  for (const WorkCost::Flops& flops : work.flops) out[0] += flops.matmul + flops.convolution;
+  out[1] = work.memory_bytes;
+  out[2] = static_cast<double>(work.operations);
+  return out;
+}
+
+double product(const Row& a, const Row& b) {
+  double out = 0;
+  for (std::size_t i = 0; i < kMostUnknowns; ++i) out += a[i] * b[i];
+  return out;
+}
+
+}  // namespace
+
+std::vector<WorkCost> by_step(const std::vector<WorkCost>& work) {
+  std::map<std::int64_t, WorkCost> steps;
+  for (const WorkCost& stretch : work) {
+    WorkCost& sum = steps[stretch.step];
+    sum.before = WorkCost::Before::step;
+    sum.id = sum.step = stretch.step;
+    sum.flops.insert(sum.flops.end(), stretch.flops.begin(), stretch.flops.end());
+    sum.product_bytes += stretch.product_bytes;
+    sum.memory_bytes += stretch.memory_bytes;
+    sum.kernels += stretch.kernels;
+    sum.operations += stretch.operations;
+    sum.nanos += stretch.nanos;
+  }
+  std::vector<WorkCost> out;
+  for (auto& [step, sum] : steps) out.push_back(std::move(sum));
+  return out;
+}
+
+Result<WorkRates> fit_work(const std::vector<WorkCost>& work) {
+  Normal normal;
+  std::size_t measured_count = 0;
+  for (const WorkCost& entry : work) {
+    if (entry.nanos <= 0) continue;
+    const double seconds = static_cast<double>(entry.nanos) * 1e-9;
+    normal.add(amounts(entry), seconds, 1 / (seconds * seconds));
+    ++measured_count;
+  }
+  if (measured_count < kLeastMeasured)
+    return Error{
+        "only " + std::to_string(measured_count) + " steps were measured, too few to fit rates to",
+        {},
+        "measure more steps"};
+  const Row x = least_squares(normal);
+  std::vector<double> errors;
+  for (const WorkCost& entry : work) {
+    if (entry.nanos <= 0) continue;
+    const double measured = static_cast<double>(entry.nanos) * 1e-9;
+    errors.push_back(std::abs(product(amounts(entry), x) - measured) / measured);
+  }
+  return WorkRates{x[0], x[1], x[2], median(std::move(errors))};
+}
+
+Result<LinkCost> fit_all_reduce(const std::vector<MeasuredCall>& calls, std::int64_t ranks) {
+  std::map<double, std::vector<double>> by_size;
+  for (const MeasuredCall& call : calls)
+    if (call.seconds > 0 && call.bytes > 0) by_size[call.bytes].push_back(call.seconds);
+  if (by_size.size() < 2 || ranks < 2)
+    return Error{"all-reduces of two sizes and more, over two ranks and more, are needed", {}, ""};
+  const auto n = static_cast<double>(ranks);
+  Normal normal;
+  for (auto& [bytes, seconds] : by_size) {
+    const double measured = median(std::move(seconds));
+    normal.add({2 * (n - 1), 2 * (n - 1) / n * bytes, 0}, measured, 1 / (measured * measured));
+  }
+  const Row x = least_squares(normal);
+  if (!(x[1] > 0))
+    return Error{"the time of all-reduces does not grow with their size", {}, "measure again"};
+  LinkCost out;
+  out.alpha = Picos{std::llround(x[0] * 1e12)};
+  out.beta = Bandwidth{std::llround(8 / x[1])};
+  return out;
+}
+
+}  // namespace lockstep::sim

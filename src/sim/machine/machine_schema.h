@@ -1,0 +1,170 @@
+// The JSON Schema of machine files: which keys there are, and which of them must be there. What a
+// quantity is, sim/units.h decides.
+#pragma once
+
+#include <string_view>
+
+namespace lockstep::sim {
+
+inline constexpr std::string_view kMachineSchema = R"({
+  "$schema": "http://json-schema.org/draft-07/schema#",
+  "type": "object",
+  "additionalProperties": false,
+  "required": ["machine", "name", "compute", "memory", "links"],
+  "definitions": {
+    "rates": {
+      "type": "object",
+      "description": "how fast products of this type are",
+      "additionalProperties": false,
+      "required": ["peak"],
+      "properties": {
+        "peak": {
+          "type": "string",
+          "minLength": 1,
+          "maxLength": 60,
+          "description": "the most, as 989TFLOP/s"
+        },
+        "matmul": {
+          "type": "number",
+          "exclusiveMinimum": 0,
+          "maximum": 1,
+          "description": "the share of it that matrix products reach"
+        },
+        "convolution": {
+          "type": "number",
+          "exclusiveMinimum": 0,
+          "maximum": 1,
+          "description": "the share of it that convolutions reach"
+        }
+      }
+    }
+  },
+  "properties": {
+    "machine": {
+      "type": "integer",
+      "minimum": 1,
+      "maximum": 1,
+      "description": "version of the format: 1"
+    },
+    "name": {
+      "type": "string",
+      "minLength": 1,
+      "maxLength": 200,
+      "description": "what people call it"
+    },
+    "ranks_per_node": {"type": "integer", "minimum": 1, "maximum": 4096,
+                       "description": "ranks on each node"},
+    "cores": {
+      "type": "integer",
+      "minimum": 1,
+      "maximum": 4096,
+      "description": "processor cores that the ranks of a node share"
+    },
+    "contention": {
+      "type": "number",
+      "minimum": 1,
+      "maximum": 100,
+      "description": "how much longer work takes while all cores are busy"
+    },
+    "compute": {
+      "type": "object",
+      "additionalProperties": false,
+      "description": "by type, how fast products are",
+      "properties": {
+        "float64": {"$ref": "#/definitions/rates"},
+        "float32": {"$ref": "#/definitions/rates"},
+        "bfloat16": {"$ref": "#/definitions/rates"},
+        "float16": {"$ref": "#/definitions/rates"}
+      }
+    },
+    "memory": {
+      "type": "object",
+      "additionalProperties": false,
+      "required": ["bandwidth"],
+      "description": "of a rank's device",
+      "properties": {
+        "bandwidth": {"type": "string", "minLength": 1, "maxLength": 60,
+                      "description": "as 3.35TB/s"},
+        "efficiency": {
+          "type": "number",
+          "exclusiveMinimum": 0,
+          "maximum": 1,
+          "description": "the share of it that kernels reach"
+        },
+        "per_device": {
+          "type": "string",
+          "minLength": 1,
+          "maxLength": 60,
+          "description": "how much there is, as 80GB"
+        }
+      }
+    },
+    "kernels": {
+      "type": "object",
+      "additionalProperties": false,
+      "description": "what the host needs for them",
+      "properties": {
+        "launch": {
+          "type": "string",
+          "minLength": 1,
+          "maxLength": 60,
+          "description": "of each kernel, as 5us"
+        },
+        "dispatch": {
+          "type": "string",
+          "minLength": 1,
+          "maxLength": 60,
+          "description": "of each operation, as 1us"
+        },
+        "hidden": {"type": "boolean", "description": "whether the device works meanwhile"}
+      }
+    },
+    "host": {
+      "type": "object",
+      "additionalProperties": false,
+      "description": "the host's other work",
+      "properties": {
+        "sample": {
+          "type": "string",
+          "minLength": 1,
+          "maxLength": 60,
+          "description": "to prepare a sample, as 50us"
+        }
+      }
+    },
+    "links": {
+      "type": "array",
+      "minItems": 1,
+      "maxItems": 2,
+      "description": "inside a node, and between nodes",
+      "items": {
+        "type": "object",
+        "description": "a level of links",
+        "additionalProperties": false,
+        "required": ["alpha", "beta"],
+        "properties": {
+          "alpha": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 60,
+            "description": "latency of a hop, as 1us"
+          },
+          "beta": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 60,
+            "description": "bandwidth of a rank, as 50GB/s"
+          },
+          "gamma": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 60,
+            "description": "bandwidth of reducing, as 100GB/s"
+          }
+        }
+      }
+    }
+  }
+})";
+
+}  // namespace lockstep::sim

@@ -1,0 +1,32 @@
+// From what ranks call and what they compute to a program with times: the derived calls, with work
+// between them as long as a machine takes for it.
+//
+// The work becomes `span` events of the run itself, of the host, so that sim/engine/from_run.h
+// makes the program of it as of any run, and what hangs is judged as any run is.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "sim/machine/machine.h"
+#include "trace/run.h"
+#include "trace/work_costs.h"
+
+namespace lockstep::sim {
+
+// `costs`: of each of run.ranks, in their order; the stretches of work are the ones before its
+// calls, waits and steps, one each. `samples`: that the rank's host prepares for a step, by place
+// in run.ranks. Every step of the result ends with a span, be it of no length: forecast() finds
+// them. Spans that the run had are left out: what was computed then is in the costs.
+// Errors, with the rank's file: costs that are not of this trace.
+Result<Run> timed_run(Run run, const std::vector<const RankCosts*>& costs,
+                      const std::vector<std::int64_t>& samples, const Machine& machine);
+
+// The run of all ranks of a job in which each does what the one does that `traced` names for it.
+// Errors: a traced rank that has no trace, sends messages, or calls in a group that does not hold
+// those it stands for; more than kMostSpreadEvents events.
+inline constexpr std::uint64_t kMostSpreadEvents = 100'000'000;
+Result<Run> spread(Run run, const std::vector<std::int32_t>& traced);
+
+}  // namespace lockstep::sim

@@ -1,0 +1,101 @@
+#include "sim/machine/work_time.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <string_view>
+
+#include "base/check.h"
+#include "sim/collectives/choice.h"
+#include "sim/collectives/closed_form.h"
+#include "sim/collectives/trees.h"
+
+namespace lockstep::sim {
+
+const Machine::Compute& compute_for(const Machine& machine, const std::string& dtype) {
+  LOCKSTEP_CHECK(!machine.compute.empty(), "a machine that computes nothing");
+  static constexpr std::array<std::string_view, 4> kNarrowFirst = {"float16", "bfloat16", "float32",
+                                                                   "float64"};
+  const auto* wanted = std::find(kNarrowFirst.begin(), kNarrowFirst.end(), dtype);
+  for (const auto* type = wanted; type != kNarrowFirst.end(); ++type) {
+    if (const auto found = machine.compute.find(std::string(*type)); found != machine.compute.end())
+      return found->second;
+  }
+  for (auto type = kNarrowFirst.rbegin(); type != kNarrowFirst.rend(); ++type) {
+    if (const auto found = machine.compute.find(std::string(*type)); found != machine.compute.end())
+      return found->second;
+  }
+  return machine.compute.begin()->second;
+}
+
+double crowding(const Machine& machine, std::int64_t world_size) {
+  if (!machine.cores) return 1;
+  const std::int64_t ranks = std::min(world_size, machine.ranks_per_node);
+  if (ranks < *machine.cores) return 1;
+  return machine.contention * static_cast<double>(ranks) / static_cast<double>(*machine.cores);
+}
+
+double work_seconds(const WorkCost& work, const Machine& machine) {
+  const double bytes_per_second =
+      machine.memory_bandwidth.bytes_per_second() * machine.memory_efficiency;
+  double products = 0;
+  for (const WorkCost::Flops& flops : work.flops) {
+    const Machine::Compute& compute = compute_for(machine, flops.dtype);
+    const auto peak = static_cast<double>(compute.peak.per_second);
+    products +=
+        flops.matmul / (peak * compute.matmul) + flops.convolution / (peak * compute.convolution);
+  }
+  const double device = std::max(products, work.product_bytes / bytes_per_second) +
+                        work.memory_bytes / bytes_per_second;
+  const double host = static_cast<double>(work.kernels) * machine.launch.seconds() +
+                      static_cast<double>(work.operations) * machine.dispatch.seconds();
+  return machine.launches_hidden ? std::max(device, host) : device + host;
+}
+
+GroupPlace place_of(const std::vector<std::int32_t>& members, std::int64_t ranks_per_node) {
+  std::map<std::int64_t, std::int64_t> on_node;
+  for (const std::int32_t member : members) ++on_node[member / ranks_per_node];
+  GroupPlace out;
+  out.ranks = static_cast<std::int64_t>(members.size());
+  out.nodes = static_cast<std::int64_t>(on_node.size());
+  out.per_node = on_node.empty() ? 0 : on_node.begin()->second;
+  for (const auto& [node, ranks] : on_node)
+    if (ranks != out.per_node) out.per_node = 0;
+  return out;
+}
+
+namespace {
+
+// A ring over all ranks of a group, of which each node has as many: every hop between nodes goes
+// over the links of all its ranks, and the latency is that of a ring inside and of a tree between.
+Result<Picos> time_over_nodes(Op op, const GroupPlace& place, Bytes bytes, const Links& links) {
+  const std::int64_t rounds = op == Op::all_reduce ? 2 : 1;
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max() / place.per_node;
+  LinkCost across = links.back();
+  across.beta.bits_per_second =
+      std::min(links.front().beta.bits_per_second,
+               std::min(across.beta.bits_per_second, most) * place.per_node);
+  const Rational part = Rational(bytes.value) * Rational(place.ranks - 1, place.ranks);
+  const Rational sent = part * Rational(rounds);
+  const Rational reduced = op == Op::all_gather ? Rational(0) : part;
+  const Path path = {{0, Rational(rounds * (place.per_node - 1)), Rational(0), Rational(0)},
+                     {1, Rational(rounds * log2_ceil(place.nodes)), sent, reduced}};
+  const auto time = exact_time(path, {links.front(), across}).rounded();
+  if (!time) return Error{"a call takes longer than 106 days", {}, "check the machine's links"};
+  return Picos{*time};
+}
+
+}  // namespace
+
+Result<Picos> call_time(const ProgramCall& call, const GroupPlace& place, const Machine& machine) {
+  if (place.nodes <= 1)
+    return default_time(call.op, place.ranks, call.bytes, machine.links.front());
+  const Op op = plain_op(call.op);
+  const bool rings = op == Op::all_reduce || op == Op::all_gather || op == Op::reduce_scatter;
+  if (rings && machine.links.size() == 2 && place.per_node > 0)
+    return time_over_nodes(op, place, call.bytes, machine.links);
+  return default_time(call.op, place.ranks, call.bytes, machine.links.back());
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,61 @@
+// How long work and calls take on a machine.
+//
+// A stretch of work (trace/work_costs.h) takes
+//
+//   products   max(flops / (peak · efficiency), their bytes / (bandwidth · efficiency))
+//   the rest   bytes / (bandwidth · efficiency)
+//
+// and the host a launch for each kernel and a dispatch for each operation: on top of that, or,
+// where the device works meanwhile, at least that long. It is the roofline model (Williams,
+// Waterman and Patterson, Commun. ACM 52(4), 2009) over a whole stretch, which is at most what it
+// is kernel by kernel. Ranks that share the cores of a node take turns: with r >= c
+// ranks on c cores all of it takes r / c times as long, times the contention of busy cores.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "sim/engine/program.h"
+#include "sim/machine/machine.h"
+#include "trace/work_costs.h"
+
+namespace lockstep::sim {
+
+// The type that is priced where a machine does not know the one that was asked for: the next wider
+// one that it has, else the widest.
+const Machine::Compute& compute_for(const Machine& machine, const std::string& dtype);
+
+// How much longer the work of a rank takes because others are on its node; at least 1.
+double crowding(const Machine& machine, std::int64_t world_size);
+
+// Of a rank that has its node to itself: crowding is the caller's to apply. In seconds.
+double work_seconds(const WorkCost& work, const Machine& machine);
+
+// Where the members of a group are, as far as its calls' costs go.
+struct GroupPlace {
+  std::int64_t ranks = 1;
+  std::int64_t nodes = 1;
+  // Ranks on each of its nodes; 0: not the same number on all.
+  std::int64_t per_node = 1;
+
+  friend auto operator<=>(const GroupPlace&, const GroupPlace&) = default;
+};
+// Rank r is on node r / ranks_per_node. O(members · log).
+GroupPlace place_of(const std::vector<std::int32_t>& members, std::int64_t ranks_per_node);
+
+// What a call takes from its last member's arrival. Inside a node, and for what follows no ring: as
+// sim/collectives/choice.h says, with the links between nodes where the group leaves one.
+// All-reduce, all-gather and reduce-scatter of n ranks on N nodes with k each:
+//
+//   r(k-1)·a' + r⌈log2 N⌉·a + r(n-1)/n·B/min(beta', k·beta) + reducing,  r = 2 for all-reduce, else
+//   1
+//
+// primes for the links inside a node: rings that leave a node by the links of all its ranks, as
+// NCCL's channels do, with the latency of a tree, which NCCL takes where latency counts.
+// tests/sim/machine holds it against measured tables. Errors: an operation that is not simulated, a
+// time that does not fit.
+Result<Picos> call_time(const ProgramCall& call, const GroupPlace& place, const Machine& machine);
+
+}  // namespace lockstep::sim

@@ -1,0 +1,105 @@
+#include "sim/machine/fit_machine.h"
+
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::sim {
+namespace {
+
+// Steps that take exactly what the rates say.
+std::vector<WorkCost> made_with(const WorkRates& rates) {
+  std::vector<WorkCost> out;
+  for (int i = 1; i <= 40; ++i) {
+    WorkCost work;
+    const double matmul = 1e9 * ((i * 7) % 11);
+    const double convolution = 1e9 * ((i * 5) % 13);
+    work.flops = {{"float32", matmul, convolution}};
+    work.memory_bytes = 1e8 * ((i * 3) % 17);
+    work.operations = 1000 * ((i * 11) % 19) + 1000;
+    work.nanos =
+        std::llround(1e9 * ((matmul + convolution) * rates.flop + work.memory_bytes * rates.byte +
+                            static_cast<double>(work.operations) * rates.dispatch));
+    out.push_back(work);
+  }
+  return out;
+}
+
+TEST(FitWork, FindsTheRatesThatMadeTheTimes) {
+  const WorkRates rates{2e-11, 3e-10, 4e-6, 0};
+  const auto fitted = fit_work(made_with(rates));
+  ASSERT_TRUE(fitted);
+  EXPECT_NEAR(fitted->flop / rates.flop, 1, 1e-4);
+  EXPECT_NEAR(fitted->byte / rates.byte, 1, 1e-4);
+  EXPECT_NEAR(fitted->dispatch / rates.dispatch, 1, 1e-4);
+  EXPECT_LT(fitted->median_error, 1e-4);
+}
+
+TEST(FitWork, WhatCostsNothingIsNotMadeNegative) {
+  std::vector<WorkCost> work = made_with({2e-11, 0, 4e-6, 0});
+  // As if bytes made it faster: times that no rate above zero gives.
+  for (WorkCost& w : work) w.nanos -= static_cast<std::int64_t>(w.memory_bytes * 1e-3);
+  const auto fitted = fit_work(work);
+  ASSERT_TRUE(fitted);
+  EXPECT_EQ(fitted->byte, 0);
+  EXPECT_GT(fitted->flop, 0);
+  EXPECT_GE(fitted->dispatch, 0);
+}
+
+TEST(FitWork, TooLittleIsRefused) {
+  std::vector<WorkCost> work = made_with({2e-11, 3e-10, 4e-6, 0});
+  work.resize(kLeastMeasured - 1);
+  EXPECT_FALSE(fit_work(work));
+  EXPECT_FALSE(fit_work(std::vector<WorkCost>(100)));  // nothing was timed
+}
+
+TEST(ByStep, StretchesOfAStepAddUp) {
+  std::vector<WorkCost> work(3);
+  work[0].step = work[1].step = 2;
+  work[2].step = 5;
+  work[0].nanos = 7;
+  work[1].nanos = 8;
+  work[1].operations = 3;
+  work[1].flops = {{"float32", 4, 5}};
+  const std::vector<WorkCost> steps = by_step(work);
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_EQ(steps[0].step, 2);
+  EXPECT_EQ(steps[0].nanos, 15);
+  EXPECT_EQ(steps[0].operations, 3);
+  EXPECT_EQ(steps[0].flops.front().convolution, 5);
+  EXPECT_EQ(steps[1].nanos, 0);
+}
+
+std::vector<MeasuredCall> ring_calls(double alpha, double bytes_per_second, double n) {
+  std::vector<MeasuredCall> out;
+  for (const double bytes : {64.0, 4096.0, 262144.0, 1048576.0})
+    out.push_back({bytes, 2 * (n - 1) * alpha + 2 * (n - 1) / n * bytes / bytes_per_second});
+  return out;
+}
+
+TEST(FitAllReduce, FindsTheLinkThatMadeTheTimes) {
+  const auto link = fit_all_reduce(ring_calls(20e-6, 1e9, 4), 4);
+  ASSERT_TRUE(link);
+  EXPECT_NEAR(link->alpha.seconds(), 20e-6, 1e-9);
+  EXPECT_NEAR(link->beta.bytes_per_second(), 1e9, 1e4);
+}
+
+TEST(FitAllReduce, OneSlowCallOfASizeDoesNotCount) {
+  std::vector<MeasuredCall> calls;
+  for (int i = 0; i < 5; ++i)
+    for (const MeasuredCall& call : ring_calls(20e-6, 1e9, 4)) calls.push_back(call);
+  calls[0].seconds = 10;
+  const auto link = fit_all_reduce(calls, 4);
+  ASSERT_TRUE(link);
+  EXPECT_NEAR(link->beta.bytes_per_second(), 1e9, 1e4);
+}
+
+TEST(FitAllReduce, WhatShowsNoBandwidthIsRefused) {
+  EXPECT_FALSE(fit_all_reduce({{64, 1e-3}}, 4));
+  EXPECT_FALSE(fit_all_reduce({{64, 1e-3}, {1 << 20, 1e-4}}, 4));
+  EXPECT_FALSE(fit_all_reduce(ring_calls(20e-6, 1e9, 4), 1));
+}
+
+}  // namespace
+}  // namespace lockstep::sim

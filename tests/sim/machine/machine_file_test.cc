@@ -1,0 +1,127 @@
+#include <filesystem>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/read_file.h"
+#include "sim/machine/machine.h"
+
+namespace lockstep::sim {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kFile = R"(machine: 1
+name: two nodes
+ranks_per_node: 4
+compute:
+  bfloat16: {peak: 312TFLOP/s, matmul: 0.5, convolution: 0.25}
+memory: {bandwidth: 2TB/s, efficiency: 0.8, per_device: 80GiB}
+kernels: {launch: 5us, hidden: false}
+links:
+  - {alpha: 1us, beta: 100GB/s, gamma: 1TB/s}
+  - {alpha: 10us, beta: 200Gb/s}
+)";
+
+std::string with(const std::string& from, const std::string& to) {
+  std::string text = kFile;
+  text.replace(text.find(from), from.size(), to);
+  return text;
+}
+
+std::string refusal(const std::string& text) {
+  const auto machine = parse_machine(text, "m.yaml");
+  return machine ? std::string("accepted") : machine.error().str();
+}
+
+TEST(MachineFile, EveryKeyIsRead) {
+  const auto machine = parse_machine(kFile, "m.yaml");
+  ASSERT_TRUE(machine) << machine.error().str();
+  EXPECT_EQ(machine->name, "two nodes");
+  EXPECT_EQ(machine->ranks_per_node, 4);
+  EXPECT_EQ(machine->compute.at("bfloat16").peak.per_second, 312'000'000'000'000);
+  EXPECT_EQ(machine->compute.at("bfloat16").convolution, 0.25);
+  EXPECT_EQ(machine->memory_bandwidth.bits_per_second, 16'000'000'000'000);
+  EXPECT_EQ(machine->memory_efficiency, 0.8);
+  EXPECT_EQ(machine->launch.value, 5'000'000);
+  EXPECT_FALSE(machine->launches_hidden);
+  EXPECT_FALSE(machine->cores);
+  ASSERT_EQ(machine->links.size(), 2U);
+  EXPECT_EQ(machine->links[0].gamma->bits_per_second, 8'000'000'000'000);
+  EXPECT_EQ(machine->links[1].beta.bits_per_second, 200'000'000'000);
+}
+
+TEST(MachineFile, DecimalAndBinaryUnitsAreTwoThings) {
+  const auto bytes = [](const std::string& unit) {
+    return parse_machine(with("80GiB", unit), "m.yaml")->per_device->value;
+  };
+  EXPECT_EQ(bytes("80GB"), 80'000'000'000);
+  EXPECT_EQ(bytes("80GiB"), std::int64_t{80} << 30U);
+}
+
+TEST(MachineFile, WhatIsWrongIsSaidWithItsLine) {
+  EXPECT_EQ(refusal(kFile), "accepted");
+  EXPECT_THAT(refusal(with("2TB/s", "2TB")), HasSubstr("m.yaml:6:"));
+  EXPECT_THAT(refusal(with("100GB/s", "100")), HasSubstr("m.yaml:9:"));
+  EXPECT_THAT(refusal(with("100GB/s", "0GB/s")), HasSubstr("m.yaml:9:"));
+  EXPECT_THAT(refusal(with("matmul: 0.5", "matmul: 1.5")), HasSubstr("m.yaml:5:"));
+  EXPECT_THAT(refusal(with("matmul: 0.5", "matmul: 0")), HasSubstr("matmul"));
+  EXPECT_THAT(refusal("contention: 0.5\n" + kFile), HasSubstr("m.yaml:1:"));
+  EXPECT_THAT(refusal(with("bfloat16", "float12")), HasSubstr("float12"));
+  EXPECT_THAT(refusal(with("bandwidth", "bandwith")), HasSubstr("\"bandwidth\" is missing"));
+  EXPECT_THAT(refusal(with("ranks_per_node: 4", "ranks_per_node: 0")), HasSubstr("m.yaml:3:"));
+  EXPECT_THAT(refusal("machine: 1\nname: none\n"), HasSubstr("error"));
+  EXPECT_THAT(refusal("machine: 1\nname: x\ncompute: {}\nmemory: {bandwidth: 1B/s}\n"
+                      "links: [{alpha: 0s, beta: 1B/s}]\n"),
+              HasSubstr("names no type"));
+}
+
+TEST(MachineFile, CutOffAnywhereItIsReadOrRefusedWithAPlace) {
+  for (std::size_t length = 0; length < kFile.size(); ++length) {
+    const auto machine = parse_machine(kFile.substr(0, length), "m.yaml");
+    if (!machine) EXPECT_EQ(machine.error().place.file, "m.yaml") << length;
+  }
+}
+
+TEST(MachineFile, EveryBitThatFlipsIsReadOrRefused) {
+  int refused = 0;
+  for (std::size_t bit = 0; bit < 8 * kFile.size(); ++bit) {
+    std::string damaged = kFile;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << (bit % 8)));
+    refused += parse_machine(damaged, "m.yaml") ? 0 : 1;
+  }
+  EXPECT_GT(refused, 0);
+}
+
+TEST(MachineFile, WhatIsWrittenIsReadAgain) {
+  Machine machine = *parse_machine(kFile, "m.yaml");
+  machine.name = "a \"quoted\" name: # no comment";
+  machine.cores = 2;
+  machine.sample = Picos{123};
+  machine.dispatch = Picos{456};
+  machine.contention = 1.25;
+  machine.compute["float32"] = {FlopRate{1234567}, 1.0 / 3, 1};
+  const auto again = parse_machine(machine_text(machine, "# why\n"), "again.yaml");
+  ASSERT_TRUE(again) << again.error().str();
+  EXPECT_EQ(machine_text(*again, ""), machine_text(machine, ""));
+  EXPECT_EQ(again->name, machine.name);
+  EXPECT_EQ(again->cores, machine.cores);
+  EXPECT_EQ(again->dispatch.value, 456);
+  EXPECT_EQ(again->contention, 1.25);
+  EXPECT_EQ(again->compute.at("float32").matmul, 1.0 / 3);
+}
+
+TEST(MachineFile, WhatIsShippedCanBeRead) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(LOCKSTEP_SOURCE_DIR "/machines")) {
+    if (entry.path().filename().string().starts_with("calibration-")) continue;
+    const auto machine = load_machine(entry.path().string());
+    EXPECT_TRUE(machine) << machine.error().str();
+    ++files;
+  }
+  EXPECT_GE(files, 2);
+}
+
+}  // namespace
+}  // namespace lockstep::sim

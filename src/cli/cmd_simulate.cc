@@ -18,6 +18,8 @@ constexpr const char* kFooter = R"(Examples:
   How long does a ring all-reduce over 64 ranks take?
     lockstep simulate collective --op all_reduce --algorithm ring \
       --ranks 64 --bytes 1MiB --alpha 500ns --beta 50GB/s
+  How long does a step of this job take on other machines?
+    lockstep simulate job.yaml --machine machines/dgx-h100.yaml
   Does this program hang, and how long does it take?
     lockstep simulate trace program/ --alpha 1us --beta 1GB/s
   `lockstep simulate WHAT --help` has more.
@@ -96,9 +98,10 @@ Error with_option(const std::string& option, Error error) {
 
 void add_simulate(CLI::App& app, ExitStatus& status) {
   CLI::App* command = app.add_subcommand("simulate", "Predict times, on machines not at hand");
-  command->require_subcommand(1);
+  command->require_subcommand(0, 1);
   command->footer(kFooter);
   add_simulate_collective(*command, status);
+  add_simulate_scenario(*command, status);
   add_simulate_trace(*command, status);
   add_simulate_pipeline(*command, status);
   add_simulate_table(*command, status);

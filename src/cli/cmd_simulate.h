@@ -12,6 +12,7 @@
 namespace lockstep {
 
 void add_simulate_collective(CLI::App& simulate, ExitStatus& status);
+void add_simulate_scenario(CLI::App& simulate, ExitStatus& status);
 void add_simulate_trace(CLI::App& simulate, ExitStatus& status);
 void add_simulate_pipeline(CLI::App& simulate, ExitStatus& status);
 void add_simulate_table(CLI::App& simulate, ExitStatus& status);

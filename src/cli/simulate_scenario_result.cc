@@ -1,0 +1,165 @@
+#include "cli/simulate_scenario_result.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/text.h"
+#include "reports/columns.h"
+#include "sim/machine/work_time.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kShownClasses = 16;
+constexpr std::size_t kColumns = 80;
+
+struct Assumption {
+  std::string key;   // "calls"
+  std::string text;  // a sentence
+};
+
+std::string pad_left(const std::string& text, std::size_t width) {
+  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
+}
+
+std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
+
+// "1.25 MB", in powers of 1000.
+std::string amount(double bytes) {
+  constexpr std::string_view kPrefixes = " kMGTPE";
+  std::size_t power = 0;
+  for (; bytes >= 999.5 && power + 1 < kPrefixes.size(); ++power) bytes /= 1000;
+  return fixed(bytes, power == 0 ? 0 : 2) + " " +
+         (power == 0 ? "" : std::string(1, kPrefixes[power])) + "B";
+}
+
+std::string milliseconds(sim::Picos time) { return fixed(time.seconds() * 1e3, 3) + " ms"; }
+
+double samples_per_second(const ScenarioForecast& f) {
+  const double seconds = f.figures.step_time.seconds();
+  return seconds > 0 ? static_cast<double>(f.samples) / seconds : 0;
+}
+
+bool fits(const ScenarioForecast& f) {
+  return !f.machine.per_device || f.state_bytes <= static_cast<double>(f.machine.per_device->value);
+}
+
+std::string calls_assumption(const ScenarioForecast& f) {
+  std::string out = "the ranks call what they were derived with, each alone, by " + f.derived_by;
+  if (f.on_meta) out += ", on tensors without values";
+  return out + "; evaluation, checkpoints and watched values are left out";
+}
+
+std::string work_assumption(const ScenarioForecast& f) {
+  std::string out =
+      "between calls a rank takes what the machine file gives for the operations and bytes that "
+      "were counted: a roofline for products, memory bandwidth for the rest, ";
+  out += f.machine.launches_hidden ? "or the host's launches and dispatches where they take longer"
+                                   : "and the host's launches and dispatches";
+  const auto world = static_cast<std::int64_t>(f.class_of.size());
+  const double longer = sim::crowding(f.machine, world);
+  if (longer > 1)
+    out += "; ranks share cores, so that all of it takes " + fixed(longer, 2) + " times as long";
+  return out;
+}
+
+std::vector<Assumption> assumptions(const ScenarioForecast& f) {
+  return {{"calls", calls_assumption(f)},
+          {"work", work_assumption(f)},
+          {"links",
+           "a call takes its algorithm's formula from the last rank's arrival; links and devices "
+           "carry nothing else meanwhile, and calls do not slow down what is computed beside them"},
+          {"steps", f.figures.step_ends.size() > 1
+                        ? "the median of the steps after the first, which arranges buffers"
+                        : "one step, which arranges buffers: simulate more (--steps)"},
+          {"bytes", "sent on the busiest link of a rank, by the algorithms' bus factors"},
+          {"state",
+           "parameters, gradients and the optimizer's state alone: activations and "
+           "buffers come on top"}};
+}
+
+// Of all ranks of each class: "0-3,5".
+std::vector<std::string> ranks_by_class(const ScenarioForecast& f) {
+  std::vector<std::vector<std::int32_t>> ranks(f.figures.classes.size());
+  for (std::size_t r = 0; r < f.class_of.size(); ++r)
+    ranks[f.class_of[r]].push_back(static_cast<std::int32_t>(r));
+  std::vector<std::string> out;
+  for (const auto& members : ranks) out.push_back(ranges(members));
+  return out;
+}
+
+std::string rank_table(const ScenarioForecast& f) {
+  const std::vector<std::string> ranks = ranks_by_class(f);
+  std::string out = "\n  share of the time    busy   exposed      idle   hidden communication\n";
+  for (std::size_t c = 0; c < std::min(ranks.size(), kShownClasses); ++c) {
+    const sim::RankUse& use = f.figures.classes[c];
+    const double all = std::max(use.busy + use.exposed + use.idle, 1e-30);
+    std::string name =
+        (ranks[c].find_first_of(",-") == std::string::npos ? "rank " : "ranks ") + ranks[c];
+    if (name.size() > 15) name = name.substr(0, 12) + "...";
+    out += "  " + pad_right(name, 15) + pad_left(percent(use.busy / all), 10) +
+           pad_left(percent(use.exposed / all), 10) + pad_left(percent(use.idle / all), 10) +
+           pad_left(percent(use.hidden / all), 10) + "\n";
+  }
+  if (ranks.size() > kShownClasses)
+    out += "  and " + std::to_string(ranks.size() - kShownClasses) +
+           " other kinds of ranks: --output json=FILE has them\n";
+  return out;
+}
+
+}  // namespace
+
+nlohmann::ordered_json forecast_json(const ScenarioForecast& f) {
+  nlohmann::ordered_json out;
+  out["scenario"] = f.scenario;
+  out["machine"] = f.machine.name;
+  out["ranks"] = f.class_of.size();
+  out["steps"] = f.steps;
+  out["step_time_ps"] = f.figures.step_time.value;
+  out["samples_per_s"] = samples_per_second(f);
+  out["bytes_sent_per_step"] = f.figures.bytes;
+  out["calls_per_step"] = f.figures.calls;
+  out["state_bytes"] = f.state_bytes;
+  out["fits_memory"] = fits(f);
+  out["step_ends_ps"] = nlohmann::ordered_json::array();
+  for (const sim::Picos end : f.figures.step_ends) out["step_ends_ps"].push_back(end.value);
+  const std::vector<std::string> ranks = ranks_by_class(f);
+  for (std::size_t c = 0; c < ranks.size(); ++c) {
+    const sim::RankUse& use = f.figures.classes[c];
+    out["use"].push_back({{"ranks", ranks[c]},
+                          {"busy_s", use.busy},
+                          {"exposed_s", use.exposed},
+                          {"idle_s", use.idle},
+                          {"hidden_s", use.hidden}});
+  }
+  for (const Assumption& a : assumptions(f)) out["assumptions"][a.key] = a.text;
+  return out;
+}
+
+std::string forecast_text(const ScenarioForecast& f) {
+  const auto line = [](const std::string& what, const std::string& value,
+                       const std::string& rests_on) {
+    return "  " + pad_right(what, 16) + pad_right(value, 36) + "[" + rests_on + "]\n";
+  };
+  std::string out = wrap("\"" + printable(f.scenario) + "\": " + plural(f.class_of.size(), "rank") +
+                             " on " + printable(f.machine.name) + ", " +
+                             plural(static_cast<std::uint64_t>(f.steps), "step"),
+                         kColumns) +
+                    "\n\n";
+  out += line("step time", milliseconds(f.figures.step_time), "calls, work, links, steps");
+  out += line("throughput", fixed(samples_per_second(f), 1) + " samples/s", "as step time");
+  out += line("sent",
+              amount(f.figures.bytes) + " a rank and step, " + fixed(f.figures.calls, 1) + " calls",
+              "calls, bytes");
+  std::string state = "at least " + amount(f.state_bytes);
+  if (f.machine.per_device)
+    state += " of " + amount(static_cast<double>(f.machine.per_device->value));
+  out += line("device memory", state, "state");
+  if (!fits(f)) out += "  It does not fit: no such machine can train this job so.\n";
+  out += rank_table(f) + "  [calls, work, links]\n\n";
+  for (const Assumption& a : assumptions(f))
+    out += wrap("[" + a.key + "] " + printable(a.text), kColumns, 2) + "\n";
+  return out;
+}
+
+}  // namespace lockstep

@@ -76,6 +76,7 @@ int run(int argc, const char* const* argv) {
   add_convert(app, status);
   add_scenario(app, status);
   add_simulate(app, status);
+  add_calibrate(app, status);
   add_rules(app, status);
   add_completion(app, status);
   try {

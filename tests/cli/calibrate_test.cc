@@ -1,0 +1,157 @@
+#include "cli/calibrate.h"
+
+#include <gtest/gtest.h>
+
+#include "cli/run_lockstep.h"
+#include "cli/simulate_scenario_ranks.h"
+#include "support/temp_dir.h"
+#include "trace/load.h"
+
+namespace lockstep {
+namespace {
+
+// Two ranks that all-reduce 100 floats: rank 1 comes 5 us later, and it takes 7 us from there.
+std::string rank_text(int rank, int issued, int completed) {
+  return "{\"header\":1,\"rank\":" + std::to_string(rank) +
+         ",\"world_size\":2}\n"
+         "{\"ev\":\"issue\",\"id\":0,\"g\":\"world\",\"op\":\"all_reduce\",\"t\":" +
+         std::to_string(issued) +
+         ",\"in\":[[100]],\"out\":[[100]],\"dtype\":\"float32\",\"async\":true}\n"
+         "{\"ev\":\"complete\",\"id\":0,\"t\":" +
+         std::to_string(completed) + "}\n{\"end\":\"clean\"}\n";
+}
+
+lockstep::Run run_of_two(const std::string& one, const std::string& other) {
+  const TempDir folder;
+  folder.write("rank_0.trace.jsonl", one);
+  folder.write("rank_1.trace.jsonl", other);
+  Result<lockstep::Run> run = load_run({folder.path()});
+  EXPECT_TRUE(run);
+  return std::move(*run);
+}
+
+TEST(Calibrate, ACallIsTimedFromItsLastArrival) {
+  const auto calls =
+      all_reduces_of(run_of_two(rank_text(0, 1000, 12900), rank_text(1, 6000, 13000)));
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_EQ(calls[0].bytes, 400);
+  EXPECT_DOUBLE_EQ(calls[0].seconds, 7e-6);
+}
+
+TEST(Calibrate, WhatARankComputesInAStepIsWhatItDoesNotWait) {
+  const std::string text =
+      "{\"header\":1,\"rank\":0,\"world_size\":1}\n"
+      "{\"ev\":\"step\",\"n\":0,\"t\":1000}\n"
+      "{\"ev\":\"issue\",\"id\":0,\"g\":\"world\",\"op\":\"barrier\",\"t\":2000,\"async\":true}\n"
+      "{\"ev\":\"wait\",\"id\":0,\"t\":3000}\n{\"ev\":\"waited\",\"id\":0,\"t\":7000}\n"
+      "{\"ev\":\"step\",\"n\":1,\"t\":9000}\n{\"end\":\"clean\"}\n";
+  const TempDir folder;
+  folder.write("rank_0.trace.jsonl", text);
+  const Result<lockstep::Run> run = load_run({folder.path()});
+  ASSERT_TRUE(run);
+  EXPECT_DOUBLE_EQ(busy_in_a_step(*run), 4e-6);
+}
+
+TEST(Calibrate, ACallThatNotAllCompletedIsLeftOut) {
+  std::string unfinished = rank_text(1, 6000, 13000);
+  const std::size_t complete = unfinished.find("{\"ev\":\"complete\"");
+  unfinished.erase(complete, unfinished.find('\n', complete) + 1 - complete);
+  EXPECT_TRUE(all_reduces_of(run_of_two(rank_text(0, 1000, 12900), unfinished)).empty());
+}
+
+TEST(Calibrate, TheShortestTimeOfSeveralLooksCounts) {
+  WorkCost stretch;
+  stretch.id = 3;
+  stretch.kernels = 5;
+  RankCosts counted{0, 0, 0, {stretch}};
+  stretch.kernels = 0;
+  for (const std::int64_t nanos : {700, 500, 900}) {
+    stretch.nanos = nanos;
+    ASSERT_TRUE(keep_shortest({0, 0, nanos, {stretch}}, counted));
+  }
+  EXPECT_EQ(counted.work.front().kernels, 5);
+  EXPECT_EQ(counted.work.front().nanos, 500);
+  EXPECT_EQ(counted.beside_nanos, 500);
+}
+
+TEST(Calibrate, CountsAndTimesMustBeOfOneProgram) {
+  WorkCost stretch;
+  stretch.id = 3;
+  RankCosts counted{0, 0, 0, {stretch}};
+  EXPECT_TRUE(keep_shortest({0, 0, 0, {stretch}}, counted));
+  EXPECT_FALSE(keep_shortest({1, 0, 0, {stretch}}, counted));
+  EXPECT_FALSE(keep_shortest({0, 0, 0, {}}, counted));
+  stretch.id = 4;
+  EXPECT_FALSE(keep_shortest({0, 0, 0, {stretch}}, counted));
+}
+
+TEST(Calibrate, WrongUsageIsRefused) {
+  EXPECT_EQ(run_lockstep({"calibrate"}).status, 2);
+  EXPECT_EQ(run_lockstep({"calibrate", "-o", "x", "--ranks", "1"}).status, 2);
+  const Outcome help = run_lockstep({"calibrate", "--help"});
+  EXPECT_EQ(help.status, 0);
+  expect_fits_a_terminal(help.out);
+}
+
+Scenario scenario_of(const std::string& more) {
+  const auto scenario = parse_scenario("lockstep: 1\nname: n\n" + more, "s.yaml");
+  EXPECT_TRUE(scenario) << scenario.error().str();
+  return *scenario;
+}
+
+TEST(RanksThatStandForOthers, FewRanksAreAllLookedAt) {
+  const auto traced = ranks_that_stand_for(scenario_of("ranks: 3\nstrategy: ddp\n"));
+  ASSERT_TRUE(traced);
+  EXPECT_EQ(*traced, (std::vector<std::int32_t>{0, 1, 2}));
+}
+
+TEST(RanksThatStandForOthers, OfManyOneOfThoseThatMeetTheSame) {
+  const auto traced = ranks_that_stand_for(
+      scenario_of("ranks: 1000\nstrategy: ddp\n"
+                  "data: {modality: [{ranks: [7, 9], steps: [1], has: [text]}, {has: [image, "
+                  "text]}]}\n"));
+  ASSERT_TRUE(traced);
+  EXPECT_EQ((*traced)[0], 0);
+  EXPECT_EQ((*traced)[999], 1);
+  EXPECT_EQ((*traced)[9], 7);
+}
+
+TEST(RanksThatStandForOthers, WhatIsDrawnIsNotGuessed) {
+  EXPECT_FALSE(
+      ranks_that_stand_for(scenario_of("ranks: 1000\nstrategy: ddp\ndata: {text_only: 0.5}\n")));
+}
+
+class SimulateScenario : public testing::Test {
+ protected:
+  TempDir folder_;
+  std::string write(const std::string& name, const std::string& text) {
+    folder_.write(name, text);
+    return folder_.file(name);
+  }
+  const std::string job_ = write("job.yaml", "lockstep: 1\nname: n\nranks: 2\nstrategy: ddp\n");
+  const std::string machine_ = LOCKSTEP_SOURCE_DIR "/machines/dgx-h100.yaml";
+};
+
+TEST_F(SimulateScenario, WrongUsageIsRefusedWithTheReason) {
+  const auto says = [](const std::vector<std::string>& arguments, const std::string& what) {
+    const Outcome outcome = run_lockstep(arguments);
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_NE(outcome.err.find(what), std::string::npos) << outcome.err;
+  };
+  says({"simulate"}, "nothing to simulate");
+  says({"simulate", job_}, "no machine");
+  says({"simulate", job_, "--machine", folder_.file("none.yaml")}, "none.yaml");
+  says({"simulate", folder_.file("none"), "--machine", machine_}, "none");
+  says({"simulate", job_, "--machine", write("bad.yaml", "machine: 1\nname: [")}, "bad.yaml:");
+  says({"simulate", job_, "--machine", machine_, "--ranks", "0"}, "--ranks");
+  says({"simulate", job_, "--machine", machine_, "-o", "pdf=x"}, "pdf");
+}
+
+TEST_F(SimulateScenario, HelpFitsATerminal) {
+  const Outcome help = run_lockstep({"simulate", "--help"});
+  EXPECT_EQ(help.status, 0);
+  expect_fits_a_terminal(help.out);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,154 @@
+// `lockstep simulate SCENARIO` with a real worker: what it says of shipped jobs, of those that
+// hang, and of worlds that nobody has; and `lockstep calibrate`.
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "launch/launch_testing.h"
+#include "launch/process.h"
+#include "trace/load.h"
+#include "trace/work_costs.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::HasSubstr;
+
+class Simulate : public ::testing::Test {
+ protected:
+  // The exit status; what was printed is in log().
+  int lockstep(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), LOCKSTEP_PROGRAM);
+    std::filesystem::remove(folder_.file("log"));
+    Result<Process> program = Process::spawn(arguments, folder_.file("log"));
+    if (!program) return -1;
+    testing::eventually([&] { return !program->running(); }, std::chrono::minutes(10));
+    return program->poll() ? program->poll()->exit_status : -1;
+  }
+  int simulate(const std::string& scenario, std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments = {"simulate", scenario,   "--machine",
+                                          kMachine,   "--output", "json=" + folder_.file("json")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return lockstep(std::move(arguments));
+  }
+  Json json() const { return Json::parse(TempDir::read(folder_.file("json"))); }
+  std::string log() const { return TempDir::read(folder_.file("log")); }
+  std::string write(const std::string& text) {
+    folder_.write("job.yaml", "lockstep: 1\nname: a job\n" + text);
+    return folder_.file("job.yaml");
+  }
+  static std::string shipped(const std::string& name) {
+    return LOCKSTEP_SOURCE_DIR "/scenarios/" + name + ".yaml";
+  }
+  static constexpr const char* kMachine = LOCKSTEP_SOURCE_DIR "/machines/dgx-h100.yaml";
+  TempDir folder_;
+};
+
+TEST_F(Simulate, AHealthyJobHasAStepTimeAndItsSharesAddUp) {
+  ASSERT_EQ(simulate(shipped("modality/manual_hang_ok")), 0) << log();
+  const Json result = json();
+  EXPECT_EQ(result["ranks"], 4);
+  EXPECT_EQ(result["steps"], 6);
+  EXPECT_EQ(result["step_ends_ps"].size(), 6U);
+  EXPECT_GT(result["step_time_ps"], 0);
+  double first = result["step_ends_ps"][0];
+  double last = result["step_ends_ps"][5];
+  for (const Json& use : result["use"]) {
+    const double all =
+        use["busy_s"].get<double>() + use["exposed_s"].get<double>() + use["idle_s"].get<double>();
+    EXPECT_LE(all, (last - first) * 1e-12 * 1.2);
+    EXPECT_GT(all, (last - first) * 1e-12 * 0.8);
+  }
+  EXPECT_THAT(log(), HasSubstr("[links]"));
+}
+
+TEST_F(Simulate, EveryCallAndWaitAndStepHasItsCosts) {
+  const std::string kept = folder_.file("kept");
+  ASSERT_EQ(
+      simulate(write("ranks: 2\nstrategy: fsdp\ntrain: {steps: 3}\n"), {"--output-dir", kept}), 0)
+      << log();
+  const Result<lockstep::Run> run = load_run({kept});
+  ASSERT_TRUE(run);
+  ASSERT_EQ(run->ranks.size(), 2U);
+  for (const RankTrace& trace : run->ranks) {
+    const auto costs = read_work_costs(costs_file(kept, trace.rank.value));
+    ASSERT_TRUE(costs) << costs.error().str();
+    std::size_t marks = 0;
+    for (const Event& event : trace.events)
+      marks += event.kind == EventKind::issue || event.kind == EventKind::wait ||
+               event.kind == EventKind::step;
+    EXPECT_EQ(costs->work.size(), marks);
+    double flops = 0;
+    for (const WorkCost& work : costs->work)
+      for (const WorkCost::Flops& f : work.flops) flops += f.matmul + f.convolution;
+    EXPECT_GT(flops, 0);
+    EXPECT_GT(costs->state_bytes, 0);
+  }
+}
+
+TEST_F(Simulate, ALargerBatchComputesLongerAndSendsTheSame) {
+  // Where launches are not hidden: on a GPU, they are what small models take.
+  folder_.write("cpu.yaml",
+                "machine: 1\nname: a core each\nranks_per_node: 64\n"
+                "compute: {float32: {peak: 40GFLOP/s}}\nmemory: {bandwidth: 10GB/s}\n"
+                "kernels: {dispatch: 1us, hidden: false}\nlinks: [{alpha: 1us, beta: 1GB/s}]\n");
+  const auto simulated = [&](int batch_size) {
+    const std::string job = write("ranks: 2\nstrategy: ddp\ntrain: {steps: 3, batch_size: " +
+                                  std::to_string(batch_size) + "}\n");
+    EXPECT_EQ(lockstep({"simulate", job, "--machine", folder_.file("cpu.yaml"), "--output",
+                        "json=" + folder_.file("json")}),
+              0)
+        << log();
+    return json();
+  };
+  const Json small = simulated(4);
+  const Json large = simulated(64);
+  EXPECT_GT(large["use"][0]["busy_s"], 2 * small["use"][0]["busy_s"].get<double>());
+  EXPECT_EQ(large["bytes_sent_per_step"], small["bytes_sent_per_step"]);
+}
+
+TEST_F(Simulate, AJobThatHangsIsReportedAsByARun) {
+  EXPECT_EQ(simulate(shipped("modality/manual_hang_bad")), 1) << log();
+  EXPECT_THAT(log(), HasSubstr("hangs"));
+  EXPECT_EQ(json()["report"]["verdict"], "findings");
+}
+
+TEST_F(Simulate, ThePipelinesStagesWaitForEachOther) {
+  ASSERT_EQ(simulate(shipped("pipeline/gpipe_ok")), 0) << log();
+  EXPECT_EQ(json()["ranks"], 2);
+  for (const Json& use : json()["use"])
+    EXPECT_GT(use["idle_s"].get<double>() + use["exposed_s"].get<double>(), 0);
+}
+
+TEST_F(Simulate, WhatCannotBeDerivedIsRefusedWithTheReason) {
+  EXPECT_EQ(simulate(shipped("training/balance_cost_ok")), 2);
+  EXPECT_THAT(log(), HasSubstr("balance_cost_ok.yaml"));
+  EXPECT_THAT(log(), HasSubstr("what they measure"));
+}
+
+TEST_F(Simulate, WorldsThatNobodyHasFoldIntoTheirKindsOfRanks) {
+  const std::string job = write(
+      "ranks: 2\nstrategy: ddp\nremedy: dummy-image\n"
+      "data: {modality: [{ranks: [1], steps: [1], has: [text]}, {has: [image, text]}]}\n"
+      "train: {steps: 3}\n");
+  ASSERT_EQ(simulate(job, {"--ranks", "2048"}), 0) << log();
+  EXPECT_EQ(json()["ranks"], 2048);
+  EXPECT_LE(json()["use"].size(), 4U);
+  const double many = json()["bytes_sent_per_step"];
+  ASSERT_EQ(simulate(job, {"--meta"}), 0) << log();
+  EXPECT_GT(many, json()["bytes_sent_per_step"].get<double>());
+}
+
+TEST_F(Simulate, AMachineIsMeasuredAndUsed) {
+  const std::string here = folder_.file("here.yaml");
+  ASSERT_EQ(lockstep({"calibrate", "--ranks", "2", "-o", here}), 0) << log();
+  EXPECT_THAT(log(), HasSubstr("GFLOP/s"));
+  ASSERT_EQ(lockstep({"simulate", write("ranks: 2\nstrategy: ddp\ntrain: {steps: 3}\n"),
+                      "--machine", here}),
+            0)
+      << log();
+  EXPECT_THAT(log(), HasSubstr("step time"));
+}
+
+}  // namespace
+}  // namespace lockstep

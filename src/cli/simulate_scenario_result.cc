@@ -139,7 +139,7 @@ nlohmann::ordered_json forecast_json(const ScenarioForecast& f) {
 std::string forecast_text(const ScenarioForecast& f) {
   const auto line = [](const std::string& what, const std::string& value,
                        const std::string& rests_on) {
-    return "  " + pad_right(what, 16) + pad_right(value, 36) + "[" + rests_on + "]\n";
+    return "  " + pad_right(what, 16) + pad_right(value + " ", 36) + "[" + rests_on + "]\n";
   };
   std::string out = wrap("\"" + printable(f.scenario) + "\": " + plural(f.class_of.size(), "rank") +
                              " on " + printable(f.machine.name) + ", " +

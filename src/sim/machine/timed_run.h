@@ -26,7 +26,7 @@ Result<Run> timed_run(Run run, const std::vector<const RankCosts*>& costs,
 // The run of all ranks of a job in which each does what the one does that `traced` names for it.
 // Errors: a traced rank that has no trace, sends messages, or calls in a group that does not hold
 // those it stands for; more than kMostSpreadEvents events.
-inline constexpr std::uint64_t kMostSpreadEvents = 100'000'000;
+inline constexpr std::uint64_t kMostSpreadEvents = 20'000'000;
 Result<Run> spread(Run run, const std::vector<std::int32_t>& traced);
 
 }  // namespace lockstep::sim

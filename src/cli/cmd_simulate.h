@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "cli/exit_status.h"
+#include "cli/output_targets.h"
 
 namespace lockstep {
 
@@ -22,6 +23,7 @@ void add_simulate_fit(CLI::App& simulate, ExitStatus& status);
 struct SimulationOutput {
   std::vector<std::string> outputs;  // as given: text=PATH or json=PATH; PATH "-": standard output
   bool quiet = false;
+  OutputForms forms{"result", {"text", "json"}};  // set before the options are added
 };
 
 // Adds --output and --quiet to `command`, which fills in `output` when it is parsed.
@@ -30,9 +32,11 @@ void add_simulation_output(CLI::App& command, SimulationOutput& output);
 // For the start of a command. Errors: an --output that is not KIND=PATH, two on standard output.
 Status check_simulation_output(const SimulationOutput& output);
 
-// Prints `text` on standard output, unless --quiet was given or an --output takes standard output
-// for itself; then writes every --output. `text` and `json` end with a line break.
+// Prints the text and writes every --output, as write_targets() does.
 // Errors: as check_simulation_output's, a file that cannot be written.
+Status write_simulation(const OutputContent& content, const SimulationOutput& output);
+
+// The same for a result that is there as `text` and `json`, which end with a line break.
 Status write_simulation(const std::string& text, const std::string& json,
                         const SimulationOutput& output);
 

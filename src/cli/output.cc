@@ -11,8 +11,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/text.h"
-#include "base/write_file.h"
+#include "base/check.h"
 #include "reports/github_report.h"
 #include "reports/gitlab_report.h"
 #include "reports/json_report.h"
@@ -24,29 +23,39 @@
 namespace lockstep {
 namespace {
 
-using Kind = OutputTarget::Kind;
-
-struct KindName {
-  std::string_view name;
-  Kind kind;
-};
-constexpr std::array kKinds = {
-    KindName{"text", Kind::text},         KindName{"json", Kind::json},
-    KindName{"sarif", Kind::sarif},       KindName{"junit", Kind::junit},
-    KindName{"github", Kind::github},     KindName{"gitlab", Kind::gitlab},
-    KindName{"markdown", Kind::markdown},
+struct Judged {
+  const FilteredReport& report;
+  const Run& run;
+  bool color = false;
 };
 
-std::optional<Kind> kind_named(std::string_view name) {
-  for (const KindName& one : kKinds)
-    if (one.name == name) return one.kind;
-  return std::nullopt;
+// CI services show places relative to what they checked out, which is where commands run.
+std::string source_root() {
+  std::error_code none;
+  return std::filesystem::current_path(none).string();
 }
 
-std::vector<std::string> kind_names() {
-  std::vector<std::string> out;
-  for (const KindName& one : kKinds) out.emplace_back(one.name);
-  return out;
+struct ReportForm {
+  std::string_view kind;
+  std::string (*render)(const Judged&);
+};
+
+constexpr std::array kForms = {
+    ReportForm{"text",
+               [](const Judged& j) { return text_report(j.report, j.run, {.color = j.color}); }},
+    ReportForm{"json", [](const Judged& j) { return json_report(j.report); }},
+    ReportForm{"sarif", [](const Judged& j) { return sarif_report(j.report, source_root()); }},
+    ReportForm{"junit", [](const Judged& j) { return junit_report(j.report); }},
+    ReportForm{"github", [](const Judged& j) { return github_report(j.report, source_root()); }},
+    ReportForm{"gitlab", [](const Judged& j) { return gitlab_report(j.report, source_root()); }},
+    ReportForm{"markdown", [](const Judged& j) { return markdown_report(j.report, j.run); }},
+};
+
+std::string rendered(std::string_view kind, const Judged& judged) {
+  const auto* form = std::find_if(kForms.begin(), kForms.end(),
+                                  [&](const ReportForm& one) { return one.kind == kind; });
+  LOCKSTEP_CHECK(form != kForms.end(), "parse_output_targets() lets no other kind through");
+  return form->render(judged);
 }
 
 // What --fail-on takes, and the least severity that then gives exit status 1.
@@ -55,52 +64,6 @@ std::optional<Severity> threshold(std::string_view fail_on) {
   if (fail_on == "warning") return Severity::warning;
   if (fail_on == "note") return Severity::note;
   return std::nullopt;
-}
-
-Status write_stdout(const std::string& text) {
-  std::cout << text << std::flush;
-  if (std::cout) return Status::ok();
-  return Error{"cannot write to standard output", {}, "check where it is redirected to"};
-}
-
-// CI services show places relative to what they checked out, which is where commands run.
-std::string source_root() {
-  std::error_code none;
-  return std::filesystem::current_path(none).string();
-}
-
-std::string rendered(Kind kind, const FilteredReport& report, const Run& run, bool color) {
-  switch (kind) {
-    case Kind::text:
-      return text_report(report, run, {.color = color});
-    case Kind::json:
-      return json_report(report);
-    case Kind::sarif:
-      return sarif_report(report, source_root());
-    case Kind::junit:
-      return junit_report(report);
-    case Kind::github:
-      return github_report(report, source_root());
-    case Kind::gitlab:
-      return gitlab_report(report, source_root());
-    case Kind::markdown:
-      return markdown_report(report, run);
-  }
-  return {};
-}
-
-Result<std::vector<OutputTarget>> parse_outputs(const ReportOptions& options) {
-  std::vector<OutputTarget> targets;
-  for (const std::string& output : options.outputs) {
-    Result<OutputTarget> target = parse_output(output);
-    if (!target) return target.error();
-    targets.push_back(*target);
-  }
-  const auto to_stdout = std::count_if(targets.begin(), targets.end(),
-                                       [](const OutputTarget& t) { return t.path == "-"; });
-  if (to_stdout > 1)
-    return Error{"two --output options write to standard output", {}, "send one of them to a file"};
-  return targets;
 }
 
 }  // namespace
@@ -121,43 +84,25 @@ void add_report_options(CLI::App& command, ReportOptions& options) {
   add_filter_options(command, options.filter);
 }
 
-Result<OutputTarget> parse_output(const std::string& text) {
-  const std::size_t equals = text.find('=');
-  const std::string kind = text.substr(0, equals);
-  const std::string shown = printable(text);
-  if (equals == std::string::npos || equals + 1 == text.size())
-    return Error{"--output " + shown + ": expected KIND=PATH", {}, "write json=report.json"};
-  const std::optional<Kind> known = kind_named(kind);
-  if (!known) {
-    const std::vector<std::string> names = kind_names();
-    const std::string near = kind.size() < 100 ? nearest(kind, names) : "";
-    return Error{"--output " + shown + ": no such kind of report",
-                 {},
-                 (near.empty() ? "" : "did you mean " + near + "? ") + "kinds: " + join_and(names)};
-  }
-  return OutputTarget{*known, text.substr(equals + 1)};
+OutputForms report_forms() {
+  OutputForms forms{"report", {}};
+  for (const ReportForm& form : kForms) forms.kinds.emplace_back(form.kind);
+  return forms;
 }
 
 Status check_outputs(const ReportOptions& options) {
-  if (Result<std::vector<OutputTarget>> targets = parse_outputs(options); !targets)
+  if (const auto targets = parse_output_targets(options.outputs, report_forms()); !targets)
     return targets.error();
   return Status::ok();
 }
 
 Status write_reports(const FilteredReport& report, const Run& run, const ReportOptions& options) {
-  const Result<std::vector<OutputTarget>> targets = parse_outputs(options);
+  const auto targets = parse_output_targets(options.outputs, report_forms());
   if (!targets) return targets.error();
-  const bool taken = std::any_of(targets->begin(), targets->end(),
-                                 [](const OutputTarget& t) { return t.path == "-"; });
-  if (!taken && !options.quiet) {
-    const bool color = stdout_wants_color();
-    if (Status s = write_stdout(rendered(Kind::text, report, run, color)); !s) return s;
-  }
-  for (const OutputTarget& target : *targets) {
-    const bool to_stdout = target.path == "-";
-    const std::string text = rendered(target.kind, report, run, to_stdout && stdout_wants_color());
-    if (Status s = to_stdout ? write_stdout(text) : write_file(target.path, text); !s) return s;
-  }
+  const auto content = [&](const std::string& kind, bool to_stdout) {
+    return rendered(kind, {report, run, to_stdout && stdout_wants_color()});
+  };
+  if (Status written = write_targets(*targets, options.quiet, content); !written) return written;
   return write_baseline(report, options.filter);
 }
 

@@ -16,16 +16,12 @@
 #include "base/result.h"
 #include "cli/exit_status.h"
 #include "cli/filter_options.h"
+#include "cli/output_targets.h"
 #include "reports/filter.h"
 #include "trace/run.h"
 #include "verify/report.h"
 
 namespace lockstep {
-
-struct OutputTarget {
-  enum class Kind { text, json, sarif, junit, github, gitlab, markdown } kind = Kind::text;
-  std::string path;  // "-": standard output
-};
 
 struct ReportOptions {
   std::vector<std::string> outputs;  // as given: KIND=PATH
@@ -37,12 +33,10 @@ struct ReportOptions {
 // Adds the options to `command`, which fills in `options` when it is parsed.
 void add_report_options(CLI::App& command, ReportOptions& options);
 
-// Errors: no "=", an unknown kind, an empty path.
-Result<OutputTarget> parse_output(const std::string& text);
+// The forms of a report.
+OutputForms report_forms();
 
-// Prints the text report on standard output, unless --quiet was given or an --output takes standard
-// output for itself; then writes every --output. A file is complete or not there: it is written
-// beside its place and renamed.
+// Prints the text report and writes every --output, as write_targets() does, and the baseline.
 // Errors: a bad --output (check_outputs says so before any work), a file that cannot be written.
 Status write_reports(const FilteredReport& report, const Run& run, const ReportOptions& options);
 

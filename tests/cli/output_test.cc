@@ -15,27 +15,13 @@ Report report_with(Verdict verdict, const std::vector<Severity>& severities) {
   return report;
 }
 
-TEST(ParseOutput, TakesKindAndPath) {
-  const Result<OutputTarget> json = parse_output("json=out/a=b.json");
-  ASSERT_TRUE(json);
-  EXPECT_EQ(json->kind, OutputTarget::Kind::json);
-  EXPECT_EQ(json->path, "out/a=b.json");
-  const Result<OutputTarget> text = parse_output("text=-");
-  ASSERT_TRUE(text);
-  EXPECT_EQ(text->kind, OutputTarget::Kind::text);
-  EXPECT_EQ(text->path, "-");
-}
-
-TEST(ParseOutput, KnowsEveryKind) {
+TEST(ReportForms, EveryKindIsTakenAndNoOther) {
   for (const char* kind : {"text", "json", "sarif", "junit", "github", "gitlab", "markdown"})
-    EXPECT_TRUE(parse_output(std::string(kind) + "=x")) << kind;
-  EXPECT_EQ(parse_output("sarfi=x").error().fix,
-            "did you mean sarif? kinds: text, json, sarif, junit, github, gitlab and markdown");
-}
-
-TEST(ParseOutput, RefusesWhatHasNoKindOrPath) {
+    EXPECT_TRUE(check_outputs({.outputs = {std::string(kind) + "=x"}})) << kind;
   for (const char* bad : {"", "json", "json=", "=x", "xml=x", "JSON=x"})
-    EXPECT_FALSE(parse_output(bad)) << bad;
+    EXPECT_FALSE(check_outputs({.outputs = {bad}})) << bad;
+  EXPECT_EQ(check_outputs({.outputs = {"sarfi=x"}}).error().fix,
+            "did you mean sarif? kinds: text, json, sarif, junit, github, gitlab and markdown");
 }
 
 TEST(CheckOutputs, OnlyOneMayTakeStandardOutput) {

@@ -1,0 +1,73 @@
+#include "cli/output_targets.h"
+
+#include <gtest/gtest.h>
+
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+const OutputForms kForms{"table", {"text", "json"}};
+
+// What is printed by write_targets().
+std::string printed(const std::vector<OutputTarget>& targets, bool quiet) {
+  testing::internal::CaptureStdout();
+  const Status written = write_targets(targets, quiet, [](const std::string& kind, bool to_stdout) {
+    return kind + (to_stdout ? " on stdout\n" : " in a file\n");
+  });
+  std::string out = testing::internal::GetCapturedStdout();
+  return written ? out : "error: " + written.error().message;
+}
+
+TEST(ParseOutputTarget, TakesKindAndPath) {
+  const Result<OutputTarget> json = parse_output_target("json=out/a=b.json", kForms);
+  ASSERT_TRUE(json);
+  EXPECT_EQ(json->kind, "json");
+  EXPECT_EQ(json->path, "out/a=b.json");
+  EXPECT_FALSE(json->to_stdout());
+  const Result<OutputTarget> text = parse_output_target("text=-", kForms);
+  ASSERT_TRUE(text);
+  EXPECT_TRUE(text->to_stdout());
+}
+
+TEST(ParseOutputTarget, RefusesWhatHasNoKindOrPath) {
+  for (const char* bad : {"", "json", "json=", "=x", "xml=x", "JSON=x"})
+    EXPECT_FALSE(parse_output_target(bad, kForms)) << bad;
+  EXPECT_EQ(parse_output_target("json=", kForms).error().fix, "write json=table.json");
+}
+
+TEST(ParseOutputTarget, SaysWhatThereIsAndWhatWasMeant) {
+  const Error near = parse_output_target("jsno=x", kForms).error();
+  EXPECT_EQ(near.message, "--output jsno=x: no such kind of table");
+  EXPECT_EQ(near.fix, "did you mean json? kinds: text and json");
+  EXPECT_EQ(parse_output_target("parquet=x", kForms).error().fix, "kinds: text and json");
+  EXPECT_EQ(parse_output_target("\x1b=x", kForms).error().message,
+            "--output \\x1b=x: no such kind of table");
+}
+
+TEST(ParseOutputTargets, OnlyOneMayTakeStandardOutput) {
+  EXPECT_TRUE(parse_output_targets({"json=-", "text=a"}, kForms));
+  EXPECT_FALSE(parse_output_targets({"json=-", "text=-"}, kForms));
+}
+
+TEST(WriteTargets, PrintsTheTextUnlessQuietOrStandardOutputIsTaken) {
+  EXPECT_EQ(printed({}, false), "text on stdout\n");
+  EXPECT_EQ(printed({}, true), "");
+  EXPECT_EQ(printed({{"json", "-"}}, false), "json on stdout\n");
+}
+
+TEST(WriteTargets, WritesFilesBesideThePrintedText) {
+  const TempDir folder;
+  EXPECT_EQ(printed({{"json", folder.file("a")}, {"text", folder.file("b")}}, false),
+            "text on stdout\n");
+  EXPECT_EQ(TempDir::read(folder.file("a")), "json in a file\n");
+  EXPECT_EQ(TempDir::read(folder.file("b")), "text in a file\n");
+}
+
+TEST(WriteTargets, SaysWhatCannotBeWritten) {
+  const TempDir folder;
+  EXPECT_EQ(printed({{"json", folder.file("no/such/folder")}}, true).find("error: "), 0U);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+// A run and its report as a timeline for trace viewers: the Trace Event Format (JSON), which
+// Perfetto (https://ui.perfetto.dev) and chrome://tracing open.
+// https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+//
+// - A process per rank, a track per stream or group (timeline_tracks.h).
+// - A slice per call; one that never finished lasts until the last time of the run and says so.
+// - Arrows join the calls that meet, from the first to come to the last.
+// - A finding is an instant at the culprits' calls, or where they were last seen.
+// - Steps and exceptions are instants.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "reports/filter.h"
+#include "trace/run.h"
+
+namespace lockstep {
+
+struct TimelineOptions {
+  // Calls, spans and steps: what viewers still open. Of a larger run the last ones of every rank
+  // are shown, and the file says so: what hangs is at the end.
+  std::uint64_t most_entries = 400'000;
+};
+
+// One object and a newline. `otherData` says how the times are to be read (timeline_clock.h) and
+// what was left out. O(events log events). Never fails: bytes that are no UTF-8 become U+FFFD.
+std::string timeline_report(const FilteredReport& filtered, const Run& run,
+                            const TimelineOptions& options = {});
+
+}  // namespace lockstep

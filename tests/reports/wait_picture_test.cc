@@ -1,0 +1,92 @@
+#include "reports/wait_picture.h"
+
+#include <gmock/gmock.h>
+
+#include "reports/inline_run.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+namespace {
+
+WaitPicture picture(const Run& run) { return wait_picture(verify(run), run); }
+const std::string kHung = "{\"end\":\"hung\"}\n";
+const std::string kClean = "{\"end\":\"clean\"}\n";
+
+std::string on_group(int id, const std::string& group) {
+  return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":")" + group +
+         R"(","op":"barrier"})" + "\n";
+}
+const std::string kTwoGroups = R"({"group":"a","ranks":[0,1]})"
+                               "\n"
+                               R"({"group":"b","ranks":[0,1]})"
+                               "\n";
+
+TEST(WaitPicture, OfACleanRunIsEmpty) {
+  const std::string rank = all_reduce(0, "w", 8) + complete(0) + kClean;
+  const WaitPicture empty = picture(inline_run({rank, rank}));
+  EXPECT_TRUE(empty.nodes.empty());
+  EXPECT_TRUE(empty.edges.empty());
+}
+
+TEST(WaitPicture, RanksThatWaitAlikeShareANode) {
+  const std::string waits = all_reduce(0, "w", 8) + kHung;
+  const WaitPicture hang = picture(inline_run({waits, kClean, waits, waits}));
+  ASSERT_EQ(hang.nodes.size(), 2U);
+  EXPECT_EQ(hang.nodes[0].ranks, ranks_of({0, 2, 3}));
+  EXPECT_EQ(hang.nodes[0].call, "all_reduce(w)");
+  EXPECT_EQ(hang.nodes[0].place, "group world, seq 0");
+  EXPECT_EQ(hang.nodes[0].state, "waits");
+  EXPECT_FALSE(hang.nodes[0].culprit);
+  EXPECT_EQ(hang.nodes[1].ranks, ranks_of({1}));
+  EXPECT_EQ(hang.nodes[1].state, "finished");
+  EXPECT_TRUE(hang.nodes[1].culprit);
+  ASSERT_EQ(hang.edges.size(), 1U);
+  EXPECT_EQ(hang.edges[0].from, 0U);
+  EXPECT_EQ(hang.edges[0].to, 1U);
+  EXPECT_EQ(hang.edges[0].kind, WaitEdge::Kind::missing);
+}
+
+TEST(WaitPicture, ACircleHasItsEdgesBothWays) {
+  const WaitPicture circle = picture(
+      inline_run({kTwoGroups + on_group(0, "a") + kHung, kTwoGroups + on_group(0, "b") + kHung}));
+  ASSERT_EQ(circle.nodes.size(), 2U);
+  EXPECT_EQ(circle.nodes[0].place, "group a, seq 0");
+  EXPECT_EQ(circle.nodes[1].place, "group b, seq 0");
+  ASSERT_EQ(circle.edges.size(), 2U);
+  EXPECT_NE(circle.edges[0].from, circle.edges[1].from);
+}
+
+TEST(WaitPicture, CallsThatDoNotFitSplitTheNode) {
+  const WaitPicture mismatch =
+      picture(inline_run({all_reduce(0, "w", 8) + kHung, all_reduce(0, "w", 9) + kHung}));
+  ASSERT_EQ(mismatch.nodes.size(), 2U);
+  ASSERT_EQ(mismatch.edges.size(), 1U);
+  EXPECT_EQ(mismatch.edges[0].kind, WaitEdge::Kind::mismatch);
+}
+
+TEST(WaitPicture, ARankWithoutATraceMayBeThere) {
+  const WaitPicture missing = picture(inline_run({all_reduce(0, "w", 8) + kHung, ""}));
+  ASSERT_EQ(missing.nodes.size(), 2U);
+  EXPECT_EQ(missing.nodes[1].state, "no trace");
+  EXPECT_EQ(missing.nodes[1].ranks, ranks_of({1}));
+  ASSERT_EQ(missing.edges.size(), 1U);
+  EXPECT_EQ(missing.edges[0].kind, WaitEdge::Kind::unknown);
+}
+
+TEST(WaitPicture, SaysWhatBecameOfThoseWaitedFor) {
+  const std::string waits = all_reduce(0, "w", 8) + kHung;
+  for (const auto& [end, words] : std::vector<std::pair<std::string, std::string>>{
+           {"{\"end\":\"killed\"}\n", "killed"},
+           {"{\"end\":\"exception\"}\n", "raised an exception"},
+           {kHung, "hung outside of a recorded call"},
+           {"", "trace ends here"}}) {
+    const WaitPicture hang = picture(inline_run({waits, R"({"ev":"step","n":0})"
+                                                        "\n" +
+                                                            end}));
+    ASSERT_EQ(hang.nodes.size(), 2U) << words;
+    EXPECT_EQ(hang.nodes[1].state, words);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

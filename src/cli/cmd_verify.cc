@@ -38,7 +38,8 @@ constexpr const char* kFooter = R"(Examples:
     lockstep verify traces/ --fail-on warning --output json=report.json --quiet
   Fail only on what is new since the baseline was written:
     lockstep verify traces/ --baseline known.json --output sarif=out.sarif
-
+  Look at it on a timeline, in https://ui.perfetto.dev:
+    lockstep verify traces/ --output timeline=run.json
   A proof, if the run neither diverged nor could have deadlocked:
     lockstep verify traces/ --certificate run.txt
   Can any mix of batches over the ranks diverge? And a proof, if not:
@@ -99,7 +100,9 @@ ExitStatus run_verify(const VerifyCommand& command) {
   if (!run) return fail(run.error());
   const Report judged = judge(*run, command);
   const FilteredReport report = filtered(judged, *run, *filter, today_utc());
-  if (const Status written = write_reports(report, *run, command.report); !written)
+  ReportOptions outputs = command.report;
+  outputs.semantics = call_semantics_from_name(command.semantics);
+  if (const Status written = write_reports(report, *run, outputs); !written)
     return fail(written.error(), ExitStatus::own_failure);
   const ExitStatus status = exit_status(report.report, command.report.fail_on);
   if (command.certificate.empty()) return status;

@@ -12,6 +12,8 @@
 #include <system_error>
 
 #include "base/check.h"
+#include "reports/csv_report.h"
+#include "reports/dot_report.h"
 #include "reports/github_report.h"
 #include "reports/gitlab_report.h"
 #include "reports/json_report.h"
@@ -19,6 +21,7 @@
 #include "reports/markdown_report.h"
 #include "reports/sarif_report.h"
 #include "reports/text_report.h"
+#include "reports/timeline_report.h"
 
 namespace lockstep {
 namespace {
@@ -26,6 +29,7 @@ namespace {
 struct Judged {
   const FilteredReport& report;
   const Run& run;
+  std::optional<CallSemantics> semantics;
   bool color = false;
 };
 
@@ -44,11 +48,14 @@ constexpr std::array kForms = {
     ReportForm{"text",
                [](const Judged& j) { return text_report(j.report, j.run, {.color = j.color}); }},
     ReportForm{"json", [](const Judged& j) { return json_report(j.report); }},
+    ReportForm{"markdown", [](const Judged& j) { return markdown_report(j.report, j.run); }},
+    ReportForm{"csv", [](const Judged& j) { return csv_report(j.report); }},
+    ReportForm{"timeline", [](const Judged& j) { return timeline_report(j.report, j.run); }},
+    ReportForm{"dot", [](const Judged& j) { return dot_report(j.report, j.run, j.semantics); }},
     ReportForm{"sarif", [](const Judged& j) { return sarif_report(j.report, source_root()); }},
     ReportForm{"junit", [](const Judged& j) { return junit_report(j.report); }},
     ReportForm{"github", [](const Judged& j) { return github_report(j.report, source_root()); }},
     ReportForm{"gitlab", [](const Judged& j) { return gitlab_report(j.report, source_root()); }},
-    ReportForm{"markdown", [](const Judged& j) { return markdown_report(j.report, j.run); }},
 };
 
 std::string rendered(std::string_view kind, const Judged& judged) {
@@ -71,9 +78,10 @@ std::optional<Severity> threshold(std::string_view fail_on) {
 void add_report_options(CLI::App& command, ReportOptions& options) {
   command
       .add_option("-o,--output", options.outputs,
-                  "Write the report as text, json, sarif, junit,\n"
-                  "github, gitlab or markdown, e.g. json=r.json;\n"
-                  "the path \"-\" is standard output")
+                  "Write the report as text, json, markdown,\n"
+                  "csv, timeline, dot, sarif, junit, github or\n"
+                  "gitlab, e.g. json=r.json; the path \"-\" is\n"
+                  "standard output")
       ->type_name("KIND=PATH")
       ->allow_extra_args(false);
   command.add_option("--fail-on", options.fail_on, "Exit with 1 for findings so severe or worse")
@@ -100,7 +108,7 @@ Status write_reports(const FilteredReport& report, const Run& run, const ReportO
   const auto targets = parse_output_targets(options.outputs, report_forms());
   if (!targets) return targets.error();
   const auto content = [&](const std::string& kind, bool to_stdout) {
-    return rendered(kind, {report, run, to_stdout && stdout_wants_color()});
+    return rendered(kind, {report, run, options.semantics, to_stdout && stdout_wants_color()});
   };
   if (Status written = write_targets(*targets, options.quiet, content); !written) return written;
   return write_baseline(report, options.filter);

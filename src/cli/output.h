@@ -1,13 +1,14 @@
 // What every command that judges has in common: where the report goes, in which form, and which
 // exit status it gives.
 //
-//   --output KIND=PATH   (text, json, sarif …; PATH "-": standard output; may be given several
+//   --output KIND=PATH   (report_forms(); PATH "-": standard output; may be given several
 //   times)
 //   --fail-on error|warning|note|never
 //   --quiet
 //   and the filter: cli/filter_options.h
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "reports/filter.h"
 #include "trace/run.h"
 #include "verify/report.h"
+#include "verify/semantics.h"
 
 namespace lockstep {
 
@@ -28,6 +30,8 @@ struct ReportOptions {
   std::string fail_on = "error";     // as given; CLI11 has checked it
   bool quiet = false;
   FilterOptions filter = {};
+  // The rules by which verify() judged, where they were not those of the traces.
+  std::optional<CallSemantics> semantics = std::nullopt;
 };
 
 // Adds the options to `command`, which fills in `options` when it is parsed.

@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "reports/json_report.h"
 #include "reports/text_report.h"
+#include "reports/timeline_report.h"
 #include "verify/verify.h"
 
 namespace lockstep {
@@ -85,6 +86,8 @@ Result<SimulatedProgram> simulate_program(sim::RunProgram program, sim::Folding 
   return SimulatedProgram{std::move(program), std::move(folding), std::move(result)};
 }
 
+std::string simulated_timeline(Run& run) { return timeline_report(judge(run), run); }
+
 ExitStatus report_hang(const SimulatedProgram& simulated, Run run, nlohmann::ordered_json json,
                        const SimulationOutput& output) {
   run = sim::as_simulated(std::move(run), simulated.program, simulated.folding, simulated.result);
@@ -93,7 +96,11 @@ ExitStatus report_hang(const SimulatedProgram& simulated, Run run, nlohmann::ord
   std::string text = "The simulated job hangs at " + sim::to_string(simulated.result.end) +
                      ": ranks " + stuck_ranks(simulated) + " can never go on.\n\n";
   text += text_report(report, run, {.color = false});
-  const Status written = write_simulation(text, json.dump(2) + "\n", output);
+  const auto content = [&](const std::string& kind, bool) {
+    if (kind == "timeline") return timeline_report(report, run);
+    return kind == "json" ? json.dump(2) + "\n" : text;
+  };
+  const Status written = write_simulation(content, output);
   return written ? ExitStatus::findings : fail(written.error(), ExitStatus::own_failure);
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include <nlohmann/json.hpp>
 
@@ -30,6 +31,10 @@ struct SimulatedProgram {
 // none, a time that no simulated clock can show.
 Result<SimulatedProgram> simulate_program(sim::RunProgram program, sim::Folding folding,
                                           const PriceOfCall& price, sim::Picos launch);
+
+// The run on the simulated clock as a timeline. `run`: as of sim::as_simulated(); it is judged, and
+// left as it was.
+std::string simulated_timeline(Run& run);
 
 // Of a program that is stuck: writes why, as the verifier says it of `run`, which the program was
 // made of, and adds its report to `json`. Returns `findings`, or what went wrong with writing.

@@ -26,6 +26,9 @@ constexpr const char* kFooter = R"(Examples:
       --alpha 2us --beta 50GB/s
   A program written by hand (docs/trace-format.md): does it hang?
     lockstep simulate trace program/ --alpha 1us --beta 1GB/s
+  The simulated run as a timeline, for https://ui.perfetto.dev:
+    lockstep simulate trace program/ --alpha 1us --beta 1GB/s \
+      --output timeline=simulated.json
 
 Recorded times are not used, but for the length of `span` lines. Every rank is
 simulated, and ranks that do the same once for all of them.
@@ -113,8 +116,13 @@ ExitStatus simulate_trace(const TraceCommand& command) {
   if (!simulated) return fail(simulated.error());
   if (simulated->result.stuck)
     return report_hang(*simulated, std::move(*run), as_json(*simulated), command.output);
-  const Status written =
-      write_simulation(as_text(*simulated), as_json(*simulated).dump(2) + "\n", command.output);
+  Run played =
+      sim::as_simulated(std::move(*run), simulated->program, simulated->folding, simulated->result);
+  const auto content = [&](const std::string& kind, bool) {
+    if (kind == "timeline") return simulated_timeline(played);
+    return kind == "json" ? as_json(*simulated).dump(2) + "\n" : as_text(*simulated);
+  };
+  const Status written = write_simulation(content, command.output);
   return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
 }
 
@@ -141,6 +149,7 @@ void add_simulate_trace(CLI::App& simulate, ExitStatus& status) {
       ->capture_default_str();
   command->add_flag("--apart", options->apart, "Simulate ranks that do the same one by one");
   command->add_option("--format", options->load.format, "Read the files as this format");
+  options->output.forms.kinds.emplace_back("timeline");
   add_simulation_output(*command, options->output);
   command->footer(kFooter);
   command->callback([options, &status] { status = simulate_trace(*options); });

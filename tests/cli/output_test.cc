@@ -1,6 +1,12 @@
 #include "cli/output.h"
 
+#include <set>
+
 #include <gtest/gtest.h>
+
+#include "support/temp_dir.h"
+#include "support/trace_text.h"
+#include "verify/verify.h"
 
 namespace lockstep {
 namespace {
@@ -16,12 +22,33 @@ Report report_with(Verdict verdict, const std::vector<Severity>& severities) {
 }
 
 TEST(ReportForms, EveryKindIsTakenAndNoOther) {
-  for (const char* kind : {"text", "json", "sarif", "junit", "github", "gitlab", "markdown"})
+  for (const char* kind :
+       {"text", "json", "markdown", "csv", "timeline", "dot", "sarif", "junit", "github", "gitlab"})
     EXPECT_TRUE(check_outputs({.outputs = {std::string(kind) + "=x"}})) << kind;
   for (const char* bad : {"", "json", "json=", "=x", "xml=x", "JSON=x"})
     EXPECT_FALSE(check_outputs({.outputs = {bad}})) << bad;
-  EXPECT_EQ(check_outputs({.outputs = {"sarfi=x"}}).error().fix,
-            "did you mean sarif? kinds: text, json, sarif, junit, github, gitlab and markdown");
+  EXPECT_EQ(
+      check_outputs({.outputs = {"sarfi=x"}}).error().fix,
+      "did you mean sarif? kinds: text, json, markdown, csv, timeline, dot, sarif, junit, github "
+      "and gitlab");
+}
+
+TEST(WriteReports, WritesEveryKind) {
+  const TempDir folder;
+  const lockstep::Run run = run_from_text({R"({"header":1,"rank":0,"world_size":1}
+{"ev":"issue","id":0,"g":"world","op":"all_reduce","in":[[8]],"what":["w"]}
+{"end":"hung"})"});
+  ReportOptions options;
+  options.quiet = true;
+  for (const std::string& kind : report_forms().kinds)
+    options.outputs.push_back(kind + "=" + folder.file(kind));
+  ASSERT_TRUE(write_reports(verify(run), run, options));
+  std::set<std::string> contents;
+  for (const std::string& kind : report_forms().kinds) {
+    const std::string content = TempDir::read(folder.file(kind));
+    EXPECT_TRUE(content.ends_with("\n")) << kind;
+    EXPECT_TRUE(contents.insert(content).second) << kind << " is another kind's content";
+  }
 }
 
 TEST(CheckOutputs, OnlyOneMayTakeStandardOutput) {

@@ -208,6 +208,31 @@ TEST(SimulateTrace, SpansTakeTheirTimeAndRanksAreComparedOnlyWhereTheyDiffer) {
   EXPECT_EQ(apart.json["ranks"], s.json["ranks"]);
 }
 
+TEST(SimulateTrace, WritesATimelineOfJobsThatEndAndOfThoseThatHang) {
+  const TempDir folder;
+  for (const bool hangs : {false, true}) {
+    const std::string path = folder.file(hangs ? "hangs" : "ends");
+    std::vector<std::string> texts;
+    const std::vector<std::string> programs =
+        but_rank_3(kUsual, hangs ? "all_reduce n=1000 dtype=float32 what=a step=0;" : kUsual);
+    for (std::size_t r = 0; r < programs.size(); ++r)
+      texts.push_back(program_text(static_cast<std::int32_t>(r), 8, programs[r], false));
+    EXPECT_EQ(simulate_texts(texts, {"--output", "timeline=" + path}).status, hangs ? 1 : 0);
+    const Json timeline = Json::parse(TempDir::read(path));
+    EXPECT_EQ(timeline["otherData"]["time"], "recorded") << "those of the simulated clock";
+    EXPECT_EQ(timeline["otherData"]["verdict"], hangs ? "findings" : "clean");
+    std::size_t slices = 0;
+    std::size_t unfinished = 0;
+    for (const Json& event : timeline["traceEvents"]) {
+      if (event["ph"] != "X" || event["cat"] != "call") continue;
+      ++slices;
+      if (event["args"].contains("state")) ++unfinished;
+    }
+    EXPECT_GE(slices, 9U);
+    EXPECT_EQ(unfinished, hangs ? 7U : 0U);
+  }
+}
+
 TEST(SimulateTrace, RefusesWhatItCannotSimulate) {
   const TempDir folder;
   folder.write("rank_0.trace.jsonl", "{\"header\":1,\"rank\":0,\"world_size\":2}\n");

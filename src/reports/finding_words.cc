@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
-#include <vector>
+#include <string_view>
+#include <utility>
 
 #include "base/text.h"
 #include "reports/columns.h"
@@ -63,6 +64,18 @@ std::string verdict_in_words(const Report& report) {
   if (!report.ranks_missing.empty()) out += "; no trace of " + rank_label(report.ranks_missing, 40);
   if (!report.ranks_damaged.empty())
     out += "; damaged trace of " + rank_label(report.ranks_damaged, 40);
+  return out;
+}
+
+std::vector<FoldedEvidence> fold_evidence(const std::vector<Evidence>& all) {
+  std::vector<FoldedEvidence> out;
+  std::map<std::pair<std::string_view, std::string_view>, std::size_t> places;  // by at and text
+  for (const Evidence& evidence : all) {
+    const auto [place, fresh] = places.try_emplace({evidence.at, evidence.text}, out.size());
+    if (fresh) out.push_back({{}, &evidence});
+    out[place->second].ranks.push_back(evidence.rank);
+  }
+  for (FoldedEvidence& folded : out) std::sort(folded.ranks.begin(), folded.ranks.end());
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "verify/report.h"
 
@@ -17,6 +18,15 @@ std::string who_in_words(const Finding& finding);
 
 // The verdict as one sentence: "2 errors and 1 note in 4 ranks, 1,234 events".
 std::string verdict_in_words(const Report& report);
+
+// Evidence of several ranks that says the same is one.
+struct FoldedEvidence {
+  std::vector<Rank> ranks;  // sorted
+  const Evidence* one;      // of the first of them; points into what was folded
+};
+
+// In the order in which each comes first. O(evidence log evidence).
+std::vector<FoldedEvidence> fold_evidence(const std::vector<Evidence>& all);
 
 // Names for findings that are unique within a report and stable over runs: the fingerprint, with
 // "-2", "-3" … where several findings share it. Called once per finding, in order.

@@ -70,6 +70,7 @@ LaneCell cell_of(const Call& call, const RankTrace& trace, const Tables& tables)
   const Signature& signature = tables.signatures[call.signature];
   LaneCell cell;
   cell.state = State::done;
+  cell.call = static_cast<std::uint32_t>(&call - trace.calls.data());
   if (blocks(call, trace))
     cell.state = State::waits;
   else if (!call.has(kCompleted) && trace.end != End::clean && records_completion(trace))

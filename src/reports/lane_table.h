@@ -24,6 +24,8 @@ namespace lockstep {
 // What a cell says of one call; each field may become a line of it.
 enum LaneField : std::size_t { kOp, kWhere, kWhat, kSize, kRedop, kRoot, kSplits, kLaneFields };
 
+inline constexpr std::uint32_t kNoLaneCall = UINT32_MAX;
+
 struct LaneCell {
   enum class State : std::uint8_t {
     done,        // nothing to say: the call completed, or the source records no completion
@@ -41,9 +43,10 @@ struct LaneCell {
   } state = State::absent;
   std::array<std::string, kLaneFields> fields;  // empty: not recorded
   std::string elsewhere;                        // waits_elsewhere: the group, or "send to 3"
+  // The call, in the trace of the row's first rank. Ranks share a row whatever it is.
+  std::uint32_t call = kNoLaneCall;
 
   bool has_call() const { return state <= State::pending; }
-  friend bool operator==(const LaneCell&, const LaneCell&) = default;
 };
 
 struct LaneRow {

@@ -1,11 +1,11 @@
 #include "reports/lanes.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <vector>
 
 #include "reports/columns.h"
+#include "reports/lane_choice.h"
 #include "reports/lane_table.h"
 
 namespace lockstep {
@@ -18,32 +18,11 @@ constexpr std::size_t kLabelWidth = 22;  // at most, of a row's label
 constexpr std::size_t kGoodCell = 14;    // a cell narrower than this says too little
 
 std::string state_text(const LaneCell& cell) {
-  switch (cell.state) {
-    case State::done:
-    case State::absent:
-      return "";
-    case State::waits:
-      return "WAITS";
-    case State::pending:
-      return "not done";
-    case State::not_called:
-      return "(never called)";
-    case State::waits_elsewhere:
-      return "(waits in";  // the place follows on a line of its own
-    case State::ended:
-      return "(ended)";
-    case State::raised:
-      return "(exception)";
-    case State::killed:
-      return "(killed)";
-    case State::cut:
-      return "(trace ends)";
-    case State::lost:
-      return "(not kept)";
-    case State::no_trace:
-      return "(no trace)";
-  }
-  return "";
+  if (cell.state == State::waits) return "WAITS";
+  if (cell.state == State::waits_elsewhere)
+    return "(waits in";  // the place follows on a line of its own
+  const std::string words(state_words(cell.state));
+  return words.empty() || cell.has_call() ? words : "(" + words + ")";
 }
 
 // The lines of one cell. `lines` of all cells of a row are filled up to the same height later.
@@ -58,42 +37,11 @@ std::vector<std::string> cell_lines(const LaneCell& cell, const LaneTable& table
   return lines;
 }
 
-// True where two calls disagree in a field that both recorded.
-bool disagree(const LaneCell& a, const LaneCell& b) {
-  for (std::size_t field = 0; field < kLaneFields; ++field)
-    if (!a.fields[field].empty() && !b.fields[field].empty() && a.fields[field] != b.fields[field])
-      return true;
-  return false;
-}
-
-// The call that the others of a column are compared with: the one that most ranks made, the
-// finding's culprits counted only where nobody else called anything.
-const LaneCell* reference(const LaneTable& table, std::size_t column) {
-  const LaneCell* best = nullptr;
-  std::size_t best_count = 0;
-  bool best_culprit = true;
-  for (const LaneRow& row : table.rows) {
-    const LaneCell& cell = row.cells[column];
-    if (!cell.has_call()) continue;
-    std::size_t count = 0;
-    for (const LaneRow& other : table.rows)
-      if (other.culprit == row.culprit && other.cells[column].has_call() &&
-          !disagree(cell, other.cells[column]))
-        count += other.ranks.size();
-    if ((best_culprit && !row.culprit) || (best_culprit == row.culprit && count > best_count)) {
-      best = &cell;
-      best_count = count;
-      best_culprit = row.culprit;
-    }
-  }
-  return best;
-}
-
 class Drawing {
  public:
   Drawing(LaneTable table, const LaneOptions& options)
       : table_(std::move(table)), options_(options) {
-    limit_rows();
+    hidden_ranks_ = limit_rows(table_, options_.max_rows);
     layout();
   }
 
@@ -115,31 +63,6 @@ class Drawing {
   }
 
  private:
-  void limit_rows() {
-    if (table_.rows.size() <= options_.max_rows) return;
-    std::vector<std::size_t> order(table_.rows.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      const LaneRow& left = table_.rows[a];
-      const LaneRow& right = table_.rows[b];
-      if (left.culprit != right.culprit) return left.culprit;
-      return left.ranks.size() > right.ranks.size();
-    });
-    // Culprits alone would hide what they deviate from.
-    if (const auto other = std::find_if(order.begin(), order.end(),
-                                        [&](std::size_t i) { return !table_.rows[i].culprit; });
-        other - order.begin() >= static_cast<std::ptrdiff_t>(options_.max_rows) &&
-        other != order.end())
-      std::iter_swap(other, order.begin() + static_cast<std::ptrdiff_t>(options_.max_rows) - 1);
-    for (std::size_t i = options_.max_rows; i < order.size(); ++i)
-      hidden_ranks_ += table_.rows[order[i]].ranks.size();
-    order.resize(options_.max_rows);
-    std::sort(order.begin(), order.end());
-    std::vector<LaneRow> kept;
-    for (const std::size_t i : order) kept.push_back(std::move(table_.rows[i]));
-    table_.rows = std::move(kept);
-  }
-
   // Chooses the label's and the columns' widths so that a line fits.
   void layout() {
     label_width_ = columns_of(table_.title);
@@ -188,9 +111,7 @@ class Drawing {
     for (std::size_t column = 0; column < widths_.size(); ++column) {
       cells.push_back(cell_lines(row.cells[column], table_));
       height = std::max(height, cells.back().size());
-      const LaneCell* usual = table_.compared ? reference(table_, column) : nullptr;
-      marked.push_back(usual != nullptr && row.cells[column].has_call() &&
-                       disagree(row.cells[column], *usual));
+      marked.push_back(stands_out(table_, row, column));
       any_marked_ = any_marked_ || marked.back();
     }
     for (std::size_t line = 0; line < height; ++line) {
@@ -230,26 +151,10 @@ class Drawing {
   std::string out_;
 };
 
-// Ranks that block one another in several groups or point-to-point are seen best in program order.
-bool wants_program_order(const Finding& finding) {
-  switch (finding.rule) {
-    case RuleId::cross_group_deadlock:
-    case RuleId::deadlock:
-    case RuleId::p2p_unmatched:
-    case RuleId::p2p_cycle:
-    case RuleId::p2p_size:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 std::string lanes(const Finding& finding, const Run& run, const LaneOptions& options) {
-  LaneTable table;
-  if (wants_program_order(finding)) table = by_program_order(finding, run, 3);
-  if (table.rows.empty()) table = by_sequence(finding, run, 2, 2);
+  LaneTable table = choose_lanes(finding, run, {});
   if (table.rows.empty()) return {};
   return Drawing(std::move(table), options).str();
 }

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "reports/columns.h"
+#include "reports/finding_words.h"
 #include "reports/lanes.h"
 #include "reports/paint.h"
 
@@ -26,27 +27,6 @@ std::string count_of(const Report& report, Severity severity) {
       std::count_if(report.findings.begin(), report.findings.end(),
                     [&](const Finding& finding) { return finding.severity == severity; }));
   return n == 0 ? "" : plural(n, to_string(severity));
-}
-
-// Evidence of several ranks that says the same is one line.
-struct FoldedEvidence {
-  std::vector<Rank> ranks;
-  const Evidence* one;
-};
-
-std::vector<FoldedEvidence> fold(const std::vector<Evidence>& all) {
-  std::vector<FoldedEvidence> out;
-  for (const Evidence& evidence : all) {
-    const auto same = std::find_if(out.begin(), out.end(), [&](const FoldedEvidence& folded) {
-      return folded.one->at == evidence.at && folded.one->text == evidence.text;
-    });
-    if (same == out.end())
-      out.push_back({{evidence.rank}, &evidence});
-    else
-      same->ranks.push_back(evidence.rank);
-  }
-  for (FoldedEvidence& folded : out) std::sort(folded.ranks.begin(), folded.ranks.end());
-  return out;
 }
 
 class Writer {
@@ -219,7 +199,7 @@ class Writer {
   }
 
   void evidence(const Finding& finding) {
-    const std::vector<FoldedEvidence> folded = fold(finding.evidence);
+    const std::vector<FoldedEvidence> folded = fold_evidence(finding.evidence);
     for (std::size_t i = 0; i < folded.size(); ++i) {
       if (i == kEvidenceShown && folded.size() > kEvidenceShown + 1) {
         keyed("", "and " + std::to_string(folded.size() - i) + " more like these");

@@ -1,0 +1,46 @@
+// The numbers that a run recorded, as curves over its training steps: the loss, and the norms of
+// the tensors that matter most to a reader, with the steps in which ranks differed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trace/run.h"
+#include "verify/report.h"
+
+namespace lockstep {
+
+struct CurvePoint {
+  std::int64_t n = 0;  // step
+  double value = 0;    // finite
+};
+
+struct Curve {
+  std::vector<Rank> ranks;  // those that recorded exactly this, sorted
+  std::vector<CurvePoint> points;
+};
+
+struct ValueCurves {
+  std::string name;           // of the tensor; "loss"
+  std::string kind;           // "parameter", "gradient after synchronisation" …
+  std::vector<Curve> curves;  // most ranks first
+  std::size_t curves_left_out = 0;
+  // For each step that two ranks or more recorded: whether they agree, by hash, else by norm.
+  // Empty where ranks rightly differ (sharded values, gradients before the synchronisation, loss).
+  struct Agreement {
+    std::int64_t n = 0;
+    bool agree = true;
+  };
+  std::vector<Agreement> agreement;
+  std::optional<std::int64_t> first_difference;  // the first step in which they do not
+};
+
+// The mean loss over the ranks, then at most `most` tensors: those that a finding names, then those
+// that first differ, then those that were recorded first. Without either, empty.
+// O(marks log marks).
+std::vector<ValueCurves> value_curves(const Report& report, const Run& run, std::size_t most);
+
+}  // namespace lockstep

@@ -16,6 +16,7 @@
 #include "reports/dot_report.h"
 #include "reports/github_report.h"
 #include "reports/gitlab_report.h"
+#include "reports/html_report.h"
 #include "reports/json_report.h"
 #include "reports/junit_report.h"
 #include "reports/markdown_report.h"
@@ -48,6 +49,7 @@ constexpr std::array kForms = {
     ReportForm{"text",
                [](const Judged& j) { return text_report(j.report, j.run, {.color = j.color}); }},
     ReportForm{"json", [](const Judged& j) { return json_report(j.report); }},
+    ReportForm{"html", [](const Judged& j) { return html_report(j.report, j.run, j.semantics); }},
     ReportForm{"markdown", [](const Judged& j) { return markdown_report(j.report, j.run); }},
     ReportForm{"csv", [](const Judged& j) { return csv_report(j.report); }},
     ReportForm{"timeline", [](const Judged& j) { return timeline_report(j.report, j.run); }},
@@ -78,10 +80,10 @@ std::optional<Severity> threshold(std::string_view fail_on) {
 void add_report_options(CLI::App& command, ReportOptions& options) {
   command
       .add_option("-o,--output", options.outputs,
-                  "Write the report as text, json, markdown,\n"
-                  "csv, timeline, dot, sarif, junit, github or\n"
-                  "gitlab, e.g. json=r.json; the path \"-\" is\n"
-                  "standard output")
+                  "Write the report as text, json, html,\n"
+                  "markdown, csv, timeline, dot, sarif, junit,\n"
+                  "github or gitlab, e.g. html=r.html; the path\n"
+                  "\"-\" is standard output")
       ->type_name("KIND=PATH")
       ->allow_extra_args(false);
   command.add_option("--fail-on", options.fail_on, "Exit with 1 for findings so severe or worse")

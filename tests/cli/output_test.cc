@@ -22,15 +22,15 @@ Report report_with(Verdict verdict, const std::vector<Severity>& severities) {
 }
 
 TEST(ReportForms, EveryKindIsTakenAndNoOther) {
-  for (const char* kind :
-       {"text", "json", "markdown", "csv", "timeline", "dot", "sarif", "junit", "github", "gitlab"})
+  for (const char* kind : {"text", "json", "html", "markdown", "csv", "timeline", "dot", "sarif",
+                           "junit", "github", "gitlab"})
     EXPECT_TRUE(check_outputs({.outputs = {std::string(kind) + "=x"}})) << kind;
   for (const char* bad : {"", "json", "json=", "=x", "xml=x", "JSON=x"})
     EXPECT_FALSE(check_outputs({.outputs = {bad}})) << bad;
   EXPECT_EQ(
       check_outputs({.outputs = {"sarfi=x"}}).error().fix,
-      "did you mean sarif? kinds: text, json, markdown, csv, timeline, dot, sarif, junit, github "
-      "and gitlab");
+      "did you mean sarif? kinds: text, json, html, markdown, csv, timeline, dot, sarif, junit, "
+      "github and gitlab");
 }
 
 TEST(WriteReports, WritesEveryKind) {

@@ -1,0 +1,81 @@
+#include "reports/html/svg.h"
+
+#include <cmath>
+
+#include "base/text.h"
+#include "reports/html/markup.h"
+
+namespace lockstep::html {
+namespace {
+
+std::string attribute(std::string_view name, std::string_view value) {
+  return " " + std::string(name) + "=\"" + std::string(value) + "\"";
+}
+std::string attribute(std::string_view name, double value) { return attribute(name, px(value)); }
+
+std::string at(Point point) { return px(point.x) + " " + px(point.y); }
+
+std::string path(std::string_view classes, const std::string& data) {
+  return "<path" + attribute("class", classes) + attribute("d", data) + "/>";
+}
+
+}  // namespace
+
+std::string px(double value) {
+  std::string out = fixed(value, 1);
+  if (out.ends_with(".0")) out.resize(out.size() - 2);
+  return out == "-0" ? "0" : out;
+}
+
+std::string svg_rect(std::string_view classes, const Box& box, double radius) {
+  return "<rect" + attribute("class", classes) + attribute("x", box.x) + attribute("y", box.y) +
+         attribute("width", box.width) + attribute("height", box.height) + attribute("rx", radius) +
+         "/>";
+}
+
+std::string svg_line(std::string_view classes, Point from, Point to) {
+  return "<line" + attribute("class", classes) + attribute("x1", from.x) + attribute("y1", from.y) +
+         attribute("x2", to.x) + attribute("y2", to.y) + "/>";
+}
+
+std::string svg_text(std::string_view classes, Point at, std::string_view words,
+                     std::string_view anchor) {
+  std::string out = "<text";
+  if (!classes.empty()) out += attribute("class", classes);
+  out += attribute("x", at.x) + attribute("y", at.y);
+  if (anchor != "start") out += attribute("text-anchor", anchor);
+  return out + ">" + text(words) + "</text>";
+}
+
+std::string svg_upright_curve(std::string_view classes, Point from, Point to) {
+  const double bend = (to.y - from.y) / 2;
+  return path(classes, "M" + at(from) + "C" + at({from.x, from.y + bend}) + " " +
+                           at({to.x, to.y - bend}) + " " + at(to));
+}
+
+std::string svg_level_curve(std::string_view classes, Point from, Point to) {
+  const double bend = (to.x - from.x) / 2;
+  return path(classes, "M" + at(from) + "C" + at({from.x + bend, from.y}) + " " +
+                           at({to.x - bend, to.y}) + " " + at(to));
+}
+
+std::string svg_tip(std::string_view classes, Point from, Point to) {
+  constexpr double kLength = 9;
+  constexpr double kHalf = 4.5;
+  const double length = std::max(1e-6, std::hypot(to.x - from.x, to.y - from.y));
+  const Point along{(to.x - from.x) / length, (to.y - from.y) / length};
+  const Point base{to.x - along.x * kLength, to.y - along.y * kLength};
+  return path(classes, "M" + at(to) + "L" +
+                           at({base.x - along.y * kHalf, base.y + along.x * kHalf}) + "L" +
+                           at({base.x + along.y * kHalf, base.y - along.x * kHalf}) + "Z");
+}
+
+std::string svg_picture(std::string_view label, double width, double height,
+                        std::string_view content, bool has_links) {
+  return "<svg" + attribute("role", has_links ? "group" : "img") +
+         attribute("aria-label", text(label)) + attribute("width", width) +
+         attribute("height", height) + attribute("viewBox", "0 0 " + px(width) + " " + px(height)) +
+         ">" + std::string(content) + "</svg>\n";
+}
+
+}  // namespace lockstep::html

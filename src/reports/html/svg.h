@@ -1,0 +1,41 @@
+// Pieces of inline SVG. Looks come from classes of the style sheet, since the page's policy allows
+// no style attributes. Coordinates are CSS pixels.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace lockstep::html {
+
+struct Point {
+  double x = 0, y = 0;
+};
+struct Box {
+  double x = 0, y = 0, width = 0, height = 0;
+
+  Point top() const { return {x + width / 2, y}; }
+  Point bottom() const { return {x + width / 2, y + height}; }
+  Point left() const { return {x, y + height / 2}; }
+  Point right() const { return {x + width, y + height / 2}; }
+};
+
+// A coordinate, to a tenth of a pixel.
+std::string px(double value);
+
+std::string svg_rect(std::string_view classes, const Box& box, double radius = 4);
+std::string svg_line(std::string_view classes, Point from, Point to);
+// `anchor`: start, middle or end.
+std::string svg_text(std::string_view classes, Point at, std::string_view words,
+                     std::string_view anchor = "start");
+// A curve that leaves and arrives upright.
+std::string svg_upright_curve(std::string_view classes, Point from, Point to);
+// A curve that leaves and arrives level.
+std::string svg_level_curve(std::string_view classes, Point from, Point to);
+// A triangle that points from `from` to its corner `to`.
+std::string svg_tip(std::string_view classes, Point from, Point to);
+
+// `label` is read out instead of the picture; with `has_links`, before its parts.
+std::string svg_picture(std::string_view label, double width, double height,
+                        std::string_view content, bool has_links = false);
+
+}  // namespace lockstep::html

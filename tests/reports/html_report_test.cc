@@ -1,0 +1,220 @@
+#include "reports/html_report.h"
+
+#include <gmock/gmock.h>
+
+#include "base/text.h"
+#include "reports/html/page_reader.h"
+#include "reports/samples.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+const std::string kHung = "{\"end\":\"hung\"}\n";
+const std::string kClean = "{\"end\":\"clean\"}\n";
+
+Page page_of(const lockstep::Run& run) { return read_page(html_report(verify(run), run)); }
+
+// Rank 1's batch has no image, so that it skips the call for the image branch.
+lockstep::Run skips_image() {
+  const auto rank = [](bool image) {
+    std::string out = std::string(R"({"ev":"modality","n":0,"has":[)") +
+                      (image ? "\"image\"," : "") + "\"text\"]}\n";
+    out += all_reduce(0, "text.weight", 64, R"(,"step":0,"at":"train.py:41")") + complete(0);
+    if (image) out += all_reduce(1, "image.weight", 64, R"(,"step":0,"at":"train.py:43")");
+    return out + all_reduce(2, "head.weight", 32, R"(,"step":0,"at":"train.py:45")") + kHung;
+  };
+  return inline_run({rank(true), rank(false), rank(true)});
+}
+
+// Rank 1's parameter parts from the others' in step 2.
+lockstep::Run parts() {
+  const auto rank = [](bool other) {
+    std::string out = all_reduce(0, "w", 8) + complete(0);
+    for (int n = 0; n < 4; ++n)
+      out += R"({"ev":"step","n":)" + std::to_string(n) + R"(,"loss":)" + std::to_string(4 - n) +
+             "}\n" + R"({"ev":"state","n":)" + std::to_string(n) + R"(,"name":"w","norm":)" +
+             (other && n >= 2 ? "7.5" : "1.25") + R"(,"hash":")" + (other && n >= 2 ? "bb" : "aa") +
+             "\"}\n";
+    return out + kClean;
+  };
+  return inline_run({rank(false), rank(true), rank(false)});
+}
+
+TEST(HtmlReport, ACleanRunSaysSoAndShowsNoPictures) {
+  const std::string rank = all_reduce(0, "w", 8) + complete(0) + kClean;
+  const Page page = page_of(inline_run({rank, rank}));
+  EXPECT_THAT(page.errors, IsEmpty());
+  EXPECT_THAT(page.texts("h1"), ElementsAre("Nothing is wrong"));
+  EXPECT_THAT(page.text, HasSubstr("clean"));
+  EXPECT_EQ(page.count("svg"), 0U);
+  EXPECT_EQ(page.count("article"), 0U);
+}
+
+TEST(HtmlReport, BeginsWithTheVerdictAndTheCause) {
+  const Page page = page_of(skips_image());
+  EXPECT_THAT(page.errors, IsEmpty());
+  EXPECT_THAT(page.texts("h1"), ElementsAre("1 error in 3 ranks"));
+  ASSERT_FALSE(page.texts("h2").empty());
+  EXPECT_THAT(page.texts("h2")[0], HasSubstr("ank 1"));
+  EXPECT_THAT(page.texts("h3")[0], HasSubstr("What to do"));
+  const std::size_t cause = page.text.find(page.texts("h2")[0]);
+  for (const char* later : {"What to do", "image.weight", "Who waits for whom",
+                            "What the batches held", "Evidence", "Proven"})
+    EXPECT_GT(page.text.find(later), cause) << later;
+  EXPECT_THAT(page.text, HasSubstr("train.py:43")) << "source lines";
+}
+
+TEST(HtmlReport, DrawsALanePerKindOfRankAndListsItsCallsInFull) {
+  const Page page = page_of(skips_image());
+  EXPECT_THAT(page.texts("text"), Contains("ranks 0,2"));
+  EXPECT_THAT(page.texts("text"), Contains("rank 1"));
+  EXPECT_THAT(page.texts("text"), Contains("waits"));
+  EXPECT_GT(page.count("path"), 0U) << "calls that meet are joined";
+  EXPECT_THAT(page.texts("title"), Contains(HasSubstr("ranks 0,2: all_reduce, text.weight")));
+  EXPECT_FALSE(page.links.empty()) << "every box leads to its row of the table";
+}
+
+TEST(HtmlReport, TheTableOfCallsHasTheWholeNames) {
+  const auto rank = [](int elements) {
+    return R"({"ev":"issue","id":0,"g":"world","op":"all_reduce","in":[[)" +
+           std::to_string(elements) +
+           R"(]],"what":["a.weight","b.weight","c.weight"]})"
+           "\n" +
+           kHung;
+  };
+  const Page page = page_of(inline_run({rank(8), rank(9), rank(8)}));
+  EXPECT_THAT(page.texts("text"), Contains("a.weight +2"));
+  EXPECT_THAT(page.texts("code"), Contains(HasSubstr("a.weight, b.weight and c.weight")));
+}
+
+TEST(HtmlReport, PutsBothSequencesSideBySide) {
+  const std::string text = html_report(verify(skips_image()), skips_image());
+  EXPECT_THAT(read_page(text).text, HasSubstr("Call by call"));
+  EXPECT_THAT(text, HasSubstr("<td class=\"in\"><span class=\"sign\">+</span>"
+                              "<code>all_reduce(image.weight)</code>"));
+  EXPECT_THAT(text, HasSubstr("class=\"empty\"")) << "rank 1 called nothing there";
+}
+
+TEST(HtmlReport, ShowsWhatTheBatchesHeld) {
+  const Page page = page_of(skips_image());
+  EXPECT_THAT(page.texts("h2"), Contains("What the batches held"));
+  EXPECT_THAT(page.texts("span"), Contains("no image"));
+  const std::string rank = all_reduce(0, "w", 8) + complete(0) + kClean;
+  EXPECT_THAT(page_of(inline_run({rank})).text, Not(HasSubstr("batches")));
+}
+
+TEST(HtmlReport, ShowsWhoWaitsForWhom) {
+  const std::string waits = all_reduce(0, "w", 8) + kHung;
+  const Page page = page_of(inline_run({waits, kClean, waits}));
+  EXPECT_THAT(page.errors, IsEmpty());
+  EXPECT_THAT(page.texts("h2"), Contains("Who waits for whom"));
+  EXPECT_THAT(page.texts("text"), Contains("finished"));
+  EXPECT_THAT(page.labels, Contains("ranks 0,2 wait for rank 1. "));
+}
+
+TEST(HtmlReport, ShowsNumbersAndWhereTheyPart) {
+  const Page page = page_of(parts());
+  EXPECT_THAT(page.errors, IsEmpty());
+  EXPECT_THAT(page.texts("h3"), Contains("loss mean over the ranks"));
+  EXPECT_THAT(page.texts("h3"), Contains("w parameter"));
+  EXPECT_EQ(page.count("polyline"), 3U) << "the loss, and two norms";
+  EXPECT_THAT(page.labels,
+              Contains("w, parameter, between 1.25 and 7.5; ranks differ from step 2"));
+}
+
+TEST(HtmlReport, SaysWhatIsNotKnownAndWhatWasSetAside) {
+  const Page page = read_page(html_report(crowded_report(), {}));
+  EXPECT_THAT(page.errors, IsEmpty());
+  for (const char* title :
+       {"Not known from these traces", "Found, but set aside", "About the filter"})
+    EXPECT_THAT(page.texts("h2"), Contains(title));
+  EXPECT_THAT(page.text, HasSubstr("Reason: TICKET-1 <i>"));
+  EXPECT_EQ(page.count("nav"), 1U) << "several findings have a table of contents";
+}
+
+TEST(HtmlReport, TextFromTracesIsOnlyEverText) {
+  const std::string evil = R"(\"><script>alert(1)</script><img src=x onerror=alert(1)>&amp;\u202e)";
+  const auto rank = [&](int elements) {
+    return R"({"group":")" + evil +
+           R"(","ranks":[0,1]})"
+           "\n" +
+           R"({"ev":"modality","n":0,"has":[")" + evil + "\"]}\n" +
+           R"({"ev":"issue","id":0,"g":")" + evil + R"(","op":"all_reduce","in":[[)" +
+           std::to_string(elements) + R"(]],"dtype":")" + evil + R"(","redop":")" + evil +
+           R"(","what":[")" + evil + R"("],"at":")" + evil + R"(","tag":")" + evil +
+           R"(","step":0})"
+           "\n" +
+           R"({"ev":"state","n":0,"name":")" + evil +
+           R"(","norm":1,"hash":"a"})"
+           "\n" +
+           kHung;
+  };
+  const lockstep::Run run = inline_run({rank(8), rank(9)});
+  FilteredReport report = verify(run);
+  report.report.findings.push_back(hostile_finding());
+  const std::string text = html_report(report, run);
+  const Page page = read_page(text);
+  EXPECT_THAT(page.errors, IsEmpty());
+  for (const char* tag : {"script", "img", "iframe", "object", "form", "link", "base"})
+    EXPECT_EQ(page.count(tag), 0U) << tag;
+  EXPECT_EQ(page.count("style"), 1U);
+  EXPECT_THAT(page.text, HasSubstr("<script>alert(1)</script>")) << "seen as it was written";
+  EXPECT_EQ(text, to_utf8(text));
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+}
+
+TEST(HtmlReport, LoadsNothing) {
+  const lockstep::Run run = skips_image();
+  const std::string text = html_report(verify(run), run);
+  const Page page = read_page(text);
+  EXPECT_THAT(page.errors, IsEmpty());
+  for (const std::string& link : page.links) EXPECT_EQ(link.substr(0, 1), "#") << link;
+  for (const char* from : {"src=", "http:", "https:", "@import", "url("})
+    EXPECT_THAT(text, Not(HasSubstr(from)));
+}
+
+TEST(HtmlReport, OfManyFindingsTheFirstAreInFullAndNoneIsLost) {
+  std::vector<Finding> findings;
+  for (int i = 0; i < 30; ++i)
+    findings.push_back(finding_of(RuleId::deadlock, Severity::error, "event " + std::to_string(i)));
+  const Page page = read_page(html_report(report_of(findings), {}));
+  EXPECT_THAT(page.errors, IsEmpty());
+  EXPECT_EQ(page.count("article"), 12U);
+  EXPECT_THAT(page.texts("h2"), Contains("Further findings"));
+  EXPECT_THAT(page.texts("td"), Contains("event 29"));
+}
+
+TEST(HtmlReport, TheSizeFollowsTheNumberOfDifferentRanks) {
+  std::vector<std::string> ranks(
+      2000, all_reduce(0, "w", 8) + complete(0) + all_reduce(1, "image", 8) + kHung);
+  const auto size = [](const std::vector<std::string>& traces) {
+    const lockstep::Run run = inline_run(traces);
+    return html_report(verify(run), run).size();
+  };
+  ranks[7] = all_reduce(0, "w", 8) + complete(0) + kClean;
+  const std::vector<std::string> few(ranks.begin(), ranks.begin() + 8);
+  EXPECT_LT(size(ranks), size(few) + 2000);
+}
+
+TEST(HtmlReport, RunsInEveryStateMakeAPage) {
+  const std::string done = all_reduce(0, "w", 8) + complete(0);
+  for (const std::string& end : {kClean, kHung, std::string("{\"end\":\"killed\"}\n"),
+                                 std::string("{\"end\":\"exception\"}\n"), std::string()}) {
+    for (const std::string& rank : {done, done + all_reduce(1, "b", 8), std::string()}) {
+      EXPECT_THAT(page_of(inline_run({done + all_reduce(1, "b", 8) + kHung, rank + end})).errors,
+                  IsEmpty())
+          << rank << end;
+    }
+  }
+  EXPECT_THAT(page_of({}).errors, IsEmpty());
+}
+
+}  // namespace
+}  // namespace lockstep

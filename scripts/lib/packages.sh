@@ -20,6 +20,9 @@ PACKAGES_TIDY=(clang-tidy:clang-tidy)
 # The Debian package and the wheel; --check installs them in a system of its own.
 PACKAGES_PACKAGE=(help2man:help2man dpkg-dev:dpkg-shlibdeps git:git python3:python3 python3-venv ca-certificates)
 PACKAGES_PACKAGE_CHECK=(debootstrap:debootstrap)
+# In which a test opens report pages, and says that it was skipped without it. It is larger than all
+# that the core needs together, so that nobody gets it unasked.
+PACKAGES_BROWSER=(chromium:chromium)
 # libFuzzer and the sanitizers of the clang that `clang` is.
 PACKAGES_FUZZ=(clang:clang++ libclang-rt-14-dev)
 

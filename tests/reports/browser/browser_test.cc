@@ -1,0 +1,109 @@
+// Opens report pages in Chromium, as a reader's browser would: the page's policy must let its style
+// sheet through and refuse nothing, nothing is logged, and what the parser makes of hostile names
+// is text. Without Chromium these tests say that they were skipped.
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+
+#include "reports/html_report.h"
+#include "reports/samples.h"
+#include "support/temp_dir.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+struct Browsed {
+  std::string dom;      // the document after parsing, as markup
+  std::string console;  // what the page made the browser log
+};
+
+class Browser : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system("chromium --version >/dev/null 2>&1") != 0)
+      GTEST_SKIP() << "NOT TESTED: there is no chromium (scripts/setup core browser)";
+  }
+
+  Browsed open(const std::string& page) const {
+    const std::string file = folder_.write("page.html", page);
+    // Without its sandbox, which containers rarely allow; what is opened is our own page.
+    const std::string command =
+        "timeout 120 chromium --headless --no-sandbox --disable-gpu --no-first-run "
+        "--disable-dev-shm-usage --enable-logging=stderr "
+        "--user-data-dir=" +
+        folder_.file("profile") + " --dump-dom file://" + file + " >" + folder_.file("dom") +
+        " 2>" + folder_.file("log");
+    EXPECT_EQ(std::system(command.c_str()), 0) << TempDir::read(folder_.file("log"));
+    return {TempDir::read(folder_.file("dom")), console(TempDir::read(folder_.file("log")))};
+  }
+
+  // The lines that come from the page; the browser has much to say about itself.
+  static std::string console(const std::string& log) {
+    std::string out;
+    for (std::size_t begin = 0; begin < log.size();) {
+      const std::size_t end = std::min(log.find('\n', begin), log.size());
+      const std::string line = log.substr(begin, end - begin);
+      if (line.find("CONSOLE") != std::string::npos) out += line + "\n";
+      begin = end + 1;
+    }
+    return out;
+  }
+
+ private:
+  TempDir folder_;
+};
+
+TEST_F(Browser, ThePolicyRefusesNothingOfThePage) {
+  const std::string waits = all_reduce(0, "w", 8) + "{\"end\":\"hung\"}\n";
+  const lockstep::Run run = inline_run({waits, "{\"end\":\"clean\"}\n", waits});
+  const Browsed page = open(html_report(verify(run), run));
+  EXPECT_EQ(page.console, "");
+  EXPECT_THAT(page.dom, HasSubstr("1 error in 3 ranks"));
+  EXPECT_THAT(page.dom, HasSubstr("<svg role=\"group\""));
+}
+
+// The test above would see a refusal: here is one.
+TEST_F(Browser, AStyleThatThePolicyDoesNotNameIsRefused) {
+  std::string page = html_report(report_of({}), {});
+  page.insert(page.find("</style>"), "p{}");
+  EXPECT_THAT(open(page).console, HasSubstr("Content Security Policy"));
+}
+
+TEST_F(Browser, HostileTextMakesNoElements) {
+  const lockstep::Run run = inline_run(
+      {R"({"ev":"issue","id":0,"g":"world","op":"all_reduce","in":[[8]],"what":["</title></svg><script>document.title='run'</script><img src=x>"]})"
+       "\n{\"end\":\"hung\"}\n",
+       "{\"end\":\"clean\"}\n"});
+  FilteredReport report = verify(run);
+  report.report.findings.push_back(hostile_finding());
+  const Browsed page = open(html_report(report, run));
+  EXPECT_EQ(page.console, "");
+  EXPECT_THAT(page.dom, Not(HasSubstr("<script")));
+  EXPECT_THAT(page.dom, Not(HasSubstr("<img")));
+  EXPECT_THAT(page.dom, HasSubstr("<title>Lockstep: findings</title>"));
+  EXPECT_THAT(page.dom, HasSubstr("&lt;script&gt;"));
+}
+
+TEST_F(Browser, TenThousandRanksAreASmallPage) {
+  constexpr int kRanks = 10'000;
+  std::vector<std::string> files;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    files.push_back(R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":)" +
+                    std::to_string(kRanks) + "}\n" + all_reduce(0, "w", 8) + complete(0) +
+                    (rank % 2 == 0 ? all_reduce(1, "image", 8) : "") + all_reduce(2, "head", 8) +
+                    "{\"end\":\"hung\"}\n");
+  }
+  const lockstep::Run run = run_from_text(files);
+  const std::string markup = html_report(verify(run), run);
+  EXPECT_LT(markup.size(), 100'000U);
+  const Browsed page = open(markup);
+  EXPECT_EQ(page.console, "");
+  EXPECT_THAT(page.dom, HasSubstr("in 10,000 ranks"));
+}
+
+}  // namespace
+}  // namespace lockstep

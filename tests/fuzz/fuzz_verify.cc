@@ -8,14 +8,18 @@
 
 #include "fuzz/fuzz_format.h"
 #include "fuzz/targets.h"
+#include "reports/csv_report.h"
+#include "reports/dot_report.h"
 #include "reports/filter.h"
 #include "reports/github_report.h"
 #include "reports/gitlab_report.h"
+#include "reports/html_report.h"
 #include "reports/json_report.h"
 #include "reports/junit_report.h"
 #include "reports/markdown_report.h"
 #include "reports/sarif_report.h"
 #include "reports/text_report.h"
+#include "reports/timeline_report.h"
 #include "trace/load.h"
 #include "trace/text_format.h"
 #include "verify/verify.h"
@@ -43,6 +47,10 @@ void fuzz_verify(std::string_view bytes) {
   check_text(junit_report(report));
   check_text(markdown_report(report, run));
   check_text(gitlab_report(report));
+  check_text(html_report(report, run));
+  check_text(timeline_report(report, run));
+  check_text(dot_report(report, run));
+  check_text(csv_report(report));
   github_report(report);  // empty where there is nothing to say
 }
 

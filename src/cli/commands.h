@@ -18,6 +18,7 @@ void add_scenario(CLI::App& app, ExitStatus& status);
 void add_simulate(CLI::App& app, ExitStatus& status);
 void add_completion(CLI::App& app, ExitStatus& status);
 void add_calibrate(CLI::App& app, ExitStatus& status);
+void add_watch(CLI::App& app, ExitStatus& status);
 void add_rules(CLI::App& app, ExitStatus& status);  // `rules` and `explain`
 
 }  // namespace lockstep

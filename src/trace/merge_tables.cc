@@ -52,6 +52,7 @@ class Mover {
       set(mark.shape);
       set(mark.dtype);
     }
+    for (DataMark& mark : trace.data) set(mark.modality);
     for (ModalityMark& mark : trace.modalities) set(mark.has);
     for (SpanMark& mark : trace.spans) {
       set(mark.name);

@@ -8,6 +8,7 @@
 #include "base/gzip.h"
 #include "support/temp_dir.h"
 #include "support/trace_text.h"
+#include "trace/merge_tables.h"
 #include "trace/ring_writer.h"
 
 namespace lockstep {
@@ -139,6 +140,16 @@ TEST(AssembleTest, DifferentSemanticsAreAContradiction) {
   EXPECT_EQ(run.ranks[0].rank, Rank(0));
   EXPECT_THAT(run.header_conflicts,
               ElementsAre("the headers disagree about semantics: c10d (rank 1) and mpi (rank 0)"));
+}
+
+TEST(MergeTables, EveryNameOfATraceMovesWithIt) {
+  Tables own;
+  RankTrace trace;
+  trace.data.push_back({0, {1, 2}, own.strings.intern("image")});
+  Tables tables;
+  tables.strings.intern("another");
+  move_to_tables(tables, own, {&trace, 1});
+  EXPECT_EQ(tables.str(trace.data[0].modality), "image");
 }
 
 }  // namespace

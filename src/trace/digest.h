@@ -1,0 +1,55 @@
+// Digests: the traces of many ranks in one small file, told once for all ranks that did the same.
+//
+// `lockstep digest` makes one on each machine of a job, and anything that can run a command on many
+// machines brings them together. A digest holds what every analysis needs of a trace and leaves out
+// what none does (trace/digest_form.h), so that the verdict on digests is that on the traces.
+//
+// Merging is reading several and writing one. The bytes depend on the set of traces only, not on
+// their order nor on how they were merged before: merging is commutative and associative.
+//
+// The layout, byte by byte: docs/digest.md.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "trace/run.h"
+
+namespace lockstep {
+
+bool looks_like_digest(std::string_view first_bytes);
+
+// What a digest says of a recording besides its traces.
+struct DigestOrigin {
+  std::string format;  // of the files that it was made from ("ring"; formats.cc)
+  std::vector<Run::Unreadable> unreadable;  // files that could not be read
+};
+
+struct Digest {
+  std::string bytes;
+  std::size_t forms = 0;  // classes of ranks: those whose traces tell the same
+};
+// O(events log distinct values). The traces are as their format's reader gave them: not linked yet,
+// nor told apart by namesakes.
+Digest write_digest(std::span<const RankTrace> traces, const Tables& tables,
+                    const DigestOrigin& origin);
+
+struct ReadDigest {
+  DigestOrigin origin;
+  std::vector<RankTrace> traces;  // by rank
+};
+// Reads a digest from memory; `file` names it in errors and is the traces' source. Takes the memory
+// of the traces that it stands for, at most most_expanded(bytes.size()).
+// Errors: an unknown version, damage anywhere (a checksum covers all of it), or more to expand than
+// that.
+Result<ReadDigest> read_digest(std::string_view bytes, const std::string& file, Tables& tables);
+
+// How much the traces of a digest of so many bytes may take: 8192 times as much, but never less
+// than 256 MiB and never more than 64 GiB. A small hostile file cannot fill the memory.
+std::size_t most_expanded(std::size_t bytes);
+
+}  // namespace lockstep

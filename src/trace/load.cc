@@ -73,10 +73,40 @@ struct Piece {
   std::optional<Rank> rank;        // by its name
   std::vector<RankTrace> traces;
   std::optional<Error> error;
+  // Of a file that stands for others: their format, and what could not be read of them.
+  const Format* stands_for = nullptr;
+  std::vector<Run::Unreadable> unreadable;
+
+  const Format& counts_as() const { return stands_for != nullptr ? *stands_for : *format; }
 };
 
+// The traces of a file, whatever its format.
+void read_piece(const TraceFile& file, Tables& tables, Piece& piece) {
+  if (piece.format->read_recording == nullptr) {
+    Result<std::vector<RankTrace>> traces = piece.format->read(file, tables);
+    if (traces)
+      piece.traces = std::move(*traces);
+    else
+      piece.error = traces.error();
+    return;
+  }
+  piece.rank.reset();  // it is nobody's
+  Result<Recording> recording = piece.format->read_recording(file, tables);
+  if (!recording) {
+    piece.error = recording.error();
+    return;
+  }
+  piece.stands_for = recording->format;
+  piece.traces = std::move(recording->traces);
+  piece.unreadable = std::move(recording->unreadable);
+}
+
 Piece read_content(const Content& content, bool named, const Plan& plan, Tables& tables) {
-  Piece piece{content.name, named, recognise(content.bytes), plan.rank_of(content.name), {}, {}};
+  Piece piece;
+  piece.name = content.name;
+  piece.named = named;
+  piece.format = recognise(content.bytes);
+  piece.rank = plan.rank_of(content.name);
   if (plan.format != nullptr && (piece.format == nullptr || named)) piece.format = plan.format;
   if (piece.format == nullptr) {
     piece.error =
@@ -88,13 +118,7 @@ Piece read_content(const Content& content, bool named, const Plan& plan, Tables&
     return piece;
   }
   if (plan.format != nullptr && piece.format != plan.format) return piece;  // not wanted
-  Result<std::vector<RankTrace>> traces =
-      piece.format->read({content.bytes, content.name, piece.rank}, tables);
-  if (!traces) {
-    piece.error = traces.error();
-    return piece;
-  }
-  piece.traces = std::move(*traces);
+  read_piece({content.bytes, content.name, piece.rank}, tables, piece);
   if (content.truncated) {
     for (RankTrace& trace : piece.traces) {
       trace.add_damage("the packed file was cut off or is damaged; what came before was read");
@@ -121,7 +145,11 @@ std::vector<Piece> read_share(const std::vector<FoundFile>& files, std::size_t f
                                 pieces.push_back(read_content(content, file.named, plan, tables));
                               }});
     if (opened) continue;
-    pieces.push_back({file.path, file.named, nullptr, plan.rank_of(file.path), {}, opened.error()});
+    Piece& piece = pieces.emplace_back();
+    piece.name = file.path;
+    piece.named = file.named;
+    piece.rank = plan.rank_of(file.path);
+    piece.error = opened.error();
   }
   return pieces;
 }
@@ -196,6 +224,19 @@ void drop_second_forms(std::vector<Piece>& pieces) {
   });
 }
 
+// A digest among the traces that it was made from stands for them.
+void drop_digests_of_others(std::vector<Piece>& pieces) {
+  std::set<fs::path> with_traces;
+  for (const Piece& piece : pieces) {
+    if (!piece.traces.empty() && piece.stands_for == nullptr)
+      with_traces.insert(fs::path(piece.name).parent_path());
+  }
+  std::erase_if(pieces, [&](const Piece& piece) {
+    const bool is_digest = piece.format != nullptr && piece.format->read_recording != nullptr;
+    return is_digest && !piece.named && with_traces.contains(fs::path(piece.name).parent_path());
+  });
+}
+
 // Passes over what is in a folder by chance.
 void drop_strangers(std::vector<Piece>& pieces) {
   std::set<std::string> shapes;
@@ -217,7 +258,8 @@ std::optional<Error> mixed_formats(const std::vector<Piece>& pieces) {
   std::map<std::string_view, std::vector<std::string>> files;  // by format
   for (const Piece& piece : pieces) {
     if (piece.traces.empty()) continue;
-    files[is_own(*piece.format) ? "text" : piece.format->name].push_back(piece.name);
+    const Format& format = piece.counts_as();
+    files[is_own(format) ? "text" : format.name].push_back(piece.name);
   }
   if (files.size() < 2) return std::nullopt;
   std::vector<std::string> parts;
@@ -292,16 +334,18 @@ Run assemble_run(Tables tables, std::vector<RankTrace> traces) {
   return run;
 }
 
-Result<Run> load_run(const std::vector<std::string>& paths, const LoadOptions& options) {
+Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
+                                 const LoadOptions& options) {
   if (paths.empty())
     return Error{"no traces were named", {}, "name files, or folders that hold them"};
   const Result<Plan> plan = make_plan(options);
   if (!plan) return plan.error();
   const Result<std::vector<FoundFile>> files = find_files(paths);
   if (!files) return files.error();
-  Tables tables;
-  std::vector<Piece> pieces = read_all(*files, *plan, options.threads, tables);
+  LoadedTraces out;
+  std::vector<Piece> pieces = read_all(*files, *plan, options.threads, out.tables);
   drop_second_forms(pieces);
+  drop_digests_of_others(pieces);
   drop_strangers(pieces);
   if (pieces.empty()) {
     return Error{"no traces in this folder",
@@ -310,26 +354,38 @@ Result<Run> load_run(const std::vector<std::string>& paths, const LoadOptions& o
   }
   if (auto mixed = mixed_formats(pieces)) return *mixed;
 
-  const Format* format = nullptr;
-  std::vector<RankTrace> traces;
-  std::vector<Run::Unreadable> unreadable;
   for (Piece& piece : pieces) {
-    if (piece.error) unreadable.push_back({std::move(*piece.error), piece.rank});
-    if (!piece.traces.empty()) format = piece.format;
-    std::move(piece.traces.begin(), piece.traces.end(), std::back_inserter(traces));
+    if (piece.error) out.unreadable.push_back({std::move(*piece.error), piece.rank});
+    std::move(piece.unreadable.begin(), piece.unreadable.end(), std::back_inserter(out.unreadable));
+    if (!piece.traces.empty()) {
+      const Format& format = piece.counts_as();
+      out.format = is_own(format) ? format_named("text") : &format;  // whichever came last
+    }
+    std::move(piece.traces.begin(), piece.traces.end(), std::back_inserter(out.traces));
   }
-  if (traces.empty()) {
-    Error error = unreadable.front().error;
-    if (unreadable.size() > 1) {
-      error.message += " (nor can " + plural(unreadable.size() - 1, "other file") + " be read)";
+  if (out.traces.empty()) {
+    Error error = out.unreadable.front().error;
+    if (out.unreadable.size() > 1) {
+      error.message += " (nor can " + plural(out.unreadable.size() - 1, "other file") + " be read)";
     }
     return error;
   }
-  if (format->link != nullptr) format->link(traces, tables);
-  Run run = assemble_run(std::move(tables), std::move(traces));
-  run.unreadable = std::move(unreadable);
-  run.unknown.assign(format->unknown.begin(), format->unknown.end());
+  return out;
+}
+
+Run complete_run(LoadedTraces loaded) {
+  const Format& format = *loaded.format;
+  if (format.link != nullptr) format.link(loaded.traces, loaded.tables);
+  Run run = assemble_run(std::move(loaded.tables), std::move(loaded.traces));
+  run.unreadable = std::move(loaded.unreadable);
+  run.unknown.assign(format.unknown.begin(), format.unknown.end());
   return run;
+}
+
+Result<Run> load_run(const std::vector<std::string>& paths, const LoadOptions& options) {
+  Result<LoadedTraces> loaded = load_traces(paths, options);
+  if (!loaded) return loaded.error();
+  return complete_run(std::move(*loaded));
 }
 
 }  // namespace lockstep

@@ -9,6 +9,8 @@
 
 namespace lockstep {
 
+struct Format;
+
 struct LoadOptions {
   std::string format;        // one of all_formats(); empty: by content
   std::string rank_pattern;  // regular expression (ECMAScript) whose first group is the rank in a
@@ -18,16 +20,30 @@ struct LoadOptions {
 
 // Reads every trace among `paths` (files, or folders whose files are taken, not recursively),
 // plain, gzipped or in a tar archive. The format of a file is known by its content (trace/formats);
-// all files must be of one (lockstep's own two forms count as one). The order of paths never
-// changes the result. In a folder, files of no known format are passed over, unless their name is
-// that of a trace but for its number; those, and named files that cannot be read, are listed in
-// Run::unreadable. Records that cannot be used are counted per rank. Where a folder holds both own
-// forms of one rank's trace, the ring file is the source.
+// all files must be of one (lockstep's own two forms count as one, a digest as what it was made
+// from). The order of paths never changes the result. In a folder, files of no known format are
+// passed over, unless their name is that of a trace but for its number; those, and named files that
+// cannot be read, are listed in Run::unreadable. Records that cannot be used are counted per rank.
+// Where a folder holds both own forms of one rank's trace, the ring file is the source; where it
+// holds traces, digests beside them are passed over.
 //
 // Errors: a path that does not exist, a folder without any trace, files of several formats, an
 // unknown format or a bad pattern, or nothing readable at all.
 // Memory follows the number of events (about 32 bytes each), not the size of the text.
 Result<Run> load_run(const std::vector<std::string>& paths, const LoadOptions& options = {});
+
+// What load_run reads, before it is put together: as it stands in the files.
+struct LoadedTraces {
+  Tables tables;
+  std::vector<RankTrace> traces;   // in the order of the files' names; at least one
+  const Format* format = nullptr;  // of all of them; "text" for lockstep's own forms
+  std::vector<Run::Unreadable> unreadable;
+};
+// Errors: as load_run.
+Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
+                                 const LoadOptions& options = {});
+// Links them and puts them together: load_run is this behind load_traces.
+Run complete_run(LoadedTraces loaded);
 
 // Puts traces that were read into `tables` together as one run, as load_run does: ranks sorted, one
 // trace each (of two the one with more events), world size and contradictions from their headers.

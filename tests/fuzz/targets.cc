@@ -15,6 +15,7 @@ constexpr std::array kTargets = {
     FuzzTarget{"chakra", fuzz_chakra},
     FuzzTarget{"nccl_log", fuzz_nccl_log},
     FuzzTarget{"watchdog_log", fuzz_watchdog_log},
+    FuzzTarget{"digest", fuzz_digest},
     FuzzTarget{"pickle", fuzz_pickle},
     FuzzTarget{"archive", fuzz_archive},
     FuzzTarget{"scenario", fuzz_scenario},

@@ -24,6 +24,15 @@ struct TraceFile {
   std::optional<Rank> rank;  // by its name: for formats that do not say whose trace it is
 };
 
+struct Format;
+
+// What a file holds that stands for others.
+struct Recording {
+  const Format* format = nullptr;  // of the files that it stands for
+  std::vector<RankTrace> traces;
+  std::vector<Run::Unreadable> unreadable;  // those of them that could not be read
+};
+
 struct Format {
   std::string_view name;     // as `--format` takes it
   std::string_view summary;  // one line, for `--help`
@@ -38,6 +47,9 @@ struct Format {
   void (*link)(std::span<RankTrace> traces, Tables& tables) = nullptr;
   // What this format never records, a sentence each: listed in reports.
   std::span<const std::string_view> unknown = {};
+  // For files that stand for others: the same as `read`, and what of these the traces cannot hold.
+  // Null: the file is its own.
+  Result<Recording> (*read_recording)(const TraceFile& file, Tables& tables) = nullptr;
 };
 
 // Every format, the most specific first.

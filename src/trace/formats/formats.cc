@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "trace/formats/chakra.h"
+#include "trace/formats/digest.h"
 #include "trace/formats/flight_recorder.h"
 #include "trace/formats/format.h"
 #include "trace/formats/kineto.h"
@@ -16,8 +17,8 @@ namespace lockstep {
 namespace {
 
 const std::array kFormats = {
-    ring_format(),   text_format(),     flight_recorder_format(), kineto_format(),
-    chakra_format(), nccl_log_format(), watchdog_log_format(),
+    ring_format(),   text_format(),   digest_format(),   flight_recorder_format(),
+    kineto_format(), chakra_format(), nccl_log_format(), watchdog_log_format(),
 };
 
 }  // namespace

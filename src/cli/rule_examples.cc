@@ -40,7 +40,7 @@ std::string_view rule_example(RuleId id) {
              "                                             are summed and train on garbage\n";
     case RuleId::step_mismatch:
       return "  rank 0   step 1: all_reduce(w)   step 2: all_reduce(w)\n"
-             "  rank 1   step 2: all_reduce(w)   step 3: all_reduce(w)   if bad(batch): continue\n";
+             "  rank 1   step 2: all_reduce(w)   step 3: all_reduce(w)   skipped a batch\n";
     case RuleId::deadlock:
       return "  rank 0   waits in all_reduce(a) for rank 1\n"
              "  rank 1   waits in barrier() of another place for rank 0\n";

@@ -31,7 +31,12 @@ std::vector<std::string> values_of(std::string_view type) {
   return out;
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+// Descriptions are broken into lines where it suits the help text.
+std::string first_line(const std::string& text) {
+  std::string out = text.substr(0, text.find('\n'));
+  while (!out.empty() && (out.back() == ',' || out.back() == ';')) out.pop_back();
+  return out;
+}
 
 CompletedCommand::Option option_of(const CLI::Option& option) {
   CompletedCommand::Option out;

@@ -4,37 +4,20 @@
 
 #include <gmock/gmock.h>
 
-#include "launch/launch_testing.h"
-#include "launch/process.h"
+#include "scenarios/program_test.h"
 
 namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
 
-class Derive : public ::testing::Test {
- protected:
-  // The exit status; what was printed is in log().
-  int lockstep(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), LOCKSTEP_PROGRAM);
-    std::filesystem::remove(folder_.file("log"));
-    Result<Process> program = Process::spawn(arguments, folder_.file("log"));
-    if (!program) return -1;
-    testing::eventually([&] { return !program->running(); }, std::chrono::minutes(10));
-    return program->poll() ? program->poll()->exit_status : -1;
-  }
-  std::string log() const { return TempDir::read(folder_.file("log")); }
-  static std::string scenario(const std::string& name) {
-    return LOCKSTEP_SOURCE_DIR "/scenarios/" + name + ".yaml";
-  }
-  TempDir folder_;
-};
+class Derive : public ProgramTest {};
 
 class DeriveBad : public Derive, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(DeriveBad, TheCounterexampleGoesWrongOnRealProcesses) {
   const std::string shown = folder_.file("shown.yaml");
-  ASSERT_EQ(lockstep({"derive", scenario(GetParam()), "--write-scenario", shown}), 1) << log();
+  ASSERT_EQ(lockstep({"derive", shipped(GetParam()), "--write-scenario", shown}), 1) << log();
   EXPECT_THAT(log(), HasSubstr("DIVERGES"));
   EXPECT_EQ(lockstep({"run", "--check", shown, "--output-dir", folder_.file("run")}), 0) << log();
 }
@@ -52,7 +35,7 @@ class DerivePipelineBad : public Derive, public ::testing::WithParamInterface<co
 
 TEST_P(DerivePipelineBad, TheCounterexampleHangsOnRealProcesses) {
   const std::string shown = folder_.file("shown.yaml");
-  ASSERT_EQ(lockstep({"derive", scenario(GetParam()), "--write-scenario", shown}), 1) << log();
+  ASSERT_EQ(lockstep({"derive", shipped(GetParam()), "--write-scenario", shown}), 1) << log();
   EXPECT_THAT(log(), HasSubstr("MAY DEADLOCK"));
   EXPECT_THAT(log(), HasSubstr("p2p-cycle"));
   EXPECT_EQ(lockstep({"run", "--check", shown, "--output-dir", folder_.file("run")}), 0) << log();
@@ -63,14 +46,14 @@ INSTANTIATE_TEST_SUITE_P(Scenarios, DerivePipelineBad,
                                            "pipeline/four_stages_crossed_bad"));
 
 TEST_F(Derive, CopiesOfAPipelineAreSafeWhateverTheirBatchesHold) {
-  EXPECT_EQ(lockstep({"derive", scenario("pipeline/dp_pipeline_ok")}), 0) << log();
+  EXPECT_EQ(lockstep({"derive", shipped("pipeline/dp_pipeline_ok")}), 0) << log();
   EXPECT_THAT(log(), HasSubstr("SAFE: data parallel pipelines, 4 ranks, 2 conditions"));
 }
 
 TEST_F(Derive, APipelineOfItsOwnHasACertificate) {
   const std::string derived = folder_.file("derived");
   const std::string certificate = folder_.file("certificate");
-  ASSERT_EQ(lockstep({"derive", scenario("pipeline/gpipe_ok"), "--output-dir", derived,
+  ASSERT_EQ(lockstep({"derive", shipped("pipeline/gpipe_ok"), "--output-dir", derived,
                       "--certificate", certificate}),
             0)
       << log();
@@ -80,7 +63,7 @@ TEST_F(Derive, APipelineOfItsOwnHasACertificate) {
 TEST_F(Derive, ASafeJobHasACertificate) {
   const std::string derived = folder_.file("derived");
   const std::string certificate = folder_.file("certificate");
-  ASSERT_EQ(lockstep({"derive", scenario("modality/manual_hang_ok"), "--output-dir", derived,
+  ASSERT_EQ(lockstep({"derive", shipped("modality/manual_hang_ok"), "--output-dir", derived,
                       "--certificate", certificate}),
             0)
       << log();
@@ -89,7 +72,7 @@ TEST_F(Derive, ASafeJobHasACertificate) {
 }
 
 TEST_F(Derive, NamesTheRemediesThatMakeAJobSafe) {
-  EXPECT_EQ(lockstep({"derive", scenario("modality/manual_silent_bad"), "--remedies"}), 1);
+  EXPECT_EQ(lockstep({"derive", shipped("modality/manual_silent_bad"), "--remedies"}), 1);
   EXPECT_THAT(log(), ::testing::ContainsRegex("dummy images +safe"));
 }
 
@@ -133,9 +116,9 @@ TEST_F(DeriveAtScale, SoManyRanksAreNotStartedOnOneMachine) {
 }
 
 TEST_F(Derive, SaysWhyAJobCannotBeDerived) {
-  EXPECT_EQ(lockstep({"derive", scenario("training/balance_cost_ok")}), 2);
+  EXPECT_EQ(lockstep({"derive", shipped("training/balance_cost_ok")}), 2);
   EXPECT_THAT(log(), HasSubstr("cannot be derived: the ranks share out their batches"));
-  EXPECT_EQ(lockstep({"derive", scenario("training/clip_ok"), "--certificate", "c"}), 2);
+  EXPECT_EQ(lockstep({"derive", shipped("training/clip_ok"), "--certificate", "c"}), 2);
   EXPECT_THAT(log(), HasSubstr("--output-dir"));
 }
 

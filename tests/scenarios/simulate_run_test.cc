@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "launch/launch_testing.h"
-#include "launch/process.h"
+#include "scenarios/program_test.h"
 #include "trace/load.h"
 #include "trace/work_costs.h"
 
@@ -14,17 +13,8 @@ namespace {
 using Json = nlohmann::json;
 using ::testing::HasSubstr;
 
-class Simulate : public ::testing::Test {
+class Simulate : public ProgramTest {
  protected:
-  // The exit status; what was printed is in log().
-  int lockstep(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), LOCKSTEP_PROGRAM);
-    std::filesystem::remove(folder_.file("log"));
-    Result<Process> program = Process::spawn(arguments, folder_.file("log"));
-    if (!program) return -1;
-    testing::eventually([&] { return !program->running(); }, std::chrono::minutes(10));
-    return program->poll() ? program->poll()->exit_status : -1;
-  }
   int simulate(const std::string& scenario, std::vector<std::string> more = {}) {
     std::vector<std::string> arguments = {"simulate", scenario,   "--machine",
                                           kMachine,   "--output", "json=" + folder_.file("json")};
@@ -32,16 +22,11 @@ class Simulate : public ::testing::Test {
     return lockstep(std::move(arguments));
   }
   Json json() const { return Json::parse(TempDir::read(folder_.file("json"))); }
-  std::string log() const { return TempDir::read(folder_.file("log")); }
   std::string write(const std::string& text) {
     folder_.write("job.yaml", "lockstep: 1\nname: a job\n" + text);
     return folder_.file("job.yaml");
   }
-  static std::string shipped(const std::string& name) {
-    return LOCKSTEP_SOURCE_DIR "/scenarios/" + name + ".yaml";
-  }
   static constexpr const char* kMachine = LOCKSTEP_SOURCE_DIR "/machines/dgx-h100.yaml";
-  TempDir folder_;
 };
 
 TEST_F(Simulate, AHealthyJobHasAStepTimeAndItsSharesAddUp) {

@@ -191,6 +191,7 @@ TEST(ProductOracle, AllProgramsOfTwoPairs) {
   std::size_t varying = 0;
   for (const auto& [x0, x1] : all) {
     for (const auto& [y0, y1] : all) {
+      if (kSanitized && x0 > y0) continue;  // the other way round is enough
       SmallProduct p(4);
       p.group("a", {0, 2});
       p.group("b", {1, 3});

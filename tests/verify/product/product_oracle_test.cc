@@ -51,7 +51,7 @@ void all_assignments(const SmallProduct& product, Visit visit) {
       leader[static_cast<std::size_t>(r)] = agreed ? 0 : static_cast<std::size_t>(team.front());
   }
   std::size_t digits = 0;
-  for (std::size_t r = 0; r < ranks; ++r) digits += leader[r] == r ? 2 : 0;
+  for (std::size_t r = 0; r < ranks; ++r) digits += leader[r] == r ? 2U : 0U;
   std::size_t count = 1;
   for (std::size_t d = 0; d < digits; ++d) count *= n;
   for (std::size_t code = 0; code < count; ++code) {

@@ -19,9 +19,8 @@ namespace {
 
 constexpr std::uint64_t kEvents = 131'072;
 
-bool refuse(const std::string& why) {
+void refuse(const std::string& why) {
   std::fprintf(stderr, "liblockstep_record: nothing is recorded: %s\n", why.c_str());
-  return false;
 }
 
 // The version of the LibTorch that this process loaded; empty: it does not say.
@@ -53,7 +52,7 @@ void JobRecord::at_exit(int status, void* job) {
   self.ring_->finish(status == 0 ? End::clean : End::exception);
 }
 
-bool JobRecord::open(const c10d::ProcessGroup& first) {
+void JobRecord::open(const c10d::ProcessGroup& first) {
   const char* const folder = std::getenv("LOCKSTEP_RECORD_DIR");
   if (folder == nullptr || *folder == '\0') return refuse("LOCKSTEP_RECORD_DIR is not set");
   if (const std::string loaded = loaded_version(); !loaded.empty() && loaded != TORCH_VERSION) {
@@ -80,7 +79,6 @@ bool JobRecord::open(const c10d::ProcessGroup& first) {
   ring_ = std::move(*ring);
   recorder_ = std::make_unique<Recorder>(*ring_);
   ::on_exit(&JobRecord::at_exit, this);
-  return true;
 }
 
 std::vector<std::int32_t> JobRecord::ranks_of(const c10d::ProcessGroup& group) const {
@@ -99,27 +97,30 @@ std::vector<std::int32_t> JobRecord::ranks_of(const c10d::ProcessGroup& group) c
   return out;
 }
 
-RecordedGroup* JobRecord::group(const c10d::ProcessGroup& group) {
+RecordedGroup* JobRecord::group(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   const std::lock_guard lock(mutex_);
   if (!tried_) {
     tried_ = true;
-    open(group);
+    open(*group);
   }
   if (!recorder_) return nullptr;
-  const auto [known, fresh] = groups_.try_emplace(&group);
-  if (!fresh) return known->second.get();
-  const std::string name = group.getGroupName().empty() ? "world" : group.getGroupName();
-  std::vector<std::int32_t> ranks = ranks_of(group);
-  if (static_cast<int>(ranks.size()) != group.getSize()) {
+  if (const auto known = groups_.find(group.get()); known != groups_.end())
+    return known->second.recorded.get();
+  std::unique_ptr<RecordedGroup> recorded;
+  const std::string name = group->getGroupName().empty() ? "world" : group->getGroupName();
+  std::vector<std::int32_t> ranks = ranks_of(*group);
+  if (static_cast<int>(ranks.size()) == group->getSize()) {
+    recorded =
+        std::make_unique<RecordedGroup>(*recorder_, name, std::move(ranks), group->getGroupDesc());
+  } else {
     std::fprintf(stderr,
                  "liblockstep_record: calls of group %s are not recorded: it does not tell which "
                  "ranks are in it\n",
                  name.c_str());
-    return nullptr;
   }
-  known->second =
-      std::make_unique<RecordedGroup>(*recorder_, name, std::move(ranks), group.getGroupDesc());
-  return known->second.get();
+  using Weak = c10::weak_intrusive_ptr<c10d::ProcessGroup>;
+  return groups_.emplace(group.get(), Known{Weak(group), std::move(recorded)})
+      .first->second.recorded.get();
 }
 
 WorkWatch* JobRecord::watch() {

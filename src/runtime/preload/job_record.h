@@ -13,7 +13,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -30,7 +29,7 @@ class JobRecord {
 
   // The group's, made at its first call. Null: nothing is recorded of it, because there is nowhere
   // to write to, or because it does not tell which ranks are in it.
-  RecordedGroup* group(const c10d::ProcessGroup& group);
+  RecordedGroup* group(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
 
   // Of group()'s owner, once that was not null.
   Recorder& recorder() { return *recorder_; }
@@ -39,7 +38,7 @@ class JobRecord {
 
  private:
   JobRecord() = default;
-  bool open(const c10d::ProcessGroup& first);
+  void open(const c10d::ProcessGroup& first);
   std::vector<std::int32_t> ranks_of(const c10d::ProcessGroup& group) const;
   static void at_exit(int status, void* job);
 
@@ -49,7 +48,11 @@ class JobRecord {
   std::unique_ptr<RingWriter> ring_;
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<WorkWatch> watch_;
-  std::map<const c10d::ProcessGroup*, std::unique_ptr<RecordedGroup>> groups_;
+  struct Known {
+    c10::weak_intrusive_ptr<c10d::ProcessGroup> keeps_the_address;  // no other group gets it
+    std::unique_ptr<RecordedGroup> recorded;                        // null: it is left out
+  };
+  std::map<const c10d::ProcessGroup*, Known> groups_;
 };
 
 }  // namespace lockstep

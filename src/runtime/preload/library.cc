@@ -39,7 +39,7 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit:
   const c10::FunctionSchema& schema = op.schema();
   const auto call = read_call(schema, torch::jit::last(*stack, schema.arguments().size()));
   JobRecord& job = JobRecord::of_process();
-  RecordedGroup* const group = call ? job.group(*call->group) : nullptr;
+  RecordedGroup* const group = call ? job.group(call->group) : nullptr;
   if (group == nullptr) return pass_on(op, keys, stack);
   Recorder& recorder = job.recorder();
   const std::uint32_t id = group->issue(call->recorded());

@@ -83,6 +83,14 @@ std::string_view to_string(SetAside::Why why) {
   return why == SetAside::Why::known ? "known" : "suppressed";
 }
 
+std::string set_aside_in_words(const SetAside& one) {
+  std::string out = std::string(to_string(one.why)) + ": " +
+                    std::string(rule(one.finding.rule).name) + ", " + one.finding.message;
+  if (!one.reason.empty()) out += " Reason: " + one.reason;
+  if (!one.expires.empty()) out += " (until " + one.expires + ")";
+  return out;
+}
+
 bool matches(const Suppression& suppression, const Finding& finding) {
   if (finding.rule != suppression.rule) return false;
   if (suppression.group && finding.group != *suppression.group) return false;

@@ -60,6 +60,8 @@ struct SetAside {
   std::string expires;  // "2026-12-31"; empty: never
 };
 std::string_view to_string(SetAside::Why why);
+// "suppressed: never-waited, rank 1 … Reason: … (until 2026-12-31)".
+std::string set_aside_in_words(const SetAside& one);
 
 struct FilteredReport {
   FilteredReport() = default;

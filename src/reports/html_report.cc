@@ -142,8 +142,8 @@ class Writer {
     std::string items;
     for (std::size_t i = 0; i < full; ++i) {
       const Finding& one = report_.findings[i];
-      items += "<li class=\"" + std::string(html::severity_class(one.severity)) + "\"><a href=\"#" +
-               id(i) + "\"><span><span class=\"badge\">" + text(to_string(one.severity)) +
+      items += "<li class=\"" + std::string(to_string(one.severity)) + "\"><a href=\"#" + id(i) +
+               "\"><span><span class=\"badge\">" + text(to_string(one.severity)) +
                "</span></span><span>" + html::sentence(shorten_end(one.message, 160)) +
                "</span></a></li>\n";
     }
@@ -182,13 +182,7 @@ class Writer {
 
   std::string set_aside() const {
     std::vector<std::string> lines;
-    for (const SetAside& one : filtered_.set_aside) {
-      std::string line = std::string(to_string(one.why)) + ": " +
-                         std::string(rule(one.finding.rule).name) + ", " + one.finding.message;
-      if (!one.reason.empty()) line += " Reason: " + one.reason;
-      if (!one.expires.empty()) line += " (until " + one.expires + ")";
-      lines.push_back(std::move(line));
-    }
+    for (const SetAside& one : filtered_.set_aside) lines.push_back(set_aside_in_words(one));
     return listed("Found, but set aside", lines);
   }
 

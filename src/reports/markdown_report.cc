@@ -112,13 +112,7 @@ class Writer {
 
   void set_aside() {
     std::vector<std::string> lines;
-    for (const SetAside& one : filtered_.set_aside) {
-      std::string line = std::string(to_string(one.why)) + ": " +
-                         std::string(rule(one.finding.rule).name) + ", " + one.finding.message;
-      if (!one.reason.empty()) line += " Reason: " + one.reason;
-      if (!one.expires.empty()) line += " (until " + one.expires + ")";
-      lines.push_back(std::move(line));
-    }
+    for (const SetAside& one : filtered_.set_aside) lines.push_back(set_aside_in_words(one));
     listed("Found, but set aside", lines);
   }
 

@@ -101,18 +101,6 @@ std::string evidence(const Finding& finding) {
 
 }  // namespace
 
-std::string_view severity_class(Severity severity) {
-  switch (severity) {
-    case Severity::error:
-      return "error";
-    case Severity::warning:
-      return "warning";
-    case Severity::note:
-      return "note";
-  }
-  return "";
-}
-
 std::string finding_kind(const Finding& finding) {
   return element("p", "kind",
                  element("span", "badge", sentence(to_string(finding.severity))) +
@@ -123,7 +111,7 @@ std::string finding_kind(const Finding& finding) {
 std::string finding_section(const Finding& finding, const FindingSource& source,
                             const std::string& id) {
   std::string out =
-      "<article class=\"card " + std::string(severity_class(finding.severity)) + "\" id=\"" + id +
+      "<article class=\"card " + std::string(to_string(finding.severity)) + "\" id=\"" + id +
       "\">\n<header>" + finding_kind(finding) +
       element("h2", finding.message.size() > kLong ? "long" : "", sentence(finding.message)) +
       "</header>\n";

@@ -26,7 +26,4 @@ std::string finding_section(const Finding& finding, const FindingSource& source,
 // "Error modality-divergence proven", with its badge.
 std::string finding_kind(const Finding& finding);
 
-// The class that colours a finding of that severity.
-std::string_view severity_class(Severity severity);
-
 }  // namespace lockstep::html

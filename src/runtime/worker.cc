@@ -15,6 +15,7 @@
 #include "job/reference.h"
 #include "runtime/device.h"
 #include "runtime/process_groups.h"
+#include "runtime/processor_policy.h"
 #include "runtime/record/job_ring.h"
 #include "runtime/record/recording_work.h"
 #include "runtime/record/watchdog.h"
@@ -158,6 +159,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
     std::fprintf(stderr, "%s\n", ring.error().str().c_str());
     return kExitUsage;
   }
+  keep_the_processor_when_waking();
   Recorder recorder(**ring);
   const Watchdog watchdog(recorder, {.rank = options.rank,
                                      .hang_after_s = scenario.limits.hang_after_s,

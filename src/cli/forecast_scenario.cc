@@ -1,0 +1,131 @@
+#include "cli/forecast_scenario.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/read_file.h"
+#include "base/write_file.h"
+#include "cli/scenario_files.h"
+#include "job/derivation_plan.h"
+#include "launch/worker_program.h"
+#include "sim/machine/timed_run.h"
+#include "sim/machine/work_time.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kScenarioBytes = std::size_t{1} << 20U;
+
+std::int64_t samples_of(const Scenario& scenario, int rank) {
+  return std::int64_t{scenario.train.batch_size} * scenario.micro_batches(rank);
+}
+
+// The calls of all ranks with the machine's times between them.
+Result<Run> timed(const Scenario& scenario, DerivedRanks& derived, const sim::Machine& machine) {
+  // How crowded a node is depends on all ranks, so the work is timed after it was spread.
+  Result<Run> run = sim::spread(std::move(derived.run), derived.traced);
+  if (!run) return run.error();
+  std::map<std::int32_t, const RankCosts*> of_rank;
+  for (const RankCosts& own : derived.costs) of_rank[own.rank] = &own;
+  std::vector<const RankCosts*> costs;
+  std::vector<std::int64_t> samples;
+  for (std::size_t r = 0; r < derived.traced.size(); ++r) {
+    costs.push_back(of_rank.at(derived.traced[r]));
+    samples.push_back(samples_of(scenario, static_cast<int>(r)));
+  }
+  return sim::timed_run(std::move(*run), costs, samples, machine);
+}
+
+// Groups that are placed differently cost differently, and are not folded into one.
+std::vector<std::uint32_t> kinds_of(const sim::ProgramJob& job, const sim::Machine& machine,
+                                    std::vector<sim::GroupPlace>& places) {
+  std::map<sim::GroupPlace, std::uint32_t> known;
+  std::vector<std::uint32_t> out;
+  for (const sim::ProgramGroup& group : job.groups) {
+    places.push_back(sim::place_of(group.members, machine.ranks_per_node));
+    out.push_back(
+        known.emplace(places.back(), static_cast<std::uint32_t>(known.size())).first->second);
+  }
+  return out;
+}
+
+ScenarioForecast summarise(const Scenario& scenario, const sim::Machine& machine,
+                           const DerivedRanks& derived, const Run& run,
+                           const SimulatedProgram& simulated, const PriceOfCall& price) {
+  ScenarioForecast out;
+  out.scenario = scenario.name;
+  out.machine = machine;
+  out.steps = scenario.train.steps;
+  // The stages of a pipeline train on one batch, and so do all ranks where it is broadcast.
+  const int alike = scenario.data.broadcast ? scenario.ranks : scenario.ranks_of_replica();
+  for (int rank = 0; rank < scenario.ranks; rank += alike)
+    out.samples += samples_of(scenario, rank);
+  out.class_of = simulated.folding.class_of;
+  const sim::CostOfCall cost = [&](std::uint32_t group, const sim::ProgramCall& call) {
+    const Result<sim::Picos> time = price(group, call);
+    return time ? *time : sim::Picos::forever();
+  };
+  out.figures = sim::forecast(run, simulated.program, simulated.folding, simulated.result, cost);
+  for (const RankCosts& costs : derived.costs)
+    out.state_bytes = std::max(out.state_bytes, costs.state_bytes);
+  out.on_meta = derived.on_meta;
+  out.derived_by = derived.origin;
+  return out;
+}
+
+}  // namespace
+
+Result<Scenario> scenario_to_derive(const std::string& path, const SimulatedChange& change,
+                                    const std::string& folder) {
+  const Result<Scenario> own = load_checked_scenario(path);
+  if (!own) return own.error();
+  // What cannot be derived is refused in the user's own file.
+  if (const auto plan = derivation_plan(*own); !plan) return plan.error();
+  const Result<std::string> text = read_file(own->file, kScenarioBytes);
+  if (!text) return text.error();
+  const Result<std::string> changed = simulated_scenario(*text, own->file, change);
+  if (!changed) return changed.error();
+  const std::string file = folder + "/scenario.yaml";
+  if (const Status ok = write_file(file, *changed); !ok) return ok.error();
+  return load_scenario(file);
+}
+
+Result<TimedScenario> time_scenario(const Scenario& scenario, DerivedRanks derived,
+                                    const sim::Machine& machine) {
+  Result<Run> run = timed(scenario, derived, machine);
+  if (!run) return run.error();
+  Result<sim::RunProgram> program = sim::program_of(*run);
+  if (!program) return program.error();
+  std::vector<sim::GroupPlace> places;
+  const std::vector<std::uint32_t> kinds = kinds_of(program->job, machine, places);
+  const PriceOfCall price = [&](std::uint32_t group, const sim::ProgramCall& call) {
+    return sim::call_time(call, places[group], machine);
+  };
+  sim::Folding folding = sim::fold(program->job, kinds);
+  Result<SimulatedProgram> simulated =
+      simulate_program(std::move(*program), std::move(folding), price, sim::Picos{});
+  if (!simulated) return simulated.error();
+  TimedScenario out{scenario.name, std::move(*run), std::move(*simulated), std::nullopt};
+  if (!out.simulated.result.stuck)
+    out.forecast = summarise(scenario, machine, derived, out.run, out.simulated, price);
+  return out;
+}
+
+Result<TimedScenario> forecast_scenario(const std::string& path, const SimulatedChange& change,
+                                        const sim::Machine& machine, const ForecastOptions& options,
+                                        Interrupts& interrupts) {
+  const Result<Scenario> scenario = scenario_to_derive(path, change, options.folder);
+  if (!scenario) return scenario.error();
+  const Result<std::string> worker = find_worker(worker_search_of_this_process());
+  if (!worker) return worker.error();
+  Result<DerivedRanks> derived = derive_ranks(
+      *scenario,
+      {*worker, options.folder, options.on_meta, LoneRanks::Costs::counts, options.quiet},
+      interrupts);
+  if (!derived) return derived.error();
+  return time_scenario(*scenario, std::move(*derived), machine);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,53 @@
+// A scenario's job on a machine's simulated clock: what `lockstep simulate SCENARIO` says, as
+// values.
+//
+// Deriving the ranks takes a worker and seconds, and knows nothing of machines; timing them takes
+// neither. So a job is derived once, and timed on as many machines as are asked for.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "cli/simulate_program.h"
+#include "cli/simulate_scenario_ranks.h"
+#include "cli/simulate_scenario_result.h"
+#include "job/scenario.h"
+#include "job/simulated_scenario.h"
+#include "launch/interrupts.h"
+#include "sim/machine/machine.h"
+#include "trace/run.h"
+
+namespace lockstep {
+
+struct TimedScenario {
+  std::string scenario;  // its name
+  Run run;               // the calls of all ranks, with the machine's times between them
+  SimulatedProgram simulated;
+  std::optional<ScenarioForecast> forecast;  // nothing: the job hangs (report_hang() says why)
+};
+
+// The job in the scenario file `path`, changed, in a file of its own in `folder`: what
+// derive_ranks() takes. Errors: a file that cannot be read or written, what is wrong with the
+// scenario as it stands or as it was changed, a job that cannot be derived.
+Result<Scenario> scenario_to_derive(const std::string& path, const SimulatedChange& change,
+                                    const std::string& folder);
+
+// `derived`: of `scenario`. Needs no worker. Errors: a call that is not simulated, too many events,
+// a time that no simulated clock can show.
+Result<TimedScenario> time_scenario(const Scenario& scenario, DerivedRanks derived,
+                                    const sim::Machine& machine);
+
+struct ForecastOptions {
+  std::string folder;           // exists; takes the changed scenario and what is derived of it
+  std::optional<bool> on_meta;  // nothing: as it suits the job
+  bool quiet = false;
+};
+
+// All of it, by the worker that this program finds. Errors: those of both above, and derive_ranks';
+// no worker.
+Result<TimedScenario> forecast_scenario(const std::string& path, const SimulatedChange& change,
+                                        const sim::Machine& machine, const ForecastOptions& options,
+                                        Interrupts& interrupts);
+
+}  // namespace lockstep

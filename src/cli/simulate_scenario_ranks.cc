@@ -1,7 +1,9 @@
 #include "cli/simulate_scenario_ranks.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "cli/derive_all.h"
@@ -12,6 +14,9 @@
 
 namespace lockstep {
 namespace {
+
+constexpr std::chrono::milliseconds kPoll(5);  // so that a short derivation ends when it is over
+constexpr int kPollsALook = 20;                // at the worker's log
 
 // What a rank meets, step by step: the number of the modality rule that decides its batch, and
 // what its images are multiplied with.
@@ -88,8 +93,8 @@ Result<std::vector<std::int32_t>> ranks_that_stand_for(const Scenario& scenario)
                "simulate fewer steps (--steps), or give more ranks the same batches"};
 }
 
-Result<DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRanksOptions& options,
-                                  Interrupts& interrupts) {
+Result<RankDerivation> RankDerivation::start(const Scenario& scenario,
+                                             const DeriveRanksOptions& options) {
   // What cannot be derived is refused here as well.
   if (const Result<DerivationPlan> plan = derivation_plan(scenario); !plan) return plan.error();
   DerivedRanks out;
@@ -102,26 +107,44 @@ Result<DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRanksOpt
   if (!meta) return meta.error();
   out.on_meta = *meta;
   std::vector<LoneRanks> ranks;
-  for (const std::vector<int>& team : teams(scenario)) {
+  for (const std::vector<int>& team : lockstep::teams(scenario)) {
     // Of large worlds, in which each team is one rank.
     if (out.traced[static_cast<std::size_t>(team.front())] != team.front()) continue;
     ranks.push_back({scenario.file, team, options.folder, options.folder + "/broadcasts",
                      dissent_steps(scenario, team.front()), std::string(), options.costs});
   }
-  DeriveProgress progress(options.quiet);
-  Result<std::string> version =
-      run_alone(ranks, {options.worker, options.folder, *meta}, interrupts,
-                [&](std::size_t done) { progress.show(done, ranks.size()); });
-  if (!version) return version.error();
-  out.origin = std::move(*version);
-  Result<Run> run = load_run({options.folder});
+  Result<LoneRun> worker = LoneRun::start(ranks, {options.worker, options.folder, *meta});
+  if (!worker) return worker.error();
+  return RankDerivation(std::move(*worker), std::move(out), options.folder, ranks.size());
+}
+
+std::optional<Result<DerivedRanks>> RankDerivation::poll() {
+  std::optional<Result<std::string>> version = worker_.poll();
+  if (!version) return std::nullopt;
+  if (!*version) return version->error();
+  derived_.origin = std::move(**version);
+  Result<Run> run = load_run({folder_});
   if (!run) return run.error();
   if (const Status ok = none_raised(*run); !ok) return ok.error();
-  Result<std::vector<RankCosts>> costs = read_costs(*run, options.folder);
+  Result<std::vector<RankCosts>> costs = read_costs(*run, folder_);
   if (!costs) return costs.error();
-  out.costs = std::move(*costs);
-  out.run = std::move(*run);
-  return out;
+  derived_.costs = std::move(*costs);
+  derived_.run = std::move(*run);
+  return std::move(derived_);
+}
+
+Result<DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRanksOptions& options,
+                                  Interrupts& interrupts) {
+  Result<RankDerivation> derivation = RankDerivation::start(scenario, options);
+  if (!derivation) return derivation.error();
+  DeriveProgress progress(options.quiet);
+  for (int polls = 0;; ++polls) {
+    if (auto derived = derivation->poll()) return std::move(*derived);
+    if (interrupts.poll() != 0) return Error{"interrupted", {}, ""};
+    if (polls % kPollsALook == kPollsALook - 1)
+      progress.show(derivation->finished(), derivation->teams());
+    std::this_thread::sleep_for(kPoll);
+  }
 }
 
 }  // namespace lockstep

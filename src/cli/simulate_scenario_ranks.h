@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -35,8 +36,36 @@ struct DeriveRanksOptions {
   bool quiet = false;
 };
 
-// `scenario` lies in a file of its own (job/simulated_scenario.h). Errors: a job that cannot be
-// derived, or not on so many ranks; workers that fail; the user's signal.
+// Ranks that a worker is looking at, while this program does something else; killed with this
+// object.
+class RankDerivation {
+ public:
+  // `scenario` lies in a file of its own (job/simulated_scenario.h). Errors: a job that cannot be
+  // derived, or not on so many ranks; a worker that cannot be started.
+  static Result<RankDerivation> start(const Scenario& scenario, const DeriveRanksOptions& options);
+
+  std::size_t finished() const { return worker_.finished(); }
+  std::size_t teams() const { return teams_; }  // of them; a team is looked at together
+  // Nothing while it goes on; never blocks. Call it no more once it gave something. Errors: a
+  // worker that fails, a rank that raises an exception.
+  std::optional<Result<DerivedRanks>> poll();
+  // Whether the worker was killed: for want of memory, say, and not because of the job.
+  bool killed() const { return worker_.killed(); }
+
+ private:
+  RankDerivation(LoneRun worker, DerivedRanks derived, std::string folder, std::size_t teams)
+      : worker_(std::move(worker)),
+        derived_(std::move(derived)),
+        folder_(std::move(folder)),
+        teams_(teams) {}
+
+  LoneRun worker_;
+  DerivedRanks derived_;
+  std::string folder_;
+  std::size_t teams_;
+};
+
+// The same to its end, with progress. Errors: those of both; the user's signal.
 Result<DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRanksOptions& options,
                                   Interrupts& interrupts);
 

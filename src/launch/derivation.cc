@@ -11,7 +11,6 @@
 
 #include "base/read_file.h"
 #include "base/write_file.h"
-#include "launch/process.h"
 #include "launch/run_folder.h"
 
 namespace lockstep {
@@ -73,26 +72,40 @@ Status outcome_of(const ProcessEnd& end, const std::string& log) {
 
 }  // namespace
 
-Result<std::string> run_alone(const std::vector<LoneRanks>& ranks, const LoneOptions& options,
-                              Interrupts& interrupts,
-                              const std::function<void(std::size_t)>& on_finished) {
+Result<LoneRun> LoneRun::start(const std::vector<LoneRanks>& ranks, const LoneOptions& options) {
   const std::string list = options.folder + "/ranks.json";
-  const std::string log = options.folder + "/worker.log";
+  std::string log = options.folder + "/worker.log";
   if (const Status ok = write_file(list, list_of(ranks)); !ok) return ok.error();
   std::vector<std::string> command = {options.worker, "alone", list};
   if (options.on_meta) command.emplace_back("--meta");
   Result<Process> process = Process::spawn(command, log);
   if (!process) return process.error();
-  std::optional<ProcessEnd> end;
-  for (int polls = 0; !(end = process->poll()); ++polls) {
-    if (interrupts.poll() != 0) return Error{"interrupted", {}, ""};
-    if (polls % kPollsALook == kPollsALook - 1) on_finished(finished_in(log));
-    std::this_thread::sleep_for(kPoll);
-  }
-  if (const Status ok = outcome_of(*end, log); !ok) return ok.error();
-  const Result<std::string> said = read_file(log, kLogBytes);
+  return LoneRun(std::move(*process), std::move(log));
+}
+
+std::size_t LoneRun::finished() const { return finished_in(log_); }
+
+std::optional<Result<std::string>> LoneRun::poll() {
+  const std::optional<ProcessEnd>& end = process_.poll();
+  if (!end) return std::nullopt;
+  killed_ = end->signal != 0;
+  if (const Status ok = outcome_of(*end, log_); !ok) return ok.error();
+  const Result<std::string> said = read_file(log_, kLogBytes);
   if (!said) return said.error();
   return said->substr(0, said->find('\n'));
+}
+
+Result<std::string> run_alone(const std::vector<LoneRanks>& ranks, const LoneOptions& options,
+                              Interrupts& interrupts,
+                              const std::function<void(std::size_t)>& on_finished) {
+  Result<LoneRun> run = LoneRun::start(ranks, options);
+  if (!run) return run.error();
+  for (int polls = 0;; ++polls) {
+    if (auto end = run->poll()) return std::move(*end);
+    if (interrupts.poll() != 0) return Error{"interrupted", {}, ""};
+    if (polls % kPollsALook == kPollsALook - 1) on_finished(run->finished());
+    std::this_thread::sleep_for(kPoll);
+  }
 }
 
 }  // namespace lockstep

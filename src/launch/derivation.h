@@ -4,11 +4,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
 #include "launch/interrupts.h"
+#include "launch/process.h"
 
 namespace lockstep {
 
@@ -32,10 +35,31 @@ struct LoneOptions {
   bool on_meta = false;  // with tensors that have no values
 };
 
-// Looks at `ranks` in this order: those that read what a rank 0 broadcasts come behind it. A rank
-// whose program ends by an exception has a trace that ends so; that is no error.
-// Returns the worker's version. Errors: a worker that cannot be started, refuses a scenario or is
-// killed; its log's last lines say why. Interrupted: an error that says so.
+// A worker that looks at `ranks` in their order, so that those that read what a rank 0 broadcasts
+// come behind it. It goes on by itself, and is killed with this object.
+class LoneRun {
+ public:
+  // Errors: a file that cannot be written, a worker that cannot be started.
+  static Result<LoneRun> start(const std::vector<LoneRanks>& ranks, const LoneOptions& options);
+
+  // How many of `ranks` it says it has looked at; reads its log.
+  std::size_t finished() const;
+  // Nothing while it runs; never blocks. Then the worker's version. A rank whose program ends by an
+  // exception has a trace that ends so; that is no error. Errors: a worker that refuses a scenario
+  // or is killed; its log's last lines say why.
+  std::optional<Result<std::string>> poll();
+  // Whether it ended by a signal: for want of memory, say, and not because of the job.
+  bool killed() const { return killed_; }
+
+ private:
+  LoneRun(Process process, std::string log) : process_(std::move(process)), log_(std::move(log)) {}
+
+  Process process_;
+  std::string log_;
+  bool killed_ = false;
+};
+
+// The same to its end. Errors: those of both; interrupted: an error that says so.
 Result<std::string> run_alone(const std::vector<LoneRanks>& ranks, const LoneOptions& options,
                               Interrupts& interrupts,
                               const std::function<void(std::size_t)>& on_finished);

@@ -176,7 +176,7 @@ Status fill_in_work(const WorkMeasured& measured, const sim::WorkRates& rates,
 struct Together {
   std::vector<sim::MeasuredCall> calls;
   double busy = 0;      // of a rank in a step, measured, in seconds
-  double expected = 0;  // … if cores were shared and nothing else
+  double expected = 0;  // … if each had a core to itself, and nothing else shared
 };
 
 // By the machine as it was fitted to ranks that are alone.
@@ -188,7 +188,7 @@ double expected_in_a_step(const RankCosts& rank, int batch_size, const sim::Mach
   if (steps.empty()) return 0;
   const bool prepares = ranks >= *machine.cores;
   const double preparation = prepares ? batch_size * machine.sample.seconds() : 0;
-  return (median(std::move(steps)) + preparation) * sim::crowding(machine, ranks);
+  return median(std::move(steps)) + preparation;
 }
 
 Result<Together> measure_together(int ranks, const std::string& name,
@@ -211,8 +211,7 @@ Result<Together> measure_together(int ranks, const std::string& name,
                   expected_in_a_step(costs->back(), scenario->train.batch_size, machine, ranks)};
 }
 
-// How much longer work takes with a rank on every core than with one alone. With more ranks than
-// that, how long each computes would depend on how the system shares out its time.
+// How much longer work takes with a rank on every core than with one alone.
 Result<double> measure_contention(const CalibrateOptions& options, const sim::Machine& machine,
                                   Interrupts& interrupts) {
   const auto ranks = static_cast<int>(std::min<std::int64_t>(options.cores, kRanksOnOneMachine));
@@ -312,7 +311,12 @@ Result<Calibration> calibrate(const CalibrateOptions& options, Interrupts& inter
   const Result<Together> together =
       measure_together(options.ranks, "links", options, out.machine, interrupts);
   if (!together) return together.error();
-  const Result<sim::LinkCost> link = sim::fit_all_reduce(together->calls, options.ranks);
+  // Of more ranks than cores, each worked on a call for a part of the time that it took.
+  const double share =
+      std::min(1.0, static_cast<double>(options.cores) / static_cast<double>(options.ranks));
+  std::vector<sim::MeasuredCall> work_of_calls = together->calls;
+  for (sim::MeasuredCall& call : work_of_calls) call.seconds *= share;
+  const Result<sim::LinkCost> link = sim::fit_all_reduce(work_of_calls, options.ranks);
   if (!link) return link.error();
   out.calls = together->calls.size();
   out.machine.contention = *contention;

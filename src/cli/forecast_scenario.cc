@@ -51,9 +51,22 @@ std::vector<std::uint32_t> kinds_of(const sim::ProgramJob& job, const sim::Machi
   return out;
 }
 
+Result<SimulatedProgram> executed(sim::RunProgram program, const std::vector<std::uint32_t>& kinds,
+                                  const PriceOfCall& price, const sim::Machine& machine) {
+  if (!machine.cores) {
+    sim::Folding folding = sim::fold(program.job, kinds);
+    return simulate_program(std::move(program), std::move(folding), price, sim::Picos{});
+  }
+  sim::SharedCores shared{*machine.cores, machine.contention, {}};
+  for (std::size_t r = 0; r < program.job.ranks.size(); ++r)
+    shared.node_of.push_back(
+        static_cast<std::uint32_t>(r / static_cast<std::size_t>(machine.ranks_per_node)));
+  return simulate_on_cores(std::move(program), price, shared);
+}
+
 ScenarioForecast summarise(const Scenario& scenario, const sim::Machine& machine,
                            const DerivedRanks& derived, const Run& run,
-                           const SimulatedProgram& simulated, const PriceOfCall& price) {
+                           const SimulatedProgram& simulated) {
   ScenarioForecast out;
   out.scenario = scenario.name;
   out.machine = machine;
@@ -63,11 +76,7 @@ ScenarioForecast summarise(const Scenario& scenario, const sim::Machine& machine
   for (int rank = 0; rank < scenario.ranks; rank += alike)
     out.samples += samples_of(scenario, rank);
   out.class_of = simulated.folding.class_of;
-  const sim::CostOfCall cost = [&](std::uint32_t group, const sim::ProgramCall& call) {
-    const Result<sim::Picos> time = price(group, call);
-    return time ? *time : sim::Picos::forever();
-  };
-  out.figures = sim::forecast(run, simulated.program, simulated.folding, simulated.result, cost);
+  out.figures = sim::forecast(run, simulated.program, simulated.folding, simulated.result);
   for (const RankCosts& costs : derived.costs)
     out.state_bytes = std::max(out.state_bytes, costs.state_bytes);
   out.on_meta = derived.on_meta;
@@ -103,13 +112,11 @@ Result<TimedScenario> time_scenario(const Scenario& scenario, DerivedRanks deriv
   const PriceOfCall price = [&](std::uint32_t group, const sim::ProgramCall& call) {
     return sim::call_time(call, places[group], machine);
   };
-  sim::Folding folding = sim::fold(program->job, kinds);
-  Result<SimulatedProgram> simulated =
-      simulate_program(std::move(*program), std::move(folding), price, sim::Picos{});
+  Result<SimulatedProgram> simulated = executed(std::move(*program), kinds, price, machine);
   if (!simulated) return simulated.error();
   TimedScenario out{scenario.name, std::move(*run), std::move(*simulated), std::nullopt};
   if (!out.simulated.result.stuck)
-    out.forecast = summarise(scenario, machine, derived, out.run, out.simulated, price);
+    out.forecast = summarise(scenario, machine, derived, out.run, out.simulated);
   return out;
 }
 

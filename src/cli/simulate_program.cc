@@ -43,6 +43,21 @@ Result<Prices> prices_of(const sim::ProgramJob& job, const sim::Folding& folding
   return out;
 }
 
+sim::CostOfCall cost_by(const Prices& prices) {
+  return [&prices](std::uint32_t group, const sim::ProgramCall& call) {
+    const auto known = prices.find({group, &call});
+    LOCKSTEP_CHECK(known != prices.end(), "a call that was not priced");
+    return known->second;
+  };
+}
+
+Result<SimulatedProgram> checked(SimulatedProgram simulated) {
+  if (simulated.result.end.is_forever())
+    return Error{
+        "it takes longer than 106 days, which no simulated clock can show", {}, "check the units"};
+  return simulated;
+}
+
 // Whether the first finding is that devices hold each other up.
 bool shows_a_circle(const Report& report) {
   return !report.findings.empty() && report.findings.front().rule == RuleId::cross_group_deadlock;
@@ -73,17 +88,18 @@ Result<SimulatedProgram> simulate_program(sim::RunProgram program, sim::Folding 
                                           const PriceOfCall& price, sim::Picos launch) {
   const Result<Prices> prices = prices_of(program.job, folding, price);
   if (!prices) return prices.error();
-  const sim::CostOfCall cost = [&](std::uint32_t group, const sim::ProgramCall& call) {
-    const auto known = prices->find({group, &call});
-    LOCKSTEP_CHECK(known != prices->end(), "a call that was not priced");
-    return known->second;
-  };
   sim::ExecutionResult result =
-      sim::execute(program.job, folding, cost, {launch, /*record_issues=*/true});
-  if (result.end.is_forever())
-    return Error{
-        "it takes longer than 106 days, which no simulated clock can show", {}, "check the units"};
-  return SimulatedProgram{std::move(program), std::move(folding), std::move(result)};
+      sim::execute(program.job, folding, cost_by(*prices), {launch, /*record_issues=*/true});
+  return checked({std::move(program), std::move(folding), std::move(result)});
+}
+
+Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const PriceOfCall& price,
+                                           const sim::SharedCores& shared) {
+  sim::Folding apart = sim::keep_apart(program.job);
+  const Result<Prices> prices = prices_of(program.job, apart, price);
+  if (!prices) return prices.error();
+  sim::ExecutionResult result = sim::execute_on_cores(program.job, cost_by(*prices), shared);
+  return checked({std::move(program), std::move(apart), std::move(result)});
 }
 
 std::string simulated_timeline(Run& run) { return timeline_report(judge(run), run); }

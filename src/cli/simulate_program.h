@@ -14,6 +14,7 @@
 #include "sim/engine/executor.h"
 #include "sim/engine/fold.h"
 #include "sim/engine/from_run.h"
+#include "sim/engine/shared_cores.h"
 
 namespace lockstep {
 
@@ -31,6 +32,11 @@ struct SimulatedProgram {
 // none, a time that no simulated clock can show.
 Result<SimulatedProgram> simulate_program(sim::RunProgram program, sim::Folding folding,
                                           const PriceOfCall& price, sim::Picos launch);
+
+// The same on cores that ranks share; `price` is work of a core then. Every rank is a class of its
+// own.
+Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const PriceOfCall& price,
+                                           const sim::SharedCores& shared);
 
 // The run on the simulated clock as a timeline. `run`: as of sim::as_simulated(); it is judged, and
 // left as it was.

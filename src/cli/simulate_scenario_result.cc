@@ -56,19 +56,22 @@ std::string work_assumption(const ScenarioForecast& f) {
       "were counted: a roofline for products, memory bandwidth for the rest, ";
   out += f.machine.launches_hidden ? "or the host's launches and dispatches where they take longer"
                                    : "and the host's launches and dispatches";
-  const auto world = static_cast<std::int64_t>(f.class_of.size());
-  const double longer = sim::crowding(f.machine, world);
-  if (longer > 1)
-    out += "; ranks share cores, so that all of it takes " + fixed(longer, 2) + " times as long";
   return out;
+}
+
+std::string links_assumption(const ScenarioForecast& f) {
+  if (f.machine.cores)
+    return "a call is work of its ranks' processors, by its algorithm's formula, from the last "
+           "rank's arrival on; all that wants to go on shares a node's " +
+           plural(static_cast<std::uint64_t>(*f.machine.cores), "core") + " alike";
+  return "a call takes its algorithm's formula from the last rank's arrival; links and devices "
+         "carry nothing else meanwhile, and calls do not slow down what is computed beside them";
 }
 
 std::vector<Assumption> assumptions(const ScenarioForecast& f) {
   return {{"calls", calls_assumption(f)},
           {"work", work_assumption(f)},
-          {"links",
-           "a call takes its algorithm's formula from the last rank's arrival; links and devices "
-           "carry nothing else meanwhile, and calls do not slow down what is computed beside them"},
+          {"links", links_assumption(f)},
           {"steps", f.figures.step_ends.size() > 1
                         ? "the median of the steps after the first, which arranges buffers"
                         : "one step, which arranges buffers: simulate more (--steps)"},

@@ -9,50 +9,10 @@
 #include <gtest/gtest.h>
 
 #include "sim/collectives/closed_form.h"
+#include "sim/small_jobs.h"
 
 namespace lockstep::sim {
 namespace {
-
-// A job in which every rank does the same, in one group of all.
-ProgramJob alike(std::uint32_t ranks, std::vector<ProgramStep> steps,
-                 std::vector<ProgramCall> calls, std::uint32_t streams) {
-  ProgramJob job;
-  job.programs.push_back({std::move(steps), streams, 1});
-  job.calls = std::move(calls);
-  job.groups.emplace_back();
-  for (std::uint32_t r = 0; r < ranks; ++r) {
-    job.groups[0].members.push_back(static_cast<std::int32_t>(r));
-    job.ranks.push_back({0, {0}});
-  }
-  return job;
-}
-
-ProgramStep compute(std::int64_t picos, std::uint8_t stream = ProgramStep::kHost) {
-  ProgramStep step;
-  step.duration = Picos{picos};
-  step.stream = stream;
-  return step;
-}
-ProgramStep meet(std::uint32_t call, std::uint8_t stream, bool blocks = false,
-                 std::uint16_t slot = 0) {
-  ProgramStep step;
-  step.kind = StepKind::meet;
-  step.index = call;
-  step.slot = slot;
-  step.stream = stream;
-  step.blocks = blocks;
-  return step;
-}
-ProgramStep wait(std::uint32_t awaited) {
-  ProgramStep step;
-  step.kind = StepKind::wait;
-  step.index = awaited;
-  return step;
-}
-
-CostOfCall constant(std::int64_t picos) {
-  return [picos](std::uint32_t, const ProgramCall&) { return Picos{picos}; };
-}
 
 TEST(Executor, AHundredStepsOfComputeAndRingGiveThePublishedInteger) {
   // 64 ranks x 100 x (50 us + ring all-reduce of 16 MiB at 500 ns and 50 GB/s).
@@ -184,35 +144,13 @@ TEST(Fold, GroupsOfAlikeRanksAreOneClass) {
     EXPECT_EQ(folded.classes[folding.class_of[r]].end, apart.classes[r].end) << r;
 }
 
-// Random jobs: rows and columns of a grid, random programs of a few kinds, some of which hang.
 // Folded and apart, every rank ends at the same time, or hangs at the same step.
 TEST(Fold, GivesEveryRankTheTimesItHasWhenAllAreSimulated) {
-  std::uint32_t state = 1;
-  const auto random = [&](std::uint32_t below) {
-    state = state * 1664525U + 1013904223U;
-    return (state >> 16U) % below;
-  };
+  Draw random;
   std::size_t stuck = 0;
   std::size_t folded_away = 0;
   for (int round = 0; round < 300; ++round) {
-    ProgramJob job;
-    job.calls.resize(1);
-    for (std::uint32_t p = 0; p < 1 + random(2); ++p) {
-      Program program{{}, 2, 2};
-      for (std::uint32_t s = 0; s < 6; ++s) {
-        program.steps.push_back(compute(1 + random(9)));
-        const auto slot = static_cast<std::uint8_t>(random(8) == 0 ? 1 : s % 2);
-        program.steps.push_back(meet(0, slot, random(3) != 0, slot));
-      }
-      job.programs.push_back(program);
-    }
-    job.groups.resize(8);
-    for (std::uint32_t r = 0; r < 16; ++r) {
-      const bool odd = job.programs.size() > 1 && random(6) == 0;
-      job.ranks.push_back({odd ? 1U : 0U, {r / 4, 4 + r % 4}});
-      job.groups[r / 4].members.push_back(static_cast<std::int32_t>(r));
-      job.groups[4 + r % 4].members.push_back(static_cast<std::int32_t>(r));
-    }
+    const ProgramJob job = drawn_job(random);
     const Folding folding = fold(job);
     const ExecutionResult folded = execute(job, folding, constant(4));
     const ExecutionResult apart = execute(job, keep_apart(job), constant(4));

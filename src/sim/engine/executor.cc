@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
+#include "sim/engine/meetings.h"
 
 namespace lockstep::sim {
 namespace {
@@ -33,31 +35,11 @@ struct Rank {
   std::vector<std::uint32_t> meetings;  // of each slot: how many the host issued
 };
 
-struct Arrival {
-  std::uint32_t rank = 0;
-  std::uint32_t step = 0;
-};
-
-// One collective: who came to it.
-struct Meeting {
-  std::vector<Arrival> arrivals;
-  Picos last;
-  std::uint32_t call = 0;
-  bool disagrees = false;
-  bool held = false;
-};
-
-struct Group {
-  std::deque<Meeting> open;
-  std::uint32_t first = 0;  // the number of open.front()
-};
-
 class Executor {
  public:
   Executor(const ProgramJob& job, const Folding& folding, const CostOfCall& cost,
            const ExecutionOptions& options)
-      : job_(job), folding_(folding), cost_(cost), options_(options) {
-    groups_.resize(folding.group_representatives.size());
+      : job_(job), folding_(folding), cost_(cost), options_(options), meetings_(job, folding) {
     result_.classes.resize(folding.representatives.size());
     for (const std::uint32_t representative : folding.representatives) {
       Rank rank;
@@ -68,8 +50,10 @@ class Executor {
       rank.meetings.resize(rank.groups.size());
       RankOutcome& outcome = result_.classes[ranks_.size()];
       outcome.ended.assign(rank.program->steps.size(), RankOutcome::kNever);
-      if (options.record_issues)
+      if (options.record_issues) {
         outcome.issued.assign(rank.program->steps.size(), RankOutcome::kNever);
+        outcome.began = outcome.issued;
+      }
       ranks_.push_back(std::move(rank));
     }
   }
@@ -148,7 +132,9 @@ class Executor {
 
   void compute(std::uint32_t r, Stream& stream, const Queued& queued) {
     const Picos duration = ranks_[r].program->steps[queued.step].duration;
-    stream.free = std::max(stream.free, queued.issued) + duration;
+    const Picos begin = std::max(stream.free, queued.issued);
+    if (options_.record_issues) result_.classes[r].began[queued.step] = begin;
+    stream.free = begin + duration;
     result_.classes[r].ended[queued.step] = stream.free;
     result_.classes[r].compute += duration;
   }
@@ -158,36 +144,14 @@ class Executor {
     const Queued& head = stream.queued.front();
     const ProgramStep& step = ranks_[r].program->steps[head.step];
     const std::uint32_t group_class = ranks_[r].groups[step.slot];
-    Group& group = groups_[group_class];
-    while (group.open.size() <= head.number - group.first) group.open.push_back(make_meeting());
-    Meeting& meeting = group.open[head.number - group.first];
-    if (meeting.arrivals.empty())
-      meeting.call = step.index;
-    else if (meeting.call != step.index && !agree(job_.calls[meeting.call], job_.calls[step.index]))
-      meeting.disagrees = true;
-    meeting.arrivals.push_back({r, head.step});
-    meeting.last = std::max({meeting.last, stream.free, head.issued});
-    if (meeting.arrivals.size() < folding_.arrivals[group_class] || meeting.disagrees) return;
-    meeting.held = true;
-    hold(group_class, {std::move(meeting.arrivals), meeting.last, meeting.call});
-    while (!group.open.empty() && group.open.front().held) {
-      group.open.pop_front();
-      ++group.first;
-    }
-  }
-
-  Meeting make_meeting() {
-    Meeting meeting;
-    if (!spare_.empty()) {
-      meeting.arrivals = std::move(spare_.back());
-      spare_.pop_back();
-    }
-    return meeting;
+    std::optional<Meetings::Held> held = meetings_.arrive(
+        group_class, head.number, {r, head.step}, step.index, std::max(stream.free, head.issued));
+    if (held) hold(group_class, std::move(*held));
   }
 
   // Everybody came: gives the call its end, and lets everybody go on later (`awake_`), so that the
   // depth of calls stays bounded.
-  void hold(std::uint32_t group_class, Meeting meeting) {
+  void hold(std::uint32_t group_class, Meetings::Held meeting) {
     const Picos end =
         meeting.last + cost_(folding_.group_representatives[group_class], job_.calls[meeting.call]);
     for (const Arrival& arrival : meeting.arrivals) {
@@ -196,10 +160,10 @@ class Executor {
       stream.free = end;
       stream.queued.pop_front();
       result_.classes[arrival.rank].ended[arrival.step] = end;
+      if (options_.record_issues) result_.classes[arrival.rank].began[arrival.step] = meeting.last;
       moving_.push_back(arrival);
     }
-    meeting.arrivals.clear();
-    spare_.push_back(std::move(meeting.arrivals));
+    meetings_.reuse(std::move(meeting.arrivals));
     if (advancing_) return;
     advancing_ = true;
     while (!moving_.empty()) {
@@ -253,10 +217,9 @@ class Executor {
   const CostOfCall& cost_;
   const ExecutionOptions& options_;
   std::vector<Rank> ranks_;
-  std::vector<Group> groups_;
-  std::vector<std::uint32_t> awake_;         // ranks whose hosts can go on
-  std::vector<Arrival> moving_;              // calls that ended, whose streams can go on
-  std::vector<std::vector<Arrival>> spare_;  // room of meetings that were held
+  Meetings meetings_;
+  std::vector<std::uint32_t> awake_;  // ranks whose hosts can go on
+  std::vector<Arrival> moving_;       // calls that ended, whose streams can go on
   bool advancing_ = false;
   ExecutionResult result_;
 };

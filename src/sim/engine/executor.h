@@ -22,8 +22,8 @@ namespace lockstep::sim {
 using CostOfCall = std::function<Picos(std::uint32_t group, const ProgramCall& call)>;
 
 struct ExecutionOptions {
-  Picos launch;  // the host's overhead for every operation that it puts into a stream
-  bool record_issues = false;
+  Picos launch;                // the host's overhead for every operation that it puts into a stream
+  bool record_issues = false;  // and when steps began
 };
 
 struct RankOutcome {
@@ -36,7 +36,9 @@ struct RankOutcome {
   bool done = false;
   // When each step ended, or kNever: of steps that the host did not come to, and of what is stuck.
   std::vector<Picos> ended;
-  std::vector<Picos> issued;  // when the host came to it; only where asked for
+  // Only where asked for: when the host came to each step, and when it began to be carried out:
+  // work, and a call once everybody had come.
+  std::vector<Picos> issued, began;
 };
 
 struct ExecutionResult {

@@ -53,8 +53,8 @@ std::vector<std::uint32_t> step_marks(const RankTrace& trace,
 class Forecaster {
  public:
   Forecaster(const Run& run, const RunProgram& program, const Folding& folding,
-             const ExecutionResult& result, const CostOfCall& cost)
-      : run_(run), program_(program), folding_(folding), result_(result), cost_(cost) {}
+             const ExecutionResult& result)
+      : run_(run), program_(program), folding_(folding), result_(result) {}
 
   Forecast make() {
     weights_.resize(folding_.representatives.size());
@@ -99,15 +99,15 @@ class Forecaster {
       const ProgramStep& step = program.steps[s];
       const Interval whole{outcome.issued[s], outcome.ended[s]};
       if (step.kind == StepKind::compute) {
-        computes.push_back({outcome.ended[s] - step.duration, outcome.ended[s]});
-        use.busy += step.duration.seconds();
+        computes.push_back({outcome.began[s], outcome.ended[s]});
+        use.busy += (outcome.ended[s] - outcome.began[s]).seconds();
         continue;
       }
       if (step.kind == StepKind::wait || step.blocks) waits.push_back(whole);
       if (step.kind != StepKind::meet) continue;
       const ProgramCall& call = program_.job.calls[step.index];
       const std::uint32_t group = member.groups[step.slot];
-      active.push_back({outcome.ended[s] - cost_(group, call), outcome.ended[s]});
+      active.push_back({outcome.began[s], outcome.ended[s]});
       const auto ranks = static_cast<std::int64_t>(program_.job.groups[group].members.size());
       const double weight = static_cast<double>(weights_[c]) / training_steps;
       out_.calls += weight;
@@ -141,7 +141,6 @@ class Forecaster {
   const RunProgram& program_;
   const Folding& folding_;
   const ExecutionResult& result_;
-  const CostOfCall& cost_;
   std::vector<std::uint64_t> weights_;  // ranks of each class
   Forecast out_;
 };
@@ -149,8 +148,8 @@ class Forecaster {
 }  // namespace
 
 Forecast forecast(const Run& run, const RunProgram& program, const Folding& folding,
-                  const ExecutionResult& result, const CostOfCall& cost) {
-  return Forecaster(run, program, folding, result, cost).make();
+                  const ExecutionResult& result) {
+  return Forecaster(run, program, folding, result).make();
 }
 
 }  // namespace lockstep::sim

@@ -32,6 +32,6 @@ struct Forecast {
 // (sim/machine/timed_run.h); `result` is of execute() with record_issues, and not stuck.
 // O(steps of the different ranks · log).
 Forecast forecast(const Run& run, const RunProgram& program, const Folding& folding,
-                  const ExecutionResult& result, const CostOfCall& cost);
+                  const ExecutionResult& result);
 
 }  // namespace lockstep::sim

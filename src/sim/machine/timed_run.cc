@@ -37,8 +37,8 @@ std::optional<std::pair<WorkCost::Before, std::int64_t>> place_of(const RankTrac
 // Puts the work of one rank into its trace.
 class Timer {
  public:
-  Timer(RankTrace& trace, StringId name, const Machine& machine, double longer)
-      : trace_(trace), name_(name), machine_(machine), longer_(longer) {}
+  Timer(RankTrace& trace, StringId name, const Machine& machine)
+      : trace_(trace), name_(name), machine_(machine) {}
 
   Status put(const RankCosts& costs, double preparation) {
     std::vector<Event> events;
@@ -55,7 +55,7 @@ class Timer {
           step = work->step;
           seconds += preparation;
         }
-        const Nanos duration = nanos(seconds * longer_);
+        const Nanos duration = nanos(seconds);
         if (duration > 0 || event.kind == EventKind::step) {
           events.push_back(
               {kNoTime, static_cast<std::uint32_t>(trace_.spans.size()), EventKind::span});
@@ -80,7 +80,6 @@ class Timer {
   RankTrace& trace_;
   StringId name_;
   const Machine& machine_;
-  double longer_;
 };
 
 // Whether a trace can stand for a rank that is not its own.
@@ -107,7 +106,6 @@ Result<Run> timed_run(Run run, const std::vector<const RankCosts*>& costs,
   LOCKSTEP_CHECK(costs.size() == run.ranks.size() && samples.size() == costs.size(),
                  "costs and samples of every rank");
   const StringId name = run.tables.strings.intern("compute");
-  const double longer = crowding(machine, run.world_size);
   // Where a core is left over, what prepares the samples has it to itself, and is not waited for.
   const bool prepares =
       machine.cores &&
@@ -115,7 +113,7 @@ Result<Run> timed_run(Run run, const std::vector<const RankCosts*>& costs,
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
     const double preparation =
         prepares ? static_cast<double>(samples[r]) * machine.sample.seconds() : 0;
-    Timer timer(run.ranks[r], name, machine, longer);
+    Timer timer(run.ranks[r], name, machine);
     if (const Status ok = timer.put(*costs[r], preparation); !ok) return ok.error();
   }
   return run;

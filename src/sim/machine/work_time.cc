@@ -29,13 +29,6 @@ const Machine::Compute& compute_for(const Machine& machine, const std::string& d
   return machine.compute.begin()->second;
 }
 
-double crowding(const Machine& machine, std::int64_t world_size) {
-  if (!machine.cores) return 1;
-  const std::int64_t ranks = std::min(world_size, machine.ranks_per_node);
-  if (ranks < *machine.cores) return 1;
-  return machine.contention * static_cast<double>(ranks) / static_cast<double>(*machine.cores);
-}
-
 double work_seconds(const WorkCost& work, const Machine& machine) {
   const double bytes_per_second =
       machine.memory_bandwidth.bytes_per_second() * machine.memory_efficiency;

@@ -8,8 +8,7 @@
 // and the host a launch for each kernel and a dispatch for each operation: on top of that, or,
 // where the device works meanwhile, at least that long. It is the roofline model (Williams,
 // Waterman and Patterson, Commun. ACM 52(4), 2009) over a whole stretch, which is at most what it
-// is kernel by kernel. Ranks that share the cores of a node take turns: with r >= c
-// ranks on c cores all of it takes r / c times as long, times the contention of busy cores.
+// is kernel by kernel.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +26,7 @@ namespace lockstep::sim {
 // one that it has, else the widest.
 const Machine::Compute& compute_for(const Machine& machine, const std::string& dtype);
 
-// How much longer the work of a rank takes because others are on its node; at least 1.
-double crowding(const Machine& machine, std::int64_t world_size);
-
-// Of a rank that has its node to itself: crowding is the caller's to apply. In seconds.
+// Of a rank that shares no core. In seconds.
 double work_seconds(const WorkCost& work, const Machine& machine);
 
 // Where the members of a group are, as far as its calls' costs go.

@@ -69,22 +69,6 @@ TEST(WorkTime, ATypeThatTheMachineDoesNotKnowIsPricedAsTheNextWiderOne) {
   EXPECT_EQ(compute_for(machine, "float64").peak.per_second, 1'000'000'000'000);
 }
 
-TEST(WorkTime, RanksOnFewerCoresTakeTurns) {
-  Machine machine = plain();
-  machine.ranks_per_node = 64;
-  EXPECT_EQ(crowding(machine, 8), 1);
-  machine.cores = 2;
-  EXPECT_EQ(crowding(machine, 1), 1);
-  EXPECT_EQ(crowding(machine, 2), 1);
-  EXPECT_EQ(crowding(machine, 5), 2.5);
-  machine.ranks_per_node = 4;
-  EXPECT_EQ(crowding(machine, 64), 2);
-  machine.contention = 1.5;
-  EXPECT_EQ(crowding(machine, 64), 3);
-  EXPECT_EQ(crowding(machine, 2), 1.5);
-  EXPECT_EQ(crowding(machine, 1), 1);
-}
-
 TEST(WorkTime, GroupsArePlacedByTheirNodes) {
   EXPECT_EQ(place_of({0, 1, 2, 3}, 4), (GroupPlace{4, 1, 4}));
   EXPECT_EQ(place_of({0, 1, 4, 5}, 4), (GroupPlace{4, 2, 2}));

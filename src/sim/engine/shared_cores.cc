@@ -1,0 +1,224 @@
+#include "sim/engine/shared_cores.h"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "sim/engine/core_pool.h"
+#include "sim/engine/meetings.h"
+
+namespace lockstep::sim {
+namespace {
+
+struct Stream {
+  std::deque<std::uint32_t> queued;  // steps; the first is being carried out, or waits for others
+  std::uint32_t call = 0;            // into Executor::calls_, of the first
+};
+
+struct Rank {
+  const Program* program = nullptr;
+  std::uint32_t next = 0;
+  std::optional<std::uint32_t> blocked_on;  // the step whose end the host waits for
+  Picos blocked_since;
+  std::vector<Stream> streams;          // the host's own is the last one
+  std::vector<std::uint32_t> meetings;  // of each slot: how many came to their turn
+};
+
+// A call that all have come to.
+struct Call {
+  std::vector<Arrival> arrivals;
+  std::size_t working = 0;  // members whose part is not done
+};
+
+class Executor {
+ public:
+  Executor(const ProgramJob& job, const CostOfCall& work, const SharedCores& shared)
+      : job_(job),
+        work_(work),
+        shared_(shared),
+        folding_(keep_apart(job)),
+        meetings_(job, folding_) {
+    for (const ProgramJob::Member& member : job.ranks) {
+      Rank rank;
+      rank.program = &job.programs[member.program];
+      rank.streams.resize(rank.program->streams + 1);
+      rank.meetings.resize(member.groups.size());
+      RankOutcome outcome;
+      outcome.ended.assign(rank.program->steps.size(), RankOutcome::kNever);
+      outcome.issued = outcome.began = outcome.ended;
+      ranks_.push_back(std::move(rank));
+      result_.classes.push_back(std::move(outcome));
+    }
+    const auto last = std::max_element(shared.node_of.begin(), shared.node_of.end());
+    const std::size_t nodes = last == shared.node_of.end() ? 0 : *last + 1;
+    nodes_.assign(nodes, CorePool(shared.cores, shared.contention));
+    due_.assign(nodes, Picos::forever());
+  }
+
+  ExecutionResult run() {
+    for (std::uint32_t r = 0; r < ranks_.size(); ++r) walk(r);
+    settle();
+    while (!order_.empty()) {
+      const auto [when, node] = *order_.begin();
+      now_ = when;
+      touched_.insert(node);
+      for (const CorePool::Task& task : nodes_[node].take_ended(now_)) end_work(task);
+      settle();
+    }
+    for (std::uint32_t r = 0; r < ranks_.size(); ++r) finish(r);
+    // What is still worked on ends after all that the clock can show.
+    for (const CorePool& node : nodes_)
+      if (!node.idle()) result_.end = Picos::forever();
+    return std::move(result_);
+  }
+
+ private:
+  // Brings up to date when something ends on the nodes that something happened on.
+  void settle() {
+    for (const std::uint32_t node : touched_) {
+      order_.erase({due_[node], node});
+      due_[node] = nodes_[node].next_end();
+      if (!due_[node].is_forever()) order_.insert({due_[node], node});
+    }
+    touched_.clear();
+  }
+
+  Stream& stream_of(Rank& rank, std::uint32_t index) {
+    const std::uint8_t stream = rank.program->steps[index].stream;
+    return stream == ProgramStep::kHost ? rank.streams.back() : rank.streams[stream];
+  }
+
+  // Lets the host of `r` go on until it waits for what has not ended.
+  void walk(std::uint32_t r) {
+    Rank& rank = ranks_[r];
+    RankOutcome& outcome = result_.classes[r];
+    while (rank.next < rank.program->steps.size()) {
+      const std::uint32_t index = rank.next;
+      const ProgramStep& step = rank.program->steps[index];
+      outcome.issued[index] = now_;
+      std::uint32_t awaited = index;
+      if (step.kind == StepKind::wait) {
+        LOCKSTEP_CHECK(step.index < index, "a wait for a later step");
+        awaited = step.index;
+        outcome.began[index] = now_;
+      } else {
+        Stream& stream = stream_of(rank, index);
+        stream.queued.push_back(index);
+        if (stream.queued.size() == 1) begin_first(r, stream);
+      }
+      const bool blocks =
+          step.kind == StepKind::wait || step.blocks || step.stream == ProgramStep::kHost;
+      if (blocks && outcome.ended[awaited] == RankOutcome::kNever) {
+        rank.blocked_on = awaited;
+        rank.blocked_since = now_;
+        return;
+      }
+      pass(r);
+    }
+  }
+
+  // The host goes on behind the step that it is in.
+  void pass(std::uint32_t r) {
+    Rank& rank = ranks_[r];
+    if (rank.program->steps[rank.next].kind == StepKind::wait)
+      result_.classes[r].ended[rank.next] = now_;
+    ++rank.next;
+  }
+
+  // The first of a stream has its turn.
+  void begin_first(std::uint32_t r, Stream& stream) {
+    const std::uint32_t index = stream.queued.front();
+    const ProgramStep& step = ranks_[r].program->steps[index];
+    if (step.kind == StepKind::compute) return begin_work(r, index, step.duration);
+    const std::uint32_t group = job_.ranks[r].groups[step.slot];
+    std::optional<Meetings::Held> held =
+        meetings_.arrive(group, ranks_[r].meetings[step.slot]++, {r, index}, step.index, now_);
+    if (!held) return;
+    const Picos work = work_(group, job_.calls[held->call]);
+    for (const Arrival& arrival : held->arrivals) {
+      stream_of(ranks_[arrival.rank], arrival.step).call =
+          static_cast<std::uint32_t>(calls_.size());
+      begin_work(arrival.rank, arrival.step, work);
+    }
+    const std::size_t members = held->arrivals.size();
+    calls_.push_back({std::move(held->arrivals), members});
+  }
+
+  void begin_work(std::uint32_t r, std::uint32_t index, Picos work) {
+    const std::uint32_t node = shared_.node_of[r];
+    result_.classes[r].began[index] = now_;
+    nodes_[node].begin(now_, work, {r, index});
+    touched_.insert(node);
+  }
+
+  void end_work(const CorePool::Task& task) {
+    Rank& rank = ranks_[task.rank];
+    if (rank.program->steps[task.step].kind == StepKind::compute) {
+      RankOutcome& outcome = result_.classes[task.rank];
+      outcome.compute += now_ - outcome.began[task.step];
+      return end_step(task.rank, task.step);
+    }
+    const std::uint32_t number = stream_of(rank, task.step).call;
+    if (--calls_[number].working > 0) return;
+    const std::vector<Arrival> arrivals = std::move(calls_[number].arrivals);
+    // All have ended before the first of them goes on.
+    for (const Arrival& arrival : arrivals)
+      result_.classes[arrival.rank].ended[arrival.step] = now_;
+    for (const Arrival& arrival : arrivals) end_step(arrival.rank, arrival.step);
+  }
+
+  // What stands behind it in its stream has its turn, and the host, if it waited for it.
+  void end_step(std::uint32_t r, std::uint32_t index) {
+    Rank& rank = ranks_[r];
+    result_.classes[r].ended[index] = now_;
+    Stream& stream = stream_of(rank, index);
+    stream.queued.pop_front();
+    if (!stream.queued.empty()) begin_first(r, stream);
+    if (rank.blocked_on != index) return;
+    if (rank.program->steps[rank.next].kind != StepKind::compute)
+      result_.classes[r].waiting += now_ - rank.blocked_since;
+    rank.blocked_on.reset();
+    pass(r);
+    walk(r);
+  }
+
+  void finish(std::uint32_t r) {
+    const Rank& rank = ranks_[r];
+    RankOutcome& outcome = result_.classes[r];
+    outcome.next = rank.next;
+    outcome.done = rank.next == rank.program->steps.size();
+    for (const Picos end : outcome.ended)
+      if (end != RankOutcome::kNever) outcome.end = std::max(outcome.end, end);
+    for (const Stream& stream : rank.streams) outcome.done &= stream.queued.empty();
+    result_.stuck |= !outcome.done;
+    result_.end = std::max(result_.end, outcome.end);
+  }
+
+  const ProgramJob& job_;
+  const CostOfCall& work_;
+  const SharedCores& shared_;
+  const Folding folding_;
+  Meetings meetings_;
+  std::vector<Rank> ranks_;
+  std::vector<Call> calls_;
+  std::vector<CorePool> nodes_;
+  std::vector<Picos> due_;                           // of each node, as it is in order_
+  std::set<std::pair<Picos, std::uint32_t>> order_;  // when something ends, on which node
+  std::set<std::uint32_t> touched_;                  // nodes whose place in order_ is stale
+  Picos now_;
+  ExecutionResult result_;
+};
+
+}  // namespace
+
+ExecutionResult execute_on_cores(const ProgramJob& job, const CostOfCall& work,
+                                 const SharedCores& shared) {
+  LOCKSTEP_CHECK(shared.node_of.size() == job.ranks.size() && shared.cores > 0,
+                 "a node with cores for every rank");
+  return Executor(job, work, shared).run();
+}
+
+}  // namespace lockstep::sim

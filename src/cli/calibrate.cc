@@ -113,12 +113,12 @@ class JobMeasure {
   }
 
   void add_to(WorkMeasured& out) const {
-    for (const RankCosts& rank : ranks_) {
-      for (const WorkCost& step : sim::by_step(rank.work))
-        if (step.step >= kWarmSteps) out.steps.push_back(step);
-      const double samples = double{kWorkSteps} * job_.batch_size;
-      out.sample_seconds.push_back(static_cast<double>(rank.beside_nanos) * 1e-9 / samples);
-    }
+    // The first of its process, as each rank of a job is: later ones find all of it in the caches.
+    const RankCosts& rank = ranks_.front();
+    for (const WorkCost& step : sim::by_step(rank.work))
+      if (step.step >= kWarmSteps) out.steps.push_back(step);
+    const double samples = double{kWorkSteps} * job_.batch_size;
+    out.sample_seconds.push_back(static_cast<double>(rank.beside_nanos) * 1e-9 / samples);
   }
 
  private:
@@ -147,8 +147,9 @@ Result<WorkMeasured> measure_work(const CalibrateOptions& options, Interrupts& i
   return out;
 }
 
-// The fastest that any step moved bytes: where they cost nothing that shows beside the operations
-// that move them, memory is at least so fast.
+// Where bytes cost nothing that shows beside the operations that move them: so much faster than any
+// step moved them that they cost none in a prediction either.
+constexpr double kDoesNotShow = 1000;
 double fastest_bytes(const std::vector<WorkCost>& steps) {
   double out = 0;
   for (const WorkCost& step : steps)
@@ -159,7 +160,8 @@ double fastest_bytes(const std::vector<WorkCost>& steps) {
 
 Status fill_in_work(const WorkMeasured& measured, const sim::WorkRates& rates,
                     sim::Machine& machine) {
-  const double bytes = rates.byte > 0 ? 1 / rates.byte : fastest_bytes(measured.steps);
+  const double bytes =
+      rates.byte > 0 ? 1 / rates.byte : kDoesNotShow * fastest_bytes(measured.steps);
   if (!(rates.flop > 0 && bytes > 0))
     return Error{"the times of products cannot be told from those of all other operations",
                  {},
@@ -212,15 +214,29 @@ Result<Together> measure_together(int ranks, const std::string& name,
 }
 
 // How much longer work takes with a rank on every core than with one alone.
-Result<double> measure_contention(const CalibrateOptions& options, const sim::Machine& machine,
-                                  Interrupts& interrupts) {
-  const auto ranks = static_cast<int>(std::min<std::int64_t>(options.cores, kRanksOnOneMachine));
-  if (ranks < 2) return 1.0;
-  const Result<Together> together =
-      measure_together(ranks, "contention", options, machine, interrupts);
-  if (!together) return together.error();
-  if (!(together->expected > 0)) return 1.0;
-  return std::clamp(together->busy / together->expected, 1.0, 100.0);
+double contention_of(const Together& together) {
+  if (!(together.expected > 0)) return 1.0;
+  return std::clamp(together.busy / together.expected, 1.0, 100.0);
+}
+
+// A hop takes its wake and as many turns of its work as ranks share a core: two numbers of turns
+// tell the two apart.
+Status fit_links(const Together& few, int few_ranks, const Together& all, int ranks,
+                 sim::Machine& machine) {
+  const Result<sim::LinkCost> of_few = sim::fit_all_reduce(few.calls, few_ranks);
+  if (!of_few) return of_few.error();
+  const Result<sim::LinkCost> of_all = sim::fit_all_reduce(all.calls, ranks);
+  if (!of_all) return of_all.error();
+  const auto turns_of = [&](int n) { return (n + *machine.cores - 1) / *machine.cores; };
+  const std::int64_t turns = turns_of(ranks), more = turns - turns_of(few_ranks);
+  sim::LinkCost link = *of_all;
+  link.alpha = more > 0 ? sim::Picos{(of_all->alpha - of_few->alpha).value / more}
+                        : sim::Picos{of_all->alpha.value / turns};
+  link.alpha = std::min(link.alpha, sim::Picos{of_all->alpha.value / turns});
+  link.beta.bits_per_second *= turns;
+  machine.wake = of_all->alpha - link.alpha * turns;
+  machine.links.push_back(link);
+  return Status::ok();
 }
 
 }  // namespace
@@ -306,21 +322,18 @@ Result<Calibration> calibrate(const CalibrateOptions& options, Interrupts& inter
   out.work = *rates;
   out.steps = work->steps.size();
   if (const Status ok = fill_in_work(*work, *rates, out.machine); !ok) return ok.error();
-  const Result<double> contention = measure_contention(options, out.machine, interrupts);
-  if (!contention) return contention.error();
-  const Result<Together> together =
+  const int few = static_cast<int>(
+      std::clamp<std::int64_t>(options.cores, 2, std::min(options.ranks, kRanksOnOneMachine)));
+  const Result<Together> of_few = measure_together(few, "few", options, out.machine, interrupts);
+  if (!of_few) return of_few.error();
+  const Result<Together> of_all =
       measure_together(options.ranks, "links", options, out.machine, interrupts);
-  if (!together) return together.error();
-  // Of more ranks than cores, each worked on a call for a part of the time that it took.
-  const double share =
-      std::min(1.0, static_cast<double>(options.cores) / static_cast<double>(options.ranks));
-  std::vector<sim::MeasuredCall> work_of_calls = together->calls;
-  for (sim::MeasuredCall& call : work_of_calls) call.seconds *= share;
-  const Result<sim::LinkCost> link = sim::fit_all_reduce(work_of_calls, options.ranks);
-  if (!link) return link.error();
-  out.calls = together->calls.size();
-  out.machine.contention = *contention;
-  out.machine.links.push_back(*link);
+  if (!of_all) return of_all.error();
+  // With more ranks than cores, how long each computes depends on who has to wait for a core.
+  if (few <= options.cores) out.machine.contention = contention_of(*of_few);
+  if (const Status ok = fit_links(*of_few, few, *of_all, options.ranks, out.machine); !ok)
+    return ok.error();
+  out.calls = of_few->calls.size() + of_all->calls.size();
   return out;
 }
 

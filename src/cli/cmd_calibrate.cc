@@ -46,8 +46,10 @@ std::string comment_for(const Calibration& c, const CalibrateCommand& command) {
          plural(c.steps, "step") + " of the shipped small models, each alone on a core;\n" +
          "#   median error " + error_of(c) +
          ". \"peak\" is what their products reach.\n# links: fitted to " +
-         plural(c.calls, "all-reduce") + " by Gloo over " + plural(ranks, "rank") +
-         " of this machine; of other numbers\n#   of ranks they are a guess.\n"
+         plural(c.calls, "all-reduce") + " by Gloo over up to " + plural(ranks, "rank") +
+         "\n#   of this machine: \"alpha\" and \"beta\" are what a core works for a hop, \"wake\" "
+         "is the\n"
+         "#   rest of it. \"slice\" is not measured: it is what Linux takes.\n"
          "# What the keys mean: docs/simulate-scenarios.md.\n";
 }
 
@@ -63,7 +65,8 @@ std::string summary(const Calibration& c, const std::string& file) {
          line("dispatch", fixed(m.dispatch.seconds() * 1e6, 2) + " us an operation") +
          line("sample", fixed(m.sample.seconds() * 1e6, 1) + " us to prepare one") +
          line("all-reduce", fixed(link.alpha.seconds() * 1e6, 1) + " us a hop, " +
-                                fixed(link.beta.bytes_per_second() * 1e-9, 3) + " GB/s") +
+                                fixed(link.beta.bytes_per_second() * 1e-9, 3) + " GB/s, " +
+                                fixed(m.wake.seconds() * 1e6, 1) + " us to wake") +
          line("cores",
               std::to_string(*m.cores) + ", all busy " + fixed(m.contention, 2) + " times slower") +
          line("median error", error_of(c) + " of a step's work") +

@@ -38,29 +38,44 @@ Result<Run> timed(const Scenario& scenario, DerivedRanks& derived, const sim::Ma
   return sim::timed_run(std::move(*run), costs, samples, machine);
 }
 
-// Groups that are placed differently cost differently, and are not folded into one.
-std::vector<std::uint32_t> kinds_of(const sim::ProgramJob& job, const sim::Machine& machine,
-                                    std::vector<sim::GroupPlace>& places) {
-  std::map<sim::GroupPlace, std::uint32_t> known;
-  std::vector<std::uint32_t> out;
-  for (const sim::ProgramGroup& group : job.groups) {
-    places.push_back(sim::place_of(group.members, machine.ranks_per_node));
-    out.push_back(
-        known.emplace(places.back(), static_cast<std::uint32_t>(known.size())).first->second);
-  }
+using Places = std::vector<sim::GroupPlace>;  // of each group
+
+Places places_of(const sim::ProgramJob& job, const sim::Machine& machine) {
+  Places out;
+  for (const sim::ProgramGroup& group : job.groups)
+    out.push_back(sim::place_of(group.members, machine.ranks_per_node));
   return out;
 }
 
-Result<SimulatedProgram> executed(sim::RunProgram program, const std::vector<std::uint32_t>& kinds,
-                                  const PriceOfCall& price, const sim::Machine& machine) {
-  if (!machine.cores) {
-    sim::Folding folding = sim::fold(program.job, kinds);
-    return simulate_program(std::move(program), std::move(folding), price, sim::Picos{});
-  }
-  sim::SharedCores shared{*machine.cores, machine.contention, {}};
+Result<SimulatedProgram> on_devices(sim::RunProgram program, const Places& places,
+                                    const sim::Machine& machine) {
+  // Groups that are placed differently cost differently, and are not folded into one.
+  std::map<sim::GroupPlace, std::uint32_t> known;
+  std::vector<std::uint32_t> kinds;
+  for (const sim::GroupPlace& place : places)
+    kinds.push_back(known.emplace(place, static_cast<std::uint32_t>(known.size())).first->second);
+  sim::Folding folding = sim::fold(program.job, kinds);
+  const PriceOfCall price = [&](std::uint32_t group, const sim::ProgramCall& call) {
+    return sim::call_time(call, places[group], machine);
+  };
+  return simulate_program(std::move(program), std::move(folding), price, sim::Picos{});
+}
+
+Result<SimulatedProgram> on_cores(sim::RunProgram program, const Places& places,
+                                  const sim::Machine& machine) {
+  sim::SharedCores shared{{*machine.cores, machine.contention, machine.slice}, {}};
   for (std::size_t r = 0; r < program.job.ranks.size(); ++r)
     shared.node_of.push_back(
         static_cast<std::uint32_t>(r / static_cast<std::size_t>(machine.ranks_per_node)));
+  const CorePriceOfCall price = [&](std::uint32_t group,
+                                    const sim::ProgramCall& call) -> Result<sim::CallOnCores> {
+    const sim::ProgramCall carried = sim::as_gloo_does(call);
+    const Result<sim::Picos> work = sim::call_time(carried, places[group], machine);
+    if (!work) return work.error();
+    const Result<std::int64_t> hops = sim::hops_of(carried, places[group], machine);
+    if (!hops) return hops.error();
+    return sim::CallOnCores{*hops, machine.wake, *work};
+  };
   return simulate_on_cores(std::move(program), price, shared);
 }
 
@@ -107,12 +122,10 @@ Result<TimedScenario> time_scenario(const Scenario& scenario, DerivedRanks deriv
   if (!run) return run.error();
   Result<sim::RunProgram> program = sim::program_of(*run);
   if (!program) return program.error();
-  std::vector<sim::GroupPlace> places;
-  const std::vector<std::uint32_t> kinds = kinds_of(program->job, machine, places);
-  const PriceOfCall price = [&](std::uint32_t group, const sim::ProgramCall& call) {
-    return sim::call_time(call, places[group], machine);
-  };
-  Result<SimulatedProgram> simulated = executed(std::move(*program), kinds, price, machine);
+  const Places places = places_of(program->job, machine);
+  Result<SimulatedProgram> simulated = machine.cores
+                                           ? on_cores(std::move(*program), places, machine)
+                                           : on_devices(std::move(*program), places, machine);
   if (!simulated) return simulated.error();
   TimedScenario out{scenario.name, std::move(*run), std::move(*simulated), std::nullopt};
   if (!out.simulated.result.stuck)

@@ -17,13 +17,16 @@ namespace lockstep {
 namespace {
 
 // By group and call; what has no price is refused before anything runs.
-using Prices = std::map<std::pair<std::uint32_t, const sim::ProgramCall*>, sim::Picos>;
+template <typename Price>
+using Prices = std::map<std::pair<std::uint32_t, const sim::ProgramCall*>, Price>;
 
 // Every call of every different rank, in the group that stands for its group's class: the engine
 // asks for no other.
-Result<Prices> prices_of(const sim::ProgramJob& job, const sim::Folding& folding,
-                         const PriceOfCall& price) {
-  Prices out;
+template <typename Price>
+Result<Prices<Price>> prices_of(
+    const sim::ProgramJob& job, const sim::Folding& folding,
+    const std::function<Result<Price>(std::uint32_t, const sim::ProgramCall&)>& price) {
+  Prices<Price> out;
   for (const std::uint32_t representative : folding.representatives) {
     const sim::ProgramJob::Member& member = job.ranks[representative];
     for (const sim::ProgramStep& step : job.programs[member.program].steps) {
@@ -34,7 +37,7 @@ Result<Prices> prices_of(const sim::ProgramJob& job, const sim::Folding& folding
             folding.group_representatives[folding.group_class_of[member.groups[step.slot]]]}) {
         const auto [place, is_new] = out.try_emplace({group, &call});
         if (!is_new) continue;
-        const Result<sim::Picos> time = price(group, call);
+        const Result<Price> time = price(group, call);
         if (!time) return time.error();
         place->second = *time;
       }
@@ -43,7 +46,8 @@ Result<Prices> prices_of(const sim::ProgramJob& job, const sim::Folding& folding
   return out;
 }
 
-sim::CostOfCall cost_by(const Prices& prices) {
+template <typename Price>
+std::function<Price(std::uint32_t, const sim::ProgramCall&)> cost_by(const Prices<Price>& prices) {
   return [&prices](std::uint32_t group, const sim::ProgramCall& call) {
     const auto known = prices.find({group, &call});
     LOCKSTEP_CHECK(known != prices.end(), "a call that was not priced");
@@ -86,17 +90,17 @@ std::string stuck_ranks(const SimulatedProgram& simulated) {
 
 Result<SimulatedProgram> simulate_program(sim::RunProgram program, sim::Folding folding,
                                           const PriceOfCall& price, sim::Picos launch) {
-  const Result<Prices> prices = prices_of(program.job, folding, price);
+  const auto prices = prices_of<sim::Picos>(program.job, folding, price);
   if (!prices) return prices.error();
   sim::ExecutionResult result =
       sim::execute(program.job, folding, cost_by(*prices), {launch, /*record_issues=*/true});
   return checked({std::move(program), std::move(folding), std::move(result)});
 }
 
-Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const PriceOfCall& price,
+Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const CorePriceOfCall& price,
                                            const sim::SharedCores& shared) {
   sim::Folding apart = sim::keep_apart(program.job);
-  const Result<Prices> prices = prices_of(program.job, apart, price);
+  const auto prices = prices_of<sim::CallOnCores>(program.job, apart, price);
   if (!prices) return prices.error();
   sim::ExecutionResult result = sim::execute_on_cores(program.job, cost_by(*prices), shared);
   return checked({std::move(program), std::move(apart), std::move(result)});

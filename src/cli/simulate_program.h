@@ -33,9 +33,10 @@ struct SimulatedProgram {
 Result<SimulatedProgram> simulate_program(sim::RunProgram program, sim::Folding folding,
                                           const PriceOfCall& price, sim::Picos launch);
 
-// The same on cores that ranks share; `price` is work of a core then. Every rank is a class of its
-// own.
-Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const PriceOfCall& price,
+// The same on cores that ranks share. Every rank is a class of its own.
+using CorePriceOfCall =
+    std::function<Result<sim::CallOnCores>(std::uint32_t group, const sim::ProgramCall& call)>;
+Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const CorePriceOfCall& price,
                                            const sim::SharedCores& shared);
 
 // The run on the simulated clock as a timeline. `run`: as of sim::as_simulated(); it is judged, and

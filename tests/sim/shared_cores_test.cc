@@ -1,6 +1,7 @@
 #include "sim/engine/shared_cores.h"
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -10,68 +11,93 @@
 namespace lockstep::sim {
 namespace {
 
-SharedCores cores(std::int64_t count, std::size_t ranks, double contention = 1) {
-  return {count, contention, std::vector<std::uint32_t>(ranks)};
+SharedCores cores(std::int64_t count, std::size_t ranks) {
+  return {{count, 1, Picos::forever()}, std::vector<std::uint32_t>(ranks)};
+}
+
+CoresOfCall works(std::int64_t picos, std::int64_t hops = 1, std::int64_t wake = 0) {
+  return [=](std::uint32_t, const ProgramCall&) {
+    return CallOnCores{hops, Picos{wake}, Picos{picos}};
+  };
 }
 
 // Two ranks that only work, each in a program of its own.
-ProgramJob two_workers(std::int64_t first, std::int64_t second) {
+ProgramJob two_workers(std::vector<ProgramStep> first, std::vector<ProgramStep> second) {
   ProgramJob job;
-  job.programs = {{{compute(first)}, 0, 0}, {{compute(second)}, 0, 0}};
+  job.programs = {{std::move(first), 0, 0}, {std::move(second), 0, 0}};
   job.ranks = {{0, {}}, {1, {}}};
   return job;
 }
 
-TEST(SharedCores, OneCoreIsSharedAlikeUntilTheShorterWorkEnds) {
-  // Both get half of the core until 10 of each are done, at 20; the rest of the longer takes 20.
-  const ExecutionResult result = execute_on_cores(two_workers(10, 30), constant(0), cores(1, 2));
-  EXPECT_EQ(result.classes[0].end.value, 20);
-  EXPECT_EQ(result.classes[1].end.value, 40);
-  EXPECT_EQ(result.classes[1].compute.value, 40) << "the time that it took";
+TEST(SharedCores, WhoCameFirstRunsUntilItBlocks) {
+  const ProgramJob job = two_workers({compute(10), compute(5)}, {compute(30)});
+  const ExecutionResult result = execute_on_cores(job, works(0), cores(1, 2));
+  EXPECT_EQ(result.classes[0].ended[0].value, 10);
+  EXPECT_EQ(result.classes[0].end.value, 15) << "it keeps its core from step to step";
+  EXPECT_EQ(result.classes[1].end.value, 45);
+  EXPECT_EQ(result.classes[1].compute.value, 45) << "the time that it took";
   EXPECT_FALSE(result.stuck);
 }
 
-TEST(SharedCores, WorkThatComesLaterSlowsDownWhatIsThere) {
-  // On one core: 10 alone, then half each. The second rank's 10 are done 20 later.
-  ProgramJob job = two_workers(30, 10);
-  job.programs[0].steps = {compute(40)};
-  job.programs[1].steps = {compute(10), compute(10)};
-  const ExecutionResult result = execute_on_cores(job, constant(0), cores(1, 2));
-  EXPECT_EQ(result.classes[1].ended[0].value, 20);
-  EXPECT_EQ(result.classes[1].ended[1].value, 40);
-  EXPECT_EQ(result.classes[0].end.value, 60);
+TEST(SharedCores, ASliceEndsWhereOthersWait) {
+  const ProgramJob job = two_workers({compute(10), compute(15)}, {compute(12)});
+  SharedCores shared = cores(1, 2);
+  shared.speeds.slice = Picos{8};
+  // 0: 8, 1: 8, 0: 2 and 6 of the next step, 1: 4, 0: 9 in two slices, for nobody waits.
+  const ExecutionResult result = execute_on_cores(job, works(0), shared);
+  EXPECT_EQ(result.classes[0].ended[0].value, 18);
+  EXPECT_EQ(result.classes[1].end.value, 28);
+  EXPECT_EQ(result.classes[0].end.value, 37);
 }
 
-TEST(SharedCores, ACallIsWorkOfItsRanksAndSlowsDownWhatTheyCompute) {
-  // An asynchronous call of 20 beside 20 of work, two ranks on two cores: four that want to go on.
-  const ProgramJob job = alike(2, {meet(0, 0), compute(20), wait(0)}, {{}}, 1);
-  const ExecutionResult shared = execute_on_cores(job, constant(20), cores(2, 2));
-  EXPECT_EQ(shared.end.value, 40);
-  EXPECT_EQ(execute_on_cores(job, constant(20), cores(4, 2)).end.value, 20);
-  EXPECT_EQ(shared.classes[0].ended[0].value, 40);
-  EXPECT_EQ(shared.classes[0].began[0].value, 0);
+TEST(SharedCores, ThreeRanksOnTwoCoresTakeTwoTurnsAtEveryMeeting) {
+  // Not one and a half, as if cores were divisible.
+  const ProgramJob job =
+      alike(3, {compute(100), meet(0, 0, true), compute(100), meet(0, 0, true)}, {{}}, 1);
+  EXPECT_EQ(execute_on_cores(job, works(0), cores(2, 3)).end.value, 400);
+}
+
+TEST(SharedCores, ACallWaitsForACoreAtEachOfItsHops) {
+  // Two hops, each: wakes for 10, works for 5.
+  const CoresOfCall call = works(10, 2, 10);
+  const ProgramJob alone = alike(2, {meet(0, 0, true)}, {{}}, 1);
+  EXPECT_EQ(execute_on_cores(alone, call, cores(2, 2)).end.value, 30);
+  EXPECT_EQ(execute_on_cores(alone, call, cores(1, 2)).end.value, 40) << "10 + 5 + 5, twice";
+  // Beside work of 100 on the only core the first hop waits for its end; with slices, for theirs.
+  const ProgramJob beside = alike(1, {meet(0, 0), compute(100), wait(0)}, {{}}, 1);
+  SharedCores shared = cores(1, 1);
+  EXPECT_EQ(execute_on_cores(beside, call, shared).end.value, 100 + 5 + 10 + 5);
+  shared.speeds.slice = Picos{20};
+  // At 20 and at 25 + 20, each for 5.
+  const ExecutionResult result = execute_on_cores(beside, call, shared);
+  EXPECT_EQ(result.classes[0].ended[0].value, 50);
+  EXPECT_EQ(result.classes[0].began[0].value, 0);
+  EXPECT_EQ(result.end.value, 110);
+  EXPECT_EQ(execute_on_cores(beside, call, cores(2, 1)).classes[0].ended[0].value, 30);
 }
 
 TEST(SharedCores, BusyNeighboursSlowDownInProportion) {
   // Three cores, all busy: twice as slow. Two busy ones: half of that.
-  ProgramJob job = alike(3, {compute(100)}, {}, 0);
-  EXPECT_EQ(execute_on_cores(job, constant(0), cores(3, 3, 2)).end.value, 200);
-  job = alike(2, {compute(100)}, {}, 0);
-  EXPECT_EQ(execute_on_cores(job, constant(0), cores(3, 2, 2)).end.value, 150);
-  job = alike(1, {compute(100)}, {}, 0);
-  EXPECT_EQ(execute_on_cores(job, constant(0), cores(3, 1, 2)).end.value, 100);
+  const auto end_of = [](std::uint32_t ranks) {
+    SharedCores shared = cores(3, ranks);
+    shared.speeds.contention = 2;
+    return execute_on_cores(alike(ranks, {compute(100)}, {}, 0), works(0), shared).end.value;
+  };
+  EXPECT_EQ(end_of(3), 200);
+  EXPECT_EQ(end_of(2), 150);
+  EXPECT_EQ(end_of(1), 100);
 }
 
 TEST(SharedCores, NodesShareNothing) {
   SharedCores shared = cores(1, 2);
   shared.node_of = {0, 1};
-  EXPECT_EQ(execute_on_cores(two_workers(10, 30), constant(0), shared).end.value, 30);
+  EXPECT_EQ(execute_on_cores(two_workers({compute(10)}, {compute(30)}), works(0), shared).end.value,
+            30);
 }
 
 TEST(SharedCores, WhatNeverEndsIsSaid) {
-  const ExecutionResult result = execute_on_cores(
-      alike(2, {meet(0, 0, true)}, {{}}, 1),
-      [](std::uint32_t, const ProgramCall&) { return Picos::forever(); }, cores(1, 2));
+  const ExecutionResult result = execute_on_cores(alike(2, {meet(0, 0, true)}, {{}}, 1),
+                                                  works(Picos::forever().value), cores(1, 2));
   EXPECT_TRUE(result.end.is_forever());
 }
 
@@ -82,7 +108,7 @@ TEST(SharedCores, WithACoreForEverythingTheTimesAreThoseOfTheLongestPath) {
     const ProgramJob job = drawn_job(random);
     const ExecutionResult path =
         execute(job, keep_apart(job), constant(4), {Picos{}, /*record_issues=*/true});
-    const ExecutionResult result = execute_on_cores(job, constant(4), cores(64, 16));
+    const ExecutionResult result = execute_on_cores(job, works(4), cores(64, 16));
     EXPECT_EQ(result.stuck, path.stuck);
     EXPECT_EQ(result.end, path.end);
     for (std::size_t r = 0; r < 16; ++r) {
@@ -107,7 +133,7 @@ TEST(SharedCores, FewerCoresAreAsSlowAsTheirWorkAndHangNobody) {
     Picos work;
     for (const RankOutcome& rank : path.classes) work += rank.compute;
     for (const std::int64_t count : {1, 2, 3, 16}) {
-      const ExecutionResult result = execute_on_cores(job, constant(4), cores(count, 16));
+      const ExecutionResult result = execute_on_cores(job, works(4), cores(count, 16));
       EXPECT_EQ(result.stuck, path.stuck);
       EXPECT_GE(result.end, path.end);
       EXPECT_GE(result.end.value, work.value / count);

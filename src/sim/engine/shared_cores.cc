@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "sim/engine/core_pool.h"
 #include "sim/engine/meetings.h"
 
 namespace lockstep::sim {
@@ -27,17 +26,21 @@ struct Rank {
   std::vector<std::uint32_t> meetings;  // of each slot: how many came to their turn
 };
 
-// A call that all have come to.
+// A call that all have come to. All make a hop before anybody makes the next.
 struct Call {
-  std::vector<Arrival> arrivals;
-  std::size_t working = 0;  // members whose part is not done
+  std::vector<Arrival> members;  // by rank
+  std::size_t busy = 0;          // members that have not made this hop
+  std::int64_t hops = 0;         // behind this one
+  Picos wake;                    // of a hop
+  Picos work;                    // of this hop and those behind it
+  Picos now;                     // … of this hop
 };
 
 class Executor {
  public:
-  Executor(const ProgramJob& job, const CostOfCall& work, const SharedCores& shared)
+  Executor(const ProgramJob& job, const CoresOfCall& cost, const SharedCores& shared)
       : job_(job),
-        work_(work),
+        cost_(cost),
         shared_(shared),
         folding_(keep_apart(job)),
         meetings_(job, folding_) {
@@ -54,7 +57,7 @@ class Executor {
     }
     const auto last = std::max_element(shared.node_of.begin(), shared.node_of.end());
     const std::size_t nodes = last == shared.node_of.end() ? 0 : *last + 1;
-    nodes_.assign(nodes, CorePool(shared.cores, shared.contention));
+    nodes_.assign(nodes, CorePool(shared.speeds));
     due_.assign(nodes, Picos::forever());
   }
 
@@ -65,7 +68,7 @@ class Executor {
       const auto [when, node] = *order_.begin();
       now_ = when;
       touched_.insert(node);
-      for (const CorePool::Task& task : nodes_[node].take_ended(now_)) end_work(task);
+      for (const CorePool::Task& task : nodes_[node].take_ended(now_)) end_task(task);
       settle();
     }
     for (std::uint32_t r = 0; r < ranks_.size(); ++r) finish(r);
@@ -80,7 +83,8 @@ class Executor {
   void settle() {
     for (const std::uint32_t node : touched_) {
       order_.erase({due_[node], node});
-      due_[node] = nodes_[node].next_end();
+      nodes_[node].dispatch();
+      due_[node] = nodes_[node].next_event();
       if (!due_[node].is_forever()) order_.insert({due_[node], node});
     }
     touched_.clear();
@@ -103,7 +107,6 @@ class Executor {
       if (step.kind == StepKind::wait) {
         LOCKSTEP_CHECK(step.index < index, "a wait for a later step");
         awaited = step.index;
-        outcome.began[index] = now_;
       } else {
         Stream& stream = stream_of(rank, index);
         stream.queued.push_back(index);
@@ -132,42 +135,60 @@ class Executor {
   void begin_first(std::uint32_t r, Stream& stream) {
     const std::uint32_t index = stream.queued.front();
     const ProgramStep& step = ranks_[r].program->steps[index];
-    if (step.kind == StepKind::compute) return begin_work(r, index, step.duration);
+    if (step.kind == StepKind::compute) {
+      result_.classes[r].began[index] = now_;
+      return begin(r, index, step.duration);
+    }
     const std::uint32_t group = job_.ranks[r].groups[step.slot];
     std::optional<Meetings::Held> held =
         meetings_.arrive(group, ranks_[r].meetings[step.slot]++, {r, index}, step.index, now_);
-    if (!held) return;
-    const Picos work = work_(group, job_.calls[held->call]);
-    for (const Arrival& arrival : held->arrivals) {
-      stream_of(ranks_[arrival.rank], arrival.step).call =
-          static_cast<std::uint32_t>(calls_.size());
-      begin_work(arrival.rank, arrival.step, work);
-    }
-    const std::size_t members = held->arrivals.size();
-    calls_.push_back({std::move(held->arrivals), members});
+    if (held) hold(std::move(*held), cost_(group, job_.calls[held->call]));
   }
 
-  void begin_work(std::uint32_t r, std::uint32_t index, Picos work) {
+  void hold(Meetings::Held held, const CallOnCores& cost) {
+    const auto number = static_cast<std::uint32_t>(calls_.size());
+    std::sort(held.arrivals.begin(), held.arrivals.end(),
+              [](const Arrival& a, const Arrival& b) { return a.rank < b.rank; });
+    for (const Arrival& arrival : held.arrivals) {
+      stream_of(ranks_[arrival.rank], arrival.step).call = number;
+      result_.classes[arrival.rank].began[arrival.step] = now_;
+    }
+    calls_.push_back({std::move(held.arrivals), 0, std::max<std::int64_t>(cost.hops, 1), cost.wake,
+                      cost.work, Picos{}});
+    begin_hop(calls_.back());
+  }
+
+  void begin_hop(Call& call) {
+    call.now = Picos{call.work.value / call.hops};
+    call.work = call.work - call.now;
+    --call.hops;
+    call.busy = call.members.size();
+    for (const Arrival& member : call.members)
+      begin(member.rank, member.step, call.wake, /*sleeps=*/true);
+  }
+
+  void begin(std::uint32_t r, std::uint32_t index, Picos amount, bool sleeps = false) {
     const std::uint32_t node = shared_.node_of[r];
-    result_.classes[r].began[index] = now_;
-    nodes_[node].begin(now_, work, {r, index});
+    const std::uint8_t thread = ranks_[r].program->steps[index].stream;
+    nodes_[node].begin(now_, amount, {r, index, thread, sleeps});
     touched_.insert(node);
   }
 
-  void end_work(const CorePool::Task& task) {
+  void end_task(const CorePool::Task& task) {
     Rank& rank = ranks_[task.rank];
     if (rank.program->steps[task.step].kind == StepKind::compute) {
       RankOutcome& outcome = result_.classes[task.rank];
       outcome.compute += now_ - outcome.began[task.step];
       return end_step(task.rank, task.step);
     }
-    const std::uint32_t number = stream_of(rank, task.step).call;
-    if (--calls_[number].working > 0) return;
-    const std::vector<Arrival> arrivals = std::move(calls_[number].arrivals);
+    Call& call = calls_[stream_of(rank, task.step).call];
+    if (task.sleeps) return begin(task.rank, task.step, call.now);
+    if (--call.busy > 0) return;
+    if (call.hops > 0) return begin_hop(call);
+    const std::vector<Arrival> members = std::move(call.members);
     // All have ended before the first of them goes on.
-    for (const Arrival& arrival : arrivals)
-      result_.classes[arrival.rank].ended[arrival.step] = now_;
-    for (const Arrival& arrival : arrivals) end_step(arrival.rank, arrival.step);
+    for (const Arrival& member : members) result_.classes[member.rank].ended[member.step] = now_;
+    for (const Arrival& member : members) end_step(member.rank, member.step);
   }
 
   // What stands behind it in its stream has its turn, and the host, if it waited for it.
@@ -198,7 +219,7 @@ class Executor {
   }
 
   const ProgramJob& job_;
-  const CostOfCall& work_;
+  const CoresOfCall& cost_;
   const SharedCores& shared_;
   const Folding folding_;
   Meetings meetings_;
@@ -214,11 +235,11 @@ class Executor {
 
 }  // namespace
 
-ExecutionResult execute_on_cores(const ProgramJob& job, const CostOfCall& work,
+ExecutionResult execute_on_cores(const ProgramJob& job, const CoresOfCall& cost,
                                  const SharedCores& shared) {
-  LOCKSTEP_CHECK(shared.node_of.size() == job.ranks.size() && shared.cores > 0,
+  LOCKSTEP_CHECK(shared.node_of.size() == job.ranks.size() && shared.speeds.cores > 0,
                  "a node with cores for every rank");
-  return Executor(job, work, shared).run();
+  return Executor(job, cost, shared).run();
 }
 
 }  // namespace lockstep::sim

@@ -1,35 +1,45 @@
 // Runs a job's programs where ranks have to share processor cores, and communicate by processors:
 // Gloo over the loopback of a machine.
 //
-// What a rank works, and its part of a call, are work of the cores of its node, which all that want
-// to go on share alike: with k of them on c cores each gets min(1, c / k) of one (processor
-// sharing; Kleinrock, J. ACM 14(2), 1967), since an operating system gives time in slices that are
-// short beside what is worked. Cores that are busy at the same time share caches and memory and
-// slow each other down, by `contention` when all are busy, and in proportion when fewer. So when
-// something ends depends on what else goes on, and events are taken in the order of time, ties by
-// rank and step; where there are cores enough the times are those of execute().
+// What a rank works, and its part of every hop of a call, need a core of its node. Threads that
+// want one have it in the order in which they came, until they block, or others wait and a slice of
+// time is over: what Linux does with threads that do not take the processor from each other when
+// they are woken. So a rank that was late to wake stays behind the others, and a call beside which
+// ranks compute waits for a core at each of its hops. Cores that are busy at the same time share
+// caches and memory and slow each other down. When something ends depends on what else goes on:
+// events are taken in the order of time, ties by rank and step. Where there are cores enough the
+// times are those of execute().
 //
-// O(operations · log(ranks)).
+// O((operations + hops of calls) · (cores + log(ranks))).
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
+#include "sim/engine/core_pool.h"
 #include "sim/engine/executor.h"
 #include "sim/engine/program.h"
 
 namespace lockstep::sim {
 
 struct SharedCores {
-  std::int64_t cores = 1;              // of each node
-  double contention = 1;               // from 1
+  CoreSpeeds speeds;                   // of each node
   std::vector<std::uint32_t> node_of;  // of each rank of the job: 0, 1, …
 };
 
-// `work`: what each member of the group works for a call, alone on a core, once all have come; the
-// call ends when the last of them did. Every rank is a class of its own in the result
-// (keep_apart()), and its steps' beginnings are recorded; `compute` is the time that work took.
-ExecutionResult execute_on_cores(const ProgramJob& job, const CostOfCall& work,
+// What a call takes of each member of its group, once all have come: so many hops, each of which
+// begins with `wake`, for which no core is needed. The call ends when the last member is done.
+struct CallOnCores {
+  std::int64_t hops = 1;
+  Picos wake;  // of a hop
+  Picos work;  // of the whole call, in equal parts
+};
+using CoresOfCall = std::function<CallOnCores(std::uint32_t group, const ProgramCall& call)>;
+
+// Every rank is a class of its own in the result (keep_apart()), and its steps' beginnings are
+// recorded; `compute` is the time that work took.
+ExecutionResult execute_on_cores(const ProgramJob& job, const CoresOfCall& cost,
                                  const SharedCores& shared);
 
 }  // namespace lockstep::sim

@@ -37,6 +37,9 @@ struct Machine {
   std::optional<std::int64_t> cores;
   // How much longer work takes while all of these are busy, which share caches and memory; from 1.
   double contention = 1;
+  Picos wake;  // until a thread that something has come for can run, at every hop of a call
+  // What a thread runs before one that waits for a core has its turn; above 0.
+  Picos slice = Picos{4'000'000'000};
 
   Links links;  // one, or two: inside a node, between nodes
 };

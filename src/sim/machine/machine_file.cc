@@ -31,6 +31,14 @@ class Reader {
     out.ranks_per_node = root.value("ranks_per_node", std::int64_t{1});
     if (root.contains("cores")) out.cores = root["cores"].get<std::int64_t>();
     out.contention = root.value("contention", 1.0);
+    if (root.contains("threads") && !out.cores)
+      return Error{"\"threads\" is how ranks share cores, and there are none",
+                   document_.value_place("/threads"), "add cores: 2, or leave it out"};
+    if (has("/threads/wake")) out.wake = quantity("/threads/wake", parse_duration);
+    if (has("/threads/slice")) out.slice = quantity("/threads/slice", parse_duration);
+    if (out.slice.value == 0)
+      return Error{"a slice of no time is none", document_.value_place("/threads/slice"),
+                   "slice: 4ms"};
     for (const auto& [dtype, rates] : root["compute"].items()) {
       out.compute[dtype] = {quantity("/compute/" + dtype + "/peak", parse_flop_rate),
                             rates.value("matmul", 1.0), rates.value("convolution", 1.0)};
@@ -113,6 +121,9 @@ std::string machine_text(const Machine& machine, const std::string& comment) {
                     "\nranks_per_node: " + std::to_string(machine.ranks_per_node) + "\n";
   if (machine.cores) out += "cores: " + std::to_string(*machine.cores) + "\n";
   if (machine.contention != 1) out += "contention: " + number(machine.contention) + "\n";
+  if (machine.cores)
+    out += "threads: {wake: " + std::to_string(machine.wake.value) +
+           "ps, slice: " + std::to_string(machine.slice.value) + "ps}\n";
   out += "compute:\n";
   for (const auto& [dtype, rates] : machine.compute) {
     out += "  " + dtype + ": {peak: " + std::to_string(rates.peak.per_second) +

@@ -66,6 +66,21 @@ inline constexpr std::string_view kMachineSchema = R"({
       "maximum": 100,
       "description": "how much longer work takes while all cores are busy"
     },
+    "threads": {
+      "type": "object",
+      "additionalProperties": false,
+      "description": "how the cores are shared",
+      "properties": {
+        "wake": {
+          "type": "string",
+          "description": "until a thread can run that something has come for, e.g. 60us"
+        },
+        "slice": {
+          "type": "string",
+          "description": "what a thread runs before another has its turn, e.g. 4ms"
+        }
+      }
+    },
     "compute": {
       "type": "object",
       "additionalProperties": false,

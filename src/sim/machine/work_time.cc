@@ -91,4 +91,24 @@ Result<Picos> call_time(const ProgramCall& call, const GroupPlace& place, const 
   return default_time(call.op, place.ranks, call.bytes, machine.links.back());
 }
 
+ProgramCall as_gloo_does(ProgramCall call) {
+  if (plain_op(call.op) == Op::reduce_scatter) call.op = Op::all_reduce;
+  return call;
+}
+
+Result<std::int64_t> hops_of(const ProgramCall& call, const GroupPlace& place,
+                             const Machine& machine) {
+  // Of no bytes, where a hop takes a picosecond, a call takes as many as it makes.
+  Machine counting = machine;
+  for (LinkCost& link : counting.links) {
+    link.alpha = Picos{1};
+    link.gamma.reset();
+  }
+  ProgramCall empty = call;
+  empty.bytes = Bytes{};
+  const Result<Picos> hops = call_time(empty, place, counting);
+  if (!hops) return hops.error();
+  return hops->value;
+}
+
 }  // namespace lockstep::sim

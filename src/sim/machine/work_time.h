@@ -41,6 +41,16 @@ struct GroupPlace {
 // Rank r is on node r / ranks_per_node. O(members · log).
 GroupPlace place_of(const std::vector<std::int32_t>& members, std::int64_t ranks_per_node);
 
+// The call that c10d's ProcessGroupGloo carries out for `call`: it reduce-scatters by an all-reduce
+// of all of it, of which each rank copies its part (reduce_scatter_tensor_coalesced, torch 2.11 and
+// 2.15).
+ProgramCall as_gloo_does(ProgramCall call);
+
+// The hops that a call's algorithm makes one after the other: how often its latency counts. Errors:
+// call_time's.
+Result<std::int64_t> hops_of(const ProgramCall& call, const GroupPlace& place,
+                             const Machine& machine);
+
 // What a call takes from its last member's arrival. Inside a node, and for what follows no ring: as
 // sim/collectives/choice.h says, with the links between nodes where the group leaves one.
 // All-reduce, all-gather and reduce-scatter of n ranks on N nodes with k each:

@@ -76,10 +76,13 @@ Forecast forecast_of(const std::vector<RankCosts>& costs, const Machine& machine
     return *call_time(call, place_of(program.job.groups[group].members, 64), machine);
   };
   if (machine.cores) {
-    const SharedCores shared{*machine.cores, machine.contention,
+    const SharedCores shared{{*machine.cores, machine.contention, machine.slice},
                              std::vector<std::uint32_t>(program.job.ranks.size())};
+    const CoresOfCall work = [&](std::uint32_t group, const ProgramCall& call) {
+      return CallOnCores{1, Picos{}, cost(group, call)};
+    };
     return forecast(*run, program, keep_apart(program.job),
-                    execute_on_cores(program.job, cost, shared));
+                    execute_on_cores(program.job, work, shared));
   }
   const Folding folding = fold(program.job);
   return forecast(*run, program, folding,
@@ -120,7 +123,7 @@ TEST(Forecast, RanksThatShareCoresTakeTurns) {
   Machine machine = millisecond_kernels();
   machine.cores = 1;
   const Forecast f = forecast_of({costs_of(0, 3, 0), costs_of(1, 3, 0)}, machine);
-  EXPECT_EQ(f.step_time.value, 10'000'000'000) << "3 ms of work and 2 of the call, each";
+  EXPECT_EQ(f.step_ends.back().value, 20'000'000'000) << "3 ms of work and 2 of the call, each";
   machine.cores = 2;
   EXPECT_EQ(forecast_of({costs_of(0, 3, 0), costs_of(1, 3, 0)}, machine).step_time.value,
             5'000'000'000);

@@ -18,8 +18,10 @@ namespace {
 namespace dom = simdjson::dom;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 30U;
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;
 constexpr std::size_t kMostDtypes = 64;  // of one stretch
+// Of one category, so that their sum fits.
+constexpr std::int64_t kMostMemory = (std::int64_t{1} << 62U) / kMemoryCategories;
 
 std::string_view name_of(WorkCost::Before before) {
   switch (before) {
@@ -47,6 +49,17 @@ std::string number(double value) {
   return {text.data(), end};
 }
 
+// What is 0 is left out.
+std::string by_category(const MemoryUse& use) {
+  std::string out = "{";
+  for (std::size_t c = 0; c < kMemoryCategories; ++c) {
+    if (use.bytes[c] == 0) continue;
+    if (out.size() > 1) out += ",";
+    out += "\"" + std::string(kMemoryCategoryNames[c]) + "\":" + std::to_string(use.bytes[c]);
+  }
+  return out + "}";
+}
+
 // Reads one file; the first thing that is wrong is kept.
 class Reader {
  public:
@@ -62,7 +75,7 @@ class Reader {
     }
     RankCosts out;
     if (whole(object, "work_costs") != kVersion) {
-      return failure("\"work_costs\" is not 1, the version that is known");
+      return failure("\"work_costs\" is not 2, the version that is known");
     }
     out.rank = static_cast<std::int32_t>(whole(object, "rank", INT32_MAX));
     out.state_bytes = amount(object, "state_bytes");
@@ -115,6 +128,39 @@ class Reader {
     }
   }
 
+  MemoryUse memory_use(dom::object memory, const char* when) {
+    MemoryUse out;
+    dom::object by_category;
+    if (memory[when].get(by_category) != simdjson::SUCCESS) {
+      complain("\"memory\" has no \"" + std::string(when) + "\"");
+      return out;
+    }
+    for (const auto [name, bytes] : by_category) {
+      const auto* known = std::find(kMemoryCategoryNames.begin(), kMemoryCategoryNames.end(), name);
+      std::int64_t value = 0;
+      if (known == kMemoryCategoryNames.end() || bytes.get(value) != simdjson::SUCCESS ||
+          value < 0 || value > kMostMemory) {
+        complain("\"memory\" is not bytes by category");
+        return out;
+      }
+      out.bytes[static_cast<std::size_t>(known - kMemoryCategoryNames.begin())] = value;
+    }
+    return out;
+  }
+
+  std::optional<StretchMemory> memory_of(dom::object stretch) {
+    dom::element given;
+    if (stretch["memory"].get(given) != simdjson::SUCCESS) return std::nullopt;
+    dom::object memory;
+    if (given.get(memory) != simdjson::SUCCESS) {
+      complain("\"memory\" is no object");
+      return std::nullopt;
+    }
+    const StretchMemory out{memory_use(memory, "peak"), memory_use(memory, "end")};
+    if (out.peak.total() < out.end.total()) complain("\"memory\" ends above its peak");
+    return out;
+  }
+
   WorkCost stretch(dom::element element) {
     WorkCost out;
     dom::object object;
@@ -143,6 +189,7 @@ class Reader {
     out.kernels = whole(object, "kernels");
     out.operations = whole(object, "operations");
     out.nanos = whole(object, "nanos");
+    out.memory = memory_of(object);
     return out;
   }
 
@@ -157,7 +204,7 @@ std::string costs_file(const std::string& folder, std::int32_t rank) {
 }
 
 std::string work_costs_text(const RankCosts& costs) {
-  std::string out = "{\"work_costs\":1,\"rank\":" + std::to_string(costs.rank) +
+  std::string out = "{\"work_costs\":2,\"rank\":" + std::to_string(costs.rank) +
                     ",\"state_bytes\":" + number(costs.state_bytes) +
                     ",\"beside_nanos\":" + std::to_string(costs.beside_nanos) + ",\"work\":[";
   const char* separator = "\n";
@@ -176,7 +223,12 @@ std::string work_costs_text(const RankCosts& costs) {
            ",\"memory_bytes\":" + number(work.memory_bytes) +
            ",\"kernels\":" + std::to_string(work.kernels) +
            ",\"operations\":" + std::to_string(work.operations) +
-           ",\"nanos\":" + std::to_string(work.nanos) + "}";
+           ",\"nanos\":" + std::to_string(work.nanos);
+    if (work.memory) {
+      out += ",\"memory\":{\"peak\":" + by_category(work.memory->peak) +
+             ",\"end\":" + by_category(work.memory->end) + "}";
+    }
+    out += "}";
     separator = ",\n";
   }
   return out + "]}\n";

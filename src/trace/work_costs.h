@@ -8,11 +8,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "trace/memory_use.h"
 
 namespace lockstep {
 
@@ -34,6 +36,7 @@ struct WorkCost {
   std::int64_t kernels = 0;     // both kinds
   std::int64_t operations = 0;  // all that was dispatched: views, allocations and wrappings as well
   std::int64_t nanos = 0;       // of a processor that it took where recorded; 0: not measured
+  std::optional<StretchMemory> memory;  // what the rank holds; nothing: not counted
 
   friend bool operator==(const WorkCost&, const WorkCost&) = default;
 };
@@ -58,7 +61,8 @@ std::string costs_file(const std::string& folder, std::int32_t rank);
 std::string work_costs_text(const RankCosts& costs);
 
 // `file` names the text in errors. Errors: no JSON, a key that is missing or of another type, a
-// negative number, an unknown version, another name of a type. O(text).
+// negative number, an unknown version (1, which had no memory, among them), another name of a type
+// or category, more than 2^59 bytes of one, a stretch that ends above its peak. O(text).
 Result<RankCosts> parse_work_costs(std::string_view text, const std::string& file);
 
 // Errors: parse_work_costs', and those of reading; larger than 1 GiB.

@@ -20,6 +20,10 @@ RankCosts some_costs() {
   one.flops = {{"float32", 1.5e12, 0}, {"bfloat16", 0, 3}};
   one.product_bytes = 1e9;
   one.kernels = 12;
+  one.memory.emplace();
+  one.memory->peak[MemoryCategory::parameters] = 4096;
+  one.memory->peak[MemoryCategory::temporary] = std::int64_t{1} << 40;
+  one.memory->end[MemoryCategory::parameters] = 4096;
   WorkCost two;
   two.before = WorkCost::Before::wait;
   two.id = 17;
@@ -31,6 +35,7 @@ RankCosts some_costs() {
   three.before = WorkCost::Before::step;
   three.id = 3;
   three.step = 3;
+  three.memory.emplace();  // nothing is held
   return {5, 4096, 99, {one, two, three}};
 }
 
@@ -71,6 +76,9 @@ TEST(WorkCosts, EveryBitThatFlipsIsReadOrRefused) {
     for (const WorkCost& work : read->work) {
       EXPECT_GE(work.product_bytes, 0);
       EXPECT_GE(work.kernels, 0);
+      if (!work.memory) continue;
+      EXPECT_GE(work.memory->peak.total(), work.memory->end.total());
+      for (const std::int64_t bytes : work.memory->peak.bytes) EXPECT_GE(bytes, 0);
     }
   }
   EXPECT_GT(refused, 0);
@@ -89,12 +97,22 @@ TEST(WorkCosts, WhatMakesNoSenseIsRefusedWithTheReason) {
   };
   EXPECT_EQ(refusal(good), "accepted");
   EXPECT_THAT(refusal("[]"), HasSubstr("no JSON object"));
-  EXPECT_THAT(refusal(with("\"work_costs\":1", "\"work_costs\":2")), HasSubstr("version"));
+  EXPECT_THAT(refusal(with("\"work_costs\":2", "\"work_costs\":1")), HasSubstr("version"));
+  EXPECT_THAT(refusal(with("\"work_costs\":2", "\"work_costs\":3")), HasSubstr("version"));
   EXPECT_THAT(refusal(with("\"kernels\":12", "\"kernels\":-12")), HasSubstr("kernels"));
   EXPECT_THAT(refusal(with("\"before\":\"wait\"", "\"before\":\"rest\"")), HasSubstr("rest"));
   EXPECT_THAT(refusal(with("\"product_bytes\":1e+09", "\"product_bytes\":-1")),
               HasSubstr("product_bytes"));
   EXPECT_THAT(refusal(with("float32", "FLOAT 32")), HasSubstr("names of types"));
+  EXPECT_THAT(refusal(with("\"temporary\":1", "\"temporary\":-1")), HasSubstr("by category"));
+  EXPECT_THAT(refusal(with("\"temporary\":1", "\"temporary\":1.5e3,\"other\":1")),
+              HasSubstr("by category"));
+  EXPECT_THAT(refusal(with("\"temporary\":", "\"pets\":")), HasSubstr("by category"));
+  EXPECT_THAT(refusal(with("\"temporary\":1", "\"temporary\":9000000")), HasSubstr("by category"));
+  EXPECT_THAT(refusal(with("\"end\":{\"parameters\":4096", "\"end\":{\"inputs\":9000000000000")),
+              HasSubstr("above its peak"));
+  EXPECT_THAT(refusal(with("\"end\"", "\"beginning\"")), HasSubstr("no \"end\""));
+  EXPECT_THAT(refusal(with("\"memory\":{", "\"memory\":7,\"x\":{")), HasSubstr("no object"));
   EXPECT_THAT(refusal(with("\"rank\":5", "\"rank\":4294967296")), HasSubstr("rank"));
 }
 

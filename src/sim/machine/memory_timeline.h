@@ -1,0 +1,49 @@
+// What the ranks of a simulated job hold in memory, on the simulated clock: the bytes that were
+// counted while they were derived (trace/work_costs.h), at the times that the machine gives them.
+//
+// What memory a rank needs depends on its program alone, not on the machine: only when, and whether
+// it fits. Devices are taken to run what their host gives them as it comes, so that a kernel's
+// memory is there while the simulated clock is in its stretch of work.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "sim/engine/executor.h"
+#include "sim/engine/from_run.h"
+#include "trace/memory_use.h"
+#include "trace/run.h"
+#include "trace/work_costs.h"
+
+namespace lockstep::sim {
+
+// A stretch of work: from where the rank goes on after a call, wait or step to the next one.
+// Between two stretches, while it waits, a rank holds what the first of them ended with.
+struct MemoryStretch {
+  Picos begin, end;
+  std::int64_t step = 0;    // the training step in which it was done; -1: before the first
+  std::uint32_t event = 0;  // of the representative's trace: the call, wait or step that ends it
+  StretchMemory memory;
+};
+
+// Of ranks that do the same at the same times and hold the same: a class of the folding, or a part
+// of one.
+struct MemoryTimeline {
+  std::vector<std::int32_t> ranks;       // ascending; the first is the representative
+  std::vector<MemoryStretch> stretches;  // in order; none where the rank never comes to any
+  std::size_t peak = 0;                  // the first of the stretches with the largest peak
+
+  // Valid where there are stretches.
+  const MemoryUse& peak_use() const { return stretches[peak].memory.peak; }
+};
+
+// `run` is the one that `program` was made of (sim/machine/timed_run.h), `result` is of execute()
+// with record_issues, and not stuck. `costs`: of each of run.ranks, those that were timed. Nothing
+// where memory was not counted: any stretch lacks it. In the order of the timelines' first ranks.
+// O(ranks + stretches of the different ranks).
+std::vector<MemoryTimeline> memory_timelines(const Run& run, const RunProgram& program,
+                                             const Folding& folding, const ExecutionResult& result,
+                                             const std::vector<const RankCosts*>& costs);
+
+}  // namespace lockstep::sim

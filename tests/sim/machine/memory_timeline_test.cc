@@ -1,0 +1,127 @@
+// Memory on the simulated clock: when what is held, by hand.
+#include "sim/machine/memory_timeline.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "sim/machine/timed_run.h"
+#include "sim/machine/work_time.h"
+#include "verify/program.h"
+
+namespace lockstep::sim {
+namespace {
+
+using Before = WorkCost::Before;
+using Category = MemoryCategory;
+
+constexpr std::int64_t kMillisecond = 1'000'000'000;
+
+// A kernel takes a millisecond, nothing else takes any time; calls take 1 ms a hop.
+Machine millisecond_kernels() {
+  Machine machine;
+  machine.ranks_per_node = 64;
+  machine.compute["float32"] = {FlopRate{1'000'000'000'000}, 1, 1};
+  machine.memory_bandwidth = Bandwidth{8'000'000'000};
+  machine.launch = Picos{kMillisecond};
+  machine.launches_hidden = false;
+  machine.links = {{Picos{kMillisecond}, Bandwidth{800'000'000'000'000}, std::nullopt}};
+  return machine;
+}
+
+// Holds `state` all the time, and `most` more while it works.
+WorkCost stretch(Before before, std::int64_t id, std::int64_t step, std::int64_t kernels,
+                 std::int64_t state, std::int64_t most, std::int64_t left) {
+  WorkCost out;
+  out.before = before;
+  out.id = id;
+  out.step = step;
+  out.kernels = kernels;
+  out.memory.emplace();
+  out.memory->end[Category::parameters] = state;
+  out.memory->end[Category::activations] = left;
+  out.memory->peak = out.memory->end;
+  out.memory->peak[Category::activations] = 0;
+  out.memory->peak[Category::temporary] = most;
+  return out;
+}
+
+const std::string kProgram =
+    "all_reduce n=0 dtype=float32 what=w step=0 async open; wait 0; step 0;"
+    "all_reduce n=0 dtype=float32 what=w step=1 async open; wait 1; step 1; clean";
+
+// Three kernels, an all-reduce of 2 ms while one more kernel runs, a wait; twice.
+RankCosts costs_of(std::int32_t rank, std::int64_t state, std::int64_t most_in_step_1 = 70) {
+  RankCosts out{rank, 0, 0, {}};
+  for (std::int64_t s = 0; s < 2; ++s) {
+    const std::int64_t most = s == 1 ? most_in_step_1 : 60;
+    out.work.push_back(stretch(Before::call, s, s, 3, state, most, 50));
+    out.work.push_back(stretch(Before::wait, s, s, 1, state, 55, 40));
+    out.work.push_back(stretch(Before::step, s, s, 0, state, 40, 0));
+  }
+  return out;
+}
+
+std::vector<MemoryTimeline> timelines_of(const std::vector<const RankCosts*>& costs) {
+  const Machine machine = millisecond_kernels();
+  const Result<Run> run =
+      timed_run(program(std::vector<std::string>(costs.size(), kProgram), false), costs,
+                std::vector<std::int64_t>(costs.size(), 0), machine);
+  EXPECT_TRUE(run) << run.error().str();
+  const RunProgram program = *program_of(*run);
+  const CostOfCall cost = [&](std::uint32_t group, const ProgramCall& call) {
+    return *call_time(call, place_of(program.job.groups[group].members, 64), machine);
+  };
+  const Folding folding = fold(program.job);
+  return memory_timelines(*run, program, folding,
+                          execute(program.job, folding, cost, {Picos{}, /*record_issues=*/true}),
+                          costs);
+}
+
+TEST(MemoryTimeline, StretchesLieWhereTheSimulatedClockHasThem) {
+  const RankCosts own = costs_of(0, 100);
+  const std::vector<MemoryTimeline> timelines = timelines_of({&own, &own});
+  ASSERT_EQ(timelines.size(), 1U);
+  EXPECT_EQ(timelines[0].ranks, (std::vector<std::int32_t>{0, 1}));
+  const std::vector<MemoryStretch>& stretches = timelines[0].stretches;
+  ASSERT_EQ(stretches.size(), 6U);
+  // 3 ms of work; 1 ms until the wait, which ends with the call, after 5 ms.
+  const std::vector<std::pair<std::int64_t, std::int64_t>> expected = {{0, 3}, {3, 4}, {5, 5},
+                                                                       {5, 8}, {8, 9}, {10, 10}};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(stretches[i].begin.value, expected[i].first * kMillisecond) << i;
+    EXPECT_EQ(stretches[i].end.value, expected[i].second * kMillisecond) << i;
+    EXPECT_EQ(stretches[i].step, i < 3 ? 0 : 1) << i;
+    EXPECT_EQ(stretches[i].memory, *own.work[i].memory) << i;
+  }
+}
+
+TEST(MemoryTimeline, ThePeakIsTheHighestStretchAndTheFirstOfEqualOnes) {
+  const RankCosts higher = costs_of(0, 100);
+  const std::vector<MemoryTimeline> late = timelines_of({&higher, &higher});
+  EXPECT_EQ(late[0].peak, 3U);
+  EXPECT_EQ(late[0].peak_use().total(), 170);
+  EXPECT_EQ(late[0].peak_use()[Category::temporary], 70);
+  const RankCosts equal = costs_of(0, 100, 60);
+  EXPECT_EQ(timelines_of({&equal, &equal})[0].peak, 0U);
+}
+
+TEST(MemoryTimeline, RanksThatHoldAnotherAmountAreApartThoughTheyDoTheSame) {
+  const RankCosts a = costs_of(0, 100), b = costs_of(1, 300), like_a = costs_of(2, 100);
+  const std::vector<MemoryTimeline> timelines = timelines_of({&a, &b, &like_a});
+  ASSERT_EQ(timelines.size(), 2U);
+  EXPECT_EQ(timelines[0].ranks, (std::vector<std::int32_t>{0, 2}));
+  EXPECT_EQ(timelines[1].ranks, (std::vector<std::int32_t>{1}));
+  EXPECT_EQ(timelines[1].peak_use().total(), 370);
+}
+
+TEST(MemoryTimeline, WhatWasNotCountedHasNone) {
+  const RankCosts good = costs_of(0, 100);
+  RankCosts other = costs_of(1, 100);
+  other.work[4].memory.reset();
+  EXPECT_TRUE(timelines_of({&good, &other}).empty());
+}
+
+}  // namespace
+}  // namespace lockstep::sim

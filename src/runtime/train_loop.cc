@@ -46,6 +46,11 @@ std::string average_tag(const Scenario& scenario) {
   return world ? " average=world" : " average=contributors";
 }
 
+// As the optimizer's zero_grad, which does not take gradients that are views of DDP's buckets.
+void drop_gradients(const NamedTensors& tensors) {
+  for (const auto& [name, tensor] : tensors) tensor.mutable_grad().reset();
+}
+
 // On the meta device there are no values to watch.
 Scenario::Watch watched(const Scenario& scenario, const Device& device) {
   return device.place().is_meta() ? Scenario::Watch() : scenario.watch;
@@ -271,7 +276,7 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   recorder_.modality(step, all.modalities());
 
   watch_.begin_step(step, batches.size());
-  if (scenario_.train.zero_grad) optimizer_->zero_grad();
+  if (scenario_.train.zero_grad) drop_gradients(optimised_);
   watch_.leftovers(optimised_);
   metrics.loss = accumulate(batches);
   update();

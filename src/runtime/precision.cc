@@ -4,6 +4,7 @@
 #include <ATen/autocast_mode.h>
 
 #include "runtime/collectives.h"
+#include "runtime/memory/counted_memory.h"
 
 namespace lockstep {
 
@@ -31,7 +32,10 @@ LossScaler::LossScaler(const Scenario::Train& options, c10::intrusive_ptr<c10d::
       world_(std::move(world)),
       recorder_(recorder),
       scale_(at::full({1}, options.loss_scale.initial, at::device(device).dtype(at::kFloat))),
-      growth_(at::zeros({1}, at::device(device).dtype(at::kInt))) {}
+      growth_(at::zeros({1}, at::device(device).dtype(at::kInt))) {
+  mark_memory(scale_, MemoryCategory::optimizer_state);
+  mark_memory(growth_, MemoryCategory::optimizer_state);
+}
 
 bool LossScaler::unscale(const NamedTensors& parameters) {
   if (!on_) return false;

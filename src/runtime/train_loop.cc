@@ -11,6 +11,7 @@
 #include "runtime/broadcast_batch.h"
 #include "runtime/collectives.h"
 #include "runtime/evaluate.h"
+#include "runtime/memory/counted_memory.h"
 #include "runtime/meta/meta_device.h"
 #include "runtime/optimization.h"
 
@@ -108,6 +109,8 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
     model_->to(groups_.device().place());
   }
   freeze(*model_, scenario_.model.freeze);
+  mark_memory(named_parameters(*model_), MemoryCategory::parameters);
+  mark_memory(named_buffers(*model_), MemoryCategory::parameters);
   using Negatives = Scenario::Model::Negatives;
   if (scenario_.model.negatives != Negatives::local) {
     gather_.emplace(groups_.world(), recorder_, scenario_.model.negatives == Negatives::global);
@@ -117,6 +120,7 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
       {model_, groups_, recorder_, scenario_.watch.every > 0 ? &watch_ : nullptr,
        average_tag(scenario_), scenario_.ranks_with_images(groups_.who().world_size)});
   optimised_ = strategy_->optimised(model_);
+  mark_memory(optimised_, MemoryCategory::parameters);
   remedy_ = make_remedy(scenario_.remedy,
                         {model_, groups_, recorder_, gather_ ? &*gather_ : nullptr, optimised_});
   optimizer_ = make_optimizer(scenario_.train, optimised_);
@@ -269,6 +273,8 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   const Nanos waited_before = recorder_.waited_nanos();
   Batch all;  // what the step saw
   for (const Batch& batch : batches) {
+    for (const at::Tensor* part : {&batch.tokens, &batch.images, &batch.image_rows})
+      mark_memory(*part, MemoryCategory::inputs);
     all.indices.insert(all.indices.end(), batch.indices.begin(), batch.indices.end());
     if (batch.has_image()) all.images = batch.images;
   }
@@ -317,6 +323,7 @@ std::vector<Batch> TrainLoop::micro_batches(std::int64_t step) {
 
 double TrainLoop::accumulate(const std::vector<Batch>& batches) {
   if (const auto own = strategy_->run_step(batches)) {
+    mark_gradients(optimised_);
     result_.idle_ns = result_.idle_ns.value_or(0) + own->idle;
     return own->loss;
   }
@@ -327,12 +334,15 @@ double TrainLoop::accumulate(const std::vector<Batch>& batches) {
     strategy_->before_forward(pass);
     at::Tensor loss;
     {
+      // Around autocast, which keeps what it casts until it ends.
+      const MemoryScope forward(MemoryPhase::forward);
       const Autocast autocast(scenario_.train.precision, groups_.device().place().type());
       loss = remedy_->loss(batches[i]);
     }
     sum += loss.item<double>();
     const auto parts = static_cast<double>(batches.size());
     strategy_->backward(scaler_->scale(parts == 1 ? loss : loss / parts), pass);
+    mark_gradients(optimised_);
     if (i + 1 == own_batches_ && i + 1 < batches.size()) kept_buffers = clones(*model_);
   }
   // One process that stands for all ranks has the buffers that the first of them would have.
@@ -348,6 +358,7 @@ void TrainLoop::update() {
   std::vector<std::pair<std::string, double>> factors;
   if (clip.any() && clip.before_sync) factors = clip_gradients(clip, optimised_);
   strategy_->synchronise();
+  mark_gradients(optimised_);
   remedy_->after_sync();
   for (const auto& [name, parameter] : optimised_) {
     if (parameter.grad().defined()) {
@@ -362,7 +373,10 @@ void TrainLoop::update() {
   }
   for (const auto& [name, factor] : factors) watch_.scalar(name, factor);
   // Where there is nothing to update, it communicates nothing; who counts its cost wants it.
-  if (!shapes_ || recorder_.has_listener()) optimizer_->step();
+  if (!shapes_ || recorder_.has_listener()) {
+    const MemoryScope optimizer(MemoryPhase::optimizer);
+    optimizer_->step();
+  }
   watch_update(true);
 }
 

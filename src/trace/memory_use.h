@@ -9,11 +9,12 @@
 //   gradients        behind the .grad of one of these, for as long as it lives, also before; so
 //                    buckets that the gradients are views of are gradients
 //   inputs           a tensor of a batch, from when the rank takes it until its last use
-//   communication    made to be sent or received: the buckets of data parallel, whole units of
-//                    fully sharded parameters and the flat gradients that are reduced, a pipeline's
-//                    messages
-//   optimizer_state  made by the optimizer's step, and left behind by it
-//   activations      made in a forward pass, and left behind by it for its backward; the loss too
+//   communication    made to be sent or received by a strategy: the buckets of data parallel,
+//                    whole units of fully sharded parameters and the flat gradients that are
+//                    reduced
+//   optimizer_state  made by the optimizer's step, and left behind by it; the loss scale
+//   activations      made in a forward pass, and left behind by it for its backward; among them the
+//                    loss, and what a pipeline's stage received from the one before
 //   temporary        given back before the pass or step ends in which it was made
 //   other            none of these: outlives its step for a reason that is not known
 #pragma once

@@ -142,6 +142,10 @@ Result<std::vector<LoneRun>> read_lone_runs(const std::string& file) {
 
 Status run_alone(const std::vector<LoneRun>& runs, bool on_meta) {
   at::set_num_threads(1);
+  if (std::any_of(runs.begin(), runs.end(),
+                  [](const LoneRun& run) { return run.costs == KeptCosts::counts; })) {
+    count_allocations();
+  }
   Scenarios scenarios;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Result<bool> left_out = shows_nothing_new(runs[i]);

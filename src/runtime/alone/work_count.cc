@@ -94,6 +94,7 @@ WorkCount::WorkCount(Recorder& recorder, KeptCosts kept) : recorder_(recorder), 
                                              .needsInputs(true)
                                              .needsOutputs(true)
                                              .scopes({at::RecordScope::FUNCTION}));
+    memory_.emplace();
   }
   recorder_.listen([this](Recorder::Moment moment, std::int64_t number) { hear(moment, number); });
   beside_before_ = other_threads_nanos();
@@ -104,6 +105,11 @@ std::int64_t WorkCount::beside_nanos() const {
   return kept_ == KeptCosts::times
              ? std::max<std::int64_t>(other_threads_nanos() - beside_before_, 0)
              : 0;
+}
+
+std::vector<WorkCost> WorkCount::take() {
+  settle_memory();
+  return std::move(work_);
 }
 
 WorkCount::~WorkCount() {
@@ -122,6 +128,7 @@ void WorkCount::hear(Recorder::Moment moment, std::int64_t number) {
       return end_stretch(WorkCost::Before::wait, number);
     case Moment::step:
       end_stretch(WorkCost::Before::step, number);
+      settle_memory();
       return begin_stretch();
     case Moment::returned:
     case Moment::waited:
@@ -138,10 +145,20 @@ void WorkCount::end_stretch(WorkCost::Before before, std::int64_t id) {
   if (counting.on && kept_ == KeptCosts::times) cost.nanos = now - began_;
   counting.on = false;
   work_.push_back(std::move(cost));
+  if (!memory_) return;
+  memory_->pause();
+  memory_->account().end_stretch();
+}
+
+void WorkCount::settle_memory() {
+  if (!memory_) return;
+  for (const StretchMemory& memory : memory_->account().end_step())
+    work_.at(settled_++).memory = memory;
 }
 
 void WorkCount::begin_stretch() {
   counting.on = true;
+  if (memory_) memory_->resume();
   began_ = thread_nanos();
 }
 

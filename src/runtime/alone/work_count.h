@@ -1,6 +1,9 @@
 // WorkCount: what a rank that is alone computes between its calls, as costs
 // (trace/work_costs.h), counted where LibTorch dispatches it.
 //
+// The memory that the rank holds is counted with it (runtime/memory/counted_memory.h), where
+// count_allocations() was called before.
+//
 // Counting slows down what is counted. So times are taken in a second look at the same rank, which
 // counts nothing. They are those that the thread had a processor for.
 #pragma once
@@ -13,6 +16,7 @@
 #include <ATen/record_function.h>
 
 #include "runtime/alone/kept_costs.h"
+#include "runtime/memory/counted_memory.h"
 #include "runtime/record/recorder.h"
 #include "trace/work_costs.h"
 
@@ -27,7 +31,7 @@ class WorkCount {
   WorkCount(const WorkCount&) = delete;
   WorkCount& operator=(const WorkCount&) = delete;
 
-  std::vector<WorkCost> take() { return std::move(work_); }
+  std::vector<WorkCost> take();
   // Where times are kept: of processors, that all other threads have taken since this began.
   std::int64_t beside_nanos() const;
 
@@ -35,11 +39,14 @@ class WorkCount {
   void hear(Recorder::Moment moment, std::int64_t number);
   void end_stretch(WorkCost::Before before, std::int64_t id);
   void begin_stretch();
+  void settle_memory();
 
   Recorder& recorder_;
   KeptCosts kept_;
   std::optional<at::CallbackHandle> handle_;
+  std::optional<CountedMemory> memory_;
   std::vector<WorkCost> work_;
+  std::size_t settled_ = 0;  // of `work_`: those whose memory is known
   std::int64_t began_ = 0;
   std::int64_t beside_before_ = 0;
 };

@@ -115,6 +115,29 @@ at::Tensor adaptive_avg_pool2d_backward(const at::Tensor& /*grad*/, const at::Te
   return like(input);
 }
 
+// Laid out as the kernels do it: heads behind positions.
+at::Tensor heads_behind(const at::Tensor& like) {
+  return on_meta({like.size(0), like.size(2), like.size(1), like.size(3)}, like).transpose(1, 2);
+}
+
+std::tuple<at::Tensor, at::Tensor> fused_attention(const at::Tensor& query, const at::Tensor&,
+                                                   const at::Tensor&, double /*dropout*/,
+                                                   bool /*causal*/, const OptionalTensor& /*bias*/,
+                                                   std::optional<double> /*scale*/) {
+  const bool narrow = query.scalar_type() == at::kHalf || query.scalar_type() == at::kBFloat16;
+  const auto sums = query.options().dtype(narrow ? at::kFloat : query.scalar_type());
+  return {heads_behind(query),
+          at::empty({query.size(0), query.size(2), query.size(1)}, sums).transpose(1, 2)};
+}
+
+Three fused_attention_backward(const at::Tensor& /*grad*/, const at::Tensor& query,
+                               const at::Tensor& key, const at::Tensor& value,
+                               const at::Tensor& /*out*/, const at::Tensor& /*sums*/,
+                               double /*dropout*/, bool /*causal*/, const OptionalTensor& /*bias*/,
+                               std::optional<double> /*scale*/) {
+  return {heads_behind(query), heads_behind(key), heads_behind(value)};
+}
+
 at::Tensor index_select(const at::Tensor& self, std::int64_t dim, const at::Tensor& index) {
   std::vector<std::int64_t> sizes = self.sizes().vec();
   sizes[static_cast<std::size_t>(at::maybe_wrap_dim(dim, self.dim()))] = index.numel();
@@ -191,6 +214,8 @@ void register_meta_kernels() {
     library.impl("native_layer_norm_backward", native_layer_norm_backward);
     library.impl("_adaptive_avg_pool2d", adaptive_avg_pool2d);
     library.impl("_adaptive_avg_pool2d_backward", adaptive_avg_pool2d_backward);
+    library.impl("_scaled_dot_product_flash_attention_for_cpu", fused_attention);
+    library.impl("_scaled_dot_product_flash_attention_for_cpu_backward", fused_attention_backward);
     library.impl("index_select", index_select);
     library.impl("embedding_dense_backward", embedding_dense_backward);
     library.impl("where.self", where);

@@ -24,13 +24,19 @@ std::vector<Batch> ShapeBatches::step(std::int64_t step) const {
                                                    Modality::image) != rule->has.end();
   const std::int64_t items = scenario_.train.batch_size;
   const auto numbers = at::TensorOptions().device(at::kMeta).dtype(at::kLong);
-  Batch batch;
-  batch.tokens = at::empty({items, input_.max_tokens}, numbers);
-  if (images) {
-    batch.images = at::empty({items, 3, input_.side, input_.side}, at::device(at::kMeta));
-    batch.image_rows = at::empty({items}, numbers);
-  }
-  return std::vector<Batch>(static_cast<std::size_t>(scenario_.micro_batches(rank_)), batch);
+  const auto one = [&] {
+    Batch batch;
+    batch.tokens = at::empty({items, input_.max_tokens}, numbers);
+    if (images) {
+      batch.images = at::empty({items, 3, input_.side, input_.side}, at::device(at::kMeta));
+      batch.image_rows = at::empty({items}, numbers);
+    }
+    return batch;
+  };
+  // Each with storages of its own, as they would have.
+  std::vector<Batch> out;
+  for (int i = 0; i < scenario_.micro_batches(rank_); ++i) out.push_back(one());
+  return out;
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "runtime/models/attention.h"
 
 #include <limits>
+#include <tuple>
 
 #include <ATen/ATen.h>
 
@@ -37,10 +38,19 @@ at::Tensor padding_bias(const at::Tensor& mask, const at::Tensor& query) {
 
 at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                   std::int64_t heads, const at::Tensor& mask, double dropout) {
-  const at::Tensor seen = at::scaled_dot_product_attention(
-      split_heads(query, heads), split_heads(key, heads), split_heads(value, heads),
-      padding_bias(mask, query), dropout);
+  const at::Tensor seen =
+      attend_heads(split_heads(query, heads), split_heads(key, heads), split_heads(value, heads),
+                   padding_bias(mask, query), dropout, /*causal=*/false);
   return seen.transpose(1, 2).flatten(2);
+}
+
+at::Tensor attend_heads(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                        const std::optional<at::Tensor>& bias, double dropout, bool causal) {
+  if (query.is_meta() && dropout == 0) {
+    return std::get<0>(
+        at::_scaled_dot_product_flash_attention_for_cpu(query, key, value, dropout, causal, bias));
+  }
+  return at::scaled_dot_product_attention(query, key, value, bias, dropout, causal);
 }
 
 }  // namespace lockstep

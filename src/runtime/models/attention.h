@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <ATen/core/Tensor.h>
 
@@ -16,5 +17,11 @@ namespace lockstep {
 // Face's BERT: an item of nothing but padding sees all of it alike, where -inf would give NaN.
 at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                   std::int64_t heads, const at::Tensor& mask, double dropout);
+
+// As scaled_dot_product_attention, of [n, heads, length, width]. LibTorch has no fused kernel for
+// the meta device and would count a matrix of weights there that no other device keeps: so there it
+// is the processor's fused operation, where the processor would take it.
+at::Tensor attend_heads(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                        const std::optional<at::Tensor>& bias, double dropout, bool causal);
 
 }  // namespace lockstep

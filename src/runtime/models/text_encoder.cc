@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "runtime/models/attention.h"
+
 namespace lockstep {
 namespace {
 
@@ -29,7 +31,7 @@ at::Tensor TextBlockImpl::attend(const at::Tensor& x) {
   // [3, n, heads, length, width / heads]
   const at::Tensor qkv =
       qkv_(x).view({n, length, 3, heads_, width / heads_}).permute({2, 0, 3, 1, 4});
-  const at::Tensor mixed = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0.0, true);
+  const at::Tensor mixed = attend_heads(qkv[0], qkv[1], qkv[2], {}, 0.0, /*causal=*/true);
   return merge_(mixed.transpose(1, 2).reshape({n, length, width}));
 }
 

@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include "runtime/memory/counted_memory.h"
 #include "runtime/record/recording_work.h"
 #include "runtime/strategies/meta_reducer.h"
 
@@ -85,6 +86,7 @@ void Ddp::make_reducer() {
   // Gradients come in about the reverse order.
   std::reverse(buckets.begin(), buckets.end());
   const auto hook = [this](c10d::GradBucket& bucket) { return reduce(bucket); };
+  const MemoryScope buckets_memory(MemoryPhase::communication);
   const auto make = named.front().second.is_meta() ? make_meta_reducer : make_real_reducer;
   reducer_ = make(options_, named, std::move(buckets), limits, world_, hook);
 }
@@ -97,6 +99,7 @@ void Ddp::before_forward(Pass pass) {
     std::int32_t& step = parts_.recorder.context().step;
     const std::int32_t now = std::exchange(step, std::max(step - 1, 0));
     const NoteScope scope(parts_.recorder, rebuild_note_);
+    const MemoryScope buckets_memory(MemoryPhase::communication);
     if (reducer_->rebuild_buckets()) bucket_notes_.clear();
     step = now;
   }
@@ -151,6 +154,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Ddp::reduce(c10d::GradBucket& bucket) {
       parts_.watch->local_gradient(names_.at(parameters[i].unsafeGetTensorImpl()), gradients[i]);
     }
   }
+  const MemoryScope narrowed_memory(MemoryPhase::communication);
   // As the Reducer scales without a hook: times the reciprocal, before the sum.
   whole.mul_(1.0 / parts_.groups.who().world_size);
   using Compression = Scenario::Strategy::Compression;

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "runtime/collectives.h"
+#include "runtime/memory/counted_memory.h"
 
 // Torch 2.15 has a new name for _allgather_base; 2.11 has only this.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -15,6 +16,7 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) /
 
 // Memory of that size from the device's allocator; what was in it is lost.
 void resize(const at::Tensor& flat, std::size_t bytes) {
+  const MemoryScope whole_memory(MemoryPhase::communication);
   at::StorageImpl* storage = flat.storage().unsafeGetStorageImpl();
   storage->set_data_ptr_noswap(storage->allocator()->allocate(bytes));
   storage->set_nbytes(bytes);
@@ -39,7 +41,10 @@ FlatUnit::FlatUnit(std::string name, NamedTensors parameters, ShardGroups groups
   }
   const int ranks = groups_.shard->getSize();
   const auto type = parameters_.front().second.options().requires_grad(false);
-  flat_ = at::zeros({rounded_up(size, ranks)}, type);
+  {
+    const MemoryScope whole_memory(MemoryPhase::communication);
+    flat_ = at::zeros({rounded_up(size, ranks)}, type);
+  }
   whole_bytes_ = bytes();
   std::int64_t offset = 0;
   for (auto& [parameter_name, parameter] : parameters_) {
@@ -128,6 +133,8 @@ bool FlatUnit::has_gradients() const {
 
 void FlatUnit::reduce() {
   const at::NoGradGuard no_grad;
+  mark_gradients(parameters_);
+  const MemoryScope flat_memory(MemoryPhase::communication);
   const at::Tensor gradients = at::zeros({flat_.numel()}, flat_.options());
   std::int64_t offset = 0;
   for (auto& [name, parameter] : parameters_) {

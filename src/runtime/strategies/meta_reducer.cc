@@ -22,6 +22,7 @@ class MetaReducer final : public BucketReducer {
   MetaReducer(const Scenario::Strategy& options, const NamedTensors& trained, Buckets buckets,
               BucketLimits limits, ProcessGroups::Ptr world, BucketHook hook)
       : finds_unused_(options.find_unused_parameters),
+        gradients_are_views_(options.gradient_as_bucket_view),
         limits_(limits),
         world_(std::move(world)),
         hook_(std::move(hook)) {
@@ -33,6 +34,11 @@ class MetaReducer final : public BucketReducer {
           std::make_unique<AfterAccumulation>([this, index] { got_gradient(index); }));
     }
     use(std::move(buckets));
+    if (finds_unused_) {
+      const auto count = static_cast<std::int64_t>(trained_.size());
+      used_ = at::zeros({count}, at::kInt);
+      used_on_device_ = on_device(used_);
+    }
   }
 
   void prepare_for_forward() override {}
@@ -68,21 +74,46 @@ class MetaReducer final : public BucketReducer {
   void delay_all_reduce() override {}
 
  private:
+  // As the Reducer's, a bucket has its memory for as long as buckets are arranged so.
   struct Bucket {
     std::vector<std::size_t> members;
+    at::Tensor whole;
     std::size_t pending = 0;
   };
 
   static std::size_t to_index(std::int64_t index) { return static_cast<std::size_t>(index); }
   bool arranges_anew() const { return !finds_unused_ && !rebuilt_; }
 
+  // What the Reducer keeps of numbers of the host's, to send it.
+  static at::Tensor on_device(const at::Tensor& numbers) {
+    return at::empty(numbers.sizes(), numbers.options().device(at::kMeta));
+  }
+
   void use(Buckets buckets) {
     buckets_.clear();
     bucket_of_.assign(trained_.size(), 0);
     for (std::vector<std::size_t>& members : buckets) {
-      for (const std::size_t index : members) bucket_of_[index] = buckets_.size();
-      buckets_.push_back({std::move(members), 0});
+      std::int64_t total = 0;
+      for (const std::size_t index : members) {
+        bucket_of_[index] = buckets_.size();
+        total += trained_[index].numel();
+      }
+      const auto options = trained_[members.front()].options().requires_grad(false);
+      buckets_.push_back({std::move(members), at::empty({total}, options), 0});
     }
+  }
+
+  // As gradient_as_bucket_view has it: the gradient's own memory is given up.
+  void put_into_bucket(std::size_t index) {
+    const Bucket& bucket = buckets_[bucket_of_[index]];
+    std::int64_t offset = 0;
+    for (const std::size_t member : bucket.members) {
+      if (member == index) break;
+      offset += trained_[member].numel();
+    }
+    at::Tensor& parameter = trained_[index];
+    parameter.mutable_grad() =
+        bucket.whole.narrow(0, offset, parameter.numel()).view(parameter.sizes());
   }
 
   // Two broadcasts: the parameters bucket by bucket, with the number of buckets; then their sizes.
@@ -100,7 +131,10 @@ class MetaReducer final : public BucketReducer {
       sizes.push_back(static_cast<int>(bucket.size()));
     }
     indices.push_back(static_cast<int>(own.size()));
-    const auto send = [this](at::Tensor tensor) {
+    std::vector<at::Tensor> kept;
+    const auto send = [&](at::Tensor tensor) {
+      kept.push_back(tensor);
+      kept.push_back(on_device(tensor));
       std::vector<at::Tensor> tensors = {std::move(tensor)};
       world_->broadcast(tensors)->wait();
       return tensors.front();
@@ -142,6 +176,7 @@ class MetaReducer final : public BucketReducer {
       for (const std::size_t unused : unused_) is_ready(unused);
     }
     if (arranges_anew()) order_.push_back(static_cast<std::int64_t>(index));
+    if (gradients_are_views_) put_into_bucket(index);
     is_ready(index);
   }
 
@@ -152,8 +187,7 @@ class MetaReducer final : public BucketReducer {
     for (; next_ < buckets_.size() && buckets_[next_].pending == 0; ++next_) reduce(next_);
     if (next_ != buckets_.size() || next_ == before) return;
     if (finds_unused_) {
-      std::vector<at::Tensor> used = {
-          at::empty({static_cast<std::int64_t>(trained_.size())}, at::kInt)};
+      std::vector<at::Tensor> used = {used_};
       used_map_ = world_->allreduce(used);
     }
     torch::autograd::Engine::get_default_engine().queue_callback([this] {
@@ -177,14 +211,13 @@ class MetaReducer final : public BucketReducer {
       sizes.push_back(parameter.sizes());
       total += lengths.back();
     }
-    const at::Tensor whole = at::empty({static_cast<std::int64_t>(total)},
-                                       parameters.front().options().requires_grad(false));
-    c10d::GradBucket given(number, buckets_.size(), whole, std::move(offsets), std::move(lengths),
-                           std::move(sizes), std::move(parameters), std::nullopt);
+    c10d::GradBucket given(number, buckets_.size(), bucket.whole, std::move(offsets),
+                           std::move(lengths), std::move(sizes), std::move(parameters),
+                           std::nullopt);
     hook_(given);
   }
 
-  const bool finds_unused_;
+  const bool finds_unused_, gradients_are_views_;
   const BucketLimits limits_;
   const ProcessGroups::Ptr world_;
   const BucketHook hook_;
@@ -201,6 +234,9 @@ class MetaReducer final : public BucketReducer {
   bool unfinished_ = false;  // some bucket still waits for a gradient
   bool rebuilt_ = false;
   std::size_t next_ = 0;  // bucket that is reduced next: they go in order
+  // Which parameters were used, as the Reducer keeps it: where it is noted, and where it is
+  // reduced.
+  at::Tensor used_, used_on_device_;
   c10::intrusive_ptr<c10d::Work> used_map_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "runtime/collectives.h"
+#include "runtime/memory/counted_memory.h"
 
 namespace lockstep {
 namespace {
@@ -101,6 +102,7 @@ void Pipeline::run(const PipelineOp& op, const std::vector<Batch>& batches) {
 }
 
 void Pipeline::forward(int m, const Batch& batch, std::size_t micro_batches) {
+  const MemoryScope forward(MemoryPhase::forward);
   Flight& flight = flights_[m];
   flight.inputs.resize(stage().inputs.size());
   if (!is_last()) {
@@ -176,7 +178,11 @@ void Pipeline::synchronise() {
     parts.push_back(gradient.defined() ? gradient.flatten() : at::zeros({parameter.numel()}));
   }
   parts.push_back(at::tensor(present));
-  at::Tensor flat = at::cat(parts);
+  at::Tensor flat;
+  {
+    const MemoryScope flat_memory(MemoryPhase::communication);
+    flat = at::cat(parts);
+  }
   {
     const NoteScope scope(parts_.recorder,
                           parts_.recorder.note(names, "pipeline.gradients" + parts_.average));

@@ -22,20 +22,24 @@ std::int64_t samples_of(const Scenario& scenario, int rank) {
   return std::int64_t{scenario.train.batch_size} * scenario.micro_batches(rank);
 }
 
+// Of each rank of the job.
+std::vector<const RankCosts*> costs_of_ranks(const DerivedRanks& derived) {
+  std::map<std::int32_t, const RankCosts*> of_rank;
+  for (const RankCosts& own : derived.costs) of_rank[own.rank] = &own;
+  std::vector<const RankCosts*> out;
+  for (const std::int32_t rank : derived.traced) out.push_back(of_rank.at(rank));
+  return out;
+}
+
 // The calls of all ranks with the machine's times between them.
 Result<Run> timed(const Scenario& scenario, DerivedRanks& derived, const sim::Machine& machine) {
   // How crowded a node is depends on all ranks, so the work is timed after it was spread.
   Result<Run> run = sim::spread(std::move(derived.run), derived.traced);
   if (!run) return run.error();
-  std::map<std::int32_t, const RankCosts*> of_rank;
-  for (const RankCosts& own : derived.costs) of_rank[own.rank] = &own;
-  std::vector<const RankCosts*> costs;
   std::vector<std::int64_t> samples;
-  for (std::size_t r = 0; r < derived.traced.size(); ++r) {
-    costs.push_back(of_rank.at(derived.traced[r]));
+  for (std::size_t r = 0; r < derived.traced.size(); ++r)
     samples.push_back(samples_of(scenario, static_cast<int>(r)));
-  }
-  return sim::timed_run(std::move(*run), costs, samples, machine);
+  return sim::timed_run(std::move(*run), costs_of_ranks(derived), samples, machine);
 }
 
 using Places = std::vector<sim::GroupPlace>;  // of each group
@@ -94,6 +98,9 @@ ScenarioForecast summarise(const Scenario& scenario, const sim::Machine& machine
   out.figures = sim::forecast(run, simulated.program, simulated.folding, simulated.result);
   for (const RankCosts& costs : derived.costs)
     out.state_bytes = std::max(out.state_bytes, costs.state_bytes);
+  out.memory = memory_forecast(sim::memory_timelines(run, simulated.program, simulated.folding,
+                                                     simulated.result, costs_of_ranks(derived)),
+                               run);
   out.on_meta = derived.on_meta;
   out.derived_by = derived.origin;
   return out;

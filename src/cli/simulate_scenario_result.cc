@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "cli/amount.h"
 #include "reports/columns.h"
 #include "sim/machine/work_time.h"
 
@@ -24,15 +25,6 @@ std::string pad_left(const std::string& text, std::size_t width) {
 
 std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
 
-// "1.25 MB", in powers of 1000.
-std::string amount(double bytes) {
-  constexpr std::string_view kPrefixes = " kMGTPE";
-  std::size_t power = 0;
-  for (; bytes >= 999.5 && power + 1 < kPrefixes.size(); ++power) bytes /= 1000;
-  return fixed(bytes, power == 0 ? 0 : 2) + " " +
-         (power == 0 ? "" : std::string(1, kPrefixes[power])) + "B";
-}
-
 std::string milliseconds(sim::Picos time) { return fixed(time.seconds() * 1e3, 3) + " ms"; }
 
 double samples_per_second(const ScenarioForecast& f) {
@@ -40,7 +32,9 @@ double samples_per_second(const ScenarioForecast& f) {
   return seconds > 0 ? static_cast<double>(f.samples) / seconds : 0;
 }
 
+// Where memory was not counted, what the rank trains is the least that it needs.
 bool fits(const ScenarioForecast& f) {
+  if (!f.memory.classes.empty()) return fits(f.memory, f.machine);
   return !f.machine.per_device || f.state_bytes <= static_cast<double>(f.machine.per_device->value);
 }
 
@@ -76,9 +70,7 @@ std::vector<Assumption> assumptions(const ScenarioForecast& f) {
                         ? "the median of the steps after the first, which arranges buffers"
                         : "one step, which arranges buffers: simulate more (--steps)"},
           {"bytes", "sent on the busiest link of a rank, by the algorithms' bus factors"},
-          {"state",
-           "parameters, gradients and the optimizer's state alone: activations and "
-           "buffers come on top"}};
+          {"memory", memory_assumption(f.machine)}};
 }
 
 // Of all ranks of each class: "0-3,5".
@@ -124,6 +116,7 @@ nlohmann::ordered_json forecast_json(const ScenarioForecast& f) {
   out["calls_per_step"] = f.figures.calls;
   out["state_bytes"] = f.state_bytes;
   out["fits_memory"] = fits(f);
+  out["memory"] = memory_json(f.memory, f.machine);
   out["step_ends_ps"] = nlohmann::ordered_json::array();
   for (const sim::Picos end : f.figures.step_ends) out["step_ends_ps"].push_back(end.value);
   const std::vector<std::string> ranks = ranks_by_class(f);
@@ -154,12 +147,10 @@ std::string forecast_text(const ScenarioForecast& f) {
   out += line("sent",
               amount(f.figures.bytes) + " a rank and step, " + fixed(f.figures.calls, 1) + " calls",
               "calls, bytes");
-  std::string state = "at least " + amount(f.state_bytes);
-  if (f.machine.per_device)
-    state += " of " + amount(static_cast<double>(f.machine.per_device->value));
-  out += line("device memory", state, "state");
-  if (!fits(f)) out += "  It does not fit: no such machine can train this job so.\n";
+  if (!f.memory.classes.empty())
+    out += line("device memory", memory_headline(f.memory, f.machine), "memory");
   out += rank_table(f) + "  [calls, work, links]\n\n";
+  if (!f.memory.classes.empty()) out += memory_text(f.memory, f.machine) + "  [memory]\n\n";
   for (const Assumption& a : assumptions(f))
     out += wrap("[" + a.key + "] " + printable(a.text), kColumns, 2) + "\n";
   return out;

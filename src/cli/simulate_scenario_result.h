@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/simulate_memory_result.h"
 #include "sim/machine/forecast.h"
 #include "sim/machine/machine.h"
 
@@ -19,7 +20,8 @@ struct ScenarioForecast {
   std::int64_t samples = 0;             // of all ranks in a step
   std::vector<std::uint32_t> class_of;  // of each rank
   sim::Forecast figures;
-  double state_bytes = 0;  // the most that a rank keeps
+  double state_bytes = 0;  // the most that a rank keeps: parameters, gradients, optimizer's state
+  MemoryForecast memory;
   bool on_meta = false;
   std::string derived_by;  // the worker's version
 };

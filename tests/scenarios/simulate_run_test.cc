@@ -1,5 +1,7 @@
 // `lockstep simulate SCENARIO` with a real worker: what it says of shipped jobs, of those that
 // hang, and of worlds that nobody has; and `lockstep calibrate`.
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -122,6 +124,60 @@ TEST_F(Simulate, WorldsThatNobodyHasFoldIntoTheirKindsOfRanks) {
   const double many = json()["bytes_sent_per_step"];
   ASSERT_EQ(simulate(job, {"--meta"}), 0) << log();
   EXPECT_GT(many, json()["bytes_sent_per_step"].get<double>());
+}
+
+TEST_F(Simulate, WhatRanksHoldIsToldByCategoryAndWhatDoesNotFitBySize) {
+  folder_.write("small.yaml",
+                "machine: 1\nname: small devices\ncompute: {float32: {peak: 1TFLOP/s}}\n"
+                "memory: {bandwidth: 1TB/s, per_device: 1MB, reserved: 100kB, fragmentation: 1.5}\n"
+                "links: [{alpha: 1us, beta: 1GB/s}]\n");
+  ASSERT_EQ(lockstep({"simulate", shipped("modality/dummy_fill_ok"), "--machine",
+                      folder_.file("small.yaml"), "--output", "json=" + folder_.file("json")}),
+            0)
+      << log();
+  EXPECT_THAT(log(), HasSubstr("does not fit: rank"));
+  const Json result = json();
+  EXPECT_EQ(result["fits_memory"], false);
+  const Json& memory = result["memory"];
+  double most = 0;
+  std::size_t steps = 0;
+  for (const Json& own : memory["classes"]) {
+    const Json& peak = own["peak"];
+    EXPECT_DOUBLE_EQ(own["needed_bytes"], 1.5 * peak["bytes"].get<double>() + 100'000);
+    double sum = 0;
+    for (const Json& bytes : peak["by_category"]) sum += bytes.get<double>();
+    EXPECT_EQ(sum, peak["bytes"]);
+    for (const char* category :
+         {"parameters", "gradients", "activations", "communication", "inputs"}) {
+      EXPECT_GT(peak["by_category"][category], 0) << category;
+    }
+    EXPECT_EQ(peak["by_category"]["other"], 0);
+    const Json& ends = own["timeline"]["end_ps"];
+    EXPECT_TRUE(std::is_sorted(ends.begin(), ends.end()));
+    EXPECT_LE(ends.back(), result["step_ends_ps"].back());
+    steps = std::max(steps, own["timeline"]["step"].back().get<std::size_t>() + 1);
+    most = std::max(most, own["needed_bytes"].get<double>());
+  }
+  EXPECT_EQ(steps, result["steps"]);
+  EXPECT_EQ(memory["needed_bytes"], most);
+}
+
+// GPipe's first stage does all forwards before a backward; 1F1B's, only as many as there are
+// stages.
+TEST_F(Simulate, APipelinesFirstStageHoldsTheMicroBatchesThatItsScheduleHasInFlight) {
+  const auto activations = [&](const std::string& schedule) {
+    EXPECT_EQ(simulate(write(
+                  "ranks: 2\nstrategy: {kind: pipeline, micro_batches: 8, schedule: " + schedule +
+                  "}\ndata: {modality: [{has: [image, text]}]}\n"
+                  "train: {steps: 2, batch_size: 8}\n")),
+              0)
+        << log();
+    double most = 0;
+    for (const Json& bytes : json()["memory"]["classes"][0]["timeline"]["end_bytes"]["activations"])
+      most = std::max(most, bytes.get<double>());
+    return most;
+  };
+  EXPECT_NEAR(activations("gpipe") / activations("1f1b"), 8.0 / 2, 0.5);
 }
 
 TEST_F(Simulate, AMachineIsMeasuredAndUsed) {

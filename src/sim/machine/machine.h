@@ -27,6 +27,10 @@ struct Machine {
   Bandwidth memory_bandwidth;
   double memory_efficiency = 1;     // the share of it that kernels reach; above 0, at most 1
   std::optional<Bytes> per_device;  // memory
+  // Of it: what the framework and the transport keep for themselves, and how much more the
+  // allocator takes than it gives out; from 1.
+  Bytes reserved;
+  double fragmentation = 1;
 
   Picos launch;                 // of each kernel, by the host
   Picos dispatch;               // of each operation of LibTorch, by the host

@@ -50,6 +50,8 @@ class Reader {
     out.memory_bandwidth = quantity("/memory/bandwidth", parse_bandwidth);
     out.memory_efficiency = root["memory"].value("efficiency", 1.0);
     if (has("/memory/per_device")) out.per_device = quantity("/memory/per_device", parse_bytes);
+    if (has("/memory/reserved")) out.reserved = quantity("/memory/reserved", parse_bytes);
+    out.fragmentation = root["memory"].value("fragmentation", 1.0);
     if (has("/kernels/launch")) out.launch = quantity("/kernels/launch", parse_duration);
     if (has("/kernels/dispatch")) out.dispatch = quantity("/kernels/dispatch", parse_duration);
     if (has("/kernels/hidden")) out.launches_hidden = root["kernels"]["hidden"];
@@ -133,6 +135,9 @@ std::string machine_text(const Machine& machine, const std::string& comment) {
   out += "memory: {bandwidth: " + bits(machine.memory_bandwidth) +
          ", efficiency: " + number(machine.memory_efficiency);
   if (machine.per_device) out += ", per_device: " + std::to_string(machine.per_device->value) + "B";
+  if (machine.reserved.value > 0)
+    out += ", reserved: " + std::to_string(machine.reserved.value) + "B";
+  if (machine.fragmentation != 1) out += ", fragmentation: " + number(machine.fragmentation);
   out += "}\nkernels: {launch: " + std::to_string(machine.launch.value) +
          "ps, dispatch: " + std::to_string(machine.dispatch.value) +
          "ps, hidden: " + (machine.launches_hidden ? "true" : "false") + "}\n" +

@@ -111,6 +111,18 @@ inline constexpr std::string_view kMachineSchema = R"({
           "minLength": 1,
           "maxLength": 60,
           "description": "how much there is, as 80GB"
+        },
+        "reserved": {
+          "type": "string",
+          "minLength": 1,
+          "maxLength": 60,
+          "description": "what the framework and the transport keep of it, as 1.5GB"
+        },
+        "fragmentation": {
+          "type": "number",
+          "minimum": 1,
+          "maximum": 10,
+          "description": "how much more the allocator takes than it gives out"
         }
       }
     },

@@ -75,6 +75,11 @@ std::size_t first_highest(const std::vector<MemoryStretch>& stretches) {
 
 }  // namespace
 
+double device_bytes(const MemoryUse& use, const Machine& machine) {
+  return static_cast<double>(use.total()) * machine.fragmentation +
+         static_cast<double>(machine.reserved.value);
+}
+
 std::vector<MemoryTimeline> memory_timelines(const Run& run, const RunProgram& program,
                                              const Folding& folding, const ExecutionResult& result,
                                              const std::vector<const RankCosts*>& costs) {

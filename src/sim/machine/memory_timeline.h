@@ -12,6 +12,7 @@
 
 #include "sim/engine/executor.h"
 #include "sim/engine/from_run.h"
+#include "sim/machine/machine.h"
 #include "trace/memory_use.h"
 #include "trace/run.h"
 #include "trace/work_costs.h"
@@ -37,6 +38,9 @@ struct MemoryTimeline {
   // Valid where there are stretches.
   const MemoryUse& peak_use() const { return stretches[peak].memory.peak; }
 };
+
+// What a device must have for `use`: `fragmentation` times as much, and what is `reserved`.
+double device_bytes(const MemoryUse& use, const Machine& machine);
 
 // `run` is the one that `program` was made of (sim/machine/timed_run.h), `result` is of execute()
 // with record_issues, and not stuck. `costs`: of each of run.ranks, those that were timed. Nothing

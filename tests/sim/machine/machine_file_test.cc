@@ -17,7 +17,7 @@ name: two nodes
 ranks_per_node: 4
 compute:
   bfloat16: {peak: 312TFLOP/s, matmul: 0.5, convolution: 0.25}
-memory: {bandwidth: 2TB/s, efficiency: 0.8, per_device: 80GiB}
+memory: {bandwidth: 2TB/s, efficiency: 0.8, per_device: 80GiB, reserved: 1.5GB, fragmentation: 1.05}
 kernels: {launch: 5us, hidden: false}
 links:
   - {alpha: 1us, beta: 100GB/s, gamma: 1TB/s}
@@ -44,6 +44,8 @@ TEST(MachineFile, EveryKeyIsRead) {
   EXPECT_EQ(machine->compute.at("bfloat16").convolution, 0.25);
   EXPECT_EQ(machine->memory_bandwidth.bits_per_second, 16'000'000'000'000);
   EXPECT_EQ(machine->memory_efficiency, 0.8);
+  EXPECT_EQ(machine->reserved.value, 1'500'000'000);
+  EXPECT_EQ(machine->fragmentation, 1.05);
   EXPECT_EQ(machine->launch.value, 5'000'000);
   EXPECT_FALSE(machine->launches_hidden);
   EXPECT_FALSE(machine->cores);
@@ -67,6 +69,8 @@ TEST(MachineFile, WhatIsWrongIsSaidWithItsLine) {
   EXPECT_THAT(refusal(with("100GB/s", "0GB/s")), HasSubstr("m.yaml:9:"));
   EXPECT_THAT(refusal(with("matmul: 0.5", "matmul: 1.5")), HasSubstr("m.yaml:5:"));
   EXPECT_THAT(refusal(with("matmul: 0.5", "matmul: 0")), HasSubstr("matmul"));
+  EXPECT_THAT(refusal(with("fragmentation: 1.05", "fragmentation: 0.9")), HasSubstr("m.yaml:6:"));
+  EXPECT_THAT(refusal(with("1.5GB", "-1.5GB")), HasSubstr("m.yaml:6:"));
   EXPECT_THAT(refusal("contention: 0.5\n" + kFile), HasSubstr("m.yaml:1:"));
   EXPECT_THAT(refusal(with("bfloat16", "float12")), HasSubstr("float12"));
   EXPECT_THAT(refusal(with("bandwidth", "bandwith")), HasSubstr("\"bandwidth\" is missing"));

@@ -1,0 +1,17 @@
+#include "cli/amount.h"
+
+#include <string_view>
+
+#include "base/text.h"
+
+namespace lockstep {
+
+std::string amount(double bytes) {
+  constexpr std::string_view kPrefixes = " kMGTPE";
+  std::size_t power = 0;
+  for (; bytes >= 999.5 && power + 1 < kPrefixes.size(); ++power) bytes /= 1000;
+  return fixed(bytes, power == 0 ? 0 : 2) + " " +
+         (power == 0 ? "" : std::string(1, kPrefixes[power])) + "B";
+}
+
+}  // namespace lockstep

@@ -1,0 +1,242 @@
+#include "cli/simulate_memory_result.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "cli/amount.h"
+#include "reports/columns.h"
+#include "verify/agreement.h"
+
+namespace lockstep {
+namespace {
+
+using sim::MemoryStretch;
+using sim::MemoryTimeline;
+
+constexpr std::size_t kColumns = 80;
+constexpr std::size_t kShownClasses = 8;  // beside the one that is shown whole
+
+std::string pad_left(const std::string& text, std::size_t width) {
+  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
+}
+
+// "optimizer state".
+std::string words_of(std::size_t category) {
+  std::string out(kMemoryCategoryNames[category]);
+  std::replace(out.begin(), out.end(), '_', ' ');
+  return out;
+}
+
+double needed(const MemoryTimeline& timeline, const sim::Machine& machine) {
+  return sim::device_bytes(timeline.peak_use(), machine);
+}
+
+bool fits(const MemoryTimeline& timeline, const sim::Machine& machine) {
+  return !machine.per_device ||
+         needed(timeline, machine) <= static_cast<double>(machine.per_device->value);
+}
+
+// The classes' places, those that need most first.
+std::vector<std::size_t> by_need(const MemoryForecast& memory) {
+  std::vector<std::size_t> out(memory.classes.size());
+  for (std::size_t c = 0; c < out.size(); ++c) out[c] = c;
+  std::stable_sort(out.begin(), out.end(), [&](std::size_t a, std::size_t b) {
+    return memory.classes[a].peak_use().total() > memory.classes[b].peak_use().total();
+  });
+  return out;
+}
+
+std::vector<std::size_t> by_bytes(const MemoryUse& use) {
+  std::vector<std::size_t> out;
+  for (std::size_t c = 0; c < kMemoryCategories; ++c)
+    if (use.bytes[c] > 0) out.push_back(c);
+  std::stable_sort(out.begin(), out.end(),
+                   [&](std::size_t a, std::size_t b) { return use.bytes[a] > use.bytes[b]; });
+  return out;
+}
+
+std::string ranks_of(const MemoryTimeline& timeline, std::size_t width) {
+  std::vector<Rank> ranks;
+  for (const std::int32_t rank : timeline.ranks) ranks.emplace_back(rank);
+  return rank_label(ranks, width);
+}
+
+std::string milliseconds(sim::Picos time) { return fixed(time.seconds() * 1e3, 3) + " ms"; }
+
+std::string line(const std::string& what, double bytes, const std::string& behind = {}) {
+  return "    " + pad_right(what, 18) + pad_left(amount(bytes), 12) + behind + "\n";
+}
+
+// "activations are 61 % of it".
+std::string largest_share(const MemoryUse& use) {
+  const std::vector<std::size_t> categories = by_bytes(use);
+  if (categories.empty()) return "all of it is reserved";
+  const std::size_t most = categories.front();
+  const double share = static_cast<double>(use.bytes[most]) / static_cast<double>(use.total());
+  const std::string name = words_of(most);
+  return name + (name.ends_with('s') ? " are " : " is ") + fixed(100 * share, 0) + " %";
+}
+
+std::string composition(const MemoryTimeline& timeline, const sim::Machine& machine) {
+  const MemoryUse& use = timeline.peak_use();
+  const auto total = static_cast<double>(use.total());
+  std::string out;
+  for (const std::size_t c : by_bytes(use)) {
+    const auto bytes = static_cast<double>(use.bytes[c]);
+    out += line(words_of(c), bytes, pad_left(fixed(100 * bytes / total, 1) + " %", 10));
+  }
+  if (machine.fragmentation > 1) out += line("fragmentation", total * (machine.fragmentation - 1));
+  if (machine.reserved.value > 0)
+    out += line("reserved", static_cast<double>(machine.reserved.value));
+  return out;
+}
+
+std::string misfit(const MemoryTimeline& timeline, const sim::Machine& machine) {
+  if (fits(timeline, machine)) return {};
+  const auto there = static_cast<double>(machine.per_device->value);
+  const double need = needed(timeline, machine);
+  return "  " +
+         wrap("does not fit: " + ranks_of(timeline, 40) +
+                  (timeline.ranks.size() == 1 ? " needs " : " need ") + amount(need) + " of " +
+                  amount(there) + ", " + amount(need - there) + " too much; " +
+                  largest_share(timeline.peak_use()),
+              kColumns - 2, 4) +
+         "\n";
+}
+
+// Of the kinds of ranks behind the first of `order`.
+std::string others(const MemoryForecast& memory, const std::vector<std::size_t>& order,
+                   const sim::Machine& machine) {
+  std::string out;
+  for (std::size_t i = 1; i < order.size() && i <= kShownClasses; ++i) {
+    const MemoryTimeline& timeline = memory.classes[order[i]];
+    out += line(ranks_of(timeline, 18), needed(timeline, machine),
+                "  " + largest_share(timeline.peak_use()) +
+                    (fits(timeline, machine) ? "" : "; does not fit"));
+  }
+  if (order.size() > kShownClasses + 1)
+    out += "    and " + std::to_string(order.size() - kShownClasses - 1) +
+           " other kinds of ranks: --output json=FILE has them\n";
+  return out;
+}
+
+nlohmann::ordered_json by_category(const MemoryUse& use) {
+  nlohmann::ordered_json out;
+  for (std::size_t c = 0; c < kMemoryCategories; ++c)
+    out[std::string(kMemoryCategoryNames[c])] = use.bytes[c];
+  return out;
+}
+
+// A list for each key, with a number for each stretch.
+nlohmann::ordered_json timeline_json(const std::vector<MemoryStretch>& stretches) {
+  nlohmann::ordered_json out;
+  for (const char* key : {"begin_ps", "end_ps", "step", "peak_bytes"})
+    out[key] = nlohmann::ordered_json::array();
+  for (const MemoryStretch& stretch : stretches) {
+    out["begin_ps"].push_back(stretch.begin.value);
+    out["end_ps"].push_back(stretch.end.value);
+    out["step"].push_back(stretch.step);
+    out["peak_bytes"].push_back(stretch.memory.peak.total());
+    for (std::size_t c = 0; c < kMemoryCategories; ++c)
+      out["end_bytes"][std::string(kMemoryCategoryNames[c])].push_back(stretch.memory.end.bytes[c]);
+  }
+  return out;
+}
+
+}  // namespace
+
+MemoryForecast memory_forecast(std::vector<MemoryTimeline> timelines, const Run& run) {
+  MemoryForecast out;
+  // A rank that does nothing holds nothing.
+  std::erase_if(timelines, [](const MemoryTimeline& t) { return t.stretches.empty(); });
+  for (const MemoryTimeline& timeline : timelines) {
+    const RankTrace& trace = run.ranks[static_cast<std::size_t>(timeline.ranks.front())];
+    const Event& event = trace.events[timeline.stretches[timeline.peak].event];
+    out.peaks_before.push_back(event.kind == EventKind::step
+                                   ? "the step's end"
+                                   : (event.kind == EventKind::wait ? "the wait for " : "") +
+                                         describe(run.tables, trace.calls[event.index]));
+  }
+  out.classes = std::move(timelines);
+  return out;
+}
+
+bool fits(const MemoryForecast& memory, const sim::Machine& machine) {
+  return std::all_of(memory.classes.begin(), memory.classes.end(),
+                     [&](const MemoryTimeline& timeline) { return fits(timeline, machine); });
+}
+
+nlohmann::ordered_json memory_json(const MemoryForecast& memory, const sim::Machine& machine) {
+  if (memory.classes.empty()) return nullptr;
+  const std::vector<std::size_t> order = by_need(memory);
+  nlohmann::ordered_json out;
+  out["needed_bytes"] = needed(memory.classes[order.front()], machine);
+  out["per_device_bytes"] = nullptr;
+  if (machine.per_device) out["per_device_bytes"] = machine.per_device->value;
+  out["reserved_bytes"] = machine.reserved.value;
+  out["fragmentation"] = machine.fragmentation;
+  out["fits"] = fits(memory, machine);
+  for (std::size_t c = 0; c < memory.classes.size(); ++c) {
+    const MemoryTimeline& timeline = memory.classes[c];
+    const MemoryStretch& peak = timeline.stretches[timeline.peak];
+    nlohmann::ordered_json own;
+    own["ranks"] = ranges(timeline.ranks);
+    own["needed_bytes"] = needed(timeline, machine);
+    own["fits"] = fits(timeline, machine);
+    own["peak"] = {{"bytes", peak.memory.peak.total()},
+                   {"by_category", nullptr},
+                   {"step", peak.step},
+                   {"begin_ps", peak.begin.value},
+                   {"end_ps", peak.end.value},
+                   {"before", memory.peaks_before[c]}};
+    own["peak"]["by_category"] = by_category(peak.memory.peak);
+    own["timeline"] = timeline_json(timeline.stretches);
+    out["classes"].push_back(std::move(own));
+  }
+  return out;
+}
+
+std::string memory_text(const MemoryForecast& memory, const sim::Machine& machine) {
+  if (memory.classes.empty()) return {};
+  const std::vector<std::size_t> order = by_need(memory);
+  const MemoryTimeline& most = memory.classes[order.front()];
+  const MemoryStretch& peak = most.stretches[most.peak];
+  const std::string step =
+      peak.step < 0 ? "before the first step" : "step " + std::to_string(peak.step);
+  std::string out = "  " +
+                    wrap("memory at its peak: " + ranks_of(most, 30) + ", " + step + ", at " +
+                             milliseconds(peak.end) + ", before " +
+                             shorten_middle(printable(memory.peaks_before[order.front()]), 60),
+                         kColumns - 2, 4) +
+                    "\n";
+  out += composition(most, machine);
+  if (order.size() > 1) out += "  other ranks need\n" + others(memory, order, machine);
+  return out + misfit(most, machine);
+}
+
+std::string memory_headline(const MemoryForecast& memory, const sim::Machine& machine) {
+  if (memory.classes.empty()) return {};
+  std::string out = amount(needed(memory.classes[by_need(memory).front()], machine));
+  if (machine.per_device) out += " of " + amount(static_cast<double>(machine.per_device->value));
+  return out;
+}
+
+std::string memory_assumption(const sim::Machine& machine) {
+  std::string out =
+      "the storages of a rank at the moment when most is there, by the sizes that it asked for "
+      "while it was derived; of kernels' scratch memory there is what the CPU's kernels take, and "
+      "none where tensors have no values";
+  std::vector<std::string> given;
+  if (machine.fragmentation > 1)
+    given.push_back("the allocator to take " + fixed(machine.fragmentation, 2) +
+                    " times what it gives out");
+  if (machine.reserved.value > 0)
+    given.push_back(amount(static_cast<double>(machine.reserved.value)) +
+                    " to be the framework's and the transport's");
+  if (given.empty())
+    return out + "; what the allocator, the framework and the transport take on top is left out";
+  return out + "; the machine file gives " + join_and(given);
+}
+
+}  // namespace lockstep

@@ -124,6 +124,10 @@ svg .mark { stroke: var(--error); stroke-width: 1; stroke-dasharray: 3 3; }
 svg .curve { fill: none; stroke-width: 1.75; stroke-linejoin: round; }
 svg .s0 { stroke: var(--link); } svg .s1 { stroke: var(--error); stroke-dasharray: 6 3; }
 svg .s2 { stroke: var(--warning); stroke-dasharray: 2 3; } svg .s3 { stroke: var(--good); stroke-dasharray: 8 3 2 3; }
+svg .f { stroke: var(--sheet); stroke-width: .75; }
+svg .f0 { fill: var(--link); } svg .f1 { fill: var(--warning); fill-opacity: .75; } svg .f2 { fill: var(--line); }
+svg .f3 { fill: var(--good); } svg .f4 { fill: var(--error); } svg .f5 { fill: var(--soft); }
+svg .f6 { fill: var(--faint); stroke: var(--soft); } svg .f7 { fill: var(--ink); }
 svg .same { fill: var(--line); } svg .differ { fill: var(--error); }
 
 .diff td { width: 50%; border-bottom: 0; padding: .2rem .6rem; }
@@ -142,6 +146,8 @@ td.here { background: var(--warning-ground); }
 .charts svg { width: 100%; height: auto; }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .8125rem; color: var(--soft); }
 .legend svg { display: inline-block; vertical-align: middle; margin-right: .4em; width: 28px; }
+.legend.squares svg { width: 12px; }
+.wide + .wide, .wide + .scroll { margin-top: 1.25rem; }
 .plain { padding-left: 1.1rem; } .plain li + li { margin-top: .3rem; }
 footer { margin-top: 3rem; font-size: .8125rem; color: var(--soft); }
 

@@ -5,6 +5,8 @@
 
 #include <gmock/gmock.h>
 
+#include "reports/html/page.h"
+#include "reports/html/stacked_charts.h"
 #include "reports/html_report.h"
 #include "reports/samples.h"
 #include "support/temp_dir.h"
@@ -86,6 +88,21 @@ TEST_F(Browser, HostileTextMakesNoElements) {
   EXPECT_THAT(page.dom, Not(HasSubstr("<img")));
   EXPECT_THAT(page.dom, HasSubstr("<title>Lockstep: findings</title>"));
   EXPECT_THAT(page.dom, HasSubstr("&lt;script&gt;"));
+}
+
+TEST_F(Browser, ChartsNeedNothingThatThePolicyRefuses) {
+  const std::vector<html::Series> series = {{"one", 0}, {"</svg><script>x</script>", 1}};
+  const auto words = [](double value) { return std::to_string(value); };
+  const Browsed page = open(html::page(
+      "charts",
+      html::stacked_bars("bars", series, {{"<img src=x>", {1, 2}}}, 3) +
+          html::stacked_columns("columns", series, {{1, 2}, {2, 1}}, words, "0", "1") +
+          html::stacked_areas("areas", series, {{0, {1, 2}}, {1, {2, 1}}}, 2, 4, words, words) +
+          html::signed_bars("changes", {{"<b>", .5, "-50 %"}})));
+  EXPECT_EQ(page.console, "");
+  EXPECT_THAT(page.dom, HasSubstr("<polygon"));
+  EXPECT_THAT(page.dom, Not(HasSubstr("<script")));
+  EXPECT_THAT(page.dom, Not(HasSubstr("<img")));
 }
 
 TEST_F(Browser, TenThousandRanksAreASmallPage) {

@@ -15,6 +15,10 @@ constexpr const char* kFooter = R"(Examples:
       --ranks 64 --bytes 1MiB --alpha 500ns --beta 50GB/s
   How long does a step of this job take on other machines?
     lockstep simulate job.yaml --machine machines/dgx-h100.yaml
+  Why so long, and what would help? As one HTML page, too; and how much does it
+  vary where ranks do?
+    lockstep simulate job.yaml --machine machines/dgx-h100.yaml \
+      --output html=forecast.html --trials 200 --jitter compute=5%,image=20%
   Does this program hang, and how long does it take?
     lockstep simulate trace program/ --alpha 1us --beta 1GB/s
   `lockstep simulate WHAT --help` has more.

@@ -10,7 +10,9 @@
 #include "cli/scenario_files.h"
 #include "job/derivation_plan.h"
 #include "launch/worker_program.h"
+#include "sim/machine/play.h"
 #include "sim/machine/timed_run.h"
+#include "sim/machine/training_steps.h"
 #include "sim/machine/work_time.h"
 
 namespace lockstep {
@@ -22,70 +24,51 @@ std::int64_t samples_of(const Scenario& scenario, int rank) {
   return std::int64_t{scenario.train.batch_size} * scenario.micro_batches(rank);
 }
 
-// Of each rank of the job.
-std::vector<const RankCosts*> costs_of_ranks(const DerivedRanks& derived) {
-  std::map<std::int32_t, const RankCosts*> of_rank;
-  for (const RankCosts& own : derived.costs) of_rank[own.rank] = &own;
-  std::vector<const RankCosts*> out;
-  for (const std::int32_t rank : derived.traced) out.push_back(of_rank.at(rank));
+RanksCosts costs_of(const Scenario& scenario, DerivedRanks& derived) {
+  RanksCosts out;
+  out.different = std::move(derived.costs);
+  std::map<std::int32_t, std::size_t> place;
+  for (std::size_t i = 0; i < out.different.size(); ++i) place[out.different[i].rank] = i;
+  for (std::size_t r = 0; r < derived.traced.size(); ++r) {
+    out.of_rank.push_back(place.at(derived.traced[r]));
+    out.samples.push_back(samples_of(scenario, static_cast<int>(r)));
+  }
   return out;
 }
 
-// The calls of all ranks with the machine's times between them.
-Result<Run> timed(const Scenario& scenario, DerivedRanks& derived, const sim::Machine& machine) {
-  // How crowded a node is depends on all ranks, so the work is timed after it was spread.
-  Result<Run> run = sim::spread(std::move(derived.run), derived.traced);
-  if (!run) return run.error();
-  std::vector<std::int64_t> samples;
-  for (std::size_t r = 0; r < derived.traced.size(); ++r)
-    samples.push_back(samples_of(scenario, static_cast<int>(r)));
-  return sim::timed_run(std::move(*run), costs_of_ranks(derived), samples, machine);
-}
-
-using Places = std::vector<sim::GroupPlace>;  // of each group
-
-Places places_of(const sim::ProgramJob& job, const sim::Machine& machine) {
-  Places out;
-  for (const sim::ProgramGroup& group : job.groups)
-    out.push_back(sim::place_of(group.members, machine.ranks_per_node));
-  return out;
-}
-
-Result<SimulatedProgram> on_devices(sim::RunProgram program, const Places& places,
-                                    const sim::Machine& machine) {
-  // Groups that are placed differently cost differently, and are not folded into one.
-  std::map<sim::GroupPlace, std::uint32_t> known;
-  std::vector<std::uint32_t> kinds;
-  for (const sim::GroupPlace& place : places)
-    kinds.push_back(known.emplace(place, static_cast<std::uint32_t>(known.size())).first->second);
-  sim::Folding folding = sim::fold(program.job, kinds);
-  const PriceOfCall price = [&](std::uint32_t group, const sim::ProgramCall& call) {
-    return sim::call_time(call, places[group], machine);
-  };
+Result<SimulatedProgram> executed(sim::RunProgram program,
+                                  const std::vector<sim::GroupPlace>& places,
+                                  const PriceOfCall& price, const sim::Machine& machine) {
+  if (machine.cores) {
+    const std::size_t ranks = program.job.ranks.size();
+    return simulate_on_cores(std::move(program), price, sim::shared_cores(machine, ranks, places));
+  }
+  sim::Folding folding = sim::fold(program.job, sim::kinds_of(places));
   return simulate_program(std::move(program), std::move(folding), price, sim::Picos{});
 }
 
-Result<SimulatedProgram> on_cores(sim::RunProgram program, const Places& places,
-                                  const sim::Machine& machine) {
-  sim::SharedCores shared{{*machine.cores, machine.contention, machine.slice}, {}};
-  for (std::size_t r = 0; r < program.job.ranks.size(); ++r)
-    shared.node_of.push_back(
-        static_cast<std::uint32_t>(r / static_cast<std::size_t>(machine.ranks_per_node)));
-  const CorePriceOfCall price = [&](std::uint32_t group,
-                                    const sim::ProgramCall& call) -> Result<sim::CallOnCores> {
-    const sim::ProgramCall carried = sim::as_gloo_does(call);
-    const Result<sim::Picos> work = sim::call_time(carried, places[group], machine);
-    if (!work) return work.error();
-    const Result<std::int64_t> hops = sim::hops_of(carried, places[group], machine);
-    if (!hops) return hops.error();
-    return sim::CallOnCores{*hops, machine.wake, *work};
-  };
-  return simulate_on_cores(std::move(program), price, shared);
+// Whether images are computed that no sample has.
+bool has_dummies(const Scenario& scenario) {
+  using Kind = Scenario::Remedy::Kind;
+  switch (scenario.remedy.kind) {
+    case Kind::dummy_image:
+    case Kind::dummy_image_outside_graph:
+    case Kind::dummy_image_in_batchnorm:
+    case Kind::gradient_mask:
+    case Kind::gradient_mask_decayed:
+      return true;
+    case Kind::none:
+    case Kind::alternating:
+    case Kind::alternating_per_rank:
+    case Kind::presence_vote:
+      break;
+  }
+  return false;
 }
 
 ScenarioForecast summarise(const Scenario& scenario, const sim::Machine& machine,
-                           const DerivedRanks& derived, const Run& run,
-                           const SimulatedProgram& simulated) {
+                           const DerivedRanks& derived, const TimedScenario& timed) {
+  const SimulatedProgram& simulated = timed.simulated;
   ScenarioForecast out;
   out.scenario = scenario.name;
   out.machine = machine;
@@ -95,18 +78,33 @@ ScenarioForecast summarise(const Scenario& scenario, const sim::Machine& machine
   for (int rank = 0; rank < scenario.ranks; rank += alike)
     out.samples += samples_of(scenario, rank);
   out.class_of = simulated.folding.class_of;
-  out.figures = sim::forecast(run, simulated.program, simulated.folding, simulated.result);
-  for (const RankCosts& costs : derived.costs)
+  out.figures = sim::forecast(timed.run, simulated.program, simulated.folding, simulated.result,
+                              timed.places);
+  const sim::MeasuredSteps measured = sim::measured_steps(out.figures.step_ends);
+  out.flops = sim::flop_use(timed.costs.pointers(), machine, measured.first, measured.count);
+  out.flops_share = out.flops.share(measured.seconds() / static_cast<double>(measured.count));
+  out.dummies = has_dummies(scenario);
+  out.pipeline = scenario.strategy.kind == Scenario::Strategy::Kind::pipeline;
+  out.path = forecast_path(timed.run, simulated, timed.places, measured);
+  for (const RankCosts& costs : timed.costs.different)
     out.state_bytes = std::max(out.state_bytes, costs.state_bytes);
-  out.memory = memory_forecast(sim::memory_timelines(run, simulated.program, simulated.folding,
-                                                     simulated.result, costs_of_ranks(derived)),
-                               run);
+  out.memory =
+      memory_forecast(sim::memory_timelines(timed.run, simulated.program, simulated.folding,
+                                            simulated.result, timed.costs.pointers()),
+                      timed.run);
   out.on_meta = derived.on_meta;
   out.derived_by = derived.origin;
   return out;
 }
 
 }  // namespace
+
+std::vector<const RankCosts*> RanksCosts::pointers() const {
+  std::vector<const RankCosts*> out;
+  out.reserve(of_rank.size());
+  for (const std::size_t i : of_rank) out.push_back(&different[i]);
+  return out;
+}
 
 Result<Scenario> scenario_to_derive(const std::string& path, const SimulatedChange& change,
                                     const std::string& folder) {
@@ -125,19 +123,42 @@ Result<Scenario> scenario_to_derive(const std::string& path, const SimulatedChan
 
 Result<TimedScenario> time_scenario(const Scenario& scenario, DerivedRanks derived,
                                     const sim::Machine& machine) {
-  Result<Run> run = timed(scenario, derived, machine);
+  RanksCosts costs = costs_of(scenario, derived);
+  // How crowded a node is depends on all ranks, so the work is timed after it was spread.
+  Result<Run> run = sim::spread(std::move(derived.run), derived.traced);
+  if (!run) return run.error();
+  run = sim::timed_run(std::move(*run), costs.pointers(), costs.samples, machine);
   if (!run) return run.error();
   Result<sim::RunProgram> program = sim::program_of(*run);
   if (!program) return program.error();
-  const Places places = places_of(program->job, machine);
-  Result<SimulatedProgram> simulated = machine.cores
-                                           ? on_cores(std::move(*program), places, machine)
-                                           : on_devices(std::move(*program), places, machine);
+  std::vector<sim::GroupPlace> places = sim::places_of(program->job, machine.ranks_per_node);
+  const PriceOfCall price = [&](std::uint32_t group, const sim::ProgramCall& call) {
+    return sim::call_time(call, places[group], machine);
+  };
+  Result<SimulatedProgram> simulated = executed(std::move(*program), places, price, machine);
   if (!simulated) return simulated.error();
-  TimedScenario out{scenario.name, std::move(*run), std::move(*simulated), std::nullopt};
-  if (!out.simulated.result.stuck)
-    out.forecast = summarise(scenario, machine, derived, out.run, out.simulated);
+  TimedScenario out{scenario.name,         std::move(*run), std::move(costs),
+                    std::move(*simulated), places,          std::nullopt};
+  if (!out.simulated.result.stuck) out.forecast = summarise(scenario, machine, derived, out);
   return out;
+}
+
+Result<std::vector<sim::WhatIf>> what_ifs(const TimedScenario& timed, const sim::Machine& machine) {
+  return sim::what_ifs(timed.run, timed.simulated.program, timed.costs.pointers(),
+                       timed.costs.samples, machine);
+}
+
+Result<TrialsForecast> run_trials(const TimedScenario& timed, const sim::Machine& machine,
+                                  const sim::TrialOptions& options, Interrupts& interrupts) {
+  const sim::CostOfCall cost = [&](std::uint32_t group, const sim::ProgramCall& call) {
+    const Result<sim::Picos> time = sim::call_time(call, timed.places[group], machine);
+    return time ? *time : sim::Picos::forever();
+  };
+  const Result<sim::Trials> trials =
+      sim::run_trials(timed.run, timed.simulated.program, machine, cost, options,
+                      [&] { return interrupts.poll() != 0; });
+  if (!trials) return trials.error();
+  return trials_forecast(*trials, options);
 }
 
 Result<TimedScenario> forecast_scenario(const std::string& path, const SimulatedChange& change,

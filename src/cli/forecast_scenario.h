@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "cli/simulate_program.h"
@@ -16,14 +17,27 @@
 #include "job/simulated_scenario.h"
 #include "launch/interrupts.h"
 #include "sim/machine/machine.h"
+#include "sim/machine/work_time.h"
 #include "trace/run.h"
 
 namespace lockstep {
 
+// What all ranks of a job compute; one rank's costs may be those of several.
+struct RanksCosts {
+  std::vector<RankCosts> different;
+  std::vector<std::size_t> of_rank;   // into `different`
+  std::vector<std::int64_t> samples;  // of each rank in a step
+
+  // Of each rank; valid while this is.
+  std::vector<const RankCosts*> pointers() const;
+};
+
 struct TimedScenario {
   std::string scenario;  // its name
   Run run;               // the calls of all ranks, with the machine's times between them
+  RanksCosts costs;      // that the times are of
   SimulatedProgram simulated;
+  std::vector<sim::GroupPlace> places;       // of the program's groups
   std::optional<ScenarioForecast> forecast;  // nothing: the job hangs (report_hang() says why)
 };
 
@@ -37,6 +51,15 @@ Result<Scenario> scenario_to_derive(const std::string& path, const SimulatedChan
 // a time that no simulated clock can show.
 Result<TimedScenario> time_scenario(const Scenario& scenario, DerivedRanks derived,
                                     const sim::Machine& machine);
+
+// What the job's steps would take if one thing were different: sim/machine/what_if.h. `timed` is of
+// this machine, and does not hang. Errors: a call that is not simulated.
+Result<std::vector<sim::WhatIf>> what_ifs(const TimedScenario& timed, const sim::Machine& machine);
+
+// The same job with durations that vary: sim/machine/trials.h. Errors: run_trials', the user's
+// signal.
+Result<TrialsForecast> run_trials(const TimedScenario& timed, const sim::Machine& machine,
+                                  const sim::TrialOptions& options, Interrupts& interrupts);
 
 struct ForecastOptions {
   std::string folder;           // exists; takes the changed scenario and what is derived of it

@@ -8,6 +8,8 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/output.h"
+#include "reports/csv_report.h"
+#include "reports/html_report.h"
 #include "reports/json_report.h"
 #include "reports/text_report.h"
 #include "reports/timeline_report.h"
@@ -16,17 +18,16 @@
 namespace lockstep {
 namespace {
 
+constexpr TimelineOptions kSimulated{.simulated = true};
+
 // By group and call; what has no price is refused before anything runs.
-template <typename Price>
-using Prices = std::map<std::pair<std::uint32_t, const sim::ProgramCall*>, Price>;
+using Prices = std::map<std::pair<std::uint32_t, const sim::ProgramCall*>, sim::Picos>;
 
 // Every call of every different rank, in the group that stands for its group's class: the engine
 // asks for no other.
-template <typename Price>
-Result<Prices<Price>> prices_of(
-    const sim::ProgramJob& job, const sim::Folding& folding,
-    const std::function<Result<Price>(std::uint32_t, const sim::ProgramCall&)>& price) {
-  Prices<Price> out;
+Result<Prices> prices_of(const sim::ProgramJob& job, const sim::Folding& folding,
+                         const PriceOfCall& price) {
+  Prices out;
   for (const std::uint32_t representative : folding.representatives) {
     const sim::ProgramJob::Member& member = job.ranks[representative];
     for (const sim::ProgramStep& step : job.programs[member.program].steps) {
@@ -37,7 +38,7 @@ Result<Prices<Price>> prices_of(
             folding.group_representatives[folding.group_class_of[member.groups[step.slot]]]}) {
         const auto [place, is_new] = out.try_emplace({group, &call});
         if (!is_new) continue;
-        const Result<Price> time = price(group, call);
+        const Result<sim::Picos> time = price(group, call);
         if (!time) return time.error();
         place->second = *time;
       }
@@ -46,8 +47,7 @@ Result<Prices<Price>> prices_of(
   return out;
 }
 
-template <typename Price>
-std::function<Price(std::uint32_t, const sim::ProgramCall&)> cost_by(const Prices<Price>& prices) {
+sim::CostOfCall cost_by(const Prices& prices) {
   return [&prices](std::uint32_t group, const sim::ProgramCall& call) {
     const auto known = prices.find({group, &call});
     LOCKSTEP_CHECK(known != prices.end(), "a call that was not priced");
@@ -90,23 +90,23 @@ std::string stuck_ranks(const SimulatedProgram& simulated) {
 
 Result<SimulatedProgram> simulate_program(sim::RunProgram program, sim::Folding folding,
                                           const PriceOfCall& price, sim::Picos launch) {
-  const auto prices = prices_of<sim::Picos>(program.job, folding, price);
+  const Result<Prices> prices = prices_of(program.job, folding, price);
   if (!prices) return prices.error();
   sim::ExecutionResult result =
       sim::execute(program.job, folding, cost_by(*prices), {launch, /*record_issues=*/true});
   return checked({std::move(program), std::move(folding), std::move(result)});
 }
 
-Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const CorePriceOfCall& price,
+Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const PriceOfCall& price,
                                            const sim::SharedCores& shared) {
   sim::Folding apart = sim::keep_apart(program.job);
-  const auto prices = prices_of<sim::CallOnCores>(program.job, apart, price);
+  const Result<Prices> prices = prices_of(program.job, apart, price);
   if (!prices) return prices.error();
   sim::ExecutionResult result = sim::execute_on_cores(program.job, cost_by(*prices), shared);
   return checked({std::move(program), std::move(apart), std::move(result)});
 }
 
-std::string simulated_timeline(Run& run) { return timeline_report(judge(run), run); }
+std::string simulated_timeline(Run& run) { return timeline_report(judge(run), run, kSimulated); }
 
 ExitStatus report_hang(const SimulatedProgram& simulated, Run run, nlohmann::ordered_json json,
                        const SimulationOutput& output) {
@@ -117,7 +117,9 @@ ExitStatus report_hang(const SimulatedProgram& simulated, Run run, nlohmann::ord
                      ": ranks " + stuck_ranks(simulated) + " can never go on.\n\n";
   text += text_report(report, run, {.color = false});
   const auto content = [&](const std::string& kind, bool) {
-    if (kind == "timeline") return timeline_report(report, run);
+    if (kind == "timeline") return timeline_report(report, run, kSimulated);
+    if (kind == "html") return html_report(report, run);
+    if (kind == "csv") return csv_report(report);
     return kind == "json" ? json.dump(2) + "\n" : text;
   };
   const Status written = write_simulation(content, output);

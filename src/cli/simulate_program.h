@@ -33,10 +33,9 @@ struct SimulatedProgram {
 Result<SimulatedProgram> simulate_program(sim::RunProgram program, sim::Folding folding,
                                           const PriceOfCall& price, sim::Picos launch);
 
-// The same on cores that ranks share. Every rank is a class of its own.
-using CorePriceOfCall =
-    std::function<Result<sim::CallOnCores>(std::uint32_t group, const sim::ProgramCall& call)>;
-Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const CorePriceOfCall& price,
+// The same on cores that ranks share; `price` is work of a core then. Every rank is a class of its
+// own.
+Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const PriceOfCall& price,
                                            const sim::SharedCores& shared);
 
 // The run on the simulated clock as a timeline. `run`: as of sim::as_simulated(); it is judged, and
@@ -44,7 +43,8 @@ Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const CorePr
 std::string simulated_timeline(Run& run);
 
 // Of a program that is stuck: writes why, as the verifier says it of `run`, which the program was
-// made of, and adds its report to `json`. Returns `findings`, or what went wrong with writing.
+// made of, and adds its report to `json`; html, csv and timeline are those of the report. Returns
+// `findings`, or what went wrong with writing.
 ExitStatus report_hang(const SimulatedProgram& simulated, Run run, nlohmann::ordered_json json,
                        const SimulationOutput& output);
 

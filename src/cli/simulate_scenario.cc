@@ -4,12 +4,16 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/cmd_simulate.h"
+#include "cli/forecast_csv.h"
+#include "cli/forecast_page.h"
 #include "cli/forecast_scenario.h"
 #include "cli/output.h"
 #include "cli/work_folder.h"
 #include "launch/interrupts.h"
+#include "sim/engine/from_run.h"
 
 namespace lockstep {
 namespace {
@@ -19,11 +23,32 @@ struct ScenarioCommand {
   int ranks = 0;  // 0: the scenario's
   int steps = 0;
   bool meta = false, no_meta = false;
+  TrialsCommand trials;
   SimulationOutput output;
 };
 
+ExitStatus write_forecast(TimedScenario timed, const SimulationOutput& output) {
+  const ScenarioForecast& forecast = *timed.forecast;
+  std::string timeline;
+  const auto content = [&](const std::string& kind, bool) {
+    if (kind == "json") return forecast_json(forecast).dump(2) + "\n";
+    if (kind == "csv") return forecast_csv(forecast);
+    if (kind == "html") return forecast_page(forecast);
+    if (kind != "timeline") return forecast_text(forecast);
+    if (timeline.empty()) {
+      Run played = sim::as_simulated(std::move(timed.run), timed.simulated.program,
+                                     timed.simulated.folding, timed.simulated.result);
+      timeline = simulated_timeline(played);
+    }
+    return timeline;
+  };
+  const Status written = write_simulation(content, output);
+  return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
+}
+
 Result<ExitStatus> simulate(const ScenarioCommand& command, const sim::Machine& machine,
-                            const std::string& folder, Interrupts& interrupts) {
+                            const sim::TrialOptions& trials, const std::string& folder,
+                            Interrupts& interrupts) {
   ForecastOptions options{folder, std::nullopt, command.output.quiet};
   if (command.meta || command.no_meta) options.on_meta = command.meta;
   SimulatedChange change;
@@ -36,10 +61,16 @@ Result<ExitStatus> simulate(const ScenarioCommand& command, const sim::Machine& 
     nlohmann::ordered_json json = {{"scenario", timed->scenario}, {"stuck", true}};
     return report_hang(timed->simulated, std::move(timed->run), std::move(json), command.output);
   }
-  const ScenarioForecast& forecast = *timed->forecast;
-  const Status written = write_simulation(forecast_text(forecast),
-                                          forecast_json(forecast).dump(2) + "\n", command.output);
-  return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
+  ScenarioForecast& forecast = *timed->forecast;
+  Result<std::vector<sim::WhatIf>> changed = what_ifs(*timed, machine);
+  if (!changed) return changed.error();
+  forecast.what_ifs = std::move(*changed);
+  if (trials.trials > 0) {
+    Result<TrialsForecast> tried = run_trials(*timed, machine, trials, interrupts);
+    if (!tried) return tried.error();
+    forecast.trials = std::move(*tried);
+  }
+  return write_forecast(std::move(*timed), command.output);
 }
 
 ExitStatus simulate_scenario(const ScenarioCommand& command) {
@@ -49,6 +80,8 @@ ExitStatus simulate_scenario(const ScenarioCommand& command) {
     return fail({"nothing to simulate is named", {}, "`lockstep simulate --help` shows how"});
   if (command.machine.empty())
     return fail({"no machine is named", {}, "add --machine machines/dgx-h100.yaml, or your own"});
+  const Result<sim::TrialOptions> trials = trial_options(command.trials);
+  if (!trials) return fail(trials.error());
   const Result<sim::Machine> machine = sim::load_machine(command.machine);
   if (!machine) return fail(machine.error());
   const WorkFolder folder(command.output_dir, "lockstep-simulate-");
@@ -56,7 +89,7 @@ ExitStatus simulate_scenario(const ScenarioCommand& command) {
     return fail(
         Error{"this folder cannot be made, or is not empty", {folder.path()}, "name a new one"});
   Interrupts interrupts;
-  const Result<ExitStatus> status = simulate(command, *machine, folder.path(), interrupts);
+  const Result<ExitStatus> status = simulate(command, *machine, *trials, folder.path(), interrupts);
   if (const int signal = interrupts.poll(); signal != 0) return interrupted_by(signal);
   return status ? *status : fail(status.error());
 }
@@ -85,6 +118,8 @@ void add_simulate_scenario(CLI::App& simulate, ExitStatus& status) {
       .add_option("--output-dir", options->output_dir,
                   "Keep the derived calls and costs here; a new folder")
       ->type_name("DIR");
+  add_trials(simulate, options->trials);
+  options->output.forms.kinds = {"text", "json", "csv", "html", "timeline"};
   add_simulation_output(simulate, options->output);
   simulate.callback([options, &simulate, &status] {
     if (simulate.get_subcommands().empty()) status = simulate_scenario(*options);

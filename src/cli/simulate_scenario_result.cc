@@ -14,11 +14,6 @@ namespace {
 constexpr std::size_t kShownClasses = 16;
 constexpr std::size_t kColumns = 80;
 
-struct Assumption {
-  std::string key;   // "calls"
-  std::string text;  // a sentence
-};
-
 std::string pad_left(const std::string& text, std::size_t width) {
   return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
 }
@@ -62,25 +57,43 @@ std::string links_assumption(const ScenarioForecast& f) {
          "carry nothing else meanwhile, and calls do not slow down what is computed beside them";
 }
 
-std::vector<Assumption> assumptions(const ScenarioForecast& f) {
+// The share of their time in which the stages of a pipeline wait for each other.
+double bubble(const ScenarioForecast& f) {
+  std::vector<double> ranks(f.figures.classes.size(), 0);
+  for (const std::uint32_t c : f.class_of) ++ranks[c];
+  double idle = 0, all = 0;
+  for (std::size_t c = 0; c < ranks.size(); ++c) {
+    const sim::RankUse& use = f.figures.classes[c];
+    idle += ranks[c] * use.idle;
+    all += ranks[c] * (use.busy + use.exposed + use.idle);
+  }
+  return all > 0 ? idle / all : 0;
+}
+
+std::string flops_assumption(const ScenarioForecast& f) {
+  return "hardware FLOP utilisation as of PaLM's appendix B: what products and convolutions carry "
+         "out, over step time and the peak of their types" +
+         std::string(f.dummies ? "; dummy images count, so that the model's own (MFU) is less"
+                               : "; nothing is computed twice, so that it is the model's own (MFU) "
+                                 "as well");
+}
+
+std::vector<Assumption> all_assumptions(const ScenarioForecast& f) {
   return {{"calls", calls_assumption(f)},
           {"work", work_assumption(f)},
           {"links", links_assumption(f)},
           {"steps", f.figures.step_ends.size() > 1
                         ? "the median of the steps after the first, which arranges buffers"
                         : "one step, which arranges buffers: simulate more (--steps)"},
-          {"bytes", "sent on the busiest link of a rank, by the algorithms' bus factors"},
+          {"bytes",
+           "sent on the busiest link of a rank, by the algorithms' bus factors; of rings over "
+           "several nodes each rank's share leaves its node"},
+          {"flops", flops_assumption(f)},
+          {"path",
+           "of the steps that are measured, together: the chain of work and calls of which each "
+           "began the moment the one before it ended; what is not on it can wait"},
+          {"what if", "the job simulated anew with one thing changed; all else stays"},
           {"memory", memory_assumption(f.machine)}};
-}
-
-// Of all ranks of each class: "0-3,5".
-std::vector<std::string> ranks_by_class(const ScenarioForecast& f) {
-  std::vector<std::vector<std::int32_t>> ranks(f.figures.classes.size());
-  for (std::size_t r = 0; r < f.class_of.size(); ++r)
-    ranks[f.class_of[r]].push_back(static_cast<std::int32_t>(r));
-  std::vector<std::string> out;
-  for (const auto& members : ranks) out.push_back(ranges(members));
-  return out;
 }
 
 std::string rank_table(const ScenarioForecast& f) {
@@ -104,6 +117,42 @@ std::string rank_table(const ScenarioForecast& f) {
 
 }  // namespace
 
+std::vector<Assumption> assumptions(const ScenarioForecast& f) {
+  std::vector<Assumption> out = all_assumptions(f);
+  if (f.what_ifs.empty())
+    std::erase_if(out, [](const Assumption& a) { return a.key == "what if"; });
+  if (f.trials) out.push_back({"trials", trials_assumption(*f.trials)});
+  return out;
+}
+
+std::vector<Headline> headlines(const ScenarioForecast& f) {
+  std::vector<Headline> out = {
+      {"step time", milliseconds(f.figures.step_time), "calls, work, links, steps"},
+      {"throughput", fixed(samples_per_second(f), 1) + " samples/s", "as step time"},
+      {"sent",
+       amount(f.figures.bytes) + " a rank and step, " + fixed(f.figures.calls, 1) + " calls",
+       "calls, bytes"}};
+  if (f.figures.bytes_between > 0)
+    out.push_back({"between nodes", amount(f.figures.bytes_between) + " of it", "bytes"});
+  const double peak = 100 * f.flops_share;
+  out.push_back({f.dummies ? "HFU" : "MFU", fixed(peak, peak < 1 ? 3 : 1) + " % of the peak FLOP/s",
+                 "flops, step time"});
+  if (f.pipeline)
+    out.push_back({"bubble", percent(bubble(f)) + " of the stages' time", "calls, work, links"});
+  if (!f.memory.classes.empty())
+    out.push_back({"device memory", memory_headline(f.memory, f.machine), "memory"});
+  return out;
+}
+
+std::vector<std::string> ranks_by_class(const ScenarioForecast& f) {
+  std::vector<std::vector<std::int32_t>> ranks(f.figures.classes.size());
+  for (std::size_t r = 0; r < f.class_of.size(); ++r)
+    ranks[f.class_of[r]].push_back(static_cast<std::int32_t>(r));
+  std::vector<std::string> out;
+  for (const auto& members : ranks) out.push_back(ranges(members));
+  return out;
+}
+
 nlohmann::ordered_json forecast_json(const ScenarioForecast& f) {
   nlohmann::ordered_json out;
   out["scenario"] = f.scenario;
@@ -113,6 +162,7 @@ nlohmann::ordered_json forecast_json(const ScenarioForecast& f) {
   out["step_time_ps"] = f.figures.step_time.value;
   out["samples_per_s"] = samples_per_second(f);
   out["bytes_sent_per_step"] = f.figures.bytes;
+  out["bytes_between_nodes_per_step"] = f.figures.bytes_between;
   out["calls_per_step"] = f.figures.calls;
   out["state_bytes"] = f.state_bytes;
   out["fits_memory"] = fits(f);
@@ -128,29 +178,30 @@ nlohmann::ordered_json forecast_json(const ScenarioForecast& f) {
                           {"idle_s", use.idle},
                           {"hidden_s", use.hidden}});
   }
+  if (f.pipeline) out["bubble"] = bubble(f);
+  out["flops_per_step"] = f.flops.flops;
+  out["flop_utilisation"] = f.flops_share;
+  out["critical_path"] = path_json(f.path, ranks);
+  out["what_if"] = what_if_json(f.what_ifs);
+  if (f.trials) out["trials"] = trials_json(*f.trials);
   for (const Assumption& a : assumptions(f)) out["assumptions"][a.key] = a.text;
   return out;
 }
 
 std::string forecast_text(const ScenarioForecast& f) {
-  const auto line = [](const std::string& what, const std::string& value,
-                       const std::string& rests_on) {
-    return "  " + pad_right(what, 16) + pad_right(value + " ", 36) + "[" + rests_on + "]\n";
-  };
   std::string out = wrap("\"" + printable(f.scenario) + "\": " + plural(f.class_of.size(), "rank") +
                              " on " + printable(f.machine.name) + ", " +
                              plural(static_cast<std::uint64_t>(f.steps), "step"),
                          kColumns) +
                     "\n\n";
-  out += line("step time", milliseconds(f.figures.step_time), "calls, work, links, steps");
-  out += line("throughput", fixed(samples_per_second(f), 1) + " samples/s", "as step time");
-  out += line("sent",
-              amount(f.figures.bytes) + " a rank and step, " + fixed(f.figures.calls, 1) + " calls",
-              "calls, bytes");
-  if (!f.memory.classes.empty())
-    out += line("device memory", memory_headline(f.memory, f.machine), "memory");
+  for (const Headline& one : headlines(f))
+    out += "  " + pad_right(one.what, 16) + pad_right(one.value + " ", 35) + "[" + one.rests_on +
+           "]\n";
   out += rank_table(f) + "  [calls, work, links]\n\n";
   if (!f.memory.classes.empty()) out += memory_text(f.memory, f.machine) + "  [memory]\n\n";
+  out += path_text(f.path, ranks_by_class(f)) + "  [path]\n\n";
+  if (!f.what_ifs.empty()) out += what_if_text(f.what_ifs) + "  [what if]\n\n";
+  if (f.trials) out += trials_text(*f.trials) + "  [trials]\n\n";
   for (const Assumption& a : assumptions(f))
     out += wrap("[" + a.key + "] " + printable(a.text), kColumns, 2) + "\n";
   return out;

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "cli/forecast_path.h"
 #include "cli/simulate_memory_result.h"
+#include "cli/simulate_trials.h"
+#include "sim/machine/flop_use.h"
 #include "sim/machine/forecast.h"
 #include "sim/machine/machine.h"
 
@@ -20,6 +24,13 @@ struct ScenarioForecast {
   std::int64_t samples = 0;             // of all ranks in a step
   std::vector<std::uint32_t> class_of;  // of each rank
   sim::Forecast figures;
+  sim::FlopUse flops;      // of the measured steps
+  double flops_share = 0;  // of the peak
+  bool dummies = false;    // samples that nobody asked for are computed as well
+  bool pipeline = false;   // the classes of ranks are its stages
+  ForecastPath path;
+  std::vector<sim::WhatIf> what_ifs;
+  std::optional<TrialsForecast> trials;
   double state_bytes = 0;  // the most that a rank keeps: parameters, gradients, optimizer's state
   MemoryForecast memory;
   bool on_meta = false;
@@ -27,6 +38,22 @@ struct ScenarioForecast {
 };
 
 nlohmann::ordered_json forecast_json(const ScenarioForecast& forecast);
+struct Headline {
+  std::string what, value;  // "step time", "4.765 ms"
+  std::string rests_on;     // keys of assumptions
+};
+// The figures of the whole job.
+std::vector<Headline> headlines(const ScenarioForecast& forecast);
+
+struct Assumption {
+  std::string key;   // "calls"
+  std::string text;  // a sentence
+};
+// What the figures rest on.
+std::vector<Assumption> assumptions(const ScenarioForecast& forecast);
+
+// Of each class all ranks: "0-3,5".
+std::vector<std::string> ranks_by_class(const ScenarioForecast& forecast);
 // At most 80 columns wide.
 std::string forecast_text(const ScenarioForecast& forecast);
 

@@ -69,7 +69,8 @@ class Writer {
         run_(run),
         clock_(timeline_clock(run)),
         matched_(match_calls(run)),
-        shown_(choose(run, options.most_entries)) {
+        shown_(choose(run, options.most_entries)),
+        simulated_(options.simulated) {
     for (const Nanos last : clock_.last) end_ = std::max(end_, last);
     ++end_;
   }
@@ -88,7 +89,7 @@ class Writer {
     out["tool"] = tool_version();
     out["verdict"] = to_string(filtered_.report.verdict);
     out["summary"] = verdict_in_words(filtered_.report);
-    out["time"] = describe(clock_);
+    out["time"] = simulated_ ? "simulated: one clock for all ranks" : describe(clock_);
     if (shown_.left_out > 0)
       out["left_out"] = "the first " + grouped(shown_.left_out) +
                         " calls, spans and steps; each rank's last ones are here";
@@ -258,6 +259,7 @@ class Writer {
   TimelineClock clock_;
   MatchedCalls matched_;
   Shown shown_;
+  bool simulated_;
   Nanos end_ = 0;
   std::uint64_t next_thread_ = 1;
   std::vector<TimelinePlace> hosts_;                  // by rank index: its track "host"

@@ -21,6 +21,7 @@ struct TimelineOptions {
   // Calls, spans and steps: what viewers still open. Of a larger run the last ones of every rank
   // are shown, and the file says so: what hangs is at the end.
   std::uint64_t most_entries = 400'000;
+  bool simulated = false;  // the times are those of one simulated clock
 };
 
 // One object and a newline. `otherData` says how the times are to be read (timeline_clock.h) and

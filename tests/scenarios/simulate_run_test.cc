@@ -49,6 +49,34 @@ TEST_F(Simulate, AHealthyJobHasAStepTimeAndItsSharesAddUp) {
   EXPECT_THAT(log(), HasSubstr("[links]"));
 }
 
+TEST_F(Simulate, TheCriticalPathIsWhatTheMeasuredStepsTake) {
+  ASSERT_EQ(simulate(shipped("modality/manual_hang_ok")), 0) << log();
+  const Json path = json()["critical_path"];
+  std::int64_t sum = 0;
+  for (const Json& item : path["items"]) sum += item["time_ps"].get<std::int64_t>();
+  EXPECT_EQ(sum, path["end_ps"].get<std::int64_t>() - path["begin_ps"].get<std::int64_t>());
+  EXPECT_EQ(path["begin_ps"], json()["step_ends_ps"][0]);
+  EXPECT_EQ(path["end_ps"], json()["step_ends_ps"][5]);
+  EXPECT_FALSE(json()["what_if"].empty());
+  EXPECT_GT(json()["flop_utilisation"], 0);
+  EXPECT_THAT(log(), HasSubstr("HFU"));
+}
+
+TEST_F(Simulate, AllFormsAreWritten) {
+  ASSERT_EQ(simulate(shipped("modality/all_image_text_ok"),
+                     {"--output", "html=" + folder_.file("page.html"), "--output",
+                      "csv=" + folder_.file("steps.csv"), "--output",
+                      "timeline=" + folder_.file("timeline.json"), "--trials", "20", "--jitter",
+                      "compute=10%,image=20%", "--seed", "3"}),
+            0)
+      << log();
+  EXPECT_THAT(TempDir::read(folder_.file("page.html")), HasSubstr("Critical path"));
+  EXPECT_THAT(TempDir::read(folder_.file("steps.csv")), HasSubstr("step,ranks,count"));
+  EXPECT_FALSE(Json::parse(TempDir::read(folder_.file("timeline.json")))["traceEvents"].empty());
+  EXPECT_EQ(json()["trials"]["trials"], 20);
+  EXPECT_LT(json()["trials"]["steps"]["p5_ps"], json()["trials"]["steps"]["p95_ps"]);
+}
+
 TEST_F(Simulate, EveryCallAndWaitAndStepHasItsCosts) {
   const std::string kept = folder_.file("kept");
   ASSERT_EQ(

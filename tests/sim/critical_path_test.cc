@@ -177,7 +177,9 @@ TEST(CriticalPath, AddsUpToTheMakespanOfDrawnPrograms) {
       expect_no_gaps(critical_path(job.job, folding, result, Picos{launch}), result.end);
     }
     // On cores that they share, too.
-    SharedCores shared{1 + static_cast<std::int64_t>(random() % 3), 1.5, {}};
+    SharedCores shared;
+    shared.speeds = {1 + static_cast<std::int64_t>(random() % 3), 1.5, Picos{7}};
+    shared.wake = Picos{2};
     for (std::size_t r = 0; r < ranks; ++r)
       shared.node_of.push_back(static_cast<std::uint32_t>(r / 2));
     const ExecutionResult result = execute_on_cores(

@@ -12,13 +12,7 @@ namespace lockstep::sim {
 namespace {
 
 SharedCores cores(std::int64_t count, std::size_t ranks) {
-  return {{count, 1, Picos::forever()}, std::vector<std::uint32_t>(ranks)};
-}
-
-CoresOfCall works(std::int64_t picos, std::int64_t hops = 1, std::int64_t wake = 0) {
-  return [=](std::uint32_t, const ProgramCall&) {
-    return CallOnCores{hops, Picos{wake}, Picos{picos}};
-  };
+  return {{count, 1, Picos::forever()}, std::vector<std::uint32_t>(ranks), Picos{}, {}};
 }
 
 // Two ranks that only work, each in a program of its own.
@@ -31,7 +25,7 @@ ProgramJob two_workers(std::vector<ProgramStep> first, std::vector<ProgramStep> 
 
 TEST(SharedCores, WhoCameFirstRunsUntilItBlocks) {
   const ProgramJob job = two_workers({compute(10), compute(5)}, {compute(30)});
-  const ExecutionResult result = execute_on_cores(job, works(0), cores(1, 2));
+  const ExecutionResult result = execute_on_cores(job, constant(0), cores(1, 2));
   EXPECT_EQ(result.classes[0].ended[0].value, 10);
   EXPECT_EQ(result.classes[0].end.value, 15) << "it keeps its core from step to step";
   EXPECT_EQ(result.classes[1].end.value, 45);
@@ -44,7 +38,7 @@ TEST(SharedCores, ASliceEndsWhereOthersWait) {
   SharedCores shared = cores(1, 2);
   shared.speeds.slice = Picos{8};
   // 0: 8, 1: 8, 0: 2 and 6 of the next step, 1: 4, 0: 9 in two slices, for nobody waits.
-  const ExecutionResult result = execute_on_cores(job, works(0), shared);
+  const ExecutionResult result = execute_on_cores(job, constant(0), shared);
   EXPECT_EQ(result.classes[0].ended[0].value, 18);
   EXPECT_EQ(result.classes[1].end.value, 28);
   EXPECT_EQ(result.classes[0].end.value, 37);
@@ -54,18 +48,24 @@ TEST(SharedCores, ThreeRanksOnTwoCoresTakeTwoTurnsAtEveryMeeting) {
   // Not one and a half, as if cores were divisible.
   const ProgramJob job =
       alike(3, {compute(100), meet(0, 0, true), compute(100), meet(0, 0, true)}, {{}}, 1);
-  EXPECT_EQ(execute_on_cores(job, works(0), cores(2, 3)).end.value, 400);
+  EXPECT_EQ(execute_on_cores(job, constant(0), cores(2, 3)).end.value, 400);
 }
 
 TEST(SharedCores, ACallWaitsForACoreAtEachOfItsHops) {
   // Two hops, each: wakes for 10, works for 5.
-  const CoresOfCall call = works(10, 2, 10);
+  const CostOfCall call = constant(10);
+  const auto two_hops = [](std::int64_t count, std::size_t ranks) {
+    SharedCores out = cores(count, ranks);
+    out.wake = Picos{10};
+    out.hops = [](std::uint32_t, const ProgramCall&) { return 2; };
+    return out;
+  };
   const ProgramJob alone = alike(2, {meet(0, 0, true)}, {{}}, 1);
-  EXPECT_EQ(execute_on_cores(alone, call, cores(2, 2)).end.value, 30);
-  EXPECT_EQ(execute_on_cores(alone, call, cores(1, 2)).end.value, 40) << "10 + 5 + 5, twice";
+  EXPECT_EQ(execute_on_cores(alone, call, two_hops(2, 2)).end.value, 30);
+  EXPECT_EQ(execute_on_cores(alone, call, two_hops(1, 2)).end.value, 40) << "10 + 5 + 5, twice";
   // Beside work of 100 on the only core the first hop waits for its end; with slices, for theirs.
   const ProgramJob beside = alike(1, {meet(0, 0), compute(100), wait(0)}, {{}}, 1);
-  SharedCores shared = cores(1, 1);
+  SharedCores shared = two_hops(1, 1);
   EXPECT_EQ(execute_on_cores(beside, call, shared).end.value, 100 + 5 + 10 + 5);
   shared.speeds.slice = Picos{20};
   // At 20 and at 25 + 20, each for 5.
@@ -73,7 +73,7 @@ TEST(SharedCores, ACallWaitsForACoreAtEachOfItsHops) {
   EXPECT_EQ(result.classes[0].ended[0].value, 50);
   EXPECT_EQ(result.classes[0].began[0].value, 0);
   EXPECT_EQ(result.end.value, 110);
-  EXPECT_EQ(execute_on_cores(beside, call, cores(2, 1)).classes[0].ended[0].value, 30);
+  EXPECT_EQ(execute_on_cores(beside, call, two_hops(2, 1)).classes[0].ended[0].value, 30);
 }
 
 TEST(SharedCores, BusyNeighboursSlowDownInProportion) {
@@ -81,7 +81,7 @@ TEST(SharedCores, BusyNeighboursSlowDownInProportion) {
   const auto end_of = [](std::uint32_t ranks) {
     SharedCores shared = cores(3, ranks);
     shared.speeds.contention = 2;
-    return execute_on_cores(alike(ranks, {compute(100)}, {}, 0), works(0), shared).end.value;
+    return execute_on_cores(alike(ranks, {compute(100)}, {}, 0), constant(0), shared).end.value;
   };
   EXPECT_EQ(end_of(3), 200);
   EXPECT_EQ(end_of(2), 150);
@@ -91,13 +91,14 @@ TEST(SharedCores, BusyNeighboursSlowDownInProportion) {
 TEST(SharedCores, NodesShareNothing) {
   SharedCores shared = cores(1, 2);
   shared.node_of = {0, 1};
-  EXPECT_EQ(execute_on_cores(two_workers({compute(10)}, {compute(30)}), works(0), shared).end.value,
-            30);
+  EXPECT_EQ(
+      execute_on_cores(two_workers({compute(10)}, {compute(30)}), constant(0), shared).end.value,
+      30);
 }
 
 TEST(SharedCores, WhatNeverEndsIsSaid) {
   const ExecutionResult result = execute_on_cores(alike(2, {meet(0, 0, true)}, {{}}, 1),
-                                                  works(Picos::forever().value), cores(1, 2));
+                                                  constant(Picos::forever().value), cores(1, 2));
   EXPECT_TRUE(result.end.is_forever());
 }
 
@@ -108,7 +109,7 @@ TEST(SharedCores, WithACoreForEverythingTheTimesAreThoseOfTheLongestPath) {
     const ProgramJob job = drawn_job(random);
     const ExecutionResult path =
         execute(job, keep_apart(job), constant(4), {Picos{}, /*record_issues=*/true});
-    const ExecutionResult result = execute_on_cores(job, works(4), cores(64, 16));
+    const ExecutionResult result = execute_on_cores(job, constant(4), cores(64, 16));
     EXPECT_EQ(result.stuck, path.stuck);
     EXPECT_EQ(result.end, path.end);
     for (std::size_t r = 0; r < 16; ++r) {
@@ -133,7 +134,7 @@ TEST(SharedCores, FewerCoresAreAsSlowAsTheirWorkAndHangNobody) {
     Picos work;
     for (const RankOutcome& rank : path.classes) work += rank.compute;
     for (const std::int64_t count : {1, 2, 3, 16}) {
-      const ExecutionResult result = execute_on_cores(job, works(4), cores(count, 16));
+      const ExecutionResult result = execute_on_cores(job, constant(4), cores(count, 16));
       EXPECT_EQ(result.stuck, path.stuck);
       EXPECT_GE(result.end, path.end);
       EXPECT_GE(result.end.value, work.value / count);

@@ -219,7 +219,8 @@ TEST(SimulateTrace, WritesATimelineOfJobsThatEndAndOfThoseThatHang) {
       texts.push_back(program_text(static_cast<std::int32_t>(r), 8, programs[r], false));
     EXPECT_EQ(simulate_texts(texts, {"--output", "timeline=" + path}).status, hangs ? 1 : 0);
     const Json timeline = Json::parse(TempDir::read(path));
-    EXPECT_EQ(timeline["otherData"]["time"], "recorded") << "those of the simulated clock";
+    EXPECT_EQ(timeline["otherData"]["time"], "simulated: one clock for all ranks")
+        << "those of the simulated clock";
     EXPECT_EQ(timeline["otherData"]["verdict"], hangs ? "findings" : "clean");
     std::size_t slices = 0;
     std::size_t unfinished = 0;

@@ -131,7 +131,9 @@ class Executor {
   }
 
   void compute(std::uint32_t r, Stream& stream, const Queued& queued) {
-    const Picos duration = ranks_[r].program->steps[queued.step].duration;
+    Picos duration = ranks_[r].program->steps[queued.step].duration;
+    if (options_.variation != nullptr && options_.variation->work)
+      duration = options_.variation->work(r, queued.step, duration);
     const Picos begin = std::max(stream.free, queued.issued);
     if (options_.record_issues) result_.classes[r].began[queued.step] = begin;
     stream.free = begin + duration;
@@ -144,16 +146,19 @@ class Executor {
     const Queued& head = stream.queued.front();
     const ProgramStep& step = ranks_[r].program->steps[head.step];
     const std::uint32_t group_class = ranks_[r].groups[step.slot];
+    const std::uint32_t number = head.number;
     std::optional<Meetings::Held> held = meetings_.arrive(
-        group_class, head.number, {r, head.step}, step.index, std::max(stream.free, head.issued));
-    if (held) hold(group_class, std::move(*held));
+        group_class, number, {r, head.step}, step.index, std::max(stream.free, head.issued));
+    if (held) hold(group_class, number, std::move(*held));
   }
 
   // Everybody came: gives the call its end, and lets everybody go on later (`awake_`), so that the
   // depth of calls stays bounded.
-  void hold(std::uint32_t group_class, Meetings::Held meeting) {
-    const Picos end =
-        meeting.last + cost_(folding_.group_representatives[group_class], job_.calls[meeting.call]);
+  void hold(std::uint32_t group_class, std::uint32_t number, Meetings::Held meeting) {
+    Picos duration = cost_(folding_.group_representatives[group_class], job_.calls[meeting.call]);
+    if (options_.variation != nullptr && options_.variation->meeting)
+      duration = options_.variation->meeting(group_class, number, duration);
+    const Picos end = meeting.last + duration;
     for (const Arrival& arrival : meeting.arrivals) {
       Rank& rank = ranks_[arrival.rank];
       Stream& stream = stream_of(rank, rank.program->steps[arrival.step]);

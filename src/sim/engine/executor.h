@@ -21,9 +21,19 @@ namespace lockstep::sim {
 // What a meeting takes, from the arrival of the last member. `group`: into ProgramJob::groups.
 using CostOfCall = std::function<Picos(std::uint32_t group, const ProgramCall& call)>;
 
+// What work and meetings take instead of what the program and the costs say; either may be empty.
+// Called from execute() in any order, once for each.
+struct Variation {
+  // `step`: of the program of the rank that stands for the class.
+  std::function<Picos(std::uint32_t rank_class, std::uint32_t step, Picos duration)> work;
+  // The `number`-th meeting in a class of groups, from 0.
+  std::function<Picos(std::uint32_t group_class, std::uint32_t number, Picos duration)> meeting;
+};
+
 struct ExecutionOptions {
   Picos launch;                // the host's overhead for every operation that it puts into a stream
   bool record_issues = false;  // and when steps began
+  const Variation* variation = nullptr;  // not owned
 };
 
 struct RankOutcome {

@@ -31,17 +31,18 @@ struct Call {
   std::vector<Arrival> members;  // by rank
   std::size_t busy = 0;          // members that have not made this hop
   std::int64_t hops = 0;         // behind this one
-  Picos wake;                    // of a hop
   Picos work;                    // of this hop and those behind it
   Picos now;                     // … of this hop
 };
 
 class Executor {
  public:
-  Executor(const ProgramJob& job, const CoresOfCall& cost, const SharedCores& shared)
+  Executor(const ProgramJob& job, const CostOfCall& work, const SharedCores& shared,
+           const Variation* variation)
       : job_(job),
-        cost_(cost),
+        work_(work),
         shared_(shared),
+        variation_(variation),
         folding_(keep_apart(job)),
         meetings_(job, folding_) {
     for (const ProgramJob::Member& member : job.ranks) {
@@ -137,15 +138,22 @@ class Executor {
     const ProgramStep& step = ranks_[r].program->steps[index];
     if (step.kind == StepKind::compute) {
       result_.classes[r].began[index] = now_;
-      return begin(r, index, step.duration);
+      const bool varies = variation_ != nullptr && variation_->work;
+      return begin(r, index, varies ? variation_->work(r, index, step.duration) : step.duration);
     }
     const std::uint32_t group = job_.ranks[r].groups[step.slot];
+    const std::uint32_t number = ranks_[r].meetings[step.slot]++;
     std::optional<Meetings::Held> held =
-        meetings_.arrive(group, ranks_[r].meetings[step.slot]++, {r, index}, step.index, now_);
-    if (held) hold(std::move(*held), cost_(group, job_.calls[held->call]));
+        meetings_.arrive(group, number, {r, index}, step.index, now_);
+    if (!held) return;
+    const ProgramCall& call = job_.calls[held->call];
+    Picos work = work_(group, call);
+    if (variation_ != nullptr && variation_->meeting)
+      work = variation_->meeting(group, number, work);
+    hold(std::move(*held), work, shared_.hops ? shared_.hops(group, call) : 1);
   }
 
-  void hold(Meetings::Held held, const CallOnCores& cost) {
+  void hold(Meetings::Held held, Picos work, std::int64_t hops) {
     const auto number = static_cast<std::uint32_t>(calls_.size());
     std::sort(held.arrivals.begin(), held.arrivals.end(),
               [](const Arrival& a, const Arrival& b) { return a.rank < b.rank; });
@@ -153,8 +161,7 @@ class Executor {
       stream_of(ranks_[arrival.rank], arrival.step).call = number;
       result_.classes[arrival.rank].began[arrival.step] = now_;
     }
-    calls_.push_back({std::move(held.arrivals), 0, std::max<std::int64_t>(cost.hops, 1), cost.wake,
-                      cost.work, Picos{}});
+    calls_.push_back({std::move(held.arrivals), 0, std::max<std::int64_t>(hops, 1), work, Picos{}});
     begin_hop(calls_.back());
   }
 
@@ -164,7 +171,7 @@ class Executor {
     --call.hops;
     call.busy = call.members.size();
     for (const Arrival& member : call.members)
-      begin(member.rank, member.step, call.wake, /*sleeps=*/true);
+      begin(member.rank, member.step, shared_.wake, /*sleeps=*/true);
   }
 
   void begin(std::uint32_t r, std::uint32_t index, Picos amount, bool sleeps = false) {
@@ -219,8 +226,9 @@ class Executor {
   }
 
   const ProgramJob& job_;
-  const CoresOfCall& cost_;
+  const CostOfCall& work_;
   const SharedCores& shared_;
+  const Variation* variation_;
   const Folding folding_;
   Meetings meetings_;
   std::vector<Rank> ranks_;
@@ -235,11 +243,11 @@ class Executor {
 
 }  // namespace
 
-ExecutionResult execute_on_cores(const ProgramJob& job, const CoresOfCall& cost,
-                                 const SharedCores& shared) {
+ExecutionResult execute_on_cores(const ProgramJob& job, const CostOfCall& work,
+                                 const SharedCores& shared, const Variation* variation) {
   LOCKSTEP_CHECK(shared.node_of.size() == job.ranks.size() && shared.speeds.cores > 0,
                  "a node with cores for every rank");
-  return Executor(job, cost, shared).run();
+  return Executor(job, work, shared, variation).run();
 }
 
 }  // namespace lockstep::sim

@@ -26,20 +26,16 @@ namespace lockstep::sim {
 struct SharedCores {
   CoreSpeeds speeds;                   // of each node
   std::vector<std::uint32_t> node_of;  // of each rank of the job: 0, 1, …
+  Picos wake;                          // until a thread can run that a hop has come for
+  // How many hops a call makes, one after the other; empty: one.
+  std::function<std::int64_t(std::uint32_t group, const ProgramCall& call)> hops;
 };
 
-// What a call takes of each member of its group, once all have come: so many hops, each of which
-// begins with `wake`, for which no core is needed. The call ends when the last member is done.
-struct CallOnCores {
-  std::int64_t hops = 1;
-  Picos wake;  // of a hop
-  Picos work;  // of the whole call, in equal parts
-};
-using CoresOfCall = std::function<CallOnCores(std::uint32_t group, const ProgramCall& call)>;
-
-// Every rank is a class of its own in the result (keep_apart()), and its steps' beginnings are
-// recorded; `compute` is the time that work took.
-ExecutionResult execute_on_cores(const ProgramJob& job, const CoresOfCall& cost,
-                                 const SharedCores& shared);
+// `work`: what each member of the group works for a call, on a core, once all have come: in equal
+// parts at its hops. The call ends when the last of them is done. Every rank is a class of its own
+// in the result (keep_apart()), and its steps' beginnings are recorded; `compute` is the time that
+// work took. `variation`, not owned: of what is worked.
+ExecutionResult execute_on_cores(const ProgramJob& job, const CostOfCall& work,
+                                 const SharedCores& shared, const Variation* variation = nullptr);
 
 }  // namespace lockstep::sim

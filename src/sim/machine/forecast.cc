@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "sim/collectives/collective.h"
+#include "sim/machine/training_steps.h"
 
 namespace lockstep::sim {
 namespace {
@@ -37,119 +38,145 @@ std::vector<Interval> disjoint(std::vector<Interval> intervals) {
   return out;
 }
 
-// Of a program: the places of the steps that end a training step.
-std::vector<std::uint32_t> step_marks(const RankTrace& trace,
-                                      const std::vector<std::uint32_t>& events) {
-  std::vector<std::uint32_t> out;
-  for (std::uint32_t s = 0; s < events.size(); ++s) {
-    const std::uint32_t e = events[s];
-    const bool ends = trace.events[e].kind == EventKind::span && e + 1 < trace.events.size() &&
-                      trace.events[e + 1].kind == EventKind::step;
-    if (ends) out.push_back(s);
-  }
-  return out;
+// What a rank sends for a call in a group, on its busiest link, and how much of that leaves its
+// node. Of a message: the sender.
+struct Sent {
+  double all = 0, between = 0;
+};
+Sent sent_by(const ProgramGroup& group, const ProgramCall& call, const GroupPlace& place) {
+  const auto ranks = static_cast<std::int64_t>(group.members.size());
+  if (ranks < 2) return {};
+  const double all = bus_factor(call.op, ranks) * static_cast<double>(call.bytes.value);
+  if (place.nodes < 2) return {all, 0};
+  // As call_time() has it: rings leave a node by one of its ranks each, all else goes between.
+  return {all, goes_in_rings(call.op, place) ? all / static_cast<double>(place.per_node) : all};
 }
 
 class Forecaster {
  public:
   Forecaster(const Run& run, const RunProgram& program, const Folding& folding,
-             const ExecutionResult& result)
-      : run_(run), program_(program), folding_(folding), result_(result) {}
+             const ExecutionResult& result, const std::vector<GroupPlace>& places)
+      : run_(run), program_(program), folding_(folding), result_(result), places_(places) {}
 
   Forecast make() {
-    weights_.resize(folding_.representatives.size());
-    for (const std::uint32_t c : folding_.class_of) ++weights_[c];
+    out_.step_ends = sim::step_ends(run_, program_, folding_, result_);
+    out_.step_time = sim::step_time(out_.step_ends);
+    measured_ = measured_steps(out_.step_ends);
+    weigh();
     for (std::uint32_t c = 0; c < folding_.representatives.size(); ++c) add(c);
-    const auto ranks = static_cast<double>(folding_.class_of.size());
-    out_.bytes /= ranks;
-    out_.calls /= ranks;
-    find_step_time();
     return std::move(out_);
   }
 
  private:
-  void add(std::uint32_t c) {
-    const std::uint32_t representative = folding_.representatives[c];
-    const std::uint32_t p = program_.job.ranks[representative].program;
-    const auto marks = step_marks(run_.ranks[representative], program_.events[p]);
-    const RankOutcome& outcome = result_.classes[c];
-    if (c == 0) out_.step_ends.resize(marks.size());
-    out_.step_ends.resize(std::min(out_.step_ends.size(), marks.size()));
-    for (std::size_t s = 0; s < out_.step_ends.size(); ++s)
-      out_.step_ends[s] = std::max(out_.step_ends[s], outcome.ended[marks[s]]);
-    RankUse use;
-    if (!marks.empty()) {
-      // Of several steps the first is another one: buffers are made, buckets arranged.
-      const std::uint32_t first = marks.size() > 1 ? marks.front() + 1 : 0;
-      measure(c, first, marks.back() + 1,
-              static_cast<double>(std::max<std::size_t>(marks.size() - 1, 1)), use);
-    }
-    out_.classes.push_back(use);
+  const ProgramJob::Member& member(std::uint32_t c) const {
+    return program_.job.ranks[folding_.representatives[c]];
+  }
+  const std::vector<ProgramStep>& steps_of(std::uint32_t c) const {
+    return program_.job.programs[member(c).program].steps;
   }
 
-  // The program's steps from `first` to before `last`, which make `training_steps`.
-  void measure(std::uint32_t c, std::uint32_t first, std::uint32_t last, double training_steps,
-               RankUse& use) {
-    const std::uint32_t representative = folding_.representatives[c];
-    const ProgramJob::Member& member = program_.job.ranks[representative];
-    const Program& program = program_.job.programs[member.program];
-    const RankOutcome& outcome = result_.classes[c];
-    std::vector<Interval> active, waits, computes;
-    for (std::uint32_t s = first; s < last; ++s) {
-      const ProgramStep& step = program.steps[s];
-      const Interval whole{outcome.issued[s], outcome.ended[s]};
-      if (step.kind == StepKind::compute) {
-        computes.push_back({outcome.began[s], outcome.ended[s]});
-        use.busy += (outcome.ended[s] - outcome.began[s]).seconds();
-        continue;
+  void weigh() {
+    weights_.resize(folding_.representatives.size());
+    senders_.resize(weights_.size());
+    for (std::size_t r = 0; r < folding_.class_of.size(); ++r) {
+      const std::uint32_t c = folding_.class_of[r];
+      const std::vector<std::uint32_t>& groups = program_.job.ranks[r].groups;
+      ++weights_[c];
+      senders_[c].resize(std::max(senders_[c].size(), groups.size()));
+      for (std::size_t slot = 0; slot < groups.size(); ++slot) {
+        const std::vector<std::int32_t>& members = program_.job.groups[groups[slot]].members;
+        if (!members.empty() && members.front() == static_cast<std::int32_t>(r))
+          ++senders_[c][slot];
       }
-      if (step.kind == StepKind::wait || step.blocks) waits.push_back(whole);
+    }
+  }
+
+  void add(std::uint32_t c) {
+    std::vector<std::uint32_t> marks = step_marks(run_, program_, folding_, c);
+    marks.resize(out_.step_ends.size());
+    const std::vector<Interval> active = calls_of(c, marks);
+    std::vector<StepUse> uses;
+    RankUse sum;
+    Picos begin;
+    for (std::size_t s = 0; s < marks.size(); ++s) {
+      const std::uint32_t first = s == 0 ? 0 : marks[s - 1] + 1;
+      uses.push_back(
+          {begin, result_.classes[c].ended[marks[s]], use_of(c, first, marks[s] + 1, active)});
+      begin = uses.back().end;
+      if (s >= measured_.first) sum += uses.back().use;
+    }
+    out_.classes.push_back(sum);
+    out_.steps.push_back(std::move(uses));
+  }
+
+  // When calls of the class are carried out; counts those of the measured steps.
+  std::vector<Interval> calls_of(std::uint32_t c, const std::vector<std::uint32_t>& marks) {
+    std::vector<Interval> active;
+    const std::uint32_t end = marks.empty() ? 0 : marks.back() + 1;
+    const std::uint32_t counted = measured_.first == 0 ? 0 : marks.front() + 1;
+    const double share = 1 / static_cast<double>(std::max<std::size_t>(measured_.count, 1)) /
+                         static_cast<double>(folding_.class_of.size());
+    for (std::uint32_t s = 0; s < end; ++s) {
+      const ProgramStep& step = steps_of(c)[s];
       if (step.kind != StepKind::meet) continue;
       const ProgramCall& call = program_.job.calls[step.index];
-      const std::uint32_t group = member.groups[step.slot];
-      active.push_back({outcome.began[s], outcome.ended[s]});
-      const auto ranks = static_cast<std::int64_t>(program_.job.groups[group].members.size());
-      const double weight = static_cast<double>(weights_[c]) / training_steps;
-      out_.calls += weight;
-      if (ranks > 1)
-        out_.bytes += weight * bus_factor(call.op, ranks) * static_cast<double>(call.bytes.value);
+      const std::uint32_t group = member(c).groups[step.slot];
+      active.push_back({result_.classes[c].began[s], result_.classes[c].ended[s]});
+      if (s < counted) continue;
+      const Sent sent = sent_by(program_.job.groups[group], call, places_[group]);
+      const double send = share * (call.op == Op::send ? senders_[c][step.slot] : weights_[c]);
+      out_.calls += share * weights_[c];
+      out_.bytes += send * sent.all;
+      out_.bytes_between += send * sent.between;
     }
-    active = disjoint(std::move(active));
-    for (const Interval& wait : waits) {
-      const double exposed = overlap(active, wait);
-      use.exposed += exposed;
-      use.idle += (wait.end - wait.begin).seconds() - exposed;
-    }
-    for (const Interval& compute : computes) use.hidden += overlap(active, compute);
+    return disjoint(std::move(active));
   }
 
-  void find_step_time() {
-    const std::vector<Picos>& ends = out_.step_ends;
-    if (ends.empty()) return;
-    std::vector<Picos> times;
-    for (std::size_t s = 1; s < ends.size(); ++s) times.push_back(ends[s] - ends[s - 1]);
-    if (times.empty()) times.push_back(ends.front());
-    std::sort(times.begin(), times.end());
-    const std::size_t middle = times.size() / 2;
-    out_.step_time =
-        times.size() % 2 == 1
-            ? times[middle]
-            : Picos{times[middle - 1].value + (times[middle] - times[middle - 1]).value / 2};
+  // From the program's step `first` to before `last`.
+  RankUse use_of(std::uint32_t c, std::uint32_t first, std::uint32_t last,
+                 const std::vector<Interval>& active) const {
+    const RankOutcome& outcome = result_.classes[c];
+    RankUse use;
+    for (std::uint32_t s = first; s < last; ++s) {
+      const ProgramStep& step = steps_of(c)[s];
+      const Interval whole{outcome.issued[s], outcome.ended[s]};
+      if (step.kind == StepKind::compute) {
+        const Interval worked{outcome.began[s], outcome.ended[s]};
+        use.busy += (worked.end - worked.begin).seconds();
+        use.hidden += overlap(active, worked);
+      } else if (step.kind == StepKind::wait || step.blocks) {
+        const double exposed = overlap(active, whole);
+        use.exposed += exposed;
+        use.idle += (whole.end - whole.begin).seconds() - exposed;
+      }
+    }
+    return use;
   }
 
   const Run& run_;
   const RunProgram& program_;
   const Folding& folding_;
   const ExecutionResult& result_;
-  std::vector<std::uint64_t> weights_;  // ranks of each class
+  const std::vector<GroupPlace>& places_;
+  MeasuredSteps measured_;
+  std::vector<double> weights_;               // ranks of each class
+  std::vector<std::vector<double>> senders_;  // … that come first in the group of each slot
   Forecast out_;
 };
 
 }  // namespace
 
+RankUse& RankUse::operator+=(const RankUse& other) {
+  busy += other.busy;
+  exposed += other.exposed;
+  idle += other.idle;
+  hidden += other.hidden;
+  return *this;
+}
+
 Forecast forecast(const Run& run, const RunProgram& program, const Folding& folding,
-                  const ExecutionResult& result) {
-  return Forecaster(run, program, folding, result).make();
+                  const ExecutionResult& result, const std::vector<GroupPlace>& places) {
+  return Forecaster(run, program, folding, result, places).make();
 }
 
 }  // namespace lockstep::sim

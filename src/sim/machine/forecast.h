@@ -7,31 +7,43 @@
 
 #include "sim/engine/executor.h"
 #include "sim/engine/from_run.h"
+#include "sim/machine/work_time.h"
 #include "trace/run.h"
 
 namespace lockstep::sim {
 
-// Of one rank, from the end of its first step (of its start, where there is one step) to the end of
-// its last, in seconds. busy + exposed + idle is all of it but for launches.
+// Of one rank, in seconds. busy + exposed + idle is all of its time but for launches.
 struct RankUse {
   double busy = 0;     // it computes
   double exposed = 0;  // it waits while one of its calls is carried out
   double idle = 0;     // it waits for other ranks to come
   double hidden = 0;   // a call is carried out while it computes
+
+  RankUse& operator+=(const RankUse& other);
+};
+
+// Of one rank in one step: from the end of its step before, or its start.
+struct StepUse {
+  Picos begin, end;
+  RankUse use;
 };
 
 struct Forecast {
   std::vector<Picos> step_ends;  // when the last rank ended each step that all ranks ended
-  Picos step_time;               // the median over the steps but the first; of one step its own
-  std::vector<RankUse> classes;  // of the folding's classes
-  double bytes = 0;              // sent by a rank in a step, on its busiest link: mean
-  double calls = 0;              // of a rank in a step: mean
+  Picos step_time;               // sim/machine/training_steps.h: the median
+  // Of the folding's classes, over the steps that are measured: all but the first, where there are
+  // several.
+  std::vector<RankUse> classes;
+  std::vector<std::vector<StepUse>> steps;  // by class and step: all of step_ends'
+  // Sent by a rank in a measured step, on its busiest link: mean. Of it between nodes.
+  double bytes = 0, bytes_between = 0;
+  double calls = 0;  // of a rank in a step: mean
 };
 
 // `run` is the one that `program` was made of, with a span at every step's end
-// (sim/machine/timed_run.h); `result` is of execute() with record_issues, and not stuck.
-// O(steps of the different ranks · log).
+// (sim/machine/timed_run.h); `result` is of execute() with record_issues, and not stuck. `places`:
+// of the job's groups. O(steps of the different ranks · log).
 Forecast forecast(const Run& run, const RunProgram& program, const Folding& folding,
-                  const ExecutionResult& result);
+                  const ExecutionResult& result, const std::vector<GroupPlace>& places);
 
 }  // namespace lockstep::sim

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -37,35 +38,29 @@ std::optional<std::pair<WorkCost::Before, std::int64_t>> place_of(const RankTrac
 // Puts the work of one rank into its trace.
 class Timer {
  public:
-  Timer(RankTrace& trace, StringId name, const Machine& machine)
-      : trace_(trace), name_(name), machine_(machine) {}
+  Timer(RankTrace& trace, StringId name) : trace_(trace), name_(name) {}
 
-  Status put(const RankCosts& costs, double preparation) {
+  // `nanos`: of each stretch of the costs' work.
+  Status put(const RankCosts& costs, const std::vector<Nanos>& nanos) {
     std::vector<Event> events;
     trace_.spans.clear();
-    auto work = costs.work.begin();
-    std::int64_t step = -1;
+    std::size_t next = 0;
     for (const Event& event : trace_.events) {
       if (event.kind == EventKind::span) continue;
       if (const auto place = place_of(trace_, event)) {
-        if (work == costs.work.end() || std::pair(work->before, work->id) != *place)
+        if (next == costs.work.size() ||
+            std::pair(costs.work[next].before, costs.work[next].id) != *place)
           return mismatch();
-        double seconds = work_seconds(*work, machine_);
-        if (work->step > step) {
-          step = work->step;
-          seconds += preparation;
-        }
-        const Nanos duration = nanos(seconds);
-        if (duration > 0 || event.kind == EventKind::step) {
+        if (nanos[next] > 0 || event.kind == EventKind::step) {
           events.push_back(
               {kNoTime, static_cast<std::uint32_t>(trace_.spans.size()), EventKind::span});
-          trace_.spans.push_back({name_, StringId(), duration});
+          trace_.spans.push_back({name_, StringId(), nanos[next]});
         }
-        ++work;
+        ++next;
       }
       events.push_back(event);
     }
-    if (work != costs.work.end()) return mismatch();
+    if (next != costs.work.size()) return mismatch();
     trace_.events = std::move(events);
     return Status::ok();
   }
@@ -79,7 +74,6 @@ class Timer {
 
   RankTrace& trace_;
   StringId name_;
-  const Machine& machine_;
 };
 
 // Whether a trace can stand for a rank that is not its own.
@@ -101,20 +95,35 @@ Status stands_for(const Run& run, const RankTrace& trace, std::int32_t rank) {
 
 }  // namespace
 
+std::vector<Nanos> work_nanos(const RankCosts& costs, std::int64_t samples, const Machine& machine,
+                              std::int64_t world_size) {
+  // Where a core is left over, what prepares the samples has it to itself, and is not waited for.
+  const bool prepares =
+      machine.cores && std::min(world_size, machine.ranks_per_node) >= *machine.cores;
+  std::vector<Nanos> out;
+  std::int64_t step = -1;
+  for (const WorkCost& work : costs.work) {
+    double seconds = work_seconds(work, machine);
+    if (work.step > step) {
+      step = work.step;
+      if (prepares) seconds += static_cast<double>(samples) * machine.sample.seconds();
+    }
+    out.push_back(nanos(seconds));
+  }
+  return out;
+}
+
 Result<Run> timed_run(Run run, const std::vector<const RankCosts*>& costs,
                       const std::vector<std::int64_t>& samples, const Machine& machine) {
   LOCKSTEP_CHECK(costs.size() == run.ranks.size() && samples.size() == costs.size(),
                  "costs and samples of every rank");
   const StringId name = run.tables.strings.intern("compute");
-  // Where a core is left over, what prepares the samples has it to itself, and is not waited for.
-  const bool prepares =
-      machine.cores &&
-      std::min<std::int64_t>(run.world_size, machine.ranks_per_node) >= *machine.cores;
+  std::map<std::pair<const RankCosts*, std::int64_t>, std::vector<Nanos>> known;
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
-    const double preparation =
-        prepares ? static_cast<double>(samples[r]) * machine.sample.seconds() : 0;
-    Timer timer(run.ranks[r], name, machine);
-    if (const Status ok = timer.put(*costs[r], preparation); !ok) return ok.error();
+    const auto [found, is_new] = known.try_emplace({costs[r], samples[r]});
+    if (is_new) found->second = work_nanos(*costs[r], samples[r], machine, run.world_size);
+    if (const Status ok = Timer(run.ranks[r], name).put(*costs[r], found->second); !ok)
+      return ok.error();
   }
   return run;
 }

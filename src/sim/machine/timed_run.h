@@ -23,6 +23,12 @@ namespace lockstep::sim {
 Result<Run> timed_run(Run run, const std::vector<const RankCosts*>& costs,
                       const std::vector<std::int64_t>& samples, const Machine& machine);
 
+// How long each stretch of a rank's work takes on a machine, in a job of so many ranks, of which it
+// has a core or device to itself: the lengths
+// of the spans that timed_run() puts in, and 0 where it puts none. `samples` as above.
+std::vector<Nanos> work_nanos(const RankCosts& costs, std::int64_t samples, const Machine& machine,
+                              std::int64_t world_size);
+
 // The run of all ranks of a job in which each does what the one does that `traced` names for it.
 // Errors: a traced rank that has no trace, sends messages, or calls in a group that does not hold
 // those it stands for; more than kMostSpreadEvents events.

@@ -58,6 +58,27 @@ GroupPlace place_of(const std::vector<std::int32_t>& members, std::int64_t ranks
   return out;
 }
 
+std::vector<GroupPlace> places_of(const ProgramJob& job, std::int64_t ranks_per_node) {
+  std::vector<GroupPlace> out;
+  for (const ProgramGroup& group : job.groups)
+    out.push_back(place_of(group.members, ranks_per_node));
+  return out;
+}
+
+std::vector<std::uint32_t> kinds_of(const std::vector<GroupPlace>& places) {
+  std::map<GroupPlace, std::uint32_t> known;
+  std::vector<std::uint32_t> out;
+  for (const GroupPlace& place : places)
+    out.push_back(known.emplace(place, static_cast<std::uint32_t>(known.size())).first->second);
+  return out;
+}
+
+bool goes_in_rings(Op op, const GroupPlace& place) {
+  const Op plain = plain_op(op);
+  return place.nodes > 1 && place.per_node > 0 &&
+         (plain == Op::all_reduce || plain == Op::all_gather || plain == Op::reduce_scatter);
+}
+
 namespace {
 
 // A ring over all ranks of a group, of which each node has as many: every hop between nodes goes
@@ -79,21 +100,22 @@ Result<Picos> time_over_nodes(Op op, const GroupPlace& place, Bytes bytes, const
   return Picos{*time};
 }
 
-}  // namespace
-
-Result<Picos> call_time(const ProgramCall& call, const GroupPlace& place, const Machine& machine) {
-  if (place.nodes <= 1)
-    return default_time(call.op, place.ranks, call.bytes, machine.links.front());
-  const Op op = plain_op(call.op);
-  const bool rings = op == Op::all_reduce || op == Op::all_gather || op == Op::reduce_scatter;
-  if (rings && machine.links.size() == 2 && place.per_node > 0)
-    return time_over_nodes(op, place, call.bytes, machine.links);
-  return default_time(call.op, place.ranks, call.bytes, machine.links.back());
-}
-
+// c10d's ProcessGroupGloo reduce-scatters by an all-reduce of all of it, of which each rank copies
+// its part (reduce_scatter_tensor_coalesced, torch 2.11 and 2.15).
 ProgramCall as_gloo_does(ProgramCall call) {
   if (plain_op(call.op) == Op::reduce_scatter) call.op = Op::all_reduce;
   return call;
+}
+
+}  // namespace
+
+Result<Picos> call_time(const ProgramCall& asked, const GroupPlace& place, const Machine& machine) {
+  const ProgramCall call = machine.cores ? as_gloo_does(asked) : asked;
+  if (place.nodes <= 1)
+    return default_time(call.op, place.ranks, call.bytes, machine.links.front());
+  if (machine.links.size() == 2 && goes_in_rings(call.op, place))
+    return time_over_nodes(plain_op(call.op), place, call.bytes, machine.links);
+  return default_time(call.op, place.ranks, call.bytes, machine.links.back());
 }
 
 Result<std::int64_t> hops_of(const ProgramCall& call, const GroupPlace& place,

@@ -41,19 +41,23 @@ struct GroupPlace {
 // Rank r is on node r / ranks_per_node. O(members · log).
 GroupPlace place_of(const std::vector<std::int32_t>& members, std::int64_t ranks_per_node);
 
-// The call that c10d's ProcessGroupGloo carries out for `call`: it reduce-scatters by an all-reduce
-// of all of it, of which each rank copies its part (reduce_scatter_tensor_coalesced, torch 2.11 and
-// 2.15).
-ProgramCall as_gloo_does(ProgramCall call);
-
 // The hops that a call's algorithm makes one after the other: how often its latency counts. Errors:
 // call_time's.
 Result<std::int64_t> hops_of(const ProgramCall& call, const GroupPlace& place,
                              const Machine& machine);
 
-// What a call takes from its last member's arrival. Inside a node, and for what follows no ring: as
-// sim/collectives/choice.h says, with the links between nodes where the group leaves one.
-// All-reduce, all-gather and reduce-scatter of n ranks on N nodes with k each:
+// The places of all groups of a job.
+std::vector<GroupPlace> places_of(const ProgramJob& job, std::int64_t ranks_per_node);
+// Equal numbers for groups that are placed alike: what fold() must tell apart.
+std::vector<std::uint32_t> kinds_of(const std::vector<GroupPlace>& places);
+
+// Whether a call is priced as rings over several nodes, below.
+bool goes_in_rings(Op op, const GroupPlace& place);
+
+// What a call takes from its last member's arrival; where ranks share cores, what each member works
+// for it, as c10d's Gloo carries it out: a reduce-scatter as an all-reduce. Inside a node, and for
+// what follows no ring: as sim/collectives/choice.h says, with the links between nodes where the
+// group leaves one. All-reduce, all-gather and reduce-scatter of n ranks on N nodes with k each:
 //
 //   r(k-1)·a' + r⌈log2 N⌉·a + r(n-1)/n·B/min(beta', k·beta) + reducing,  r = 2 for all-reduce, else
 //   1

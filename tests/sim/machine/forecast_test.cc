@@ -8,7 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/engine/shared_cores.h"
+#include "sim/machine/kernel_job.h"
+#include "sim/machine/play.h"
 #include "sim/machine/timed_run.h"
 #include "sim/machine/work_time.h"
 #include "verify/program.h"
@@ -18,27 +19,6 @@ namespace {
 
 using testing::HasSubstr;
 using Before = WorkCost::Before;
-
-// A kernel takes a millisecond, nothing else takes any time; calls take 1 ms a hop.
-Machine millisecond_kernels() {
-  Machine machine;
-  machine.ranks_per_node = 64;
-  machine.compute["float32"] = {FlopRate{1'000'000'000'000}, 1, 1};
-  machine.memory_bandwidth = Bandwidth{8'000'000'000};
-  machine.launch = Picos{1'000'000'000};
-  machine.launches_hidden = false;
-  machine.links = {{Picos{1'000'000'000}, Bandwidth{800'000'000'000'000}, std::nullopt}};
-  return machine;
-}
-
-WorkCost kernels(Before before, std::int64_t id, std::int64_t step, std::int64_t count) {
-  WorkCost out;
-  out.before = before;
-  out.id = id;
-  out.step = step;
-  out.kernels = count;
-  return out;
-}
 
 // Two steps: so many kernels, an all-reduce of nothing, so many more while it runs, a wait.
 const std::string kProgram =
@@ -69,24 +49,22 @@ Result<Run> timed(const std::vector<RankCosts>& costs, const Machine& machine,
 
 Forecast forecast_of(const std::vector<RankCosts>& costs, const Machine& machine,
                      std::int64_t samples = 0) {
-  const Result<Run> run = timed(costs, machine, samples);
+  const Result<lockstep::Run> run = timed(costs, machine, samples);
   EXPECT_TRUE(run) << run.error().str();
   const RunProgram program = *program_of(*run);
   const CostOfCall cost = [&](std::uint32_t group, const ProgramCall& call) {
     return *call_time(call, place_of(program.job.groups[group].members, 64), machine);
   };
   if (machine.cores) {
-    const SharedCores shared{{*machine.cores, machine.contention, machine.slice},
-                             std::vector<std::uint32_t>(program.job.ranks.size())};
-    const CoresOfCall work = [&](std::uint32_t group, const ProgramCall& call) {
-      return CallOnCores{1, Picos{}, cost(group, call)};
-    };
+    const std::vector<GroupPlace> places = places_of(program.job, 64);
+    const SharedCores shared = shared_cores(machine, program.job.ranks.size(), places);
     return forecast(*run, program, keep_apart(program.job),
-                    execute_on_cores(program.job, work, shared));
+                    execute_on_cores(program.job, cost, shared), places);
   }
   const Folding folding = fold(program.job);
   return forecast(*run, program, folding,
-                  execute(program.job, folding, cost, {Picos{}, /*record_issues=*/true}));
+                  execute(program.job, folding, cost, {Picos{}, /*record_issues=*/true}),
+                  places_of(program.job, 64));
 }
 
 TEST(Forecast, AStepIsItsWorkAndTheCallThatIsWaitedFor) {
@@ -138,6 +116,76 @@ TEST(Forecast, SamplesArePreparedWhereNoCoreIsLeftOver) {
   machine.cores = 4;
   EXPECT_EQ(forecast_of({costs_of(0, 3, 0), costs_of(1, 3, 0)}, machine, 4).step_time.value,
             5'000'000'000);
+}
+
+TEST(Forecast, SaysWhatARankDoesInEachStep) {
+  const KernelJob job({{{1, 0, ""}, {2, 3, ""}}, {{5, 0, ""}, {2, 0, ""}}});
+  const Forecast f = job.forecast();
+  ASSERT_EQ(f.steps.size(), 2U);
+  ASSERT_EQ(f.steps[0].size(), 2U);
+  EXPECT_EQ(f.steps[0][0].begin, Picos{});
+  EXPECT_EQ(f.steps[0][0].end, ms(7));
+  EXPECT_DOUBLE_EQ(f.steps[0][0].use.idle, 4e-3);
+  EXPECT_DOUBLE_EQ(f.steps[0][0].use.exposed, 2e-3);
+  EXPECT_EQ(f.steps[0][1].begin, ms(7));
+  EXPECT_EQ(f.steps[0][1].end, ms(12));
+  EXPECT_DOUBLE_EQ(f.steps[0][1].use.busy, 5e-3);
+  EXPECT_DOUBLE_EQ(f.steps[0][1].use.hidden, 2e-3);
+  EXPECT_DOUBLE_EQ(f.steps[1][1].use.exposed, 2e-3);
+  // The first step is not measured.
+  EXPECT_DOUBLE_EQ(f.classes[0].busy, 5e-3);
+}
+
+// Four ranks on two nodes: what a ring moves over n ranks is 2 (n - 1) / n of the buffer, and of
+// the two ranks of a node one hands on to the next node.
+TEST(Forecast, BytesAreToldApartByLinks) {
+  Machine machine = millisecond_kernels();
+  machine.ranks_per_node = 2;
+  machine.links.push_back(machine.links.front());
+  const std::string text =
+      "all_reduce n=100 dtype=float32 step=0; step 0; all_reduce n=100 dtype=float32 step=1;"
+      "step 1; clean";
+  RankCosts costs;
+  for (std::int64_t s = 0; s < 2; ++s) {
+    costs.work.push_back(kernels(Before::call, s, s, 1));
+    costs.work.push_back(kernels(Before::step, s, s, 0));
+  }
+  const Result<lockstep::Run> run =
+      timed_run(program({text, text, text, text}, false), {&costs, &costs, &costs, &costs},
+                {0, 0, 0, 0}, machine);
+  ASSERT_TRUE(run);
+  const RunProgram made = *program_of(*run);
+  const std::vector<GroupPlace> places = places_of(made.job, machine.ranks_per_node);
+  const Folding folding = fold(made.job, kinds_of(places));
+  const CostOfCall cost = [](std::uint32_t, const ProgramCall&) { return Picos{1}; };
+  const Forecast f =
+      forecast(*run, made, folding, execute(made.job, folding, cost, {Picos{}, true}), places);
+  EXPECT_DOUBLE_EQ(f.bytes, 1.5 * 400);
+  EXPECT_DOUBLE_EQ(f.bytes_between, 1.5 * 400 / 2);
+}
+
+TEST(Forecast, AMessageIsSentByItsSender) {
+  RankCosts costs;
+  for (std::int64_t s = 0; s < 2; ++s) {
+    costs.work.push_back(kernels(Before::call, s, s, 1));
+    costs.work.push_back(kernels(Before::step, s, s, 0));
+  }
+  const auto side = [](const std::string& op) {
+    return op + " n=100 dtype=float32; step 0; " + op + " n=100 dtype=float32; step 1; clean";
+  };
+  const Machine machine = millisecond_kernels();
+  const Result<lockstep::Run> run =
+      timed_run(program({side("send peer=1"), side("recv peer=0")}, false), {&costs, &costs},
+                {0, 0}, machine);
+  ASSERT_TRUE(run);
+  const RunProgram made = *program_of(*run);
+  const std::vector<GroupPlace> places = places_of(made.job, machine.ranks_per_node);
+  const Folding folding = fold(made.job, kinds_of(places));
+  const CostOfCall cost = [](std::uint32_t, const ProgramCall&) { return Picos{1}; };
+  const Forecast f =
+      forecast(*run, made, folding, execute(made.job, folding, cost, {Picos{}, true}), places);
+  EXPECT_DOUBLE_EQ(f.bytes, 400.0 / 2);
+  EXPECT_DOUBLE_EQ(f.bytes_between, 0);
 }
 
 TEST(TimedRun, CostsOfAnotherProgramAreRefused) {

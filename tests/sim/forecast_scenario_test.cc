@@ -1,0 +1,205 @@
+// What `lockstep simulate SCENARIO` says of a job that is derived and counted by hand: as text,
+// JSON, CSV, HTML and timeline.
+#include "cli/forecast_scenario.h"
+
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/forecast_csv.h"
+#include "cli/forecast_page.h"
+#include "cli/run_lockstep.h"
+#include "job/scenario.h"
+#include "sim/machine/kernel_job.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::HasSubstr;
+using testing::Not;
+
+// Three ranks, of which the last works longest; three steps.
+TimedScenario timed(const std::string& name = "a job", const std::string& parameter = "w") {
+  const std::vector<std::vector<sim::KernelStep>> work = {
+      {{2, 0, "text"}, {2, 1, "text"}, {2, 1, "text"}},
+      {{2, 0, "text"}, {2, 1, "text"}, {2, 1, "text"}},
+      {{9, 0, "text"}, {4, 0, "text"}, {5, 0, "text"}}};
+  DerivedRanks derived;
+  std::vector<std::string> programs;
+  for (std::size_t r = 0; r < work.size(); ++r) {
+    std::string text = sim::program_of_steps(work[r]);
+    for (std::size_t at = 0; (at = text.find("what=w", at)) != std::string::npos; ++at)
+      text.replace(at, 6, "what=" + parameter);
+    programs.push_back(text);
+    derived.costs.push_back(sim::costs_of_steps(static_cast<std::int32_t>(r), work[r]));
+    derived.costs.back().work[4].flops.push_back({"float32", 2e9, 1e9});
+    derived.traced.push_back(static_cast<std::int32_t>(r));
+  }
+  derived.run = program(programs, false);
+  derived.origin = "by hand";
+  const Result<Scenario> scenario = parse_scenario(
+      "lockstep: 1\nname: \"" + name + "\"\nranks: 3\ntrain: {steps: 3}\n", "job.yaml");
+  EXPECT_TRUE(scenario) << scenario.error().str();
+  const sim::Machine machine = sim::millisecond_kernels();
+  Result<TimedScenario> out = time_scenario(*scenario, std::move(derived), machine);
+  EXPECT_TRUE(out) << out.error().str();
+  EXPECT_TRUE(out->forecast);
+  out->forecast->what_ifs = *what_ifs(*out, machine);
+  return std::move(*out);
+}
+
+TimedScenario with_trials() {
+  TimedScenario out = timed();
+  Interrupts interrupts;
+  sim::TrialOptions options;
+  options.trials = 20;
+  options.jitter.work = .1;
+  Result<TrialsForecast> trials = run_trials(out, sim::millisecond_kernels(), options, interrupts);
+  EXPECT_TRUE(trials);
+  out.forecast->trials = std::move(*trials);
+  return out;
+}
+
+TEST(ForecastText, FitsATerminalAndEveryFigureNamesWhatItRestsOn) {
+  const TimedScenario job = with_trials();
+  const std::string text = forecast_text(*job.forecast);
+  expect_fits_a_terminal(text);
+  EXPECT_THAT(text, HasSubstr("critical path of 2 steps, 17.000 ms"));
+  EXPECT_THAT(text, HasSubstr("52.9 %  work of rank 2"));
+  EXPECT_THAT(text, HasSubstr("47.1 %  all_reduce(w), inside a node"));
+  EXPECT_THAT(text, HasSubstr("calls that take no time"));
+  EXPECT_THAT(text, HasSubstr("20 trials, seed 1"));
+  std::set<std::string> known = {"as step time", "step time"};
+  for (const Assumption& a : assumptions(*job.forecast)) known.insert(a.key);
+  const std::regex bracket(R"(\[([a-z ,]+)\])");
+  const std::regex comma(", ");
+  std::size_t found = 0;
+  for (auto at = std::sregex_iterator(text.begin(), text.end(), bracket);
+       at != std::sregex_iterator(); ++at) {
+    const std::string keys = (*at)[1];
+    for (auto key = std::sregex_token_iterator(keys.begin(), keys.end(), comma, -1);
+         key != std::sregex_token_iterator(); ++key, ++found)
+      EXPECT_EQ(known.count(*key), 1U) << *key;
+  }
+  EXPECT_GT(found, 12U);
+}
+
+TEST(ForecastJson, SharesOfTheCriticalPathAddUp) {
+  const TimedScenario job = with_trials();
+  const Json json = forecast_json(*job.forecast);
+  const Json& path = json["critical_path"];
+  for (const char* list : {"sums", "items"}) {
+    double sum = 0;
+    for (const Json& one : path[list]) sum += one["share"].get<double>();
+    EXPECT_NEAR(sum, 1, 1e-9) << list;
+  }
+  EXPECT_EQ(path["steps"], 2);
+  EXPECT_EQ(path["items"][0]["before"], "all_reduce(w)");
+  double last = 1;
+  for (const Json& one : json["what_if"]) {
+    EXPECT_LE(one["gain"].get<double>(), last);
+    last = one["gain"];
+  }
+  // Three ranks' 3 GFLOP in one of two steps that take 8.5 ms, at 1 TFLOP/s.
+  EXPECT_NEAR(json["flops_per_step"].get<double>(), 4.5e9, 1);
+  EXPECT_NEAR(json["flop_utilisation"].get<double>(), 1.5e-3 / 8.5e-3, 1e-9);
+  EXPECT_EQ(json["trials"]["trials"], 20);
+  EXPECT_LE(json["trials"]["steps"]["p5_ps"], json["trials"]["steps"]["p95_ps"]);
+  EXPECT_FALSE(json.contains("bubble")) << "no pipeline";
+}
+
+TEST(ForecastCsv, HasARowForEachClassAndStep) {
+  const std::string csv = forecast_csv(*timed().forecast);
+  std::vector<std::string> rows;
+  for (std::size_t begin = 0; begin < csv.size();) {
+    const std::size_t end = csv.find("\r\n", begin);
+    ASSERT_NE(end, std::string::npos);
+    rows.push_back(csv.substr(begin, end - begin));
+    begin = end + 2;
+  }
+  ASSERT_EQ(rows.size(), 1U + 2 * 3);
+  EXPECT_EQ(rows[0], "step,ranks,count,begin_s,end_s,busy_s,exposed_s,idle_s,hidden_s");
+  EXPECT_EQ(rows[1],
+            "0,\"0,1\",2,0.000000000000,0.013000000000,0.002000000000,0.004000000000,"
+            "0.007000000000,0.000000000000");
+  EXPECT_EQ(rows[2].substr(0, 6), "0,2,1,");
+}
+
+TEST(ForecastPage, ShowsTheFiguresAndTheirBasis) {
+  const TimedScenario job = with_trials();
+  const std::string page = forecast_page(*job.forecast);
+  for (const char* part :
+       {"What the ranks do", "Step by step", "Critical path", "What if", "Trials",
+        "What this rests on", "Content-Security-Policy", "all_reduce(w)", "8.500 ms"})
+    EXPECT_THAT(page, HasSubstr(part));
+  EXPECT_THAT(forecast_page(*timed().forecast), Not(HasSubstr("<h2>Trials")));
+}
+
+TEST(ForecastPage, EscapesNames) {
+  const TimedScenario job = timed("</title><script>x</script>", "<img/src=x>");
+  const std::string page = forecast_page(*job.forecast);
+  EXPECT_THAT(page, Not(HasSubstr("<script")));
+  EXPECT_THAT(page, Not(HasSubstr("<img")));
+  EXPECT_THAT(page, HasSubstr("&lt;script&gt;"));
+  EXPECT_THAT(page, HasSubstr("&lt;img/src=x&gt;"));
+}
+
+TEST(ForecastTimeline, ShowsWorkAndCallsAtSimulatedTimes) {
+  TimedScenario job = timed();
+  lockstep::Run played = sim::as_simulated(std::move(job.run), job.simulated.program,
+                                           job.simulated.folding, job.simulated.result);
+  const Json timeline = Json::parse(simulated_timeline(played));
+  EXPECT_THAT(timeline["otherData"]["time"].get<std::string>(), HasSubstr("simulated"));
+  std::size_t work = 0, calls = 0, arrows = 0;
+  for (const Json& event : timeline["traceEvents"]) {
+    const std::string phase = event["ph"];
+    if (phase == "s") ++arrows;
+    if (phase != "X") continue;
+    if (event["cat"] == "span" && event["dur"].get<double>() >= 1000) ++work;
+    if (event["cat"] != "call") continue;
+    ++calls;
+    EXPECT_GE(event["dur"].get<double>(), 4000) << "four hops of a millisecond";
+  }
+  EXPECT_EQ(calls, 9U);
+  EXPECT_EQ(arrows, 3U);
+  EXPECT_EQ(work, 5U + 5 + 4);
+}
+
+TEST(Jitter, IsReadOrRefusedWithTheReason) {
+  const Result<sim::Jitter> all = parse_jitter("compute=5%,communication=12.5%,image=20%,text=3%");
+  ASSERT_TRUE(all) << all.error().str();
+  EXPECT_DOUBLE_EQ(all->work, .05);
+  EXPECT_DOUBLE_EQ(all->meetings, .125);
+  EXPECT_DOUBLE_EQ(all->images, .2);
+  EXPECT_DOUBLE_EQ(all->texts, .03);
+  EXPECT_TRUE(parse_jitter(""));
+  for (const char* wrong :
+       {"compute", "compute=5", "compute=%", "compute=-5%", "compute=0%", "compute=nan%",
+        "compute=inf%", "compute=2000%", "compute=5%x", "video=5%", "compute=5%,", ",compute=5%",
+        "compute=5%,compute=6%", "=5%", "\x1b[31m=5%"}) {
+    const Result<sim::Jitter> read = parse_jitter(wrong);
+    ASSERT_FALSE(read) << wrong;
+    EXPECT_THAT(read.error().str(), HasSubstr("--jitter"));
+    EXPECT_THAT(read.error().str(), Not(HasSubstr("\x1b")));
+  }
+}
+
+TEST(Jitter, TrialsInWhichNothingVariesAreRefused) {
+  TrialsCommand command;
+  EXPECT_TRUE(trial_options(command));
+  command.trials = 10;
+  EXPECT_FALSE(trial_options(command));
+  command.redraw_batches = true;
+  EXPECT_TRUE(trial_options(command));
+  command.trials = 0;
+  EXPECT_FALSE(trial_options(command));
+}
+
+}  // namespace
+}  // namespace lockstep

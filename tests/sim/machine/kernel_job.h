@@ -1,0 +1,117 @@
+// Jobs whose work is counted in kernels of a millisecond, so that every time is known by hand.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "sim/machine/forecast.h"
+#include "sim/machine/play.h"
+#include "sim/machine/timed_run.h"
+#include "sim/machine/work_time.h"
+#include "verify/program.h"
+
+namespace lockstep::sim {
+
+// A kernel takes a millisecond, nothing else takes any time; calls take 1 ms a hop.
+inline Machine millisecond_kernels() {
+  Machine machine;
+  machine.ranks_per_node = 64;
+  machine.compute["float32"] = {FlopRate{1'000'000'000'000}, 1, 1};
+  machine.memory_bandwidth = Bandwidth{8'000'000'000};
+  machine.launch = Picos{1'000'000'000};
+  machine.launches_hidden = false;
+  machine.links = {{Picos{1'000'000'000}, Bandwidth{800'000'000'000'000}, std::nullopt}};
+  return machine;
+}
+
+inline WorkCost kernels(WorkCost::Before before, std::int64_t id, std::int64_t step,
+                        std::int64_t count) {
+  WorkCost out;
+  out.before = before;
+  out.id = id;
+  out.step = step;
+  out.kernels = count;
+  return out;
+}
+
+// Steps of: so many kernels, an all-reduce of nothing, so many more while it runs, a wait.
+struct KernelStep {
+  std::int64_t before = 0, beside = 0;
+  std::string modalities;  // of the batch: "image,text"; empty: not recorded
+};
+
+inline std::string program_of_steps(const std::vector<KernelStep>& steps) {
+  std::string out;
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    const std::string n = std::to_string(s);
+    if (!steps[s].modalities.empty()) out += "modality " + n + " " + steps[s].modalities + "; ";
+    out += "all_reduce n=0 dtype=float32 what=w step=" + n + " async open; wait " + n + "; step " +
+           n + "; ";
+  }
+  return out + "clean";
+}
+
+inline RankCosts costs_of_steps(std::int32_t rank, const std::vector<KernelStep>& steps) {
+  RankCosts out;
+  out.rank = rank;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const auto s = static_cast<std::int64_t>(i);
+    out.work.push_back(kernels(WorkCost::Before::call, s, s, steps[i].before));
+    out.work.push_back(kernels(WorkCost::Before::wait, s, s, steps[i].beside));
+    out.work.push_back(kernels(WorkCost::Before::step, s, s, 0));
+  }
+  return out;
+}
+
+// A job of a list of steps for each rank, on its simulated clock.
+struct KernelJob {
+  Machine machine;
+  std::vector<RankCosts> owned;
+  std::vector<const RankCosts*> costs;
+  std::vector<std::int64_t> samples;
+  Run run;
+  RunProgram program;
+  std::vector<GroupPlace> places;
+  Folding folding;
+  ExecutionResult result;
+
+  explicit KernelJob(const std::vector<std::vector<KernelStep>>& ranks,
+                     Machine on = millisecond_kernels())
+      : machine(std::move(on)), samples(ranks.size(), 0) {
+    std::vector<std::string> programs;
+    for (const std::vector<KernelStep>& steps : ranks) {
+      programs.push_back(program_of_steps(steps));
+      owned.push_back(costs_of_steps(static_cast<std::int32_t>(owned.size()), steps));
+    }
+    for (const RankCosts& own : owned) costs.push_back(&own);
+    Result<Run> timed = timed_run(lockstep::program(programs, false), costs, samples, machine);
+    EXPECT_TRUE(timed);
+    run = std::move(*timed);
+    program = *program_of(run);
+    places = places_of(program.job, machine.ranks_per_node);
+    if (machine.cores) {
+      folding = keep_apart(program.job);
+      result = execute_on_cores(program.job, cost(), shared_cores(machine, ranks.size(), places));
+    } else {
+      folding = fold(program.job, kinds_of(places));
+      result = execute(program.job, folding, cost(), {Picos{}, /*record_issues=*/true});
+    }
+  }
+
+  CostOfCall cost() const {
+    return [this](std::uint32_t group, const ProgramCall& call) {
+      return *call_time(call, places[group], machine);
+    };
+  }
+  Forecast forecast() const { return sim::forecast(run, program, folding, result, places); }
+};
+
+inline Picos ms(double milliseconds) {
+  return Picos{static_cast<std::int64_t>(milliseconds * 1e9)};
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,178 @@
+#include "sim/machine/trials.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/machine/kernel_job.h"
+
+namespace lockstep::sim {
+namespace {
+
+using testing::HasSubstr;
+
+const std::function<bool()> kNever = [] { return false; };
+
+Trials run(const KernelJob& job, const TrialOptions& options) {
+  const Result<Trials> trials =
+      run_trials(job.run, job.program, job.machine, job.cost(), options, kNever);
+  EXPECT_TRUE(trials) << trials.error().str();
+  return *trials;
+}
+
+double mean_ms(const Trials& trials) {
+  double sum = 0, count = 0;
+  for (const auto& trial : trials.steps) {
+    for (const Picos step : trial) {
+      sum += static_cast<double>(step.value) * 1e-9;
+      ++count;
+    }
+  }
+  return sum / count;
+}
+
+TrialOptions with(Jitter jitter, std::size_t trials = 50) {
+  TrialOptions out;
+  out.trials = trials;
+  out.jitter = jitter;
+  return out;
+}
+
+const std::vector<KernelStep> kSteps(5, {10, 0, "text"});
+
+TEST(Trials, WithoutVariationEachStepIsThatOfTheForecast) {
+  const KernelJob job({kSteps, kSteps});
+  const Trials trials = run(job, with({}, 2));
+  ASSERT_EQ(trials.steps.size(), 2U);
+  for (const auto& trial : trials.steps) {
+    ASSERT_EQ(trial.size(), 4U);
+    for (const Picos step : trial) EXPECT_EQ(step, job.forecast().step_time);
+  }
+}
+
+TEST(Trials, ASeedGivesTheSameWhateverTheThreads) {
+  const KernelJob job({kSteps, kSteps, kSteps});
+  TrialOptions options = with({.work = .2, .meetings = .1});
+  const Trials one = run(job, options);
+  options.threads = 4;
+  EXPECT_EQ(run(job, options).steps, one.steps);
+  options.seed = 2;
+  EXPECT_NE(run(job, options).steps, one.steps);
+  options.trials = 10;
+  options.seed = 1;
+  const Trials fewer = run(job, options);
+  EXPECT_TRUE(std::equal(fewer.steps.begin(), fewer.steps.end(), one.steps.begin()));
+}
+
+// One rank alone: a step is 10 ms times a factor with the mean 1 and the coefficient of variation
+// that was asked for. 20,000 steps: the bounds are six standard errors.
+TEST(Trials, FactorsHaveTheMeanAndTheVariationAskedFor) {
+  const KernelJob job({std::vector<KernelStep>(21, {10, 0, ""})});
+  const Trials trials = run(job, with({.work = .3}, 1000));
+  double sum = 0, squares = 0;
+  for (const auto& trial : trials.steps) {
+    for (const Picos step : trial) {
+      const double factor = step.seconds() / 10e-3;
+      sum += factor;
+      squares += factor * factor;
+    }
+  }
+  const double mean = sum / 20'000;
+  EXPECT_NEAR(mean, 1, 6 * .3 / std::sqrt(20'000));
+  EXPECT_NEAR(std::sqrt(squares / 20'000 - mean * mean), .3, .02);
+}
+
+TEST(Trials, OnlyBatchesWithImagesVaryWithThem) {
+  std::vector<KernelStep> steps(4, {10, 0, "text"});
+  steps[2].modalities = "image,text";
+  const Trials trials = run(KernelJob({steps}), with({.images = .5}, 20));
+  std::set<std::int64_t> with_images;
+  for (const auto& trial : trials.steps) {
+    EXPECT_EQ(trial[0], ms(10));
+    with_images.insert(trial[1].value);
+    EXPECT_EQ(trial[2], ms(10));
+  }
+  EXPECT_EQ(with_images.size(), 20U);
+}
+
+TEST(Trials, CallsVaryByThemselves) {
+  const Trials trials = run(KernelJob({kSteps, kSteps}), with({.meetings = .5}, 200));
+  for (const auto& trial : trials.steps)
+    for (const Picos step : trial) EXPECT_GT(step, ms(10));
+  EXPECT_NEAR(mean_ms(trials), 12, 6 * .5 * 2 / std::sqrt(800));
+}
+
+// Who waits for the slowest of more waits longer.
+TEST(Trials, MoreRanksWaitLonger) {
+  const double two = mean_ms(run(KernelJob({kSteps, kSteps}), with({.work = .2}, 200)));
+  Machine machine = millisecond_kernels();
+  const std::vector<std::vector<KernelStep>> many(16, kSteps);
+  // A call of 2 (n - 1) hops.
+  const double sixteen = mean_ms(run(KernelJob(many, machine), with({.work = .2}, 200))) - 28;
+  EXPECT_GT(two, 12);
+  EXPECT_GT(sixteen + 2, two + 1);
+}
+
+// N ranks, each of which has images with the probability q: a step takes as long as the slowest
+// batch, a or b, and the call: E = b - (b - a)(1 - q)^N + x.
+TEST(Trials, DrawnBatchesGiveTheClosedForm) {
+  constexpr double kText = 4, kImage = 10, kCall = 6, kShare = .25;  // ms; the call: 6 hops
+  std::vector<std::vector<KernelStep>> ranks(4, std::vector<KernelStep>(9, {4, 0, "text"}));
+  for (std::size_t s = 1; s < 9; ++s) ranks[s % 4][s] = {10, 0, "image,text"};  // 8 of 32
+  TrialOptions options = with({}, 500);
+  options.redraw_batches = true;
+  const Trials trials = run(KernelJob(ranks), options);
+  for (const auto& trial : trials.steps)
+    for (const Picos step : trial)
+      EXPECT_TRUE(step == ms(kText + kCall) || step == ms(kImage + kCall)) << step.value;
+  const double none = std::pow(1 - kShare, 4);
+  const double deviation = (kImage - kText) * std::sqrt(none * (1 - none) / (500 * 8));
+  EXPECT_NEAR(mean_ms(trials), kImage - (kImage - kText) * none + kCall, 5 * deviation);
+  // As they were derived one rank has images in each step.
+  EXPECT_DOUBLE_EQ(mean_ms(run(KernelJob(ranks), with({}, 1))), kImage + kCall);
+}
+
+TEST(Trials, BatchesThatDecideTheCallsAreNotDrawn) {
+  const std::string text =
+      "all_reduce n=0 dtype=float32; step 0; all_reduce n=0 dtype=float32; step 1;"
+      "all_reduce n=8 dtype=float32; step 2; clean";
+  RankCosts costs;
+  for (std::int64_t s = 0; s < 3; ++s) {
+    costs.work.push_back(kernels(WorkCost::Before::call, s, s, 1));
+    costs.work.push_back(kernels(WorkCost::Before::step, s, s, 0));
+  }
+  const Machine machine = millisecond_kernels();
+  const Result<lockstep::Run> timed = timed_run(program({text}, false), {&costs}, {0}, machine);
+  ASSERT_TRUE(timed);
+  TrialOptions options = with({});
+  options.redraw_batches = true;
+  const CostOfCall cost = [](std::uint32_t, const ProgramCall&) { return Picos{}; };
+  const Result<Trials> trials =
+      run_trials(*timed, *program_of(*timed), machine, cost, options, kNever);
+  ASSERT_FALSE(trials);
+  EXPECT_THAT(trials.error().str(), HasSubstr("rank 0 makes other calls"));
+}
+
+TEST(Trials, CanBeStoppedAndAreBounded) {
+  const KernelJob job({kSteps});
+  EXPECT_FALSE(
+      run_trials(job.run, job.program, job.machine, job.cost(), with({}), [] { return true; }));
+  EXPECT_FALSE(
+      run_trials(job.run, job.program, job.machine, job.cost(), with({}, kMostTrialSteps), kNever));
+}
+
+TEST(Trials, QuantilesLieBetweenTheNearestValues) {
+  const std::vector<Picos> values = {Picos{40}, Picos{10}, Picos{20}, Picos{30}};
+  EXPECT_EQ(quantile(values, 0).value, 10);
+  EXPECT_EQ(quantile(values, .5).value, 25);
+  EXPECT_EQ(quantile(values, .9).value, 37);
+  EXPECT_EQ(quantile(values, 1).value, 40);
+  EXPECT_EQ(quantile({Picos{7}}, .95).value, 7);
+}
+
+}  // namespace
+}  // namespace lockstep::sim

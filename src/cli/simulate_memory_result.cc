@@ -15,7 +15,7 @@ using sim::MemoryStretch;
 using sim::MemoryTimeline;
 
 constexpr std::size_t kColumns = 80;
-constexpr std::size_t kShownClasses = 8;  // beside the one that is shown whole
+constexpr std::size_t kShownKinds = 8;  // beside the one that is shown whole
 
 std::string pad_left(const std::string& text, std::size_t width) {
   return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
@@ -37,12 +37,27 @@ bool fits(const MemoryTimeline& timeline, const sim::Machine& machine) {
          needed(timeline, machine) <= static_cast<double>(machine.per_device->value);
 }
 
-// The classes' places, those that need most first.
-std::vector<std::size_t> by_need(const MemoryForecast& memory) {
-  std::vector<std::size_t> out(memory.classes.size());
-  for (std::size_t c = 0; c < out.size(); ++c) out[c] = c;
-  std::stable_sort(out.begin(), out.end(), [&](std::size_t a, std::size_t b) {
-    return memory.classes[a].peak_use().total() > memory.classes[b].peak_use().total();
+// Classes whose peaks are alike, whenever they come: told in one line.
+struct Kind {
+  std::size_t shown = 0;  // the first of the classes
+  std::vector<Rank> ranks;
+};
+
+// Those that need most first.
+std::vector<Kind> kinds_of(const MemoryForecast& memory) {
+  std::vector<Kind> out;
+  for (std::size_t c = 0; c < memory.classes.size(); ++c) {
+    const MemoryTimeline& timeline = memory.classes[c];
+    auto kind = std::find_if(out.begin(), out.end(), [&](const Kind& known) {
+      const MemoryTimeline& shown = memory.classes[known.shown];
+      return shown.peak == timeline.peak && shown.peak_use() == timeline.peak_use();
+    });
+    if (kind == out.end()) kind = out.insert(kind, {c, {}});
+    for (const std::int32_t rank : timeline.ranks) kind->ranks.emplace_back(rank);
+  }
+  for (Kind& kind : out) std::sort(kind.ranks.begin(), kind.ranks.end());
+  std::stable_sort(out.begin(), out.end(), [&](const Kind& a, const Kind& b) {
+    return memory.classes[a.shown].peak_use().total() > memory.classes[b.shown].peak_use().total();
   });
   return out;
 }
@@ -54,12 +69,6 @@ std::vector<std::size_t> by_bytes(const MemoryUse& use) {
   std::stable_sort(out.begin(), out.end(),
                    [&](std::size_t a, std::size_t b) { return use.bytes[a] > use.bytes[b]; });
   return out;
-}
-
-std::string ranks_of(const MemoryTimeline& timeline, std::size_t width) {
-  std::vector<Rank> ranks;
-  for (const std::int32_t rank : timeline.ranks) ranks.emplace_back(rank);
-  return rank_label(ranks, width);
 }
 
 std::string milliseconds(sim::Picos time) { return fixed(time.seconds() * 1e3, 3) + " ms"; }
@@ -92,32 +101,40 @@ std::string composition(const MemoryTimeline& timeline, const sim::Machine& mach
   return out;
 }
 
-std::string misfit(const MemoryTimeline& timeline, const sim::Machine& machine) {
+std::string misfit(const MemoryForecast& memory, const Kind& kind, const sim::Machine& machine) {
+  const MemoryTimeline& timeline = memory.classes[kind.shown];
   if (fits(timeline, machine)) return {};
   const auto there = static_cast<double>(machine.per_device->value);
   const double need = needed(timeline, machine);
   return "  " +
-         wrap("does not fit: " + ranks_of(timeline, 40) +
-                  (timeline.ranks.size() == 1 ? " needs " : " need ") + amount(need) + " of " +
+         wrap("does not fit: " + rank_label(kind.ranks, 40) +
+                  (kind.ranks.size() == 1 ? " needs " : " need ") + amount(need) + " of " +
                   amount(there) + ", " + amount(need - there) + " too much; " +
                   largest_share(timeline.peak_use()),
               kColumns - 2, 4) +
          "\n";
 }
 
-// Of the kinds of ranks behind the first of `order`.
-std::string others(const MemoryForecast& memory, const std::vector<std::size_t>& order,
+// Of those behind the first.
+std::string others(const MemoryForecast& memory, const std::vector<Kind>& kinds,
                    const sim::Machine& machine) {
   std::string out;
-  for (std::size_t i = 1; i < order.size() && i <= kShownClasses; ++i) {
-    const MemoryTimeline& timeline = memory.classes[order[i]];
-    out += line(ranks_of(timeline, 18), needed(timeline, machine),
+  for (std::size_t i = 1; i < kinds.size() && i <= kShownKinds; ++i) {
+    const MemoryTimeline& timeline = memory.classes[kinds[i].shown];
+    out += line(rank_label(kinds[i].ranks, 18), needed(timeline, machine),
                 "  " + largest_share(timeline.peak_use()) +
                     (fits(timeline, machine) ? "" : "; does not fit"));
   }
-  if (order.size() > kShownClasses + 1)
-    out += "    and " + std::to_string(order.size() - kShownClasses - 1) +
+  if (kinds.size() > kShownKinds + 1)
+    out += "    and " + std::to_string(kinds.size() - kShownKinds - 1) +
            " other kinds of ranks: --output json=FILE has them\n";
+  return out;
+}
+
+double most_needed(const MemoryForecast& memory, const sim::Machine& machine) {
+  double out = 0;
+  for (const MemoryTimeline& timeline : memory.classes)
+    out = std::max(out, needed(timeline, machine));
   return out;
 }
 
@@ -169,9 +186,8 @@ bool fits(const MemoryForecast& memory, const sim::Machine& machine) {
 
 nlohmann::ordered_json memory_json(const MemoryForecast& memory, const sim::Machine& machine) {
   if (memory.classes.empty()) return nullptr;
-  const std::vector<std::size_t> order = by_need(memory);
   nlohmann::ordered_json out;
-  out["needed_bytes"] = needed(memory.classes[order.front()], machine);
+  out["needed_bytes"] = most_needed(memory, machine);
   out["per_device_bytes"] = nullptr;
   if (machine.per_device) out["per_device_bytes"] = machine.per_device->value;
   out["reserved_bytes"] = machine.reserved.value;
@@ -199,25 +215,26 @@ nlohmann::ordered_json memory_json(const MemoryForecast& memory, const sim::Mach
 
 std::string memory_text(const MemoryForecast& memory, const sim::Machine& machine) {
   if (memory.classes.empty()) return {};
-  const std::vector<std::size_t> order = by_need(memory);
-  const MemoryTimeline& most = memory.classes[order.front()];
+  const std::vector<Kind> kinds = kinds_of(memory);
+  const Kind& first = kinds.front();
+  const MemoryTimeline& most = memory.classes[first.shown];
   const MemoryStretch& peak = most.stretches[most.peak];
   const std::string step =
       peak.step < 0 ? "before the first step" : "step " + std::to_string(peak.step);
   std::string out = "  " +
-                    wrap("memory at its peak: " + ranks_of(most, 30) + ", " + step + ", at " +
-                             milliseconds(peak.end) + ", before " +
-                             shorten_middle(printable(memory.peaks_before[order.front()]), 60),
+                    wrap("memory at its peak: " + rank_label(first.ranks, 30) + ", " + step +
+                             ", at " + milliseconds(peak.end) + ", before " +
+                             shorten_middle(printable(memory.peaks_before[first.shown]), 60),
                          kColumns - 2, 4) +
                     "\n";
   out += composition(most, machine);
-  if (order.size() > 1) out += "  other ranks need\n" + others(memory, order, machine);
-  return out + misfit(most, machine);
+  if (kinds.size() > 1) out += "  other ranks need\n" + others(memory, kinds, machine);
+  return out + misfit(memory, first, machine);
 }
 
 std::string memory_headline(const MemoryForecast& memory, const sim::Machine& machine) {
   if (memory.classes.empty()) return {};
-  std::string out = amount(needed(memory.classes[by_need(memory).front()], machine));
+  std::string out = amount(most_needed(memory, machine));
   if (machine.per_device) out += " of " + amount(static_cast<double>(machine.per_device->value));
   return out;
 }
@@ -226,7 +243,7 @@ std::string memory_assumption(const sim::Machine& machine) {
   std::string out =
       "the storages of a rank at the moment when most is there, by the sizes that it asked for "
       "while it was derived; of kernels' scratch memory there is what the CPU's kernels take, and "
-      "none where tensors have no values";
+      "little where tensors have no values";
   std::vector<std::string> given;
   if (machine.fragmentation > 1)
     given.push_back("the allocator to take " + fixed(machine.fragmentation, 2) +

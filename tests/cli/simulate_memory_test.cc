@@ -99,6 +99,16 @@ TEST(SimulateMemory, NoLineIsWiderThanATerminalHoweverManyRanksAndLongNames) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), 80U) << line;
 }
 
+TEST(SimulateMemory, RanksWhosePeaksAreAlikeAreToldTogetherWheneverTheyCome) {
+  sim::MemoryTimeline late = timeline({1}, 70 * kGiga);
+  for (sim::MemoryStretch& stretch : late.stretches) stretch.end.value += kGiga / 2;
+  const MemoryForecast memory = forecast({timeline({0}, 70 * kGiga), late, timeline({2}, kGiga)});
+  const std::string text = memory_text(memory, machine(80 * kGiga));
+  EXPECT_THAT(text, AllOf(HasSubstr("memory at its peak: ranks 0,1, step 1, at 3.000 ms"),
+                          HasSubstr("ranks 0,1 need"), HasSubstr("  rank 2 ")));
+  EXPECT_EQ(memory_json(memory, machine(80 * kGiga))["classes"].size(), 3U);
+}
+
 TEST(SimulateMemory, JsonHasThePeakAndTheTimelineOfEachKindOfRanks) {
   const MemoryForecast memory =
       forecast({timeline({0, 1, 2}, 30 * kGiga), timeline({3}, 70 * kGiga)});

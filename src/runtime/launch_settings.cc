@@ -1,7 +1,5 @@
 #include "runtime/launch_settings.h"
 
-#include <array>
-#include <charconv>
 #include <string_view>
 
 #include "base/text.h"
@@ -9,28 +7,7 @@
 namespace lockstep {
 namespace {
 
-// The variables of one launcher.
-struct Launcher {
-  const char* name;
-  const char* rank;
-  const char* world_size;
-  const char* local_rank;
-};
-constexpr std::array<Launcher, 4> kLaunchers = {{
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
-    {"MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
-}};
-
 constexpr int kLargestPort = 65535;
-
-std::optional<int> number_in(std::string_view text) {
-  int value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
-}
 
 Error no_number(const char* variable, const char* text) {
   return Error{std::string(variable) + " is " + printable(text) + ", which is no number from 0 up",
@@ -42,16 +19,9 @@ Error no_number(const char* variable, const char* text) {
 Result<int> number_of(const Environment& get, const char* variable, int otherwise) {
   const char* text = get(variable);
   if (text == nullptr) return otherwise;
-  const auto value = number_in(text);
+  const auto value = launcher_number(text);
   if (!value) return no_number(variable, text);
   return *value;
-}
-
-const Launcher* launcher_of(const Environment& get) {
-  for (const Launcher& launcher : kLaunchers) {
-    if (get(launcher.rank) != nullptr && get(launcher.world_size) != nullptr) return &launcher;
-  }
-  return nullptr;
 }
 
 // The option's value; the variable's where there is no option.
@@ -65,7 +35,7 @@ Result<int> either(const std::optional<int>& option, const char* flag, int found
 }
 
 Status find_ranks(const LaunchOptions& options, const Environment& get, LaunchSettings& out) {
-  const Launcher* launcher = launcher_of(get);
+  const Launcher* launcher = find_launcher(get);
   if (launcher == nullptr) {
     out.launcher = options.rank || options.world_size ? "options" : "a single process";
     out.rank = options.rank.value_or(0);
@@ -101,7 +71,7 @@ Status find_master(const std::string& master, const Environment& get, LaunchSett
   if (master.empty() && (host == nullptr || port == nullptr)) return Status::ok();
   out.master_host = master.empty() ? host : master.substr(0, place);
   const std::string port_text = master.empty() ? port : master.substr(place + 1);
-  const auto number = number_in(port_text);
+  const auto number = launcher_number(port_text);
   if (!number || *number < 1 || *number > kLargestPort) {
     return Error{
         "the port of the master is " + printable(port_text), {}, "a number from 1 to 65535"};

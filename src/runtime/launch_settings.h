@@ -1,17 +1,14 @@
 // Which rank a worker is, and where it finds the others: from its options, or from the variables of
 // whoever launched it.
 //
-// Options go over torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT:
-// docs.pytorch.org/docs/stable/elastic/run.html) over Slurm (SLURM_PROCID, SLURM_NTASKS,
-// SLURM_LOCALID: srun(1)) over MPI (OMPI_COMM_WORLD_*: Open MPI; PMI_RANK, PMI_SIZE,
-// MPI_LOCALRANKID: MPICH's Hydra) over a single process. The first launcher whose rank and size are
-// set is the one: torchrun may well run below Slurm. Options that contradict it are an error.
+// Options go over the launcher's variables (base/launcher.h; MASTER_ADDR and MASTER_PORT are
+// torchrun's) over a single process. Options that contradict the launcher are an error.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 
+#include "base/launcher.h"
 #include "base/result.h"
 
 namespace lockstep {
@@ -37,9 +34,6 @@ struct LaunchSettings {
   bool store_is_served = false;  // torchrun's agent serves it already …
   int attempt = 0;               // … and has started the ranks so often before
 };
-
-// nullptr where the variable is not set.
-using Environment = std::function<const char*(const char* name)>;
 
 // Errors: options that contradict the launcher's variables (both values are named), numbers that
 // are none, a rank that is not below the number of ranks, several ranks without a place to meet.

@@ -60,15 +60,20 @@ static_assert(sizeof(Header) <= kHeaderBytes);
 // Table entries follow one another, each a TableEntry header and `bytes` of payload, padded to 8.
 // An entry's id is its byte offset in the table divided by 8, plus 1; id 0 is "not recorded".
 enum class EntryKind : std::uint32_t {
-  string = 1,     // UTF-8
-  names = 2,      // u32 string ids
-  ints = 3,       // i64 values
-  group = 4,      // u32 name, u32 desc, then i32 global ranks
-  signature = 5,  // SignatureEntry
+  string = 1,        // UTF-8
+  names = 2,         // u32 string ids
+  ints = 3,          // i64 values
+  group = 4,         // u32 name, u32 desc, then i32 global ranks
+  signature = 5,     // SignatureEntry
+  communicator = 6,  // CommunicatorEntry: a group of which the rank knows its own place only
 };
 struct TableEntry {
   std::uint32_t kind;
   std::uint32_t bytes;
+};
+struct CommunicatorEntry {
+  std::uint32_t name, desc;  // string ids; the name is the same in all processes
+  std::int32_t place, size;  // roots and peers of its calls are places, too
 };
 struct SignatureEntry {
   std::uint32_t op;       // string id of the operation's name

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "trace/communicators.h"
+
 namespace lockstep {
 
 namespace {
@@ -34,7 +36,8 @@ RingTableReader::RingTableReader(std::string_view used, RankTrace& trace, TraceB
     }
     const auto kind = static_cast<ring::EntryKind>(entry.kind);
     if (add(kind, rest.substr(0, entry.bytes), value)) {
-      value.kind = kind;
+      // Calls refer to both kinds of groups alike.
+      value.kind = kind == ring::EntryKind::communicator ? ring::EntryKind::group : kind;
     } else {
       trace_.add_damage("table entry " + std::to_string(at / 8 + 1) + " cannot be used");
     }
@@ -56,6 +59,8 @@ bool RingTableReader::add(ring::EntryKind kind, std::string_view payload, Value&
       return add_group(payload, value);
     case ring::EntryKind::signature:
       return add_signature(payload, value);
+    case ring::EntryKind::communicator:
+      return add_communicator(payload, value);
   }
   return false;
 }
@@ -97,6 +102,25 @@ bool RingTableReader::add_group(std::string_view payload, Value& value) {
       builder_.add_group(group, tables_.rank_lists.intern(ranks), desc);
   trace_.created_in_order = static_cast<std::uint32_t>(trace_.groups.size());
   // The group is known by its name even where its members cannot be believed.
+  if (!refused.empty()) trace_.add_damage(std::string(refused));
+  return true;
+}
+
+bool RingTableReader::add_communicator(std::string_view payload, Value& value) {
+  ring::CommunicatorEntry entry{};
+  if (payload.size() != sizeof entry) return false;
+  std::memcpy(&entry, payload.data(), sizeof entry);
+  bool ok = entry.name != 0;
+  const StringId name = string(entry.name, ok);
+  const StringId desc = string(entry.desc, ok);
+  if (!ok || entry.size > trace_.world_size || !is_possible_rank(entry.place, entry.size)) {
+    return false;
+  }
+  const GroupId group = tables_.groups.intern(tables_.str(name));
+  value.id = group.value;
+  const std::string_view refused = builder_.add_unlinked(
+      unlinked_membership(group, entry.place, entry.size, tables_.str(desc), tables_));
+  trace_.created_in_order = static_cast<std::uint32_t>(trace_.groups.size());
   if (!refused.empty()) trace_.add_damage(std::string(refused));
   return true;
 }

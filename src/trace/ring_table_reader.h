@@ -58,6 +58,7 @@ class RingTableReader {
   bool add_names(std::string_view payload, Value& value);
   bool add_ints(std::string_view payload, Value& value);
   bool add_group(std::string_view payload, Value& value);
+  bool add_communicator(std::string_view payload, Value& value);
   bool add_signature(std::string_view payload, Value& value);
 
   std::vector<Value> values_;  // by table id - 1

@@ -74,6 +74,15 @@ std::uint32_t RingTableWriter::group(std::string_view name, std::span<const std:
   return find_or_append(ring::EntryKind::group, bytes_of(std::span<const std::uint32_t>(scratch_)));
 }
 
+std::uint32_t RingTableWriter::communicator(std::string_view name, std::string_view desc,
+                                            std::int32_t place, std::int32_t size) {
+  const std::lock_guard lock(mutex_);
+  const ring::CommunicatorEntry entry{string_locked(name), string_locked(desc), place, size};
+  if (entry.name == 0) return 0;
+  return find_or_append(ring::EntryKind::communicator,
+                        bytes_of(std::span<const ring::CommunicatorEntry>(&entry, 1)));
+}
+
 std::uint32_t RingTableWriter::signature(const ring::SignatureEntry& entry) {
   const std::lock_guard lock(mutex_);
   return find_or_append(ring::EntryKind::signature,

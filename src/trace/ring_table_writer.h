@@ -30,6 +30,8 @@ class RingTableWriter {
   std::uint32_t ints(std::span<const std::int64_t> values);
   std::uint32_t group(std::string_view name, std::span<const std::int32_t> ranks,
                       std::string_view desc);
+  std::uint32_t communicator(std::string_view name, std::string_view desc, std::int32_t place,
+                             std::int32_t size);
   std::uint32_t signature(const ring::SignatureEntry& entry);
 
   void count_lost() { header_.table_lost.fetch_add(1, std::memory_order_relaxed); }
@@ -51,7 +53,7 @@ class RingTableWriter {
   ring::Header& header_;
   char* table_;
   std::mutex mutex_;
-  std::vector<Index> index_{static_cast<std::size_t>(ring::EntryKind::signature) + 1};
+  std::vector<Index> index_{static_cast<std::size_t>(ring::EntryKind::communicator) + 1};
   std::vector<std::uint32_t> scratch_;
 };
 

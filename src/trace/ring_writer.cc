@@ -182,6 +182,11 @@ RingWriter::GroupRef RingWriter::make_group(std::string_view name,
   return {impl_->table.group(name, ranks, desc)};
 }
 
+RingWriter::GroupRef RingWriter::make_communicator(std::string_view name, std::int32_t place,
+                                                   std::int32_t size, std::string_view desc) {
+  return {impl_->table.communicator(name, desc, place, size)};
+}
+
 RingWriter::SignatureRef RingWriter::make_signature(const SignatureFields& fields) {
   RingTableWriter& table = impl_->table;
   const std::string_view op = fields.op == Op::other ? fields.other_op : op_name(fields.op);

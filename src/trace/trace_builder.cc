@@ -34,12 +34,20 @@ TraceBuilder::Problem TraceBuilder::add_group(GroupId group, RankList ranks, Str
     return "a rank of the group is not below world_size";
   }
   if (!ranks.distinct()) return "a rank is in the group twice";
-  const auto [known, is_new] = declared_.emplace(group, trace_.groups.size());
+  return declare({group, std::move(ranks), desc});
+}
+
+TraceBuilder::Problem TraceBuilder::add_unlinked(RankTrace::Membership membership) {
+  return declare(std::move(membership));
+}
+
+TraceBuilder::Problem TraceBuilder::declare(RankTrace::Membership membership) {
+  const auto [known, is_new] = declared_.emplace(membership.group, trace_.groups.size());
   if (!is_new) {
-    const bool same = trace_.groups[known->second].ranks == ranks;
+    const bool same = trace_.groups[known->second].ranks == membership.ranks;
     return same ? Problem{} : "the group was declared before with other ranks";
   }
-  trace_.groups.push_back({group, std::move(ranks), desc});
+  trace_.groups.push_back(std::move(membership));
   return {};
 }
 

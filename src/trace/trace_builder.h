@@ -35,6 +35,9 @@ class TraceBuilder {
   // The same declaration twice is fine; the same name with other ranks is not.
   Problem add_group(GroupId group, RankList ranks, StringId desc);
 
+  // The same for a membership that communicators.h made.
+  Problem add_unlinked(RankTrace::Membership membership);
+
   enum class Numbering : std::uint8_t {
     count,     // Call::seq is counted here, from 0
     recorded,  // Call::seq stands in the record; it must grow within its group
@@ -65,6 +68,7 @@ class TraceBuilder {
     std::uint64_t collective = 0;
     std::uint64_t point_to_point = 0;
   };
+  Problem declare(RankTrace::Membership membership);
   Next& next_in(GroupId group);
   void number_by_ids();
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "trace/communicators.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/nccl_log_lines.h"
 #include "trace/formats/watchdog_log.h"
@@ -32,10 +33,6 @@ constexpr std::array<std::string_view, 5> kUnknown = {
     "splits of all-to-all: NCCL's log shows them as point-to-point calls",
     "global ranks: taken from the largest communicator where no prefix or file name tells",
 };
-
-// Until `link` has seen all files, a membership holds this description and two numbers instead of
-// members: the process's rank in the communicator, and the communicator's size.
-constexpr std::string_view kUnlinked = "\x01unlinked communicator";
 
 std::string hex(std::uint64_t value) {
   std::array<char, 16> digits{};
@@ -64,8 +61,7 @@ struct Process {
 
 class Reader {
  public:
-  Reader(const TraceFile& file, Tables& tables)
-      : file_(file), tables_(tables), unlinked_(tables.strings.intern(std::string(kUnlinked))) {}
+  Reader(const TraceFile& file, Tables& tables) : file_(file), tables_(tables) {}
 
   Result<std::vector<RankTrace>> read() {
     LogLines lines(file_.bytes);
@@ -137,9 +133,9 @@ class Reader {
     }
     const GroupId group = tables_.groups.intern(name);
     comms_[key] = {p, group, name, init->nranks};
-    std::vector<Rank> place = {Rank(static_cast<std::int32_t>(init->rank)),
-                               Rank(static_cast<std::int32_t>(init->nranks))};
-    process.memberships.push_back({group, std::move(place), unlinked_});
+    process.memberships.push_back(unlinked_membership(group, static_cast<std::int32_t>(init->rank),
+                                                      static_cast<std::int32_t>(init->nranks), {},
+                                                      tables_));
   }
 
   // The name of a communicator, the same in all its processes; empty where nothing tells.
@@ -307,7 +303,6 @@ class Reader {
 
   const TraceFile& file_;
   Tables& tables_;
-  StringId unlinked_;
   int number_ = 0;
   std::map<Key, Known> comms_;
   std::map<Key, std::map<std::uint64_t, std::int64_t>> splits_;
@@ -317,185 +312,17 @@ class Reader {
   std::uint64_t orphans_ = 0;
 };
 
-// Puts communicators together over all processes.
-class Linker {
- public:
-  Linker(std::span<RankTrace> traces, Tables& tables)
-      : tables_(tables), unlinked_(tables.strings.intern(std::string(kUnlinked))) {
-    for (RankTrace& trace : traces) {
-      world_size_ = std::max(world_size_, trace.world_size);
-      const bool ours = std::any_of(trace.groups.begin(), trace.groups.end(),
-                                    [&](const auto& m) { return m.desc == unlinked_; });
-      (ours ? traces_ : others_).push_back(&trace);
-    }
-  }
-
-  void link() {
-    number_ranks();
-    collect();
-    choose_world();
-    for (RankTrace* trace : traces_) {
-      trace->world_size = world_size_;
-      declare(*trace);
-      translate(*trace);
-    }
-    for (RankTrace* trace : others_) trace->world_size = world_size_;
-  }
-
- private:
-  struct Comm {
-    std::int32_t nranks = 0;
-    std::map<std::int32_t, Rank> members;  // by rank in the communicator
-    std::set<Rank> ranks;                  // those of `members`: no rank has two places
-    bool contradicted = false;
-    RankList list;  // of `members`, once somebody asked; shared by all of them
-
-    const RankList& listed() {
-      if (list.empty()) {
-        std::vector<Rank> in_order;
-        for (const auto& [place, rank] : members) in_order.push_back(rank);
-        list = RankList(std::move(in_order));
-      }
-      return list;
-    }
-  };
-
-  // One process each: where two claim one rank, all are numbered anew.
-  void number_ranks() {
-    std::set<Rank> used;
-    const bool unique = std::all_of(traces_.begin(), traces_.end(), [&](const RankTrace* trace) {
-      return used.insert(trace->rank).second;
-    });
-    if (unique || repeats_a_process()) return;
-    std::stable_sort(traces_.begin(), traces_.end(), [](const RankTrace* a, const RankTrace* b) {
-      return std::tie(a->host, a->pid) < std::tie(b->host, b->pid);
-    });
-    std::int32_t next = 0;
-    for (RankTrace* trace : traces_) trace->rank = Rank(next++);
-    world_size_ = std::max(world_size_, next);
-  }
-
-  // The same log twice: then one of the two is left out later, and ranks are right as they are.
-  bool repeats_a_process() const {
-    std::set<std::tuple<std::string, std::int64_t, Rank>> seen;
-    return std::any_of(traces_.begin(), traces_.end(), [&](const RankTrace* trace) {
-      return !seen.emplace(trace->host, trace->pid, trace->rank).second;
-    });
-  }
-
-  void collect() {
-    for (const RankTrace* trace : traces_) {
-      for (const auto& m : trace->groups) {
-        if (m.desc != unlinked_ || m.ranks.size() != 2) continue;
-        Comm& comm = comms_[m.group];
-        comm.contradicted |= comm.nranks != 0 && comm.nranks != m.ranks[1].value;
-        comm.nranks = m.ranks[1].value;
-        const auto [known, is_new] = comm.members.emplace(m.ranks[0].value, trace->rank);
-        comm.contradicted |=
-            is_new ? !comm.ranks.insert(trace->rank).second : known->second != trace->rank;
-      }
-    }
-  }
-
-  // The first communicator, in the order of the lowest rank that has one, of the largest size.
-  void choose_world() {
-    const RankTrace* first = nullptr;
-    for (const RankTrace* trace : traces_) {
-      if (first == nullptr || trace->rank < first->rank) first = trace;
-    }
-    if (first == nullptr) return;
-    for (const auto& m : first->groups) {
-      const auto found = comms_.find(m.group);
-      if (found == comms_.end() || found->second.nranks != world_size_) continue;
-      world_ = m.group;
-      return;
-    }
-  }
-
-  bool is_whole(const Comm& comm) const {
-    return !comm.contradicted && static_cast<std::int32_t>(comm.members.size()) == comm.nranks;
-  }
-
-  GroupId final_group(GroupId group) {
-    return world_ == group ? tables_.groups.intern("world") : group;
-  }
-
-  void declare(RankTrace& trace) {
-    std::vector<RankTrace::Membership> kept;
-    std::set<GroupId> declared;
-    for (auto& m : trace.groups) {
-      if (m.desc != unlinked_) {
-        declared.insert(m.group);
-        kept.push_back(std::move(m));
-        continue;
-      }
-      const auto found = comms_.find(m.group);
-      if (found == comms_.end() || !is_whole(found->second)) continue;
-      const GroupId group = final_group(m.group);
-      if (declared.insert(group).second) kept.push_back({group, found->second.listed(), {}});
-    }
-    trace.groups = std::move(kept);
-    trace.created_in_order = static_cast<std::uint32_t>(trace.groups.size());
-  }
-
-  // Ranks of communicators, as roots and peers, become global ones.
-  void translate(RankTrace& trace) {
-    std::map<GroupId, std::uint64_t> first_seq;
-    for (const auto& [group, seq] : trace.first_seq) first_seq.emplace(final_group(group), seq);
-    trace.first_seq = std::move(first_seq);
-    for (Call& call : trace.calls) {
-      const GroupId own = call.group;
-      if (call.peer.value >= 0) call.peer = Rank(global(own, call.peer.value));
-      call.signature = translated(call.signature, own);
-      call.group = final_group(own);
-    }
-  }
-
-  std::int32_t global(GroupId group, std::int32_t place) const {
-    const auto comm = comms_.find(group);
-    if (comm == comms_.end() || comm->second.contradicted) return kNone;
-    const auto found = comm->second.members.find(place);
-    if (found != comm->second.members.end()) return found->second.value;
-    // A process whose log is missing: in the communicator of all its place is its rank.
-    const bool identity =
-        world_ == group && std::all_of(comm->second.members.begin(), comm->second.members.end(),
-                                       [](const auto& m) { return m.first == m.second.value; });
-    return identity ? place : kNone;
-  }
-
-  SignatureId translated(SignatureId id, GroupId group) {
-    const auto [known, is_new] = translated_.try_emplace({id, group}, id);
-    if (!is_new) return known->second;
-    Signature s = tables_.signatures[id];
-    if (s.root == kNone) return id;
-    s.root = global(group, s.root);
-    known->second = tables_.make_signature(s);
-    return known->second;
-  }
-
-  Tables& tables_;
-  StringId unlinked_;
-  std::vector<RankTrace*> traces_, others_;
-  std::int32_t world_size_ = 0;
-  std::map<GroupId, Comm> comms_;
-  std::optional<GroupId> world_;
-  std::map<std::pair<SignatureId, GroupId>, SignatureId> translated_;
-};
-
 Result<std::vector<RankTrace>> read(const TraceFile& file, Tables& tables) {
   return Reader(file, tables).read();
 }
 
 void link(std::span<RankTrace> traces, Tables& tables) {
-  const StringId unlinked = tables.strings.intern(std::string(kUnlinked));
   const auto others =
-      std::stable_partition(traces.begin(), traces.end(), [&](const RankTrace& trace) {
-        return std::any_of(trace.groups.begin(), trace.groups.end(),
-                           [&](const auto& m) { return m.desc == unlinked; });
-      });
+      std::stable_partition(traces.begin(), traces.end(),
+                            [&](const RankTrace& trace) { return has_unlinked(trace, tables); });
   // Output in which only the watchdog speaks of calls.
   if (others != traces.end()) watchdog_log_format().link({others, traces.end()}, tables);
-  Linker(traces, tables).link();
+  link_communicators(traces, tables, {.ranks_are_guesses = true});
 }
 
 bool recognises(std::string_view bytes) {

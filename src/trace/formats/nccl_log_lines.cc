@@ -1,13 +1,11 @@
 #include "trace/formats/nccl_log_lines.h"
 
-#include <algorithm>
-#include <array>
 #include <charconv>
 #include <string>
-#include <utility>
 
 #include "trace/formats/log_lines.h"
 #include "trace/formats/torch_names.h"
+#include "trace/nccl_calls.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep {
@@ -16,33 +14,6 @@ namespace {
 
 constexpr std::size_t kNpos = std::string_view::npos;
 constexpr std::string_view kInfo = " NCCL INFO ";
-
-// ncclDataType_t and ncclRedOp_t of nccl.h. Reduce operations from 5 on are made by the program.
-constexpr std::array<std::string_view, 12> kDtypes = {
-    "int8",    "uint8",   "int32",   "uint32",   "int64",         "uint64",
-    "float16", "float32", "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2"};
-constexpr std::array<std::string_view, 5> kRedops = {"sum", "product", "max", "min", "avg"};
-
-constexpr std::array<std::pair<std::string_view, Op>, 12> kOps = {{
-    {"AllReduce", Op::all_reduce},
-    {"Broadcast", Op::broadcast},
-    {"Bcast", Op::broadcast},
-    {"Reduce", Op::reduce},
-    {"AllGather", Op::all_gather_into_tensor},
-    {"ReduceScatter", Op::reduce_scatter_tensor},
-    {"AlltoAll", Op::all_to_all_single},
-    {"AllToAll", Op::all_to_all_single},
-    {"Gather", Op::gather},
-    {"Scatter", Op::scatter},
-    {"Send", Op::send},
-    {"Recv", Op::recv},
-}};
-
-std::optional<Op> op_of(std::string_view name) {
-  const auto* const found =
-      std::find_if(kOps.begin(), kOps.end(), [&](const auto& row) { return row.first == name; });
-  return found == kOps.end() ? std::nullopt : std::optional(found->second);
-}
 
 bool is_number(std::string_view text, std::int64_t& out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
@@ -57,11 +28,6 @@ std::optional<std::uint64_t> pointer_after(std::string_view text, std::string_vi
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   return error == std::errc() ? std::optional(value) : std::nullopt;
-}
-
-std::int64_t times(std::int64_t count, std::int64_t nranks) {
-  if (nranks <= 0) return kNone;
-  return count > INT64_MAX / nranks ? INT64_MAX : count * nranks;
 }
 
 }  // namespace
@@ -158,60 +124,18 @@ bool is_nccl_message(std::string_view name) { return name == "Send" || name == "
 
 SignatureId nccl_signature(const NcclCall& call, Tables& tables) {
   Signature s;
-  const std::optional<Op> op = op_of(call.name);
-  set_op(s, op, call.name, tables);
-  const std::int64_t all = times(call.count, call.nranks);
-  std::int64_t in = call.count;
-  std::int64_t out = call.count;
-  bool reduces = false;
-  bool rooted = false;
-  switch (s.op) {
-    case Op::all_reduce:
-      reduces = true;
-      break;
-    case Op::reduce:
-      reduces = rooted = true;
-      break;
-    case Op::broadcast:
-      rooted = true;
-      break;
-    case Op::all_gather_into_tensor:
-      out = all;
-      break;
-    case Op::reduce_scatter_tensor:
-      reduces = true;
-      in = all;
-      break;
-    case Op::all_to_all_single:
-      in = out = all;
-      break;
-    case Op::gather:
-      rooted = true;
-      out = kNone;
-      break;
-    case Op::scatter:
-      rooted = true;
-      in = kNone;
-      break;
-    case Op::send:
-      out = kNone;
-      break;
-    case Op::recv:
-      in = kNone;
-      break;
-    default:
-      break;
-  }
+  set_op(s, nccl_op(call.name), call.name, tables);
+  const auto [in, out] = nccl_elements(s.op, call.count, call.nranks);
   s.in = flat_tensor(in, tables);
   s.out = flat_tensor(out, tables);
-  if (call.datatype < static_cast<std::int64_t>(kDtypes.size())) {
-    const auto dtype = kDtypes[static_cast<std::size_t>(call.datatype)];
+  if (call.datatype < static_cast<std::int64_t>(kNcclDtypes.size())) {
+    const auto dtype = kNcclDtypes[static_cast<std::size_t>(call.datatype)];
     s.dtypes = tables.make_names({std::string(dtype)});
   }
-  if (reduces && call.op < static_cast<std::int64_t>(kRedops.size())) {
-    s.redop = tables.strings.intern(std::string(kRedops[static_cast<std::size_t>(call.op)]));
+  if (is_reduction(s.op) && call.op < static_cast<std::int64_t>(kNcclRedops.size())) {
+    s.redop = tables.strings.intern(std::string(kNcclRedops[static_cast<std::size_t>(call.op)]));
   }
-  if (rooted && is_possible_rank(call.root, kMaxWorldSize)) {
+  if (nccl_has_root(s.op) && is_possible_rank(call.root, kMaxWorldSize)) {
     s.root = static_cast<std::int32_t>(call.root);
   }
   return tables.make_signature(s);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "trace/communicators.h"
 #include "trace/ring_reader.h"
 #include "trace/text_format.h"
 
@@ -31,24 +32,29 @@ bool looks_like_text(std::string_view bytes) {
   return bytes.substr(0, kKey.size()) == kKey.substr(0, bytes.size());
 }
 
+// What sees NCCL's calls alone knows no members of communicators.
+void link(std::span<RankTrace> traces, Tables& tables) { link_communicators(traces, tables); }
+
 }  // namespace
 
 Format ring_format() {
-  return {.name = "ring",
-          .summary = "lockstep's ring files (*.ring)",
-          .recognises = looks_like_ring_file,
-          .read = [](const TraceFile& file, Tables& tables) {
-            return one(read_ring_trace(file.bytes, file.name, tables));
-          }};
+  return {
+      .name = "ring",
+      .summary = "lockstep's ring files (*.ring)",
+      .recognises = looks_like_ring_file,
+      .read = [](const TraceFile& file,
+                 Tables& tables) { return one(read_ring_trace(file.bytes, file.name, tables)); },
+      .link = link};
 }
 
 Format text_format() {
-  return {.name = "text",
-          .summary = "lockstep's text form (*.trace.jsonl)",
-          .recognises = looks_like_text,
-          .read = [](const TraceFile& file, Tables& tables) {
-            return one(read_text_trace(file.bytes, file.name, tables));
-          }};
+  return {
+      .name = "text",
+      .summary = "lockstep's text form (*.trace.jsonl)",
+      .recognises = looks_like_text,
+      .read = [](const TraceFile& file,
+                 Tables& tables) { return one(read_text_trace(file.bytes, file.name, tables)); },
+      .link = link};
 }
 
 }  // namespace lockstep

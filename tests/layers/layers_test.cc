@@ -36,6 +36,7 @@ const std::vector<Layer>& layers() {
       {"launch", {"base", "trace", "job", "verify"}},
       {"study", {"base", "trace", "verify", "reports", "launch"}},
       {"cli", {"base", "trace", "job", "sim", "verify", "reports", "launch", "study"}},
+      {"nccl", {"base", "trace"}},
       {"runtime", {"base", "trace", "job"}},
   };
   return table;

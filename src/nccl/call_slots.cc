@@ -23,12 +23,14 @@ struct CallSlots::State {
   }
 };
 
-std::uint64_t CallSlots::add(RingWriter& ring, std::uint32_t id) {
+std::uint64_t CallSlots::add(RecordedRank& rank, std::uint32_t id) {
   std::uint64_t number = next_.fetch_add(1, std::memory_order_relaxed) & kNumberMask;
   if (number == 0) number = next_.fetch_add(1, std::memory_order_relaxed) & kNumberMask;
   Slot& slot = slots_[number % kSlots];
-  slot.state.store(0, std::memory_order_seq_cst);
-  slot.ring.store(&ring, std::memory_order_seq_cst);
+  const State forgotten(slot.state.exchange(0, std::memory_order_seq_cst));
+  if (forgotten.started > 0 && !forgotten.done)
+    slot.rank.load(std::memory_order_seq_cst)->on_device.fetch_sub(1, std::memory_order_relaxed);
+  slot.rank.store(&rank, std::memory_order_seq_cst);
   slot.id.store(id, std::memory_order_seq_cst);
   slot.state.store(number, std::memory_order_seq_cst);
   return number;
@@ -42,7 +44,7 @@ CallSlots::Call CallSlots::update(std::uint64_t number, Change change, State& af
     after = State(word);
     if (number == 0 || after.number != number) return {};
     // Read before the swap: if that succeeds, they are this call's.
-    const Call call{slot.ring.load(std::memory_order_seq_cst),
+    const Call call{slot.rank.load(std::memory_order_seq_cst),
                     slot.id.load(std::memory_order_seq_cst)};
     if (!change(after)) return {};
     if (slot.state.compare_exchange_weak(word, after.word(), std::memory_order_seq_cst))
@@ -61,7 +63,7 @@ bool CallSlots::launch(std::uint64_t number, std::uint32_t channels) {
         return true;
       },
       after);
-  return call.ring != nullptr;
+  return call.rank != nullptr;
 }
 
 void CallSlots::started(std::uint64_t number) {
@@ -74,7 +76,9 @@ void CallSlots::started(std::uint64_t number) {
         return true;
       },
       after);
-  if (call.ring != nullptr && after.started == 1) call.ring->start(call.id);
+  if (call.rank == nullptr || after.started > 1) return;
+  call.rank->on_device.fetch_add(1, std::memory_order_relaxed);
+  call.rank->ring->start(call.id);
 }
 
 void CallSlots::stopped(std::uint64_t number) {
@@ -88,7 +92,9 @@ void CallSlots::stopped(std::uint64_t number) {
         return true;
       },
       after);
-  if (call.ring != nullptr && after.done) call.ring->complete(call.id);
+  if (call.rank == nullptr || !after.done) return;
+  call.rank->on_device.fetch_sub(1, std::memory_order_relaxed);
+  call.rank->ring->complete(call.id);
 }
 
 }  // namespace lockstep

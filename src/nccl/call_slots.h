@@ -14,7 +14,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "trace/ring_writer.h"
+#include "nccl/recorded_rank.h"
 
 namespace lockstep {
 
@@ -24,29 +24,30 @@ class CallSlots {
   static constexpr std::uint64_t kNumberBits = 40;
   static constexpr std::uint64_t kNumberMask = (std::uint64_t{1} << kNumberBits) - 1;
 
-  // Remembers call `id` of `ring`; gives its number, which is never 0.
-  std::uint64_t add(RingWriter& ring, std::uint32_t id);
+  // Remembers call `id` of a rank that has a ring; gives its number, which is never 0.
+  std::uint64_t add(RecordedRank& rank, std::uint32_t id);
 
   // The call runs on so many channels (0, or more than 127: not known, then it is complete when
   // all that started have stopped). False: it was launched before, or is forgotten.
   bool launch(std::uint64_t number, std::uint32_t channels);
-  // A channel's kernel began, or ended: the first start and the last stop are recorded.
+  // A channel's kernel began, or ended: the first start and the last stop are recorded, and the
+  // call counts as on the device in between (RecordedRank::on_device).
   void started(std::uint64_t number);
   void stopped(std::uint64_t number);
 
  private:
   struct Slot {
     std::atomic<std::uint64_t> state{0};  // 0: being filled
-    std::atomic<RingWriter*> ring{nullptr};
+    std::atomic<RecordedRank*> rank{nullptr};
     std::atomic<std::uint32_t> id{0};
   };
   struct State;
   struct Call {
-    RingWriter* ring = nullptr;
+    RecordedRank* rank = nullptr;
     std::uint32_t id = 0;
   };
   // Changes the state of that call by `change`, which returns false to leave it; `after` is what
-  // stands there then. A null ring: forgotten, or left.
+  // stands there then. A null rank: forgotten, or left.
   template <class Change>
   Call update(std::uint64_t number, Change change, State& after);
 

@@ -47,7 +47,7 @@ RingWriter::SignatureRef Communicator::make_signature(const NcclCall& call) {
   if (!dtype.empty()) fields.dtypes.emplace_back(dtype);
   if (is_reduction(call.op)) fields.redop = name_of(kNcclRedops, call.redop);
   if (nccl_has_root(call.op) && is_place(call.root, size_)) fields.root = call.root;
-  return ring_.make_signature(fields);
+  return ring().make_signature(fields);
 }
 
 RingWriter::SignatureRef Communicator::signature(const NcclCall& call) {
@@ -70,7 +70,7 @@ std::uint32_t Communicator::issue(RingWriter::SignatureRef signature, bool point
   if (is_place(peer, size_)) fields.peer = peer;
   const std::lock_guard lock(mutex_);
   fields.seq = point_to_point ? next_p2p_++ : next_collective_++;
-  return ring_.issue(fields);
+  return ring().issue(fields);
 }
 
 std::uint32_t Communicator::issue(const NcclCall& call) {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "nccl/recorded_rank.h"
 #include "trace/ring_writer.h"
 #include "trace/signature.h"
 
@@ -29,9 +30,10 @@ struct NcclCall {
 
 class Communicator {
  public:
-  // 0 <= place < size. The ring outlives it.
-  Communicator(RingWriter& ring, RingWriter::GroupRef group, std::int32_t place, std::int32_t size)
-      : ring_(ring), group_(group), place_(place), size_(size) {}
+  // 0 <= place < size. The rank has a ring, and outlives it.
+  Communicator(RecordedRank& rank, RingWriter::GroupRef group, std::int32_t place,
+               std::int32_t size)
+      : rank_(rank), group_(group), place_(place), size_(size) {}
 
   // Records that the call was issued; its id is for ring(). Any thread; a lock that is held for
   // some 100 ns keeps the numbers in the order of the file.
@@ -44,7 +46,8 @@ class Communicator {
   // The program is done with it; calls that come all the same are recorded.
   void close();
 
-  RingWriter& ring() const { return ring_; }
+  RecordedRank& rank() const { return rank_; }
+  RingWriter& ring() const { return *rank_.ring; }
   std::int32_t place() const { return place_; }
   std::int32_t size() const { return size_; }
 
@@ -60,7 +63,7 @@ class Communicator {
   };
   RingWriter::SignatureRef make_signature(const NcclCall& call);
 
-  RingWriter& ring_;
+  RecordedRank& rank_;
   const RingWriter::GroupRef group_;
   const std::int32_t place_, size_;
   std::mutex mutex_;

@@ -1,13 +1,19 @@
 #include "nccl/job_record.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <string_view>
+#include <system_error>
+#include <thread>
 
+#include "base/clock.h"
 #include "base/make_folder.h"
 #include "base/text.h"
 #include "trace/ring_owner.h"
@@ -24,6 +30,13 @@ std::uint64_t events_of(const char* text) {
   return events;
 }
 
+double seconds_of(const char* text) {
+  constexpr double kSeconds = 60;
+  double seconds = kSeconds;
+  if (text != nullptr) std::from_chars(text, text + std::string_view(text).size(), seconds);
+  return seconds > 0 ? seconds : 0;  // not a number: never
+}
+
 // A process that forked leaves its files to its parent.
 const pid_t& own_pid() {
   static const pid_t pid = ::getpid();
@@ -35,6 +48,7 @@ const pid_t& own_pid() {
 JobRecord::JobRecord(std::string library, Environment get)
     : library_(std::move(library)),
       get_(std::move(get)),
+      hung_after_(seconds_of(get_("LOCKSTEP_RECORD_HUNG_AFTER"))),
       capacity_(events_of(get_("LOCKSTEP_RECORD_EVENTS"))) {}
 
 JobRecord& JobRecord::of_process(const char* library) {
@@ -42,6 +56,7 @@ JobRecord& JobRecord::of_process(const char* library) {
     auto* const made = new JobRecord(library, ::getenv);
     own_pid();
     ::on_exit(&JobRecord::at_exit, made);
+    made->has_watcher_ = made->hung_after_ > 0;
     return made;
   }();
   return *job;
@@ -52,10 +67,49 @@ void JobRecord::at_exit(int status, void* job) {
   static_cast<JobRecord*>(job)->finish(status == 0 ? End::clean : End::exception);
 }
 
+// A thread of its own, which takes none of the program's signals.
+void JobRecord::start_watcher() {
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    std::thread([this] { watch(*this); }).detach();
+  } catch (const std::system_error& error) {
+    say_once("watcher", std::string("hangs will not be marked: ") + error.what());
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void JobRecord::watch(JobRecord& job) {
+  constexpr double kLooks = 8;  // in the time that a hang takes to be one
+  constexpr double kShortest = 0.01;
+  constexpr double kLongest = 1;
+  const std::chrono::duration<double> pause(
+      std::clamp(job.hung_after_ / kLooks, kShortest, kLongest));
+  for (;;) {
+    std::this_thread::sleep_for(pause);
+    job.look_for_hangs(monotonic_nanos());
+  }
+}
+
+void JobRecord::look_for_hangs(std::int64_t now) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [rank, lane] : lanes_) {
+    if (!lane.ring || !lane.hang) continue;
+    const std::int64_t on_device = lane.on_device.load(std::memory_order_relaxed);
+    const HangWatch::Verdict verdict = lane.hang->look(lane.ring->written(), on_device, now);
+    if (verdict == HangWatch::Verdict::hangs) lane.ring->finish(End::hung);
+    if (verdict == HangWatch::Verdict::goes_on) lane.ring->resume();
+  }
+}
+
 void JobRecord::finish(End end) {
   const std::lock_guard lock(mutex_);
   for (const auto& [rank, lane] : lanes_) {
-    if (lane.ring) lane.ring->finish(end);
+    if (!lane.ring) continue;
+    if (end == End::clean) lane.ring->resume();  // whatever it was taken for
+    lane.ring->finish(end);
   }
 }
 
@@ -91,6 +145,7 @@ bool JobRecord::begin(const Opening& first) {
   world_size_ = launched_ ? launched_->world_size : static_cast<std::int32_t>(first.size);
   if (!launched_) world_ = first.name;
   state_ = State::recording;
+  if (has_watcher_) start_watcher();
   return true;
 }
 
@@ -116,6 +171,7 @@ JobRecord::Lane& JobRecord::make_lane(std::int32_t rank) {
   auto ring = RingWriter::create(options);
   if (ring) {
     lane.ring = std::move(*ring);
+    if (hung_after_ > 0) lane.hang.emplace(static_cast<std::int64_t>(hung_after_ * 1e9));
   } else {
     say_once("ring",
              "rank " + std::to_string(rank) + " is not recorded: " + ring.error().summary());
@@ -172,7 +228,7 @@ Communicator* JobRecord::open(const Opening& opening) {
     say_once("table", "further communicators are not recorded: the ring file's table is full");
     return nullptr;
   }
-  auto made = std::make_unique<Communicator>(*lane->ring, group, place, size);
+  auto made = std::make_unique<Communicator>(*lane, group, place, size);
   Communicator* const out = made.get();
   communicators_.emplace(std::pair(opening.name, place), std::move(made));
   lane_of_communicator_.emplace(out, lane);

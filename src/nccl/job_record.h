@@ -3,6 +3,9 @@
 //
 //   LOCKSTEP_RECORD_DIR       where the ring files go; not set: nothing is recorded, said once
 //   LOCKSTEP_RECORD_EVENTS    how many of the newest events are kept (default 131072, 8 MiB)
+//   LOCKSTEP_RECORD_HUNG_AFTER  seconds without any event, while a call is on the device, after
+//                             which the end mark says `hung` until something moves (default 60;
+//                             0: never); see hang_watch.h
 //
 // A process has one rank, that of its launcher (base/launcher.h), and one file. Where no launcher
 // tells, or the first communicator has more places than the launcher has processes (several devices
@@ -24,6 +27,8 @@
 
 #include "base/launcher.h"
 #include "nccl/communicator.h"
+#include "nccl/hang_watch.h"
+#include "nccl/recorded_rank.h"
 #include "trace/ring_writer.h"
 
 namespace lockstep {
@@ -49,32 +54,37 @@ class JobRecord {
 
   // Writes the end mark into all files that have none.
   void finish(End end);
+  // Looks once whether ranks hang, and marks their files. `now`: ns.
+  void look_for_hangs(std::int64_t now);
   // True where at least one file was made.
   bool records();
 
  private:
-  struct Lane {
-    std::unique_ptr<RingWriter> ring;  // null: it could not be made
+  struct Lane : RecordedRank {
+    std::optional<HangWatch> hang;
   };
-  using Lanes = std::map<std::int32_t, Lane>;  // by rank
 
   void say_once(const char* kind, const std::string& what);
   bool begin(const Opening& first);
   Lane* lane_of(const Opening& opening);
   Lane& make_lane(std::int32_t rank);
+  void start_watcher();
   static void at_exit(int status, void* job);
+  [[noreturn]] static void watch(JobRecord& job);
 
   const std::string library_;
   const Environment get_;
+  const double hung_after_;  // seconds; 0: never
   std::mutex mutex_;
   std::set<std::string> said_;
+  bool has_watcher_ = false;  // of hangs: the process's only
   enum class State : std::uint8_t { fresh, recording, refused } state_ = State::fresh;
   std::string folder_;
   std::uint64_t capacity_;
   std::optional<LaunchedRank> launched_;
   std::string world_;  // the first communicator's name, where its places are the ranks
   std::int32_t world_size_ = 0;
-  Lanes lanes_;
+  std::map<std::int32_t, Lane> lanes_;  // by rank
   std::map<std::pair<std::string, std::int32_t>, std::unique_ptr<Communicator>> communicators_;
   std::map<const Communicator*, Lane*> lane_of_communicator_;
 };

@@ -98,7 +98,7 @@ int Profiler::activation_mask(int version) {
 }
 
 void* Profiler::launched(Communicator& communicator, std::uint32_t id, std::uint32_t channels) {
-  const std::uint64_t number = slots_.add(communicator.ring(), id);
+  const std::uint64_t number = slots_.add(communicator.rank(), id);
   slots_.launch(number, channels);
   return make_handle(Tag::task, number);
 }
@@ -110,7 +110,7 @@ void* Profiler::start_call(Communicator& communicator, const CollCall& call) {
   const RingWriter::SignatureRef signature = communicator.signature(*fields);
   if (call.graph_captured) return make_handle(Tag::captured, signature.id);
   const std::uint32_t id = communicator.issue(signature);
-  return make_handle(Tag::call, slots_.add(communicator.ring(), id));
+  return make_handle(Tag::call, slots_.add(communicator.rank(), id));
 }
 
 // `parent`: of version 5, what start_call gave; nothing: the interface has no such event.

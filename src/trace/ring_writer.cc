@@ -302,6 +302,11 @@ void RingWriter::finish(End end) {
                                                   std::memory_order_acq_rel);
 }
 
+void RingWriter::resume() {
+  auto hung = static_cast<std::uint32_t>(End::hung);
+  impl_->header->end_mark.compare_exchange_strong(hung, 0, std::memory_order_acq_rel);
+}
+
 std::uint64_t RingWriter::written() const {
   return impl_->header->written.load(std::memory_order_relaxed);
 }

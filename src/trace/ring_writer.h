@@ -115,6 +115,8 @@ class RingWriter {
   void state(const State& state);
   // Writes the end mark if there is none yet; the first one stays. Async-signal-safe.
   void finish(End end);
+  // Takes the end mark `hung` back: it moves again. Any other stays.
+  void resume();
 
   // Records written so far: a watchdog compares two readings to see whether anything moves.
   std::uint64_t written() const;

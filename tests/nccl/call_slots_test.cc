@@ -15,11 +15,13 @@ namespace {
 class Slots : public testing::Test {
  protected:
   TempDir folder_;
-  std::unique_ptr<RingWriter> ring_ = [this] {
+  RecordedRank rank_;
+  RingWriter* const ring_ = [this] {
     RingWriter::Options options;
     options.path = folder_.file("rank_0.ring");
     options.rank = Rank(0);
-    return std::move(*RingWriter::create(options));
+    rank_.ring = std::move(*RingWriter::create(options));
+    return rank_.ring.get();
   }();
   std::unique_ptr<CallSlots> slots_ = std::make_unique<CallSlots>();
 
@@ -39,21 +41,23 @@ class Slots : public testing::Test {
 };
 
 TEST_F(Slots, AreCompleteWithTheLastOfTheirChannels) {
-  const std::uint64_t call = slots_->add(*ring_, issue());
+  const std::uint64_t call = slots_->add(rank_, issue());
   EXPECT_TRUE(slots_->launch(call, 2));
   EXPECT_FALSE(slots_->launch(call, 2)) << "it was launched";
   slots_->started(call);
   slots_->stopped(call);
   EXPECT_FALSE(recorded()[0].has(kCompleted));
+  EXPECT_EQ(rank_.on_device, 1);
   slots_->started(call);
   slots_->stopped(call);
   slots_->stopped(call);  // one too many
+  EXPECT_EQ(rank_.on_device, 0);
   EXPECT_TRUE(recorded()[0].has(kStarted) && recorded()[0].has(kCompleted));
   EXPECT_EQ(ring_->written(), 3U) << "one issue, one start, one completion";
 }
 
 TEST_F(Slots, WithoutANumberOfChannelsAreCompleteWhenAllThatBeganHaveEnded) {
-  const std::uint64_t call = slots_->add(*ring_, issue());
+  const std::uint64_t call = slots_->add(rank_, issue());
   slots_->launch(call, 0);
   slots_->stopped(call);  // none began
   slots_->started(call);
@@ -65,14 +69,16 @@ TEST_F(Slots, WithoutANumberOfChannelsAreCompleteWhenAllThatBeganHaveEnded) {
 }
 
 TEST_F(Slots, AreForgottenOnceAllAreInUseAgain) {
-  const std::uint64_t first = slots_->add(*ring_, issue());
-  slots_->launch(first, 1);
-  for (std::uint64_t i = 0; i < CallSlots::kSlots; ++i) slots_->add(*ring_, 0);
+  const std::uint64_t first = slots_->add(rank_, issue());
+  slots_->launch(first, 2);
+  slots_->started(first);
+  for (std::uint64_t i = 0; i < CallSlots::kSlots; ++i) slots_->add(rank_, 0);
   slots_->started(first);
   slots_->stopped(first);
   EXPECT_FALSE(slots_->launch(first, 1));
   EXPECT_FALSE(slots_->launch(0, 1));
-  EXPECT_EQ(ring_->written(), 1U);
+  EXPECT_EQ(ring_->written(), 2U) << "its issue and its start";
+  EXPECT_EQ(rank_.on_device, 0);
 }
 
 TEST_F(Slots, CountEachCallsEventsForItself) {
@@ -85,7 +91,7 @@ TEST_F(Slots, CountEachCallsEventsForItself) {
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([this, id = ids[static_cast<std::size_t>(t)]] {
       for (int i = 0; i < kEach; ++i) {
-        const std::uint64_t call = slots_->add(*ring_, id);
+        const std::uint64_t call = slots_->add(rank_, id);
         slots_->launch(call, 2);
         for (int channel = 0; channel < 2; ++channel) slots_->started(call);
         for (int channel = 0; channel < 2; ++channel) slots_->stopped(call);

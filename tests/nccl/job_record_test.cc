@@ -118,6 +118,27 @@ TEST_F(Record, SaysThatTheLaunchersVariablesMakeNoSense) {
   EXPECT_EQ(calls(folder_.path(), 1).size(), 1U);
 }
 
+TEST_F(Record, MarksAHangAndTakesItBack) {
+  const auto record =
+      job({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCKSTEP_RECORD_HUNG_AFTER", "5"}});
+  Communicator* const made = record->open({"a", {}, 0, 1, nullptr});
+  const std::int64_t second = 1'000'000'000;
+  made->rank().on_device = 1;
+  record->look_for_hangs(0);
+  record->look_for_hangs(4 * second);
+  EXPECT_EQ(ending(folder_.path(), 0), "cut");
+  record->look_for_hangs(5 * second);
+  EXPECT_EQ(ending(folder_.path(), 0), "hung");
+  EXPECT_TRUE(call(*record, "a", 0, 1));
+  record->look_for_hangs(6 * second);
+  EXPECT_EQ(ending(folder_.path(), 0), "cut");
+  record->look_for_hangs(60 * second);
+  record->finish(End::exception);
+  EXPECT_EQ(ending(folder_.path(), 0), "hung") << "what ended it came after";
+  record->finish(End::clean);
+  EXPECT_EQ(ending(folder_.path(), 0), "clean");
+}
+
 TEST_F(Record, HasNoRoomForMoreCommunicatorsThanTheTableHolds) {
   const auto record = job({});
   testing::internal::CaptureStderr();

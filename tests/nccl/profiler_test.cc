@@ -127,6 +127,43 @@ TEST_P(Plugin, KeepsWhatAKilledJobHadCalled) {
   EXPECT_THAT(calls(folder_.path(), 1), SizeIs(1));
 }
 
+// Waits for the watcher, however long it takes on this machine (run_process ends it after a
+// minute).
+void wait_until_hung(const std::string& folder, int rank) {
+  while (ending(folder, rank) != "hung") ::usleep(1000);
+}
+
+TEST_P(Plugin, NamesTheRankThatAHungJobWaitedFor) {
+  EXPECT_THAT(run_ranks(3, folder_.path(),
+                        [&](int rank) {
+                          ::setenv("LOCKSTEP_RECORD_HUNG_AFTER", "0.05", 1);
+                          PluginHost nccl(kPlugin, GetParam());
+                          const auto world = nccl.open(kWorld, 3, rank);
+                          nccl.collective(world, {});
+                          if (rank != 1) {
+                            nccl.collective(world, {}, PluginHost::Until::begun);
+                            wait_until_hung(folder_.path(), rank);
+                          }
+                          return ::raise(SIGKILL);
+                        }),
+              Each(128 + SIGKILL));
+  EXPECT_THAT(findings(folder_.path()), ElementsAre("host-stall: 1"));
+}
+
+TEST_P(Plugin, NamesTheRankWhoseDeviceStandsStill) {
+  run_ranks(3, folder_.path(), [&](int rank) {
+    ::setenv("LOCKSTEP_RECORD_HUNG_AFTER", "0.05", 1);
+    PluginHost nccl(kPlugin, GetParam());
+    const auto world = nccl.open(kWorld, 3, rank);
+    nccl.collective(world, {});
+    nccl.collective(world, {}, rank == 1 ? PluginHost::Until::begun : PluginHost::Until::done);
+    nccl.collective(world, {}, rank == 1 ? PluginHost::Until::launched : PluginHost::Until::begun);
+    wait_until_hung(folder_.path(), rank);
+    return ::raise(SIGKILL);
+  });
+  EXPECT_THAT(findings(folder_.path()), ElementsAre("device-stall: 1"));
+}
+
 TEST_P(Plugin, CompletesWithTheLastChannelOnly) {
   job(1, [](PluginHost& nccl, const PluginHost::Comm&, int) {
     const auto pair = nccl.open(0x5, 1, 0);

@@ -32,8 +32,13 @@ bool looks_like_text(std::string_view bytes) {
   return bytes.substr(0, kKey.size()) == kKey.substr(0, bytes.size());
 }
 
-// What sees NCCL's calls alone knows no members of communicators.
-void link(std::span<RankTrace> traces, Tables& tables) { link_communicators(traces, tables); }
+// What sees NCCL's calls alone knows no members of communicators, and nobody's wait. Where it saw
+// that a rank hangs, its trace is a look at a process that stands there.
+void link(std::span<RankTrace> traces, Tables& tables) {
+  for (RankTrace& trace : traces)
+    if (has_unlinked(trace, tables)) trace.snapshot = trace.end == End::hung;
+  link_communicators(traces, tables);
+}
 
 }  // namespace
 

@@ -1,0 +1,29 @@
+// HangWatch: tells when a rank's end mark should say that it hangs.
+//
+// A process that is killed leaves no end mark, and its file does not tell whether it hung before or
+// went on. So while calls are on the device and nothing at all has been recorded for some time, the
+// mark says `hung`; it is taken back when something moves. No clock of its own: look() is called
+// every now and then.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep {
+
+class HangWatch {
+ public:
+  // `patience`: ns without a record before a rank counts as hanging.
+  explicit HangWatch(std::int64_t patience) : patience_(patience) {}
+
+  enum class Verdict : std::uint8_t { as_before, hangs, goes_on };
+  // `written`: records so far. `on_device`: calls that began and are not complete. `now`: ns.
+  Verdict look(std::uint64_t written, std::int64_t on_device, std::int64_t now);
+
+ private:
+  const std::int64_t patience_;
+  std::uint64_t written_ = 0;
+  std::int64_t moved_at_ = 0;  // when `written` was first seen
+  bool first_ = true, hangs_ = false;
+};
+
+}  // namespace lockstep

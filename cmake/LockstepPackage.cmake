@@ -1,5 +1,5 @@
-# The Debian package of `lockstep`: the program (without LibTorch), manual pages, completion, and the
-# scenarios and machines that are shipped. `scripts/package` builds it.
+# The Debian package of `lockstep`: the program (without LibTorch), manual pages, completion, the
+# recorders for NCCL programs, and the scenarios and machines that are shipped. `scripts/package` builds it.
 #
 # Version: that of the project; between releases with the number of commits and the commit, so that
 # a later one is newer: 0.1.0~git642.b981e1c. Dependencies are what the program is linked with.

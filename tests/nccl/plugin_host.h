@@ -2,6 +2,7 @@
 // (src/plugin/profiler.cc and src/enqueue.cc of NVIDIA/nccl: version 4 as 2.27, version 5 as 2.28).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -39,8 +40,8 @@ class PluginHost {
   void captured(const Comm& comm, const Coll& coll, int runs);
 
   // Whether the plugin asked for events of that type.
-  bool wants(std::uint64_t type) const { return (static_cast<unsigned>(mask_) & type) != 0; }
-  bool wants_any() const { return mask_ != 0; }
+  bool wants(std::uint64_t type) { return (static_cast<unsigned>(mask()) & type) != 0; }
+  bool wants_any() { return mask() != 0; }
 
   // The entry points themselves, for what NCCL would not do.
   void* start(void* context, nccl_profiler::Event5 event);
@@ -50,6 +51,8 @@ class PluginHost {
   int record_state(void* handle);
 
  private:
+  // Other threads open communicators at the same time.
+  int mask() { return std::atomic_ref(mask_).load(std::memory_order_relaxed); }
   void kernels(void* task, std::uint8_t channels, Until until);
   void* start_coll(const Comm& comm, const Coll& coll, void* call);
 

@@ -1,0 +1,145 @@
+// Communicators of which each process knows its own place only, put together over all ring files.
+#include "trace/communicators.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/temp_dir.h"
+#include "trace/digest.h"
+#include "trace/formats/format.h"
+#include "trace/load.h"
+#include "trace/ring_format.h"
+#include "trace/ring_writer.h"
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+struct Place {
+  std::string name;
+  std::int32_t place, size;
+};
+
+class Communicators : public testing::Test {
+ protected:
+  // A rank's file: in each of its communicators a broadcast from place 0 and a message to place 1.
+  void write(std::int32_t rank, std::int32_t world_size, const std::vector<Place>& places) {
+    RingWriter::Options options;
+    options.path = folder_.file("rank_" + std::to_string(rank) + ".ring");
+    options.rank = Rank(rank);
+    options.world_size = world_size;
+    options.capacity = 16;
+    options.table_bytes = 4096;
+    const auto ring = std::move(*RingWriter::create(options));
+    for (const Place& each : places) {
+      RingWriter::Issue call;
+      call.group = ring->make_communicator(each.name, each.place, each.size, "told");
+      RingWriter::SignatureFields fields;
+      fields.op = Op::broadcast;
+      fields.root = 0;
+      call.signature = ring->make_signature(fields);
+      ring->issue(call);
+      fields = {};
+      fields.op = Op::send;
+      call.signature = ring->make_signature(fields);
+      call.peer = 1;
+      ring->issue(call);
+    }
+    ring->finish(End::clean);
+  }
+  // "name members" for each group, then "name root" and "name >peer" for each call.
+  std::vector<std::string> seen(std::int32_t rank) {
+    const auto run = load_run({folder_.path()});
+    if (!run || run->find(Rank(rank)) == nullptr) return {"not there"};
+    const RankTrace& trace = *run->find(Rank(rank));
+    std::vector<std::string> out;
+    for (const auto& m : trace.groups) {
+      out.push_back(run->tables.str(m.group));
+      for (const Rank member : m.ranks) out.back() += " " + std::to_string(member.value);
+      out.back() += " " + run->tables.str(m.desc);
+    }
+    for (const Call& call : trace.calls) {
+      const Signature& s = run->tables.signatures[call.signature];
+      out.push_back(run->tables.str(call.group) + (s.op == Op::broadcast
+                                                       ? " " + std::to_string(s.root)
+                                                       : " >" + std::to_string(call.peer.value)));
+    }
+    return out;
+  }
+  TempDir folder_;
+};
+
+TEST_F(Communicators, GetTheirMembersFromAllFiles) {
+  write(0, 3, {{"all", 0, 3}, {"pair", 1, 2}});
+  write(1, 3, {{"all", 1, 3}});
+  write(2, 3, {{"pair", 0, 2}, {"all", 2, 3}});
+  EXPECT_THAT(seen(0), ElementsAre("world 0 1 2 told", "pair 2 0 told", "world 0", "world >1",
+                                   "pair 2", "pair >0"));
+  EXPECT_THAT(seen(2), ElementsAre("pair 2 0 told", "world 0 1 2 told", "pair 2", "pair >0",
+                                   "world 0", "world >1"));
+}
+
+TEST_F(Communicators, HaveUnknownMembersWhereAFileIsMissing) {
+  write(0, 4, {{"all", 0, 4}, {"pair", 0, 2}});
+  write(2, 4, {{"all", 2, 4}});
+  // The places of the communicator of all are ranks; who else is in the pair is not known.
+  EXPECT_THAT(seen(0), ElementsAre("world 0 1 2 3 told", "world 0", "world >1", "pair 0",
+                                   "pair >" + std::to_string(kNone)));
+}
+
+TEST_F(Communicators, OfAllRanksInAnotherOrderHaveNoMembersWhereAFileIsMissing) {
+  write(0, 3, {{"all", 1, 3}});
+  write(1, 3, {{"all", 0, 3}});
+  EXPECT_THAT(seen(0), ElementsAre("world 1", "world >0"));
+  write(2, 3, {{"all", 2, 3}});
+  EXPECT_THAT(seen(0), ElementsAre("world 1 0 2 told", "world 1", "world >0"));
+}
+
+TEST_F(Communicators, ThatContradictEachOtherHaveNoMembers) {
+  write(0, 2, {{"all", 0, 2}});
+  write(1, 2, {{"all", 0, 2}});  // the same place
+  EXPECT_THAT(seen(0),
+              ElementsAre("world " + std::to_string(kNone), "world >" + std::to_string(kNone)));
+}
+
+TEST_F(Communicators, AreTheSameThroughDigestsOfEachFile) {
+  write(0, 2, {{"all", 0, 2}});
+  write(1, 2, {{"all", 1, 2}});
+  const std::vector<std::string> before = seen(1);
+  for (const char* const name : {"rank_0.ring", "rank_1.ring"}) {
+    const Result<LoadedTraces> one = load_traces({folder_.file(name)});
+    ASSERT_TRUE(one);
+    const Digest digest =
+        write_digest(one->traces, one->tables, {std::string(one->format->name), one->unreadable});
+    std::filesystem::remove(folder_.file(name));
+    folder_.write(std::string(name) + ".digest", digest.bytes);
+  }
+  EXPECT_EQ(seen(1), before);
+}
+
+// Whatever a file says, it is read or refused.
+TEST_F(Communicators, SurviveEveryDamagedByteOfTheTable) {
+  write(0, 2, {{"all", 0, 2}, {"pair", 1, 2}});
+  write(1, 2, {{"all", 1, 2}, {"pair", 0, 2}});
+  const std::string sound = TempDir::read(folder_.file("rank_0.ring"));
+  constexpr std::size_t kUsed = 320;
+  int read = 0;
+  for (std::size_t at = ring::kHeaderBytes; at < ring::kHeaderBytes + kUsed; ++at) {
+    for (const int value : {0, 0xff}) {
+      std::string damaged = sound;
+      damaged[at] = static_cast<char>(value);
+      folder_.write("rank_0.ring", damaged);
+      read += load_run({folder_.path()}) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(read, 0);
+}
+
+}  // namespace
+}  // namespace lockstep

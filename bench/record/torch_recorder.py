@@ -1,7 +1,7 @@
 """Times all_reduce with and without the recorder; see torch_recorder, which calls this.
 
-usage: torch_recorder.py LIBRARY CALLS REPEATS     (the job)
-       torch_recorder.py --rank CALLS              (one of its processes)
+usage: torch_recorder.py LIBRARY CALLS REPEATS RANKS     (the job)
+       torch_recorder.py --rank CALLS                    (one of its processes)
 """
 
 import os
@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 
-RANKS = 2
 WARM_UP = 200
 
 
@@ -25,7 +24,7 @@ def be_rank(calls: int) -> None:
         "gloo",
         init_method="file://" + os.environ["MEETING_PLACE"],
         rank=int(os.environ["RANK"]),
-        world_size=RANKS,
+        world_size=int(os.environ["WORLD_SIZE"]),
     )
     value = torch.ones(1)
     for _ in range(WARM_UP):
@@ -39,23 +38,23 @@ def be_rank(calls: int) -> None:
     dist.destroy_process_group()
 
 
-def run_job(calls: int, library: str) -> tuple[float, float]:
+def run_job(calls: int, ranks: int, library: str) -> tuple[float, float]:
     """The same of a job; `library`: what is preloaded, empty: nothing."""
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
-        environment = dict(os.environ, WORLD_SIZE=str(RANKS), MEETING_PLACE=str(place / "meeting"))
+        environment = dict(os.environ, WORLD_SIZE=str(ranks), MEETING_PLACE=str(place / "meeting"))
         environment["OMP_NUM_THREADS"] = "1"
         if library:
             environment.update(LD_PRELOAD=library, LOCKSTEP_RECORD_DIR=str(place / "traces"))
         command = [sys.executable, __file__, "--rank", str(calls)]
         jobs = [
             subprocess.Popen(command, env=dict(environment, RANK=str(rank)), stdout=subprocess.PIPE, text=True)
-            for rank in range(RANKS)
+            for rank in range(ranks)
         ]
         said = [job.communicate()[0] for job in jobs]
         if any(job.returncode != 0 for job in jobs):
             sys.exit("torch_recorder: a process failed")
-        if library and len(list((place / "traces").glob("rank_*.ring"))) != RANKS:
+        if library and len(list((place / "traces").glob("rank_*.ring"))) != ranks:
             sys.exit("torch_recorder: nothing was recorded; was the library built for this torch?")
         wall, cpu = said[0].split()
         return float(wall), float(cpu)
@@ -64,13 +63,15 @@ def run_job(calls: int, library: str) -> tuple[float, float]:
 def main() -> None:
     if sys.argv[1] == "--rank":
         return be_rank(int(sys.argv[2]))
-    library, calls, repeats = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    library = sys.argv[1]
+    calls, repeats, ranks = (int(argument) for argument in sys.argv[2:5])
     times: dict[str, list[tuple[float, float]]] = {"": [], library: []}
     for _ in range(repeats):
         for preloaded in times:
-            times[preloaded].append(run_job(calls, preloaded))
+            times[preloaded].append(run_job(calls, ranks, preloaded))
     without, with_recorder = times.values()
-    print(f"all_reduce of one float, Gloo, {RANKS} processes, {calls} calls, median of {repeats} jobs of each kind")
+    processes = "1 process" if ranks == 1 else f"{ranks} processes"
+    print(f"all_reduce of one float, Gloo, {processes}, {calls} calls, median of {repeats} jobs of each kind")
     for i, kind in enumerate(("wall", "CPU")):
         a = statistics.median(t[i] for t in without) * 1e6
         b = statistics.median(t[i] for t in with_recorder) * 1e6

@@ -92,11 +92,10 @@ class Linker {
 
   // The first communicator, in the order of the lowest rank that has one, of the largest size.
   void choose_world() {
-    const RankTrace* first = nullptr;
-    for (const RankTrace* trace : traces_) {
-      if (first == nullptr || trace->rank < first->rank) first = trace;
-    }
-    for (const auto& m : first->groups) {
+    const auto first =
+        std::min_element(traces_.begin(), traces_.end(),
+                         [](const RankTrace* a, const RankTrace* b) { return a->rank < b->rank; });
+    for (const auto& m : (*first)->groups) {
       const auto found = comms_.find(m.group);
       if (found == comms_.end() || found->second.size != world_size_) continue;
       world_ = m.group;

@@ -87,6 +87,8 @@ TEST_F(Slots, CountEachCallsEventsForItself) {
   static_assert(std::uint64_t{kThreads} * kEach < CallSlots::kSlots, "none is forgotten");
   std::vector<std::thread> threads;
   std::vector<std::uint32_t> ids;
+  threads.reserve(kThreads);
+  ids.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) ids.push_back(issue());
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([this, id = ids[static_cast<std::size_t>(t)]] {

@@ -44,13 +44,13 @@ void PluginHost::close(const Comm& comm) {
 
 void* PluginHost::start(void* context, Event5 event) {
   void* handle = nullptr;
-  plugin5_->start_event(context, &handle, &event);
+  if (plugin5_ != nullptr) plugin5_->start_event(context, &handle, &event);
   return handle;
 }
 
 void* PluginHost::start(void* context, Event4 event) {
   void* handle = nullptr;
-  plugin4_->start_event(context, &handle, &event);
+  if (plugin4_ != nullptr) plugin4_->start_event(context, &handle, &event);
   return handle;
 }
 

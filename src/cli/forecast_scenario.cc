@@ -36,6 +36,17 @@ RanksCosts costs_of(const Scenario& scenario, DerivedRanks& derived) {
   return out;
 }
 
+void count_carried(const sim::ProgramCall& call, const sim::NcclCost& nccl,
+                   std::vector<CarriedCalls>& carried) {
+  for (CarriedCalls& c : carried) {
+    if (c.op != call.op || c.algorithm != nccl.algorithm || c.protocol != nccl.protocol) continue;
+    c.least = std::min(c.least, call.bytes);
+    c.most = std::max(c.most, call.bytes);
+    return;
+  }
+  carried.push_back({call.op, nccl.algorithm, nccl.protocol, call.bytes, call.bytes});
+}
+
 Result<SimulatedProgram> executed(sim::RunProgram program,
                                   const std::vector<sim::GroupPlace>& places,
                                   const PriceOfCall& price, const sim::Machine& machine) {
@@ -132,14 +143,20 @@ Result<TimedScenario> time_scenario(const Scenario& scenario, DerivedRanks deriv
   Result<sim::RunProgram> program = sim::program_of(*run);
   if (!program) return program.error();
   std::vector<sim::GroupPlace> places = sim::places_of(program->job, machine.ranks_per_node);
+  std::vector<CarriedCalls> carried;
   const PriceOfCall price = [&](std::uint32_t group, const sim::ProgramCall& call) {
+    if (const auto nccl = sim::nccl_call(call, places[group], machine))
+      count_carried(call, *nccl, carried);
     return sim::call_time(call, places[group], machine);
   };
   Result<SimulatedProgram> simulated = executed(std::move(*program), places, price, machine);
   if (!simulated) return simulated.error();
   TimedScenario out{scenario.name,         std::move(*run), std::move(costs),
                     std::move(*simulated), places,          std::nullopt};
-  if (!out.simulated.result.stuck) out.forecast = summarise(scenario, machine, derived, out);
+  if (!out.simulated.result.stuck) {
+    out.forecast = summarise(scenario, machine, derived, out);
+    out.forecast->carried = std::move(carried);
+  }
   return out;
 }
 

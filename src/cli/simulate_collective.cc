@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "cli/output.h"
+#include "cli/simulate_on_machine.h"
 #include "sim/collectives/closed_form.h"
 #include "sim/collectives/message_level.h"
 #include "sim/units.h"
@@ -31,13 +32,17 @@ constexpr const char* kFooter = R"(Examples:
   Two at once, which share their links, message by message:
     lockstep simulate collective --ranks 8 --bytes 1MiB,2MiB --alpha 0ns \
       --beta 50GB/s --level message
+  On a machine, by the algorithm and protocol that NCCL would choose:
+    lockstep simulate collective --machine machines/dgx-h100.yaml --ranks 32 \
+      --bytes 64KiB,1MiB,16MiB,1GiB
   For other programs:
     lockstep simulate collective … --output json=-
 
 --bytes is the whole buffer, as in nccl-tests: what each rank has after an
 all-gather and before a reduce-scatter. alpha is the latency of a hop, beta the
 bandwidth of a rank's port in each direction, gamma the bandwidth of reducing.
-docs/simulate.md lists the formulas and where they come from.)";
+docs/simulate.md lists the formulas and where they come from, and
+docs/simulate-scenarios.md what a machine file says of NCCL.)";
 
 struct CollectiveCommand {
   std::string op = "all_reduce";
@@ -45,7 +50,7 @@ struct CollectiveCommand {
   std::int64_t ranks = 0;
   std::int64_t ranks_per_node = 1;
   std::int64_t segments = 1;
-  std::string bytes, alpha, beta, gamma;
+  std::string bytes, alpha, beta, gamma, machine;
   std::string level = "closed-form";  // CLI11 has checked it, and the next one
   std::string wiring = "ports";
   SimulationOutput output;
@@ -201,6 +206,13 @@ std::string as_json(const std::vector<sim::Collective>& collectives, const Times
 ExitStatus simulate_collective(const CollectiveCommand& command) {
   if (const Status outputs = check_simulation_output(command.output); !outputs)
     return fail(outputs.error());
+  if (!command.machine.empty())
+    return simulate_on_machine(
+        {command.machine, command.op, command.bytes, command.ranks, command.output});
+  if (command.alpha.empty() || command.beta.empty())
+    return fail({std::string(command.alpha.empty() ? "--alpha" : "--beta") + " is missing",
+                 {},
+                 "add --alpha 500ns --beta 50GB/s, or --machine machines/dgx-h100.yaml"});
   const Result<sim::Links> links = parse_links(command);
   if (!links) return fail(links.error());
   const Result<std::vector<sim::Collective>> collectives = parse_collectives(command);
@@ -220,9 +232,10 @@ void add_simulate_collective(CLI::App& simulate, ExitStatus& status) {
   command->add_option("--op", options->op, "all_reduce, all_gather, broadcast, …")
       ->type_name("OP")
       ->capture_default_str();
-  command->add_option("--algorithm", options->algorithm, "ring, hierarchical, nvls, direct, …")
-      ->type_name("NAME")
-      ->capture_default_str();
+  CLI::Option* algorithm =
+      command->add_option("--algorithm", options->algorithm, "ring, hierarchical, nvls, direct, …")
+          ->type_name("NAME")
+          ->capture_default_str();
   command->add_option("--ranks", options->ranks, "How many take part")->type_name("N")->required();
   command
       ->add_option("--bytes", options->bytes,
@@ -230,37 +243,51 @@ void add_simulate_collective(CLI::App& simulate, ExitStatus& status) {
                    "collectives at once")
       ->type_name("SIZE,…")
       ->required();
-  command->add_option("--alpha", options->alpha, "Latency of a hop, for each level: 500ns")
-      ->type_name("TIME,…")
-      ->required();
-  command->add_option("--beta", options->beta, "Bandwidth, for each level: 50GB/s")
-      ->type_name("RATE,…")
-      ->required();
-  command
-      ->add_option("--gamma", options->gamma,
-                   "Bandwidth of reducing, for each level;\ndefault: it takes no time")
-      ->type_name("RATE,…");
-  command
-      ->add_option("--ranks-per-node", options->ranks_per_node,
-                   "hierarchical: ranks that share the inner level")
-      ->type_name("K");
-  command
-      ->add_option("--segments", options->segments,
-                   "chain and double_binary_tree: messages\nthat a hop is cut into")
-      ->type_name("S")
-      ->capture_default_str();
-  command
-      ->add_option("--level", options->level,
-                   "closed-form: the formula. message: every\nmessage, and who shares links")
-      ->check(CLI::IsMember({"closed-form", "message"}).description(""))
-      ->type_name("closed-form|message")
-      ->capture_default_str();
-  command
-      ->add_option("--wiring", options->wiring,
-                   "message level: a port for each rank, or a link\nfor each pair of ranks")
-      ->check(CLI::IsMember({"ports", "pairs"}).description(""))
-      ->type_name("ports|pairs")
-      ->capture_default_str();
+  CLI::Option* alpha =
+      command->add_option("--alpha", options->alpha, "Latency of a hop, for each level: 500ns")
+          ->type_name("TIME,…");
+  CLI::Option* beta =
+      command->add_option("--beta", options->beta, "Bandwidth, for each level: 50GB/s")
+          ->type_name("RATE,…");
+  CLI::Option* gamma =
+      command
+          ->add_option("--gamma", options->gamma,
+                       "Bandwidth of reducing, for each level;\ndefault: it takes no time")
+          ->type_name("RATE,…");
+  CLI::Option* ranks_per_node = command
+                                    ->add_option("--ranks-per-node", options->ranks_per_node,
+                                                 "hierarchical: ranks that share the inner level")
+                                    ->type_name("K");
+  CLI::Option* segments =
+      command
+          ->add_option("--segments", options->segments,
+                       "chain and double_binary_tree: messages\nthat a hop is cut into")
+          ->type_name("S")
+          ->capture_default_str();
+  CLI::Option* level =
+      command
+          ->add_option("--level", options->level,
+                       "closed-form: the formula. message: every\nmessage, and who shares links")
+          ->check(CLI::IsMember({"closed-form", "message"}).description(""))
+          ->type_name("closed-form|message")
+          ->capture_default_str();
+  CLI::Option* wiring =
+      command
+          ->add_option("--wiring", options->wiring,
+                       "message level: a port for each rank, or a link\nfor each pair of ranks")
+          ->check(CLI::IsMember({"ports", "pairs"}).description(""))
+          ->type_name("ports|pairs")
+          ->capture_default_str();
+  CLI::Option* machine =
+      command
+          ->add_option(
+              "--machine", options->machine,
+              "A machine file in place of algorithm and links;\nseveral sizes are then one "
+              "after the other")
+          ->type_name("FILE");
+  for (CLI::Option* option :
+       {algorithm, alpha, beta, gamma, ranks_per_node, segments, level, wiring})
+    machine->excludes(option);
   add_simulation_output(*command, options->output);
   command->footer(kFooter);
   command->callback([options, &status] { status = simulate_collective(*options); });

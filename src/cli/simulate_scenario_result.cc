@@ -48,13 +48,30 @@ std::string work_assumption(const ScenarioForecast& f) {
   return out;
 }
 
+std::string carrier_of_calls(const ScenarioForecast& f) {
+  if (!f.machine.nccl) return "its algorithm's formula";
+  std::string out = "what NCCL's tuning model chooses";
+  for (std::size_t i = 0; i < f.carried.size(); ++i) {
+    const CarriedCalls& c = f.carried[i];
+    const auto words = [](sim::Bytes bytes) {
+      return bytes_in_words(static_cast<std::uint64_t>(bytes.value));
+    };
+    out += (i == 0 ? " (" : ", ") + std::string(op_name(c.op)) + " of " + words(c.least) +
+           (c.least == c.most ? "" : " to " + words(c.most)) + ": " +
+           std::string(sim::algorithm_name(c.algorithm)) + "/" +
+           std::string(sim::protocol_name(c.protocol));
+  }
+  return out + (f.carried.empty() ? "" : ")");
+}
+
 std::string links_assumption(const ScenarioForecast& f) {
   if (f.machine.cores)
     return "a call is work of its ranks' processors, by its algorithm's formula, from the last "
            "rank's arrival on; all that wants to go on shares a node's " +
            plural(static_cast<std::uint64_t>(*f.machine.cores), "core") + " alike";
-  return "a call takes its algorithm's formula from the last rank's arrival; links and devices "
-         "carry nothing else meanwhile, and calls do not slow down what is computed beside them";
+  return "a call takes " + carrier_of_calls(f) +
+         " from the last rank's arrival; links and devices carry nothing else meanwhile, and calls "
+         "do not slow down what is computed beside them";
 }
 
 // The share of their time in which the stages of a pipeline wait for each other.
@@ -184,6 +201,12 @@ nlohmann::ordered_json forecast_json(const ScenarioForecast& f) {
   out["critical_path"] = path_json(f.path, ranks);
   out["what_if"] = what_if_json(f.what_ifs);
   if (f.trials) out["trials"] = trials_json(*f.trials);
+  for (const CarriedCalls& c : f.carried)
+    out["carried"].push_back({{"op", op_name(c.op)},
+                              {"algorithm", sim::algorithm_name(c.algorithm)},
+                              {"protocol", sim::protocol_name(c.protocol)},
+                              {"least_bytes", c.least.value},
+                              {"most_bytes", c.most.value}});
   for (const Assumption& a : assumptions(f)) out["assumptions"][a.key] = a.text;
   return out;
 }

@@ -14,8 +14,18 @@
 #include "sim/machine/flop_use.h"
 #include "sim/machine/forecast.h"
 #include "sim/machine/machine.h"
+#include "sim/nccl/tuning.h"
+#include "trace/signature.h"
 
 namespace lockstep {
+
+// Calls that NCCL carries alike, and how large they are.
+struct CarriedCalls {
+  Op op = Op::all_reduce;
+  sim::NcclAlgorithm algorithm = sim::NcclAlgorithm::ring;
+  sim::NcclProtocol protocol = sim::NcclProtocol::simple;
+  sim::Bytes least, most;
+};
 
 struct ScenarioForecast {
   std::string scenario;  // its name
@@ -31,6 +41,7 @@ struct ScenarioForecast {
   ForecastPath path;
   std::vector<sim::WhatIf> what_ifs;
   std::optional<TrialsForecast> trials;
+  std::vector<CarriedCalls> carried;  // of the simulated ranks; none where it is not NCCL
   double state_bytes = 0;  // the most that a rank keeps: parameters, gradients, optimizer's state
   MemoryForecast memory;
   bool on_meta = false;

@@ -13,6 +13,7 @@
 #include "cli/cmd_simulate.h"
 #include "cli/output.h"
 #include "reports/columns.h"
+#include "sim/machine/work_time.h"
 #include "sim/workload/evaluate.h"
 #include "sim/workload/nccl_curves.h"
 #include "sim/workload/shipped_calibrations.h"
@@ -23,7 +24,7 @@ namespace {
 using sim::Comparison;
 
 struct TableCommand {
-  std::string file, calibration, curves;
+  std::string file, calibration, curves, machine, only;
   SimulationOutput output;
 };
 
@@ -34,6 +35,9 @@ constexpr const char* kFooter = R"(Examples:
     lockstep simulate fit mine.json --rows 1,7 --parameters gemm_efficiency \
       --start a100-cluster --result mine.yaml
     lockstep simulate table mine.json --calibration mine.yaml
+  What a machine file makes of the all-reduces measured on H100:
+    lockstep simulate table nccl_allreduce_h100_a100.json --only h100 \
+      --machine machines/dgx-h100.yaml
 
 The forms of tables, the model and its sources: docs/simulate-workloads.md.)";
 
@@ -47,6 +51,10 @@ struct Answer {
   std::string file, calibration;
   std::vector<Row> rows;
 };
+
+bool contains(const std::vector<std::string>& list, const std::string& what) {
+  return std::find(list.begin(), list.end(), what) != list.end();
+}
 
 std::string_view kind_name(Comparison::Kind kind) {
   switch (kind) {
@@ -156,8 +164,7 @@ Result<Answer> predict_steps(const TableCommand& command, const sim::MeasuredTab
       return Error{command.file + ", row " + std::to_string(i + 1) + ": " + figures.error().message,
                    {},
                    figures.error().fix};
-    const auto& fitted = calibration->fitted_on;
-    const bool known = std::find(fitted.begin(), fitted.end(), step.label) != fitted.end();
+    const bool known = contains(calibration->fitted_on, step.label);
     for (const Comparison& figure : *figures) answer.rows.push_back({step.label, figure, known});
   }
   return answer;
@@ -171,7 +178,41 @@ bool is_point(const std::vector<sim::NcclCurve>& curves, const sim::MeasuredColl
   return false;
 }
 
+// As `simulate collective --machine` and scenarios have it, in place of measured curves.
+Result<Answer> predict_on_machine(const TableCommand& command, const sim::MeasuredTable& table) {
+  const Result<sim::Machine> machine = sim::load_machine(command.machine);
+  if (!machine) return machine.error();
+  Answer answer{command.file, command.machine, {}};
+  std::size_t row = 0;
+  for (const sim::MeasuredCollective& measured : table.collectives) {
+    ++row;
+    sim::ProgramCall call;
+    call.op = Op::all_reduce;
+    call.bytes = sim::Bytes{measured.bytes};
+    if (measured.ranks % measured.nodes != 0)
+      return Error{command.file + ", row " + std::to_string(row) + ": " +
+                       std::to_string(measured.nodes) + " nodes do not hold equally many of " +
+                       std::to_string(measured.ranks) + " ranks",
+                   {},
+                   "correct \"gpus\" or \"nodes\""};
+    const sim::GroupPlace place{measured.ranks, measured.nodes, measured.ranks / measured.nodes};
+    const Result<sim::Picos> time = sim::call_time(call, place, *machine);
+    if (!time) return time.error();
+    const bool fitted = machine->nccl && contains(machine->nccl->fitted_to, measured.label);
+    answer.rows.push_back({measured.label,
+                           {Comparison::Kind::seconds, row, time->seconds(), measured.seconds},
+                           fitted});
+  }
+  return answer;
+}
+
+// Leaves the rows whose labels begin with `only`.
+void keep_only(Answer& answer, const std::string& only) {
+  std::erase_if(answer.rows, [&](const Row& row) { return !row.label.starts_with(only); });
+}
+
 Result<Answer> predict_collectives(const TableCommand& command, const sim::MeasuredTable& table) {
+  if (!command.machine.empty()) return predict_on_machine(command, table);
   const std::string file =
       command.curves.empty() ? "machines/calibration-nccl.yaml" : command.curves;
   Result<std::string> text = command.curves.empty()
@@ -199,9 +240,18 @@ ExitStatus simulate_table(const TableCommand& command) {
     return fail(output.error());
   const Result<sim::MeasuredTable> table = load_measured_table(command.file);
   if (!table) return fail(table.error());
-  const Result<Answer> answer = table->collectives.empty() ? predict_steps(command, *table)
-                                                           : predict_collectives(command, *table);
+  if (table->collectives.empty() && !command.machine.empty())
+    return fail({"--machine prices collectives, and the table has training steps",
+                 {command.file},
+                 "leave it out, or give a table of nccl-tests"});
+  Result<Answer> answer = table->collectives.empty() ? predict_steps(command, *table)
+                                                     : predict_collectives(command, *table);
   if (!answer) return fail(answer.error());
+  keep_only(*answer, command.only);
+  if (answer->rows.empty())
+    return fail({"no row begins with \"" + printable(command.only) + "\"",
+                 {command.file},
+                 "give --only the beginning of a label that the whole table shows"});
   const Status written = write_simulation(text_of(*answer), json_of(*answer), command.output);
   return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
 }
@@ -237,6 +287,11 @@ void add_simulate_table(CLI::App& simulate, ExitStatus& status) {
   sub->add_option("--nccl-curves", command->curves,
                   "For tables of nccl-tests: points of all-reduces;\nleft out: the shipped ones")
       ->type_name("FILE");
+  sub->add_option("--machine", command->machine,
+                  "For tables of nccl-tests: a machine file, in place\nof measured curves")
+      ->type_name("FILE");
+  sub->add_option("--only", command->only, "Only the rows whose label begins so")
+      ->type_name("TEXT");
   add_simulation_output(*sub, command->output);
   sub->callback([command, &status] { status = simulate_table(*command); });
 }

@@ -89,5 +89,45 @@ TEST(SimulateCollective, RefusesWhatCannotBeWithTheOptionTheReasonAndAFix) {
           "describe different numbers of levels", false);
 }
 
+const std::string kDgx = LOCKSTEP_SOURCE_DIR "/machines/dgx-h100.yaml";
+
+TEST(SimulateCollective, OnAMachineItSaysWhatNcclChooses) {
+  const Outcome several =
+      collective({"--machine", kDgx, "--ranks", "32", "--bytes", "64KiB,1MiB,64MiB"}, false);
+  EXPECT_EQ(several.status, 0) << several.err;
+  for (const char* chosen : {"tree        ll ", "tree        ll128", "nvls_tree   simple"})
+    EXPECT_NE(several.out.find(chosen), std::string::npos) << several.out;
+  expect_fits_a_terminal(several.out);
+  const Json json = json_of({"--machine", kDgx, "--ranks", "8", "--bytes", "16MiB"}, false);
+  EXPECT_EQ(json["collectives"][0]["algorithm"], "nvls");
+  EXPECT_EQ(json["collectives"][0]["protocol"], "simple");
+  EXPECT_EQ(json["collectives"][0]["estimates"].size(), 7U);
+  EXPECT_EQ(json["nodes"], 1);
+}
+
+TEST(SimulateCollective, OnAMachineWhatNcclDoesNotTuneTakesAFormula) {
+  const Json json =
+      json_of({"--machine", kDgx, "--ranks", "8", "--bytes", "16MiB", "--op", "all_to_all"}, false);
+  EXPECT_EQ(json["collectives"][0]["algorithm"], "direct");
+  EXPECT_FALSE(json["collectives"][0].contains("protocol"));
+}
+
+TEST(SimulateCollective, AMachineReplacesTheLinks) {
+  const auto refusal = [](std::vector<std::string> options) {
+    const Outcome outcome = collective(std::move(options), false);
+    EXPECT_EQ(outcome.status, 2);
+    return outcome.err;
+  };
+  EXPECT_NE(refusal({"--machine", kDgx, "--ranks", "8", "--bytes", "1MiB", "--alpha", "1us"})
+                .find("excludes"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--ranks", "8", "--bytes", "1MiB"}).find("--machine"), std::string::npos);
+  for (const char* ranks : {"1", "0", "-8", "99999999999"})
+    EXPECT_NE(refusal({"--machine", kDgx, "--ranks", ranks, "--bytes", "1MiB"}).find("--ranks"),
+              std::string::npos);
+  refusal({"--machine", "none.yaml", "--ranks", "8", "--bytes", "1MiB"});
+  refusal({"--machine", kDgx, "--ranks", "8", "--bytes", "1MiB", "--op", "none"});
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "sim/collectives/collective.h"
+#include "sim/nccl/tuning.h"
 #include "sim/units.h"
 
 namespace lockstep::sim {
@@ -46,12 +47,16 @@ struct Machine {
   Picos slice = Picos{4'000'000'000};
 
   Links links;  // one, or two: inside a node, between nodes
+
+  // Where NCCL carries the calls: what it found on those links. Nothing: as Gloo's code does.
+  std::optional<NcclTuning> nccl;
 };
 
 inline constexpr std::int64_t kMostRanksPerNode = 4096;
 
 // Errors, with file, line and reason: no YAML; a key that is unknown, missing or of another type; a
-// quantity without a unit, or zero where that cannot be; a share that is none.
+// quantity without a unit, or zero where that cannot be; a share that is none; NCCL's channels
+// without `nccl`, or the other way round.
 Result<Machine> parse_machine(const std::string& text, const std::string& file);
 
 // Errors: parse_machine's, and those of reading; larger than 1 MiB.

@@ -1,7 +1,9 @@
 // Machine files: reading and writing.
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -18,6 +20,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 20U;
+
+// In the order of GpuGeneration.
+constexpr std::array<const char*, 4> kGpus = {"volta", "ampere", "hopper", "blackwell"};
 
 // Reads the quantities of a document that the schema allows; the first that is wrong is kept.
 class Reader {
@@ -63,6 +68,7 @@ class Reader {
       if (has(link + "/gamma")) cost.gamma = quantity(link + "/gamma", parse_bandwidth);
       out.links.push_back(cost);
     }
+    read_nccl(out);
     if (problem_) return *problem_;
     return out;
   }
@@ -70,6 +76,75 @@ class Reader {
  private:
   bool has(const std::string& pointer) const {
     return document_.value.contains(Json::json_pointer(pointer));
+  }
+
+  void refuse(const std::string& pointer, std::string message, std::string fix) {
+    if (!problem_)
+      problem_ = Error{std::move(message), document_.value_place(pointer), std::move(fix)};
+  }
+
+  void read_nccl(Machine& out) {
+    static constexpr std::array<const char*, 7> kKeys = {"kind",    "ring",  "tree", "nvls",
+                                                         "latency", "speed", "fill"};
+    if (!has("/nccl")) {
+      for (std::size_t i = 0; i < out.links.size(); ++i)
+        for (const char* key : kKeys)
+          if (const std::string link = "/links/" + std::to_string(i) + "/"; has(link + key))
+            refuse(link + key, std::string("\"") + key + "\" is NCCL's, which the file leaves out",
+                   "add a line: nccl: {gpu: hopper}");
+      return;
+    }
+    if (out.cores)
+      refuse("/nccl", "NCCL carries calls between devices, and ranks that share cores have none",
+             "leave \"cores\" or \"nccl\" out");
+    const Json& nccl = document_.value["nccl"];
+    NcclTuning tuning;
+    const auto* gpu = std::find(kGpus.begin(), kGpus.end(), nccl["gpu"].get<std::string>());
+    tuning.gpu = static_cast<GpuGeneration>(gpu - kGpus.begin());
+    tuning.amd = nccl.value("cpu", "intel") == "amd";
+    tuning.fitted_to = nccl.value("fitted_to", std::vector<std::string>{});
+    tuning.nvlink = kind(0, {"nvlink", "pci"}) != "pci";
+    tuning.inside = level(0);
+    if (out.links.size() > 1) {
+      kind(1, {"network"});
+      tuning.between = level(1);
+    }
+    out.nccl = std::move(tuning);
+  }
+
+  // What the link says that it is; refused where it cannot be that.
+  std::string kind(std::size_t i, const std::vector<std::string>& possible) {
+    const std::string pointer = "/links/" + std::to_string(i) + "/kind";
+    if (!has(pointer)) return possible.front();
+    auto given = document_.value[Json::json_pointer(pointer)].get<std::string>();
+    if (std::find(possible.begin(), possible.end(), given) == possible.end())
+      refuse(pointer,
+             std::string("the links ") + (i == 0 ? "inside a node" : "between nodes") +
+                 " cannot be \"" + given + "\" to NCCL",
+             "write " + (possible.size() == 1 ? possible[0] : possible[0] + " or " + possible[1]));
+    return given;
+  }
+
+  NcclLevel level(std::size_t i) {
+    const std::string link = "/links/" + std::to_string(i);
+    const Json& given = document_.value["links"][i];
+    NcclLevel out;
+    if (has(link + "/ring"))
+      out.ring = quantity(link + "/ring", parse_nccl_channels);
+    else
+      refuse(link, "NCCL's channels are missing: \"ring\"",
+             "add ring: 12x30GB/s, as NCCL prints "
+             "with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=GRAPH");
+    if (has(link + "/tree")) out.tree = quantity(link + "/tree", parse_nccl_channels);
+    if (has(link + "/nvls")) {
+      out.nvls = quantity(link + "/nvls", parse_nccl_channels);
+      if (i > 0)
+        refuse(link + "/nvls", "switches reduce inside a node", "move it to the first link");
+    }
+    out.latency = given.value("latency", 1.0);
+    out.speed = given.value("speed", 1.0);
+    out.fill = given.value("fill", 0.0);
+    return out;
   }
 
   template <class T>
@@ -99,6 +174,26 @@ std::string number(double value) {
 std::string quoted(const std::string& text) { return Json(to_utf8(text)).dump(); }
 
 std::string bits(Bandwidth bandwidth) { return std::to_string(bandwidth.bits_per_second) + "b/s"; }
+
+std::string channels_text(const NcclChannels& channels) {
+  return std::to_string(channels.count) + "x" + bits(channels.each);
+}
+
+std::string level_text(const NcclLevel& level, const char* kind) {
+  std::string out = std::string(", kind: ") + kind + ", ring: " + channels_text(level.ring);
+  if (level.tree) out += ", tree: " + channels_text(*level.tree);
+  if (level.nvls) out += ", nvls: " + channels_text(*level.nvls);
+  return out + ", latency: " + number(level.latency) + ", speed: " + number(level.speed) +
+         ", fill: " + number(level.fill);
+}
+
+std::string nccl_text(const NcclTuning& nccl) {
+  std::string out = std::string("nccl: {gpu: ") + kGpus[static_cast<std::size_t>(nccl.gpu)] +
+                    ", cpu: " + (nccl.amd ? "amd" : "intel");
+  for (std::size_t i = 0; i < nccl.fitted_to.size(); ++i)
+    out += (i == 0 ? ", fitted_to: [" : ", ") + quoted(nccl.fitted_to[i]);
+  return out + (nccl.fitted_to.empty() ? "}\n" : "]}\n");
+}
 
 }  // namespace
 
@@ -141,10 +236,16 @@ std::string machine_text(const Machine& machine, const std::string& comment) {
   out += "}\nkernels: {launch: " + std::to_string(machine.launch.value) +
          "ps, dispatch: " + std::to_string(machine.dispatch.value) +
          "ps, hidden: " + (machine.launches_hidden ? "true" : "false") + "}\n" +
+         (machine.nccl ? nccl_text(*machine.nccl) : "") +
          "host: {sample: " + std::to_string(machine.sample.value) + "ps}\nlinks:\n";
-  for (const LinkCost& link : machine.links) {
+  for (std::size_t i = 0; i < machine.links.size(); ++i) {
+    const LinkCost& link = machine.links[i];
     out += "  - {alpha: " + std::to_string(link.alpha.value) + "ps, beta: " + bits(link.beta);
     if (link.gamma) out += ", gamma: " + bits(*link.gamma);
+    if (machine.nccl && i == 0)
+      out += level_text(machine.nccl->inside, machine.nccl->nvlink ? "nvlink" : "pci");
+    if (machine.nccl && i == 1 && machine.nccl->between)
+      out += level_text(*machine.nccl->between, "network");
     out += "}\n";
   }
   return out;

@@ -92,6 +92,32 @@ inline constexpr std::string_view kMachineSchema = R"({
         "float16": {"$ref": "#/definitions/rates"}
       }
     },
+    "nccl": {
+      "type": "object",
+      "additionalProperties": false,
+      "required": ["gpu"],
+      "description": "NCCL carries the calls, and chooses how by its own estimates",
+      "properties": {
+        "gpu": {
+          "type": "string",
+          "enum": ["volta", "ampere", "hopper", "blackwell"],
+          "description": "whose constants NCCL takes"
+        },
+        "cpu": {
+          "type": "string",
+          "enum": ["intel", "amd"],
+          "default": "intel",
+          "description": "of the hosts: LL over the network depends on it"
+        },
+        "fitted_to": {
+          "type": "array",
+          "maxItems": 256,
+          "description": "measured rows that latency, speed and fill were fitted to",
+          "items": {"type": "string", "description": "a row, as simulate table names it",
+                    "minLength": 1, "maxLength": 200}
+        }
+      }
+    },
     "memory": {
       "type": "object",
       "additionalProperties": false,
@@ -187,6 +213,50 @@ inline constexpr std::string_view kMachineSchema = R"({
             "minLength": 1,
             "maxLength": 60,
             "description": "bandwidth of reducing, as 100GB/s"
+          },
+          "kind": {
+            "type": "string",
+            "enum": ["nvlink", "pci", "network"],
+            "description": "NCCL: what it is; left out, nvlink inside a node, network between"
+          },
+          "ring": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 60,
+            "description": "NCCL: channels of rings and the bandwidth of each, as 12x30GB/s"
+          },
+          "tree": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 60,
+            "description": "NCCL: channels of trees; left out, as of rings"
+          },
+          "nvls": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 60,
+            "description": "NCCL: channels of switches that reduce, inside a node"
+          },
+          "latency": {
+            "type": "number",
+            "minimum": 0.01,
+            "maximum": 100,
+            "default": 1,
+            "description": "NCCL: measured latency over that of NCCL's model"
+          },
+          "speed": {
+            "type": "number",
+            "minimum": 0.01,
+            "maximum": 100,
+            "default": 1,
+            "description": "NCCL: measured bandwidth over that of NCCL's model"
+          },
+          "fill": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 100,
+            "default": 0,
+            "description": "NCCL: what filling a pipeline takes, see docs/simulate-scenarios.md"
           }
         }
       }

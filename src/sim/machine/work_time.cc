@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <string_view>
@@ -81,6 +82,8 @@ bool goes_in_rings(Op op, const GroupPlace& place) {
 
 namespace {
 
+Error too_long() { return {"a call takes longer than 106 days", {}, "check the machine's links"}; }
+
 // A ring over all ranks of a group, of which each node has as many: every hop between nodes goes
 // over the links of all its ranks, and the latency is that of a ring inside and of a tree between.
 Result<Picos> time_over_nodes(Op op, const GroupPlace& place, Bytes bytes, const Links& links) {
@@ -96,7 +99,7 @@ Result<Picos> time_over_nodes(Op op, const GroupPlace& place, Bytes bytes, const
   const Path path = {{0, Rational(rounds * (place.per_node - 1)), Rational(0), Rational(0)},
                      {1, Rational(rounds * log2_ceil(place.nodes)), sent, reduced}};
   const auto time = exact_time(path, {links.front(), across}).rounded();
-  if (!time) return Error{"a call takes longer than 106 days", {}, "check the machine's links"};
+  if (!time) return too_long();
   return Picos{*time};
 }
 
@@ -109,7 +112,21 @@ ProgramCall as_gloo_does(ProgramCall call) {
 
 }  // namespace
 
+std::optional<NcclCost> nccl_call(const ProgramCall& call, const GroupPlace& place,
+                                  const Machine& machine) {
+  const bool answers = machine.nccl && nccl_tunes(call.op) && place.ranks >= 2 &&
+                       place.per_node > 0 && (place.nodes == 1 || machine.nccl->between);
+  if (!answers) return std::nullopt;
+  const NcclGroup group{place.ranks, place.nodes, machine.ranks_per_node};
+  return nccl_choice(nccl_costs(call.op, group, call.bytes, *machine.nccl));
+}
+
 Result<Picos> call_time(const ProgramCall& asked, const GroupPlace& place, const Machine& machine) {
+  if (const auto nccl = nccl_call(asked, place, machine)) {
+    const double picos = nccl->seconds * 1e12;
+    if (picos < static_cast<double>(Picos::forever().value)) return Picos{std::llround(picos)};
+    return too_long();
+  }
   const ProgramCall call = machine.cores ? as_gloo_does(asked) : asked;
   if (place.nodes <= 1)
     return default_time(call.op, place.ranks, call.bytes, machine.links.front());

@@ -12,12 +12,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "sim/engine/program.h"
 #include "sim/machine/machine.h"
+#include "sim/nccl/tuning.h"
 #include "trace/work_costs.h"
 
 namespace lockstep::sim {
@@ -46,6 +48,12 @@ GroupPlace place_of(const std::vector<std::int32_t>& members, std::int64_t ranks
 Result<std::int64_t> hops_of(const ProgramCall& call, const GroupPlace& place,
                              const Machine& machine);
 
+// How NCCL carries the call, and what that takes (sim/nccl/tuning.h). Nothing where it is not NCCL
+// that does, or its model has no answer: operations that it does not tune, one rank alone, nodes
+// with different numbers of ranks, several nodes on a machine with one level of links.
+std::optional<NcclCost> nccl_call(const ProgramCall& call, const GroupPlace& place,
+                                  const Machine& machine);
+
 // The places of all groups of a job.
 std::vector<GroupPlace> places_of(const ProgramJob& job, std::int64_t ranks_per_node);
 // Equal numbers for groups that are placed alike: what fold() must tell apart.
@@ -54,10 +62,11 @@ std::vector<std::uint32_t> kinds_of(const std::vector<GroupPlace>& places);
 // Whether a call is priced as rings over several nodes, below.
 bool goes_in_rings(Op op, const GroupPlace& place);
 
-// What a call takes from its last member's arrival; where ranks share cores, what each member works
-// for it, as c10d's Gloo carries it out: a reduce-scatter as an all-reduce. Inside a node, and for
-// what follows no ring: as sim/collectives/choice.h says, with the links between nodes where the
-// group leaves one. All-reduce, all-gather and reduce-scatter of n ranks on N nodes with k each:
+// What a call takes from its last member's arrival, by nccl_call() where that answers; where ranks
+// share cores, what each member works for it, as c10d's Gloo carries it out: a reduce-scatter as an
+// all-reduce. Inside a node, and for what follows no ring: as sim/collectives/choice.h says, with
+// the links between nodes where the group leaves one. All-reduce, all-gather and reduce-scatter of
+// n ranks on N nodes with k each:
 //
 //   r(k-1)·a' + r⌈log2 N⌉·a + r(n-1)/n·B/min(beta', k·beta) + reducing,  r = 2 for all-reduce, else
 //   1

@@ -81,6 +81,63 @@ TEST(MachineFile, WhatIsWrongIsSaidWithItsLine) {
               HasSubstr("names no type"));
 }
 
+const std::string kNccl = R"(machine: 1
+name: two nodes under NCCL
+ranks_per_node: 8
+compute:
+  bfloat16: {peak: 989TFLOP/s}
+memory: {bandwidth: 3TB/s}
+nccl: {gpu: hopper, cpu: amd, fitted_to: ["h100, 8 GPUs, 1 MiB"]}
+links:
+  - {alpha: 1us, beta: 450GB/s, kind: nvlink, ring: 12x30GB/s, nvls: 8x40GB/s, latency: 1.5}
+  - {alpha: 9us, beta: 45GB/s, kind: network, ring: 8x48GB/s, tree: 8x50GB/s, speed: 2, fill: 1}
+)";
+
+std::string nccl_with(const std::string& from, const std::string& to) {
+  std::string text = kNccl;
+  text.replace(text.find(from), from.size(), to);
+  return text;
+}
+
+TEST(MachineFile, WhatNcclFoundIsReadAndWritten) {
+  const auto machine = parse_machine(kNccl, "m.yaml");
+  ASSERT_TRUE(machine) << machine.error().str();
+  ASSERT_TRUE(machine->nccl);
+  EXPECT_EQ(machine->nccl->gpu, GpuGeneration::hopper);
+  EXPECT_TRUE(machine->nccl->amd);
+  EXPECT_TRUE(machine->nccl->nvlink);
+  EXPECT_EQ(machine->nccl->inside.ring.count, 12);
+  EXPECT_EQ(machine->nccl->inside.nvls->each.bits_per_second, 320'000'000'000);
+  EXPECT_FALSE(machine->nccl->inside.tree);
+  EXPECT_EQ(machine->nccl->inside.latency, 1.5);
+  EXPECT_EQ(machine->nccl->between->tree->count, 8);
+  EXPECT_EQ(machine->nccl->between->speed, 2);
+  EXPECT_EQ(machine->nccl->between->fill, 1);
+  const auto again = parse_machine(machine_text(*machine, ""), "again.yaml");
+  ASSERT_TRUE(again) << again.error().str();
+  EXPECT_EQ(machine_text(*again, ""), machine_text(*machine, ""));
+  EXPECT_EQ(again->nccl->fitted_to, machine->nccl->fitted_to);
+}
+
+TEST(MachineFile, WhatNcclCannotHaveFoundIsRefused) {
+  EXPECT_THAT(refusal(nccl_with("12x30GB/s", "12")), HasSubstr("m.yaml:9:"));
+  EXPECT_THAT(refusal(nccl_with("12x30GB/s", "12x30")), HasSubstr("m.yaml:9:"));
+  EXPECT_THAT(refusal(nccl_with("ring: 12x30GB/s, ", "")), HasSubstr("\"ring\""));
+  EXPECT_THAT(refusal(nccl_with("kind: nvlink", "kind: network")), HasSubstr("nvlink or pci"));
+  EXPECT_THAT(refusal(nccl_with("tree: 8x50GB/s", "nvls: 8x50GB/s")), HasSubstr("first link"));
+  EXPECT_THAT(refusal(nccl_with("hopper", "grasshopper")), HasSubstr("m.yaml:7:"));
+  EXPECT_THAT(refusal("cores: 2\n" + kNccl), HasSubstr("share cores"));
+  EXPECT_THAT(refusal(nccl_with("latency: 1.5", "latency: 0")), HasSubstr("m.yaml:9:"));
+  // Without `nccl` the file would look as if its channels counted.
+  EXPECT_THAT(refusal(nccl_with(
+                  "nccl: {gpu: hopper, cpu: amd, fitted_to: [\"h100, 8 GPUs, 1 MiB\"]}\n", "")),
+              HasSubstr("nccl: {gpu: hopper}"));
+  for (std::size_t length = 0; length < kNccl.size(); ++length) {
+    const auto machine = parse_machine(kNccl.substr(0, length), "m.yaml");
+    EXPECT_TRUE(machine || machine.error().place.file == "m.yaml") << length;
+  }
+}
+
 TEST(MachineFile, CutOffAnywhereItIsReadOrRefusedWithAPlace) {
   for (std::size_t length = 0; length < kFile.size(); ++length) {
     const auto machine = parse_machine(kFile.substr(0, length), "m.yaml");

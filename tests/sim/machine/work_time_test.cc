@@ -1,7 +1,7 @@
 #include "sim/machine/work_time.h"
 
 #include <cmath>
-#include <vector>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -111,33 +111,45 @@ TEST(CallTime, WhatIsNotSimulatedIsRefused) {
   EXPECT_FALSE(call_time(call, {4, 1, 4}, plain()));
 }
 
-// Out of place all-reduces of NCCL, of machines/calibration-nccl.yaml: where bandwidth rules the
-// shipped machines are within a quarter, and where latency rules within a half.
-TEST(CallTime, TheShippedMachinesAgreeWithMeasuredTables) {
-  struct Row {
-    const char* machine;
-    GroupPlace place;
-    std::int64_t bytes;
-    double measured_us, bound;
-  };
-  const std::vector<Row> rows = {
-      {"dgx-h100", {8, 1, 8}, 134'217'728, 586.4, 0.25},
-      {"dgx-h100", {8, 1, 8}, 4'294'967'296, 15'749, 0.25},
-      {"dgx-h100", {32, 4, 8}, 65'536, 50.83, 0.5},
-      {"dgx-h100", {32, 4, 8}, 67'108'864, 579.1, 0.5},
-      {"dgx-h100", {32, 4, 8}, 8'589'934'592, 45'606, 0.25},
-      {"dgx-a100", {16, 2, 8}, 65'536, 51.69, 0.5},
-      {"dgx-a100", {16, 2, 8}, 67'108'864, 821.7, 0.25},
-      {"dgx-a100", {16, 2, 8}, 4'294'967'296, 34'176, 0.25},
-  };
-  for (const Row& row : rows) {
-    const auto machine =
-        load_machine(std::string(LOCKSTEP_SOURCE_DIR "/machines/") + row.machine + ".yaml");
-    ASSERT_TRUE(machine) << machine.error().str();
-    const double predicted = call_time(all_reduce(row.bytes), row.place, *machine)->seconds() * 1e6;
-    EXPECT_LT(std::abs(predicted / row.measured_us - 1), row.bound)
-        << row.machine << " " << row.bytes << ": " << predicted;
+// Eight A100 of which NCCL found twelve channels of 20 GB/s each.
+Machine with_nccl() {
+  Machine machine = plain();
+  machine.ranks_per_node = 8;
+  machine.nccl.emplace();
+  machine.nccl->gpu = GpuGeneration::ampere;
+  machine.nccl->inside.ring = *parse_nccl_channels("12x20GB/s");
+  return machine;
+}
+
+TEST(CallTime, NcclCarriesWhatItTunes) {
+  const Machine machine = with_nccl();
+  const auto chosen = nccl_call(all_reduce(8), {8, 1, 8}, machine);
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(chosen->protocol, NcclProtocol::ll);
+  EXPECT_EQ(call_time(all_reduce(8), {8, 1, 8}, machine)->value,
+            std::llround(chosen->seconds * 1e12));
+}
+
+TEST(CallTime, WhatNcclsModelDoesNotKnowTakesItsFormula) {
+  const Machine machine = with_nccl();
+  Machine without = machine;
+  without.nccl.reset();
+  ProgramCall to_all;
+  to_all.op = Op::all_to_all;
+  to_all.bytes = Bytes{1000};
+  for (const auto& [call, place] :
+       {std::pair{to_all, GroupPlace{8, 1, 8}}, std::pair{all_reduce(8), GroupPlace{1, 1, 1}},
+        std::pair{all_reduce(8), GroupPlace{9, 2, 0}},
+        std::pair{all_reduce(8), GroupPlace{16, 2, 8}}}) {
+    EXPECT_FALSE(nccl_call(call, place, machine));
+    EXPECT_EQ(*call_time(call, place, machine), *call_time(call, place, without));
   }
+}
+
+TEST(CallTime, ATimeThatDoesNotFitIsRefused) {
+  Machine machine = with_nccl();
+  machine.nccl->inside.ring.each = Bandwidth{8};
+  EXPECT_FALSE(call_time(all_reduce(std::int64_t{1} << 60U), {8, 1, 8}, machine));
 }
 
 }  // namespace

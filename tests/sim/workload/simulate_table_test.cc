@@ -77,6 +77,27 @@ TEST_F(SimulateTable, PredictsMegatronTorchtitanAndNccl) {
   EXPECT_FALSE(nccl["rows"][1]["fitted"]);
 }
 
+TEST_F(SimulateTable, AMachineFileTakesThePlaceOfCurves) {
+  const std::string path = file("n.json", R"json({"columns":["bytes","time_oop_us"],
+    "machines":{"h100_8_nvls":{"gpus":8,"rows":[[65536,19.54],[16777216,123.8]]},
+    "h100_32_ib":{"gpus":32,"nodes":4,"rows":[[1048576,82.17]]}}})json");
+  const std::string machine = LOCKSTEP_SOURCE_DIR "/machines/dgx-h100.yaml";
+  const auto run = [&](const std::string& only) {
+    return run_lockstep(
+        {"simulate", "table", path, "--machine", machine, "--only", only, "--output", "json=-"});
+  };
+  const Json json = Json::parse(run("h100_8").out);
+  ASSERT_EQ(json["rows"].size(), 2U);
+  EXPECT_TRUE(json["rows"][0]["fitted"]);
+  EXPECT_FALSE(json["rows"][1]["fitted"]);
+  EXPECT_NEAR(json["rows"][1]["predicted"], 123.8e-6, 20e-6);
+  EXPECT_EQ(Json::parse(run("").out)["rows"].size(), 3U);
+  EXPECT_EQ(run("v100").status, 2);
+  EXPECT_THAT(
+      run_lockstep({"simulate", "table", file("v.json", kVtrain), "--machine", machine}).err,
+      HasSubstr("training steps"));
+}
+
 TEST_F(SimulateTable, ACalibrationIsFittedAndUsed) {
   const std::string table = file("vtrain.json", kVtrain);
   const std::string result = dir_.path() + "/mine.yaml";

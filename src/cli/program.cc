@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <new>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +34,28 @@ constexpr const char* kFooter = R"(Examples:
 Exit status: 0 clean, 1 findings, 2 bad usage or scenario, 3 inconclusive,
 4 own failure.
 `lockstep COMMAND --help` shows the options and examples of a command.)";
+
+// CLI11 lists what an option needs and excludes in the order of addresses, which is another one in
+// every run: help texts say the same thing always.
+class SteadyHelp : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string out = CLI::Formatter::make_option_opts(option);
+    out.erase(std::min({out.size(), out.find(" Needs:"), out.find(" Excludes:")}));
+    return out + names(" Needs:", option->get_needs()) +
+           names(" Excludes:", option->get_excludes());
+  }
+
+ private:
+  static std::string names(const char* label, const std::set<CLI::Option*>& options) {
+    std::vector<std::string> sorted;
+    for (const CLI::Option* option : options) sorted.push_back(option->get_name());
+    std::sort(sorted.begin(), sorted.end());
+    std::string out = sorted.empty() ? "" : label;
+    for (const std::string& name : sorted) out += " " + name;
+    return out;
+  }
+};
 
 // The command that an unknown first word was meant to be; empty where none is near.
 std::string suggestion(const CLI::App& app, std::string_view word) {
@@ -67,7 +91,9 @@ int run(int argc, const char* const* argv) {
   app.set_version_flag("--version", std::string(tool_version()));
   app.footer(kFooter);
   app.require_subcommand(0, 1);
-  app.get_formatter()->column_width(26);
+  const auto help = std::make_shared<SteadyHelp>();
+  help->column_width(26);
+  app.formatter(help);
   add_run(app, status);
   add_verify(app, status);
   add_check_certificate(app, status);

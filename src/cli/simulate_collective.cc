@@ -206,9 +206,6 @@ std::string as_json(const std::vector<sim::Collective>& collectives, const Times
 ExitStatus simulate_collective(const CollectiveCommand& command) {
   if (const Status outputs = check_simulation_output(command.output); !outputs)
     return fail(outputs.error());
-  if (!command.machine.empty())
-    return simulate_on_machine(
-        {command.machine, command.op, command.bytes, command.ranks, command.output});
   if (command.alpha.empty() || command.beta.empty())
     return fail({std::string(command.alpha.empty() ? "--alpha" : "--beta") + " is missing",
                  {},
@@ -224,6 +221,20 @@ ExitStatus simulate_collective(const CollectiveCommand& command) {
   return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
 }
 
+// A machine file says what these options would.
+ExitStatus simulate_for_machine(const CLI::App& parsed, const CollectiveCommand& command) {
+  for (const char* option : {"--algorithm", "--alpha", "--beta", "--gamma", "--ranks-per-node",
+                             "--segments", "--level", "--wiring"})
+    if (parsed.get_option(option)->count() > 0)
+      return fail({std::string(option) + " excludes --machine, which says it",
+                   {},
+                   "leave one of the two out"});
+  if (const Status outputs = check_simulation_output(command.output); !outputs)
+    return fail(outputs.error());
+  return simulate_on_machine(
+      {command.machine, command.op, command.bytes, command.ranks, command.output});
+}
+
 }  // namespace
 
 void add_simulate_collective(CLI::App& simulate, ExitStatus& status) {
@@ -232,10 +243,9 @@ void add_simulate_collective(CLI::App& simulate, ExitStatus& status) {
   command->add_option("--op", options->op, "all_reduce, all_gather, broadcast, …")
       ->type_name("OP")
       ->capture_default_str();
-  CLI::Option* algorithm =
-      command->add_option("--algorithm", options->algorithm, "ring, hierarchical, nvls, direct, …")
-          ->type_name("NAME")
-          ->capture_default_str();
+  command->add_option("--algorithm", options->algorithm, "ring, hierarchical, nvls, direct, …")
+      ->type_name("NAME")
+      ->capture_default_str();
   command->add_option("--ranks", options->ranks, "How many take part")->type_name("N")->required();
   command
       ->add_option("--bytes", options->bytes,
@@ -243,54 +253,46 @@ void add_simulate_collective(CLI::App& simulate, ExitStatus& status) {
                    "collectives at once")
       ->type_name("SIZE,…")
       ->required();
-  CLI::Option* alpha =
-      command->add_option("--alpha", options->alpha, "Latency of a hop, for each level: 500ns")
-          ->type_name("TIME,…");
-  CLI::Option* beta =
-      command->add_option("--beta", options->beta, "Bandwidth, for each level: 50GB/s")
-          ->type_name("RATE,…");
-  CLI::Option* gamma =
-      command
-          ->add_option("--gamma", options->gamma,
-                       "Bandwidth of reducing, for each level;\ndefault: it takes no time")
-          ->type_name("RATE,…");
-  CLI::Option* ranks_per_node = command
-                                    ->add_option("--ranks-per-node", options->ranks_per_node,
-                                                 "hierarchical: ranks that share the inner level")
-                                    ->type_name("K");
-  CLI::Option* segments =
-      command
-          ->add_option("--segments", options->segments,
-                       "chain and double_binary_tree: messages\nthat a hop is cut into")
-          ->type_name("S")
-          ->capture_default_str();
-  CLI::Option* level =
-      command
-          ->add_option("--level", options->level,
-                       "closed-form: the formula. message: every\nmessage, and who shares links")
-          ->check(CLI::IsMember({"closed-form", "message"}).description(""))
-          ->type_name("closed-form|message")
-          ->capture_default_str();
-  CLI::Option* wiring =
-      command
-          ->add_option("--wiring", options->wiring,
-                       "message level: a port for each rank, or a link\nfor each pair of ranks")
-          ->check(CLI::IsMember({"ports", "pairs"}).description(""))
-          ->type_name("ports|pairs")
-          ->capture_default_str();
-  CLI::Option* machine =
-      command
-          ->add_option(
-              "--machine", options->machine,
-              "A machine file in place of algorithm and links;\nseveral sizes are then one "
-              "after the other")
-          ->type_name("FILE");
-  for (CLI::Option* option :
-       {algorithm, alpha, beta, gamma, ranks_per_node, segments, level, wiring})
-    machine->excludes(option);
+  command->add_option("--alpha", options->alpha, "Latency of a hop, for each level: 500ns")
+      ->type_name("TIME,…");
+  command->add_option("--beta", options->beta, "Bandwidth, for each level: 50GB/s")
+      ->type_name("RATE,…");
+  command
+      ->add_option("--gamma", options->gamma,
+                   "Bandwidth of reducing, for each level;\ndefault: it takes no time")
+      ->type_name("RATE,…");
+  command
+      ->add_option("--ranks-per-node", options->ranks_per_node,
+                   "hierarchical: ranks that share the inner level")
+      ->type_name("K");
+  command
+      ->add_option("--segments", options->segments,
+                   "chain and double_binary_tree: messages\nthat a hop is cut into")
+      ->type_name("S")
+      ->capture_default_str();
+  command
+      ->add_option("--level", options->level,
+                   "closed-form: the formula. message: every\nmessage, and who shares links")
+      ->check(CLI::IsMember({"closed-form", "message"}).description(""))
+      ->type_name("closed-form|message")
+      ->capture_default_str();
+  command
+      ->add_option("--wiring", options->wiring,
+                   "message level: a port for each rank, or a link\nfor each pair of ranks")
+      ->check(CLI::IsMember({"ports", "pairs"}).description(""))
+      ->type_name("ports|pairs")
+      ->capture_default_str();
+  command
+      ->add_option("--machine", options->machine,
+                   "A machine file in place of algorithm and links;\nseveral sizes are then one "
+                   "after the other")
+      ->type_name("FILE");
   add_simulation_output(*command, options->output);
   command->footer(kFooter);
-  command->callback([options, &status] { status = simulate_collective(*options); });
+  command->callback([command, options, &status] {
+    status = options->machine.empty() ? simulate_collective(*options)
+                                      : simulate_for_machine(*command, *options);
+  });
 }
 
 }  // namespace lockstep

@@ -1,0 +1,205 @@
+#include "reference.h"
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "sim/machine/machine_schema.h"
+
+namespace lockstep::docs {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kRenewed =
+    "*Made from the program by `scripts/docs --renew`; a test keeps it up to date.*\n\n";
+
+std::string cell(std::string text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out;
+}
+
+// Every line indented, as the other pages show what a program prints.
+std::string shown(const std::string& text) {
+  std::istringstream lines(text);
+  std::string out;
+  for (std::string line; std::getline(lines, line);) {
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    out += line.empty() ? "\n" : "    " + line + "\n";
+  }
+  return out;
+}
+
+std::string rules_page(const Json& rules) {
+  std::string out = std::string("# Rules\n\n") + kRenewed +
+                    "What `lockstep verify` and `lockstep run` judge by: `lockstep rules`, and "
+                    "`lockstep explain` of each. The\nseverity is the usual one. Whether a finding "
+                    "is *proven*, *observed* or *possible* depends on what was recorded:\n"
+                    "[verify.md](../verify.md) says how each analysis decides.\n\n"
+                    "| rule | family | severity | finds |\n|---|---|---|---|\n";
+  for (const Json& rule : rules) {
+    const std::string id = rule["id"];
+    out += "| [" + id + "](#" + id + ") | " + rule["family"].get<std::string>() + " | " +
+           rule["severity"].get<std::string>() + " | " + cell(rule["summary"]) + " |\n";
+  }
+  for (const Json& rule : rules)
+    out += "\n## " + rule["id"].get<std::string>() + "\n\n" + rule["family"].get<std::string>() +
+           ", " + rule["severity"].get<std::string>() + ": " + rule["summary"].get<std::string>() +
+           "\n\n" + rule["explanation"].get<std::string>() + "\n\n" + shown(rule["example"]) +
+           "\nWhat to do: " + rule["fix"].get<std::string>() + ".\n";
+  return out;
+}
+
+// Follows a schema's keys.
+class Keys {
+ public:
+  explicit Keys(const Json& root) : root_(root) {}
+
+  std::string table() {
+    add_properties(root_, "");
+    return "| key | holds | left out | meaning |\n|---|---|---|---|\n" + rows_;
+  }
+
+ private:
+  const Json& followed(const Json& node) const {
+    if (!node.contains("$ref")) return node;
+    return root_.at(Json::json_pointer(node["$ref"].get<std::string>().substr(1)));
+  }
+
+  void add_properties(const Json& node, const std::string& prefix) {
+    const auto required = [&](const std::string& key) {
+      return node.contains("required") &&
+             std::find(node["required"].begin(), node["required"].end(), key) !=
+                 node["required"].end();
+    };
+    for (const char* kind : {"properties", "patternProperties"}) {
+      if (!node.contains(kind)) continue;
+      for (const auto& [key, value] : node[kind].items()) {
+        const bool pattern = std::string(kind) == "patternProperties";
+        add(prefix + (pattern ? "(" + key + ")" : key), value, required(key));
+      }
+    }
+    for (const char* kind : {"oneOf", "anyOf"})
+      if (node.contains(kind))
+        for (const Json& other : node[kind]) add_properties(followed(other), prefix);
+  }
+
+  void add(const std::string& name, const Json& given, bool required) {
+    const Json& node = followed(given);
+    std::string meaning = given.value("description", node.value("description", ""));
+    std::string absent = required ? "must be there" : "";
+    if (!required && node.contains("default") && !node["default"].empty())
+      absent = "`" + node["default"].dump() + "`";
+    rows_ += "| `" + cell(name) + "` | " + cell(holds(node)) + " | " + cell(absent) + " | " +
+             cell(meaning) + " |\n";
+    add_properties(node, name + ".");
+    if (node.contains("items")) add_properties(followed(node["items"]), name + "[].");
+    for (const char* kind : {"oneOf", "anyOf"})
+      if (node.contains(kind))
+        for (const Json& other : node[kind])
+          if (other.contains("items")) add_properties(followed(other["items"]), name + "[].");
+  }
+
+  std::string holds(const Json& node) const {
+    if (node.contains("$ref")) return holds(followed(node));
+    if (node.contains("enum")) {
+      std::string out;
+      for (const Json& value : node["enum"])
+        out += (out.empty() ? "`" : ", `") +
+               (value.is_string() ? value.get<std::string>() : value.dump()) + "`";
+      return out;
+    }
+    for (const char* kind : {"oneOf", "anyOf"})
+      if (node.contains(kind)) {
+        std::vector<std::string> seen;
+        std::string out;
+        for (const Json& other : node[kind]) {
+          const std::string one = holds(other);
+          if (std::find(seen.begin(), seen.end(), one) != seen.end()) continue;
+          seen.push_back(one);
+          out += (out.empty() ? "" : ", or ") + one;
+        }
+        return out;
+      }
+    const std::string type = node.value("type", "value");
+    if (type == "array") {
+      const std::string of = node.contains("items") ? holds(node["items"]) : "value";
+      return "list of " + of + counted(node, "minItems", "maxItems", "");
+    }
+    if (type == "string") return "text";
+    if (type == "object") return "keys";
+    return type + counted(node, "minimum", "maximum", "exclusiveMinimum");
+  }
+
+  // " from 1 to 4096", of what the schema bounds.
+  static std::string counted(const Json& node, const char* least, const char* most,
+                             const std::string& above) {
+    std::string out;
+    if (node.contains(least)) out += ", from " + node[least].dump();
+    if (!above.empty() && node.contains(above)) out += ", above " + node[above].dump();
+    if (node.contains(most)) out += ", to " + node[most].dump();
+    return out;
+  }
+
+  const Json& root_;
+  std::string rows_;
+};
+
+std::string cli_page(const Lockstep& lockstep) {
+  std::string out = std::string("# Command line\n\n") + kRenewed +
+                    "What `lockstep --help` and `lockstep COMMAND --help` print.\n";
+  const auto add = [&](const std::vector<std::string>& command) {
+    std::vector<std::string> arguments = command;
+    arguments.emplace_back("--help");
+    const std::string help = lockstep(arguments);
+    out += "\n## lockstep";
+    for (const std::string& word : command) out += " " + word;
+    out += "\n\n" + shown(help);
+    return subcommands_of(help);
+  };
+  for (const std::string& command : add({}))
+    for (const std::string& part : add({command})) add({command, part});
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> subcommands_of(const std::string& help) {
+  std::istringstream lines(help);
+  std::vector<std::string> out;
+  bool within = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (within && line.empty()) break;
+    if (within && line.size() > 2 && line[2] != ' ')
+      out.push_back(line.substr(2, line.find(' ', 2) - 2));
+    within = within || line == "Subcommands:";
+  }
+  return out;
+}
+
+std::string key_table(const Json& schema) { return Keys(schema).table(); }
+
+std::map<std::string, std::string> reference_pages(const Lockstep& lockstep) {
+  std::map<std::string, std::string> out;
+  out["rules.md"] = rules_page(Json::parse(lockstep({"rules", "--json"})));
+  out["scenario.md"] =
+      std::string("# Keys of scenarios\n\n") + kRenewed +
+      "Of the schema that `lockstep scenario --schema` prints. A list's items are `[]`, a name of "
+      "one's own is in\nparentheses. [Scenarios](../scenarios.md) explains what the keys do "
+      "together.\n\n" +
+      key_table(Json::parse(lockstep({"scenario", "--schema"})));
+  out["machine.md"] =
+      std::string("# Keys of machine files\n\n") + kRenewed +
+      "Of the files that `lockstep simulate --machine` reads and `lockstep calibrate` writes. "
+      "Quantities have units:\n`976ns`, `450GB/s`, `989TFLOP/s`, `80GB`. [Step "
+      "times](../simulate-scenarios.md#machine-files) explains them together.\n\n" +
+      key_table(Json::parse(sim::kMachineSchema));
+  out["cli.md"] = cli_page(lockstep);
+  return out;
+}
+
+}  // namespace lockstep::docs

@@ -1,0 +1,181 @@
+// docs/reference is what the program says; docs/ring-file.md is what a compiler makes of the ring
+// file's structures.
+#include "reference.h"
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/run_lockstep.h"
+#include "support/temp_dir.h"
+#include "trace/ring_format.h"
+
+namespace lockstep::docs {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kDocs = LOCKSTEP_SOURCE_DIR "/docs/";
+
+TEST(Reference, ThePagesAreWhatTheProgramSays) {
+  const auto pages = reference_pages(
+      [](const std::vector<std::string>& arguments) { return run_lockstep(arguments).out; });
+  EXPECT_EQ(pages.size(), 4U);
+  for (const auto& [name, text] : pages)
+    EXPECT_TRUE(TempDir::read(kDocs + "reference/" + name) == text)
+        << "docs/reference/" << name << " is not what the program says now; renew it:\n"
+        << "  scripts/docs --renew";
+  for (const auto& entry : std::filesystem::directory_iterator(kDocs + "reference"))
+    EXPECT_TRUE(pages.contains(entry.path().filename().string()))
+        << entry.path() << " is a page that nothing makes";
+}
+
+TEST(Reference, ATableHasEveryKeyWithTypeDefaultAndMeaning) {
+  const std::string table = key_table(nlohmann::ordered_json::parse(R"({
+    "definitions": {"kind": {"type": "string", "enum": ["a", "b|c"], "description": "which"}},
+    "required": ["n"],
+    "properties": {
+      "n": {"type": "integer", "minimum": 1, "maximum": 8, "description": "how many"},
+      "inner": {"type": "object", "description": "more", "properties": {
+        "share": {"type": "number", "exclusiveMinimum": 0, "default": 0.5, "description": "part"},
+        "kind": {"$ref": "#/definitions/kind"}}},
+      "list": {"description": "some", "oneOf": [{"type": "string"},
+        {"type": "array", "maxItems": 3, "items": {"type": "object",
+          "properties": {"x": {"type": "boolean", "default": true, "description": "yes"}}}}]}}})"));
+  EXPECT_EQ(table,
+            "| key | holds | left out | meaning |\n|---|---|---|---|\n"
+            "| `n` | integer, from 1, to 8 | must be there | how many |\n"
+            "| `inner` | keys |  | more |\n"
+            "| `inner.share` | number, above 0 | `0.5` | part |\n"
+            "| `inner.kind` | `a`, `b\\|c` |  | which |\n"
+            "| `list` | text, or list of keys, to 3 |  | some |\n"
+            "| `list[].x` | boolean | `true` | yes |\n");
+}
+
+TEST(Reference, SubcommandsAreReadFromHelp) {
+  EXPECT_THAT(
+      subcommands_of("Usage\n\nSubcommands:\n  run    Train\n          more\n  a-b  B\n\nx"),
+      ::testing::ElementsAre("run", "a-b"));
+  EXPECT_TRUE(subcommands_of("Options:\n  -h\n").empty());
+}
+
+// "| 8 | i64 | `time` | …": the row of the page for a field at an offset.
+std::string row(std::size_t offset, const std::string& type, const std::string& field) {
+  return "\n| " + std::to_string(offset) + " | " + type + " | `" + field + "` |";
+}
+
+TEST(RingFilePage, HasTheHeadersOffsets) {
+  using ring::Header;
+  const std::string page = TempDir::read(kDocs + "ring-file.md");
+  const std::string header =
+      page.substr(page.find("### Header"), page.find("### Table") - page.find("### Header"));
+  for (const std::string& expected :
+       {row(offsetof(Header, magic), "char[8]", "magic"),
+        row(offsetof(Header, version), "u32", "version") + " " + std::to_string(ring::kVersion) +
+            " |",
+        row(offsetof(Header, header_bytes), "u32", "header_bytes") + " " +
+            std::to_string(ring::kHeaderBytes) + " |",
+        row(offsetof(Header, record_bytes), "u32", "record_bytes") + " " +
+            std::to_string(sizeof(ring::Record)) + " |",
+        row(offsetof(Header, rank), "i32", "rank"),
+        row(offsetof(Header, world_size), "i32", "world_size"),
+        row(offsetof(Header, semantics), "u32", "semantics"),
+        row(offsetof(Header, capacity), "u64", "capacity"),
+        row(offsetof(Header, table_offset), "u64", "table_offset"),
+        row(offsetof(Header, table_bytes), "u64", "table_bytes"),
+        row(offsetof(Header, ring_offset), "u64", "ring_offset"),
+        row(offsetof(Header, pid), "i64", "pid"),
+        row(offsetof(Header, backend), "char[32]", "backend"),
+        row(offsetof(Header, host), "char[64]", "host"),
+        row(offsetof(Header, program), "char[256]", "program"),
+        row(offsetof(Header, written), "u64, atomic", "written"),
+        row(offsetof(Header, table_used), "u64, atomic", "table_used"),
+        row(offsetof(Header, table_lost), "u64, atomic", "table_lost"),
+        row(offsetof(Header, end_mark), "u32, atomic", "end_mark"),
+        "\n| " + std::to_string(offsetof(Header, reserved)) + " | u32 |"})
+    EXPECT_THAT(header, HasSubstr(expected));
+  EXPECT_THAT(header, HasSubstr("`" + std::string(ring::kMagic, 8) + "`"));
+}
+
+TEST(RingFilePage, HasTheRecordsOffsets) {
+  using ring::Record;
+  const std::string page = TempDir::read(kDocs + "ring-file.md");
+  const std::string record = page.substr(page.find("### Record"));
+  for (const std::string& expected :
+       {row(offsetof(Record, stamp), "u64, atomic", "stamp"),
+        row(offsetof(Record, time), "i64", "time"), row(offsetof(Record, id), "u32", "id"),
+        row(offsetof(Record, kind), "u16", "kind"), row(offsetof(Record, part), "u16", "part"),
+        "\n| " + std::to_string(offsetof(Record, call)) + " | " +
+            std::to_string(sizeof(Record) - offsetof(Record, call)) + " bytes |"})
+    EXPECT_THAT(record, HasSubstr(expected));
+}
+
+struct Payload {
+  std::string names;  // of its fields, in order
+  std::size_t size, alignment;
+};
+
+// The payload's fields as the page lists them, in order, take the bytes that the compiler gives
+// them.
+TEST(RingFilePage, ListsEachKindsFieldsInTheirPlaces) {
+  using ring::RecordKind;
+  const std::map<std::string, Payload> fields = {
+      {"issue",
+       {"group signature what at tag step peer ptag seq is_async", sizeof(ring::CallFields),
+        alignof(ring::CallFields)}},
+      {"exception",
+       {"what has_call", sizeof(ring::ExceptionFields), alignof(ring::ExceptionFields)}},
+      {"step", {"loss samples", sizeof(ring::StepFields), alignof(ring::StepFields)}},
+      {"modality", {"has", sizeof(ring::ModalityFields), alignof(ring::ModalityFields)}},
+      {"data",
+       {"count more modality indices", sizeof(ring::DataFields), alignof(ring::DataFields)}},
+      {"state",
+       {"hash norm name shape dtype kind when sharded has_hash sketch", sizeof(ring::StateFields),
+        alignof(ring::StateFields)}},
+      {"span", {"duration name", sizeof(ring::SpanFields), alignof(ring::SpanFields)}},
+  };
+  const std::string page = TempDir::read(kDocs + "ring-file.md");
+  for (const auto& [kind, expected] : fields) {
+    const std::size_t at = page.find(" | " + kind + " | ");
+    ASSERT_NE(at, std::string::npos) << kind;
+    const std::string line = page.substr(at + 3, page.find('\n', at + 1) - at - 3);
+    // Every "TYPE `name`" of the line: u32 `group`, `what` …; a type holds until the next one.
+    std::string names, type;
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      for (const char* known : {"u8", "u16", "u32", "u64", "i32", "i64", "f64"})
+        if (line.compare(i, std::string(known).size() + 1, std::string(known) + " ") == 0)
+          type = known;
+      if (line[i] != '`') continue;
+      const std::size_t end = line.find('`', i + 1);
+      const std::string name = line.substr(i + 1, end - i - 1);
+      i = end;
+      if (type.empty() || (expected.names + " ").find(name + " ") == std::string::npos) continue;
+      if ((" " + names).find(" " + name + " ") != std::string::npos) continue;
+      names += name + " ";
+      const std::size_t size = std::stoul(type.substr(1)) / 8;
+      bytes += size * (line.compare(end, 2, "`[") == 0 ? std::stoul(line.substr(end + 2)) : 1);
+    }
+    EXPECT_EQ(names, expected.names + " ") << kind;
+    if (line.find("u32 0") != std::string::npos) bytes += 4;  // reserved
+    const std::size_t aligned =
+        (bytes + expected.alignment - 1) / expected.alignment * expected.alignment;
+    EXPECT_EQ(aligned, expected.size) << kind;
+  }
+  for (const auto& [number, name] : std::map<int, std::string>{{1, "issue"},
+                                                               {6, "exception"},
+                                                               {7, "step"},
+                                                               {8, "modality"},
+                                                               {9, "data"},
+                                                               {10, "state"},
+                                                               {11, "span"}})
+    EXPECT_THAT(page, HasSubstr("\n| " + std::to_string(number) + " | " + name + " | "));
+  static_assert(static_cast<int>(RecordKind::issue) == 1 &&
+                static_cast<int>(RecordKind::span) == 11);
+}
+
+}  // namespace
+}  // namespace lockstep::docs

@@ -1,0 +1,198 @@
+// Every command of README.md and docs is run in a folder with what it names, or stands in a table
+// here that says why it is not. Its options are held to the help texts either way.
+//
+// commands_test runs what needs no lockstep-worker; docs_run_test runs the others as well.
+#include "commands.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sandbox.h"
+
+namespace lockstep::docs {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+#ifdef LOCKSTEP_WITH_WORKER
+constexpr bool kWithWorker = true;
+#else
+constexpr bool kWithWorker = false;
+#endif
+
+// Not run, and why. A page stands for all that it shows.
+const std::map<std::string, std::string> kNotRun = {
+    {"docs/reference/cli.md", "examples of --help: their files are the reader's"},
+    {"docs/tutorial.md", "run in order, with its files, by tutorial_test"},
+    {"scripts/demo", "installs packages and builds: CI's first step"},
+    {"scripts/test", "this test is a part of it"},
+    {"scripts/setup core", "installs packages: CI's first step"},
+    {"scripts/package", "builds packages in minutes: CI does"},
+    {"scripts/package --check", "needs root and a network"},
+    {"scripts/fetch-torch --cuda run", "downloads 3 GB"},
+    {"scripts/setup-python-torch", "downloads 4 GB"},
+    {"lockstep run scenarios/remedies/study.yaml",
+     "takes ten minutes; study_run_test runs a short one"},
+    {"lockstep calibrate --ranks 4 -o here.yaml",
+     "measures for a minute, and nothing else may run"},
+    {"lockstep watch /tmp/job --output json=/tmp/why.json --exec 'curl -s -d @/tmp/why.json "
+     "https://hooks.example.org/hangs'",
+     "posts to a service that is not there"},
+    {"lockstep-worker train job.yaml --trace out", "one rank of a job on two machines"},
+};
+// Of these the published tables are not in the repository.
+bool needs_tables(const std::string& command) {
+  return command.starts_with("lockstep simulate fit ");
+}
+
+// What ends otherwise than with 0: findings in what the sandbox holds.
+const std::map<std::string, int> kStatus = {
+    {"lockstep verify --product derived", 1},
+    {"lockstep verify --product a", 1},
+    {"lockstep verify /tmp/job-4711/", 1},
+    {"lockstep verify /tmp/job-4711/ --quiet --output html=report.html --output timeline=run.json",
+     1},
+    {"lockstep watch /tmp/job-4711/", 1},
+    {"lockstep verify /shared/4711/*.digest", 1},
+    {"lockstep verify dumps.tar.gz --rank-pattern 'node\\d+_rank(\\d+)'", 1},
+    {"lockstep verify /shared/logs/", 1},
+    {"lockstep verify job.log", 1},
+};
+
+// Whether lockstep-worker, or what it leaves, is needed.
+bool needs_worker(const std::string& command) {
+  const std::vector<std::string> words = words_of(command);
+  if (words[0].ends_with("lockstep-worker")) return true;
+  static const std::set<std::string> kCommands = {"run", "derive", "compare"};
+  if (words.size() > 1 && kCommands.contains(words[1])) return true;
+  return words.size() > 2 && words[1] == "simulate" && words[2].ends_with(".yaml");
+}
+
+std::vector<Command> documented() {
+  const std::filesystem::path root = LOCKSTEP_SOURCE_DIR;
+  std::set<std::string> pages = {"README.md"};
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root / "docs"))
+    if (entry.path().extension() == ".md")
+      pages.insert(std::filesystem::relative(entry.path(), root).string());
+  std::vector<Command> out;
+  for (const std::string& page : pages)
+    for (Command& command : commands_of(page, TempDir::read((root / page).string())))
+      out.push_back(std::move(command));
+  return out;
+}
+
+// Why it is not run; empty: it is.
+std::string not_run(const Command& command) {
+  if (!command.whole) return "a part of a launcher's line";
+  if (command.is_synopsis()) return "it stands for many commands";
+  for (const std::string& listed : {command.page, command.text})
+    if (const auto row = kNotRun.find(listed); row != kNotRun.end()) return row->second;
+  if (needs_tables(command.text)) return "the published tables are not in the repository";
+  return {};
+}
+
+TEST(DocCommands, UseOptionsThatThereAre) {
+  const Sandbox sandbox(LOCKSTEP_PROGRAM_FOLDER);
+  std::map<std::vector<std::string>, std::string> known;
+  const Help help = [&](const std::vector<std::string>& called) {
+    const auto [at, fresh] = known.try_emplace(called);
+    if (!fresh) return at->second;
+    std::string line;
+    for (const std::string& word : called) line += word + " ";
+    if (sandbox.run(line + "--help", 60, at->second) != 0) at->second.clear();
+    return at->second;
+  };
+  std::size_t checked = 0;
+  for (const Command& command : documented()) {
+    if (!kWithWorker && words_of(command.text)[0].ends_with("lockstep-worker")) continue;
+    EXPECT_EQ(unknown_in(command, help), "")
+        << command.page << ":" << command.line << ": " << command.text;
+    ++checked;
+  }
+  EXPECT_GT(checked, 150U);
+}
+
+TEST(DocCommands, DoWhatTheySay) {
+  std::optional<Sandbox> sandbox;  // of a page, whose commands follow one another
+  std::string page;
+  std::size_t ran = 0;
+  for (const Command& command : documented()) {
+    if (!not_run(command).empty() || (!kWithWorker && needs_worker(command.text))) continue;
+    if (command.page != page) sandbox.emplace(LOCKSTEP_PROGRAM_FOLDER);
+    page = command.page;
+    const auto listed = kStatus.find(command.text);
+    const int expected = listed == kStatus.end() ? command.status : listed->second;
+    std::string output;
+    EXPECT_EQ(sandbox->run(command.text, 300, output), expected)
+        << command.page << ":" << command.line << ": " << command.text << "\n"
+        << output
+        << "\nA new command? Give the sandbox what it names, or say in kNotRun why it is not run.";
+    ++ran;
+  }
+  EXPECT_GT(ran, 25U);
+}
+
+// A row of a table that nothing needs any more would excuse what comes later.
+TEST(DocCommands, TheTablesHaveNoRowTooMany) {
+  std::set<std::string> texts;
+  for (const Command& command : documented()) {
+    texts.insert(command.text);
+    texts.insert(command.page);
+  }
+  for (const auto& [row, why] : kNotRun) {
+    EXPECT_TRUE(texts.contains(row)) << row;
+    EXPECT_FALSE(why.empty()) << row;
+  }
+  for (const auto& [row, status] : kStatus) EXPECT_TRUE(texts.contains(row)) << row;
+}
+
+std::vector<std::string> texts_of(const std::string& markdown) {
+  std::vector<std::string> out;
+  for (const Command& command : commands_of("p.md", markdown)) out.push_back(command.text);
+  return out;
+}
+
+TEST(DocCommands, AreFoundInIndentedAndFencedBlocks) {
+  EXPECT_THAT(
+      texts_of("prose lockstep verify x\n\n    lockstep verify a   # why\n\n"
+               "```\nscripts/docs --renew\n```\n"
+               "    lockstep verify b \\\n      --quiet\n"
+               "    lockstep: 1\n    name: x\n    the lockstep of ranks\n"),
+      ElementsAre("lockstep verify a", "scripts/docs --renew", "lockstep verify b --quiet"));
+  EXPECT_THAT(texts_of("    srun sh -c 'lockstep digest d -o f'\n"
+                       "    mpirun -n 2 lockstep-worker train j.yaml\n"
+                       "    so=$(scripts/build-recorder --python python3)\n"),
+              ElementsAre("lockstep digest d -o f", "lockstep-worker train j.yaml",
+                          "scripts/build-recorder --python python3"));
+  EXPECT_EQ(commands_of("p.md", "    lockstep run x    # exit status 1\n")[0].status, 1);
+  EXPECT_TRUE(commands_of("p.md", "    lockstep watch DIR --once\n")[0].is_synopsis());
+  EXPECT_TRUE(commands_of("p.md", "    lockstep verify PATH… -q\n")[0].is_synopsis());
+  EXPECT_FALSE(commands_of("p.md", "    lockstep run a.yaml -q\n")[0].is_synopsis());
+}
+
+TEST(DocCommands, WhatAProgramDoesNotKnowIsSaid) {
+  const Help help = [](const std::vector<std::string>& called) -> std::string {
+    if (called[0] != "lockstep") return "";
+    if (called.size() == 1) return "Options:\n  -h,--help  Help\n\nSubcommands:\n  verify  Judge\n";
+    return "Options:\n  -q,--quiet  Be so\n  --fail-on LEVEL\n";
+  };
+  const auto unknown = [&](const std::string& text) {
+    return unknown_in({"p.md", 1, text, 0, true}, help);
+  };
+  EXPECT_EQ(unknown("lockstep verify a -q --fail-on=error"), "");
+  EXPECT_EQ(unknown("lockstep verify a --fail"), "--fail: not an option of `lockstep verify`");
+  EXPECT_EQ(unknown("lockstep verfy a"), "\"verfy\": no command of `lockstep`");
+  EXPECT_THAT(unknown("scripts/none"), HasSubstr("no such program"));
+  EXPECT_EQ(unknown("lockstep verify 'a --not-one'"), "");
+}
+
+}  // namespace
+}  // namespace lockstep::docs

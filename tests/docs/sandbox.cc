@@ -1,0 +1,182 @@
+#include "sandbox.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <regex>
+#include <utility>
+
+#include "trace/ring_writer.h"
+
+namespace lockstep::docs {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Two all-reduces; of another size in the second one where `numel` says so.
+std::string trace(int rank, int numel) {
+  const std::string header = R"({"header":1,"rank":)" + std::to_string(rank) +
+                             R"(,"world_size":2,"backend":"gloo"})" + "\n";
+  const auto call = [](int id, int elements) {
+    return R"({"ev":"issue","id":)" + std::to_string(id) +
+           R"(,"g":"world","op":"all_reduce","in":[[)" + std::to_string(elements) +
+           R"(]],"dtype":"float32","redop":"sum"})" + "\n";
+  };
+  return header + call(0, 8) + call(1, numel) + R"({"end":"clean"})" + "\n";
+}
+
+// What a rank records that waits for ever in its second all-reduce, of `numel` elements.
+void record(const std::string& folder, int rank, std::int64_t numel) {
+  RingWriter::Options options;
+  options.path = folder + "/rank_" + std::to_string(rank) + ".ring";
+  options.rank = Rank(rank);
+  options.world_size = 2;
+  options.capacity = 256;
+  auto ring = RingWriter::create(options);
+  if (!ring) _exit(1);
+  RingWriter::Issue issue;
+  issue.group = (*ring)->make_group("world", std::vector<std::int32_t>{0, 1});
+  RingWriter::SignatureFields fields;
+  fields.op = Op::all_reduce;
+  fields.has_in = fields.has_out = true;
+  for (std::uint32_t seq = 0; seq < 2; ++seq) {
+    fields.in = fields.out = {{seq == 0 ? 16 : numel}};
+    issue.signature = (*ring)->make_signature(fields);
+    issue.seq = seq;
+    const std::uint32_t call = (*ring)->issue(issue);
+    (*ring)->wait(call);
+    if (seq == 1) break;
+    (*ring)->complete(call);
+    (*ring)->waited(call);
+  }
+}
+
+constexpr const char* kJob = R"(lockstep: 1
+name: my job
+ranks: 2
+data: {text_only: 0.3}
+strategy: ddp
+remedy: dummy-image
+train: {steps: 3, batch_size: 4, seed: 1}
+)";
+
+}  // namespace
+
+Sandbox::Sandbox(std::string program_folder) : programs_(std::move(program_folder)) {
+  for (const char* linked : {"scenarios", "machines", "tools", "examples", "scripts"})
+    fs::create_directory_symlink(std::string(LOCKSTEP_SOURCE_DIR) + "/" + linked,
+                                 folder_.file(linked));
+  fs::create_directories(folder_.file("build"));
+  fs::create_directory_symlink(programs_, folder_.file("build/full"));
+  write_traces();
+  write_rings();
+  write_products();
+  write_foreign();
+  for (const char* job : {"job.yaml", "my-job.yaml"}) folder_.write(job, kJob);
+}
+
+void Sandbox::write_traces() const {
+  for (const char* name : {"traces", "program", "run-1"}) {
+    fs::create_directories(folder_.file(name));
+    for (int rank = 0; rank < 2; ++rank)
+      folder_.write(std::string(name) + "/rank_" + std::to_string(rank) + ".trace.jsonl",
+                    trace(rank, 8));
+  }
+  folder_.write("known.yaml",
+                "- {rule: never-waited, reason: the new scheduler, expires: never}\n");
+  fs::create_directories(folder_.file("rack7"));
+  std::string ignored;
+  run("lockstep digest traces -o rack7/node1.digest -q", 60, ignored);
+}
+
+void Sandbox::write_rings() const {
+  for (const char* job : {"tmp/job-4711", "tmp/job"}) {
+    const std::string folder = folder_.file(job);
+    fs::create_directories(folder);
+    for (int rank = 0; rank < 2; ++rank) {
+      const pid_t writer = fork();  // a process that is gone afterwards, as of a killed job
+      if (writer == 0) {
+        record(folder, rank, 16 + rank);
+        _exit(0);
+      }
+      waitpid(writer, nullptr, 0);
+    }
+  }
+  fs::create_directories(folder_.file("shared/4711"));
+  std::string ignored;
+  run("lockstep digest tmp/job-4711 -o shared/4711/node1.digest -q", 60, ignored);
+}
+
+// Two ranks that reduce two towers; under "text" that of images is left out in `a` and `derived`.
+void Sandbox::write_products() const {
+  for (const std::string program : {"a", "b", "derived"}) {
+    fs::create_directories(folder_.file(program));
+    folder_.write(program + "/product.json",
+                  R"({"product":1,"program":"two towers","world_size":2,"assumptions":[],
+"conditions":[{"name":"image+text","has":["image","text"]},{"name":"text","has":["text"]}],
+"choice":"free","histories":[{"first":"image+text","folder":"first-0"},
+{"first":"text","folder":"first-1"}],"steps":["image+text","text","image+text","text"]})");
+    for (int history = 0; history < 2; ++history) {
+      const std::string folder = program + "/first-" + std::to_string(history);
+      fs::create_directories(folder_.file(folder));
+      for (int rank = 0; rank < 2; ++rank) {
+        std::string text = R"({"header":1,"rank":)" + std::to_string(rank) +
+                           R"(,"world_size":2,"backend":"gloo"})" + "\n" +
+                           R"({"group":"world","ranks":[0,1]})" + "\n";
+        int id = 0;
+        for (int step = 0; step < 5; ++step) {
+          const bool no_image = step == 0 ? history == 1 : step % 2 == 0;
+          for (const std::string what : {"image.weight", "text.weight"}) {
+            if (program != "b" && no_image && what == "image.weight") continue;
+            text += R"({"ev":"issue","id":)" + std::to_string(id++) +
+                    R"(,"g":"world","op":"all_reduce","in":[[8]],"dtype":"float32",)" +
+                    R"("redop":"sum","what":[")" + what + R"("],"step":)" + std::to_string(step) +
+                    "}\n";
+          }
+        }
+        folder_.write(folder + "/rank_" + std::to_string(rank) + ".trace.jsonl",
+                      text + R"({"end":"clean"})" + "\n");
+      }
+    }
+  }
+}
+
+void Sandbox::write_foreign() const {
+  const std::string corpus = LOCKSTEP_SOURCE_DIR "/tests/fuzz/corpus/";
+  const auto copy = [&](const std::string& from, const std::string& to) {
+    fs::create_directories(fs::path(folder_.file(to)).parent_path());
+    fs::copy_file(corpus + from, folder_.file(to));
+  };
+  for (int rank = 0; rank < 2; ++rank)
+    copy("flight_recorder/gloo_2.11.json", "dumps/node0_rank" + std::to_string(rank));
+  std::string ignored;
+  run("tar czf dumps.tar.gz dumps", 60, ignored);
+  const std::string profile = TempDir::read(corpus + "kineto/calls_and_kernels");
+  fs::create_directories(folder_.file("shared/profiles"));
+  for (const std::string rank : {"0", "1"})
+    folder_.write(
+        "shared/profiles/rank_" + rank + ".pt.trace.json",
+        std::regex_replace(profile, std::regex("\"rank\": 0,"), "\"rank\": " + rank + ","));
+  copy("nccl_log/calls", "shared/logs/nccl.node0.1");
+  copy("watchdog_log/one_never_came", "job.log");
+  folder_.write("nccl_allreduce_h100_a100.json",
+                R"({"columns":["bytes","time_oop_us"],"machines":{"h100_8_nvls":{"gpus":8,
+"rows":[[65536,19.54],[16777216,123.8]]},"a100_16_40gb":{"gpus":16,"nodes":2,
+"rows":[[65536,51.69]]}}})");
+}
+
+int Sandbox::run(const std::string& command, int seconds, std::string& output) const {
+  static const std::regex kOutside(R"((^|[ =@'"])/(tmp|shared)/)");
+  const std::string inside = std::regex_replace(command, kOutside, "$1" + folder_.path() + "/$2/");
+  const std::string script = folder_.write("command.sh", inside + "\n");
+  const std::string shell = "cd " + folder_.path() + " && PATH=" + programs_ + ":$PATH timeout " +
+                            std::to_string(seconds) + " sh " + script +
+                            " > output.log 2>&1 < /dev/null";
+  const int status = std::system(shell.c_str());
+  output = TempDir::read(folder_.file("output.log"));
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+}  // namespace lockstep::docs

@@ -4,11 +4,14 @@
 #include <cctype>
 #include <regex>
 #include <sstream>
+#include <utility>
 
 #include "reference.h"
 
 namespace lockstep::docs {
 namespace {
+
+constexpr std::string_view kIndent = "    ";
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -86,8 +89,8 @@ bool Command::is_synopsis() const {
 std::vector<Command> commands_of(const std::string& page, const std::string& markdown) {
   std::vector<Command> out;
   std::istringstream lines(markdown);
-  bool fenced = false;
-  std::string joined;
+  bool fenced = false, in_file = false;
+  std::string joined, saved;
   int number = 0, first = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
@@ -95,14 +98,28 @@ std::vector<Command> commands_of(const std::string& page, const std::string& mar
       fenced = !fenced;
       continue;
     }
-    if (!fenced && !line.starts_with("    ")) {
+    if (!fenced && !line.starts_with(kIndent)) {
       joined.clear();
+      in_file = false;
+      constexpr std::string_view kSave = "ave as `";
+      if (const std::size_t at = line.find(kSave); at != std::string::npos) {
+        const std::size_t begin = at + kSave.size();
+        saved = line.substr(begin, line.find('`', begin) - begin);
+      }
+      continue;
+    }
+    if (!saved.empty()) {
+      out.push_back({page, number, "", std::exchange(saved, ""), 0, true});
+      in_file = true;
+    }
+    if (in_file) {
+      out.back().text += line.substr(fenced ? 0 : kIndent.size()) + "\n";
       continue;
     }
     if (joined.empty()) first = number;
     joined += (joined.empty() ? "" : " ") + std::string(trimmed(line));
     if (line.ends_with("\\")) continue;
-    add_commands(joined, {page, first, "", 0, true}, out);
+    add_commands(joined, {page, first, "", "", 0, true}, out);
     joined.clear();
   }
   return out;

@@ -10,16 +10,19 @@
 namespace lockstep::docs {
 
 // A line of an indented or fenced block that calls `lockstep`, `lockstep-worker` or a file of
-// scripts/; lines that end in a backslash are one.
+// scripts/; lines that end in a backslash are one. Or the block behind a line that says "save as
+// `FILE`", which is that file.
 struct Command {
   std::string page;  // "docs/watch.md"
   int line = 0;
   std::string text;  // without its comment
+  std::string file;  // text is what it holds; else empty
   int status = 0;    // "# exit status 1" behind it says another
   bool whole = true;  // else it is a part of what the reader types: sh -c '…', $(…), mpirun -n 2 …
 
   // It stands for many commands: a word of it is DIR, FILE, PATH…, or in brackets.
   bool is_synopsis() const;
+  bool is_file() const { return !file.empty(); }
 };
 std::vector<Command> commands_of(const std::string& page, const std::string& markdown);
 

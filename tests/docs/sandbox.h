@@ -13,6 +13,8 @@ class Sandbox {
   // `program_folder`: of lockstep, and where it was built of lockstep-worker.
   explicit Sandbox(std::string program_folder);
 
+  void save(const std::string& file, const std::string& text) const { folder_.write(file, text); }
+
   // Runs `command` in the folder by /bin/sh, with /tmp and /shared of its own and `program_folder`
   // in PATH, for at most `seconds`: its exit status, 124 where it took longer; `output`: what it
   // printed.

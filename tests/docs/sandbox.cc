@@ -159,6 +159,10 @@ void Sandbox::write_foreign() const {
     folder_.write(
         "shared/profiles/rank_" + rank + ".pt.trace.json",
         std::regex_replace(profile, std::regex("\"rank\": 0,"), "\"rank\": " + rank + ","));
+  copy("safetensors/two.safetensors", "model.safetensors");
+  folder_.write("config.json",
+                R"({"model_type":"bert","hidden_size":32,"num_hidden_layers":1,
+"num_attention_heads":2,"intermediate_size":64,"vocab_size":100,"max_position_embeddings":32})");
   copy("nccl_log/calls", "shared/logs/nccl.node0.1");
   copy("watchdog_log/one_never_came", "job.log");
   folder_.write("nccl_allreduce_h100_a100.json",

@@ -38,6 +38,8 @@ const std::map<std::string, std::string> kNotRun = {
     {"scripts/package", "builds packages in minutes: CI does"},
     {"scripts/package --check", "needs root and a network"},
     {"scripts/fetch-torch --cuda run", "downloads 3 GB"},
+    {"lockstep-worker model step minilm --weights \"$(scripts/fetch-minilm)/model.safetensors\"",
+     "downloads 87 MB"},
     {"scripts/setup-python-torch", "downloads 4 GB"},
     {"lockstep run scenarios/remedies/study.yaml",
      "takes ten minutes; study_run_test runs a short one"},

@@ -58,7 +58,8 @@ Result<Answer> price(const OnMachine& command) {
     call.bytes = bytes;
     const Result<sim::Picos> time = sim::call_time(call, out.place, *machine);
     if (!time) return time.error();
-    Line line{bytes, *time, sim::nccl_call(call, out.place, *machine), {}};
+    const bool barrier = sim::plain_op(*op) == Op::barrier;  // it has no buffer
+    Line line{barrier ? sim::Bytes{} : bytes, *time, sim::nccl_call(call, out.place, *machine), {}};
     if (line.chosen)
       line.pairs = sim::nccl_costs(*op, {out.place.ranks, out.place.nodes, machine->ranks_per_node},
                                    bytes, *machine->nccl);

@@ -135,10 +135,12 @@ class Keys {
     return type + counted(node, "minimum", "maximum", "exclusiveMinimum");
   }
 
-  // " from 1 to 4096", of what the schema bounds.
+  // ", 1 to 4096", of what the schema bounds.
   static std::string counted(const Json& node, const char* least, const char* most,
                              const std::string& above) {
     std::string out;
+    if (node.contains(least) && node.contains(most))
+      return ", " + node[least].dump() + " to " + node[most].dump();
     if (node.contains(least)) out += ", from " + node[least].dump();
     if (!above.empty() && node.contains(above)) out += ", above " + node[above].dump();
     if (node.contains(most)) out += ", to " + node[most].dump();

@@ -47,7 +47,7 @@ TEST(Reference, ATableHasEveryKeyWithTypeDefaultAndMeaning) {
           "properties": {"x": {"type": "boolean", "default": true, "description": "yes"}}}}]}}})"));
   EXPECT_EQ(table,
             "| key | holds | left out | meaning |\n|---|---|---|---|\n"
-            "| `n` | integer, from 1, to 8 | must be there | how many |\n"
+            "| `n` | integer, 1 to 8 | must be there | how many |\n"
             "| `inner` | keys |  | more |\n"
             "| `inner.share` | number, above 0 | `0.5` | part |\n"
             "| `inner.kind` | `a`, `b\\|c` |  | which |\n"

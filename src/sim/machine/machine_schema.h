@@ -28,12 +28,14 @@ inline constexpr std::string_view kMachineSchema = R"({
           "type": "number",
           "exclusiveMinimum": 0,
           "maximum": 1,
+          "default": 1,
           "description": "the share of it that matrix products reach"
         },
         "convolution": {
           "type": "number",
           "exclusiveMinimum": 0,
           "maximum": 1,
+          "default": 1,
           "description": "the share of it that convolutions reach"
         }
       }
@@ -53,6 +55,7 @@ inline constexpr std::string_view kMachineSchema = R"({
       "description": "what people call it"
     },
     "ranks_per_node": {"type": "integer", "minimum": 1, "maximum": 4096,
+                       "default": 1,
                        "description": "ranks on each node"},
     "cores": {
       "type": "integer",
@@ -64,6 +67,7 @@ inline constexpr std::string_view kMachineSchema = R"({
       "type": "number",
       "minimum": 1,
       "maximum": 100,
+      "default": 1,
       "description": "how much longer work takes while all cores are busy"
     },
     "threads": {
@@ -130,6 +134,7 @@ inline constexpr std::string_view kMachineSchema = R"({
           "type": "number",
           "exclusiveMinimum": 0,
           "maximum": 1,
+          "default": 1,
           "description": "the share of it that kernels reach"
         },
         "per_device": {
@@ -161,15 +166,18 @@ inline constexpr std::string_view kMachineSchema = R"({
           "type": "string",
           "minLength": 1,
           "maxLength": 60,
+          "default": "0us",
           "description": "of each kernel, as 5us"
         },
         "dispatch": {
           "type": "string",
           "minLength": 1,
           "maxLength": 60,
+          "default": "0us",
           "description": "of each operation, as 1us"
         },
-        "hidden": {"type": "boolean", "description": "whether the device works meanwhile"}
+        "hidden": {"type": "boolean", "default": true,
+          "description": "whether the device works meanwhile"}
       }
     },
     "host": {
@@ -181,6 +189,7 @@ inline constexpr std::string_view kMachineSchema = R"({
           "type": "string",
           "minLength": 1,
           "maxLength": 60,
+          "default": "0us",
           "description": "to prepare a sample, as 50us"
         }
       }

@@ -17,6 +17,7 @@ void add_digest(CLI::App& app, ExitStatus& status);
 void add_convert(CLI::App& app, ExitStatus& status);
 void add_scenario(CLI::App& app, ExitStatus& status);
 void add_simulate(CLI::App& app, ExitStatus& status);
+void add_sweep(CLI::App& app, ExitStatus& status);
 void add_completion(CLI::App& app, ExitStatus& status);
 void add_calibrate(CLI::App& app, ExitStatus& status);
 void add_watch(CLI::App& app, ExitStatus& status);

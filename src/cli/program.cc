@@ -103,6 +103,7 @@ int run(int argc, const char* const* argv) {
   add_convert(app, status);
   add_scenario(app, status);
   add_simulate(app, status);
+  add_sweep(app, status);
   add_calibrate(app, status);
   add_watch(app, status);
   add_rules(app, status);

@@ -108,10 +108,14 @@ Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const PriceO
 
 std::string simulated_timeline(Run& run) { return timeline_report(judge(run), run, kSimulated); }
 
+Report judge_hang(const SimulatedProgram& simulated, Run& run) {
+  run = sim::as_simulated(std::move(run), simulated.program, simulated.folding, simulated.result);
+  return judge(run);
+}
+
 ExitStatus report_hang(const SimulatedProgram& simulated, Run run, nlohmann::ordered_json json,
                        const SimulationOutput& output) {
-  run = sim::as_simulated(std::move(run), simulated.program, simulated.folding, simulated.result);
-  const Report report = judge(run);
+  const Report report = judge_hang(simulated, run);
   json["report"] = nlohmann::ordered_json::parse(json_report(report));
   std::string text = "The simulated job hangs at " + sim::to_string(simulated.result.end) +
                      ": ranks " + stuck_ranks(simulated) + " can never go on.\n\n";

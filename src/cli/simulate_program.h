@@ -15,6 +15,7 @@
 #include "sim/engine/fold.h"
 #include "sim/engine/from_run.h"
 #include "sim/engine/shared_cores.h"
+#include "verify/report.h"
 
 namespace lockstep {
 
@@ -41,6 +42,10 @@ Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const PriceO
 // The run on the simulated clock as a timeline. `run`: as of sim::as_simulated(); it is judged, and
 // left as it was.
 std::string simulated_timeline(Run& run);
+
+// Of a program that is stuck: what the verifier says of `run`, which the program was made of and
+// which becomes what the simulation made of it.
+Report judge_hang(const SimulatedProgram& simulated, Run& run);
 
 // Of a program that is stuck: writes why, as the verifier says it of `run`, which the program was
 // made of, and adds its report to `json`; html, csv and timeline are those of the report. Returns

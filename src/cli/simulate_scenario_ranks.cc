@@ -93,11 +93,10 @@ Result<std::vector<std::int32_t>> ranks_that_stand_for(const Scenario& scenario)
                "simulate fewer steps (--steps), or give more ranks the same batches"};
 }
 
-Result<RankDerivation> RankDerivation::start(const Scenario& scenario,
-                                             const DeriveRanksOptions& options) {
+Result<RanksToDerive> ranks_to_derive(const Scenario& scenario, const DeriveRanksOptions& options) {
   // What cannot be derived is refused here as well.
   if (const Result<DerivationPlan> plan = derivation_plan(scenario); !plan) return plan.error();
-  DerivedRanks out;
+  RanksToDerive out;
   Result<std::vector<std::int32_t>> traced = ranks_that_stand_for(scenario);
   if (!traced) return traced.error();
   out.traced = std::move(*traced);
@@ -106,36 +105,55 @@ Result<RankDerivation> RankDerivation::start(const Scenario& scenario,
       scenario, options.on_meta, rules_say_all(scenario) ? std::nullopt : std::optional(drawn));
   if (!meta) return meta.error();
   out.on_meta = *meta;
-  std::vector<LoneRanks> ranks;
-  for (const std::vector<int>& team : lockstep::teams(scenario)) {
+  for (const std::vector<int>& team : teams(scenario)) {
     // Of large worlds, in which each team is one rank.
     if (out.traced[static_cast<std::size_t>(team.front())] != team.front()) continue;
-    ranks.push_back({scenario.file, team, options.folder, options.folder + "/broadcasts",
-                     dissent_steps(scenario, team.front()), std::string(), options.costs});
+    out.ranks.push_back({scenario.file, team, options.folder, options.folder + "/broadcasts",
+                         dissent_steps(scenario, team.front()), std::string(), options.costs});
   }
-  Result<LoneRun> worker = LoneRun::start(ranks, {options.worker, options.folder, *meta});
+  return out;
+}
+
+Result<RankDerivation> RankDerivation::start(RanksToDerive ranks,
+                                             const DeriveRanksOptions& options) {
+  Result<LoneRun> worker =
+      LoneRun::start(ranks.ranks, {options.worker, options.folder, ranks.on_meta});
   if (!worker) return worker.error();
-  return RankDerivation(std::move(*worker), std::move(out), options.folder, ranks.size());
+  DerivedRanks out;
+  out.traced = std::move(ranks.traced);
+  out.on_meta = ranks.on_meta;
+  return RankDerivation(std::move(*worker), std::move(out), options.folder, ranks.ranks.size());
+}
+
+Result<DerivedRanks> read_derived_ranks(const std::string& folder, const DerivedRanks& known) {
+  Result<Run> run = load_run({folder});
+  if (!run) return run.error();
+  Result<std::vector<RankCosts>> costs = read_costs(*run, folder);
+  if (!costs) return costs.error();
+  return DerivedRanks{std::move(*run), std::move(*costs), known.traced, known.origin,
+                      known.on_meta};
 }
 
 std::optional<Result<DerivedRanks>> RankDerivation::poll() {
   std::optional<Result<std::string>> version = worker_.poll();
   if (!version) return std::nullopt;
+  refused_ = worker_.refused();
   if (!*version) return version->error();
   derived_.origin = std::move(**version);
-  Result<Run> run = load_run({folder_});
-  if (!run) return run.error();
-  if (const Status ok = none_raised(*run); !ok) return ok.error();
-  Result<std::vector<RankCosts>> costs = read_costs(*run, folder_);
-  if (!costs) return costs.error();
-  derived_.costs = std::move(*costs);
-  derived_.run = std::move(*run);
-  return std::move(derived_);
+  Result<DerivedRanks> out = read_derived_ranks(folder_, derived_);
+  if (!out) return out;
+  if (const Status ok = none_raised(out->run); !ok) {
+    refused_ = true;
+    return ok.error();
+  }
+  return out;
 }
 
 Result<DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRanksOptions& options,
                                   Interrupts& interrupts) {
-  Result<RankDerivation> derivation = RankDerivation::start(scenario, options);
+  Result<RanksToDerive> ranks = ranks_to_derive(scenario, options);
+  if (!ranks) return ranks.error();
+  Result<RankDerivation> derivation = RankDerivation::start(std::move(*ranks), options);
   if (!derivation) return derivation.error();
   DeriveProgress progress(options.quiet);
   for (int polls = 0;; ++polls) {

@@ -36,21 +36,32 @@ struct DeriveRanksOptions {
   bool quiet = false;
 };
 
+// Which ranks a worker has to look at, and how.
+struct RanksToDerive {
+  std::vector<LoneRanks> ranks;
+  std::vector<std::int32_t> traced;  // by rank of the job: who stands for it
+  bool on_meta = false;
+};
+
+// `scenario` lies in a file of its own (job/simulated_scenario.h). Errors: a job that cannot be
+// derived, or not on so many ranks.
+Result<RanksToDerive> ranks_to_derive(const Scenario& scenario, const DeriveRanksOptions& options);
+
 // Ranks that a worker is looking at, while this program does something else; killed with this
 // object.
 class RankDerivation {
  public:
-  // `scenario` lies in a file of its own (job/simulated_scenario.h). Errors: a job that cannot be
-  // derived, or not on so many ranks; a worker that cannot be started.
-  static Result<RankDerivation> start(const Scenario& scenario, const DeriveRanksOptions& options);
+  // Errors: a file that cannot be written, a worker that cannot be started.
+  static Result<RankDerivation> start(RanksToDerive ranks, const DeriveRanksOptions& options);
 
   std::size_t finished() const { return worker_.finished(); }
-  std::size_t teams() const { return teams_; }  // of them; a team is looked at together
+  std::size_t teams() const { return teams_; }  // of ranks: a team is looked at together
   // Nothing while it goes on; never blocks. Call it no more once it gave something. Errors: a
   // worker that fails, a rank that raises an exception.
   std::optional<Result<DerivedRanks>> poll();
-  // Whether the worker was killed: for want of memory, say, and not because of the job.
-  bool killed() const { return worker_.killed(); }
+  // Whether poll()'s error is the job's: asked again, the answer would be the same. Not so where
+  // the worker was killed, or its files could not be read.
+  bool refused() const { return refused_; }
 
  private:
   RankDerivation(LoneRun worker, DerivedRanks derived, std::string folder, std::size_t teams)
@@ -63,9 +74,15 @@ class RankDerivation {
   DerivedRanks derived_;
   std::string folder_;
   std::size_t teams_;
+  bool refused_ = false;
 };
 
-// The same to its end, with progress. Errors: those of both; the user's signal.
+// Reads once more what was derived in `folder`, of which `known` says the rest: a Run has no
+// copies, and timing it takes it. Errors: files that cannot be read, or are none of this
+// derivation.
+Result<DerivedRanks> read_derived_ranks(const std::string& folder, const DerivedRanks& known);
+
+// All of it to its end, with progress. Errors: those of each; the user's signal.
 Result<DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRanksOptions& options,
                                   Interrupts& interrupts);
 

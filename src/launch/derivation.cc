@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPoll(5);  // so that a short derivation ends when it is over
 constexpr int kPollsALook = 20;                // at the log
+constexpr int kRefusal = 2;  // the status of a worker that refuses what it is given
 constexpr std::size_t kLogLines = 3;
 constexpr std::size_t kLogBytes = std::size_t{1} << 26U;
 
@@ -88,7 +89,7 @@ std::size_t LoneRun::finished() const { return finished_in(log_); }
 std::optional<Result<std::string>> LoneRun::poll() {
   const std::optional<ProcessEnd>& end = process_.poll();
   if (!end) return std::nullopt;
-  killed_ = end->signal != 0;
+  refused_ = end->signal == 0 && end->exit_status == kRefusal;
   if (const Status ok = outcome_of(*end, log_); !ok) return ok.error();
   const Result<std::string> said = read_file(log_, kLogBytes);
   if (!said) return said.error();

@@ -48,15 +48,15 @@ class LoneRun {
   // exception has a trace that ends so; that is no error. Errors: a worker that refuses a scenario
   // or is killed; its log's last lines say why.
   std::optional<Result<std::string>> poll();
-  // Whether it ended by a signal: for want of memory, say, and not because of the job.
-  bool killed() const { return killed_; }
+  // Whether it ended by refusing what it was asked for, and not by a signal or want of memory.
+  bool refused() const { return refused_; }
 
  private:
   LoneRun(Process process, std::string log) : process_(std::move(process)), log_(std::move(log)) {}
 
   Process process_;
   std::string log_;
-  bool killed_ = false;
+  bool refused_ = false;
 };
 
 // The same to its end. Errors: those of both; interrupted: an error that says so.

@@ -35,7 +35,8 @@ const std::vector<Layer>& layers() {
       {"reports", {"base", "trace", "verify"}},
       {"launch", {"base", "trace", "job", "verify"}},
       {"study", {"base", "trace", "verify", "reports", "launch"}},
-      {"cli", {"base", "trace", "job", "sim", "verify", "reports", "launch", "study"}},
+      {"sweep", {"base", "job", "sim", "reports"}},
+      {"cli", {"base", "trace", "job", "sim", "verify", "reports", "launch", "study", "sweep"}},
       {"nccl", {"base", "trace"}},
       {"runtime", {"base", "trace", "job"}},
   };

@@ -120,6 +120,9 @@ svg .focus { fill: var(--faint); }
 svg a { cursor: pointer; }
 svg a:hover rect, svg a:focus-visible rect { stroke: var(--link); stroke-width: 2; }
 svg .axis { stroke: var(--line); stroke-width: 1; }
+svg .dot { fill: var(--sheet); stroke: var(--soft); stroke-width: 1.25; }
+svg .dot.front { fill: var(--link); stroke: var(--link); }
+svg .dot.off { stroke: var(--error); stroke-dasharray: 2 2; }
 svg .mark { stroke: var(--error); stroke-width: 1; stroke-dasharray: 3 3; }
 svg .curve { fill: none; stroke-width: 1.75; stroke-linejoin: round; }
 svg .s0 { stroke: var(--link); } svg .s1 { stroke: var(--error); stroke-dasharray: 6 3; }

@@ -1,0 +1,147 @@
+#include "sweep/row.h"
+
+#include <array>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace lockstep::sweep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array<Outcome, 4> kOutcomes = {Outcome::trains, Outcome::hangs, Outcome::refused,
+                                              Outcome::failed};
+constexpr int kDeepest = 40;  // a scenario's values are nested 32 deep at most
+// What `verdict` says of a row that trains.
+constexpr std::string_view kFits = "ok";
+constexpr std::string_view kDoesNotFit = "does-not-fit";
+
+// Each takes what it says from the object; the first that is missing or of another type is kept.
+class Reader {
+ public:
+  explicit Reader(const Json& object) : object_(object) {}
+
+  std::string text(const char* key) {
+    return has(key, &Json::is_string) ? object_[key].get<std::string>() : std::string();
+  }
+  double number(const char* key) {
+    if (!has(key, &Json::is_number)) return 0;
+    const double value = object_[key];
+    if (!(value >= 0 && std::isfinite(value))) problem_ = key;
+    return value;
+  }
+  std::int64_t whole(const char* key) {
+    return has(key, &Json::is_number_integer) ? object_[key].get<std::int64_t>() : 0;
+  }
+  Json mapping(const char* key) {
+    return has(key, &Json::is_object) ? object_[key] : Json::object();
+  }
+  const std::string& problem() const { return problem_; }
+
+ private:
+  bool has(const char* key, bool (Json::*is)() const noexcept) {
+    const bool there = object_.contains(key) && (object_[key].*is)();
+    if (!there) problem_ = key;
+    return there;
+  }
+
+  const Json& object_;
+  std::string problem_;
+};
+
+Error no_row(const std::string& why) {
+  return {"this is no row of a sweep: " + why, {}, "take the line away: its point is tried again"};
+}
+
+std::optional<Outcome> outcome_named(std::string_view verdict) {
+  if (verdict == kFits || verdict == kDoesNotFit) return Outcome::trains;
+  for (const Outcome outcome : kOutcomes)
+    if (outcome != Outcome::trains && to_string(outcome) == verdict) return outcome;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view to_string(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::trains:
+      return "trains";
+    case Outcome::hangs:
+      return "hangs";
+    case Outcome::refused:
+      return "refused";
+    case Outcome::failed:
+      return "failed";
+  }
+  LOCKSTEP_CHECK(false, "no such outcome");
+}
+
+std::string point_key(const std::string& machine, const Json& values) {
+  std::map<std::string, std::string> sorted;
+  for (const auto& [key, value] : values.items()) sorted[key] = nlohmann::json(value).dump();
+  return nlohmann::json{machine, sorted}.dump();
+}
+
+std::string row_line(const Row& row, bool fits) {
+  const bool trains = row.outcome == Outcome::trains;
+  Json out;
+  out["machine"] = row.machine;
+  out["values"] = row.values;
+  out["verdict"] = trains ? (fits ? kFits : kDoesNotFit) : to_string(row.outcome);
+  if (!trains) out["reason"] = to_utf8(row.reason);
+  if (row.ranks > 0) out["ranks"] = row.ranks;
+  if (trains) {
+    out["step_time_s"] = row.step_seconds;
+    out["samples_per_s"] = row.samples_per_second;
+    out["samples_per_s_per_rank"] = row.samples_per_second_per_rank();
+    out["memory_bytes"] = row.memory_bytes;
+    if (row.device_bytes) out["device_bytes"] = *row.device_bytes;
+    out["fits"] = fits;
+    out["bytes_sent_per_step"] = row.sent_bytes;
+    out["calls_per_step"] = row.calls;
+  }
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<Row> parse_row(std::string_view line) {
+  bool deep = false;  // what is nested deeper is left out, and never walked
+  const Json object = Json::parse(
+      line,
+      [&](int depth, Json::parse_event_t, const Json&) {
+        deep = deep || depth > kDeepest;
+        return depth <= kDeepest;
+      },
+      /*allow_exceptions=*/false);
+  if (!object.is_object() || deep) return no_row("no JSON object, or values nested too deep");
+  Reader reader(object);
+  Row out;
+  out.machine = reader.text("machine");
+  out.values = reader.mapping("values");
+  const std::string verdict = reader.text("verdict");
+  const std::optional<Outcome> outcome = outcome_named(verdict);
+  if (!outcome) return no_row("no such verdict: \"" + printable(verdict) + "\"");
+  out.outcome = *outcome;
+  if (out.outcome == Outcome::trains || object.contains("ranks")) {
+    out.ranks = reader.whole("ranks");
+    if (out.ranks < 1) return no_row("a job has at least one rank");
+  }
+  if (out.outcome == Outcome::trains) {
+    out.step_seconds = reader.number("step_time_s");
+    out.samples_per_second = reader.number("samples_per_s");
+    out.memory_bytes = reader.number("memory_bytes");
+    if (object.contains("device_bytes")) out.device_bytes = reader.number("device_bytes");
+    out.sent_bytes = reader.number("bytes_sent_per_step");
+    out.calls = reader.number("calls_per_step");
+  } else {
+    out.reason = reader.text("reason");
+  }
+  if (!reader.problem().empty())
+    return no_row("\"" + reader.problem() + "\" is missing, or not what it should be");
+  return out;
+}
+
+}  // namespace lockstep::sweep

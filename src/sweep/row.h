@@ -1,0 +1,52 @@
+// Row: what a sweep found out about one point, and its line in results.jsonl (docs/sweep.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "base/result.h"
+
+namespace lockstep::sweep {
+
+enum class Outcome : std::uint8_t {
+  trains,   // it has a step time; whether it fits is another question
+  hangs,    // no schedule goes on
+  refused,  // it is no plan, or cannot be derived
+  failed,   // the worker was killed: asked again, it may come to something else
+};
+
+std::string_view to_string(Outcome outcome);
+
+struct Row {
+  std::string machine;                                               // file
+  nlohmann::ordered_json values = nlohmann::ordered_json::object();  // by varied key
+  Outcome outcome = Outcome::refused;
+  std::string reason;      // why it does not train; empty where it does
+  std::int64_t ranks = 0;  // 0: not known
+  // Of what trains.
+  double step_seconds = 0;
+  double samples_per_second = 0;
+  double memory_bytes = 0;  // that the fullest rank needs; what it counts: memory_text()
+  double sent_bytes = 0;    // of a rank in a step
+  double calls = 0;
+  std::optional<double> device_bytes;  // that a rank has
+
+  double samples_per_second_per_rank() const {
+    return samples_per_second / static_cast<double>(ranks);
+  }
+};
+
+// Machine and values: rows of one point have the same.
+std::string point_key(const std::string& machine, const nlohmann::ordered_json& values);
+
+// One JSON object and a line break. `fits`: what is said of a row that trains.
+std::string row_line(const Row& row, bool fits);
+
+// `line` without its break. Errors: it is not what row_line() writes.
+Result<Row> parse_row(std::string_view line);
+
+}  // namespace lockstep::sweep

@@ -2,6 +2,7 @@
 // `lockstep simulate SCENARIO`.
 #include <unistd.h>
 
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -27,6 +28,7 @@
 #include "sweep/plan.h"
 #include "sweep/report.h"
 #include "sweep/search.h"
+#include "sweep/sweep_file.h"
 
 namespace lockstep {
 namespace {
@@ -59,9 +61,10 @@ where it ended. docs/sweep.md has the search, the files and what it rests on.)";
 struct SweepCommand {
   std::string scenario, folder, memory_limit;
   std::vector<std::string> machines, varied;
-  std::string best = "samples_per_second";
-  PointId trials = 0;  // 0: all
-  std::uint64_t seed = 1;
+  std::vector<sweep::Axis> axes;  // of a sweep file; --vary adds to them
+  std::string best;               // empty: samples_per_second
+  PointId trials = 0;             // 0: all
+  std::optional<std::uint64_t> seed;
   int steps = 0;  // 0: the scenario's
   std::size_t workers = 1;
   bool meta = false, no_meta = false;
@@ -87,13 +90,38 @@ Result<Goal> goal_of(const SweepCommand& command) {
   return out;
 }
 
+// What a sweep file says, where the command names one, and its own options do not say it.
+Result<SweepCommand> with_file(SweepCommand command) {
+  const std::string file = command.scenario;
+  const Result<std::string> text = read_file(file, kFileBytes);
+  if (!text) return command;  // it is said of the scenario
+  Result<std::optional<sweep::SweepFile>> read = sweep::parse_sweep_file(*text, file);
+  if (!read) return read.error();
+  if (!*read) return command;
+  sweep::SweepFile& said = **read;
+  // Its paths are as seen from where it lies.
+  const auto path = [&](const std::string& name) {
+    return (std::filesystem::path(file).parent_path() / name).lexically_normal().string();
+  };
+  command.scenario = path(said.scenario);
+  if (command.machines.empty())
+    for (const std::string& machine : said.machines) command.machines.push_back(path(machine));
+  command.axes = std::move(said.axes);
+  if (command.best.empty()) command.best = said.best.value_or("");
+  if (command.memory_limit.empty()) command.memory_limit = said.memory_limit.value_or("");
+  if (command.trials == 0) command.trials = static_cast<PointId>(said.trials.value_or(0));
+  if (!command.seed && said.seed) command.seed = static_cast<std::uint64_t>(*said.seed);
+  if (command.steps == 0) command.steps = static_cast<int>(said.steps.value_or(0));
+  return command;
+}
+
 struct Loaded {
   sweep::Plan plan;
   SweepIdentity identity;
 };
 
 Result<Loaded> load(const SweepCommand& command) {
-  std::vector<sweep::Axis> axes;
+  std::vector<sweep::Axis> axes = command.axes;
   for (const std::string& text : command.varied) {
     Result<sweep::Axis> axis = sweep::parse_axis(text);
     if (!axis) return with_option("--vary", axis.error());
@@ -198,9 +226,14 @@ Status write_results(const sweep::Summary& summary, const SweepCommand& command)
   });
 }
 
-Result<ExitStatus> run(const SweepCommand& command) {
-  if (const auto targets = parse_output_targets(command.outputs, forms()); !targets)
+Result<ExitStatus> run(const SweepCommand& asked) {
+  if (const auto targets = parse_output_targets(asked.outputs, forms()); !targets)
     return targets.error();
+  const Result<SweepCommand> with_its_file = with_file(asked);
+  if (!with_its_file) return with_its_file.error();
+  const SweepCommand& command = *with_its_file;
+  if (command.machines.empty())
+    return Error{"no machine is named", {}, "add --machine machines/dgx-h100.yaml, or your own"};
   const Result<Goal> goal = goal_of(command);
   if (!goal) return goal.error();
   const Result<Loaded> loaded = load(command);
@@ -215,8 +248,9 @@ Result<ExitStatus> run(const SweepCommand& command) {
   Result<SweepFolder> folder = SweepFolder::open(command.folder, loaded->identity);
   if (!folder) return folder.error();
   say_what_was_there(*folder, command);
+  const std::uint64_t seed = command.seed.value_or(1);
   const PointId trials = command.trials == 0 ? grid.size() : command.trials;
-  sweep::Search search(grid, trials, command.seed);
+  sweep::Search search(grid, trials, seed);
   Interrupts interrupts;
   SweepRun sweep_run(loaded->plan, {*worker, command.workers, command.on_meta(), *goal}, *folder,
                      interrupts);
@@ -230,7 +264,7 @@ Result<ExitStatus> run(const SweepCommand& command) {
                          loaded->plan.machines() > 1,
                          grid.size(),
                          search.exhaustive(),
-                         command.seed,
+                         seed,
                          sweep_run.interrupted(),
                          *goal,
                          sweep_run.rows()};
@@ -273,14 +307,16 @@ void add_sweep(CLI::App& app, ExitStatus& status) {
       app.add_subcommand("sweep", "Simulate many variants of a job, best first");
   const auto options = std::make_shared<SweepCommand>();
   options->workers = std::max(1U, std::thread::hardware_concurrency());
-  command->add_option("SCENARIO", options->scenario, "Scenario file: the job that is varied")
+  command
+      ->add_option(
+          "SCENARIO", options->scenario,
+          "Scenario file: the job that is varied; or a sweep\nfile, which says all of this")
       ->type_name("")
       ->required();
   command
       ->add_option("--machine", options->machines,
                    "What it would run on: machines/*.yaml; several are\nvaried, too")
       ->type_name("FILE")
-      ->required()
       ->allow_extra_args(false);
   command
       ->add_option("--vary", options->varied,

@@ -36,7 +36,7 @@ bool is_in(std::string_view key, std::string_view whole) {
 
 Error of_axis(const Axis& axis, const Json& value, Error error) {
   error.message = printable(axis.key + "=" + value_text(value)) + ": " + error.message;
-  error.place = {};
+  error.place = axis.place;
   return error;
 }
 
@@ -44,16 +44,14 @@ Status check_keys(const std::vector<Axis>& axes) {
   for (std::size_t i = 0; i < axes.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j)
       if (axes[i].key == axes[j].key)
-        return Error{"\"" + printable(axes[i].key) + "\" is varied twice",
-                     {},
+        return Error{"\"" + printable(axes[i].key) + "\" is varied twice", axes[i].place,
                      "give all its values at once: " + printable(axes[i].key) + "=…,…"};
     const auto without =
         std::find_if(kWithoutEffect.begin(), kWithoutEffect.end(),
                      [&](std::string_view key) { return is_in(axes[i].key, key); });
     if (without != kWithoutEffect.end())
       return Error{"\"" + std::string(*without) + "\" makes no difference to a simulated job",
-                   {},
-                   "vary what does: `lockstep scenario --schema` has all keys"};
+                   axes[i].place, "vary what does: `lockstep scenario --schema` has all keys"};
   }
   return Status::ok();
 }
@@ -116,7 +114,7 @@ Result<Axis> parse_axis(const std::string& text) {
     return Error{"\"" + printable(text) + "\" should be KEY=VALUE,VALUE",
                  {},
                  "write train.batch_size=8,16 or ranks=2..16*2"};
-  Axis out{text.substr(0, equals), {}};
+  Axis out{text.substr(0, equals), {}, {}};
   Result<std::vector<Json>> values = parse_values(text.substr(equals + 1));
   if (!values) {
     Error error = values.error();

@@ -20,6 +20,7 @@ namespace lockstep::sweep {
 struct Axis {
   std::string key;
   std::vector<nlohmann::json> values;  // at least one; all different
+  Place place = {};                    // in a sweep file; empty: on the command line
 
   bool of_machine() const { return key.starts_with("machine."); }
 };

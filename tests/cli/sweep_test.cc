@@ -1,4 +1,6 @@
-// `lockstep sweep` up to where it needs a worker: what it refuses, and how it says so.
+// `lockstep sweep` without a worker that derives: what it refuses, and what it makes of workers
+// that fail.
+#include <cstdlib>
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -28,6 +30,14 @@ class SweepCommand : public ::testing::Test {
     EXPECT_THAT(outcome.err, HasSubstr(why));
     EXPECT_FALSE(std::filesystem::exists(folder_.file("out")));
   }
+  // A worker that does what the shell script says.
+  void use_worker(const std::string& script) {
+    const std::string file = folder_.write("worker", "#!/bin/sh\n" + script + "\n");
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+    ::setenv("LOCKSTEP_WORKER", file.c_str(), 1);
+  }
+  void TearDown() override { ::unsetenv("LOCKSTEP_WORKER"); }
+  std::string results() const { return TempDir::read(folder_.file("out/results.jsonl")); }
   TempDir folder_;
 };
 
@@ -58,6 +68,35 @@ TEST_F(SweepCommand, WhatCannotBeReadIsRefused) {
 TEST_F(SweepCommand, AGridThatIsTooLargeToTryAsksForASearch) {
   expect_refused({"--vary", "ranks=1..1000", "--vary", "train.batch_size=1..1000"},
                  "1,000,000 points");
+}
+
+TEST_F(SweepCommand, AWorkerThatRefusesIsBelievedAndNotAskedAgain) {
+  use_worker("echo asked >> '" + folder_.file("asked") + "'; echo no such data; exit 2");
+  for (int time = 0; time < 2; ++time) {
+    const Outcome outcome = sweep({"--vary", "ranks=4,5,6", "-j", "2"});
+    EXPECT_EQ(outcome.status, 2) << outcome.err;
+    EXPECT_THAT(outcome.out, AllOf(HasSubstr("3 refused"), HasSubstr("no such data")));
+    expect_fits_a_terminal(outcome.out);
+    EXPECT_EQ(TempDir::read(folder_.file("asked")), "asked\nasked\nasked\n");
+  }
+}
+
+TEST_F(SweepCommand, APointWhoseWorkerWasKilledIsTriedAgain) {
+  use_worker("echo asked >> '" + folder_.file("asked") + "'; kill -9 $$");
+  for (int time = 0; time < 2; ++time) {
+    const Outcome outcome = sweep({"--vary", "ranks=4,5"});
+    EXPECT_EQ(outcome.status, 4) << outcome.err;
+    EXPECT_THAT(outcome.out, AllOf(HasSubstr("2 failed"), HasSubstr("SIGKILL")));
+  }
+  EXPECT_EQ(TempDir::read(folder_.file("asked")), "asked\nasked\nasked\nasked\n");
+  EXPECT_THAT(results(), HasSubstr("\"verdict\":\"failed\""));
+}
+
+TEST_F(SweepCommand, WhatIsNoPlanNeedsNoWorker) {
+  use_worker("touch '" + folder_.file("asked") + "'; exit 2");
+  EXPECT_EQ(sweep({"--vary", "ranks=2"}).status, 2);  // the scenario's rules name rank 3
+  EXPECT_THAT(results(), HasSubstr("\"verdict\":\"refused\""));
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("asked")));
 }
 
 }  // namespace

@@ -1,0 +1,35 @@
+// A sweep in a file: what the command line of `lockstep sweep` says, to be kept and shared.
+//
+//   sweep: 1
+//   scenario: job.yaml
+//   machines: [machines/dgx-h100.yaml]
+//   vary:
+//     strategy: [ddp, fsdp]
+//     ranks: 2..64*2
+//   best: samples_per_second
+//   memory_limit: 80GB
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "sweep/plan.h"
+
+namespace lockstep::sweep {
+
+struct SweepFile {
+  std::string scenario;               // as it stands in the file, like all paths of it
+  std::vector<std::string> machines;  // at least one
+  std::vector<Axis> axes;             // in the file's order
+  std::optional<std::string> best, memory_limit;
+  std::optional<std::int64_t> trials, seed, steps;
+};
+
+// Nothing where the text is no sweep: it has no key "sweep". Errors: what is wrong with one, with
+// its place. What its keys and values mean in the scenario is not looked at (Plan::make()).
+Result<std::optional<SweepFile>> parse_sweep_file(const std::string& text, const std::string& file);
+
+}  // namespace lockstep::sweep

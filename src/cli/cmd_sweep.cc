@@ -303,8 +303,7 @@ void add_outputs(CLI::App& command, SweepCommand& options) {
 }  // namespace
 
 void add_sweep(CLI::App& app, ExitStatus& status) {
-  CLI::App* command =
-      app.add_subcommand("sweep", "Simulate many variants of a job, best first");
+  CLI::App* command = app.add_subcommand("sweep", "Simulate many variants of a job, best first");
   const auto options = std::make_shared<SweepCommand>();
   options->workers = std::max(1U, std::thread::hardware_concurrency());
   command

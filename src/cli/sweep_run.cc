@@ -181,6 +181,11 @@ Result<sweep::Row> SweepRun::row_of(sweep::PointId point, Derived& derived) cons
   if (out.step_seconds > 0)
     out.samples_per_second = static_cast<double>(forecast.samples) / out.step_seconds;
   out.memory_bytes = forecast.state_bytes;
+  for (const sim::MemoryTimeline& ranks : forecast.memory.classes) {
+    if (ranks.stretches.empty()) continue;
+    out.memory_bytes = std::max(out.memory_bytes, sim::device_bytes(ranks.peak_use(), *machine));
+    out.memory_counted = true;
+  }
   if (machine->per_device) out.device_bytes = static_cast<double>(machine->per_device->value);
   out.sent_bytes = forecast.figures.bytes;
   out.calls = forecast.figures.calls;

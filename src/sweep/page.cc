@@ -115,7 +115,7 @@ class Page {
                         objective_text(summary_.goal.objective) +
                         ", memory of a rank and number of ranks, and better in one of them; the "
                         "number is its line below. Ringed: beaten. Dashed: does not fit.")) +
-           html::pareto_chart(out) + element("p", "caption", text(memory_text() + "."));
+           html::pareto_chart(out) + element("p", "caption", text(memory_text(summary_) + "."));
   }
 
   std::string line(const std::string& place, std::size_t row) const {

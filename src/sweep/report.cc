@@ -111,7 +111,7 @@ std::string table_text(const Summary& summary, const Ranking& ranking) {
   if (all > shown)
     out += "  and " + grouped(all - shown) + " more: --output csv=FILE has them all\n";
   out += "\n";
-  out += wrap(memory_text(), kColumns, 2) + "\n";
+  out += wrap(memory_text(summary), kColumns, 2) + "\n";
   if (!ranking.fitting.empty())
     out += wrap("* Pareto front: none that fits is as good in " +
                     objective_text(summary.goal.objective) +

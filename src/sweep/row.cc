@@ -37,6 +37,9 @@ class Reader {
   std::int64_t whole(const char* key) {
     return has(key, &Json::is_number_integer) ? object_[key].get<std::int64_t>() : 0;
   }
+  bool yes_or_no(const char* key) {
+    return has(key, &Json::is_boolean) && object_[key].get<bool>();
+  }
   Json mapping(const char* key) {
     return has(key, &Json::is_object) ? object_[key] : Json::object();
   }
@@ -99,6 +102,7 @@ std::string row_line(const Row& row, bool fits) {
     out["samples_per_s"] = row.samples_per_second;
     out["samples_per_s_per_rank"] = row.samples_per_second_per_rank();
     out["memory_bytes"] = row.memory_bytes;
+    out["memory_counted"] = row.memory_counted;
     if (row.device_bytes) out["device_bytes"] = *row.device_bytes;
     out["fits"] = fits;
     out["bytes_sent_per_step"] = row.sent_bytes;
@@ -133,6 +137,7 @@ Result<Row> parse_row(std::string_view line) {
     out.step_seconds = reader.number("step_time_s");
     out.samples_per_second = reader.number("samples_per_s");
     out.memory_bytes = reader.number("memory_bytes");
+    out.memory_counted = reader.yes_or_no("memory_counted");
     if (object.contains("device_bytes")) out.device_bytes = reader.number("device_bytes");
     out.sent_bytes = reader.number("bytes_sent_per_step");
     out.calls = reader.number("calls_per_step");

@@ -30,8 +30,11 @@ struct Row {
   // Of what trains.
   double step_seconds = 0;
   double samples_per_second = 0;
-  double memory_bytes = 0;  // that the fullest rank needs; what it counts: memory_text()
-  double sent_bytes = 0;    // of a rank in a step
+  // That the fullest rank needs: what its device must have at its peak or, where that was not
+  // counted, no more than its parameters, gradients and the optimizer's state.
+  double memory_bytes = 0;
+  bool memory_counted = false;
+  double sent_bytes = 0;  // of a rank in a step
   double calls = 0;
   std::optional<double> device_bytes;  // that a rank has
 

@@ -94,9 +94,13 @@ std::string objective_text(Objective objective) {
   return {};
 }
 
-std::string memory_text() {
-  return "memory of the fullest rank: parameters, gradients and the optimizer's state; activations "
-         "and buffers come on top";
+std::string memory_text(const Summary& summary) {
+  const bool counted = std::all_of(summary.rows.begin(), summary.rows.end(), [](const Row& row) {
+    return row.memory_counted || row.outcome != Outcome::trains;
+  });
+  if (counted) return "memory: what the device of the fullest rank must have at its peak";
+  return "memory of the fullest rank: parameters, gradients and the optimizer's state at least; "
+         "activations and buffers were not counted everywhere";
 }
 
 std::vector<Reason> by_reason(const Summary& summary, const std::vector<std::size_t>& rows) {

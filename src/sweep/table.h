@@ -21,7 +21,7 @@ std::string in_bytes(double bytes);           // "1.25 GB", in powers of 1000
 // "48 of 48 points", "40 of 1,200 points; a search with seed 7, which is not exhaustive".
 std::string tried_text(const Summary& summary);
 std::string objective_text(Objective objective);  // "samples/s"
-std::string memory_text();                        // what Row::memory_bytes counts
+std::string memory_text(const Summary& summary);  // what Row::memory_bytes counts
 
 struct Reason {
   std::string text;

@@ -27,6 +27,7 @@ Row plan(std::int64_t ranks, const std::string& strategy, double step_ms, double
   out.step_seconds = step_ms / 1e3;
   out.samples_per_second = samples;
   out.memory_bytes = gigabytes * 1e9;
+  out.memory_counted = true;
   out.device_bytes = 80e9;
   return out;
 }
@@ -101,6 +102,14 @@ TEST(SweepText, HasTheTableAndTheReasons) {
                           HasSubstr("does not fit: 1 plan"), HasSubstr("* Pareto front"),
                           Not(HasSubstr("\x1b")), Not(HasSubstr("exhaustive"))));
   EXPECT_LT(text.find("fsdp"), text.find("manual"));
+}
+
+TEST(SweepText, SaysWhatMemoryCounts) {
+  Summary s = summary();
+  EXPECT_THAT(sweep_text(s), HasSubstr("at its peak"));
+  s.rows[0].memory_counted = false;
+  EXPECT_THAT(sweep_text(s),
+              AllOf(HasSubstr("not counted everywhere"), Not(HasSubstr("at its peak"))));
 }
 
 TEST(SweepText, SaysThatASearchIsNotExhaustive) {

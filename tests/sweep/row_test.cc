@@ -16,6 +16,7 @@ Row trains() {
   out.step_seconds = 0.0123;
   out.samples_per_second = 2601.6260162601625;
   out.memory_bytes = 2.5e9;
+  out.memory_counted = true;
   out.device_bytes = 8e10;
   out.sent_bytes = 1e6;
   out.calls = 12.5;
@@ -75,10 +76,11 @@ TEST(Row, WhatIsMissingOrOfAnotherTypeIsNamed) {
               HasSubstr("values"));
   EXPECT_THAT(why(R"({"machine":"m","values":{},"verdict":"ok","ranks":0})"),
               HasSubstr("at least one rank"));
-  EXPECT_THAT(why(R"({"machine":"m","values":{},"verdict":"ok","ranks":2,"step_time_s":-1,)"
-                  R"("samples_per_s":1,"memory_bytes":1,"bytes_sent_per_step":1,)"
-                  R"("calls_per_step":1})"),
-              HasSubstr("step_time_s"));
+  EXPECT_THAT(
+      why(R"({"machine":"m","values":{},"verdict":"ok","ranks":2,"step_time_s":-1,)"
+          R"("samples_per_s":1,"memory_bytes":1,"memory_counted":true,"bytes_sent_per_step":1,)"
+          R"("calls_per_step":1})"),
+      HasSubstr("step_time_s"));
   const std::string deep(5000, '[');
   EXPECT_THAT(why(R"({"values":)" + deep + std::string(5000, ']') + "}"), HasSubstr("too deep"));
 }

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/output.h"
+#include "reports/columns.h"
 #include "reports/csv_report.h"
 #include "reports/html_report.h"
 #include "reports/json_report.h"
@@ -78,14 +79,6 @@ Report judge(Run& run) {
   return shows_a_circle(looked_at) ? looked_at : report;
 }
 
-std::string stuck_ranks(const SimulatedProgram& simulated) {
-  std::vector<std::int32_t> ranks;
-  for (std::size_t r = 0; r < simulated.folding.class_of.size(); ++r)
-    if (!simulated.result.classes[simulated.folding.class_of[r]].done)
-      ranks.push_back(static_cast<std::int32_t>(r));
-  return ranges(ranks);
-}
-
 }  // namespace
 
 Result<SimulatedProgram> simulate_program(sim::RunProgram program, sim::Folding folding,
@@ -113,13 +106,19 @@ Report judge_hang(const SimulatedProgram& simulated, Run& run) {
   return judge(run);
 }
 
-ExitStatus report_hang(const SimulatedProgram& simulated, Run run, nlohmann::ordered_json json,
-                       const SimulationOutput& output) {
+std::vector<Rank> stuck_ranks(const SimulatedProgram& simulated) {
+  std::vector<Rank> out;
+  for (std::size_t r = 0; r < simulated.folding.class_of.size(); ++r)
+    if (!simulated.result.classes[simulated.folding.class_of[r]].done)
+      out.emplace_back(static_cast<std::int32_t>(r));
+  return out;
+}
+
+ExitStatus report_failure(const SimulatedProgram& simulated, Run run, nlohmann::ordered_json json,
+                          const std::string& what, const SimulationOutput& output) {
   const Report report = judge_hang(simulated, run);
   json["report"] = nlohmann::ordered_json::parse(json_report(report));
-  std::string text = "The simulated job hangs at " + sim::to_string(simulated.result.end) +
-                     ": ranks " + stuck_ranks(simulated) + " can never go on.\n\n";
-  text += text_report(report, run, {.color = false});
+  const std::string text = wrap(what, 80) + "\n\n" + text_report(report, run, {.color = false});
   const auto content = [&](const std::string& kind, bool) {
     if (kind == "timeline") return timeline_report(report, run, kSimulated);
     if (kind == "html") return html_report(report, run);
@@ -128,6 +127,13 @@ ExitStatus report_hang(const SimulatedProgram& simulated, Run run, nlohmann::ord
   };
   const Status written = write_simulation(content, output);
   return written ? ExitStatus::findings : fail(written.error(), ExitStatus::own_failure);
+}
+
+ExitStatus report_hang(const SimulatedProgram& simulated, Run run, nlohmann::ordered_json json,
+                       const SimulationOutput& output) {
+  const std::string what = "The simulated job hangs at " + sim::to_string(simulated.result.end) +
+                           ": " + rank_label(stuck_ranks(simulated)) + " can never go on.";
+  return report_failure(simulated, std::move(run), std::move(json), what, output);
 }
 
 }  // namespace lockstep

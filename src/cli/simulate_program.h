@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -47,9 +48,16 @@ std::string simulated_timeline(Run& run);
 // which becomes what the simulation made of it.
 Report judge_hang(const SimulatedProgram& simulated, Run& run);
 
-// Of a program that is stuck: writes why, as the verifier says it of `run`, which the program was
-// made of, and adds its report to `json`; html, csv and timeline are those of the report. Returns
-// `findings`, or what went wrong with writing.
+// The ranks that can never go on.
+std::vector<Rank> stuck_ranks(const SimulatedProgram& simulated);
+
+// Of a program whose job does not end well: writes `what` happens, and why, as the verifier says it
+// of `run`, which the program was made of, and adds its report to `json`; html, csv and timeline
+// are those of the report. Returns `findings`, or what went wrong with writing.
+ExitStatus report_failure(const SimulatedProgram& simulated, Run run, nlohmann::ordered_json json,
+                          const std::string& what, const SimulationOutput& output);
+
+// The same of a program that is stuck.
 ExitStatus report_hang(const SimulatedProgram& simulated, Run run, nlohmann::ordered_json json,
                        const SimulationOutput& output);
 

@@ -11,6 +11,8 @@
 #include "cli/forecast_page.h"
 #include "cli/forecast_scenario.h"
 #include "cli/output.h"
+#include "cli/simulate_raise.h"
+#include "cli/simulated_traces.h"
 #include "cli/work_folder.h"
 #include "launch/interrupts.h"
 #include "sim/engine/from_run.h"
@@ -19,7 +21,7 @@ namespace lockstep {
 namespace {
 
 struct ScenarioCommand {
-  std::string path, machine, output_dir;
+  std::string path, machine, output_dir, traces;
   int ranks = 0;  // 0: the scenario's
   int steps = 0;
   bool meta = false, no_meta = false;
@@ -46,6 +48,12 @@ ExitStatus write_forecast(TimedScenario timed, const SimulationOutput& output) {
   return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
 }
 
+Status keep_traces(const ScenarioCommand& command, const SimulatedProgram& simulated,
+                   const Run& run) {
+  return command.traces.empty() ? Status::ok()
+                                : write_simulated_traces(simulated, run, command.traces);
+}
+
 Result<ExitStatus> simulate(const ScenarioCommand& command, const sim::Machine& machine,
                             const sim::TrialOptions& trials, const std::string& folder,
                             Interrupts& interrupts) {
@@ -56,7 +64,15 @@ Result<ExitStatus> simulate(const ScenarioCommand& command, const sim::Machine& 
   if (command.steps > 0) change.steps = command.steps;
   Result<TimedScenario> timed =
       forecast_scenario(command.path, change, machine, options, interrupts);
-  if (!timed) return timed.error();
+  if (!timed) {
+    std::optional<RaisedJob> raised = raised_job(folder);
+    if (!raised) return timed.error();
+    if (const Status kept = keep_traces(command, raised->simulated, raised->run); !kept)
+      return kept.error();
+    return report_raise(command.path, std::move(*raised), command.output);
+  }
+  if (const Status kept = keep_traces(command, timed->simulated, timed->run); !kept)
+    return kept.error();
   if (!timed->forecast) {
     nlohmann::ordered_json json = {{"scenario", timed->scenario}, {"stuck", true}};
     return report_hang(timed->simulated, std::move(timed->run), std::move(json), command.output);
@@ -120,6 +136,10 @@ void add_simulate_scenario(CLI::App& simulate, ExitStatus& status) {
       ->type_name("DIR");
   add_trials(simulate, options->trials);
   options->output.forms.kinds = {"text", "json", "csv", "html", "timeline"};
+  simulate
+      .add_option("--traces", options->traces,
+                  "Write the simulated run here, as traces that other\ncommands read")
+      ->type_name("DIR");
   add_simulation_output(simulate, options->output);
   simulate.callback([options, &simulate, &status] {
     if (simulate.get_subcommands().empty()) status = simulate_scenario(*options);

@@ -13,6 +13,7 @@
 #include "cli/cmd_simulate.h"
 #include "cli/output.h"
 #include "cli/simulate_program.h"
+#include "cli/simulated_traces.h"
 #include "sim/collectives/choice.h"
 #include "sim/engine/from_run.h"
 #include "trace/load.h"
@@ -39,7 +40,7 @@ or traces that cannot be simulated.)";
 struct TraceCommand {
   std::vector<std::string> paths;
   LoadOptions load;
-  std::string alpha, beta, gamma, launch = "0ns";
+  std::string alpha, beta, gamma, launch = "0ns", traces;
   bool apart = false;
   SimulationOutput output;
 };
@@ -114,6 +115,10 @@ ExitStatus simulate_trace(const TraceCommand& command) {
   const Result<SimulatedProgram> simulated =
       simulate_program(*program, std::move(folding), price, machine->launch);
   if (!simulated) return fail(simulated.error());
+  if (!command.traces.empty()) {
+    const Status kept = write_simulated_traces(*simulated, *run, command.traces);
+    if (!kept) return fail(kept.error(), ExitStatus::own_failure);
+  }
   if (simulated->result.stuck)
     return report_hang(*simulated, std::move(*run), as_json(*simulated), command.output);
   Run played =
@@ -149,6 +154,10 @@ void add_simulate_trace(CLI::App& simulate, ExitStatus& status) {
       ->capture_default_str();
   command->add_flag("--apart", options->apart, "Simulate ranks that do the same one by one");
   command->add_option("--format", options->load.format, "Read the files as this format");
+  command
+      ->add_option("--traces", options->traces,
+                   "Write the simulated run here, as traces that other\ncommands read")
+      ->type_name("DIR");
   options->output.forms.kinds.emplace_back("timeline");
   add_simulation_output(*command, options->output);
   command->footer(kFooter);

@@ -128,6 +128,21 @@ TEST_F(Simulate, AJobThatHangsIsReportedAsByARun) {
   EXPECT_EQ(json()["report"]["verdict"], "findings");
 }
 
+TEST_F(Simulate, ARankThatRaisesIsSaidWithWhatComesOfIt) {
+  EXPECT_EQ(simulate(shipped("modality/ddp_unused_bad")), 1) << log();
+  EXPECT_THAT(log(), HasSubstr("an exception ends ranks 1,3, and ranks 0,2 can never go on"));
+  EXPECT_EQ(json()["raised"], Json({1, 3}));
+  EXPECT_EQ(json()["stuck"], true);
+  EXPECT_EQ(json()["report"]["findings"][0]["rule"], "modality-divergence");
+  EXPECT_EQ(simulate(shipped("modality/ddp_all_text_only_bad")), 1) << log();
+  EXPECT_THAT(log(), HasSubstr("an exception ends ranks 0,1."));
+  EXPECT_EQ(json()["report"]["findings"][0]["rule"], "unused-parameter");
+  // Of stages that all receive first each is derived up to there, and waits.
+  EXPECT_EQ(simulate(shipped("pipeline/crossed_receive_bad")), 1) << log();
+  EXPECT_EQ(json()["raised"], Json::array());
+  EXPECT_EQ(json()["report"]["findings"][0]["rule"], "p2p-cycle");
+}
+
 TEST_F(Simulate, ThePipelinesStagesWaitForEachOther) {
   ASSERT_EQ(simulate(shipped("pipeline/gpipe_ok")), 0) << log();
   EXPECT_EQ(json()["ranks"], 2);

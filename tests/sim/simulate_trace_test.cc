@@ -234,6 +234,41 @@ TEST(SimulateTrace, WritesATimelineOfJobsThatEndAndOfThoseThatHang) {
   }
 }
 
+TEST(SimulateTrace, WritesTheSimulatedRunAsTracesThatOthersRead) {
+  const TempDir folder;
+  const std::string hangs = "all_reduce n=1000 dtype=float32 what=a step=0;";
+  std::vector<std::string> texts;
+  const std::vector<std::string> programs = but_rank_3(kUsual, hangs);
+  for (std::size_t r = 0; r < programs.size(); ++r)
+    texts.push_back(program_text(static_cast<std::int32_t>(r), 8, programs[r], false));
+  const Simulated s = simulate_texts(texts, {"--traces", folder.file("traces")});
+  const Outcome verified =
+      run_lockstep({"verify", folder.file("traces"), "--quiet", "--output", "json=-"});
+  EXPECT_EQ(verified.status, 1) << verified.err;
+  EXPECT_EQ(Json::parse(verified.out)["findings"], s.json["report"]["findings"]);
+  // Its second call is where rank 0 waits: issued at the end of the first, and never completed.
+  const std::string rank_0 = TempDir::read(folder.file("traces/rank_0.trace.jsonl"));
+  EXPECT_NE(rank_0.find(R"({"ev":"complete","id":0,"t":21000})"), std::string::npos) << rank_0;
+  EXPECT_EQ(rank_0.find(R"("id":2)"), std::string::npos) << "a call that it never came to";
+  EXPECT_NE(rank_0.find(R"({"end":"hung"})"), std::string::npos);
+  const std::string rank_3 = TempDir::read(folder.file("traces/rank_3.trace.jsonl"));
+  EXPECT_NE(rank_3.find(R"({"end":"clean"})"), std::string::npos) << rank_3;
+}
+
+TEST(SimulateTrace, ARankThatRaisesEndsThereAndOneThatIsStuckBeforeDoesNotRaise) {
+  const std::string first = "all_reduce n=8 dtype=float32 step=0; ";
+  const std::string last = "all_reduce n=8 dtype=float32 step=1; clean";
+  const Simulated ends = simulate({first + last, first + "raise 0 out of memory; exception"});
+  EXPECT_EQ(ends.status, 1);
+  EXPECT_EQ(ends.rule(), "rank-exception") << ends.text;
+  EXPECT_EQ(ends.culprits(), std::vector<int>{1});
+  // Rank 0 waits in a call that nobody joins, and never comes to its exception in the next.
+  const Simulated stuck =
+      simulate({"barrier step=0; " + first + "raise 1 out of memory; exception", first + last});
+  EXPECT_EQ(stuck.status, 1);
+  EXPECT_EQ(stuck.text.find("out of memory"), std::string::npos) << stuck.text;
+}
+
 TEST(SimulateTrace, RefusesWhatItCannotSimulate) {
   const TempDir folder;
   folder.write("rank_0.trace.jsonl", "{\"header\":1,\"rank\":0,\"world_size\":2}\n");

@@ -246,7 +246,7 @@ RankTrace cut(const RankTrace& trace, const Tables& tables,
   out.events.clear();
   out.calls.clear();
   out.groups.clear();
-  out.end = outcome.done ? End::clean : End::hung;
+  out.exceptions.clear();
   TraceBuilder builder(out);
   for (const RankTrace::Membership& group : trace.groups)
     builder.add_group(group.group, group.ranks, group.desc);
@@ -277,6 +277,8 @@ RankTrace cut(const RankTrace& trace, const Tables& tables,
       if (outcome.ended[step] != RankOutcome::kNever)
         builder.add_call_event(EventKind::waited, trace.calls[event.index].id,
                                nanos(outcome.ended[step]));
+    } else if (event.kind == EventKind::exception) {
+      builder.add_mark(event.kind, out.exceptions, trace.exceptions[event.index], kNoTime);
     } else if (event.kind != EventKind::complete && event.kind != EventKind::start &&
                event.kind != EventKind::waited && event.kind != EventKind::use &&
                event.kind != EventKind::write) {
@@ -285,6 +287,7 @@ RankTrace cut(const RankTrace& trace, const Tables& tables,
     if (is_step && ++step > outcome.next) break;
   }
   for (std::uint32_t c = 0; c < trace.calls.size(); ++c) complete(c);
+  out.end = !outcome.done ? End::hung : out.exceptions.empty() ? End::clean : End::exception;
   builder.finish();
   return out;
 }
@@ -293,12 +296,16 @@ RankTrace cut(const RankTrace& trace, const Tables& tables,
 
 Result<RunProgram> program_of(const Run& run) { return Compiler(run).compile(); }
 
+RankTrace simulated_rank(const Run& run, std::size_t place, const RunProgram& program,
+                         const Folding& folding, const ExecutionResult& result) {
+  return cut(run.ranks[place], run.tables, program.events[program.job.ranks[place].program],
+             result.classes[folding.class_of[place]]);
+}
+
 Run as_simulated(Run run, const RunProgram& program, const Folding& folding,
                  const ExecutionResult& result) {
-  for (std::size_t r = 0; r < run.ranks.size(); ++r) {
-    run.ranks[r] = cut(run.ranks[r], run.tables, program.events[program.job.ranks[r].program],
-                       result.classes[folding.class_of[r]]);
-  }
+  for (std::size_t r = 0; r < run.ranks.size(); ++r)
+    run.ranks[r] = simulated_rank(run, r, program, folding, result);
   return run;
 }
 

@@ -33,4 +33,8 @@ Result<RunProgram> program_of(const Run& run);
 Run as_simulated(Run run, const RunProgram& program, const Folding& folding,
                  const ExecutionResult& result);
 
+// One rank of it, by its place in run.ranks; names are those of run.tables.
+RankTrace simulated_rank(const Run& run, std::size_t place, const RunProgram& program,
+                         const Folding& folding, const ExecutionResult& result);
+
 }  // namespace lockstep::sim

@@ -5,12 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "base/read_file.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/run_summary.h"
 #include "cli/scenario_files.h"
 #include "job/scenario_example.h"
+#include "job/yaml_document.h"
 #include "reports/columns.h"
 
 namespace lockstep {
@@ -21,12 +23,14 @@ constexpr const char* kFooter = R"(Examples:
   lockstep scenario --new --strategy fsdp --remedy dummy-image
   lockstep scenario --list scenarios/
   lockstep scenario --check my_job.yaml
+  lockstep scenario --json scenarios/                  (for other programs)
   lockstep scenario --schema > scenario.schema.json    (for your editor))";
 
 struct ScenarioCommand {
   bool list = false;
   bool schema = false;
   bool check = false;
+  bool json = false;
   bool make_new = false;
   ExampleOptions example;
   std::vector<std::string> paths;
@@ -61,6 +65,24 @@ ExitStatus check(const std::vector<std::string>& files) {
   return status;
 }
 
+// A line for each file, with the keys that it has.
+ExitStatus print_json(const std::vector<std::string>& files) {
+  constexpr std::size_t kMostBytes = std::size_t{1} << 20U;
+  ExitStatus status = ExitStatus::clean;
+  for (const std::string& file : files) {
+    const Result<Scenario> scenario = load_checked_scenario(file);
+    const Result<std::string> text = scenario ? read_file(file, kMostBytes) : scenario.error();
+    const Result<YamlDocument> document = text ? parse_yaml(*text, file) : text.error();
+    if (!document) {
+      status = fail(document.error());
+      continue;
+    }
+    const nlohmann::ordered_json line = {{"file", printable(file)}, {"scenario", document->value}};
+    std::cout << line.dump() << "\n";
+  }
+  return status;
+}
+
 ExitStatus run_scenario(const ScenarioCommand& command) {
   if (command.schema) {
     std::cout << scenario_schema();
@@ -76,6 +98,7 @@ ExitStatus run_scenario(const ScenarioCommand& command) {
   if (command.list && paths.empty()) paths = {"scenarios"};
   const Result<std::vector<std::string>> files = scenario_files(paths);
   if (!files) return fail(files.error());
+  if (command.json) return print_json(*files);
   return command.list ? list(*files) : check(*files);
 }
 
@@ -87,6 +110,7 @@ void add_scenario(CLI::App& app, ExitStatus& status) {
   CLI::Option_group* what = command->add_option_group("What");
   what->add_flag("--list", options->list, "List the scenarios of a folder (default: scenarios/)");
   what->add_flag("--check", options->check, "Check files without running them");
+  what->add_flag("--json", options->json, "Print files as JSON, a line for each");
   what->add_flag("--schema", options->schema, "Print the format's JSON Schema");
   CLI::Option* make_new =
       what->add_flag("--new", options->make_new, "Print an example with every key, to begin from");
@@ -99,8 +123,9 @@ void add_scenario(CLI::App& app, ExitStatus& status) {
       ->type_name("");
   command->footer(kFooter);
   command->callback([options, command, &status] {
-    if (options->check && options->paths.empty())
-      throw CLI::RequiredError(command->get_name() + " --check: PATH");
+    if ((options->check || options->json) && options->paths.empty())
+      throw CLI::RequiredError(command->get_name() + (options->check ? " --check" : " --json") +
+                               ": PATH");
     status = run_scenario(*options);
   });
 }

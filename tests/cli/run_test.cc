@@ -164,6 +164,14 @@ TEST_F(RunCommand, scenario_lists_checks_and_prints_the_schema) {
               HasSubstr("finish.yaml  finish"));
   EXPECT_THAT(run_lockstep({"scenario", "--check", file}).out, HasSubstr(": valid: 3 ranks"));
   EXPECT_EQ(run_lockstep({"scenario", "--check", scenario("x", "a: b\n")}).status, 2);
+  const Outcome json =
+      run_lockstep({"scenario", "--json", LOCKSTEP_SOURCE_DIR "/scenarios/modality"});
+  EXPECT_EQ(json.status, 0) << json.err;
+  const auto line = nlohmann::json::parse(json.out.substr(0, json.out.find('\n')));
+  EXPECT_THAT(line["file"].get<std::string>(), HasSubstr("modality/all_image_text_ok.yaml"));
+  EXPECT_EQ(line["scenario"]["expect"]["verdict"], "clean");
+  EXPECT_EQ(run_lockstep({"scenario", "--json"}).status, 2);
+  EXPECT_EQ(run_lockstep({"scenario", "--json", LOCKSTEP_SOURCE_DIR "/README.md"}).status, 2);
   const Outcome schema = run_lockstep({"scenario", "--schema"});
   EXPECT_EQ(nlohmann::json::parse(schema.out)["type"], "object");
   EXPECT_EQ(run_lockstep({"scenario"}).status, 2);

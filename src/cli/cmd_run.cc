@@ -182,7 +182,7 @@ class Runner {
     RunProgress progress(std::cerr, {.terminal = ::isatty(STDERR_FILENO) == 1,
                                      .silent = command_.report.quiet,
                                      .ranks = scenario.ranks,
-                                     .steps = scenario.train.steps});
+                                     .steps = scenario.replays() ? 0 : scenario.train.steps});
     JobOptions options;
     options.worker = worker_;
     options.folder = *folder;

@@ -21,6 +21,7 @@ void add_sweep(CLI::App& app, ExitStatus& status);
 void add_completion(CLI::App& app, ExitStatus& status);
 void add_calibrate(CLI::App& app, ExitStatus& status);
 void add_watch(CLI::App& app, ExitStatus& status);
+void add_trace_to_scenario(CLI::App& app, ExitStatus& status);
 void add_rules(CLI::App& app, ExitStatus& status);  // `rules` and `explain`
 
 }  // namespace lockstep

@@ -105,6 +105,7 @@ int run(int argc, const char* const* argv) {
   add_simulate(app, status);
   add_sweep(app, status);
   add_calibrate(app, status);
+  add_trace_to_scenario(app, status);
   add_watch(app, status);
   add_rules(app, status);
   add_completion(app, status);

@@ -14,7 +14,8 @@ std::string RunProgress::line(const JobProgress& progress, double elapsed_s) {
   const std::string ranks = plural(static_cast<std::uint64_t>(options_.ranks), "rank");
   if (progress.started < options_.ranks)
     return "starting  " + std::to_string(progress.started) + " of " + ranks;
-  std::string out = "step " + std::to_string(progress.steps) + "/" + std::to_string(options_.steps);
+  std::string out = "step " + std::to_string(progress.steps);
+  if (options_.steps > 0) out += "/" + std::to_string(options_.steps);
   if (progress.loss) out += "  loss " + fixed(*progress.loss, 3);
   out += "  " + ranks;
   if (progress.steps > first_steps_ && first_steps_ > 0)

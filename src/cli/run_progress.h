@@ -15,7 +15,7 @@ class RunProgress {
     bool terminal = false;  // one line that is written over; else a line every few seconds
     bool silent = false;
     int ranks = 0;
-    std::int64_t steps = 0;
+    std::int64_t steps = 0;  // 0: not known
   };
   // `out` must outlive this.
   RunProgress(std::ostream& out, const Options& options) : out_(out), options_(options) {}

@@ -204,6 +204,10 @@ std::string padded_row(const std::vector<std::string>& cells,
 }  // namespace
 
 std::string job_in_words(const Scenario& scenario) {
+  if (scenario.replays()) {
+    return plural(static_cast<std::uint64_t>(scenario.ranks), "rank") + " on gloo, the calls of " +
+           printable(scenario.strategy.trace);
+  }
   return plural(static_cast<std::uint64_t>(scenario.ranks), "rank") +
          (scenario.backend == Scenario::Backend::nccl ? " on nccl, " : " on gloo, ") +
          strategy_in_words(scenario) + ", " + remedy_in_words(scenario.remedy) + ", " +

@@ -6,6 +6,7 @@
 
 #include "base/system_error.h"
 #include "launch/expectation.h"
+#include "replay/scenario_program.h"
 
 namespace lockstep {
 
@@ -57,6 +58,11 @@ Result<Scenario> load_checked_scenario(const std::string& file) {
   Result<Scenario> scenario = load_scenario(file);
   if (!scenario) return scenario;
   if (const auto error = unknown_rule(*scenario)) return *error;
+  if (scenario->replays()) {
+    if (const Result<Run> program = load_replay_program(*scenario); !program) {
+      return program.error();
+    }
+  }
   return scenario;
 }
 

@@ -14,7 +14,7 @@ namespace lockstep {
 // Errors: a path that does not exist, a folder without scenarios.
 Result<std::vector<std::string>> scenario_files(const std::vector<std::string>& paths);
 
-// Loads and checks one, including that the rules it expects exist.
+// Loads and checks one, including that the rules it expects exist, and that what it replays can be.
 Result<Scenario> load_checked_scenario(const std::string& file);
 
 }  // namespace lockstep

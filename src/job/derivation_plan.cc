@@ -195,6 +195,10 @@ Result<DerivationPlan> derivation_plan(const Scenario& scenario) {
   const auto refuse = [&](std::string why, std::string fix) {
     return Error{"this job cannot be derived: " + std::move(why), {scenario.file}, std::move(fix)};
   };
+  if (scenario.replays()) {
+    return refuse("a replay has no model to derive calls from; it has the calls themselves",
+                  "`lockstep verify` judges them: give it the folder that \"trace\" names");
+  }
   if (scenario.data.balance != Scenario::Data::Balance::none) {
     return refuse("the ranks share out their batches by what they measure",
                   "derive it with \"balance: none\"");

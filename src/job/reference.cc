@@ -9,6 +9,10 @@ Result<Scenario> reference_of(const Scenario& scenario) {
     return Error{
         "there is no reference for this job: " + std::move(why), {scenario.file}, std::move(fix)};
   };
+  if (scenario.replays()) {
+    return refuse("a replay only makes the calls of a recorded run, and trains nothing",
+                  "compare the job that was recorded");
+  }
   // Of the encoders, only "bert-small" is without dropout, and each rank draws its own.
   if (scenario.model.head == "fusion" || scenario.model.text != "bert-small") {
     return refuse(

@@ -107,7 +107,7 @@ struct Scenario {
   } data;
 
   struct Strategy {
-    enum class Kind { manual, ddp, pipeline, fsdp } kind = Kind::ddp;
+    enum class Kind { manual, ddp, pipeline, fsdp, replay } kind = Kind::ddp;
     bool find_unused_parameters = false;   // ddp
     double bucket_cap_mb = 25.0;           // ddp
     double first_bucket_mb = 1.0;          // ddp
@@ -133,6 +133,7 @@ struct Scenario {
     bool crossed = false;  // pipeline: the stages disagree on an order: wrong on purpose
     int shard_ranks = 0;   // fsdp: ranks that share one copy of the parameters; 0: all
     bool prefetch = true;  // fsdp: the next block is gathered while one computes
+    std::string trace;     // replay: the folder of the calls, from the folder of the file
 
     friend bool operator==(const Strategy&, const Strategy&) = default;
   } strategy;
@@ -260,6 +261,8 @@ struct Scenario {
   int ranks_of_replica() const;
   // This rank's micro-batches to an optimiser step: of the pipeline, or of accumulation.
   int micro_batches(int rank) const;
+  // Makes the calls of a recorded run again: there is no model, no data and no training.
+  bool replays() const { return strategy.kind == Strategy::Kind::replay; }
 };
 
 // Reads and checks a scenario file. Errors: unreadable file, YAML that does not parse, anything

@@ -53,7 +53,8 @@ std::vector<Scenario::Data::Rule> decode_rules(const Json& modality) {
 Scenario::Strategy decode_strategy(const Json& strategy) {
   using Strategy = Scenario::Strategy;
   Strategy out;
-  out.kind = choice<Strategy::Kind>(strategy["kind"], {"manual", "ddp", "pipeline", "fsdp"});
+  out.kind =
+      choice<Strategy::Kind>(strategy["kind"], {"manual", "ddp", "pipeline", "fsdp", "replay"});
   out.find_unused_parameters = strategy["find_unused_parameters"];
   out.bucket_cap_mb = strategy["bucket_cap_mb"];
   out.first_bucket_mb = strategy["first_bucket_mb"];
@@ -73,6 +74,7 @@ Scenario::Strategy decode_strategy(const Json& strategy) {
   out.crossed = strategy["order"] == "crossed";
   out.shard_ranks = strategy["shard_ranks"];
   out.prefetch = strategy["prefetch"];
+  out.trace = strategy["trace"];
   return out;
 }
 

@@ -80,7 +80,7 @@ std::unique_ptr<Device> open_cpu() {
   return std::move(*cpu);
 }
 
-std::string done_key(int rank) { return "done/" + std::to_string(rank); }
+std::string key_of(const std::string& what, int rank) { return what + "/" + std::to_string(rank); }
 
 }  // namespace
 
@@ -121,13 +121,21 @@ ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::strin
 
 ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::string& description,
                                        const std::vector<std::int32_t>& ranks) {
+  return make(name, description, ranks, Transport());
+}
+
+ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::string& description,
+                                       const std::vector<std::int32_t>& ranks,
+                                       const Transport& transport) {
   const auto place = std::find(ranks.begin(), ranks.end(), who_.rank);
   LOCKSTEP_CHECK(place != ranks.end(), "a rank makes a group that it is not in");
   const auto rank = static_cast<int>(place - ranks.begin());
   const auto size = static_cast<int>(ranks.size());
   using Type = c10d::ProcessGroup::BackendType;
   const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(name, store_);
-  const auto gloo = make_host_transport(name, prefixed, rank, size);
+  c10::intrusive_ptr<c10d::Backend> gloo;
+  if (transport.connected) gloo = make_host_transport(name, prefixed, rank, size);
+  if (transport.around) gloo = transport.around(std::move(gloo));
   const auto own = device_->make_transport(
       c10::make_intrusive<c10d::PrefixStore>("device", prefixed), rank, size, timeout_);
   const auto kind = device_->place().type();
@@ -181,23 +189,31 @@ void ProcessGroups::require_same(const std::string& what, const std::string& val
                            ", and " + theirs + " on rank 0");
 }
 
-void ProcessGroups::announce_done() {
+void ProcessGroups::announce(const std::string& what) {
   try {
-    store_->set(done_key(who_.rank), std::vector<std::uint8_t>{1});
+    store_->set(key_of(what, who_.rank), std::vector<std::uint8_t>{1});
   } catch (const std::exception&) {  // rank 0 served the store, and is gone
   }
 }
 
-bool ProcessGroups::wait_until_all_are_done(std::chrono::milliseconds patience) {
+bool ProcessGroups::wait_until_announced(const std::string& what,
+                                         const std::vector<std::int32_t>& ranks,
+                                         std::chrono::milliseconds patience) {
   if (others_) return true;
   std::vector<std::string> keys;
-  for (int rank = 0; rank < who_.world_size; ++rank) keys.push_back(done_key(rank));
+  for (const std::int32_t rank : ranks) keys.push_back(key_of(what, rank));
   try {
     store_->wait(keys, patience);
     return true;
   } catch (const std::exception&) {
     return false;  // a rank is gone or stuck: its own trace says why
   }
+}
+
+void ProcessGroups::announce_done() { announce("done"); }
+
+bool ProcessGroups::wait_until_all_are_done(std::chrono::milliseconds patience) {
+  return wait_until_announced("done", every_nth_rank(1, 0, who_.world_size), patience);
 }
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -66,14 +67,28 @@ class ProcessGroups {
   Ptr make(const std::string& name, const std::string& description,
            const std::vector<std::int32_t>& ranks);
 
+  // What carries a group's calls, where it is not Gloo as it is.
+  struct Transport {
+    bool connected = true;  // false: the members are not connected to each other
+    // Given Gloo's (null where they are not), what stands behind the recorder. Empty: Gloo's.
+    std::function<c10::intrusive_ptr<c10d::Backend>(c10::intrusive_ptr<c10d::Backend>)> around;
+  };
+  Ptr make(const std::string& name, const std::string& description,
+           const std::vector<std::int32_t>& ranks, const Transport& transport);
+
   // Compares a value with rank 0's, through the store: no collective. Throws std::runtime_error
   // with both where they differ (rank 0 cannot tell), and what c10d throws when rank 0 is gone.
   void require_same(const std::string& what, const std::string& value);
 
-  // Tells the others through the store that this rank's program is over.
+  // Tells the others through the store that this rank has come to `what`.
+  void announce(const std::string& what);
+  // Waits until all of `ranks` have announced it. No collective, so it neither disturbs nor needs
+  // what the ranks are doing. False when `patience` ran out first.
+  bool wait_until_announced(const std::string& what, const std::vector<std::int32_t>& ranks,
+                            std::chrono::milliseconds patience);
+
+  // The same of the end of a rank's program.
   void announce_done();
-  // Waits until all ranks have announced it. No collective, so it neither disturbs nor needs what
-  // the ranks are doing. False when `patience` ran out first.
   bool wait_until_all_are_done(std::chrono::milliseconds patience);
 
   RankOf who() const { return who_; }

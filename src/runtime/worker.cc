@@ -13,12 +13,14 @@
 
 #include "base/text.h"
 #include "job/reference.h"
+#include "replay/scenario_program.h"
 #include "runtime/device.h"
 #include "runtime/process_groups.h"
 #include "runtime/processor_policy.h"
 #include "runtime/record/job_ring.h"
 #include "runtime/record/recording_work.h"
 #include "runtime/record/watchdog.h"
+#include "runtime/replay/player.h"
 #include "runtime/result.h"
 #include "runtime/train_loop.h"
 
@@ -109,6 +111,9 @@ Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
   }
   const int expected = options.reference ? 1 : scenario.ranks;
   if (options.world_size != expected) return refuse_world_size(scenario, options, expected);
+  if (scenario.replays() && device_kind(scenario, options) == DeviceKind::cuda) {
+    return refuse("a replay makes its calls on Gloo, with tensors of the host", "--device cpu");
+  }
   const bool pipeline = scenario.strategy.kind == Scenario::Strategy::Kind::pipeline;
   if (pipeline && device_kind(scenario, options) == DeviceKind::cuda) {
     return refuse("a pipeline runs on the CPU only: its messages begin and end on the host",
@@ -142,6 +147,23 @@ Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
   return Status::ok();
 }
 
+namespace {
+
+void train(const Scenario& job, const Scenario& scenario, ProcessGroups& groups, Recorder& recorder,
+           WorkerResult& result, const WorkerOptions& options) {
+  StepLog log(file_of_rank(options.trace, options.rank, ".metrics.jsonl"));
+  TrainLoop(scenario, groups, recorder, result, &log, options.reference ? &job : nullptr).run();
+}
+
+// Until the launcher ends the job, which it does once the others are proven stuck, or too late.
+int stand_still(ProcessGroups& groups, const Scenario& scenario) {
+  groups.announce_done();
+  std::this_thread::sleep_for(milliseconds(scenario.limits.total_s + kExitGraceS));
+  return kExitGaveUp;
+}
+
+}  // namespace
+
 int run_worker(const Scenario& job, const WorkerOptions& options) {
   Result<Scenario> reference = options.reference ? reference_of(job) : Result<Scenario>(job);
   if (!reference) {
@@ -154,7 +176,18 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
     std::fprintf(stderr, "%s\n", device.error().str().c_str());
     return kExitUsage;
   }
-  auto ring = make_job_ring(scenario, options.rank, options.world_size, options.trace);
+  std::optional<Run> program;  // of a replay
+  if (scenario.replays()) {
+    Result<Run> loaded = load_replay_program(scenario);
+    if (!loaded) {
+      std::fprintf(stderr, "%s\n", loaded.error().str().c_str());
+      return kExitUsage;
+    }
+    program = std::move(*loaded);
+  }
+  auto ring = program ? make_job_ring(scenario, options.rank, options.world_size, options.trace,
+                                      records_of(*program->find(Rank(options.rank))))
+                      : make_job_ring(scenario, options.rank, options.world_size, options.trace);
   if (!ring) {
     std::fprintf(stderr, "%s\n", ring.error().str().c_str());
     return kExitUsage;
@@ -173,11 +206,15 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
                                                  options.store_is_served, options.attempt)
                                     : Rendezvous(options.store);
   std::optional<ProcessGroups> groups;
+  End end = End::clean;
   try {
     groups.emplace(rendezvous, RankOf{options.rank, options.world_size},
                    milliseconds(scenario.limits.total_s), recorder, std::move(*device));
-    StepLog log(file_of_rank(options.trace, options.rank, ".metrics.jsonl"));
-    TrainLoop(scenario, *groups, recorder, result, &log, options.reference ? &job : nullptr).run();
+    if (program) {
+      end = play(*program, Rank(options.rank), *groups, recorder);
+    } else {
+      train(job, scenario, *groups, recorder, result, options);
+    }
     if (on_nccl(scenario)) wait_for_device(recorder);
   } catch (const std::exception& error) {
     if (groups) groups->announce_done();
@@ -185,7 +222,8 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
   }
   // The program of this rank is over. Its connections stay until the others' programs are, too:
   // who still waits for this rank is to be seen waiting, not failing on a closed connection.
-  recorder.ring().finish(End::clean);
+  recorder.ring().finish(end);
+  if (end == End::hung) return stand_still(*groups, scenario);
   save(result, options);
   groups->announce_done();
   groups->wait_until_all_are_done(milliseconds(scenario.limits.hang_after_s + kExitGraceS));

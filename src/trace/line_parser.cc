@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "trace/text_format.h"
+
 namespace lockstep {
 
 namespace {
@@ -61,7 +63,7 @@ const char* LineParser::with_padding() {
 }
 
 std::string LineParser::why(simdjson::error_code status) const {
-  if (!terminated_) return "the line was cut off";
+  if (!terminated_) return std::string(kCutOffLine);
   switch (status) {
     case simdjson::UTF8_ERROR:
       return "the line is not valid UTF-8";

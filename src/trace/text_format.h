@@ -10,6 +10,9 @@
 
 namespace lockstep {
 
+// What is said of a line that the text ends in: its writer died in it, or still writes.
+inline constexpr std::string_view kCutOffLine = "the line was cut off";
+
 // Reads one rank's trace from memory. `file` names it in errors. Damaged lines are counted, with
 // file and line, and skipped; a line that was cut off at the end of the text likewise. Blank lines
 // are ignored. O(bytes).

@@ -50,6 +50,21 @@ TEST(ScenarioErrors, a_wrong_type_says_what_was_found) {
             "job.yaml:3:8: error: \"train\" should be a mapping, but it is a list");
 }
 
+TEST(ScenarioErrors, a_replay_has_its_calls_and_nothing_of_training) {
+  EXPECT_EQ(error_of("strategy: replay\n"),
+            "job.yaml:3:1: error: a replay needs the calls of a recorded run, in \"trace\"\n"
+            "  fix: let `lockstep trace-to-scenario DIR -o job.yaml` write the scenario");
+  EXPECT_EQ(error_of("strategy: {kind: replay, trace: x}\ntrain: {steps: 3}\n"),
+            "job.yaml:4:1: error: a replay only makes the calls of a recorded run: it has no "
+            "\"train\"\n"
+            "  fix: remove it, or choose another strategy");
+  EXPECT_EQ(error_of("strategy: {kind: ddp, trace: x}\n"),
+            "job.yaml:3:23: error: \"trace\" is an option of replay, but the strategy is ddp\n"
+            "  fix: remove it, or write \"kind: replay\"");
+  EXPECT_EQ(error_of("strategy: {kind: replay, trace: x}\nbackend: nccl\n"),
+            "job.yaml:4:1: error: a replay makes its calls on Gloo\n  fix: backend: gloo");
+}
+
 TEST(ScenarioErrors, yes_is_text_not_true) {
   EXPECT_EQ(error_of("train:\n  evaluate: yes\n"),
             "job.yaml:4:13: error: \"train.evaluate\" should be true or false, but it is the text "
@@ -81,11 +96,11 @@ TEST(ScenarioErrors, a_number_out_of_range) {
 
 TEST(ScenarioErrors, the_strategy_is_a_name_or_a_mapping) {
   EXPECT_EQ(error_of("strategy: dpp\n"),
-            "job.yaml:3:11: error: \"strategy\" should be one of manual, ddp, pipeline and fsdp, "
-            "but it is the text \"dpp\"\n  fix: did you mean \"ddp\"?");
+            "job.yaml:3:11: error: \"strategy\" should be one of manual, ddp, pipeline, fsdp and "
+            "replay, but it is the text \"dpp\"\n  fix: did you mean \"ddp\"?");
   EXPECT_EQ(error_of("strategy: 3\n"),
-            "job.yaml:3:11: error: \"strategy\" should be one of manual, ddp, pipeline and fsdp "
-            "or a mapping, but "
+            "job.yaml:3:11: error: \"strategy\" should be one of manual, ddp, pipeline, fsdp and "
+            "replay or a mapping, but "
             "it is 3");
   EXPECT_EQ(
       error_of("strategy: {find_unused_parameters: true}\n"),
@@ -93,7 +108,8 @@ TEST(ScenarioErrors, the_strategy_is_a_name_or_a_mapping) {
       "  fix: add \"kind: …\": manual: after backward, all-reduce each gradient that exists. ddp: "
       "LibTorch's own c10d::Reducer. pipeline: the image branch on one rank, the text "
       "branch and the loss on the next; micro-batches pass between them. fsdp: each rank "
-      "keeps a shard of every block's parameters, gathered for use and freed after it.");
+      "keeps a shard of every block's parameters, gathered for use and freed after it. replay: no "
+      "training, but the calls of a recorded run (`lockstep trace-to-scenario`).");
 }
 
 TEST(ScenarioErrors, modality_rules) {

@@ -70,7 +70,7 @@ TEST(Schema, a_default_written_out_changes_nothing) {
   Json written = full;
   // Nothing may carry the options of another kind, not even at their defaults.
   for (const char* key : {"process_groups", "reduction", "stages", "micro_batches", "schedule",
-                          "order", "shard_ranks", "prefetch"})
+                          "order", "shard_ranks", "prefetch", "trace"})
     written["strategy"].erase(key);
   written["train"]["clip"].erase("norm");
   written["data"].erase("balance_every");

@@ -30,15 +30,16 @@ const std::vector<Layer>& layers() {
       {"base", {}},
       {"trace", {"base"}},
       {"job", {"base"}},
+      {"replay", {"base", "trace", "job"}},
       {"sim", {"base", "trace", "job"}},
       {"verify", {"base", "trace"}},
       {"reports", {"base", "trace", "verify"}},
       {"launch", {"base", "trace", "job", "verify"}},
       {"study", {"base", "trace", "verify", "reports", "launch"}},
       {"sweep", {"base", "job", "sim", "reports"}},
-      {"cli", {"base", "trace", "job", "sim", "verify", "reports", "launch", "study", "sweep"}},
+      {"cli", {"base", "trace", "job", "replay", "sim", "verify", "reports", "launch", "study", "sweep"}},
       {"nccl", {"base", "trace"}},
-      {"runtime", {"base", "trace", "job"}},
+      {"runtime", {"base", "trace", "job", "replay"}},
   };
   return table;
 }

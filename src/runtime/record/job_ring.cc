@@ -12,7 +12,9 @@ constexpr std::uint64_t kRecordsPerMicroBatch = 16;
 // … and where values are watched (three records for each of four values of some hundred tensors).
 constexpr std::uint64_t kRecordsPerLook = 2048;
 constexpr std::uint64_t kMinRecords = std::uint64_t{1} << 14U;  // 1 MiB; the ring is allocated
-constexpr std::uint64_t kMaxRecords = std::uint64_t{1} << 18U;  // 16 MiB  at its full size
+// A replay is recorded from its first call to its last.
+constexpr std::uint64_t kMaxReplayed = std::uint64_t{1} << 21U;  // 128 MiB
+constexpr std::uint64_t kMaxRecords = std::uint64_t{1} << 18U;   // 16 MiB  at its full size
 
 }  // namespace
 
@@ -22,12 +24,6 @@ std::string file_of_rank(const std::string& folder, int rank, const char* suffix
 
 Result<std::unique_ptr<RingWriter>> make_job_ring(const Scenario& scenario, int rank,
                                                   int world_size, const std::string& folder) {
-  RingWriter::Options ring;
-  ring.path = file_of_rank(folder, rank, ".ring");
-  ring.rank = Rank(rank);
-  ring.world_size = world_size;
-  ring.backend = scenario.backend == Scenario::Backend::nccl ? "nccl" : "gloo";
-  ring.program = "lockstep-worker: " + scenario.name;
   const auto steps = static_cast<std::uint64_t>(scenario.train.steps);
   const auto parts = static_cast<std::uint64_t>(scenario.micro_batches(rank));
   const std::uint64_t each = kRecordsPerStep + parts * kRecordsPerMicroBatch;
@@ -36,7 +32,19 @@ Result<std::unique_ptr<RingWriter>> make_job_ring(const Scenario& scenario, int 
     const auto every = static_cast<std::uint64_t>(scenario.watch.every);
     records += (steps + every) / every * kRecordsPerLook;
   }
-  ring.capacity = std::clamp(records, kMinRecords, kMaxRecords);
+  return make_job_ring(scenario, rank, world_size, folder, records);
+}
+
+Result<std::unique_ptr<RingWriter>> make_job_ring(const Scenario& scenario, int rank,
+                                                  int world_size, const std::string& folder,
+                                                  std::uint64_t records) {
+  RingWriter::Options ring;
+  ring.path = file_of_rank(folder, rank, ".ring");
+  ring.rank = Rank(rank);
+  ring.world_size = world_size;
+  ring.backend = scenario.backend == Scenario::Backend::nccl ? "nccl" : "gloo";
+  ring.program = "lockstep-worker: " + scenario.name;
+  ring.capacity = std::clamp(records, kMinRecords, scenario.replays() ? kMaxReplayed : kMaxRecords);
   return RingWriter::create(ring);
 }
 

@@ -1,6 +1,7 @@
 // The ring file of one rank of a job.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -17,5 +18,10 @@ std::string file_of_rank(const std::string& folder, int rank, const char* suffix
 // bounds. Errors: RingWriter::create's.
 Result<std::unique_ptr<RingWriter>> make_job_ring(const Scenario& scenario, int rank,
                                                   int world_size, const std::string& folder);
+
+// The same with room for so many records, within bounds.
+Result<std::unique_ptr<RingWriter>> make_job_ring(const Scenario& scenario, int rank,
+                                                  int world_size, const std::string& folder,
+                                                  std::uint64_t records);
 
 }  // namespace lockstep

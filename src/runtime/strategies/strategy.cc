@@ -17,6 +17,8 @@ std::unique_ptr<Strategy> make_strategy(const Scenario::Strategy& options, Strat
       return std::make_unique<Pipeline>(options, std::move(parts));
     case Scenario::Strategy::Kind::fsdp:
       return std::make_unique<Fsdp>(options, std::move(parts));
+    case Scenario::Strategy::Kind::replay:
+      break;  // replay/player.h: it is no way to train
   }
   LOCKSTEP_CHECK(false, "a strategy without an implementation");
 }

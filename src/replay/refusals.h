@@ -1,0 +1,19 @@
+// What cannot be replayed, said before anything is made of it.
+#pragma once
+
+#include <optional>
+
+#include "base/result.h"
+#include "trace/run.h"
+
+namespace lockstep {
+
+// The first reason why `run` is not a program that Gloo could run: MPI, ranks or parts of their
+// traces that are missing, too many ranks or calls, operations that c10d does not have, groups or
+// other sides that were not recorded.
+std::optional<Error> find_refusal(const Run& run);
+
+// "call 17, all_reduce in group dp0", for messages. Safe to print.
+std::string call_in_words(const Tables& tables, const Call& call);
+
+}  // namespace lockstep

@@ -1,0 +1,133 @@
+// lockstep trace-to-scenario: what it writes, and what it refuses. Replays run in tests/scenarios.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+
+#include "job/scenario.h"
+#include "run_lockstep.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TraceToScenario : public ::testing::Test {
+ protected:
+  // Rank r calls so many all-reduces, of sizes 1000, 1001, …
+  void record(int rank, int calls, const std::string& end, const std::string& more = "") {
+    std::string text = R"({"header":1,"rank":)" + std::to_string(rank) +
+                       R"(,"world_size":2})"
+                       "\n";
+    for (int i = 0; i < calls; ++i) {
+      text += R"({"ev":"issue","id":)" + std::to_string(i) +
+              R"(,"g":"world","op":"all_reduce","in":[[)" + std::to_string(1000 + i) +
+              R"(]],"dtype":"float32","redop":"sum","step":)" + std::to_string(i) + more + "}\n";
+      const bool completes = i < 4;
+      if (completes) text += R"({"ev":"complete","id":)" + std::to_string(i) + "}\n";
+    }
+    std::filesystem::create_directory(folder_.file("run"));
+    folder_.write("run/rank_" + std::to_string(rank) + ".trace.jsonl",
+                  text + R"({"end":")" + end + "\"}\n");
+  }
+  void record_stall() {
+    record(0, 5, "hung");
+    record(1, 4, "hung");
+  }
+  Outcome make(std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments = {"trace-to-scenario", folder_.file("run"), "-o",
+                                          folder_.file("job.yaml")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_lockstep(arguments);
+  }
+  std::string calls(int rank) const {
+    return TempDir::read(folder_.file("job.calls/rank_" + std::to_string(rank) + ".trace.jsonl"));
+  }
+  TempDir folder_;
+};
+
+TEST_F(TraceToScenario, writes_a_scenario_that_expects_the_verdict) {
+  record_stall();
+  const Outcome made = make();
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("2 ranks, 9 calls, at most 5 of one rank"));
+  EXPECT_THAT(made.out, HasSubstr("expected of it: host-stall of rank 1"));
+  const Result<Scenario> scenario = load_scenario(folder_.file("job.yaml"));
+  ASSERT_TRUE(scenario) << scenario.error().str();
+  EXPECT_EQ(scenario->name, "replay of run");
+  EXPECT_EQ(scenario->expect->culprits, std::vector<int>{1});
+  EXPECT_EQ(run_lockstep({"scenario", "--check", folder_.file("job.yaml")}).status, 0);
+}
+
+TEST_F(TraceToScenario, keeps_the_last_calls_and_their_sizes_apart) {
+  record_stall();
+  const Outcome made = make({"--last", "2", "--max-elements", "8"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("5 calls, at most 3 of one rank"));
+  EXPECT_THAT(calls(0), HasSubstr(R"("in":[[5]],"dtype":"float32","redop":"sum","step":2)"));
+  EXPECT_THAT(calls(0), HasSubstr(R"("in":[[7]],"dtype":"float32","redop":"sum","step":4)"));
+  EXPECT_THAT(calls(1), HasSubstr(R"("in":[[6]],"dtype":"float32","redop":"sum","step":3)"));
+}
+
+TEST_F(TraceToScenario, a_clean_run_is_expected_to_be_clean) {
+  record(0, 3, "clean");
+  record(1, 3, "clean");
+  const Outcome made = make();
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("expected of it: clean"));
+}
+
+TEST_F(TraceToScenario, replaces_nothing_unless_told) {
+  record_stall();
+  ASSERT_EQ(make().status, 0);
+  const Outcome again = make();
+  EXPECT_EQ(again.status, 2);
+  EXPECT_THAT(again.err, HasSubstr("exists already"));
+  folder_.write("job.calls/rank_7.trace.jsonl", "left over");
+  folder_.write("job.calls/notes.txt", "mine");
+  EXPECT_EQ(make({"--force"}).status, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("job.calls/rank_7.trace.jsonl")));
+  EXPECT_TRUE(std::filesystem::exists(folder_.file("job.calls/notes.txt")));
+}
+
+TEST_F(TraceToScenario, what_has_nothing_to_show_is_refused) {
+  record(0, 3, "clean");
+  const Outcome made = make();
+  EXPECT_EQ(made.status, 3);
+  EXPECT_THAT(made.err, HasSubstr("do not say whether anything is wrong"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("job.yaml")));
+}
+
+TEST_F(TraceToScenario, what_calls_do_not_show_is_refused) {
+  // Parameters part in step 1, and the calls agree.
+  for (int rank = 0; rank < 2; ++rank) {
+    record(rank, 3, "clean");
+    const std::string file = "run/rank_" + std::to_string(rank) + ".trace.jsonl";
+    std::string text = TempDir::read(folder_.file(file));
+    text.insert(text.rfind("{\"end\""), R"({"ev":"state","n":0,"name":"w","hash":"5"})"
+                                        "\n"
+                                        R"({"ev":"state","n":1,"name":"w","hash":")" +
+                                            std::to_string(rank) + "\"}\n");
+    folder_.write(file, text);
+  }
+  const Outcome made = make();
+  EXPECT_EQ(made.status, 2);
+  EXPECT_THAT(made.err, HasSubstr("it computes nothing and reads no data"));
+}
+
+TEST_F(TraceToScenario, help_fits_a_terminal) {
+  const Outcome help = run_lockstep({"trace-to-scenario", "--help"});
+  EXPECT_EQ(help.status, 0);
+  EXPECT_THAT(help.out, HasSubstr("lockstep run --check hang.yaml"));
+  expect_fits_a_terminal(help.out);
+}
+
+TEST_F(TraceToScenario, wrong_options_say_so) {
+  record_stall();
+  EXPECT_EQ(make({"--last", "0"}).status, 2);
+  EXPECT_EQ(make({"--max-elements", "1"}).status, 2);
+  EXPECT_EQ(run_lockstep({"trace-to-scenario", folder_.file("nowhere")}).status, 2);
+}
+
+}  // namespace
+}  // namespace lockstep

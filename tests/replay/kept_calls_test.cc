@@ -1,0 +1,126 @@
+// A cut leaves out whole meetings and whole messages, or nothing.
+#include "replay/kept_calls.h"
+
+#include <gmock/gmock.h>
+
+#include "program_words.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string call(int id, const std::string& group, const std::string& more = "") {
+  return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":")" + group +
+         R"(","op":"barrier")" + more + "}\n";
+}
+std::string message(int id, const std::string& op, int peer) {
+  return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":"world","op":")" + op +
+         R"(","in":[[1]],"peer":)" + std::to_string(peer) + R"(,"ptag":0})" + "\n";
+}
+
+// How many calls of each rank are left.
+std::vector<std::size_t> left(const lockstep::Run& run, std::size_t last) {
+  const auto kept = kept_calls(run, last);
+  if (!kept) {
+    ADD_FAILURE() << kept.error().str();
+    return {};
+  }
+  std::vector<std::size_t> out;
+  for (const auto& of_rank : *kept)
+    out.push_back(static_cast<std::size_t>(std::count(of_rank.begin(), of_rank.end(), true)));
+  return out;
+}
+
+std::string times(int n, const std::string& group) {
+  std::string out;
+  for (int i = 0; i < n; ++i) out += call(i, group);
+  return out;
+}
+
+TEST(KeptCalls, all_without_last) {
+  EXPECT_EQ(left(recorded({times(9, "world"), times(7, "world")}), 0),
+            (std::vector<std::size_t>{9, 7}));
+}
+
+TEST(KeptCalls, the_last_ones_begin_at_one_meeting) {
+  // Rank 1 stopped two calls earlier: from its last three on, rank 0 has five.
+  EXPECT_EQ(left(recorded({times(9, "world"), times(7, "world")}), 3),
+            (std::vector<std::size_t>{5, 3}));
+}
+
+TEST(KeptCalls, a_member_that_never_calls_keeps_all_of_its_group) {
+  EXPECT_EQ(left(recorded({R"({"group":"dp","ranks":[0,1]})"
+                           "\n" +
+                               times(9, "dp"),
+                           R"({"group":"dp","ranks":[0,1]})"
+                           "\n"}),
+                 2),
+            (std::vector<std::size_t>{9, 0}));
+}
+
+TEST(KeptCalls, a_message_is_left_out_with_its_receive) {
+  // The send of rank 0 would go; rank 1 receives behind its first three barriers.
+  const std::string sender = message(0, "send", 1) + call(1, "world") + call(2, "world") +
+                             call(3, "world") + call(4, "world");
+  const std::string receiver = call(0, "world") + call(1, "world") + call(2, "world") +
+                               message(3, "recv", 0) + call(4, "world");
+  EXPECT_EQ(left(recorded({sender, receiver}), 2), (std::vector<std::size_t>{5, 5}));
+  EXPECT_EQ(left(recorded({sender, receiver}), 1), (std::vector<std::size_t>{1, 1}));
+}
+
+TEST(KeptCalls, a_cut_goes_back_through_two_groups) {
+  const std::string groups = R"({"group":"a","ranks":[0,1]}
+{"group":"b","ranks":[0,1]}
+)";
+  // In opposite orders: a cut between the two calls of one rank tears the other's.
+  const auto run = recorded({groups + call(0, "a") + call(1, "b") + call(2, "a"),
+                             groups + call(0, "b") + call(1, "a") + call(2, "a")});
+  EXPECT_EQ(left(run, 2), (std::vector<std::size_t>{3, 3}));
+  EXPECT_EQ(left(run, 1), (std::vector<std::size_t>{1, 1}));
+}
+
+TEST(KeptCalls, a_step_is_kept_whole) {
+  std::string steps;
+  for (int i = 0; i < 9; ++i) {
+    steps += call(i, "world", R"(,"step":)" + std::to_string(i / 3));
+  }
+  EXPECT_EQ(left(recorded({steps, steps}), 4), (std::vector<std::size_t>{6, 6}));
+  EXPECT_EQ(left(recorded({steps, times(7, "world")}), 2), (std::vector<std::size_t>{6, 4}));
+}
+
+TEST(KeptCalls, what_one_recorder_lost_is_left_out_for_all) {
+  auto run = recorded({times(9, "world"), times(7, "world")});
+  RankTrace& late = run.ranks[1];
+  late.dropped = 10;
+  const GroupId world = late.calls.front().group;
+  for (Call& c : late.calls) c.seq += 2;  // its own numbers: 2 to 8
+  late.first_seq.emplace(world, 2);
+  EXPECT_EQ(left(run, 0), (std::vector<std::size_t>{7, 7}));
+  late.first_seq.clear();
+  const auto unnumbered = kept_calls(run, 0);
+  ASSERT_FALSE(unnumbered);
+  EXPECT_THAT(unnumbered.error().str(), HasSubstr("does not number the others"));
+}
+
+TEST(KeptCalls, half_a_message_behind_lost_records_is_refused) {
+  auto run = recorded({message(0, "send", 1), call(0, "world")});
+  EXPECT_TRUE(kept_calls(run, 0));
+  run.ranks[1].dropped = 1;
+  run.ranks[1].first_seq.emplace(run.ranks[1].calls.front().group, 0);
+  const auto torn = kept_calls(run, 0);
+  ASSERT_FALSE(torn);
+  EXPECT_THAT(torn.error().str(), HasSubstr("which messages belong together is not known"));
+}
+
+TEST(KeptCalls, a_receive_from_anybody_cannot_be_cut) {
+  const auto run = recorded({message(0, "send", 1), R"({"ev":"issue","id":0,"g":"world",)"
+                                                    R"("op":"recv_any","out":[[1]],"ptag":0})"});
+  EXPECT_TRUE(kept_calls(run, 0));
+  const auto cut = kept_calls(run, 1);
+  ASSERT_FALSE(cut);
+  EXPECT_THAT(cut.error().str(), HasSubstr("leave out --last"));
+}
+
+}  // namespace
+}  // namespace lockstep

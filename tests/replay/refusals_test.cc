@@ -1,0 +1,68 @@
+// What cannot be replayed is said with rank, call and reason.
+#include "replay/refusals.h"
+
+#include <gmock/gmock.h>
+
+#include "program_words.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string why_not(lockstep::Run run) {
+  const Result<lockstep::Run> program = replay_program(std::move(run));
+  return program ? "no error" : program.error().str();
+}
+std::string why_not(const std::string& call) {
+  return why_not(recorded({call, R"({"end":"clean"})"}));
+}
+
+TEST(ReplayRefusals, operations_that_gloo_does_not_have) {
+  EXPECT_THAT(why_not(R"({"ev":"issue","id":4,"g":"world","op":"all_gather_v"})"),
+              HasSubstr("rank 0, call 4, all_gather_v in group world: Gloo has no such operation"));
+}
+
+TEST(ReplayRefusals, mpi_programs) {
+  EXPECT_THAT(why_not(run_from_text({R"({"header":1,"rank":0,"world_size":1,"semantics":"mpi"})"})),
+              HasSubstr("an MPI program's calls are not those of c10d"));
+}
+
+TEST(ReplayRefusals, ranks_without_a_trace) {
+  EXPECT_THAT(why_not(run_from_text({R"({"header":1,"rank":1,"world_size":4})"})),
+              HasSubstr("ranks 0,2,3 left no trace"));
+}
+
+TEST(ReplayRefusals, more_ranks_than_processes) {
+  EXPECT_THAT(why_not(run_from_text({R"({"header":1,"rank":1,"world_size":4096})"})),
+              HasSubstr("4096 ranks would be as many processes on one machine"));
+}
+
+TEST(ReplayRefusals, damaged_traces_but_for_the_record_a_rank_died_in) {
+  const std::string good = R"({"ev":"issue","id":0,"g":"world","op":"barrier"})"
+                           "\n";
+  EXPECT_EQ(why_not(recorded({good + R"({"ev":"iss)", good})), "no error");
+  EXPECT_THAT(why_not(recorded({"nonsense\n" + good + R"({"end":"clean"})", good})),
+              HasSubstr("the trace of rank 0 is damaged"));
+}
+
+TEST(ReplayRefusals, groups_and_peers_that_nobody_recorded) {
+  EXPECT_THAT(why_not(R"({"ev":"issue","id":0,"g":"dp","op":"barrier"})"),
+              HasSubstr("the members of this group were not recorded"));
+  EXPECT_THAT(why_not(R"({"ev":"issue","id":0,"g":"world","op":"send","in":[[1]]})"),
+              HasSubstr("its other side was not recorded"));
+  EXPECT_THAT(why_not(R"({"ev":"issue","id":0,"g":"world","op":"send","in":[[1]],"peer":0})"),
+              HasSubstr("no messages of a rank to itself"));
+  EXPECT_THAT(why_not(R"({"group":"dp","ranks":[1]})"
+                      "\n"
+                      R"({"ev":"issue","id":0,"g":"dp","op":"barrier"})"),
+              HasSubstr("not a member of this group by its own trace"));
+}
+
+TEST(ReplayRefusals, sizes_that_nobody_recorded) {
+  EXPECT_THAT(why_not(R"({"ev":"issue","id":0,"g":"world","op":"all_reduce"})"),
+              HasSubstr("no member recorded its sizes"));
+}
+
+}  // namespace
+}  // namespace lockstep

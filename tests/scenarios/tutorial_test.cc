@@ -1,7 +1,9 @@
-// docs/tutorial.md, as a reader would follow it: its files are saved and its commands run, in
-// order, on real processes. A command ends with 0 unless a comment behind it says otherwise.
+// docs/tutorial.md and docs/replay.md, as a reader would follow them: their files are saved and
+// their commands run, in order, on real processes. A command ends with 0 unless a comment behind it
+// says otherwise.
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
 
@@ -57,17 +59,14 @@ std::vector<Action> actions_of(const std::string& page) {
   return out;
 }
 
-TEST(Tutorial, GoesAsItSays) {
+// Does it all in a folder that holds `scenarios/`.
+void follow(const std::vector<Action>& actions) {
   const TempDir folder;
   std::filesystem::create_directory_symlink(LOCKSTEP_SOURCE_DIR "/scenarios",
                                             folder.file("scenarios"));
-  const std::vector<Action> actions =
-      actions_of(TempDir::read(LOCKSTEP_SOURCE_DIR "/docs/tutorial.md"));
-  std::size_t files = 0;
   for (const Action& action : actions) {
     if (action.command.empty()) {
       folder.write(action.file, action.text);
-      ++files;
       continue;
     }
     SCOPED_TRACE(action.command);
@@ -78,8 +77,25 @@ TEST(Tutorial, GoesAsItSays) {
     ASSERT_TRUE(WIFEXITED(status));
     ASSERT_EQ(WEXITSTATUS(status), action.status) << TempDir::read(folder.file("log"));
   }
-  EXPECT_EQ(files, 2U);
+}
+
+TEST(Tutorial, GoesAsItSays) {
+  const std::vector<Action> actions =
+      actions_of(TempDir::read(LOCKSTEP_SOURCE_DIR "/docs/tutorial.md"));
+  follow(actions);
+  EXPECT_EQ(std::count_if(actions.begin(), actions.end(),
+                          [](const Action& a) { return a.command.empty(); }),
+            2);
   EXPECT_GT(actions.size(), 12U);
+}
+
+TEST(ReplayPage, GoesAsItSays) {
+  const std::string page = TempDir::read(LOCKSTEP_SOURCE_DIR "/docs/replay.md");
+  const std::size_t begin = page.find("## Try it"), end = page.find("## What is replayed");
+  ASSERT_LT(begin, end);
+  const std::vector<Action> actions = actions_of(page.substr(begin, end - begin));
+  follow(actions);
+  EXPECT_EQ(actions.size(), 7U);
 }
 
 }  // namespace

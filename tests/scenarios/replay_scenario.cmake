@@ -1,0 +1,20 @@
+# Makes a scenario of what a shipped scenario recorded, and runs it: it must go as its traces say. With
+# REFUSED, none may be made of it: its verdict is not about calls.
+file(REMOVE_RECURSE ${FOLDER})
+file(MAKE_DIRECTORY ${FOLDER})
+execute_process(COMMAND ${LOCKSTEP} trace-to-scenario ${RUN} -o ${FOLDER}/job.yaml
+                RESULT_VARIABLE status)
+if(REFUSED)
+  if(NOT status EQUAL 2)
+    message(FATAL_ERROR "lockstep trace-to-scenario ended with ${status}, and should have refused ${RUN}")
+  endif()
+  return()
+endif()
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "lockstep trace-to-scenario ended with ${status}; the traces are in ${RUN}")
+endif()
+execute_process(COMMAND ${LOCKSTEP} run --check --output-dir ${FOLDER}/run ${FOLDER}/job.yaml
+                RESULT_VARIABLE status)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "the replay ended with ${status}; traces and logs are in ${FOLDER}/run")
+endif()

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "cli/forecast_memory_chart.h"
 #include "reports/columns.h"
 #include "reports/html/markup.h"
 #include "reports/html/page.h"
@@ -80,6 +81,7 @@ class Page {
   std::string str() const {
     const std::string body = "<p class=\"brand\">Lockstep forecast</p>\n<main>\n" + head() +
                              card("What the ranks do", use()) + card("Step by step", steps()) +
+                             card("Memory", memory_charts(f_.memory.classes, f_.machine)) +
                              card("Critical path", path()) + card("What if", what_if()) +
                              card("Trials", trials()) + card("What this rests on", basis()) +
                              "</main>\n<footer><p>Simulated by " + text(tool_version()) +

@@ -39,6 +39,13 @@ TimedScenario timed(const std::string& name = "a job", const std::string& parame
     programs.push_back(text);
     derived.costs.push_back(sim::costs_of_steps(static_cast<std::int32_t>(r), work[r]));
     derived.costs.back().work[4].flops.push_back({"float32", 2e9, 1e9});
+    for (WorkCost& stretch : derived.costs.back().work) {
+      StretchMemory memory;
+      memory.end[MemoryCategory::parameters] = 3'000'000;
+      memory.peak = memory.end;
+      memory.peak[MemoryCategory::activations] = 4'000'000;
+      stretch.memory = memory;
+    }
     derived.traced.push_back(static_cast<std::int32_t>(r));
   }
   derived.run = program(programs, false);
@@ -139,6 +146,15 @@ TEST(ForecastPage, ShowsTheFiguresAndTheirBasis) {
         "What this rests on", "Content-Security-Policy", "all_reduce(w)", "8.500 ms"})
     EXPECT_THAT(page, HasSubstr(part));
   EXPECT_THAT(forecast_page(*timed().forecast), Not(HasSubstr("<h2>Trials")));
+}
+
+TEST(ForecastPage, DrawsTheMemoryOfEachKindOfRanks) {
+  const std::string page = forecast_page(*timed().forecast);
+  EXPECT_THAT(page, HasSubstr("<h2>Memory</h2>"));
+  EXPECT_THAT(page, HasSubstr("optimizer state"));
+  EXPECT_THAT(page, HasSubstr("7.00 MB"));  // the peak
+  EXPECT_THAT(page, HasSubstr("<polygon class=\"f f1\""));
+  EXPECT_THAT(page, Not(HasSubstr("<polygon class=\"f f7\""))) << "none of that was held";
 }
 
 TEST(ForecastPage, EscapesNames) {

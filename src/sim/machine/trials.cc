@@ -79,6 +79,7 @@ class Job {
       add(program.job.programs[p], marks[p]);
       steps_ = std::min(steps_, marks[p].size());
     }
+    places_ = places_of(job_, machine.ranks_per_node);
     find_modalities();
   }
 
@@ -129,7 +130,7 @@ class Job {
       variation.meeting = [&](std::uint32_t group, std::uint32_t number, Picos duration) {
         return times(duration, source.factor(jitter.meetings, Draw::meeting, group, number));
       };
-    const ExecutionResult result = sim::play(job_, machine_, {}, cost, &variation).result;
+    const ExecutionResult result = sim::play(job_, machine_, places_, cost, &variation).result;
     std::vector<Picos> ends(steps_);
     for (std::size_t r = 0; r < ranks(); ++r)
       for (std::size_t s = 0; s < steps_; ++s)
@@ -263,6 +264,7 @@ class Job {
   const Run& run_;
   const Machine& machine_;
   ProgramJob job_;
+  std::vector<GroupPlace> places_;
   std::size_t steps_ = 0;
   std::vector<Slots> slots_;                                    // by program
   std::vector<std::vector<std::vector<Picos>>> work_;           // by program, step and slot

@@ -37,7 +37,8 @@ const std::vector<Layer>& layers() {
       {"launch", {"base", "trace", "job", "verify"}},
       {"study", {"base", "trace", "verify", "reports", "launch"}},
       {"sweep", {"base", "job", "sim", "reports"}},
-      {"cli", {"base", "trace", "job", "replay", "sim", "verify", "reports", "launch", "study", "sweep"}},
+      {"cli",
+       {"base", "trace", "job", "replay", "sim", "verify", "reports", "launch", "study", "sweep"}},
       {"nccl", {"base", "trace"}},
       {"runtime", {"base", "trace", "job", "replay"}},
   };

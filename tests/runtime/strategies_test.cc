@@ -263,15 +263,18 @@ TEST_P(Gradients, AreTheMeanOverTheRanks) {
   EXPECT_EQ(load(folder, "synced0"), load(folder, "synced1"));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Strategies, Gradients,
-    testing::Values(Scenario::Strategy{.kind = Scenario::Strategy::Kind::manual},
-                    Scenario::Strategy{.kind = Scenario::Strategy::Kind::ddp},
-                    Scenario::Strategy{.kind = Scenario::Strategy::Kind::ddp,
-                                       .find_unused_parameters = true},
-                    Scenario::Strategy{.kind = Scenario::Strategy::Kind::ddp, .static_graph = true},
-                    Scenario::Strategy{.kind = Scenario::Strategy::Kind::ddp,
-                                       .compression = Scenario::Strategy::Compression::bfloat16}));
+std::vector<Scenario::Strategy> strategies() {
+  using Strategy = Scenario::Strategy;
+  std::vector<Strategy> out(5);
+  out[0].kind = Strategy::Kind::manual;
+  for (std::size_t i = 1; i < out.size(); ++i) out[i].kind = Strategy::Kind::ddp;
+  out[2].find_unused_parameters = true;
+  out[3].static_graph = true;
+  out[4].compression = Strategy::Compression::bfloat16;
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, Gradients, testing::ValuesIn(strategies()));
 
 // The Reducer as it is without our communication hook.
 std::vector<float> plain_reducer_gradients(ProcessGroups& groups) {

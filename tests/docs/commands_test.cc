@@ -32,6 +32,8 @@ constexpr bool kWithWorker = false;
 const std::map<std::string, std::string> kNotRun = {
     {"docs/reference/cli.md", "examples of --help: their files are the reader's"},
     {"docs/tutorial.md", "run in order, with its files, by tutorial_test"},
+    {"docs/simulate-validation.md", "takes minutes; simulator_validation runs it --quick"},
+    {"docs/replay.md", "run in order, with its files, by tutorial_test"},
     {"scripts/demo", "installs packages and builds: CI's first step"},
     {"scripts/test", "this test is a part of it"},
     {"scripts/setup core", "installs packages: CI's first step"},
@@ -70,6 +72,7 @@ const std::map<std::string, int> kStatus = {
     {"lockstep watch /tmp/job-4711/", 1},
     {"lockstep verify /shared/4711/*.digest", 1},
     {"lockstep verify dumps.tar.gz --rank-pattern 'node\\d+_rank(\\d+)'", 1},
+    {"lockstep verify /shared/4711/", 1},
     {"lockstep verify /shared/logs/", 1},
     {"lockstep verify job.log", 1},
 };
@@ -78,8 +81,9 @@ const std::map<std::string, int> kStatus = {
 bool needs_worker(const std::string& command) {
   const std::vector<std::string> words = words_of(command);
   if (words[0].ends_with("lockstep-worker")) return true;
-  if (command.find("mended.certificate") != std::string::npos) return true;
-  static const std::set<std::string> kCommands = {"run", "derive", "compare"};
+  for (const char* left : {"mended.certificate", "derived/root-0"})
+    if (command.find(left) != std::string::npos) return true;
+  static const std::set<std::string> kCommands = {"run", "derive", "compare", "sweep"};
   if (words.size() > 1 && kCommands.contains(words[1])) return true;
   return words.size() > 2 && words[1] == "simulate" && words[2].ends_with(".yaml");
 }

@@ -34,8 +34,9 @@ constexpr std::array<WorkJob, 10> kWorkJobs = {{{"image, text", "manual", 2},
                                                 {"text", "manual", 32},
                                                 {"text", "fsdp", 8}}};
 constexpr int kWorkSteps = 10;
-constexpr int kWarmSteps = 4;  // the first ones: memory is asked for, buffers are made
-constexpr int kLooks = 3;      // at which each is timed; the shortest of each stretch counts
+constexpr int kWarmSteps = 4;     // the first ones: memory is asked for, buffers are made
+constexpr int kMostAttempts = 5;  // at measuring all-reduces
+constexpr int kLooks = 3;         // at which each is timed; the shortest of each stretch counts
 
 std::string text_of(const WorkJob& job) {
   return "data: {modality: [{has: [" + std::string(job.has) +
@@ -324,17 +325,23 @@ Result<Calibration> calibrate(const CalibrateOptions& options, Interrupts& inter
   if (const Status ok = fill_in_work(*work, *rates, out.machine); !ok) return ok.error();
   const int few = static_cast<int>(
       std::clamp<std::int64_t>(options.cores, 2, std::min(options.ranks, kRanksOnOneMachine)));
-  const Result<Together> of_few = measure_together(few, "few", options, out.machine, interrupts);
-  if (!of_few) return of_few.error();
-  const Result<Together> of_all =
-      measure_together(options.ranks, "links", options, out.machine, interrupts);
-  if (!of_all) return of_all.error();
-  // With more ranks than cores, how long each computes depends on who has to wait for a core.
-  if (few <= options.cores) out.machine.contention = contention_of(*of_few);
-  if (const Status ok = fit_links(*of_few, few, *of_all, options.ranks, out.machine); !ok)
-    return ok.error();
-  out.calls = of_few->calls.size() + of_all->calls.size();
-  return out;
+  // What else the machine does can hide what bytes cost: then once more.
+  for (int attempt = 1;; ++attempt) {
+    const std::string again = "-" + std::to_string(attempt);
+    const Result<Together> of_few =
+        measure_together(few, "few" + again, options, out.machine, interrupts);
+    if (!of_few) return of_few.error();
+    const Result<Together> of_all =
+        measure_together(options.ranks, "links" + again, options, out.machine, interrupts);
+    if (!of_all) return of_all.error();
+    const Status fitted = fit_links(*of_few, few, *of_all, options.ranks, out.machine);
+    if (!fitted && attempt == kMostAttempts) return fitted.error();
+    if (!fitted) continue;
+    // With more ranks than cores, how long each computes depends on who has to wait for a core.
+    if (few <= options.cores) out.machine.contention = contention_of(*of_few);
+    out.calls = of_few->calls.size() + of_all->calls.size();
+    return out;
+  }
 }
 
 }  // namespace lockstep

@@ -47,7 +47,7 @@ constexpr const char* kFooter = R"(Examples:
       --vary train.batch_size=8,16,32 --steps 4
   What would a faster network give?
     lockstep sweep job.yaml --machine machines/dgx-h100.yaml -o links \
-      --vary machine.links.1.beta=25GB/s..400GB/s*2
+      --vary machine.links.1.speed=1..8*2
   The best of a large grid, in 200 trials:
     lockstep sweep job.yaml --machine machines/dgx-h100.yaml -o best \
       --vary strategy=ddp,fsdp --vary ranks=1..256 \

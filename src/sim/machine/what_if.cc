@@ -31,10 +31,18 @@ struct Change {
   bool work_is_even = false;
 };
 
+// What NCCL makes of the links of a level; null: it does not carry the calls, or not over those.
+NcclLevel* nccl_level(Machine& machine, std::size_t level) {
+  if (!machine.nccl) return nullptr;
+  if (level == 0) return &machine.nccl->inside;
+  return machine.nccl->between ? &*machine.nccl->between : nullptr;
+}
+
 void add_links(const Machine& machine, std::int64_t world_size, std::vector<Change>& out) {
   const auto faster = [](std::size_t level) {
     return [level](Machine& m) {
       m.links[level].beta.bits_per_second = twice(m.links[level].beta.bits_per_second);
+      if (NcclLevel* nccl = nccl_level(m, level)) nccl->speed *= 2;
     };
   };
   const bool levels = machine.links.size() > 1;
@@ -45,6 +53,8 @@ void add_links(const Machine& machine, std::int64_t world_size, std::vector<Chan
     out.push_back({"links_between", "links between nodes twice as fast", faster(1)});
   out.push_back({"latency", "latency of links halved", [](Machine& m) {
                    for (LinkCost& link : m.links) link.alpha.value /= 2;
+                   for (const std::size_t level : {std::size_t{0}, std::size_t{1}})
+                     if (NcclLevel* nccl = nccl_level(m, level)) nccl->latency /= 2;
                  }});
   out.push_back({"calls", "calls that take no time", {}, true, false});
 }

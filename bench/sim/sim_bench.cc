@@ -74,7 +74,7 @@ void run_programs(benchmark::State& state, bool different, bool folded) {
   const ProgramJob job = make_job(ranks, pairs, different);
   const Collective ring = {Op::all_reduce, Algorithm::ring, ranks, Bytes{16 << 20}};
   const CostOfCall cost = [&](std::uint32_t, const ProgramCall&) {
-    return *closed_form(ring, kLinks);
+    return CallCost{*closed_form(ring, kLinks)};
   };
   for (auto _ : state) {
     const Folding folding = folded ? fold(job) : keep_apart(job);

@@ -49,13 +49,13 @@ void count_carried(const sim::ProgramCall& call, const sim::NcclCost& nccl,
 
 Result<SimulatedProgram> executed(sim::RunProgram program,
                                   const std::vector<sim::GroupPlace>& places,
-                                  const PriceOfCall& price, const sim::Machine& machine) {
+                                  const sim::Prices& prices, const sim::Machine& machine) {
   if (machine.cores) {
     const std::size_t ranks = program.job.ranks.size();
-    return simulate_on_cores(std::move(program), price, sim::shared_cores(machine, ranks, places));
+    return simulate_on_cores(std::move(program), prices, sim::shared_cores(machine, ranks));
   }
   sim::Folding folding = sim::fold(program.job, sim::kinds_of(places));
-  return simulate_program(std::move(program), std::move(folding), price, sim::Picos{});
+  return simulate_program(std::move(program), std::move(folding), prices, sim::Picos{});
 }
 
 // Whether images are computed that no sample has.
@@ -144,15 +144,17 @@ Result<TimedScenario> time_scenario(const Scenario& scenario, DerivedRanks deriv
   if (!program) return program.error();
   std::vector<sim::GroupPlace> places = sim::places_of(program->job, machine.ranks_per_node);
   std::vector<CarriedCalls> carried;
-  const PriceOfCall price = [&](std::uint32_t group, const sim::ProgramCall& call) {
+  const sim::PriceOfCall price = [&](std::uint32_t group, const sim::ProgramCall& call) {
     if (const auto nccl = sim::nccl_call(call, places[group], machine))
       count_carried(call, *nccl, carried);
-    return sim::call_time(call, places[group], machine);
+    return sim::call_cost(call, places[group], machine);
   };
-  Result<SimulatedProgram> simulated = executed(std::move(*program), places, price, machine);
+  const auto prices = sim::Prices::of(program->job, sim::kinds_of(places), price);
+  if (!prices) return prices.error();
+  Result<SimulatedProgram> simulated = executed(std::move(*program), places, *prices, machine);
   if (!simulated) return simulated.error();
-  TimedScenario out{scenario.name,         std::move(*run), std::move(costs),
-                    std::move(*simulated), places,          std::nullopt};
+  TimedScenario out{scenario.name,         std::move(*run),   std::move(costs),
+                    std::move(*simulated), std::move(places), std::nullopt};
   if (!out.simulated.result.stuck) {
     out.forecast = summarise(scenario, machine, derived, out);
     out.forecast->carried = std::move(carried);
@@ -167,13 +169,8 @@ Result<std::vector<sim::WhatIf>> what_ifs(const TimedScenario& timed, const sim:
 
 Result<TrialsForecast> run_trials(const TimedScenario& timed, const sim::Machine& machine,
                                   const sim::TrialOptions& options, Interrupts& interrupts) {
-  const sim::CostOfCall cost = [&](std::uint32_t group, const sim::ProgramCall& call) {
-    const Result<sim::Picos> time = sim::call_time(call, timed.places[group], machine);
-    return time ? *time : sim::Picos::forever();
-  };
-  const Result<sim::Trials> trials =
-      sim::run_trials(timed.run, timed.simulated.program, machine, cost, options,
-                      [&] { return interrupts.poll() != 0; });
+  const Result<sim::Trials> trials = sim::run_trials(
+      timed.run, timed.simulated.program, machine, options, [&] { return interrupts.poll() != 0; });
   if (!trials) return trials.error();
   return trials_forecast(*trials, options);
 }

@@ -1,11 +1,9 @@
 #include "cli/simulate_program.h"
 
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "base/text.h"
 #include "cli/output.h"
 #include "reports/columns.h"
@@ -20,41 +18,6 @@ namespace lockstep {
 namespace {
 
 constexpr TimelineOptions kSimulated{.simulated = true};
-
-// By group and call; what has no price is refused before anything runs.
-using Prices = std::map<std::pair<std::uint32_t, const sim::ProgramCall*>, sim::Picos>;
-
-// Every call of every different rank, in the group that stands for its group's class: the engine
-// asks for no other.
-Result<Prices> prices_of(const sim::ProgramJob& job, const sim::Folding& folding,
-                         const PriceOfCall& price) {
-  Prices out;
-  for (const std::uint32_t representative : folding.representatives) {
-    const sim::ProgramJob::Member& member = job.ranks[representative];
-    for (const sim::ProgramStep& step : job.programs[member.program].steps) {
-      if (step.kind != sim::StepKind::meet) continue;
-      const sim::ProgramCall& call = job.calls[step.index];
-      for (const std::uint32_t group :
-           {member.groups[step.slot],
-            folding.group_representatives[folding.group_class_of[member.groups[step.slot]]]}) {
-        const auto [place, is_new] = out.try_emplace({group, &call});
-        if (!is_new) continue;
-        const Result<sim::Picos> time = price(group, call);
-        if (!time) return time.error();
-        place->second = *time;
-      }
-    }
-  }
-  return out;
-}
-
-sim::CostOfCall cost_by(const Prices& prices) {
-  return [&prices](std::uint32_t group, const sim::ProgramCall& call) {
-    const auto known = prices.find({group, &call});
-    LOCKSTEP_CHECK(known != prices.end(), "a call that was not priced");
-    return known->second;
-  };
-}
 
 Result<SimulatedProgram> checked(SimulatedProgram simulated) {
   if (simulated.result.end.is_forever())
@@ -82,20 +45,17 @@ Report judge(Run& run) {
 }  // namespace
 
 Result<SimulatedProgram> simulate_program(sim::RunProgram program, sim::Folding folding,
-                                          const PriceOfCall& price, sim::Picos launch) {
-  const Result<Prices> prices = prices_of(program.job, folding, price);
-  if (!prices) return prices.error();
-  sim::ExecutionResult result =
-      sim::execute(program.job, folding, cost_by(*prices), {launch, /*record_issues=*/true});
+                                          const sim::Prices& prices, sim::Picos launch) {
+  sim::ExecutionResult result = sim::execute(program.job, folding, prices.cost_in(program.job),
+                                             {launch, /*record_issues=*/true});
   return checked({std::move(program), std::move(folding), std::move(result)});
 }
 
-Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const PriceOfCall& price,
+Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const sim::Prices& prices,
                                            const sim::SharedCores& shared) {
+  sim::ExecutionResult result =
+      sim::execute_on_cores(program.job, prices.cost_in(program.job), shared);
   sim::Folding apart = sim::keep_apart(program.job);
-  const Result<Prices> prices = prices_of(program.job, apart, price);
-  if (!prices) return prices.error();
-  sim::ExecutionResult result = sim::execute_on_cores(program.job, cost_by(*prices), shared);
   return checked({std::move(program), std::move(apart), std::move(result)});
 }
 

@@ -2,8 +2,6 @@
 // scenario` have in common.
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,14 +13,11 @@
 #include "sim/engine/executor.h"
 #include "sim/engine/fold.h"
 #include "sim/engine/from_run.h"
+#include "sim/engine/prices.h"
 #include "sim/engine/shared_cores.h"
 #include "verify/report.h"
 
 namespace lockstep {
-
-// What a call in a group (into ProgramJob::groups) takes. Errors: it is not simulated.
-using PriceOfCall =
-    std::function<Result<sim::Picos>(std::uint32_t group, const sim::ProgramCall& call)>;
 
 struct SimulatedProgram {
   sim::RunProgram program;
@@ -30,14 +25,13 @@ struct SimulatedProgram {
   sim::ExecutionResult result;  // with the times of issues; stuck or not
 };
 
-// `folding` is of the program's job; groups of one class have one price. Errors: a call that has
-// none, a time that no simulated clock can show.
+// `folding` and `prices` are of the program's job. Errors: a time that no simulated clock can show.
 Result<SimulatedProgram> simulate_program(sim::RunProgram program, sim::Folding folding,
-                                          const PriceOfCall& price, sim::Picos launch);
+                                          const sim::Prices& prices, sim::Picos launch);
 
-// The same on cores that ranks share; `price` is work of a core then. Every rank is a class of its
+// The same on cores that ranks share; prices are work of a core then. Every rank is a class of its
 // own.
-Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const PriceOfCall& price,
+Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const sim::Prices& prices,
                                            const sim::SharedCores& shared);
 
 // The run on the simulated clock as a timeline. `run`: as of sim::as_simulated(); it is judged, and

@@ -18,10 +18,14 @@ std::optional<RaisedJob> raised_job(const std::string& folder) {
   Result<sim::RunProgram> program = sim::program_of(*run);
   if (!program) return std::nullopt;
   // Who comes to meet whom does not depend on what it takes.
-  const PriceOfCall nothing = [](std::uint32_t, const sim::ProgramCall&) { return sim::Picos{}; };
+  const sim::PriceOfCall nothing = [](std::uint32_t, const sim::ProgramCall&) {
+    return sim::CallCost{};
+  };
+  const Result<sim::Prices> prices = sim::Prices::of(program->job, {}, nothing);
+  if (!prices) return std::nullopt;
   sim::Folding folding = sim::fold(program->job);
   Result<SimulatedProgram> simulated =
-      simulate_program(std::move(*program), std::move(folding), nothing, sim::Picos{});
+      simulate_program(std::move(*program), std::move(folding), *prices, sim::Picos{});
   if (!simulated) return std::nullopt;
   return RaisedJob{std::move(*run), std::move(*simulated)};
 }

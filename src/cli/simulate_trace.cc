@@ -98,6 +98,19 @@ std::string as_text(const SimulatedProgram& simulated) {
   return out.str();
 }
 
+Result<sim::Prices> prices_of(const sim::ProgramJob& job, const sim::LinkCost& link) {
+  std::vector<std::uint32_t> sizes;
+  for (const sim::ProgramGroup& group : job.groups)
+    sizes.push_back(static_cast<std::uint32_t>(group.members.size()));
+  const sim::PriceOfCall price = [&](std::uint32_t group,
+                                     const sim::ProgramCall& call) -> Result<sim::CallCost> {
+    const Result<sim::Picos> time = sim::default_time(call.op, sizes[group], call.bytes, link);
+    if (!time) return time.error();
+    return sim::CallCost{*time};
+  };
+  return sim::Prices::of(job, sizes, price);
+}
+
 ExitStatus simulate_trace(const TraceCommand& command) {
   if (const Status outputs = check_simulation_output(command.output); !outputs)
     return fail(outputs.error());
@@ -107,13 +120,11 @@ ExitStatus simulate_trace(const TraceCommand& command) {
   if (!run) return fail(run.error());
   Result<sim::RunProgram> program = sim::program_of(*run);
   if (!program) return fail(program.error());
-  const PriceOfCall price = [&](std::uint32_t group, const sim::ProgramCall& call) {
-    const auto ranks = static_cast<std::int64_t>(program->job.groups[group].members.size());
-    return sim::default_time(call.op, ranks, call.bytes, machine->link);
-  };
+  const Result<sim::Prices> prices = prices_of(program->job, machine->link);
+  if (!prices) return fail(prices.error());
   sim::Folding folding = command.apart ? sim::keep_apart(program->job) : sim::fold(program->job);
   const Result<SimulatedProgram> simulated =
-      simulate_program(*program, std::move(folding), price, machine->launch);
+      simulate_program(std::move(*program), std::move(folding), *prices, machine->launch);
   if (!simulated) return fail(simulated.error());
   if (!command.traces.empty()) {
     const Status kept = write_simulated_traces(*simulated, *run, command.traces);

@@ -69,10 +69,11 @@ struct Job {
     }
   }
 
+  static CallCost cost(std::uint32_t /*group*/, const ProgramCall& call) {
+    return {Picos{call.bytes.value}};
+  }
   ExecutionResult executed(const Folding& folding, std::int64_t launch = 0) const {
-    return execute(job, folding,
-                   [](std::uint32_t, const ProgramCall& call) { return Picos{call.bytes.value}; },
-                   {Picos{launch}, /*record_issues=*/true});
+    return execute(job, folding, cost, {Picos{launch}, /*record_issues=*/true});
   }
   std::vector<PathPart> path(std::int64_t launch = 0) const {
     const Folding folding = keep_apart(job);
@@ -182,9 +183,7 @@ TEST(CriticalPath, AddsUpToTheMakespanOfDrawnPrograms) {
     shared.wake = Picos{2};
     for (std::size_t r = 0; r < ranks; ++r)
       shared.node_of.push_back(static_cast<std::uint32_t>(r / 2));
-    const ExecutionResult result = execute_on_cores(
-        job.job, [](std::uint32_t, const ProgramCall& call) { return Picos{call.bytes.value}; },
-        shared);
+    const ExecutionResult result = execute_on_cores(job.job, Job::cost, shared);
     ASSERT_FALSE(result.stuck);
     expect_no_gaps(critical_path(job.job, keep_apart(job.job), result), result.end);
   }

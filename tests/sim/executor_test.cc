@@ -26,7 +26,7 @@ TEST(Executor, AHundredStepsOfComputeAndRingGiveThePublishedInteger) {
   const ProgramJob job = alike(64, steps, {call}, 1);
   const Links links = {{Picos{500'000}, Bandwidth{400'000'000'000}, std::nullopt}};
   const CostOfCall cost = [&](std::uint32_t, const ProgramCall& c) {
-    return *closed_form({Op::all_reduce, Algorithm::ring, 64, c.bytes}, links);
+    return CallCost{*closed_form({Op::all_reduce, Algorithm::ring, 64, c.bytes}, links)};
   };
   for (const Folding& folding : {fold(job), keep_apart(job)}) {
     const ExecutionResult result = execute(job, folding, cost);

@@ -12,7 +12,7 @@ namespace lockstep::sim {
 namespace {
 
 SharedCores cores(std::int64_t count, std::size_t ranks) {
-  return {{count, 1, Picos::forever()}, std::vector<std::uint32_t>(ranks), Picos{}, {}};
+  return {{count, 1, Picos::forever()}, std::vector<std::uint32_t>(ranks), Picos{}};
 }
 
 // Two ranks that only work, each in a program of its own.
@@ -53,11 +53,12 @@ TEST(SharedCores, ThreeRanksOnTwoCoresTakeTwoTurnsAtEveryMeeting) {
 
 TEST(SharedCores, ACallWaitsForACoreAtEachOfItsHops) {
   // Two hops, each: wakes for 10, works for 5.
-  const CostOfCall call = constant(10);
+  const CostOfCall call = [](std::uint32_t, const ProgramCall&) {
+    return CallCost{Picos{10}, /*hops=*/2};
+  };
   const auto two_hops = [](std::int64_t count, std::size_t ranks) {
     SharedCores out = cores(count, ranks);
     out.wake = Picos{10};
-    out.hops = [](std::uint32_t, const ProgramCall&) { return 2; };
     return out;
   };
   const ProgramJob alone = alike(2, {meet(0, 0, true)}, {{}}, 1);

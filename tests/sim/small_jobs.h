@@ -47,7 +47,7 @@ inline ProgramStep wait(std::uint32_t awaited) {
 }
 
 inline CostOfCall constant(std::int64_t picos) {
-  return [picos](std::uint32_t, const ProgramCall&) { return Picos{picos}; };
+  return [picos](std::uint32_t, const ProgramCall&) { return CallCost{Picos{picos}}; };
 }
 
 // Numbers that look drawn and are the same in every run.

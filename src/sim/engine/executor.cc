@@ -155,7 +155,8 @@ class Executor {
   // Everybody came: gives the call its end, and lets everybody go on later (`awake_`), so that the
   // depth of calls stays bounded.
   void hold(std::uint32_t group_class, std::uint32_t number, Meetings::Held meeting) {
-    Picos duration = cost_(folding_.group_representatives[group_class], job_.calls[meeting.call]);
+    Picos duration =
+        cost_(folding_.group_representatives[group_class], job_.calls[meeting.call]).time;
     if (options_.variation != nullptr && options_.variation->meeting)
       duration = options_.variation->meeting(group_class, number, duration);
     const Picos end = meeting.last + duration;

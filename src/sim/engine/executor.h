@@ -18,8 +18,13 @@
 
 namespace lockstep::sim {
 
-// What a meeting takes, from the arrival of the last member. `group`: into ProgramJob::groups.
-using CostOfCall = std::function<Picos(std::uint32_t group, const ProgramCall& call)>;
+struct CallCost {
+  Picos time;             // from the arrival of the last member
+  std::int64_t hops = 1;  // that it makes, one after the other; where ranks share cores only
+};
+
+// What a meeting takes. `group`: into ProgramJob::groups; `call`: of ProgramJob::calls.
+using CostOfCall = std::function<CallCost(std::uint32_t group, const ProgramCall& call)>;
 
 // What work and meetings take instead of what the program and the costs say; either may be empty.
 // Called from execute() in any order, once for each.

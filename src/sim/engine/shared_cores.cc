@@ -37,10 +37,10 @@ struct Call {
 
 class Executor {
  public:
-  Executor(const ProgramJob& job, const CostOfCall& work, const SharedCores& shared,
+  Executor(const ProgramJob& job, const CostOfCall& cost, const SharedCores& shared,
            const Variation* variation)
       : job_(job),
-        work_(work),
+        cost_(cost),
         shared_(shared),
         variation_(variation),
         folding_(keep_apart(job)),
@@ -146,14 +146,13 @@ class Executor {
     std::optional<Meetings::Held> held =
         meetings_.arrive(group, number, {r, index}, step.index, now_);
     if (!held) return;
-    const ProgramCall& call = job_.calls[held->call];
-    Picos work = work_(group, call);
+    CallCost cost = cost_(group, job_.calls[held->call]);
     if (variation_ != nullptr && variation_->meeting)
-      work = variation_->meeting(group, number, work);
-    hold(std::move(*held), work, shared_.hops ? shared_.hops(group, call) : 1);
+      cost.time = variation_->meeting(group, number, cost.time);
+    hold(std::move(*held), cost);
   }
 
-  void hold(Meetings::Held held, Picos work, std::int64_t hops) {
+  void hold(Meetings::Held held, const CallCost& cost) {
     const auto number = static_cast<std::uint32_t>(calls_.size());
     std::sort(held.arrivals.begin(), held.arrivals.end(),
               [](const Arrival& a, const Arrival& b) { return a.rank < b.rank; });
@@ -161,7 +160,8 @@ class Executor {
       stream_of(ranks_[arrival.rank], arrival.step).call = number;
       result_.classes[arrival.rank].began[arrival.step] = now_;
     }
-    calls_.push_back({std::move(held.arrivals), 0, std::max<std::int64_t>(hops, 1), work, Picos{}});
+    calls_.push_back(
+        {std::move(held.arrivals), 0, std::max<std::int64_t>(cost.hops, 1), cost.time, Picos{}});
     begin_hop(calls_.back());
   }
 
@@ -226,7 +226,7 @@ class Executor {
   }
 
   const ProgramJob& job_;
-  const CostOfCall& work_;
+  const CostOfCall& cost_;
   const SharedCores& shared_;
   const Variation* variation_;
   const Folding folding_;
@@ -243,11 +243,11 @@ class Executor {
 
 }  // namespace
 
-ExecutionResult execute_on_cores(const ProgramJob& job, const CostOfCall& work,
+ExecutionResult execute_on_cores(const ProgramJob& job, const CostOfCall& cost,
                                  const SharedCores& shared, const Variation* variation) {
   LOCKSTEP_CHECK(shared.node_of.size() == job.ranks.size() && shared.speeds.cores > 0,
                  "a node with cores for every rank");
-  return Executor(job, work, shared, variation).run();
+  return Executor(job, cost, shared, variation).run();
 }
 
 }  // namespace lockstep::sim

@@ -14,7 +14,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "sim/engine/core_pool.h"
@@ -27,15 +26,13 @@ struct SharedCores {
   CoreSpeeds speeds;                   // of each node
   std::vector<std::uint32_t> node_of;  // of each rank of the job: 0, 1, …
   Picos wake;                          // until a thread can run that a hop has come for
-  // How many hops a call makes, one after the other; empty: one.
-  std::function<std::int64_t(std::uint32_t group, const ProgramCall& call)> hops;
 };
 
-// `work`: what each member of the group works for a call, on a core, once all have come: in equal
+// `cost`: what each member of the group works for a call, on a core, once all have come: in equal
 // parts at its hops. The call ends when the last of them is done. Every rank is a class of its own
 // in the result (keep_apart()), and its steps' beginnings are recorded; `compute` is the time that
 // work took. `variation`, not owned: of what is worked.
-ExecutionResult execute_on_cores(const ProgramJob& job, const CostOfCall& work,
+ExecutionResult execute_on_cores(const ProgramJob& job, const CostOfCall& cost,
                                  const SharedCores& shared, const Variation* variation = nullptr);
 
 }  // namespace lockstep::sim

@@ -5,27 +5,29 @@
 
 namespace lockstep::sim {
 
-SharedCores shared_cores(const Machine& machine, std::size_t ranks,
-                         const std::vector<GroupPlace>& places) {
+SharedCores shared_cores(const Machine& machine, std::size_t ranks) {
   SharedCores out;
   out.speeds = {machine.cores.value_or(1), machine.contention, machine.slice};
   out.wake = machine.wake;
-  out.hops = [&](std::uint32_t group, const ProgramCall& call) {
-    const Result<std::int64_t> hops = hops_of(call, places[group], machine);
-    return hops ? *hops : 1;
-  };
   for (std::size_t r = 0; r < ranks; ++r)
     out.node_of.push_back(
         static_cast<std::uint32_t>(r / static_cast<std::size_t>(machine.ranks_per_node)));
   return out;
 }
 
+Result<Prices> prices_on(const Machine& machine, const ProgramJob& job,
+                         const std::vector<GroupPlace>& places) {
+  return Prices::of(job, kinds_of(places), [&](std::uint32_t group, const ProgramCall& call) {
+    return call_cost(call, places[group], machine);
+  });
+}
+
 Played play(const ProgramJob& job, const Machine& machine, const std::vector<GroupPlace>& places,
-            const CostOfCall& cost, const Variation* variation) {
+            const Prices& prices, const Variation* variation) {
+  const CostOfCall cost = prices.cost_in(job);
   if (machine.cores)
-    return {
-        keep_apart(job),
-        execute_on_cores(job, cost, shared_cores(machine, job.ranks.size(), places), variation)};
+    return {keep_apart(job),
+            execute_on_cores(job, cost, shared_cores(machine, job.ranks.size()), variation)};
   Folding folding = variation == nullptr ? fold(job, kinds_of(places)) : keep_apart(job);
   ExecutionResult result = execute(job, folding, cost, {{}, false, variation});
   return {std::move(folding), std::move(result)};

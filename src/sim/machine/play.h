@@ -4,18 +4,21 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/result.h"
 #include "sim/engine/executor.h"
 #include "sim/engine/fold.h"
+#include "sim/engine/prices.h"
 #include "sim/engine/shared_cores.h"
 #include "sim/machine/machine.h"
 #include "sim/machine/work_time.h"
 
 namespace lockstep::sim {
 
-// Of a machine that says how many cores a node has. Rank r is on node r / ranks_per_node. `places`:
-// of the job's groups; it and `machine` must outlive what is returned. Calls that have no price
-// (call_time()) make one hop.
-SharedCores shared_cores(const Machine& machine, std::size_t ranks,
+// Of a machine that says how many cores a node has. Rank r is on node r / ranks_per_node.
+SharedCores shared_cores(const Machine& machine, std::size_t ranks);
+
+// `places`: of the job's groups. Errors: call_cost()'s.
+Result<Prices> prices_on(const Machine& machine, const ProgramJob& job,
                          const std::vector<GroupPlace>& places);
 
 struct Played {
@@ -23,9 +26,8 @@ struct Played {
   ExecutionResult result;  // without the times of issues, where ranks have devices
 };
 
-// `places`: of the job's groups; `cost`: of a call on that machine (call_time()). With a variation
-// every rank is a class of its own.
+// `prices`: of the job on that machine. With a variation every rank is a class of its own.
 Played play(const ProgramJob& job, const Machine& machine, const std::vector<GroupPlace>& places,
-            const CostOfCall& cost, const Variation* variation = nullptr);
+            const Prices& prices, const Variation* variation = nullptr);
 
 }  // namespace lockstep::sim

@@ -85,6 +85,7 @@ class Job {
 
   std::size_t steps() const { return steps_; }  // that all ranks end
   std::size_t ranks() const { return job_.ranks.size(); }
+  Result<Prices> prices() const { return prices_on(machine_, job_, places_); }
 
   // The measured steps of ranks that make the same calls share a pool.
   Status find_pools(std::size_t first) {
@@ -111,7 +112,7 @@ class Job {
   }
 
   // How long the measured steps of a trial take; `first` of them is not measured.
-  std::vector<Picos> play(const Source& source, const Jitter& jitter, const CostOfCall& cost,
+  std::vector<Picos> play(const Source& source, const Jitter& jitter, const Prices& prices,
                           std::size_t first) const {
     std::vector<Now> now(ranks());
     Variation variation;
@@ -130,7 +131,7 @@ class Job {
       variation.meeting = [&](std::uint32_t group, std::uint32_t number, Picos duration) {
         return times(duration, source.factor(jitter.meetings, Draw::meeting, group, number));
       };
-    const ExecutionResult result = sim::play(job_, machine_, places_, cost, &variation).result;
+    const ExecutionResult result = sim::play(job_, machine_, places_, prices, &variation).result;
     std::vector<Picos> ends(steps_);
     for (std::size_t r = 0; r < ranks(); ++r)
       for (std::size_t s = 0; s < steps_; ++s)
@@ -276,8 +277,7 @@ class Job {
 }  // namespace
 
 Result<Trials> run_trials(const Run& run, const RunProgram& program, const Machine& machine,
-                          const CostOfCall& cost, const TrialOptions& options,
-                          const std::function<bool()>& stop) {
+                          const TrialOptions& options, const std::function<bool()>& stop) {
   Job job(run, program, machine);
   const std::size_t first = job.steps() > 1 ? 1 : 0;
   if (options.trials > kMostTrialSteps / std::max<std::size_t>(job.steps(), 1))
@@ -288,13 +288,15 @@ Result<Trials> run_trials(const Run& run, const RunProgram& program, const Machi
   if (options.redraw_batches) {
     if (const Status ok = job.find_pools(first); !ok) return ok.error();
   }
+  const Result<Prices> prices = job.prices();
+  if (!prices) return prices.error();
   Trials out;
   out.steps.resize(options.trials);
   std::atomic<std::size_t> next{0};
   std::atomic<bool> stopped{false};
   const auto play = [&](bool asks) {
     for (std::size_t t = next++; t < options.trials && !stopped; t = next++) {
-      out.steps[t] = job.play(Source(options.seed, t), options.jitter, cost, first);
+      out.steps[t] = job.play(Source(options.seed, t), options.jitter, *prices, first);
       if (asks && stop()) stopped = true;
     }
   };

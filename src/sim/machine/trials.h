@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "base/result.h"
-#include "sim/engine/executor.h"
 #include "sim/engine/from_run.h"
 #include "sim/machine/machine.h"
 #include "trace/run.h"
@@ -48,14 +47,12 @@ struct Trials {
   std::vector<std::vector<Picos>> steps;
 };
 
-// `run` is as timed_run() gave it for `machine`, `program` was made of it, and does not hang;
-// `cost` is of its calls on that machine, and may be called from several threads at once. `stop` is
-// asked now and then, by the calling thread: true ends the trials with an error. Errors: too many
-// trials; batches that cannot be drawn without deriving them, with the reason. O(trials · steps of
-// all ranks).
+// `run` is as timed_run() gave it for `machine`, `program` was made of it, and does not hang.
+// `stop` is asked now and then, by the calling thread: true ends the trials with an error. Errors:
+// call_cost()'s; too many trials; batches that cannot be drawn without deriving them, with the
+// reason. O(trials · steps of all ranks).
 Result<Trials> run_trials(const Run& run, const RunProgram& program, const Machine& machine,
-                          const CostOfCall& cost, const TrialOptions& options,
-                          const std::function<bool()>& stop);
+                          const TrialOptions& options, const std::function<bool()>& stop);
 
 // The value below which that share of `values` lies, between the two nearest of them by their
 // distances (Hyndman and Fan's type 7, the default of R and NumPy). At least one value.

@@ -5,7 +5,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -56,7 +55,7 @@ void add_links(const Machine& machine, std::int64_t world_size, std::vector<Chan
                    for (const std::size_t level : {std::size_t{0}, std::size_t{1}})
                      if (NcclLevel* nccl = nccl_level(m, level)) nccl->latency /= 2;
                  }});
-  out.push_back({"calls", "calls that take no time", {}, true, false});
+  out.push_back({"calls", "calls that take no time", [](Machine& m) { m.wake = {}; }, true});
 }
 
 std::vector<Change> changes(const Machine& machine, std::int64_t world_size) {
@@ -138,18 +137,11 @@ class DifferentRanks {
   }
 
   Result<Picos> step_time(const Machine& machine, bool calls_take_no_time) const {
-    std::optional<Error> problem;
-    std::map<std::pair<std::uint32_t, const ProgramCall*>, Picos> known;
-    const CostOfCall cost = [&](std::uint32_t group, const ProgramCall& call) {
-      if (calls_take_no_time) return Picos{};
-      const auto [found, is_new] = known.try_emplace({group, &call});
-      if (!is_new) return found->second;
-      const Result<Picos> time = call_time(call, places_[group], machine);
-      if (!time) problem = time.error();
-      return found->second = time ? *time : Picos{};
-    };
-    const auto [folding, result] = play(job_, machine, places_, cost);
-    if (problem) return *problem;
+    const PriceOfCall free = [](std::uint32_t, const ProgramCall&) { return CallCost{}; };
+    const Result<Prices> prices = calls_take_no_time ? Prices::of(job_, kinds_of(places_), free)
+                                                     : prices_on(machine, job_, places_);
+    if (!prices) return prices.error();
+    const auto [folding, result] = play(job_, machine, places_, *prices);
     std::vector<Picos> ends(kinds_.front().marks.size());
     for (std::size_t c = 0; c < result.classes.size(); ++c) {
       const std::vector<std::uint32_t>& marks =

@@ -135,8 +135,11 @@ Result<Picos> call_time(const ProgramCall& asked, const GroupPlace& place, const
   return default_time(call.op, place.ranks, call.bytes, machine.links.back());
 }
 
-Result<std::int64_t> hops_of(const ProgramCall& call, const GroupPlace& place,
-                             const Machine& machine) {
+Result<CallCost> call_cost(const ProgramCall& call, const GroupPlace& place,
+                           const Machine& machine) {
+  const Result<Picos> time = call_time(call, place, machine);
+  if (!time) return time.error();
+  if (!machine.cores) return CallCost{*time};
   // Of no bytes, where a hop takes a picosecond, a call takes as many as it makes.
   Machine counting = machine;
   for (LinkCost& link : counting.links) {
@@ -147,7 +150,7 @@ Result<std::int64_t> hops_of(const ProgramCall& call, const GroupPlace& place,
   empty.bytes = Bytes{};
   const Result<Picos> hops = call_time(empty, place, counting);
   if (!hops) return hops.error();
-  return hops->value;
+  return CallCost{*time, hops->value};
 }
 
 }  // namespace lockstep::sim

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "sim/engine/executor.h"
 #include "sim/engine/program.h"
 #include "sim/machine/machine.h"
 #include "sim/nccl/tuning.h"
@@ -42,11 +43,6 @@ struct GroupPlace {
 };
 // Rank r is on node r / ranks_per_node. O(members · log).
 GroupPlace place_of(const std::vector<std::int32_t>& members, std::int64_t ranks_per_node);
-
-// The hops that a call's algorithm makes one after the other: how often its latency counts. Errors:
-// call_time's.
-Result<std::int64_t> hops_of(const ProgramCall& call, const GroupPlace& place,
-                             const Machine& machine);
 
 // How NCCL carries the call, and what that takes (sim/nccl/tuning.h). Nothing where it is not NCCL
 // that does, or its model has no answer: operations that it does not tune, one rank alone, nodes
@@ -76,5 +72,10 @@ bool goes_in_rings(Op op, const GroupPlace& place);
 // tests/sim/machine holds it against measured tables. Errors: an operation that is not simulated, a
 // time that does not fit.
 Result<Picos> call_time(const ProgramCall& call, const GroupPlace& place, const Machine& machine);
+
+// The same, with the hops that its algorithm makes one after the other (how often its latency
+// counts) where ranks share cores. Errors: call_time's.
+Result<CallCost> call_cost(const ProgramCall& call, const GroupPlace& place,
+                           const Machine& machine);
 
 }  // namespace lockstep::sim

@@ -52,19 +52,17 @@ Forecast forecast_of(const std::vector<RankCosts>& costs, const Machine& machine
   const Result<lockstep::Run> run = timed(costs, machine, samples);
   EXPECT_TRUE(run) << run.error().str();
   const RunProgram program = *program_of(*run);
-  const CostOfCall cost = [&](std::uint32_t group, const ProgramCall& call) {
-    return *call_time(call, place_of(program.job.groups[group].members, 64), machine);
-  };
+  const std::vector<GroupPlace> places = places_of(program.job, 64);
+  const Prices prices = *prices_on(machine, program.job, places);
+  const CostOfCall cost = prices.cost_in(program.job);
   if (machine.cores) {
-    const std::vector<GroupPlace> places = places_of(program.job, 64);
-    const SharedCores shared = shared_cores(machine, program.job.ranks.size(), places);
+    const SharedCores shared = shared_cores(machine, program.job.ranks.size());
     return forecast(*run, program, keep_apart(program.job),
                     execute_on_cores(program.job, cost, shared), places);
   }
   const Folding folding = fold(program.job);
   return forecast(*run, program, folding,
-                  execute(program.job, folding, cost, {Picos{}, /*record_issues=*/true}),
-                  places_of(program.job, 64));
+                  execute(program.job, folding, cost, {Picos{}, /*record_issues=*/true}), places);
 }
 
 TEST(Forecast, AStepIsItsWorkAndTheCallThatIsWaitedFor) {
@@ -157,7 +155,7 @@ TEST(Forecast, BytesAreToldApartByLinks) {
   const RunProgram made = *program_of(*run);
   const std::vector<GroupPlace> places = places_of(made.job, machine.ranks_per_node);
   const Folding folding = fold(made.job, kinds_of(places));
-  const CostOfCall cost = [](std::uint32_t, const ProgramCall&) { return Picos{1}; };
+  const CostOfCall cost = [](std::uint32_t, const ProgramCall&) { return CallCost{Picos{1}}; };
   const Forecast f =
       forecast(*run, made, folding, execute(made.job, folding, cost, {Picos{}, true}), places);
   EXPECT_DOUBLE_EQ(f.bytes, 1.5 * 400);
@@ -181,7 +179,7 @@ TEST(Forecast, AMessageIsSentByItsSender) {
   const RunProgram made = *program_of(*run);
   const std::vector<GroupPlace> places = places_of(made.job, machine.ranks_per_node);
   const Folding folding = fold(made.job, kinds_of(places));
-  const CostOfCall cost = [](std::uint32_t, const ProgramCall&) { return Picos{1}; };
+  const CostOfCall cost = [](std::uint32_t, const ProgramCall&) { return CallCost{Picos{1}}; };
   const Forecast f =
       forecast(*run, made, folding, execute(made.job, folding, cost, {Picos{}, true}), places);
   EXPECT_DOUBLE_EQ(f.bytes, 400.0 / 2);

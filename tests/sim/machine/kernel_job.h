@@ -95,7 +95,7 @@ struct KernelJob {
     places = places_of(program.job, machine.ranks_per_node);
     if (machine.cores) {
       folding = keep_apart(program.job);
-      result = execute_on_cores(program.job, cost(), shared_cores(machine, ranks.size(), places));
+      result = execute_on_cores(program.job, cost(), shared_cores(machine, ranks.size()));
     } else {
       folding = fold(program.job, kinds_of(places));
       result = execute(program.job, folding, cost(), {Picos{}, /*record_issues=*/true});
@@ -104,7 +104,7 @@ struct KernelJob {
 
   CostOfCall cost() const {
     return [this](std::uint32_t group, const ProgramCall& call) {
-      return *call_time(call, places[group], machine);
+      return *call_cost(call, places[group], machine);
     };
   }
   Forecast forecast() const { return sim::forecast(run, program, folding, result, places); }

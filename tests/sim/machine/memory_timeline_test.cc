@@ -71,7 +71,7 @@ std::vector<MemoryTimeline> timelines_of(const std::vector<const RankCosts*>& co
   EXPECT_TRUE(run) << run.error().str();
   const RunProgram program = *program_of(*run);
   const CostOfCall cost = [&](std::uint32_t group, const ProgramCall& call) {
-    return *call_time(call, place_of(program.job.groups[group].members, 64), machine);
+    return CallCost{*call_time(call, place_of(program.job.groups[group].members, 64), machine)};
   };
   const Folding folding = fold(program.job);
   return memory_timelines(*run, program, folding,

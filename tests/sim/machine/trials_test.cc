@@ -18,8 +18,7 @@ using testing::HasSubstr;
 const std::function<bool()> kNever = [] { return false; };
 
 Trials run(const KernelJob& job, const TrialOptions& options) {
-  const Result<Trials> trials =
-      run_trials(job.run, job.program, job.machine, job.cost(), options, kNever);
+  const Result<Trials> trials = run_trials(job.run, job.program, job.machine, options, kNever);
   EXPECT_TRUE(trials) << trials.error().str();
   return *trials;
 }
@@ -150,19 +149,15 @@ TEST(Trials, BatchesThatDecideTheCallsAreNotDrawn) {
   ASSERT_TRUE(timed);
   TrialOptions options = with({});
   options.redraw_batches = true;
-  const CostOfCall cost = [](std::uint32_t, const ProgramCall&) { return Picos{}; };
-  const Result<Trials> trials =
-      run_trials(*timed, *program_of(*timed), machine, cost, options, kNever);
+  const Result<Trials> trials = run_trials(*timed, *program_of(*timed), machine, options, kNever);
   ASSERT_FALSE(trials);
   EXPECT_THAT(trials.error().str(), HasSubstr("rank 0 makes other calls"));
 }
 
 TEST(Trials, CanBeStoppedAndAreBounded) {
   const KernelJob job({kSteps});
-  EXPECT_FALSE(
-      run_trials(job.run, job.program, job.machine, job.cost(), with({}), [] { return true; }));
-  EXPECT_FALSE(
-      run_trials(job.run, job.program, job.machine, job.cost(), with({}, kMostTrialSteps), kNever));
+  EXPECT_FALSE(run_trials(job.run, job.program, job.machine, with({}), [] { return true; }));
+  EXPECT_FALSE(run_trials(job.run, job.program, job.machine, with({}, kMostTrialSteps), kNever));
 }
 
 TEST(Trials, QuantilesLieBetweenTheNearestValues) {

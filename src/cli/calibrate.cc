@@ -18,12 +18,13 @@ namespace lockstep {
 namespace {
 
 // Jobs whose work is measured: what the shipped scenarios train, in batches of several sizes, with
-// and without images, and in the strategies that wrap it differently.
+// and without images, in the strategies that wrap it differently, and in each type.
 struct WorkJob {
   std::string_view has, strategy;
   int batch_size;
+  std::string_view precision = "float32";
 };
-constexpr std::array<WorkJob, 10> kWorkJobs = {{{"image, text", "manual", 2},
+constexpr std::array<WorkJob, 14> kWorkJobs = {{{"image, text", "manual", 2},
                                                 {"image, text", "manual", 8},
                                                 {"image, text", "manual", 64},
                                                 {"image, text", "ddp", 8},
@@ -32,17 +33,25 @@ constexpr std::array<WorkJob, 10> kWorkJobs = {{{"image, text", "manual", 2},
                                                 {"image, text", "fsdp", 16},
                                                 {"text", "manual", 8},
                                                 {"text", "manual", 32},
-                                                {"text", "fsdp", 8}}};
+                                                {"text", "fsdp", 8},
+                                                {"image, text", "manual", 8, "bfloat16"},
+                                                {"image, text", "ddp", 24, "bfloat16"},
+                                                {"image, text", "manual", 8, "float16"},
+                                                {"image, text", "ddp", 24, "float16"}}};
 constexpr int kWorkSteps = 10;
-constexpr int kWarmSteps = 4;     // the first ones: memory is asked for, buffers are made
-constexpr int kMostAttempts = 5;  // at measuring all-reduces
-constexpr int kLooks = 3;         // at which each is timed; the shortest of each stretch counts
+constexpr int kWarmSteps = 4;  // the first ones: memory is asked for, buffers are made
+// Each is timed so often. Of what a rank works alone the shortest time of each stretch counts,
+// since all else is the machine's; of jobs the median, since what their threads wait for is their
+// own.
+constexpr int kLooks = 3;
+constexpr int kMostLooks = 8;  // where all-reduces do not fit
 
 std::string text_of(const WorkJob& job) {
   return "data: {modality: [{has: [" + std::string(job.has) +
          "]}]}\nstrategy: " + std::string(job.strategy) +
          "\ntrain: {steps: " + std::to_string(kWorkSteps) +
-         ", batch_size: " + std::to_string(job.batch_size) + "}\n";
+         ", batch_size: " + std::to_string(job.batch_size) +
+         ", precision: " + std::string(job.precision) + "}\n";
 }
 
 // A call for each parameter: sizes from some bytes to the largest parameter.
@@ -163,11 +172,13 @@ Status fill_in_work(const WorkMeasured& measured, const sim::WorkRates& rates,
                     sim::Machine& machine) {
   const double bytes =
       rates.byte > 0 ? 1 / rates.byte : kDoesNotShow * fastest_bytes(measured.steps);
-  if (!(rates.flop > 0 && bytes > 0))
+  // Without a rate of its own a type is priced as the next wider one.
+  for (const auto& [type, rate] : rates.flop)
+    if (rate > 0) machine.compute[type] = {sim::FlopRate{std::llround(1 / rate)}, 1, 1};
+  if (!machine.compute.contains("float32") || !(bytes > 0))
     return Error{"the times of products cannot be told from those of all other operations",
                  {},
                  "measure again when the machine does nothing else"};
-  machine.compute["float32"] = {sim::FlopRate{std::llround(1 / rates.flop)}, 1, 1};
   machine.memory_bandwidth = sim::Bandwidth{std::llround(8 * bytes)};
   machine.dispatch = sim::Picos{std::llround(rates.dispatch * 1e12)};
   machine.launches_hidden = false;
@@ -175,10 +186,10 @@ Status fill_in_work(const WorkMeasured& measured, const sim::WorkRates& rates,
   return Status::ok();
 }
 
-// What the job of all ranks shows.
+// What the runs of a job of all ranks show.
 struct Together {
-  std::vector<sim::MeasuredCall> calls;
-  double busy = 0;      // of a rank in a step, measured, in seconds
+  std::vector<sim::MeasuredCall> calls;  // of all runs
+  double busy = 0;                       // of a rank in a step, measured, in seconds
   double expected = 0;  // … if each had a core to itself, and nothing else shared
 };
 
@@ -194,25 +205,58 @@ double expected_in_a_step(const RankCosts& rank, int batch_size, const sim::Mach
   return median(std::move(steps)) + preparation;
 }
 
-Result<Together> measure_together(int ranks, const std::string& name,
-                                  const CalibrateOptions& options, const sim::Machine& machine,
-                                  Interrupts& interrupts) {
-  const std::string folder = options.folder + "/" + name;
-  const Result<Scenario> scenario = write_scenario(folder, kTogetherJob, ranks);
-  if (!scenario) return scenario.error();
-  const Result<std::vector<RankCosts>> costs =
-      look_at(*scenario, folder + "/counts", LoneRanks::Costs::counts, options, interrupts);
-  if (!costs) return costs.error();
-  const Result<JobOutcome> outcome = run_job(*scenario, {options.worker, folder, {}}, interrupts,
-                                             [](const JobProgress&, double) {});
-  if (!outcome) return outcome.error();
-  if (outcome->end != JobEnd::completed)
-    return Error{"the job whose all-reduces are measured did not end well",
-                 {folder},
-                 "its logs say why; `lockstep run` it"};
-  return Together{all_reduces_of(outcome->run), busy_in_a_step(outcome->run),
-                  expected_in_a_step(costs->back(), scenario->train.batch_size, machine, ranks)};
-}
+// A job of processes that train together: counted once, and run several times.
+class TogetherMeasure {
+ public:
+  TogetherMeasure(int ranks, std::string folder, const CalibrateOptions& options,
+                  const sim::Machine& machine, Interrupts& interrupts)
+      : ranks_(ranks),
+        folder_(std::move(folder)),
+        options_(options),
+        machine_(machine),
+        interrupts_(interrupts) {}
+
+  Status count() {
+    Result<Scenario> scenario = write_scenario(folder_, kTogetherJob, ranks_);
+    if (!scenario) return scenario.error();
+    scenario_ = std::move(*scenario);
+    const Result<std::vector<RankCosts>> costs =
+        look_at(scenario_, folder_ + "/counts", LoneRanks::Costs::counts, options_, interrupts_);
+    if (!costs) return costs.error();
+    together_.expected =
+        expected_in_a_step(costs->back(), scenario_.train.batch_size, machine_, ranks_);
+    return Status::ok();
+  }
+
+  Status run(int look) {
+    const std::string folder = folder_ + "/run-" + std::to_string(look);
+    if (const Status ok = make_folder(folder); !ok) return ok;
+    const Result<JobOutcome> outcome = run_job(scenario_, {options_.worker, folder, {}},
+                                               interrupts_, [](const JobProgress&, double) {});
+    if (!outcome) return outcome.error();
+    if (outcome->end != JobEnd::completed)
+      return Error{"the job whose all-reduces are measured did not end well",
+                   {folder},
+                   "its logs say why; `lockstep run` it"};
+    for (const sim::MeasuredCall& call : all_reduces_of(outcome->run))
+      together_.calls.push_back(call);
+    busy_.push_back(busy_in_a_step(outcome->run));
+    together_.busy = median(busy_);
+    return Status::ok();
+  }
+
+  const Together& together() const { return together_; }
+
+ private:
+  int ranks_;
+  std::string folder_;
+  const CalibrateOptions& options_;
+  const sim::Machine& machine_;
+  Interrupts& interrupts_;
+  Scenario scenario_;
+  Together together_;
+  std::vector<double> busy_;  // in each run
+};
 
 // How much longer work takes with a rank on every core than with one alone.
 double contention_of(const Together& together) {
@@ -325,21 +369,22 @@ Result<Calibration> calibrate(const CalibrateOptions& options, Interrupts& inter
   if (const Status ok = fill_in_work(*work, *rates, out.machine); !ok) return ok.error();
   const int few = static_cast<int>(
       std::clamp<std::int64_t>(options.cores, 2, std::min(options.ranks, kRanksOnOneMachine)));
-  // What else the machine does can hide what bytes cost: then once more.
-  for (int attempt = 1;; ++attempt) {
-    const std::string again = "-" + std::to_string(attempt);
-    const Result<Together> of_few =
-        measure_together(few, "few" + again, options, out.machine, interrupts);
-    if (!of_few) return of_few.error();
-    const Result<Together> of_all =
-        measure_together(options.ranks, "links" + again, options, out.machine, interrupts);
-    if (!of_all) return of_all.error();
-    const Status fitted = fit_links(*of_few, few, *of_all, options.ranks, out.machine);
-    if (!fitted && attempt == kMostAttempts) return fitted.error();
+  TogetherMeasure of_few(few, options.folder + "/few", options, out.machine, interrupts);
+  TogetherMeasure of_all(options.ranks, options.folder + "/all", options, out.machine, interrupts);
+  for (TogetherMeasure* job : {&of_few, &of_all})
+    if (const Status ok = job->count(); !ok) return ok.error();
+  for (int look = 1;; ++look) {
+    for (TogetherMeasure* job : {&of_few, &of_all})
+      if (const Status ok = job->run(look); !ok) return ok.error();
+    if (look < kLooks) continue;
+    const Status fitted =
+        fit_links(of_few.together(), few, of_all.together(), options.ranks, out.machine);
+    // What else the machine does can hide what bytes cost: then once more.
+    if (!fitted && look == kMostLooks) return fitted.error();
     if (!fitted) continue;
     // With more ranks than cores, how long each computes depends on who has to wait for a core.
-    if (few <= options.cores) out.machine.contention = contention_of(*of_few);
-    out.calls = of_few->calls.size() + of_all->calls.size();
+    if (few <= options.cores) out.machine.contention = contention_of(of_few.together());
+    out.calls = of_few.together().calls.size() + of_all.together().calls.size();
     return out;
   }
 }

@@ -24,10 +24,10 @@ constexpr const char* kFooter = R"(Examples:
   … and predict what `lockstep run` will take on it:
     lockstep simulate job.yaml --machine here.yaml
 
-The shipped small models are trained for some steps: alone, once counted and
-once timed, and as a job of --ranks processes. Times are the processor's, but
-for the all-reduces: let the machine do nothing else meanwhile. How the numbers
-are fitted: docs/simulate-scenarios.md.
+The shipped small models are trained for some steps: alone, counted and then
+timed, and as jobs of up to --ranks processes; each three times. Times are the
+processor's, but for the all-reduces: let the machine do nothing else meanwhile.
+How the numbers are fitted: docs/simulate-scenarios.md.
 
 Exit status: 0 measured; 2 bad usage, or a measurement that failed.)";
 
@@ -59,8 +59,12 @@ std::string summary(const Calibration& c, const std::string& file) {
   const auto line = [](const char* what, const std::string& value) {
     return pad_right(what, 17) + value + "\n";
   };
-  const auto peak = static_cast<double>(m.compute.at("float32").peak.per_second);
-  return line("products", fixed(peak * 1e-9, 1) + " GFLOP/s") +
+  std::string products;
+  for (const auto& [type, compute] : m.compute)
+    products +=
+        line(products.empty() ? "products" : "",
+             fixed(static_cast<double>(compute.peak.per_second) * 1e-9, 1) + " GFLOP/s in " + type);
+  return products +
          line("memory", fixed(m.memory_bandwidth.bytes_per_second() * 1e-9, 2) + " GB/s") +
          line("dispatch", fixed(m.dispatch.seconds() * 1e6, 2) + " us an operation") +
          line("sample", fixed(m.sample.seconds() * 1e6, 1) + " us to prepare one") +

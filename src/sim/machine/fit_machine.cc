@@ -5,12 +5,14 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <string>
+#include <utility>
 
 namespace lockstep::sim {
 namespace {
 
 // So few unknowns that every choice of those that are not zero can be tried.
-constexpr std::size_t kMostUnknowns = 3;
+constexpr std::size_t kMostUnknowns = kMostTypes + 2;
 using Row = std::array<double, kMostUnknowns>;
 
 // The normal equations of row·x = seconds, each weighted.
@@ -92,11 +94,11 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-Row amounts(const WorkCost& work) {
-  Row out{};
-  for (const WorkCost::Flops& flops : work.flops) out[0] += flops.matmul + flops.convolution;
-  out[1] = work.memory_bytes;
-  out[2] = static_cast<double>(work.operations);
+// Bytes, operations, and then the products of each type.
+Row amounts(const WorkCost& work, const std::map<std::string, std::size_t>& place_of_type) {
+  Row out{work.memory_bytes, static_cast<double>(work.operations)};
+  for (const WorkCost::Flops& flops : work.flops)
+    out[place_of_type.at(flops.dtype)] += flops.matmul + flops.convolution;
   return out;
 }
 
@@ -127,12 +129,21 @@ std::vector<WorkCost> by_step(const std::vector<WorkCost>& work) {
 }
 
 Result<WorkRates> fit_work(const std::vector<WorkCost>& work) {
+  std::map<std::string, std::size_t> types;
+  for (const WorkCost& entry : work)
+    for (const WorkCost::Flops& flops : entry.flops)
+      types.try_emplace(flops.dtype, types.size() + 2);
+  if (types.size() > kMostTypes)
+    return Error{"products of " + std::to_string(types.size()) +
+                     " types were measured, more than " + std::to_string(kMostTypes),
+                 {},
+                 ""};
   Normal normal;
   std::size_t measured_count = 0;
   for (const WorkCost& entry : work) {
     if (entry.nanos <= 0) continue;
     const double seconds = static_cast<double>(entry.nanos) * 1e-9;
-    normal.add(amounts(entry), seconds, 1 / (seconds * seconds));
+    normal.add(amounts(entry, types), seconds, 1 / (seconds * seconds));
     ++measured_count;
   }
   if (measured_count < kLeastMeasured)
@@ -145,9 +156,11 @@ Result<WorkRates> fit_work(const std::vector<WorkCost>& work) {
   for (const WorkCost& entry : work) {
     if (entry.nanos <= 0) continue;
     const double measured = static_cast<double>(entry.nanos) * 1e-9;
-    errors.push_back(std::abs(product(amounts(entry), x) - measured) / measured);
+    errors.push_back(std::abs(product(amounts(entry, types), x) - measured) / measured);
   }
-  return WorkRates{x[0], x[1], x[2], median(std::move(errors))};
+  WorkRates out{{}, x[0], x[1], median(std::move(errors))};
+  for (const auto& [type, place] : types) out.flop[type] = x[place];
+  return out;
 }
 
 Result<LinkCost> fit_all_reduce(const std::vector<MeasuredCall>& calls, std::int64_t ranks) {
@@ -159,8 +172,9 @@ Result<LinkCost> fit_all_reduce(const std::vector<MeasuredCall>& calls, std::int
   const auto n = static_cast<double>(ranks);
   Normal normal;
   for (auto& [bytes, seconds] : by_size) {
+    const auto times = static_cast<double>(seconds.size());
     const double measured = median(std::move(seconds));
-    normal.add({2 * (n - 1), 2 * (n - 1) / n * bytes, 0}, measured, 1 / (measured * measured));
+    normal.add({2 * (n - 1), 2 * (n - 1) / n * bytes, 0}, measured, times / (measured * measured));
   }
   const Row x = least_squares(normal);
   if (!(x[1] > 0))

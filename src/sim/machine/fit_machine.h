@@ -1,7 +1,10 @@
 // From measurements to the numbers of a machine file: how fast work is, and what calls cost.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -11,10 +14,11 @@
 namespace lockstep::sim {
 
 // Seconds that each unit of work takes on a processor, which carries out what it dispatches itself:
-//   time = flop · operations of products + byte · bytes of all other kernels + dispatch ·
-//   operations
+//   time = Σ flop[type] · operations of products of that type + byte · bytes of all other kernels
+//        + dispatch · operations
 struct WorkRates {
-  double flop = 0;  // matrix products and convolutions alike: they differ by less than fits do
+  // Matrix products and convolutions alike: they differ by less than fits do.
+  std::map<std::string, double> flop;
   double byte = 0;
   double dispatch = 0;
   double median_error = 0;  // of |fitted - measured| / measured
@@ -22,8 +26,9 @@ struct WorkRates {
 
 // The rates, none below zero, with the least sum of squared relative errors over `work`, whose
 // times were measured: of whole steps, since of short stretches single operations show, and since
-// it is steps that are predicted. O(entries). Errors: fewer than kLeastMeasured of them.
-inline constexpr std::size_t kLeastMeasured = 8;
+// it is steps that are predicted. O(entries · types). Errors: fewer than kLeastMeasured of them;
+// products of more than kMostTypes.
+inline constexpr std::size_t kLeastMeasured = 8, kMostTypes = 4;
 Result<WorkRates> fit_work(const std::vector<WorkCost>& work);
 
 // The work of a rank's steps, a sum for each step, in their order.
@@ -35,7 +40,8 @@ struct MeasuredCall {
 };
 
 // alpha and beta of ring all-reduces over `ranks` ranks, by least squared relative errors, from the
-// median time of each size. Errors: fewer than two sizes; times that do not grow with the size.
+// median time of each size, which counts as often as it was called. Errors: fewer than two sizes;
+// times that do not grow with the size.
 Result<LinkCost> fit_all_reduce(const std::vector<MeasuredCall>& calls, std::int64_t ranks);
 
 }  // namespace lockstep::sim

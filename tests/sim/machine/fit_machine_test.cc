@@ -8,6 +8,8 @@
 namespace lockstep::sim {
 namespace {
 
+const WorkRates kRates{{{"float32", 2e-11}, {"float16", 9e-10}}, 3e-10, 4e-6, 0};
+
 // Steps that take exactly what the rates say.
 std::vector<WorkCost> made_with(const WorkRates& rates) {
   std::vector<WorkCost> out;
@@ -15,11 +17,13 @@ std::vector<WorkCost> made_with(const WorkRates& rates) {
     WorkCost work;
     const double matmul = 1e9 * ((i * 7) % 11);
     const double convolution = 1e9 * ((i * 5) % 13);
-    work.flops = {{"float32", matmul, convolution}};
+    const double half = 1e9 * ((i * 13) % 7);
+    work.flops = {{"float32", matmul, convolution}, {"float16", half, 0}};
     work.memory_bytes = 1e8 * ((i * 3) % 17);
     work.operations = 1000 * ((i * 11) % 19) + 1000;
     work.nanos =
-        std::llround(1e9 * ((matmul + convolution) * rates.flop + work.memory_bytes * rates.byte +
+        std::llround(1e9 * ((matmul + convolution) * rates.flop.at("float32") +
+                            half * rates.flop.at("float16") + work.memory_bytes * rates.byte +
                             static_cast<double>(work.operations) * rates.dispatch));
     out.push_back(work);
   }
@@ -27,31 +31,38 @@ std::vector<WorkCost> made_with(const WorkRates& rates) {
 }
 
 TEST(FitWork, FindsTheRatesThatMadeTheTimes) {
-  const WorkRates rates{2e-11, 3e-10, 4e-6, 0};
+  const WorkRates rates = kRates;
   const auto fitted = fit_work(made_with(rates));
   ASSERT_TRUE(fitted);
-  EXPECT_NEAR(fitted->flop / rates.flop, 1, 1e-4);
+  for (const auto& [type, rate] : rates.flop)
+    EXPECT_NEAR(fitted->flop.at(type) / rate, 1, 1e-4) << type;
   EXPECT_NEAR(fitted->byte / rates.byte, 1, 1e-4);
   EXPECT_NEAR(fitted->dispatch / rates.dispatch, 1, 1e-4);
   EXPECT_LT(fitted->median_error, 1e-4);
 }
 
 TEST(FitWork, WhatCostsNothingIsNotMadeNegative) {
-  std::vector<WorkCost> work = made_with({2e-11, 0, 4e-6, 0});
+  std::vector<WorkCost> work = made_with({kRates.flop, 0, 4e-6, 0});
   // As if bytes made it faster: times that no rate above zero gives.
   for (WorkCost& w : work) w.nanos -= static_cast<std::int64_t>(w.memory_bytes * 1e-3);
   const auto fitted = fit_work(work);
   ASSERT_TRUE(fitted);
   EXPECT_EQ(fitted->byte, 0);
-  EXPECT_GT(fitted->flop, 0);
+  EXPECT_GT(fitted->flop.at("float32"), 0);
   EXPECT_GE(fitted->dispatch, 0);
 }
 
 TEST(FitWork, TooLittleIsRefused) {
-  std::vector<WorkCost> work = made_with({2e-11, 3e-10, 4e-6, 0});
+  std::vector<WorkCost> work = made_with(kRates);
   work.resize(kLeastMeasured - 1);
   EXPECT_FALSE(fit_work(work));
   EXPECT_FALSE(fit_work(std::vector<WorkCost>(100)));  // nothing was timed
+}
+
+TEST(FitWork, ProductsOfTooManyTypesAreRefused) {
+  std::vector<WorkCost> work = made_with(kRates);
+  for (const char* type : {"float64", "bfloat16", "float8"}) work[0].flops.push_back({type, 1, 0});
+  EXPECT_FALSE(fit_work(work));
 }
 
 TEST(ByStep, StretchesOfAStepAddUp) {

@@ -12,7 +12,7 @@ namespace {
 
 double on_curve(const NcclCurve& curve, double bytes) {
   const std::vector<NcclCurve::Point>& points = curve.points;
-  // The segment that holds `bytes`; before the first and behind the last, the nearest one goes on.
+  // The segment that holds `bytes`, or the nearest one.
   std::size_t next = 1;
   while (next + 1 < points.size() && points[next].bytes < bytes) ++next;
   const NcclCurve::Point& a = points[next - 1];
@@ -21,6 +21,7 @@ double on_curve(const NcclCurve& curve, double bytes) {
     return std::max(a.seconds / 10,
                     a.seconds + (b.seconds - a.seconds) * (bytes - a.bytes) / (b.bytes - a.bytes));
   if (bytes <= points.front().bytes) return points.front().seconds;
+  if (bytes >= points.back().bytes) return points.back().seconds * bytes / points.back().bytes;
   const double share = std::log(bytes / a.bytes) / std::log(b.bytes / a.bytes);
   return a.seconds * std::pow(b.seconds / a.seconds, share);
 }

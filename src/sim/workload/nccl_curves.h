@@ -3,9 +3,10 @@
 //
 // NCCL changes algorithm and protocol with the size, so one line of latency and bandwidth leaves
 // 14-27 % error on published tables. Between two points of a curve the time is a straight line in
-// the logarithms, unless the curve has only two: then it is latency plus bytes over bandwidth.
-// Between the rank counts of a machine, times are interpolated linearly in the number of ranks, at
-// the sizes that put as many bytes on each link.
+// the logarithms, and behind the last one in proportion to the bytes, unless the curve has only
+// two: then it is latency plus bytes over bandwidth. Between the rank counts of a machine, times
+// are interpolated linearly in the number of ranks, at the sizes that put as many bytes on each
+// link.
 #pragma once
 
 #include <cstdint>

@@ -124,8 +124,8 @@ TEST(NcclCurves, AreStraightBetweenTheirPoints) {
   EXPECT_NEAR(micros(2, 1.5e6), 12.5, 1e-9);
   EXPECT_NEAR(micros(2, 4e6), 25, 1e-9);  // goes on as it was
   EXPECT_NEAR(micros(8, 1000), std::sqrt(1000), 1e-9);
-  EXPECT_NEAR(micros(8, 1), 10, 1e-9);  // no less than the smallest size takes
-  EXPECT_NEAR(micros(8, 1e8), 10000, 1e-6);
+  EXPECT_NEAR(micros(8, 1), 10, 1e-9);        // no less than the smallest size takes
+  EXPECT_NEAR(micros(8, 1e8), 100000, 1e-6);  // a hundred times the bytes of the last point
   // Three ranks move 4/3 of the bytes: as 4/3 on two ranks and 8/9 on four.
   EXPECT_NEAR(micros(3, 1.5e6), (15 + 20 - (1.5 - 4.0 / 3) / 1.5 * 10) / 2, 1e-6);
 }

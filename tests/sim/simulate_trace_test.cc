@@ -255,6 +255,31 @@ TEST(SimulateTrace, WritesTheSimulatedRunAsTracesThatOthersRead) {
   EXPECT_NE(rank_3.find(R"({"end":"clean"})"), std::string::npos) << rank_3;
 }
 
+TEST(SimulateTrace, ACallThatBlocksIsWaitedForFromItsIssueOn) {
+  const auto text = [](int rank, const std::string& work) {
+    return R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":2})" + "\n" +
+           R"({"group":"world","ranks":[0,1]})" + "\n" + work +
+           R"({"ev":"issue","id":7,"g":"world","op":"barrier"})" + "\n" +
+           R"({"ev":"wait","id":7})" + "\n" + R"({"ev":"waited","id":7})" + "\n" +
+           R"({"end":"clean"})" + "\n";
+  };
+  const TempDir folder;
+  const std::string later = R"({"ev":"span","name":"load","dur":5000})"
+                            "\n";
+  const Simulated s =
+      simulate_texts({text(0, ""), text(1, later)}, {"--traces", folder.file("traces")});
+  EXPECT_EQ(s.status, 0);
+  const std::string rank_0 = TempDir::read(folder.file("traces/rank_0.trace.jsonl"));
+  const std::size_t issue = rank_0.find(R"("ev":"issue")");
+  const std::size_t wait = rank_0.find(R"({"ev":"wait","id":7,"t":0})");
+  const std::size_t complete = rank_0.find(R"({"ev":"complete","id":7,"t":)");
+  const std::size_t waited = rank_0.find(R"({"ev":"waited","id":7,"t":)");
+  EXPECT_LT(issue, wait);
+  EXPECT_LT(wait, complete) << rank_0;
+  EXPECT_LT(complete, waited);
+  EXPECT_NE(waited, std::string::npos);
+}
+
 TEST(SimulateTrace, ARankThatRaisesEndsThereAndOneThatIsStuckBeforeDoesNotRaise) {
   const std::string first = "all_reduce n=8 dtype=float32 step=0; ";
   const std::string last = "all_reduce n=8 dtype=float32 step=1; clean";

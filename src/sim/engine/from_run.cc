@@ -257,6 +257,12 @@ RankTrace cut(const RankTrace& trace, const Tables& tables,
     told[call] = 1;
     builder.add_call_event(EventKind::complete, trace.calls[call].id, nanos(ended[call]));
   };
+  // A call that blocks is waited for from when it was issued on.
+  const auto is_awaited_at_once = [&](std::uint32_t e) {
+    return e + 1 < trace.events.size() && trace.events[e + 1].kind == EventKind::wait &&
+           trace.events[e + 1].index == trace.events[e].index;
+  };
+  Nanos blocked_since = kNoTime;
   std::uint32_t step = 0;
   for (std::uint32_t e = 0; e < trace.events.size(); ++e) {
     const Event& event = trace.events[e];
@@ -270,9 +276,13 @@ RankTrace cut(const RankTrace& trace, const Tables& tables,
       builder.add_issue(call, is_point_to_point(tables.signatures[call.signature].op), time,
                         TraceBuilder::Numbering::count);
       ended[event.index] = outcome.ended[step];
-      if (!asynchronous) complete(event.index);
+      const bool waits = !asynchronous && is_awaited_at_once(e);
+      blocked_since = waits ? time : kNoTime;
+      if (!asynchronous && !waits) complete(event.index);
     } else if (event.kind == EventKind::wait) {
-      builder.add_call_event(EventKind::wait, trace.calls[event.index].id, time);
+      builder.add_call_event(EventKind::wait, trace.calls[event.index].id,
+                             blocked_since == kNoTime ? time : blocked_since);
+      blocked_since = kNoTime;
       complete(event.index);
       if (outcome.ended[step] != RankOutcome::kNever)
         builder.add_call_event(EventKind::waited, trace.calls[event.index].id,

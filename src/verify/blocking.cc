@@ -1,12 +1,14 @@
 #include "verify/blocking.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <tuple>
 
 #include "base/text.h"
 #include "verify/loose_ends.h"
+#include "verify/overtaking.h"
 #include "verify/snapshot.h"
 #include "verify/wait_words.h"
 
@@ -235,7 +237,23 @@ std::optional<Cause> explain_lost_message(const Context& context, const WaitCaus
   return std::nullopt;
 }
 
-Cause explain_circle(const Context& context, const WaitCause& wait) {
+// The few of the ranks in both groups of a circle that entered them in the other order; nobody
+// where as many did the one as the other.
+std::vector<std::uint32_t> in_the_other_order(const WaitPoint& a, const WaitPoint& b) {
+  const auto missed = [](const WaitPoint& there, const WaitPoint& here) {
+    std::vector<std::uint32_t> out;
+    std::set_intersection(there.waiting.begin(), there.waiting.end(), here.missing.begin(),
+                          here.missing.end(), std::back_inserter(out));
+    return out;
+  };
+  std::vector<std::uint32_t> in_a = missed(a, b);
+  std::vector<std::uint32_t> in_b = missed(b, a);
+  if (in_a.size() == in_b.size()) return {};
+  return in_a.size() < in_b.size() ? in_a : in_b;
+}
+
+Cause explain_circle(const Context& context, const WaitCause& wait,
+                     const std::optional<Overtaking>& overtaking) {
   if (is_snapshot(context.run)) {
     if (std::optional<Cause> lost = explain_lost_message(context, wait)) return std::move(*lost);
   }
@@ -270,11 +288,11 @@ Cause explain_circle(const Context& context, const WaitCause& wait) {
                       std::string(wait.stuck ? ", in whichever order things happen." : ".");
   cause.deviants = wait.roots;
   place_at(context, first_point(context, wait), cause);
-  // In a circle over two groups the few that entered them in the other order stand out.
-  if (id == RuleId::cross_group_deadlock && points.size() == 2) {
-    const auto& a = context.where.wait_points[points[0]].waiting;
-    const auto& b = context.where.wait_points[points[1]].waiting;
-    if (a.size() != b.size()) cause.finding.culprits = context.ranks(a.size() < b.size() ? a : b);
+  if (overtaking) {
+    cause.finding.culprits = context.ranks(overtaking->deviants);
+  } else if (id == RuleId::cross_group_deadlock && points.size() == 2) {
+    cause.finding.culprits = context.ranks(in_the_other_order(
+        context.where.wait_points[points[0]], context.where.wait_points[points[1]]));
   }
   return cause;
 }
@@ -306,13 +324,18 @@ Cause explain_wait(const Context& context, const WaitCause& wait) {
   if (const WaitPoint* point = stalled_point(context, wait)) {
     return explain_stalled_root(context, wait, *point);
   }
+  std::optional<Overtaking> overtaking;
+  if (wait.circle) overtaking = find_overtaking(context, points_of_roots(context, wait));
   Cause cause;
   Finding& f = cause.finding;
   if (const auto deviation = passed_by_deviation(context, wait)) {
     cause = explain_deviation(context, *deviation);
     f.consequences.push_back(wait_consequence(context, wait));
+  } else if (overtaking && overtaking->left_out) {
+    cause = explain_left_out(context, *overtaking);
+    f.consequences.push_back(wait_consequence(context, wait));
   } else {
-    cause = wait.circle ? explain_circle(context, wait)
+    cause = wait.circle ? explain_circle(context, wait, overtaking)
             : context.where.positions[wait.roots[0]].state == State::finished
                 ? explain_finished(context, wait)
                 : explain_gone(context, wait);

@@ -230,9 +230,9 @@ def deadlocks(lockstep):
         program = Program((name, members))
         return reduce(program if skips else reduce(program, 8, "part", name), 8, "whole")
     yield ("T9", "subgroups that all take their path", GOES_ON, ask([branch(r) for r in range(8)]))
-    # Who is to blame, only what rank 5 would have called next could say.
-    yield ("T9", "rank 5 leaves out its subgroup's call", ("hangs", "cross-group-deadlock"),
-           ask([branch(r, skips=r == 5) for r in range(8)])[:2])
+    # That the part comes before the whole, the ranks of the other subgroup show.
+    yield ("T9", "rank 5 leaves out its subgroup's call", ("hangs", "missing-collective", [5]),
+           ask([branch(r, skips=r == 5) for r in range(8)]))
 
     def message(program, op, peer):
         return program.call(op, 8, peer=peer, ptag=0)

@@ -129,16 +129,27 @@ std::set<Rank> concerned(const Finding& finding) {
   return out;
 }
 
+const RankTrace::Membership* membership(const RankTrace& trace, GroupId group) {
+  const auto known = std::find_if(trace.groups.begin(), trace.groups.end(),
+                                  [&](const auto& m) { return m.group == group; });
+  return known == trace.groups.end() ? nullptr : &*known;
+}
+
+// The group's members, and who is concerned and takes part in it all the same: ranks may disagree
+// on the members. Without those who only wait elsewhere because of it.
 std::set<Rank> members(const Finding& finding, const Run& run, GroupId group) {
   std::set<Rank> out = concerned(finding);
-  for (const RankTrace& trace : run.ranks) {
-    const auto known =
-        std::find_if(trace.groups.begin(), trace.groups.end(),
-                     [&](const RankTrace::Membership& m) { return m.group == group; });
-    if (known == trace.groups.end()) continue;
-    out.insert(known->ranks.begin(), known->ranks.end());
-    break;  // where ranks disagree on the members, the finding's own ranks say which
-  }
+  const auto declares = [&](const RankTrace& trace) { return membership(trace, group) != nullptr; };
+  const auto first = std::find_if(run.ranks.begin(), run.ranks.end(), declares);
+  if (first == run.ranks.end()) return out;
+  std::erase_if(out, [&](Rank rank) {
+    const RankTrace* trace = run.find(rank);
+    return trace != nullptr && !declares(*trace) &&
+           std::none_of(trace->calls.begin(), trace->calls.end(),
+                        [&](const Call& call) { return call.group == group; });
+  });
+  const RankList& listed = membership(*first, group)->ranks;
+  out.insert(listed.begin(), listed.end());
   return out;
 }
 

@@ -42,6 +42,12 @@ struct Message {
 // Whether `receive` (or a probe) may take `send`.
 bool takes(const Message& receive, const Message& send);
 
+// A receive from any source and the message that it takes; indices into Run::ranks and its calls.
+struct WildcardMatch {
+  std::uint32_t receiver, receive, sender, send;
+  friend bool operator==(const WildcardMatch&, const WildcardMatch&) = default;
+};
+
 class SchedulePrograms {
  public:
   // O(events log ranks). Keeps references to both.

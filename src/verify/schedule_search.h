@@ -28,15 +28,10 @@
 
 #include "trace/run.h"
 #include "verify/replay.h"
+#include "verify/schedule_program.h"
 #include "verify/streams.h"
 
 namespace lockstep {
-
-// A receive from any source and the message that it takes; indices into Run::ranks and its calls.
-struct WildcardMatch {
-  std::uint32_t receiver, receive, sender, send;
-  friend bool operator==(const WildcardMatch&, const WildcardMatch&) = default;
-};
 
 struct Schedule {
   std::vector<WildcardMatch> matches;  // in the order in which they happen

@@ -134,6 +134,9 @@ std::string_view rule_example(RuleId id) {
       return "  rank_0.trace.jsonl  rank_2.trace.jsonl     world_size is 3\n";
     case RuleId::damaged_trace:
       return "  {\"ev\":\"issue\",\"id\":17,\"g\":\"wor           the file ends here\n";
+    case RuleId::rank_killed:
+      return "  rank 0   all_reduce(a)   step 1   killed    scancel, or no memory left\n"
+             "  rank 1   all_reduce(a)   step 1   killed\n";
     case RuleId::inconsistent_header:
       return "  rank_0.trace.jsonl says world_size 4, rank_1.trace.jsonl says 8\n";
   }

@@ -25,7 +25,9 @@ Verdict judge(const Report& report, const Run& run, Verdict before) {
     return Verdict::findings;
   if (before != Verdict::findings) return before;
   const bool blind = !report.ranks_missing.empty() || !report.ranks_damaged.empty() ||
-                     !run.unreadable.empty() || run.ranks.empty();
+                     !run.unreadable.empty() || run.ranks.empty() ||
+                     std::any_of(report.findings.begin(), report.findings.end(),
+                                 [](const Finding& f) { return f.rule == RuleId::rank_killed; });
   return blind ? Verdict::inconclusive : Verdict::clean;
 }
 

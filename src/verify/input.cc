@@ -4,7 +4,6 @@
 
 #include "base/text.h"
 #include "verify/context.h"
-#include "verify/replay.h"
 
 namespace lockstep {
 
@@ -17,6 +16,24 @@ Finding note_missing(const std::vector<Rank>& missing) {
   f.ranks = missing;
   set_fingerprint(f, "");
   return f;
+}
+
+// The last step that the rank is known to have been in; kNone where nothing says.
+std::int32_t last_step(const RankTrace& trace) {
+  std::int64_t out = trace.calls.empty() ? kNone : trace.calls.back().step;
+  if (!trace.steps.empty()) out = std::max(out, trace.steps.back().n);
+  if (!trace.modalities.empty()) out = std::max(out, trace.modalities.back().n);
+  return static_cast<std::int32_t>(out);
+}
+
+// "the traces of ranks 0, 1 have no end mark …, last seen in step 147".
+std::string cut_words(const Run& run, const std::vector<Rank>& cut) {
+  const bool one = cut.size() == 1;
+  std::int32_t step = kNone;
+  for (const Rank r : cut) step = std::max(step, last_step(*run.find(r)));
+  return (one ? "the trace of " : "the traces of ") + rank_words(cut) + (one ? " has" : " have") +
+         " no end mark: killed, crashed, or still at work when " + (one ? "it was" : "they were") +
+         " copied" + (step == kNone ? "" : ", last seen in step " + std::to_string(step));
 }
 
 Finding note_damaged(const Run& run, const std::vector<Rank>& damaged) {
@@ -34,10 +51,7 @@ Finding note_damaged(const Run& run, const std::vector<Rank>& damaged) {
     }
   }
   if (records > 0) f.message = plural(records, "record") + " could not be used";
-  if (!cut.empty()) {
-    f.message += (f.message.empty() ? "" : "; ") + std::string("the trace of ") + rank_words(cut) +
-                 " has no end mark";
-  }
+  if (!cut.empty()) f.message += (f.message.empty() ? "" : "; ") + cut_words(run, cut);
   f.message += "; everything else counts";
   f.ranks = damaged;
   set_fingerprint(f, "");
@@ -57,11 +71,10 @@ InputState check_input(const Run& run, bool live) {
   InputState state;
   // Ranks are sorted: walk both at once. A world of a million with one file costs a million steps.
   std::size_t next = 0;
-  const bool recorded = was_recorded(run);
   for (std::int32_t r = 0; r < run.world_size; ++r) {
     if (next < run.ranks.size() && run.ranks[next].rank.value == r) {
       const RankTrace& trace = run.ranks[next++];
-      if (trace.damaged_count > 0 || (trace.end == End::cut && !live && recorded)) {
+      if (trace.damaged_count > 0 || (trace.end == End::cut && !live)) {
         state.damaged.push_back(trace.rank);
       }
     } else {

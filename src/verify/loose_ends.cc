@@ -194,6 +194,39 @@ std::optional<Cause> explain_deaths(const Context& context) {
   return cause;
 }
 
+std::optional<Finding> note_killed(const Context& context) {
+  constexpr std::size_t kShown = 4;
+  std::vector<std::uint32_t> killed;
+  std::int32_t earliest = kNone;
+  std::int32_t latest = kNone;
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    const Position& p = context.where.positions[r];
+    if (p.state != State::killed) continue;
+    killed.push_back(r);
+    if (p.step == kNone) continue;
+    earliest = earliest == kNone ? p.step : std::min(earliest, p.step);
+    latest = std::max(latest, p.step);
+  }
+  if (killed.empty()) return std::nullopt;
+  Finding f = make_finding(RuleId::rank_killed);
+  f.message = context.rank_words(killed) + (killed.size() == 1 ? " was killed" : " were killed");
+  if (earliest != kNone) {
+    f.message += earliest == latest
+                     ? " in step " + std::to_string(latest)
+                     : " in steps " + std::to_string(earliest) + " to " + std::to_string(latest);
+    f.step = earliest;
+  }
+  const std::string them = killed.size() == 1 ? "it" : "them";
+  f.message += "; nobody waits for " + them + ", and the traces do not tell what ended " + them;
+  f.ranks = context.ranks(killed);
+  for (const std::uint32_t r : killed) {
+    if (f.evidence.size() == kShown) break;
+    f.evidence.push_back(context.evidence({r, kNoCall}, last_seen(context, r)));
+  }
+  set_fingerprint(f, "");
+  return f;
+}
+
 Exceptions sort_exceptions(const Context& context) {
   Exceptions out;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {

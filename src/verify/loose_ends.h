@@ -29,6 +29,10 @@ Cause explain_stall(const Context& context, const WaitPoint& point);
 // where nobody died or nobody was hurt by it. O(ranks).
 std::optional<Cause> explain_deaths(const Context& context);
 
+// The note for ranks that were killed, where no error of the calls explains it. Nothing where none
+// was. O(ranks).
+std::optional<Finding> note_killed(const Context& context);
+
 // Exceptions of ranks, split into those that nothing else explains (causes) and those of ranks that
 // lost their connection or timed out (victims). O(ranks).
 struct Exceptions {

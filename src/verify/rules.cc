@@ -23,7 +23,9 @@ constexpr std::array kRules = {
          "a rank left out a collective that its peers issued",
          "Aligned with its peers, the rank's sequence lacks one or more calls and then goes on as "
          "theirs does. Everything that it issued afterwards is paired with the wrong call. Found "
-         "from the calls' operation, size, type, parameters and step, whichever were recorded.",
+         "from the calls' operation, size, type, parameters and step, whichever were recorded. Or "
+         "the rank already is in the call of another group, before which its peers, or the ranks "
+         "of groups of the same kind, made that one.",
          "issue the call on every rank, with zeros where a rank has nothing to give"},
     Rule{RuleId::extra_collective, "extra-collective", "matching", Severity::error,
          "a rank issued a collective that its peers did not",
@@ -101,10 +103,10 @@ constexpr std::array kRules = {
     Rule{RuleId::cross_group_deadlock, "cross-group-deadlock", "blocking", Severity::error,
          "ranks entered two process groups in opposite orders",
          "One rank waits in group A for a peer that waits in group B for the first. Within each "
-         "group everything matches, so checks per communicator see nothing. With NCCL it is "
-         "possible "
-         "(a warning) where asynchronous calls of two communicators are under way at once in "
-         "opposite orders: their kernels may keep each other from running.",
+         "group everything matches, so checks per communicator see nothing. Where it shows that a "
+         "rank left out its call in A, that is a missing-collective. With NCCL it is possible (a "
+         "warning) where asynchronous calls of two communicators are under way at once in opposite "
+         "orders: their kernels may keep each other from running.",
          "issue the calls of the two groups in one order on all ranks"},
     Rule{RuleId::p2p_unmatched, "p2p-unmatched", "blocking", Severity::error,
          "a send without its receive, or the reverse",
@@ -292,6 +294,14 @@ constexpr std::array kRules = {
          "parts of a trace could not be read",
          "The file was cut off or holds records that make no sense. Everything else in it counts.",
          "collect the file again if it still exists; a killed rank's trace ends like this"},
+    Rule{RuleId::rank_killed, "rank-killed", "input", Severity::note,
+         "ranks were killed, and nothing in the traces says why",
+         "A signal ended them: from the scheduler, from somebody, from the kernel when memory ran "
+         "out. No rank is left that waits for them, and up to there the calls fit together. What "
+         "they would have called next is unknown, so that the verdict is inconclusive. A killed "
+         "rank that others wait for is a host-stall; one that died of a mismatch is told with it.",
+         "look at the logs of the job, of the scheduler and of the kernel: time limit, preemption, "
+         "out of memory"},
     Rule{RuleId::inconsistent_header, "inconsistent-header", "input", Severity::warning,
          "traces of one run contradict each other",
          "World sizes differ, or two files claim the same rank: files of different runs, perhaps.",

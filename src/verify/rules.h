@@ -56,6 +56,7 @@ enum class RuleId : std::uint8_t {
   broadcast_as_sync,
   missing_rank,
   damaged_trace,
+  rank_killed,
   inconsistent_header,
 };
 

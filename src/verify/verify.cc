@@ -212,6 +212,13 @@ std::optional<Finding> unexplained_hang(const Context& context) {
   return f;
 }
 
+// Whether an error says why ranks ended.
+bool tells_of_an_end(const Finding& f) {
+  const std::string_view family = rule(f.rule).family;
+  return f.severity == Severity::error &&
+         (family == "blocking" || family == "matching" || family == "modality");
+}
+
 void list_unknowns(const Context& context, const Outlook& outlook, Report& report) {
   report.unknown = outlook.undecided;
   report.unknown.insert(report.unknown.end(), outlook.unknown.begin(), outlook.unknown.end());
@@ -264,13 +271,18 @@ void list_unknowns(const Context& context, const Outlook& outlook, Report& repor
   }
 }
 
+bool tells(const Report& report, RuleId id) {
+  return std::any_of(report.findings.begin(), report.findings.end(),
+                     [id](const Finding& f) { return f.rule == id; });
+}
+
 Verdict judge(const Report& report, const Run& run, const Outlook& outlook) {
   const bool serious = std::any_of(report.findings.begin(), report.findings.end(),
                                    [](const Finding& f) { return f.severity != Severity::note; });
   if (serious) return Verdict::findings;
   const bool blind = !report.ranks_missing.empty() || !report.ranks_damaged.empty() ||
                      !run.unreadable.empty() || run.ranks.empty() || outlook.unsearched ||
-                     !outlook.undecided.empty();
+                     !outlook.undecided.empty() || tells(report, RuleId::rank_killed);
   return blind ? Verdict::inconclusive : Verdict::clean;
 }
 
@@ -330,6 +342,9 @@ Report verify(const Run& run, const VerifyOptions& options) {
   report.findings = causes.take();
   if (report.findings.empty() && !options.live && !is_snapshot(run)) {
     if (auto hang = unexplained_hang(context)) report.findings.push_back(std::move(*hang));
+  }
+  if (std::none_of(report.findings.begin(), report.findings.end(), tells_of_an_end)) {
+    if (auto killed = note_killed(context)) report.findings.push_back(std::move(*killed));
   }
   report.findings.insert(report.findings.end(), input.findings.begin(), input.findings.end());
   sort_findings(report.findings);

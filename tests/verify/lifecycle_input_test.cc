@@ -130,6 +130,67 @@ TEST(Input, ACutOffTraceOfARunThatWentWellIsInconclusive) {
   EXPECT_EQ(summary(verify(program({"barrier; clean", "barrier; cut"}))), "verdict inconclusive");
 }
 
+TEST(Input, ATraceWithoutAnEndSaysHowFarItGoes) {
+  const std::string steps = "all_reduce n=4 step=0; all_reduce n=4 step=1; ";
+  const Report report = verify(program({steps + "cut", steps + "step 1; cut"}));
+  EXPECT_EQ(summary(report), "verdict inconclusive");
+  ASSERT_TRUE(says(report, RuleId::damaged_trace));
+  EXPECT_THAT(
+      report.findings[0].message,
+      HasSubstr("the traces of ranks 0, 1 have no end mark: killed, crashed, or still at work "
+                "when they were copied, last seen in step 1"));
+}
+
+TEST(Input, WithoutTimesATraceWithoutAnEndIsNoProgramThatEnded) {
+  EXPECT_EQ(summary(verify(program({"barrier; cut", "barrier; cut"}, /*timed=*/false))),
+            "verdict inconclusive");
+  EXPECT_EQ(summary(verify(program({"cut", "cut"}))), "verdict inconclusive");
+  EXPECT_EQ(summary(verify(program({"barrier; clean", "barrier; clean"}, /*timed=*/false))),
+            "verdict clean");
+  EXPECT_EQ(summary(verify(program({"barrier; cut", "barrier; cut"}), {.live = true})),
+            "verdict clean");
+}
+
+TEST(Killed, AJobThatWasKilledOutsideOfItsCallsIsNotClean) {
+  const Report report =
+      verify(program({"all_reduce n=4 step=6; step 7; killed", "all_reduce n=4 step=6; killed",
+                      "all_reduce n=4 step=6; "
+                      "killed"}));
+  EXPECT_EQ(summary(report), "verdict inconclusive");
+  ASSERT_EQ(report.findings.size(), 1U);
+  const Finding& f = report.findings[0];
+  EXPECT_EQ(f.rule, RuleId::rank_killed);
+  EXPECT_EQ(f.severity, Severity::note);
+  EXPECT_TRUE(f.culprits.empty());
+  EXPECT_THAT(f.message, HasSubstr("ranks 0-2 were killed in steps 6 to 7; nobody waits for them"));
+  EXPECT_THAT(f.evidence[0].text, HasSubstr("its last call was all_reduce"));
+}
+
+TEST(Killed, OneRankOfAJobWhoseOthersEndedIsNotCleanEither) {
+  const Report report = verify(program({"barrier; clean", "barrier; killed"}));
+  EXPECT_EQ(summary(report), "verdict inconclusive");
+  EXPECT_TRUE(says(report, RuleId::rank_killed));
+}
+
+TEST(Killed, WhoseDeathOthersWaitForIsToldOnce) {
+  const Report waited_for = verify(program({"barrier; barrier open; hung", "barrier; killed"}));
+  EXPECT_THAT(summary(waited_for), HasSubstr("host-stall error proven culprits=1"));
+  EXPECT_FALSE(says(waited_for, RuleId::rank_killed));
+  // Gloo aborts the process whose buffer is too small.
+  const Report of_a_mismatch =
+      verify(program({"all_reduce n=4 open; killed", "all_reduce n=5 open; hung"}));
+  EXPECT_THAT(summary(of_a_mismatch), HasSubstr("size-mismatch error"));
+  EXPECT_FALSE(says(of_a_mismatch, RuleId::rank_killed));
+}
+
+TEST(Killed, AWarningDoesNotExplainIt) {
+  const Report report = verify(program({"all_reduce n=4 async; barrier; wait 0; killed",
+                                        "all_reduce n=4 async; barrier; wait 0; clean",
+                                        "all_reduce n=4 async; barrier; clean"}));
+  EXPECT_THAT(summary(report), HasSubstr("never-waited warning"));
+  EXPECT_TRUE(says(report, RuleId::rank_killed));
+}
+
 TEST(Input, ContradictingWorldSizes) {
   const Report report = verify(
       run_from_text({program_text(0, 2, "barrier; clean"), program_text(1, 3, "barrier; clean")}));

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "verify/context.h"
+#include "verify/replay.h"
 
 namespace lockstep {
 
@@ -71,10 +72,15 @@ InputState check_input(const Run& run, bool live) {
   InputState state;
   // Ranks are sorted: walk both at once. A world of a million with one file costs a million steps.
   std::size_t next = 0;
+  // Without times it is a program, which ends where it ends, or a log that has no end mark.
+  const bool recorded = was_recorded(run);
+  const auto ended_unseen = [&](const RankTrace& trace) {
+    return trace.end == End::cut && !live && (recorded || trace.events.empty());
+  };
   for (std::int32_t r = 0; r < run.world_size; ++r) {
     if (next < run.ranks.size() && run.ranks[next].rank.value == r) {
       const RankTrace& trace = run.ranks[next++];
-      if (trace.damaged_count > 0 || (trace.end == End::cut && !live)) {
+      if (trace.damaged_count > 0 || ended_unseen(trace)) {
         state.damaged.push_back(trace.rank);
       }
     } else {

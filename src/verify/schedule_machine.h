@@ -63,7 +63,6 @@ class ScheduleMachine {
   // Whether everybody passed what its record shows it passed, and hangs where it hung.
   bool fits_record(const ScheduleState& s) const;
   bool exhausted() const { return work_ > work_limit_; }
-  std::uint64_t work() const { return work_; }
   void charge(std::uint64_t work) { work_ += work; }
 
   // The first match in which the message does not fit, since the last call of this.

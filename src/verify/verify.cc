@@ -343,7 +343,9 @@ Report verify(const Run& run, const VerifyOptions& options) {
   if (report.findings.empty() && !options.live && !is_snapshot(run)) {
     if (auto hang = unexplained_hang(context)) report.findings.push_back(std::move(*hang));
   }
-  if (std::none_of(report.findings.begin(), report.findings.end(), tells_of_an_end)) {
+  // While others run, they may yet come to wait for it.
+  if (!options.live &&
+      std::none_of(report.findings.begin(), report.findings.end(), tells_of_an_end)) {
     if (auto killed = note_killed(context)) report.findings.push_back(std::move(*killed));
   }
   report.findings.insert(report.findings.end(), input.findings.begin(), input.findings.end());

@@ -168,6 +168,7 @@ TEST_F(WatchTest, AJobOfWhichAllWereKilledIsNotClean) {
   const Outcome outcome = watch();
   EXPECT_EQ(outcome.status, 3) << outcome.out << outcome.err;
   EXPECT_NE(outcome.out.find("ranks 0,1 gone: killed"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("ranks 0, 1 were killed in step 0"), std::string::npos) << outcome.out;
 }
 
 TEST_F(WatchTest, OnceShowsARunningJobAndEndsCleanly) {

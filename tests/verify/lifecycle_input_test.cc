@@ -141,13 +141,12 @@ TEST(Input, ATraceWithoutAnEndSaysHowFarItGoes) {
                 "when they were copied, last seen in step 1"));
 }
 
-TEST(Input, WithoutTimesATraceWithoutAnEndIsNoProgramThatEnded) {
-  EXPECT_EQ(summary(verify(program({"barrier; cut", "barrier; cut"}, /*timed=*/false))),
-            "verdict inconclusive");
+TEST(Input, ARankThatLeftNothingAtAllIsNotClean) {
   EXPECT_EQ(summary(verify(program({"cut", "cut"}))), "verdict inconclusive");
-  EXPECT_EQ(summary(verify(program({"barrier; clean", "barrier; clean"}, /*timed=*/false))),
-            "verdict clean");
-  EXPECT_EQ(summary(verify(program({"barrier; cut", "barrier; cut"}), {.live = true})),
+  EXPECT_EQ(summary(verify(program({"cut", "cut"}), {.live = true})), "verdict clean");
+  EXPECT_EQ(summary(verify(program({"clean", "clean"}))), "verdict clean");
+  // Without times: a program, or a log that knows no end.
+  EXPECT_EQ(summary(verify(program({"barrier; cut", "barrier; cut"}, /*timed=*/false))),
             "verdict clean");
 }
 
@@ -170,6 +169,12 @@ TEST(Killed, OneRankOfAJobWhoseOthersEndedIsNotCleanEither) {
   const Report report = verify(program({"barrier; clean", "barrier; killed"}));
   EXPECT_EQ(summary(report), "verdict inconclusive");
   EXPECT_TRUE(says(report, RuleId::rank_killed));
+}
+
+TEST(Killed, WhileOthersRunThatIsNotTheLastWord) {
+  const auto run = program({"barrier; killed", "barrier; cut"});
+  EXPECT_FALSE(says(verify(run, {.live = true}), RuleId::rank_killed));
+  EXPECT_TRUE(says(verify(run), RuleId::rank_killed));
 }
 
 TEST(Killed, WhoseDeathOthersWaitForIsToldOnce) {

@@ -21,6 +21,26 @@ namespace {
 
 constexpr std::size_t kWidth = 80;
 
+std::vector<std::string> certainties_of(const Rule& rule) {
+  std::vector<std::string> out;
+  for (const Certainty c : {Certainty::proven, Certainty::observed, Certainty::possible})
+    if (rule.certainties.has(c)) out.emplace_back(to_string(c));
+  return out;
+}
+
+// What each degree says, as reports mean it.
+std::string_view meaning(Certainty certainty) {
+  switch (certainty) {
+    case Certainty::proven:
+      return "no schedule lets these ranks go on, or the recorded values differ";
+    case Certainty::observed:
+      return "seen in this run";
+    case Certainty::possible:
+      return "some legal schedule would go wrong";
+  }
+  return "";
+}
+
 // `text` wrapped into lines that start with `indent` blanks.
 std::string block(std::string_view text, std::size_t indent) {
   std::string out(indent, ' ');
@@ -53,12 +73,22 @@ ExitStatus print_rules_as_json() {
     out.push_back({{"id", rule.name},
                    {"family", rule.family},
                    {"severity", to_string(rule.severity)},
+                   {"certainties", certainties_of(rule)},
                    {"summary", rule.summary},
                    {"explanation", rule.explanation},
                    {"fix", rule.fix},
                    {"example", rule_example(rule.id)}});
   std::cout << out.dump(2) << "\n";
   return ExitStatus::clean;
+}
+
+// "  proven    no schedule …", a line or more for each that findings of the rule may have.
+std::string certainty_lines(const Rule& rule) {
+  std::string out;
+  for (const Certainty c : {Certainty::proven, Certainty::observed, Certainty::possible})
+    if (rule.certainties.has(c))
+      out += "  " + pad_right(to_string(c), 10) + block(meaning(c), 12).substr(12);
+  return out;
 }
 
 ExitStatus explain(const std::string& name) {
@@ -71,6 +101,8 @@ ExitStatus explain(const std::string& name) {
             << block(explained.summary, 2) << "\n"
             << paint.bold("What it means") << "\n"
             << block(explained.explanation, 2) << "\n"
+            << paint.bold("How certain a finding is") << "\n"
+            << certainty_lines(explained) << "\n"
             << paint.bold("What to do") << "\n"
             << block(explained.fix, 2) << "\n"
             << paint.bold("Example") << "\n"

@@ -14,16 +14,4 @@ std::string_view to_string(Verdict v) {
   return "";
 }
 
-std::string_view to_string(Certainty c) {
-  switch (c) {
-    case Certainty::proven:
-      return "proven";
-    case Certainty::observed:
-      return "observed";
-    case Certainty::possible:
-      return "possible";
-  }
-  return "";
-}
-
 }  // namespace lockstep

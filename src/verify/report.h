@@ -11,12 +11,6 @@
 
 namespace lockstep {
 
-enum class Certainty : std::uint8_t {
-  proven,    // no schedule lets these ranks go on, or the values differ
-  observed,  // seen in this run
-  possible,  // some legal schedule would
-};
-
 struct Evidence {
   Rank rank;
   std::optional<std::int64_t> id;  // of the call in that rank's trace
@@ -46,7 +40,6 @@ struct Finding {
 
 enum class Verdict : std::uint8_t { clean, findings, inconclusive };
 std::string_view to_string(Verdict v);
-std::string_view to_string(Certainty c);
 
 struct Report {
   Verdict verdict = Verdict::clean;

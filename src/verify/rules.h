@@ -12,6 +12,13 @@ namespace lockstep {
 enum class Severity : std::uint8_t { note, warning, error };
 std::string_view to_string(Severity s);
 
+enum class Certainty : std::uint8_t {
+  proven,    // no schedule lets these ranks go on, or the values differ
+  observed,  // seen in this run
+  possible,  // some legal schedule would
+};
+std::string_view to_string(Certainty c);
+
 enum class RuleId : std::uint8_t {
   op_mismatch,
   missing_collective,
@@ -60,11 +67,21 @@ enum class RuleId : std::uint8_t {
   inconsistent_header,
 };
 
+// Which certainties a rule's findings may have; what was recorded decides.
+struct Certainties {
+  bool proven = false;
+  bool observed = false;
+  bool possible = false;
+
+  bool has(Certainty c) const;
+};
+
 struct Rule {
   RuleId id{};
   std::string_view name;         // the contract's id, "missing-collective"
   std::string_view family;       // "matching", "blocking", …
   Severity severity{};           // the usual one
+  Certainties certainties;       // all that its findings may have
   std::string_view summary;      // one line
   std::string_view explanation;  // what it means, how it comes about, when it is not said
   std::string_view fix;          // what to do, in general

@@ -26,6 +26,7 @@ TEST(Rules, AsJsonLeaveNothingOut) {
   for (const auto& rule : json) {
     for (const char* key : {"id", "family", "severity", "summary", "explanation", "fix", "example"})
       EXPECT_FALSE(rule.at(key).get<std::string>().empty()) << rule["id"] << " has no " << key;
+    EXPECT_FALSE(rule.at("certainties").empty()) << rule["id"];
     EXPECT_GE(rule["explanation"].get<std::string>().size(), 60U) << rule["id"];
   }
 }
@@ -38,6 +39,14 @@ TEST(Explain, ExplainsEveryRuleWithAnExample) {
     EXPECT_FALSE(rule_example(rule.id).empty()) << rule.name;
     expect_fits_a_terminal(explained.out);
   }
+}
+
+TEST(Explain, SaysHowCertainAFindingMayBe) {
+  EXPECT_THAT(run_lockstep({"explain", "host-stall"}).out,
+              HasSubstr("How certain a finding is\n"
+                        "  proven    no schedule lets these ranks go on, or the recorded values "
+                        "differ\n"
+                        "  observed  seen in this run\n\nWhat to do"));
 }
 
 TEST(Explain, SuggestsTheNearestRule) {

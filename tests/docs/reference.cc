@@ -34,22 +34,35 @@ std::string shown(const std::string& text) {
   return out;
 }
 
+// "proven, observed"
+std::string certainties(const Json& rule) {
+  std::string out;
+  for (const Json& certainty : rule["certainties"])
+    out += (out.empty() ? "" : ", ") + certainty.get<std::string>();
+  return out;
+}
+
 std::string rules_page(const Json& rules) {
   std::string out = std::string("# Rules\n\n") + kRenewed +
                     "What `lockstep verify` and `lockstep run` judge by: `lockstep rules`, and "
-                    "`lockstep explain` of each. The\nseverity is the usual one. Whether a finding "
-                    "is *proven*, *observed* or *possible* depends on what was recorded:\n"
+                    "`lockstep explain` of each. The\nseverity is the usual one. The certainties "
+                    "are those that a rule's findings may have; what was recorded decides:\n\n"
+                    "- *proven*: no schedule lets these ranks go on, or the recorded values "
+                    "differ;\n- *observed*: seen in this run;\n- *possible*: some legal schedule "
+                    "would go wrong.\n\n"
                     "[verify.md](../verify.md) says how each analysis decides.\n\n"
-                    "| rule | family | severity | finds |\n|---|---|---|---|\n";
+                    "| rule | family | severity | certainty | finds |\n|---|---|---|---|---|\n";
   for (const Json& rule : rules) {
     const std::string id = rule["id"];
     out += "| [" + id + "](#" + id + ") | " + rule["family"].get<std::string>() + " | " +
-           rule["severity"].get<std::string>() + " | " + cell(rule["summary"]) + " |\n";
+           rule["severity"].get<std::string>() + " | " + certainties(rule) + " | " +
+           cell(rule["summary"]) + " |\n";
   }
   for (const Json& rule : rules)
     out += "\n## " + rule["id"].get<std::string>() + "\n\n" + rule["family"].get<std::string>() +
-           ", " + rule["severity"].get<std::string>() + ": " + rule["summary"].get<std::string>() +
-           "\n\n" + rule["explanation"].get<std::string>() + "\n\n" + shown(rule["example"]) +
+           ", " + rule["severity"].get<std::string>() + " (" + certainties(rule) +
+           "): " + rule["summary"].get<std::string>() + "\n\n" +
+           rule["explanation"].get<std::string>() + "\n\n" + shown(rule["example"]) +
            "\nWhat to do: " + rule["fix"].get<std::string>() + ".\n";
   return out;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "fuzz/fuzz_format.h"
 #include "fuzz/targets.h"
 #include "reports/csv_report.h"
@@ -41,6 +42,8 @@ void fuzz_verify(std::string_view bytes) {
   if (run.world_size > kLargestWorld) return;
   verify(run, {.live = true});
   const FilteredReport report(verify(run));
+  for (const Finding& finding : report.report.findings)
+    LOCKSTEP_CHECK(rule(finding.rule).certainties.has(finding.certainty), "as the rule table says");
   check_text(json_report(report));
   check_text(text_report(report, run));
   check_text(sarif_report(report));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
@@ -172,6 +173,7 @@ Run run_of(const std::vector<RankProgram>& programs, std::int32_t world_size) {
 std::string summary(const Report& report) {
   std::string out;
   for (const Finding& f : report.findings) {
+    EXPECT_TRUE(rule(f.rule).certainties.has(f.certainty)) << rule(f.rule).name;
     if (f.severity == Severity::note) continue;
     out += std::string(rule(f.rule).name) + " " + std::string(to_string(f.severity)) + " " +
            std::string(to_string(f.certainty));

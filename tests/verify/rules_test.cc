@@ -23,6 +23,8 @@ TEST(Rules, EveryRowTellsWhatItMeansAndWhatToDo) {
     EXPECT_FALSE(r.summary.empty()) << r.name;
     EXPECT_GT(r.explanation.size(), 40U) << r.name;
     EXPECT_FALSE(r.fix.empty()) << r.name;
+    const Certainties c = r.certainties;
+    EXPECT_TRUE(c.proven || c.observed || c.possible) << r.name;
     EXPECT_LE(r.name.size() + 2 + r.summary.size(), 100U) << r.name;
   }
 }

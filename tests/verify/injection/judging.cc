@@ -67,6 +67,14 @@ std::string joined(const Set& values) {
   return out.str();
 }
 
+// Empty: every finding is as certain as its rule may be.
+std::string unlisted_certainty(const Report& report) {
+  for (const Finding& f : report.findings)
+    if (!rule(f.rule).certainties.has(f.certainty))
+      return std::string(rule(f.rule).name) + " may not be " + std::string(to_string(f.certainty));
+  return "";
+}
+
 }  // namespace
 
 Judgement judge(const Report& report, const Expectation& e) {
@@ -83,6 +91,7 @@ Judgement judge(const Report& report, const Expectation& e) {
   const auto complain = [&](const std::string& text) {
     if (out.complaint.empty()) out.complaint = text;
   };
+  complain(unlisted_certainty(report));
   const Finding& f = report.findings[0];
   const std::string name(rule(f.rule).name);
   if (e.vague.contains(name)) {

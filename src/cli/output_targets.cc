@@ -10,6 +10,17 @@
 namespace lockstep {
 namespace {
 
+// Of a fix, below the "  fix: " that Error::str() puts before it.
+std::string wrapped_fix(const std::string& text) {
+  constexpr std::size_t kBefore = 7;
+  std::string out;
+  for (const char c : wrap(text, 80 - kBefore)) {
+    out += c;
+    if (c == '\n') out.append(kBefore, ' ');
+  }
+  return out;
+}
+
 Status write_stdout(const std::string& text) {
   std::cout << text << std::flush;
   if (std::cout) return Status::ok();
@@ -29,10 +40,10 @@ Result<OutputTarget> parse_output_target(const std::string& text, const OutputFo
   }
   if (std::find(forms.kinds.begin(), forms.kinds.end(), kind) == forms.kinds.end()) {
     const std::string near = kind.size() < kLongestKind ? nearest(kind, forms.kinds) : "";
-    return Error{
-        "--output " + shown + ": no such kind of " + forms.noun,
-        {},
-        (near.empty() ? "" : "did you mean " + near + "? ") + "kinds: " + join_and(forms.kinds)};
+    return Error{"--output " + shown + ": no such kind of " + forms.noun,
+                 {},
+                 wrapped_fix((near.empty() ? "" : "did you mean " + near + "? ") +
+                             "kinds: " + join_and(forms.kinds))};
   }
   return OutputTarget{kind, text.substr(equals + 1)};
 }

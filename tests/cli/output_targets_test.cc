@@ -45,6 +45,17 @@ TEST(ParseOutputTarget, SaysWhatThereIsAndWhatWasMeant) {
             "--output \\x1b=x: no such kind of table");
 }
 
+TEST(ParseOutputTarget, ManyKindsFitATerminal) {
+  OutputForms forms{"report", {}};
+  for (const char* kind : {"text", "json", "html", "markdown", "csv", "timeline", "dot", "sarif",
+                           "junit", "github", "gitlab"})
+    forms.kinds.emplace_back(kind);
+  EXPECT_EQ(parse_output_target("timelines=x", forms).error().str(),
+            "error: --output timelines=x: no such kind of report\n"
+            "  fix: did you mean timeline? kinds: text, json, html, markdown, csv, timeline,\n"
+            "       dot, sarif, junit, github and gitlab");
+}
+
 TEST(ParseOutputTargets, OnlyOneMayTakeStandardOutput) {
   EXPECT_TRUE(parse_output_targets({"json=-", "text=a"}, kForms));
   EXPECT_FALSE(parse_output_targets({"json=-", "text=-"}, kForms));

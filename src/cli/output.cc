@@ -52,7 +52,10 @@ constexpr std::array kForms = {
     ReportForm{"html", [](const Judged& j) { return html_report(j.report, j.run, j.semantics); }},
     ReportForm{"markdown", [](const Judged& j) { return markdown_report(j.report, j.run); }},
     ReportForm{"csv", [](const Judged& j) { return csv_report(j.report); }},
-    ReportForm{"timeline", [](const Judged& j) { return timeline_report(j.report, j.run); }},
+    ReportForm{"timeline",
+               [](const Judged& j) {
+                 return timeline_report(j.report, j.run, {.semantics = j.semantics});
+               }},
     ReportForm{"dot", [](const Judged& j) { return dot_report(j.report, j.run, j.semantics); }},
     ReportForm{"sarif", [](const Judged& j) { return sarif_report(j.report, source_root()); }},
     ReportForm{"junit", [](const Judged& j) { return junit_report(j.report); }},
@@ -77,15 +80,19 @@ std::optional<Severity> threshold(std::string_view fail_on) {
 
 }  // namespace
 
-void add_report_options(CLI::App& command, ReportOptions& options) {
+void add_output_option(CLI::App& command, std::vector<std::string>& outputs) {
   command
-      .add_option("-o,--output", options.outputs,
+      .add_option("-o,--output", outputs,
                   "Write the report as text, json, html,\n"
                   "markdown, csv, timeline, dot, sarif, junit,\n"
                   "github or gitlab, e.g. html=r.html; the path\n"
                   "\"-\" is standard output")
       ->type_name("KIND=PATH")
       ->allow_extra_args(false);
+}
+
+void add_report_options(CLI::App& command, ReportOptions& options) {
+  add_output_option(command, options.outputs);
   command.add_option("--fail-on", options.fail_on, "Exit with 1 for findings so severe or worse")
       ->type_name("error|warning|note|never")
       ->check(CLI::IsMember({"error", "warning", "note", "never"}).description(""))
@@ -104,6 +111,12 @@ Status check_outputs(const ReportOptions& options) {
   if (const auto targets = parse_output_targets(options.outputs, report_forms()); !targets)
     return targets.error();
   return Status::ok();
+}
+
+bool takes_stdout(const ReportOptions& options) {
+  const auto targets = parse_output_targets(options.outputs, report_forms());
+  return targets && std::any_of(targets->begin(), targets->end(),
+                                [](const OutputTarget& target) { return target.to_stdout(); });
 }
 
 Status write_reports(const FilteredReport& report, const Run& run, const ReportOptions& options) {

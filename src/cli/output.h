@@ -37,12 +37,19 @@ struct ReportOptions {
 // Adds the options to `command`, which fills in `options` when it is parsed.
 void add_report_options(CLI::App& command, ReportOptions& options);
 
+// Only --output, for a command whose report has no severities to fail on or to filter.
+void add_output_option(CLI::App& command, std::vector<std::string>& outputs);
+
 // The forms of a report.
 OutputForms report_forms();
 
 // Prints the text report and writes every --output, as write_targets() does, and the baseline.
 // Errors: a bad --output (check_outputs says so before any work), a file that cannot be written.
 Status write_reports(const FilteredReport& report, const Run& run, const ReportOptions& options);
+
+// Whether an --output takes standard output, so that nothing else may be printed there. Valid where
+// check_outputs() finds nothing.
+bool takes_stdout(const ReportOptions& options);
 
 // The same check of the --output options as write_reports', for the start of a command.
 Status check_outputs(const ReportOptions& options);

@@ -11,13 +11,18 @@
 #include "reports/html_report.h"
 #include "reports/json_report.h"
 #include "reports/text_report.h"
-#include "reports/timeline_report.h"
 #include "verify/verify.h"
 
 namespace lockstep {
 namespace {
 
-constexpr TimelineOptions kSimulated{.simulated = true};
+std::string timeline_of(const Report& report, const Run& run,
+                        std::vector<TimelineCounter> counters = {}) {
+  TimelineOptions options;
+  options.simulated = true;
+  options.counters = std::move(counters);
+  return timeline_report(report, run, options);
+}
 
 Result<SimulatedProgram> checked(SimulatedProgram simulated) {
   if (simulated.result.end.is_forever())
@@ -59,7 +64,9 @@ Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const sim::P
   return checked({std::move(program), std::move(apart), std::move(result)});
 }
 
-std::string simulated_timeline(Run& run) { return timeline_report(judge(run), run, kSimulated); }
+std::string simulated_timeline(Run& run, std::vector<TimelineCounter> counters) {
+  return timeline_of(judge(run), run, std::move(counters));
+}
 
 Report judge_hang(const SimulatedProgram& simulated, Run& run) {
   run = sim::as_simulated(std::move(run), simulated.program, simulated.folding, simulated.result);
@@ -80,7 +87,7 @@ ExitStatus report_failure(const SimulatedProgram& simulated, Run run, nlohmann::
   json["report"] = nlohmann::ordered_json::parse(json_report(report));
   const std::string text = wrap(what, 80) + "\n\n" + text_report(report, run, {.color = false});
   const auto content = [&](const std::string& kind, bool) {
-    if (kind == "timeline") return timeline_report(report, run, kSimulated);
+    if (kind == "timeline") return timeline_of(report, run);
     if (kind == "html") return html_report(report, run);
     if (kind == "csv") return csv_report(report);
     return kind == "json" ? json.dump(2) + "\n" : text;

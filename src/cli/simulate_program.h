@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "cli/cmd_simulate.h"
 #include "cli/exit_status.h"
+#include "reports/timeline_report.h"
 #include "sim/engine/executor.h"
 #include "sim/engine/fold.h"
 #include "sim/engine/from_run.h"
@@ -35,8 +36,8 @@ Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const sim::P
                                            const sim::SharedCores& shared);
 
 // The run on the simulated clock as a timeline. `run`: as of sim::as_simulated(); it is judged, and
-// left as it was.
-std::string simulated_timeline(Run& run);
+// left as it was. `counters`: TimelineOptions::counters, on the simulated clock.
+std::string simulated_timeline(Run& run, std::vector<TimelineCounter> counters = {});
 
 // Of a program that is stuck: what the verifier says of `run`, which the program was made of and
 // which becomes what the simulation made of it.

@@ -8,6 +8,7 @@
 
 #include "cli/cmd_simulate.h"
 #include "cli/forecast_csv.h"
+#include "cli/forecast_memory_counters.h"
 #include "cli/forecast_page.h"
 #include "cli/forecast_scenario.h"
 #include "cli/output.h"
@@ -40,7 +41,7 @@ ExitStatus write_forecast(TimedScenario timed, const SimulationOutput& output) {
     if (timeline.empty()) {
       Run played = sim::as_simulated(std::move(timed.run), timed.simulated.program,
                                      timed.simulated.folding, timed.simulated.result);
-      timeline = simulated_timeline(played);
+      timeline = simulated_timeline(played, memory_counters(forecast.memory));
     }
     return timeline;
   };

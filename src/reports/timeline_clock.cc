@@ -9,7 +9,6 @@
 namespace lockstep {
 namespace {
 
-constexpr Nanos kOrdinalStep = 1000;
 constexpr Nanos kLatest = INT64_MAX / 4;  // 73 years; what is later has room for arithmetic
 
 bool has_time(const Event& event) { return event.time >= 0; }
@@ -56,11 +55,11 @@ TimelineClock timeline_clock(const Run& run) {
   clock.ordinal = starts.empty();
   clock.hosts = starts.size();
   for (const RankTrace& trace : run.ranks) {
-    const auto start = starts.find(trace.host);
-    clock.times.push_back(
-        clock.ordinal
-            ? ordinal_times(trace)
-            : recorded_times(trace, start == starts.end() ? 0 : start->second, clock.filled));
+    const auto found = starts.find(trace.host);
+    const Nanos start = found == starts.end() ? 0 : found->second;
+    clock.start.push_back(start);
+    clock.times.push_back(clock.ordinal ? ordinal_times(trace)
+                                        : recorded_times(trace, start, clock.filled));
     const std::vector<Nanos>& times = clock.times.back();
     clock.last.push_back(times.empty() ? 0 : *std::max_element(times.begin(), times.end()));
   }

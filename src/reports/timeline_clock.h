@@ -15,9 +15,13 @@
 
 namespace lockstep {
 
+// In ordinal time, of every event.
+inline constexpr Nanos kOrdinalStep = 1000;
+
 struct TimelineClock {
   std::vector<std::vector<Nanos>> times;  // by rank index and event; never negative
   std::vector<Nanos> last;                // by rank index: the latest
+  std::vector<Nanos> start;               // by rank index: which recorded time is 0 here
   bool ordinal = false;
   std::uint64_t filled = 0;  // events without a time, where others have one
   std::size_t hosts = 0;     // clocks

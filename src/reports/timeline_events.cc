@@ -45,6 +45,12 @@ void TimelineEvents::slice(std::string_view name, std::string_view category, Tim
           ",\"args\":" + dumped(args) + "}";
 }
 
+void TimelineEvents::counter(std::string_view name, TimelinePlace place, Nanos time,
+                             const Json& args) {
+  begin('C', name, {}, place);
+  out_ += ",\"ts\":" + microseconds(time) + ",\"args\":" + dumped(args) + "}";
+}
+
 void TimelineEvents::instant(std::string_view name, std::string_view category, TimelinePlace place,
                              Nanos time, Scope scope, const Json& args) {
   begin('i', name, category, place);

@@ -25,6 +25,9 @@ class TimelineEvents {
   void slice(std::string_view name, std::string_view category, TimelinePlace place, Nanos begin,
              Nanos end, const nlohmann::ordered_json& args);
   enum class Scope : char { thread = 't', process = 'p', global = 'g' };
+  // Values that hold from `time` on, a part each of a stack; `args`: numbers.
+  void counter(std::string_view name, TimelinePlace place, Nanos time,
+               const nlohmann::ordered_json& args);
   void instant(std::string_view name, std::string_view category, TimelinePlace place, Nanos time,
                Scope scope, const nlohmann::ordered_json& args);
   enum class Arrow : char { begins = 's', goes_on = 't', ends = 'f' };

@@ -12,11 +12,14 @@
 #include "reports/columns.h"
 #include "reports/finding_words.h"
 #include "reports/matched_calls.h"
+#include "reports/replayed.h"
 #include "reports/timeline_clock.h"
 #include "reports/timeline_events.h"
 #include "reports/timeline_tracks.h"
 #include "reports/tool_version.h"
 #include "verify/agreement.h"
+#include "verify/replay.h"
+#include "verify/streams.h"
 
 namespace lockstep {
 namespace {
@@ -42,21 +45,43 @@ std::size_t begin_of_last(const RankTrace& trace, std::uint64_t most) {
   return first;
 }
 
+// The event with which a rank enters the call from which it never comes back: it waits for it, or
+// has issued it.
+std::size_t entering(const RankTrace& trace, std::uint32_t call) {
+  std::size_t out = trace.events.size();
+  for (std::size_t e = 0; e < trace.events.size(); ++e) {
+    const Event& event = trace.events[e];
+    const bool enters = event.kind == EventKind::issue || event.kind == EventKind::wait;
+    if (enters && event.index == call) out = e;
+  }
+  return out;
+}
+
 // What is shown of each rank: all of its events, or its last entries.
 struct Shown {
-  std::vector<std::size_t> first;  // event, by rank index
-  std::uint64_t left_out = 0;      // entries
+  std::vector<TimelinePart> parts;  // by rank index
+  std::uint64_t left_out = 0;       // entries
 };
 
-Shown choose(const Run& run, std::uint64_t most) {
-  Shown out{std::vector<std::size_t>(run.ranks.size(), 0), 0};
+Shown choose(const Run& run, const TimelineOptions& options) {
+  Shown out{std::vector<TimelinePart>(run.ranks.size()), 0};
+  if (!was_recorded(run)) {
+    Agreement agreement(run.tables);
+    const ReplayResult end = replayed(run, group_streams(run), agreement, options.semantics);
+    for (std::size_t r = 0; r < run.ranks.size(); ++r) {
+      if (end.positions[r].blocked == kNoCall) continue;
+      out.parts[r].stuck_in = end.positions[r].blocked;
+      out.parts[r].last = entering(run.ranks[r], end.positions[r].blocked) + 1;
+    }
+  }
+  const std::uint64_t most = options.most_entries;
   std::uint64_t all = 0;
   for (const RankTrace& trace : run.ranks) all += entries_of(trace);
   if (all <= most) return out;
   const std::uint64_t each = std::max<std::uint64_t>(1, most / run.ranks.size());
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
     const std::uint64_t entries = entries_of(run.ranks[r]);
-    out.first[r] = begin_of_last(run.ranks[r], each);
+    out.parts[r].first = begin_of_last(run.ranks[r], each);
     out.left_out += entries - std::min(entries, each);
   }
   return out;
@@ -69,15 +94,21 @@ class Writer {
         run_(run),
         clock_(timeline_clock(run)),
         matched_(match_calls(run)),
-        shown_(choose(run, options.most_entries)),
-        simulated_(options.simulated) {
-    for (const Nanos last : clock_.last) end_ = std::max(end_, last);
-    ++end_;
+        shown_(choose(run, options)),
+        options_(options),
+        shortest_(clock_.ordinal ? kOrdinalStep : 1) {
+    for (std::size_t r = 0; r < run.ranks.size(); ++r) {
+      const std::size_t last = shown_.parts[r].last;
+      last_.push_back(last < clock_.times[r].size() ? clock_.times[r][last - 1] : clock_.last[r]);
+      end_ = std::max(end_, last_.back());
+    }
+    end_ += shortest_;
   }
 
   std::string str() {
     for (std::size_t r = 0; r < run_.ranks.size(); ++r) rank(r);
     arrows();
+    for (const TimelineCounter& one : options_.counters) counter(one);
     for (const Finding& finding : filtered_.report.findings) this->finding(finding);
     return "{\"displayTimeUnit\":\"ns\",\n\"otherData\":" + other_data() +
            ",\n\"traceEvents\":[\n" + events_.take() + "\n]}\n";
@@ -89,7 +120,7 @@ class Writer {
     out["tool"] = tool_version();
     out["verdict"] = to_string(filtered_.report.verdict);
     out["summary"] = verdict_in_words(filtered_.report);
-    out["time"] = simulated_ ? "simulated: one clock for all ranks" : describe(clock_);
+    out["time"] = options_.simulated ? "simulated: one clock for all ranks" : describe(clock_);
     if (shown_.left_out > 0)
       out["left_out"] = "the first " + grouped(shown_.left_out) +
                         " calls, spans and steps; each rank's last ones are here";
@@ -107,7 +138,7 @@ class Writer {
     if (!label.empty()) events_.metadata("process_labels", place, {{"labels", printable(label)}});
 
     const TimelineRank lines =
-        timeline_of(trace, run_.tables, clock_.times[r], shown_.first[r], end_);
+        timeline_of(trace, run_.tables, clock_.times[r], shown_.parts[r], shortest_, end_);
     for (std::size_t t = 0; t < lines.tracks.size(); ++t) {
       place.thread = next_thread_ + t;
       events_.metadata("thread_name", place, {{"name", printable(lines.tracks[t])}});
@@ -167,7 +198,8 @@ class Writer {
 
   void instants(std::size_t r, TimelinePlace host) {
     const RankTrace& trace = run_.ranks[r];
-    for (std::size_t e = shown_.first[r]; e < trace.events.size(); ++e) {
+    const TimelinePart& part = shown_.parts[r];
+    for (std::size_t e = part.first; e < std::min(part.last, trace.events.size()); ++e) {
       const Event& event = trace.events[e];
       const Nanos time = clock_.times[r][e];
       if (event.kind == EventKind::step) {
@@ -199,7 +231,23 @@ class Writer {
     }
   }
 
-  // When the rank made the call that the evidence names, else when it was last seen.
+  // From where its rank's events are shown on.
+  void counter(const TimelineCounter& counter) {
+    const std::vector<Nanos>& times = clock_.times[counter.rank];
+    const std::size_t first = shown_.parts[counter.rank].first;
+    const Nanos from = first == 0 || first >= times.size() ? 0 : times[first];
+    for (const TimelineCounter::Point& point : counter.points) {
+      const Nanos time = point.time - clock_.start[counter.rank];
+      if (time < from) continue;
+      Json values;
+      for (std::size_t s = 0; s < counter.series.size(); ++s)
+        values[counter.series[s]] = point.values[s];
+      events_.counter(counter.name, hosts_[counter.rank], time, values);
+    }
+  }
+
+  // When the rank made the call that the evidence names, if it came to that; else when it was last
+  // seen.
   Nanos time_of(std::size_t r, const Finding& finding) {
     const RankTrace& trace = run_.ranks[r];
     for (const Evidence& evidence : finding.evidence) {
@@ -208,9 +256,9 @@ class Writer {
           std::lower_bound(trace.calls.begin(), trace.calls.end(), *evidence.id,
                            [](const Call& one, std::int64_t id) { return one.id < id; });
       if (call != trace.calls.end() && call->id == *evidence.id)
-        return issued(r)[static_cast<std::size_t>(call - trace.calls.begin())];
+        return std::min(last_[r], issued(r)[static_cast<std::size_t>(call - trace.calls.begin())]);
     }
-    return clock_.last[r];
+    return last_[r];
   }
 
   // When each call of the rank was issued; found once.
@@ -259,7 +307,9 @@ class Writer {
   TimelineClock clock_;
   MatchedCalls matched_;
   Shown shown_;
-  bool simulated_;
+  const TimelineOptions& options_;
+  Nanos shortest_;           // slice
+  std::vector<Nanos> last_;  // by rank index: of what is shown
   Nanos end_ = 0;
   std::uint64_t next_thread_ = 1;
   std::vector<TimelinePlace> hosts_;                  // by rank index: its track "host"

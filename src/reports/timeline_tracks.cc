@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
 namespace lockstep {
 namespace {
-
-constexpr Nanos kShortest = 1;  // viewers drop slices without a length
 
 // The tracks of one name: the ends of the last slices on each, so that a further one finds room.
 struct Lanes {
@@ -18,13 +17,13 @@ struct Lanes {
 
 class Layout {
  public:
-  explicit Layout(TimelineRank& out) : out_(out) { track("host", 0); }
+  Layout(TimelineRank& out, Nanos shortest) : out_(out), shortest_(shortest) { track("host", 0); }
 
   // Where the lane's slice before ends, if that is before `end`: the operations of a stream run one
   // after the other.
   void in_order(const std::string& name, TimelineSlice slice) {
     Lanes& lanes = lanes_[name];
-    auto lane = lanes.ends.upper_bound(slice.end - kShortest);
+    auto lane = lanes.ends.upper_bound(slice.end - shortest_);
     if (lane == lanes.ends.begin()) {
       slice.track = track(name, lanes.ends.size());
     } else {
@@ -64,12 +63,12 @@ class Layout {
   }
 
   TimelineRank& out_;
+  Nanos shortest_;
   std::map<std::string, Lanes> lanes_;
   std::map<std::pair<std::string, std::size_t>, std::uint32_t> tracks_;
 };
 
-Nanos plus(Nanos time, Nanos duration) {
-  const Nanos length = std::max(duration, kShortest);
+Nanos plus(Nanos time, Nanos length) {
   return time > std::numeric_limits<Nanos>::max() - length ? std::numeric_limits<Nanos>::max()
                                                            : time + length;
 }
@@ -122,49 +121,54 @@ CallEnd end_of(const Call& call, const CallTimes& at, bool records_ends, End tra
 
 using OnStream = std::pair<std::string, TimelineSlice>;  // the track's name
 
-TimelineSlice slice_of(const SpanMark& span, std::uint32_t index, Nanos time) {
+TimelineSlice slice_of(const SpanMark& span, std::uint32_t index, Nanos time, Nanos shortest) {
   return {.kind = TimelineSlice::Kind::span,
           .index = index,
           .begin = time,
-          .end = plus(time, span.duration),
+          .end = plus(time, std::max(span.duration, shortest)),
           .issued = time};
 }
 
-TimelineSlice slice_of(const CallTimes& at, std::uint32_t index, const CallEnd& finish) {
+TimelineSlice slice_of(const CallTimes& at, std::uint32_t index, const CallEnd& finish,
+                       Nanos shortest) {
   const Nanos begin = at.started == kNoTime ? at.issued : at.started;
   return {.kind = TimelineSlice::Kind::call,
           .finished = finish.finished,
           .index = index,
           .begin = begin,
-          .end = std::max(finish.time, plus(begin, 0)),
+          .end = std::max(finish.time, plus(begin, shortest)),
           .issued = at.issued};
 }
 
-TimelineSlice wait_of(const CallTimes& at, std::uint32_t index, const CallEnd& finish) {
+// Nothing: it took no time.
+std::optional<TimelineSlice> wait_of(const CallTimes& at, std::uint32_t index,
+                                     const CallEnd& finish, Nanos shortest) {
   const bool let_go = at.waited != kNoTime;
-  return {.kind = TimelineSlice::Kind::wait,
-          .finished = let_go || finish.finished,
-          .index = index,
-          .begin = at.waits,
-          .end = std::max(let_go ? at.waited : finish.time, plus(at.waits, 0)),
-          .issued = at.waits};
+  if (at.waits == kNoTime || at.waited == at.waits) return std::nullopt;
+  return TimelineSlice{.kind = TimelineSlice::Kind::wait,
+                       .finished = let_go || finish.finished,
+                       .index = index,
+                       .begin = at.waits,
+                       .end = std::max(let_go ? at.waited : finish.time, plus(at.waits, shortest)),
+                       .issued = at.waits};
 }
 
 }  // namespace
 
 TimelineRank timeline_of(const RankTrace& trace, const Tables& tables,
-                         const std::vector<Nanos>& times, std::size_t first, Nanos end) {
+                         const std::vector<Nanos>& times, const TimelinePart& part, Nanos shortest,
+                         Nanos end) {
   TimelineRank out;
-  Layout layout(out);
+  Layout layout(out, shortest);
   std::vector<TimelineSlice> on_host;
   std::vector<OnStream> on_streams;
   std::vector<CallTimes> calls(trace.calls.size());
-  for (std::size_t e = first; e < trace.events.size(); ++e) {
+  for (std::size_t e = part.first; e < std::min(part.last, trace.events.size()); ++e) {
     const Event& event = trace.events[e];
     read_event(event, times[e], calls);
     if (event.kind != EventKind::span) continue;
     const SpanMark& span = trace.spans[event.index];
-    const TimelineSlice slice = slice_of(span, event.index, times[e]);
+    const TimelineSlice slice = slice_of(span, event.index, times[e], shortest);
     if (span.stream.value == 0)
       on_host.push_back(slice);
     else
@@ -173,10 +177,13 @@ TimelineRank timeline_of(const RankTrace& trace, const Tables& tables,
   const bool records_ends = std::any_of(trace.calls.begin(), trace.calls.end(),
                                         [](const Call& call) { return call.has(kCompleted); });
   for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
-    if (calls[c].issued == kNoTime) continue;  // before the first event
-    const CallEnd finish = end_of(trace.calls[c], calls[c], records_ends, trace.end, end);
-    on_streams.emplace_back(track_of(trace.calls[c], tables), slice_of(calls[c], c, finish));
-    if (calls[c].waits != kNoTime) on_host.push_back(wait_of(calls[c], c, finish));
+    if (calls[c].issued == kNoTime) continue;  // not in this part
+    const CallEnd finish = c == part.stuck_in
+                               ? CallEnd{end, false}
+                               : end_of(trace.calls[c], calls[c], records_ends, trace.end, end);
+    on_streams.emplace_back(track_of(trace.calls[c], tables),
+                            slice_of(calls[c], c, finish, shortest));
+    if (const auto wait = wait_of(calls[c], c, finish, shortest)) on_host.push_back(*wait);
   }
   std::stable_sort(on_host.begin(), on_host.end(),
                    [](const auto& a, const auto& b) { return a.begin < b.begin; });

@@ -4,7 +4,8 @@
 // A rank has the track "host" (spans of its own, and its waits), one for each stream or group in
 // which it made collectives, and one for the messages of each group. The operations of a stream run
 // in order, so that a slice begins when the rank issued the call, or when the one before it ended.
-// What still overlaps goes to a further track of the same name.
+// What still overlaps goes to a further track of the same name. A wait that took no time is left
+// out.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +32,19 @@ struct TimelineRank {
   std::vector<TimelineSlice> slices;
 };
 
-// The slices of what the rank did from its event `first` on. `times`: of its events. `end`: how
-// long what never finished goes on; at least the rank's last time. O(events log events).
+// What of a rank's trace is shown.
+struct TimelinePart {
+  static constexpr std::uint32_t kNowhere = UINT32_MAX;
+
+  std::size_t first = 0, last = SIZE_MAX;  // events [first, last)
+  std::uint32_t stuck_in = kNowhere;       // the call from which it never comes back
+};
+
+// The slices of that part. `times`: of all its events. `shortest`: how long what took no time, or
+// ended at a time that nobody recorded, is shown to last; above 0. `end`: how long what never
+// finished goes on; at least the rank's last time. O(events log events).
 TimelineRank timeline_of(const RankTrace& trace, const Tables& tables,
-                         const std::vector<Nanos>& times, std::size_t first, Nanos end);
+                         const std::vector<Nanos>& times, const TimelinePart& part, Nanos shortest,
+                         Nanos end);
 
 }  // namespace lockstep

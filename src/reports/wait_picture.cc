@@ -6,11 +6,10 @@
 #include <tuple>
 #include <utility>
 
+#include "reports/replayed.h"
 #include "verify/agreement.h"
 #include "verify/replay.h"
-#include "verify/schedule_search.h"
 #include "verify/streams.h"
-#include "verify/wildcards.h"
 
 namespace lockstep {
 namespace {
@@ -31,23 +30,6 @@ std::string_view state_words(Position::State state) {
       return "hung outside of a recorded call";
   }
   return "";
-}
-
-// What the replay of verify() finds, by its rules.
-ReplayResult replayed(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement,
-                      std::optional<CallSemantics> given) {
-  const CallSemantics semantics = given.value_or(recorded_semantics(run));
-  ReplayOptions options;
-  options.semantics = semantics;
-  options.live = std::all_of(run.ranks.begin(), run.ranks.end(),
-                             [](const RankTrace& trace) { return trace.end == End::cut; });
-  ScheduleSearch search;
-  if (!options.live) {
-    SearchOptions bounds;
-    bounds.buffered_sends = semantics == CallSemantics::mpi;
-    search = search_schedules(run, groups, semantics, bounds);
-  }
-  return replay_as_recorded(run, groups, agreement, options, search);
 }
 
 std::set<Rank> culprits_of(const Report& report) {

@@ -188,6 +188,76 @@ TEST(Timeline, WithoutTimesItShowsTheOrderAndSaysSo) {
   EXPECT_EQ(slices[1]["ts"], 2);
 }
 
+// As derivations are: what no schedule reaches is not there, and who hangs stays where it does.
+TEST(Timeline, OfAProgramWhatHangsLastsUntilTheEndAndTheRestIsNotThere) {
+  const std::string first = all_reduce(0, "a", 8);
+  const Json file = timeline(
+      inline_run({first + all_reduce(1, "b", 8) + all_reduce(2, "c", 8) + kClean, first + kClean}));
+  expect_well_formed(file);
+  const std::vector<Json> slices = events_of(file, "X");
+  ASSERT_EQ(slices.size(), 3U);
+  EXPECT_EQ(slices[0]["dur"], 1);
+  EXPECT_EQ(slices[1]["name"], "all_reduce(b) (unfinished)");
+  EXPECT_EQ(slices[1]["args"]["state"], "unfinished when the trace ends");
+  EXPECT_EQ(slices[2]["name"], "all_reduce(a)");
+  EXPECT_EQ(events_of(file, "s").size(), 1U);
+  for (const Json& event : file["traceEvents"]) EXPECT_LE(event.value("ts", 0.0), 2) << event;
+}
+
+TEST(Timeline, OfAProgramAWaitThatNeverEndsIsWhereItStops) {
+  const std::string async = ",\"async\":true";
+  const std::string rank = all_reduce(0, "a", 8, async) + all_reduce(1, "b", 8, async) +
+                           R"({"ev":"wait","id":1})"
+                           "\n" +
+                           all_reduce(2, "c", 8) + kClean;
+  const Json file = timeline(inline_run({rank, all_reduce(0, "a", 8) + kClean}));
+  expect_well_formed(file);
+  std::vector<std::string> names;
+  for (const Json& slice : events_of(file, "X"))
+    if (slice["pid"] == 1) names.push_back(slice["name"]);
+  EXPECT_THAT(names, testing::ElementsAre("wait for all_reduce(b)", "all_reduce(a)",
+                                          "all_reduce(b) (unfinished)"));
+}
+
+TEST(Timeline, AWaitThatTookNoTimeIsLeftOut) {
+  const std::string async = ",\"async\":true";
+  const Json file =
+      timeline(inline_run({R"({"ev":"span","name":"forward","t":0,"dur":100})"
+                           "\n" +
+                           all_reduce(0, "a", 8, async + at(50)) + event("complete", 0, 60) +
+                           event("wait", 0, 100) + event("waited", 0, 100) +
+                           R"({"ev":"span","name":"update","t":100,"dur":50})"
+                           "\n" +
+                           kClean}));
+  expect_well_formed(file);
+  EXPECT_EQ(events_of(file, "X").size(), 3U);
+  EXPECT_THAT(file.dump(), testing::Not(HasSubstr("host (2)")));
+}
+
+TEST(Timeline, CountersAreOnTheClockOfTheRun) {
+  TimelineOptions options;
+  options.counters = {{1, "memory:", {"a", "b"}, {{5000, {1, 2}}, {7500, {3, 4}}}}};
+  const std::string rank = all_reduce(0, "w", 8, at(4000)) + event("complete", 0, 8000) + kClean;
+  const Json file = timeline(inline_run({rank, rank}), options);
+  const std::vector<Json> values = events_of(file, "C");
+  ASSERT_EQ(values.size(), 2U);
+  EXPECT_EQ(values[0]["pid"], 2);
+  EXPECT_EQ(values[0]["ts"], 1);
+  EXPECT_EQ(values[1]["ts"], 3.5);
+  EXPECT_EQ(values[1]["args"], Json::parse(R"({"a":3,"b":4})"));
+}
+
+// Of a run whose beginning is left out, so is that of its counters.
+TEST(Timeline, CountersBeginWithWhatIsShown) {
+  std::string rank;
+  for (int i = 0; i < 10; ++i)
+    rank += all_reduce(i, "w", 8, at(i * 100)) + event("complete", i, i * 100 + 50);
+  TimelineOptions options;
+  options.most_entries = 2;
+  options.counters = {{0, "memory:", {"a"}, {{0, {1}}, {740, {2}}, {850, {3}}}}};
+  EXPECT_EQ(events_of(timeline(inline_run({rank + kClean}), options), "C").size(), 1U);
+}
+
 TEST(Timeline, SomeTimesMissingTakeTheOneBefore) {
   const std::string rank = all_reduce(0, "w", 8, at(100)) + complete(0) +
                            all_reduce(1, "b", 8, at(900)) + event("complete", 1, 950) + kClean;

@@ -2,6 +2,7 @@
 // JSON, CSV, HTML and timeline.
 #include "cli/forecast_scenario.h"
 
+#include <algorithm>
 #include <regex>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/forecast_csv.h"
+#include "cli/forecast_memory_counters.h"
 #include "cli/forecast_page.h"
 #include "cli/run_lockstep.h"
 #include "job/scenario.h"
@@ -185,6 +187,38 @@ TEST(ForecastTimeline, ShowsWorkAndCallsAtSimulatedTimes) {
   EXPECT_EQ(calls, 9U);
   EXPECT_EQ(arrows, 3U);
   EXPECT_EQ(work, 5U + 5 + 4);
+}
+
+TEST(ForecastTimeline, CountsWhatEachKindOfRanksHolds) {
+  TimedScenario job = timed();
+  const std::vector<TimelineCounter> counters = memory_counters(job.forecast->memory);
+  ASSERT_EQ(counters.size(), 4U) << "ranks 0 and 1, and rank 2: in all, and by category";
+  EXPECT_EQ(counters[0].name, "memory (bytes), ranks 0-1, in all:");
+  EXPECT_EQ(counters[1].name, "memory (bytes), ranks 0-1:");
+  EXPECT_EQ(counters[1].series, (std::vector<std::string>{"parameters", "activations"}));
+  EXPECT_EQ(counters[2].rank, 2U);
+  EXPECT_EQ(counters[2].name, "memory (bytes), rank 2, in all:");
+  std::int64_t most = 0;
+  Nanos before = 0;
+  for (const TimelineCounter::Point& point : counters[0].points) {
+    EXPECT_GE(point.time, before);
+    before = point.time;
+    most = std::max(most, point.values.at(0));
+  }
+  EXPECT_EQ(most, 7'000'000);
+  EXPECT_EQ(counters[0].points.back().values[0], 3'000'000);
+
+  Run played = sim::as_simulated(std::move(job.run), job.simulated.program, job.simulated.folding,
+                                 job.simulated.result);
+  const Json timeline = Json::parse(simulated_timeline(played, counters));
+  std::size_t values = 0;
+  for (const Json& event : timeline["traceEvents"]) {
+    if (event["ph"] != "C") continue;
+    ++values;
+    EXPECT_EQ(event["pid"],
+              event["name"].get<std::string>().starts_with("memory (bytes), rank 2") ? 3 : 1);
+  }
+  EXPECT_EQ(values, 2 * (counters[0].points.size() + counters[2].points.size()));
 }
 
 TEST(Jitter, IsReadOrRefusedWithTheReason) {

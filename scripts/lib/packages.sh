@@ -23,6 +23,8 @@ PACKAGES_PACKAGE_CHECK=(debootstrap:debootstrap)
 # In which a test opens report pages, and says that it was skipped without it. It is larger than all
 # that the core needs together, so that nobody gets it unasked.
 PACKAGES_BROWSER=(chromium:chromium)
+# In which tests read timelines by Perfetto's trace processor (scripts/fetch-perfetto).
+PACKAGES_TIMELINE=(nodejs:node python3:python3 python3-pip:pip3 ca-certificates)
 # libFuzzer and the sanitizers of the clang that `clang` is.
 PACKAGES_FUZZ=(clang:clang++ libclang-rt-14-dev)
 

@@ -1,18 +1,10 @@
 // lockstep derive SCENARIO: what the job's ranks would call under every mix of batches, without
 // running it.
-#include <iostream>
 #include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
-#include "base/text.h"
 #include "cli/commands.h"
-#include "cli/derive.h"
+#include "cli/derive_command.h"
 #include "cli/output.h"
-#include "cli/scenario_files.h"
-#include "cli/work_folder.h"
-#include "launch/worker_program.h"
 
 namespace lockstep {
 namespace {
@@ -27,6 +19,8 @@ constexpr const char* kFooter = R"(Examples:
     lockstep derive job.yaml --remedies
   Keep every sequence of calls, as traces:
     lockstep derive job.yaml --output-dir derived
+  Look at how it goes wrong, on a page and in https://ui.perfetto.dev:
+    lockstep derive job.yaml -o html=derived.html -o timeline=derived.json
   Does the derivation say what a recorded run did, call by call?
     lockstep derive job.yaml --against lockstep-runs/job-20261122T101500Z
 
@@ -37,42 +31,6 @@ decides for all mixes, any number of steps, and what it takes for granted.
 Exit status: 0 no mix of batches diverges or hangs; 1 some does (or the recorded
 run did something else); 2 bad usage or scenario, or a job that cannot be
 derived; 3 inconclusive; 4 the tool failed.)";
-
-struct DeriveCommand {
-  std::string path, output_dir, against, certificate, write_scenario;
-  bool remedies = false;
-  bool meta = false, no_meta = false;
-  bool quiet = false;
-};
-
-// What the user says; nothing: as it suits the job.
-std::optional<bool> meta_of(const DeriveCommand& command) {
-  if (!command.meta && !command.no_meta) return std::nullopt;
-  return command.meta;
-}
-
-ExitStatus derive_command(const DeriveCommand& command) {
-  Result<Scenario> scenario = load_checked_scenario(command.path);
-  if (!scenario) return fail(scenario.error());
-  const Result<std::string> worker = find_worker(worker_search_of_this_process());
-  if (!worker) return fail(worker.error());
-  const WorkFolder folder(command.output_dir, "lockstep-derive-");
-  if (!folder.usable()) {
-    return fail(
-        Error{"this folder cannot be made, or is not empty", {folder.path()}, "name a new one"});
-  }
-  Interrupts interrupts;
-  const DeriveOptions options{
-      *worker,          folder.path(),    command.certificate, command.write_scenario,
-      command.remedies, meta_of(command), command.quiet};
-  const Result<ExitStatus> status =
-      command.against.empty()
-          ? derive(*scenario, options, interrupts, std::cout)
-          : derive_against(*scenario, command.against, options, interrupts, std::cout);
-  if (const int signal = interrupts.poll(); signal != 0) return interrupted_by(signal);
-  if (!status) return fail(status.error());
-  return *status;
-}
 
 }  // namespace
 
@@ -106,6 +64,8 @@ void add_derive(CLI::App& app, ExitStatus& status) {
       ->add_flag("--remedies", options->remedies,
                  "Where the job can go wrong: derive it with each\nremedy, too")
       ->excludes("--against");
+  add_output_option(*command, options->outputs);
+  command->get_option("--output")->excludes("--against");
   CLI::Option* meta = command->add_flag("--meta", options->meta,
                                         "On the meta device, with tensors that have no values,\n"
                                         "for models of any size; the default for the\n"
@@ -114,7 +74,7 @@ void add_derive(CLI::App& app, ExitStatus& status) {
       ->excludes(meta);
   command->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   command->footer(kFooter);
-  command->callback([options, &status] { status = derive_command(*options); });
+  command->callback([options, &status] { status = derive_scenario(*options); });
 }
 
 }  // namespace lockstep

@@ -1,31 +1,20 @@
 // lockstep verify PATH…: judges recorded runs.
 #include <algorithm>
-#include <iostream>
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "base/text.h"
-#include "base/write_file.h"
 #include "cli/commands.h"
+#include "cli/judge_traces.h"
 #include "cli/output.h"
-#include "cli/patience.h"
 #include "cli/product_command.h"
 #include "trace/formats/format.h"
-#include "trace/load.h"
-#include "verify/product/run_certificate.h"
-#include "verify/semantics.h"
-#include "verify/verify.h"
 
 namespace lockstep {
 namespace {
 
 struct VerifyCommand {
-  std::vector<std::string> paths;
-  LoadOptions load;
-  std::string semantics;  // empty: as recorded
+  TracesToJudge traces;
   bool product = false;
-  std::string certificate;  // empty: none
   ReportOptions report;
 };
 
@@ -60,53 +49,16 @@ std::string footer() {
   return text;
 }
 
-Result<Run> load(const VerifyCommand& command) {
-  const Patience patience("reading traces");
-  return load_run(command.paths, command.load);
-}
-
-Report judge(const Run& run, const VerifyCommand& command) {
-  const Patience patience("verifying");
-  VerifyOptions options;
-  options.semantics = call_semantics_from_name(command.semantics);
-  return verify(run, options);
-}
-
-// `status`: of the report, which a run without a certificate keeps unless that was clean.
-ExitStatus write_certificate_of(const Run& run, const Report& report, const VerifyCommand& command,
-                                ExitStatus status) {
-  const CallSemantics semantics =
-      call_semantics_from_name(command.semantics).value_or(recorded_semantics(run));
-  const Result<std::string> text = write_run_certificate(run, report, semantics);
-  if (!text)
-    return fail(text.error(), status == ExitStatus::clean ? ExitStatus::inconclusive : status);
-  if (const Status written = write_file(command.certificate, *text); !written)
-    return fail(written.error(), ExitStatus::own_failure);
-  return status;
-}
-
 ExitStatus run_verify(const VerifyCommand& command) {
   if (const Status outputs = check_outputs(command.report); !outputs) return fail(outputs.error());
-  if (command.product && command.paths.size() > 1) {
+  if (command.product && command.traces.paths.size() > 1) {
     return fail({"--product judges one derivation, and several paths were given",
-                 {command.paths[1]},
+                 {command.traces.paths[1]},
                  "give the folder that holds product.json"});
   }
   if (command.product)
-    return judge_product(command.paths.front(), command.certificate, command.report);
-  const Result<Filter> filter = load_filter(command.report.filter);
-  if (!filter) return fail(filter.error());
-  const Result<Run> run = load(command);
-  if (!run) return fail(run.error());
-  const Report judged = judge(*run, command);
-  const FilteredReport report = filtered(judged, *run, *filter, today_utc());
-  ReportOptions outputs = command.report;
-  outputs.semantics = call_semantics_from_name(command.semantics);
-  if (const Status written = write_reports(report, *run, outputs); !written)
-    return fail(written.error(), ExitStatus::own_failure);
-  const ExitStatus status = exit_status(report.report, command.report.fail_on);
-  if (command.certificate.empty()) return status;
-  return write_certificate_of(*run, judged, command, status);
+    return judge_product(command.traces.paths.front(), command.traces.certificate, command.report);
+  return judge_traces(command.traces, command.report);
 }
 
 }  // namespace
@@ -114,22 +66,24 @@ ExitStatus run_verify(const VerifyCommand& command) {
 void add_verify(CLI::App& app, ExitStatus& status) {
   CLI::App* command = app.add_subcommand("verify", "Judge recorded traces: who, what, where, why");
   const auto options = std::make_shared<VerifyCommand>();
-  command->add_option("PATH", options->paths, "Trace files, or folders that hold them")
+  command->add_option("PATH", options->traces.paths, "Trace files, or folders that hold them")
       ->type_name("")
       ->required();
-  command->add_option("--format", options->load.format,
+  command->add_option("--format", options->traces.load.format,
                       "Read the files as this format (below);\n"
                       "default: by content");
-  command->add_option("--rank-pattern", options->load.rank_pattern,
+  command->add_option("--rank-pattern", options->traces.load.rank_pattern,
                       "Regular expression whose first group is\n"
                       "the rank in a file's name");
-  command->add_option("--semantics", options->semantics, "What blocks a rank; default: as recorded")
+  command
+      ->add_option("--semantics", options->traces.semantics,
+                   "What blocks a rank; default: as recorded")
       ->check(CLI::IsMember({"nccl", "gloo", "mpi"}));
   command->add_flag("--product", options->product,
                     "PATH is a derivation: judge every mix of\n"
                     "conditions over the ranks");
   command
-      ->add_option("--certificate", options->certificate,
+      ->add_option("--certificate", options->traces.certificate,
                    "Write the proof that a clean run or a safe\n"
                    "program is one; see check-certificate")
       ->type_name("FILE");

@@ -205,7 +205,11 @@ Result<ExitStatus> derive(const Scenario& scenario, const DeriveOptions& options
   if (!decided) return decided.error();
   const Decided& worst = worst_of(*decided);
   const ProductVerdict verdict = worst.decision.verdict;
-  if (!options.quiet) said << product_text_report(worst.model, worst.decision) << std::flush;
+  const ReportOptions files{.outputs = options.outputs};
+  if (!options.quiet && !takes_stdout(files))
+    said << product_text_report(worst.model, worst.decision) << std::flush;
+  if (const Status written = write_product_reports(worst.model, worst.decision, files); !written)
+    return fail(written.error(), ExitStatus::own_failure);
   if (!options.write_scenario.empty()) {
     const Status written =
         write_counterexample(scenario, *plan, worst.decision, options.write_scenario);

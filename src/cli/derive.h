@@ -4,6 +4,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "cli/exit_status.h"
@@ -17,7 +18,9 @@ struct DeriveOptions {
   std::string folder;          // exists and is empty; left with scenarios, traces and product.json
   std::string certificate;     // file; empty: none
   std::string write_scenario;  // file, for the counterexample; empty: none
-  bool remedies = false;       // derive with each remedy, too
+  // KIND=PATH, as check_outputs() lets them through: write_product_reports().
+  std::vector<std::string> outputs;
+  bool remedies = false;  // derive with each remedy, too
   // On the meta device, where tensors have no values; nothing: where models or worlds are large.
   std::optional<bool> on_meta;
   bool quiet = false;

@@ -7,7 +7,9 @@
 #include "cli/suppressions.h"
 #include "reports/product_text.h"
 #include "trace/derivation.h"
+#include "verify/product/assignments.h"
 #include "verify/product/certificate.h"
+#include "verify/product/compose.h"
 #include "verify/product/decide.h"
 
 namespace lockstep {
@@ -19,24 +21,38 @@ Result<Derivation> load(const std::string& folder) {
   return load_derivation(folder);
 }
 
-// What the other forms of a report say: the counterexample's run, or that there is none.
-Status write_outputs(const ProductDecision& decision, const ReportOptions& options,
-                     const Filter& filter) {
-  if (options.outputs.empty()) return Status::ok();
-  const Run none;
-  Report report;
-  if (decision.verdict == ProductVerdict::inconclusive) {
-    report.verdict = Verdict::inconclusive;
-    report.unknown = decision.why;
+Run usual_run(const ProductModel& model) {
+  const std::optional<Assignment> steps = usual_steps(model);
+  return steps ? compose(model, *steps) : Run{};
+}
+
+// What was decided without a finding, of all runs, with the counts of one of them.
+Report report_without_findings(const ProductDecision& decision, const Run& run) {
+  Report out;
+  if (decision.verdict == ProductVerdict::inconclusive) out.verdict = Verdict::inconclusive;
+  out.unknown = decision.why;
+  out.ranks_expected = run.world_size;
+  for (const RankTrace& trace : run.ranks) {
+    out.ranks_read.push_back(trace.rank);
+    out.events += trace.events.size();
   }
-  const Run& run = decision.counterexample ? decision.counterexample->run : none;
-  if (decision.counterexample) report = decision.counterexample->report;
-  ReportOptions files = options;
-  files.quiet = true;
-  return write_reports(filtered(report, run, filter, today_utc()), run, files);
+  return out;
 }
 
 }  // namespace
+
+Status write_product_reports(const ProductModel& model, const ProductDecision& decision,
+                             const ReportOptions& options, const Filter& filter) {
+  if (options.outputs.empty()) return Status::ok();
+  ReportOptions files = options;
+  files.quiet = true;
+  if (const auto& example = decision.counterexample)
+    return write_reports(filtered(example->report, example->run, filter, today_utc()), example->run,
+                         files);
+  const Run run = usual_run(model);
+  return write_reports(filtered(report_without_findings(decision, run), run, filter, today_utc()),
+                       run, files);
+}
 
 ExitStatus status_of(ProductVerdict verdict) {
   if (verdict == ProductVerdict::safe) return ExitStatus::clean;
@@ -51,12 +67,12 @@ ExitStatus judge_product(const std::string& folder, const std::string& certifica
   if (!derivation) return fail(derivation.error());
   const ProductModel model(*derivation);
   const ProductDecision decision = decide(model);
-  if (!options.quiet) {
+  if (!options.quiet && !takes_stdout(options)) {
     ProductTextOptions text;
     text.color = stdout_wants_color();
     std::cout << product_text_report(model, decision, text);
   }
-  if (const Status written = write_outputs(decision, options, *filter); !written)
+  if (const Status written = write_product_reports(model, decision, options, *filter); !written)
     return fail(written.error(), ExitStatus::own_failure);
   if (certificate.empty()) return status_of(decision.verdict);
   const Result<std::string> text = write_certificate(model, decision);

@@ -1,8 +1,10 @@
 // `lockstep verify --product` and `lockstep check-certificate`, as a shell would call them.
+#include <algorithm>
 #include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/run_lockstep.h"
 #include "support/temp_dir.h"
@@ -102,6 +104,27 @@ TEST(Product, TheCounterexampleGoesToEveryOutput) {
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(outcome.out, "");
   EXPECT_THAT(TempDir::read(file), HasSubstr("modality-divergence"));
+}
+
+// The report of a run in which every rank meets what most may meet, and nothing else beside it.
+TEST(Product, OfASafeProgramEveryOutputSaysSo) {
+  const TwoConditions program(true);
+  const std::string page = program.folder.file("safe.html");
+  const std::string timeline = program.folder.file("safe.json");
+  const Outcome outcome =
+      run_lockstep({"verify", "--product", program.folder.path(), "-o", "json=-", "-o",
+                    "html=" + page, "-o", "timeline=" + timeline});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const auto report = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(report["verdict"], "clean");
+  EXPECT_EQ(report["ranks"]["expected"], 2);
+  EXPECT_EQ(report["ranks"]["read"], 2);
+  EXPECT_THAT(TempDir::read(page), HasSubstr("Nothing is wrong"));
+  const auto events = nlohmann::json::parse(TempDir::read(timeline))["traceEvents"];
+  EXPECT_EQ(std::count_if(events.begin(), events.end(),
+                          [](const auto& event) { return event["ph"] == "X"; }),
+            2 * 2 * 2)
+      << "two ranks, two steps, two calls";
 }
 
 TEST(Product, BadInputIsRefusedWithPlaceAndFix) {

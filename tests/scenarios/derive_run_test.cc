@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
 
 #include "scenarios/program_test.h"
 
@@ -74,6 +75,25 @@ TEST_F(Derive, ASafeJobHasACertificate) {
 TEST_F(Derive, NamesTheRemediesThatMakeAJobSafe) {
   EXPECT_EQ(lockstep({"derive", shipped("modality/manual_silent_bad"), "--remedies"}), 1);
   EXPECT_THAT(log(), ::testing::ContainsRegex("dummy images +safe"));
+}
+
+TEST_F(Derive, WritesEveryReportOfTheCounterexample) {
+  const auto file = [&](const std::string& name) { return folder_.file(name); };
+  ASSERT_EQ(lockstep({"derive", shipped("modality/manual_hang_bad"), "-o", "json=-", "-o",
+                      "html=" + file("html"), "-o", "csv=" + file("csv"), "-o",
+                      "dot=" + file("dot"), "-o", "junit=" + file("junit")}),
+            1);
+  const auto report = nlohmann::json::parse(log());
+  EXPECT_EQ(report["findings"][0]["rule"], "modality-divergence");
+  EXPECT_THAT(TempDir::read(file("html")), HasSubstr("modality-divergence"));
+  EXPECT_THAT(TempDir::read(file("csv")), HasSubstr("error,modality-divergence,proven"));
+  EXPECT_THAT(TempDir::read(file("dot")), HasSubstr("digraph"));
+  EXPECT_THAT(TempDir::read(file("junit")), HasSubstr("<failure"));
+}
+
+TEST_F(Derive, RefusesAnUnknownReportBeforeItDerives) {
+  EXPECT_EQ(lockstep({"derive", shipped("modality/manual_hang_bad"), "-o", "timelime=x"}), 2);
+  EXPECT_THAT(log(), HasSubstr("did you mean timeline?"));
 }
 
 // The published models on 4,096 ranks, in this process's memory and time.

@@ -138,6 +138,12 @@ Assignment lead_to(const ProductModel& model, const Situation& situation,
   return out;
 }
 
+std::optional<Assignment> usual_steps(const ProductModel& model) {
+  Assignment out = lead_to(model, Situation{}, {});
+  if (out.steps.empty()) return std::nullopt;
+  return out;
+}
+
 std::optional<Assignment> follow_trace(const ProductModel& model, std::uint32_t history,
                                        std::int32_t rank) {
   const ProductSpec& spec = model.spec();

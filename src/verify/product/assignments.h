@@ -20,6 +20,10 @@ std::vector<ProductOption> usual_options(const ProductModel& model, const Situat
 Assignment lead_to(const ProductModel& model, const Situation& situation,
                    const std::vector<ProductOption>& options);
 
+// The first steps as most ranks may meet them: an example of what the program does. Nothing where
+// that was not recorded.
+std::optional<Assignment> usual_steps(const ProductModel& model);
+
 // All ranks as usual, but for one, which does what its trace of `history` did up to the step in
 // which it raised an exception, and the others with it where they must agree. Nothing where
 // `allowed` forbids that.

@@ -13,6 +13,7 @@ void add_verify(CLI::App& app, ExitStatus& status);
 void add_check_certificate(CLI::App& app, ExitStatus& status);
 void add_compare(CLI::App& app, ExitStatus& status);
 void add_derive(CLI::App& app, ExitStatus& status);
+void add_gate(CLI::App& app, ExitStatus& status);
 void add_digest(CLI::App& app, ExitStatus& status);
 void add_convert(CLI::App& app, ExitStatus& status);
 void add_scenario(CLI::App& app, ExitStatus& status);

@@ -99,6 +99,7 @@ int run(int argc, const char* const* argv) {
   add_check_certificate(app, status);
   add_compare(app, status);
   add_derive(app, status);
+  add_gate(app, status);
   add_digest(app, status);
   add_convert(app, status);
   add_scenario(app, status);

@@ -64,18 +64,22 @@ class CiExamples : public ::testing::Test {
                                          trace(1, healthy ? 8 : 9) + "E\n");
     executable("pip", "test \"$1\" = install\n");
   }
-  // Runs the steps in one folder, each as the services do; the first failure ends the job.
-  int run(const std::vector<std::string>& steps) {
+  // Runs the steps in one folder, each as the services do, with the variables that they set; the
+  // first failure ends the job.
+  int run(const std::vector<std::string>& steps, const std::string& variables) {
     for (const std::string& step : steps) {
       const std::string script = folder_.write("step.sh", step);
-      const std::string command =
-          "cd " + folder_.path() + " && PATH=" + folder_.path() +
-          ":" LOCKSTEP_PROGRAM_FOLDER ":$PATH GITHUB_STEP_SUMMARY=" + folder_.file("summary.md") +
-          " bash -eo pipefail " + script + " >> log 2>&1";
+      const std::string command = "cd " + folder_.path() + " && PATH=" + folder_.path() +
+                                  ":" LOCKSTEP_PROGRAM_FOLDER
+                                  ":$PATH env -u GITHUB_ACTIONS -u GITLAB_CI " +
+                                  variables + " bash -eo pipefail " + script + " >> log 2>&1";
       const int status = std::system(command.c_str());
       if (status != 0) return WEXITSTATUS(status);
     }
     return 0;
+  }
+  std::string on_github() const {
+    return "GITHUB_ACTIONS=true GITHUB_STEP_SUMMARY=" + folder_.file("summary.md");
   }
   std::string file(const std::string& name) { return TempDir::read(folder_.file(name)); }
 
@@ -90,9 +94,9 @@ class CiExamples : public ::testing::Test {
 TEST_F(CiExamples, GitHubActions) {
   ASSERT_THAT(github_steps(), SizeIs(3));
   check_out(/*healthy=*/true);
-  EXPECT_EQ(run(github_steps()), 0) << file("log");
+  EXPECT_EQ(run(github_steps(), on_github()), 0) << file("log");
   check_out(/*healthy=*/false);
-  EXPECT_EQ(run(github_steps()), 1) << file("log");
+  EXPECT_EQ(run(github_steps(), on_github()), 1) << file("log");
   EXPECT_THAT(file("log"), HasSubstr("::error"));
   EXPECT_EQ(nlohmann::json::parse(file("lockstep.sarif"))["runs"][0]["results"][0]["ruleId"],
             "size-mismatch");
@@ -102,9 +106,9 @@ TEST_F(CiExamples, GitHubActions) {
 TEST_F(CiExamples, GitLab) {
   ASSERT_THAT(gitlab_steps(), SizeIs(3));
   check_out(/*healthy=*/true);
-  EXPECT_EQ(run(gitlab_steps()), 0) << file("log");
+  EXPECT_EQ(run(gitlab_steps(), "GITLAB_CI=true"), 0) << file("log");
   check_out(/*healthy=*/false);
-  EXPECT_EQ(run(gitlab_steps()), 1) << file("log");
+  EXPECT_EQ(run(gitlab_steps(), "GITLAB_CI=true"), 1) << file("log");
   EXPECT_THAT(file("lockstep.xml"), HasSubstr("<failure"));
   EXPECT_EQ(nlohmann::json::parse(file("lockstep.codequality.json"))[0]["check_name"],
             "size-mismatch");
@@ -113,9 +117,9 @@ TEST_F(CiExamples, GitLab) {
 TEST_F(CiExamples, Jenkins) {
   ASSERT_THAT(jenkins_steps(), SizeIs(3));
   check_out(/*healthy=*/true);
-  EXPECT_EQ(run(jenkins_steps()), 0) << file("log");
+  EXPECT_EQ(run(jenkins_steps(), ""), 0) << file("log");
   check_out(/*healthy=*/false);
-  EXPECT_EQ(run(jenkins_steps()), 1) << file("log");
+  EXPECT_EQ(run(jenkins_steps(), ""), 1) << file("log");
   EXPECT_THAT(file("lockstep.xml"), HasSubstr("<failure"));
 }
 

@@ -1,0 +1,33 @@
+// What a CI service picks up from a job, for `lockstep gate`.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+enum class CiService {
+  github,  // GitHub Actions
+  gitlab,  // GitLab CI
+  junit,   // any other: what all of them read
+};
+std::optional<CiService> ci_service_named(std::string_view name);
+
+// Variables that the services set for a job; passed in so that tests need no environment.
+// https://docs.github.com/actions/reference/variables
+// https://docs.gitlab.com/ci/variables/predefined_variables
+struct CiEnvironment {
+  std::string github_actions;  // GITHUB_ACTIONS: "true"
+  std::string gitlab_ci;       // GITLAB_CI: "true"
+  std::string step_summary;    // GITHUB_STEP_SUMMARY: the file that becomes the step's summary
+};
+CiEnvironment ci_environment_of_this_process();
+
+CiService ci_service(const CiEnvironment& environment);
+
+// The reports that the service shows, as --output takes them: KIND=PATH.
+std::vector<std::string> ci_outputs(CiService service, const CiEnvironment& environment);
+
+}  // namespace lockstep

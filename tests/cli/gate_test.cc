@@ -1,0 +1,155 @@
+// `lockstep gate`: what it judges, and which reports it leaves.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/ci_service.h"
+#include "cli/run_lockstep.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(CiService, IsKnownByItsVariables) {
+  EXPECT_EQ(ci_service({"true", "", ""}), CiService::github);
+  EXPECT_EQ(ci_service({"", "true", ""}), CiService::gitlab);
+  EXPECT_EQ(ci_service({"", "", ""}), CiService::junit);
+  EXPECT_EQ(ci_service({"false", "no", ""}), CiService::junit);
+  EXPECT_FALSE(ci_service_named("jenkins"));
+}
+
+TEST(CiService, EachGetsTheReportsThatItShows) {
+  EXPECT_THAT(ci_outputs(CiService::github, {"true", "", "/sum=mary"}),
+              ElementsAre("sarif=lockstep.sarif", "github=-", "markdown=/sum=mary"));
+  EXPECT_THAT(ci_outputs(CiService::github, {}), ElementsAre("sarif=lockstep.sarif", "github=-"));
+  EXPECT_THAT(ci_outputs(CiService::gitlab, {}),
+              ElementsAre("junit=lockstep.xml", "gitlab=lockstep.codequality.json"));
+  EXPECT_THAT(ci_outputs(CiService::junit, {}), ElementsAre("junit=lockstep.xml"));
+}
+
+// Runs in a folder of its own, since reports go where the command runs.
+class Gate : public ::testing::Test {
+ protected:
+  Gate() : before_(std::filesystem::current_path()) {
+    std::filesystem::current_path(folder_.path());
+    for (const char* name : {"GITHUB_ACTIONS", "GITLAB_CI", "GITHUB_STEP_SUMMARY"})
+      ::unsetenv(name);
+  }
+  ~Gate() override { std::filesystem::current_path(before_); }
+
+  // Two ranks whose second call is of so many elements on rank 1, and of 8 on rank 0. Without an
+  // end mark rank 1 may have been killed.
+  void record(int elements, const std::string& end = "{\"end\":\"clean\"}\n") {
+    std::filesystem::create_directories("traces");
+    for (int rank = 0; rank < 2; ++rank) {
+      folder_.write("traces/rank_" + std::to_string(rank) + ".trace.jsonl",
+                    R"({"header":1,"rank":)" + std::to_string(rank) +
+                        R"(,"world_size":2})"
+                        "\n" +
+                        R"({"ev":"issue","id":0,"g":"world","op":"all_reduce","in":[[)" +
+                        std::to_string(rank == 0 ? 8 : elements) + "]]}\n" + end);
+    }
+  }
+  // A program of two ranks that make one call in each step, after the first under these conditions.
+  void derive(const std::vector<std::string>& steps) {
+    std::filesystem::create_directories("derived/first");
+    std::string names, calls;
+    for (std::size_t n = 0; n <= steps.size(); ++n) {
+      if (n > 0) names += (n == 1 ? "\"" : ",\"") + steps[n - 1] + "\"";
+      calls += R"({"ev":"issue","id":)" + std::to_string(n) +
+               R"(,"g":"world","op":"all_reduce","in":[[8]],"step":)" + std::to_string(n) + "}\n";
+    }
+    for (const char* rank : {"0", "1"})
+      folder_.write(std::string("derived/first/rank_") + rank + ".trace.jsonl",
+                    std::string(R"({"header":1,"rank":)") + rank + R"(,"world_size":2})" +
+                        "\n"
+                        R"({"group":"world","ranks":[0,1]})"
+                        "\n" +
+                        calls +
+                        R"({"end":"clean"})"
+                        "\n");
+    folder_.write("derived/product.json", R"({"product":1,"program":"p","world_size":2,
+"assumptions":[],"conditions":[{"name":"all","has":[]}],"choice":"free",
+"histories":[{"first":"all","folder":"first"}],"steps":[)" +
+                                              names + "]}");
+  }
+  bool exists(const std::string& name) { return std::filesystem::exists(folder_.file(name)); }
+
+  TempDir folder_;
+
+ private:
+  std::filesystem::path before_;
+};
+
+TEST_F(Gate, OfTracesItFailsOnWarningsAndLeavesJunit) {
+  record(8);
+  EXPECT_EQ(run_lockstep({"gate", "traces"}).status, 0);
+  record(9);
+  const Outcome bad = run_lockstep({"gate", "traces"});
+  EXPECT_EQ(bad.status, 1);
+  EXPECT_THAT(bad.out, HasSubstr("size-mismatch"));
+  EXPECT_THAT(TempDir::read(folder_.file("lockstep.xml")), HasSubstr("<failure"));
+  EXPECT_EQ(run_lockstep({"gate", "traces", "--fail-on", "never", "-q"}).status, 0);
+}
+
+TEST_F(Gate, WhatCannotBeJudgedDoesNotPass) {
+  record(8);
+  std::filesystem::remove("traces/rank_1.trace.jsonl");
+  EXPECT_EQ(run_lockstep({"gate", "traces"}).status, 3);
+  EXPECT_EQ(run_lockstep({"gate", "nothing-here"}).status, 2);
+}
+
+TEST_F(Gate, TheServiceIsTheEnvironmentsUnlessNamed) {
+  record(9);
+  ::setenv("GITLAB_CI", "true", 1);
+  EXPECT_EQ(run_lockstep({"gate", "traces"}).status, 1);
+  EXPECT_TRUE(exists("lockstep.codequality.json"));
+  const Outcome github = run_lockstep({"gate", "traces", "--service", "github"});
+  ::unsetenv("GITLAB_CI");
+  EXPECT_THAT(github.out, ::testing::StartsWith("::error"));
+  EXPECT_TRUE(exists("lockstep.sarif"));
+}
+
+TEST_F(Gate, FurtherReportsAndFiltersAreThoseOfVerify) {
+  record(9);
+  EXPECT_EQ(
+      run_lockstep({"gate", "traces", "-q", "-o", "json=r.json", "--disable", "size-mismatch"})
+          .status,
+      0);
+  EXPECT_EQ(nlohmann::json::parse(TempDir::read(folder_.file("r.json")))["verdict"], "clean");
+  EXPECT_EQ(run_lockstep({"gate", "traces", "-o", "xml=r"}).status, 2);
+}
+
+TEST_F(Gate, OfADerivationAllMixesAreDecided) {
+  derive({"all", "all"});
+  const Outcome outcome = run_lockstep({"gate", "derived"});
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("SAFE: p, 2 ranks"));
+  EXPECT_THAT(TempDir::read(folder_.file("lockstep.xml")), HasSubstr("<testsuite"));
+  EXPECT_THAT(run_lockstep({"gate", "derived", "derived"}).err, HasSubstr("decided by itself"));
+  EXPECT_THAT(run_lockstep({"gate", "derived", "--only", "overlap"}).err,
+              HasSubstr("findings are filtered of recorded runs only"));
+}
+
+TEST_F(Gate, ADerivationThatDoesNotDecideDoesNotPass) {
+  derive({"all"});
+  EXPECT_EQ(run_lockstep({"gate", "derived"}).status, 3);
+  EXPECT_THAT(TempDir::read(folder_.file("lockstep.xml")), HasSubstr("inconclusive"));
+}
+
+TEST_F(Gate, AScenarioIsDerivedAndItsErrorsHavePlaces) {
+  folder_.write("job.yaml", "lockstep: 1\nname: x\nranks: many\n");
+  const Outcome outcome = run_lockstep({"gate", "job.yaml"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("job.yaml:3"));
+}
+
+}  // namespace
+}  // namespace lockstep

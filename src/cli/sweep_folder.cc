@@ -22,6 +22,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kIdentityFile = "/sweep.json";
+constexpr const char* kResultsFile = "/results.jsonl";
 constexpr std::size_t kIdentityBytes = std::size_t{1} << 20U;
 constexpr std::size_t kResultsBytes = std::size_t{1} << 30U;
 
@@ -61,22 +63,37 @@ Result<Json> joined(const Json& there, const Json& now, const std::string& file)
   return out;
 }
 
-Status write_identity(const std::string& folder, const SweepIdentity& identity) {
-  const std::string file = folder + "/sweep.json";
+// Whether a sweep may write here. A folder that only has an empty file of results was made by one
+// that was killed before it said what it is.
+Status check_is_ours(const std::string& folder) {
+  std::error_code failed;
+  if (std::filesystem::exists(folder + kIdentityFile, failed)) return Status::ok();
+  for (std::filesystem::directory_iterator it(folder, failed), end; !failed && it != end;
+       it.increment(failed)) {
+    std::error_code unknown;
+    const bool begun = "/" + it->path().filename().string() == kResultsFile &&
+                       std::filesystem::file_size(it->path(), unknown) == 0;
+    if (!begun)
+      return Error{"this folder is not empty, and no sweep's", {folder}, "name a new one"};
+  }
+  return failed ? Status(system_error("cannot read the folder", failed.value(), folder))
+                : Status::ok();
+}
+
+// What sweep.json has to say now; nothing where it says so. Errors: the folder's sweep is another.
+Result<std::optional<Json>> identity_to_write(const std::string& folder,
+                                              const SweepIdentity& identity) {
+  if (const Status ok = check_is_ours(folder); !ok) return ok.error();
+  const std::string file = folder + kIdentityFile;
   Json now = as_json(identity);
   std::error_code unknown;
-  if (std::filesystem::exists(file, unknown)) {
-    const Result<std::string> text = read_file(file, kIdentityBytes);
-    if (!text) return text.error();
-    const Json there = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
-    Result<Json> both = joined(there, now, file);
-    if (!both) return both.error();
-    if (*both == there) return Status::ok();
-    now = std::move(*both);
-  } else if (!std::filesystem::is_empty(folder, unknown)) {
-    return Error{"this folder is not empty, and no sweep's", {folder}, "name a new one"};
-  }
-  return write_file(file, now.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  if (!std::filesystem::exists(file, unknown)) return std::optional(std::move(now));
+  const Result<std::string> text = read_file(file, kIdentityBytes);
+  if (!text) return text.error();
+  const Json there = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  Result<Json> both = joined(there, now, file);
+  if (!both) return both.error();
+  return *both == there ? std::optional<Json>() : std::optional(std::move(*both));
 }
 
 }  // namespace
@@ -93,14 +110,22 @@ SweepFolder::~SweepFolder() {
 
 Result<SweepFolder> SweepFolder::open(const std::string& path, const SweepIdentity& identity) {
   if (const Status ok = make_folder(path); !ok) return ok.error();
-  if (const Status ok = write_identity(path, identity); !ok) return ok.error();
-  const std::string file = path + "/results.jsonl";
+  // Asked before anything is made in a folder of something else.
+  if (const auto ours = identity_to_write(path, identity); !ours) return ours.error();
+  const std::string file = path + kResultsFile;
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor < 0) return system_error("cannot open", errno, file);
   SweepFolder out(file, descriptor);
   if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return system_error("cannot lock", errno, file);
     return Error{"another sweep is writing here", {file}, "wait for it, or name another folder"};
+  }
+  // And behind the lock: only now does nobody else write to it.
+  const auto now = identity_to_write(path, identity);
+  if (!now) return now.error();
+  if (*now) {
+    const std::string text = (*now)->dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    if (const Status ok = write_file(path + kIdentityFile, text); !ok) return ok.error();
   }
   if (const Status ok = out.read_rows(); !ok) return ok.error();
   return out;

@@ -131,6 +131,7 @@ TEST_F(SweepFolderTest, AFolderOfSomethingElseIsRefused) {
   EXPECT_THAT(why_not(identity()), HasSubstr("not empty"));
   folder_.write("sweep/sweep.json", "[");
   EXPECT_THAT(why_not(identity()), HasSubstr("not what a sweep writes"));
+  EXPECT_FALSE(std::filesystem::exists(results()));
 }
 
 TEST_F(SweepFolderTest, TwoSweepsDoNotWriteToOneFolder) {
@@ -138,6 +139,21 @@ TEST_F(SweepFolderTest, TwoSweepsDoNotWriteToOneFolder) {
   const auto first = open(identity());
   ASSERT_TRUE(first);
   EXPECT_THAT(why_not(identity()), HasSubstr("another sweep is writing here"));
+  // Nor does the second one leave a word of its machines.
+  const std::string before = TempDir::read(folder_.file("sweep/sweep.json"));
+  SweepIdentity other = identity();
+  other.machines["n.yaml"] = "dd";
+  EXPECT_THAT(why_not(other), HasSubstr("another sweep is writing here"));
+  EXPECT_EQ(TempDir::read(folder_.file("sweep/sweep.json")), before);
+}
+
+TEST_F(SweepFolderTest, ASweepThatWasKilledAtItsVeryBeginningCanBeBegunAnew) {
+  std::filesystem::create_directory(folder_.file("sweep"));
+  folder_.write("sweep/results.jsonl", "");
+  EXPECT_EQ(why_not(identity()), "it opens");
+  std::filesystem::remove(folder_.file("sweep/sweep.json"));
+  folder_.write("sweep/results.jsonl", sweep::row_line(row(1), true));
+  EXPECT_THAT(why_not(identity()), HasSubstr("not empty"));
 }
 
 }  // namespace

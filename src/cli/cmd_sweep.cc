@@ -138,9 +138,10 @@ Result<Loaded> load(const SweepCommand& command) {
   for (const std::string& file : command.machines) {
     Result<std::string> text = read_file(file, kFileBytes);
     if (!text) return text.error();
-    if (!identity.machines.emplace(file, sha256(*text)).second)
+    const std::string name = to_utf8(file);  // it is kept as JSON
+    if (!identity.machines.emplace(name, sha256(*text)).second)
       return Error{"--machine " + printable(file) + " is given twice", {}, "name it once"};
-    machines.push_back({file, std::move(*text)});
+    machines.push_back({name, std::move(*text)});
   }
   Result<sweep::Plan> plan =
       sweep::Plan::make({own->file, *scenario}, machines, axes, command.asked_steps());
@@ -334,7 +335,10 @@ void add_sweep(CLI::App& app, ExitStatus& status) {
                    "has more")
       ->type_name("N")
       ->check(CLI::Range(PointId{1}, kMostTrials));
-  command->add_option("--seed", options->seed, "Of the search; default: 1")->type_name("N");
+  // CLI11 would take -1 for a large number.
+  command->add_option("--seed", options->seed, "Of the search; default: 1")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{0}, INT64_MAX).description(""));
   command->add_option("--steps", options->steps, "So many steps, and not the scenario's")
       ->type_name("N")
       ->check(CLI::Range(1, 100000));

@@ -10,6 +10,7 @@
 #include "job/scenario.h"
 #include "job/schema_check.h"
 #include "job/simulated_scenario.h"
+#include "reports/columns.h"
 #include "sweep/document.h"
 #include "sweep/values.h"
 
@@ -35,7 +36,9 @@ bool is_in(std::string_view key, std::string_view whole) {
 }
 
 Error of_axis(const Axis& axis, const Json& value, Error error) {
-  error.message = printable(axis.key + "=" + value_text(value)) + ": " + error.message;
+  constexpr std::size_t kShown = 120;
+  error.message =
+      shorten_end(printable(axis.key + "=" + value_text(value)), kShown) + ": " + error.message;
   error.place = axis.place;
   return error;
 }
@@ -114,6 +117,11 @@ Result<Axis> parse_axis(const std::string& text) {
     return Error{"\"" + printable(text) + "\" should be KEY=VALUE,VALUE",
                  {},
                  "write train.batch_size=8,16 or ranks=2..16*2"};
+  // What no scenario nests so deep need not be walked so deep.
+  if (equals > kLongestKey || to_utf8(text.substr(0, equals)) != text.substr(0, equals))
+    return Error{"a key is UTF-8 text of at most " + std::to_string(kLongestKey) + " bytes",
+                 {},
+                 "`lockstep scenario --schema` has all keys"};
   Axis out{text.substr(0, equals), {}, {}};
   Result<std::vector<Json>> values = parse_values(text.substr(equals + 1));
   if (!values) {

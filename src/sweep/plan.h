@@ -25,7 +25,9 @@ struct Axis {
   bool of_machine() const { return key.starts_with("machine."); }
 };
 
-// "train.batch_size=8,16". Errors: no key, no "=", those of parse_values().
+inline constexpr std::size_t kLongestKey = 200;  // in bytes, as in a sweep file
+
+// "train.batch_size=8,16". Errors: no key or a longer one, no "=", those of parse_values().
 Result<Axis> parse_axis(const std::string& text);
 
 struct SourceFile {

@@ -85,8 +85,11 @@ std::string_view to_string(Outcome outcome) {
 
 std::string point_key(const std::string& machine, const Json& values) {
   std::map<std::string, std::string> sorted;
-  for (const auto& [key, value] : values.items()) sorted[key] = nlohmann::json(value).dump();
-  return nlohmann::json{machine, sorted}.dump();
+  const auto text = [](const nlohmann::json& one) {
+    return one.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  };
+  for (const auto& [key, value] : values.items()) sorted[key] = text(value);
+  return text({machine, sorted});
 }
 
 std::string row_line(const Row& row, bool fits) {

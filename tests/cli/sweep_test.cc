@@ -58,7 +58,10 @@ TEST_F(SweepCommand, WhatCannotBeReadIsRefused) {
   expect_refused({"--vary", "ranks"}, "KEY=VALUE");
   expect_refused({"--vary", "ranks=8..2"}, "ends before it begins");
   expect_refused({"--memory-limit", "80"}, "--memory-limit");
+  expect_refused({"--vary", "ranks." + std::string(200, 'x') + "=1"}, "at most 200 bytes");
+  expect_refused({"--vary", "train.\xff=1"}, "UTF-8");
   expect_refused({"--best", "speed"}, "--best");
+  expect_refused({"--seed", "-1"}, "--seed");
   expect_refused({"--trials", "0"}, "--trials");
   expect_refused({"--output", "xml=out.xml"}, "kinds: text, json, csv and html");
   expect_refused({"--machine", "missing.yaml"}, "missing.yaml");
@@ -79,6 +82,18 @@ TEST_F(SweepCommand, AWorkerThatRefusesIsBelievedAndNotAskedAgain) {
     expect_fits_a_terminal(outcome.out);
     EXPECT_EQ(TempDir::read(folder_.file("asked")), "asked\nasked\nasked\n");
   }
+}
+
+TEST_F(SweepCommand, AMachinesFileMayHaveAnyName) {
+  use_worker("echo asked >> '" + folder_.file("asked") + "'; exit 2");
+  const std::string machine =
+      folder_.write("m\xff.yaml", TempDir::read(LOCKSTEP_SOURCE_DIR "/machines/dgx-a100.yaml"));
+  for (int time = 0; time < 2; ++time) {
+    const Outcome outcome = sweep({"--machine", machine, "--vary", "ranks=4"});
+    EXPECT_EQ(outcome.status, 2) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("2 refused"));
+  }
+  EXPECT_EQ(TempDir::read(folder_.file("asked")), "asked\n");  // one job, and known the second time
 }
 
 TEST_F(SweepCommand, APointWhoseWorkerWasKilledIsTriedAgain) {

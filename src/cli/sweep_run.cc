@@ -22,6 +22,14 @@ std::string reason_of(const Report& report) {
   return std::string(rule(first.rule).name) + ": " + first.message;
 }
 
+// In one line: a table has room for no more.
+std::string reason_of(const Error& error) {
+  std::string out = error.message;
+  for (std::size_t at = 0; (at = out.find('\n', at)) != std::string::npos;)
+    out.replace(at, out.find_first_not_of(" \n", at) - at, " ");
+  return out;
+}
+
 }  // namespace
 
 SweepRun::SweepRun(const sweep::Plan& plan, SweepRunOptions options, SweepFolder& folder,
@@ -141,7 +149,7 @@ Status SweepRun::same_for_all(const Job& job, sweep::Outcome outcome, const Erro
   for (const sweep::PointId point : job.points) {
     sweep::Row row;
     row.outcome = outcome;
-    row.reason = why.message;
+    row.reason = reason_of(why);
     row.ranks = job.ranks;
     if (const Status ok = add(point, std::move(row)); !ok) return ok;
   }
@@ -153,7 +161,7 @@ Result<sweep::Row> SweepRun::row_of(sweep::PointId point, Derived& derived) cons
   out.ranks = derived.scenario.ranks;
   const auto refused = [&](const Error& error) {
     out.outcome = sweep::Outcome::refused;
-    out.reason = error.message;
+    out.reason = reason_of(error);
     return out;
   };
   const Result<sim::Machine> machine = plan_.machine(point);

@@ -21,6 +21,7 @@ constexpr std::chrono::milliseconds kPoll(5);  // so that a short derivation end
 constexpr int kPollsALook = 20;                // at the log
 constexpr int kRefusal = 2;  // the status of a worker that refuses what it is given
 constexpr std::size_t kLogLines = 3;
+constexpr std::size_t kErrorLines = 20;  // that an error has at most
 constexpr std::size_t kLogBytes = std::size_t{1} << 26U;
 
 const char* to_string(LoneRanks::Costs costs) {
@@ -61,8 +62,31 @@ std::size_t finished_in(const std::string& log) {
   return 0;
 }
 
+bool refused(const ProcessEnd& end) { return end.signal == 0 && end.exit_status == kRefusal; }
+
+// The error that the log ends with, as its writer had it before Error::str(); nothing where it ends
+// otherwise.
+std::optional<Error> last_error(const std::string& log) {
+  constexpr std::string_view kError = "error: ", kFix = "  fix: ";
+  Error out;
+  bool found = false;
+  for (const std::string& line : last_lines(log, kErrorLines)) {
+    const std::size_t mark = line.find(kError);
+    if (mark == 0 || (mark != std::string::npos && line.substr(0, mark).ends_with(": "))) {
+      out = {line.substr(mark + kError.size()), {line.substr(0, mark == 0 ? 0 : mark - 2)}, ""};
+      found = true;
+    } else if (line.starts_with(kFix)) {
+      out.fix = line.substr(kFix.size());
+    } else {
+      (out.fix.empty() ? out.message : out.fix) += "\n" + line;
+    }
+  }
+  return found ? std::optional(std::move(out)) : std::nullopt;
+}
+
 Status outcome_of(const ProcessEnd& end, const std::string& log) {
-  if (end.signal == 0 && end.exit_status == 0) return Status::ok();
+  if (end.success()) return Status::ok();
+  if (const auto error = refused(end) ? last_error(log) : std::nullopt) return *error;
   std::string said;
   for (const std::string& line : last_lines(log, kLogLines)) said += "\n  " + line;
   return Error{"the worker that looks at each rank alone " + to_string(end) +
@@ -89,7 +113,7 @@ std::size_t LoneRun::finished() const { return finished_in(log_); }
 std::optional<Result<std::string>> LoneRun::poll() {
   const std::optional<ProcessEnd>& end = process_.poll();
   if (!end) return std::nullopt;
-  refused_ = end->signal == 0 && end->exit_status == kRefusal;
+  refused_ = lockstep::refused(*end);
   if (const Status ok = outcome_of(*end, log_); !ok) return ok.error();
   const Result<std::string> said = read_file(log_, kLogBytes);
   if (!said) return said.error();

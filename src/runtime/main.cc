@@ -82,10 +82,14 @@ int look_at_lone_ranks(const std::string& list, bool on_meta) {
   std::printf("%s\n", version().c_str());  // whoever reads this log says what derived the calls
   std::fflush(stdout);
   const auto runs = lockstep::read_lone_runs(list);
-  const lockstep::Status ran = runs ? lockstep::run_alone(*runs, on_meta) : runs.error();
-  if (ran) return lockstep::kExitFinished;
-  std::fprintf(stderr, "%s\n", ran.error().str().c_str());
-  return lockstep::kExitUsage;
+  if (!runs) {
+    std::fprintf(stderr, "%s\n", runs.error().str().c_str());
+    return lockstep::kExitUsage;
+  }
+  const auto failure = lockstep::run_alone(*runs, on_meta);
+  if (!failure) return lockstep::kExitFinished;
+  std::fprintf(stderr, "%s\n", failure->error.str().c_str());
+  return failure->refused ? lockstep::kExitUsage : lockstep::kExitFailed;
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ class Recorder;
 inline constexpr int kExitFinished = 0;
 inline constexpr int kExitException = 1;
 inline constexpr int kExitUsage = 2;
+inline constexpr int kExitFailed = 4;  // a file could not be read or written
 
 struct WorkerOptions {
   int rank = 0;

@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class SweepCommand : public ::testing::Test {
  protected:
@@ -82,6 +83,24 @@ TEST_F(SweepCommand, AWorkerThatRefusesIsBelievedAndNotAskedAgain) {
     expect_fits_a_terminal(outcome.out);
     EXPECT_EQ(TempDir::read(folder_.file("asked")), "asked\nasked\nasked\n");
   }
+}
+
+// What it says is the reason, so that equal ones are told once, wherever its files were.
+TEST_F(SweepCommand, TheReasonIsTheWorkersOwn) {
+  use_worker("echo 'worker 1.0'; echo \"$2: error: no such data\"; echo '  fix: buy some'; exit 2");
+  const Outcome outcome = sweep({"--vary", "ranks=4,5,6"});
+  EXPECT_THAT(outcome.out, HasSubstr("  3 × no such data\n      first: ranks=4\n"));
+}
+
+TEST_F(SweepCommand, AWorkerWithoutRoomForItsFilesIsAskedAgain) {
+  use_worker("echo asked >> '" + folder_.file("asked") + "'; echo no space; exit 4");
+  for (int time = 0; time < 2; ++time) {
+    const Outcome outcome = sweep({"--vary", "ranks=4"});
+    EXPECT_EQ(outcome.status, 4) << outcome.err;
+    EXPECT_THAT(outcome.out, AllOf(HasSubstr("1 failed"), HasSubstr("no space")));
+    EXPECT_THAT(outcome.out, Not(HasSubstr("\\x0a")));
+  }
+  EXPECT_EQ(TempDir::read(folder_.file("asked")), "asked\nasked\n");
 }
 
 TEST_F(SweepCommand, AMachinesFileMayHaveAnyName) {

@@ -140,7 +140,7 @@ Result<std::vector<LoneRun>> read_lone_runs(const std::string& file) {
   return out;
 }
 
-Status run_alone(const std::vector<LoneRun>& runs, bool on_meta) {
+std::optional<LoneFailure> run_alone(const std::vector<LoneRun>& runs, bool on_meta) {
   at::set_num_threads(1);
   if (std::any_of(runs.begin(), runs.end(),
                   [](const LoneRun& run) { return run.costs == KeptCosts::counts; })) {
@@ -149,15 +149,16 @@ Status run_alone(const std::vector<LoneRun>& runs, bool on_meta) {
   Scenarios scenarios;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Result<bool> left_out = shows_nothing_new(runs[i]);
-    if (!left_out) return left_out.error();
+    if (!left_out) return LoneFailure{left_out.error()};
     if (*left_out) continue;
     const Result<const Scenario*> scenario = scenarios.get(runs[i].scenario, runs[i].ranks.front());
-    if (!scenario) return scenario.error();
-    if (const Status ok = run_one(**scenario, runs[i], on_meta); !ok) return ok;
+    if (!scenario) return LoneFailure{scenario.error(), /*refused=*/true};
+    if (const Status ok = run_one(**scenario, runs[i], on_meta); !ok)
+      return LoneFailure{ok.error()};
     std::printf("alone: %zu\n", i + 1);
     std::fflush(stdout);
   }
-  return Status::ok();
+  return std::nullopt;
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,11 +30,19 @@ struct LoneRun {
 // out. Errors: it cannot be read, or is no such list.
 Result<std::vector<LoneRun>> read_lone_runs(const std::string& file);
 
+// Why ranks were not looked at.
+struct LoneFailure {
+  Error error;
+  // By the scenario, which cannot be read or run; asked again, the answer is the same. Else a file
+  // could not be read or written.
+  bool refused = false;
+};
+
 // Trains each as a rank of its scenario's job, from the first step to the last: what it calls
 // completes at once (instant_backend.h), and is in its trace. A rank whose program ends by an
 // exception has a trace that ends so. `on_meta`: with tensors that have no values
 // (meta/meta_device.h). After each a line "alone: <number>" goes to standard output.
-// Errors: a scenario that cannot be read or run, a file that cannot be written.
-Status run_alone(const std::vector<LoneRun>& runs, bool on_meta);
+// Nothing: all were looked at.
+std::optional<LoneFailure> run_alone(const std::vector<LoneRun>& runs, bool on_meta);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "replay/kept_calls.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -87,6 +88,8 @@ std::optional<Error> drop_what_recorders_lost(const Run& run, Kept& kept) {
   return std::nullopt;
 }
 
+// Where each rank's kept calls begin. It only ever moves back: each move brings calls of some
+// sequences back, and these alone are looked at again.
 class Cut {
  public:
   Cut(const Run& run, Kept& kept, std::size_t last) : run_(run), kept_(kept) {
@@ -102,85 +105,87 @@ class Cut {
 
   void apply() {
     note_members();
-    do {
-      begin_at_steps();
-    } while (move_back());
+    for (std::size_t r = 0; r < calls_.size(); ++r) begin_[r] = begin_of_step(r, begin_[r]);
+    for (std::size_t s = 0; s < sequences_.size(); ++s) stale_.push_back(s);
+    while (!stale_.empty()) {
+      const std::size_t sequence = stale_.back();
+      stale_.pop_back();
+      make_whole(sequence);
+    }
     for (std::size_t r = 0; r < calls_.size(); ++r) {
       for (std::size_t i = 0; i < begin_[r]; ++i) kept_[r][calls_[r][i]] = false;
     }
   }
 
  private:
+  // By rank index, of all members, also of those who never call in it: its calls' places in calls_.
+  using Members = std::map<std::size_t, std::vector<std::size_t>>;
+
   const Call& call(std::size_t r, std::size_t i) const { return run_.ranks[r].calls[calls_[r][i]]; }
 
-  // Who takes part in each sequence, also those who never call in it.
+  std::size_t number_of(const Sequence& sequence) {
+    const auto [known, is_new] = numbers_.try_emplace(sequence, sequences_.size());
+    if (is_new) sequences_.emplace_back();
+    return known->second;
+  }
+  void note_member(std::size_t sequence, Rank rank) {
+    const RankTrace* const trace = run_.find(rank);
+    if (trace != nullptr) sequences_[sequence][static_cast<std::size_t>(trace - run_.ranks.data())];
+  }
+
   void note_members() {
     for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
       const RankTrace& trace = run_.ranks[r];
       for (const RankTrace::Membership& group : trace.groups) {
-        for (const Rank member : group.ranks) {
-          const RankTrace* const other = run_.find(member);
-          if (other == nullptr) continue;
-          members_[{group.group.value, kNone, kNone, kNone}].insert(
-              static_cast<std::size_t>(other - run_.ranks.data()));
-        }
+        const std::size_t sequence = number_of({group.group.value, kNone, kNone, kNone});
+        for (const Rank member : group.ranks) note_member(sequence, member);
       }
+      std::vector<std::size_t>& own = sequence_.emplace_back();
       for (std::size_t i = 0; i < calls_[r].size(); ++i) {
-        const Sequence sequence = sequence_of(run_, trace, call(r, i));
-        members_[sequence].insert(r);
-        if (collective(run_, call(r, i))) continue;
-        const RankTrace* const other = run_.find(call(r, i).peer);
-        if (other != nullptr) {
-          members_[sequence].insert(static_cast<std::size_t>(other - run_.ranks.data()));
-        }
+        const std::size_t sequence = number_of(sequence_of(run_, trace, call(r, i)));
+        own.push_back(sequence);
+        sequences_[sequence][r].push_back(i);
+        if (!collective(run_, call(r, i))) note_member(sequence, call(r, i).peer);
       }
     }
   }
 
   // Half a step would look like one in which the other half was left out.
-  void begin_at_steps() {
-    for (std::size_t r = 0; r < calls_.size(); ++r) {
-      std::size_t& i = begin_[r];
-      if (i == calls_[r].size() || call(r, i).step == kNone) continue;
-      while (i > 0 && call(r, i - 1).step == call(r, i).step) --i;
+  std::size_t begin_of_step(std::size_t r, std::size_t i) const {
+    if (i == calls_[r].size() || call(r, i).step == kNone) return i;
+    while (i > 0 && call(r, i - 1).step == call(r, i).step) --i;
+    return i;
+  }
+
+  // No member may lose more of a sequence than another.
+  void make_whole(std::size_t sequence) {
+    const Members& members = sequences_[sequence];
+    const auto lost = [&](const Members::value_type& member) {
+      const auto& [r, places] = member;
+      return static_cast<std::size_t>(std::lower_bound(places.begin(), places.end(), begin_[r]) -
+                                      places.begin());
+    };
+    std::size_t least = SIZE_MAX;
+    for (const auto& member : members) least = std::min(least, lost(member));
+    for (const auto& member : members) {
+      if (lost(member) > least) move_back(member.first, member.second[least]);
     }
   }
 
-  // One round: no sequence may lose more of one member than of another. False: none does.
-  bool move_back() {
-    std::map<Sequence, std::map<std::size_t, std::size_t>> lost;  // by rank index
-    for (std::size_t r = 0; r < calls_.size(); ++r) {
-      for (std::size_t i = 0; i < begin_[r]; ++i) {
-        ++lost[sequence_of(run_, run_.ranks[r], call(r, i))][r];
-      }
-    }
-    std::map<Sequence, std::size_t> whole;
-    for (const auto& [sequence, by_rank] : lost) {
-      std::size_t least = by_rank.begin()->second;
-      for (const std::size_t r : members_[sequence]) {
-        const auto found = by_rank.find(r);
-        least = std::min(least, found == by_rank.end() ? 0 : found->second);
-      }
-      whole[sequence] = least;
-    }
-    bool moved = false;
-    for (std::size_t r = 0; r < calls_.size(); ++r) {
-      std::map<Sequence, std::size_t> seen;
-      for (std::size_t i = 0; i < begin_[r]; ++i) {
-        const Sequence sequence = sequence_of(run_, run_.ranks[r], call(r, i));
-        if (seen[sequence]++ < whole[sequence]) continue;
-        begin_[r] = i;
-        moved = true;
-      }
-    }
-    return moved;
+  void move_back(std::size_t r, std::size_t to) {
+    to = begin_of_step(r, to);
+    for (std::size_t i = to; i < begin_[r]; ++i) stale_.push_back(sequence_[r][i]);
+    begin_[r] = to;
   }
 
   const Run& run_;
   Kept& kept_;
-  std::vector<std::vector<std::size_t>> calls_;  // by rank index: those kept so far
-  std::vector<std::size_t> begin_;               // by rank index, into calls_
-  std::map<Sequence, std::set<std::size_t>> members_;
+  std::vector<std::vector<std::size_t>> calls_;     // by rank index: those kept so far
+  std::vector<std::size_t> begin_;                  // by rank index, into calls_
+  std::vector<std::vector<std::size_t>> sequence_;  // by rank index and place in calls_
+  std::map<Sequence, std::size_t> numbers_;
+  std::vector<Members> sequences_;  // by number
+  std::vector<std::size_t> stale_;  // of which some member brought calls back
 };
 
 }  // namespace

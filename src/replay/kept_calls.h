@@ -9,11 +9,11 @@
 //   many of both sides are there, or it is not known which belong together);
 // - with `last`: from each rank's beginning as many calls that so many are left, and then fewer,
 //   until every meeting and every message in front of the cut is whole, and every training step
-//   behind it. Such a cut is what a
-//   consistent snapshot is to a distributed program (Chandy and Lamport, 1985); the fixed point
-//   exists, as leaving out nothing is one.
+//   behind it. Such a cut is what a consistent snapshot is to a distributed program (Chandy and
+//   Lamport, 1985). Cuts only move back, which keeps every reason for moving them: so the end is
+//   the same in whatever order they are, and leaving out nothing is an end.
 //
-// O(calls × rounds); each round moves a cut back.
+// O(calls · members of their group · log).
 #pragma once
 
 #include <cstddef>

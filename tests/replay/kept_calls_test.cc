@@ -1,6 +1,11 @@
 // A cut leaves out whole meetings and whole messages, or nothing.
 #include "replay/kept_calls.h"
 
+#include <algorithm>
+#include <array>
+#include <map>
+#include <random>
+
 #include <gmock/gmock.h>
 
 #include "program_words.h"
@@ -87,6 +92,95 @@ TEST(KeptCalls, a_step_is_kept_whole) {
   }
   EXPECT_EQ(left(recorded({steps, steps}), 4), (std::vector<std::size_t>{6, 6}));
   EXPECT_EQ(left(recorded({steps, times(7, "world")}), 2), (std::vector<std::size_t>{6, 4}));
+}
+
+// Each message is received one place off the order in which it was sent, to alternating sides: any
+// cut tears one, and moving it back tears the next.
+TEST(KeptCalls, a_cut_goes_back_as_far_as_it_has_to) {
+  constexpr int kMessages = 20'000;
+  const auto tagged = [](int id, const std::string& op, int tag) {
+    return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":"world","op":")" + op +
+           R"(","in":[[1]],"peer":)" + (op == "send" ? "1" : "0") + R"(,"ptag":)" +
+           std::to_string(tag) + "}\n";
+  };
+  std::string sender, receiver;
+  for (int i = 0; i < kMessages; ++i) {
+    const bool last = i + 1 == kMessages;
+    sender += tagged(i, "send", i == 0 || last ? i : i % 2 == 1 ? i + 1 : i - 1);
+    receiver += tagged(i, "recv", i % 2 == 0 ? i + 1 : i - 1);
+  }
+  EXPECT_EQ(left(recorded({sender, receiver}), kMessages / 2),
+            (std::vector<std::size_t>{kMessages, kMessages}));
+}
+
+// The definition itself, over all cuts of small runs.
+class AllCuts {
+ public:
+  explicit AllCuts(const lockstep::Run& run) : run_(run) {}
+
+  // How many calls are left of each rank behind the latest cut that leaves at least `last`.
+  std::vector<std::size_t> latest(std::size_t last) const {
+    std::array<std::size_t, 3> most{}, cut{}, best{};
+    for (std::size_t r = 0; r < 3; ++r) {
+      const std::size_t calls = run_.ranks[r].calls.size();
+      most[r] = calls > last ? calls - last : 0;
+    }
+    for (cut[0] = 0; cut[0] <= most[0]; ++cut[0])
+      for (cut[1] = 0; cut[1] <= most[1]; ++cut[1])
+        for (cut[2] = 0; cut[2] <= most[2]; ++cut[2])
+          if (is_whole(cut))
+            for (std::size_t r = 0; r < 3; ++r) best[r] = std::max(best[r], cut[r]);
+    EXPECT_TRUE(is_whole(best));
+    std::vector<std::size_t> out;
+    for (std::size_t r = 0; r < 3; ++r) out.push_back(run_.ranks[r].calls.size() - best[r]);
+    return out;
+  }
+
+ private:
+  bool is_whole(const std::array<std::size_t, 3>& cut) const {
+    std::map<std::string, std::array<std::size_t, 3>> lost;
+    for (std::size_t r = 0; r < 3; ++r) {
+      const std::vector<Call>& calls = run_.ranks[r].calls;
+      for (std::size_t i = 0; i < cut[r]; ++i) ++lost[run_.tables.str(calls[i].group)][r];
+      const bool inside = cut[r] > 0 && cut[r] < calls.size();
+      if (inside && calls[cut[r]].step != kNone && calls[cut[r]].step == calls[cut[r] - 1].step)
+        return false;
+    }
+    const auto& [a, b, world] = std::tie(lost["a"], lost["b"], lost["world"]);
+    return a[0] == a[1] && b[1] == b[2] && world[0] == world[1] && world[1] == world[2];
+  }
+
+  const lockstep::Run& run_;
+};
+
+TEST(KeptCalls, are_those_behind_the_latest_cut_there_is) {
+  std::mt19937 random(5);
+  const std::string a = R"({"group":"a","ranks":[0,1]})"
+                        "\n",
+                    b = R"({"group":"b","ranks":[1,2]})"
+                        "\n";
+  for (int round = 0; round < 300; ++round) {
+    const std::string world = R"({"group":"world","ranks":[0,1,2]})"
+                              "\n";
+    std::vector<std::string> ranks = {world + a, world + a + b, world + b};
+    const bool steps = random() % 2 == 0;
+    for (std::size_t r = 0; r < 3; ++r) {
+      int step = 0;
+      for (int i = 0; i < 7; ++i) {
+        const std::uint32_t which = random() % 4;
+        step += random() % 3 == 0 ? 1 : 0;
+        const bool in_a = r == 0 || (r == 1 && which < 2);
+        ranks[r] += call(i,
+                         which == 3 ? "world"
+                         : in_a     ? "a"
+                                    : "b",
+                         steps ? R"(,"step":)" + std::to_string(step) : "");
+      }
+    }
+    const auto run = recorded(ranks);
+    for (const std::size_t last : {1U, 3U, 5U})
+      EXPECT_EQ(left(run, last), AllCuts(run).latest(last)) << ranks[0] << ranks[1] << ranks[2];
+  }
 }
 
 TEST(KeptCalls, what_one_recorder_lost_is_left_out_for_all) {

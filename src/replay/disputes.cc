@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "replay/members.h"
 #include "replay/tensors.h"
 
 namespace lockstep {
@@ -12,13 +13,6 @@ namespace lockstep {
 namespace {
 
 using CallOf = std::pair<std::size_t, std::size_t>;  // rank index and call
-
-const RankList& members_of(const RankTrace& trace, GroupId group) {
-  const auto found = std::find_if(trace.groups.begin(), trace.groups.end(),
-                                  [&](const auto& g) { return g.group == group; });
-  LOCKSTEP_CHECK(found != trace.groups.end(), "a program declares its groups");
-  return found->ranks;
-}
 
 std::int64_t bytes_of(const std::vector<CallTensors::Shape>& shapes, const CallTensors& tensors) {
   std::int64_t sum = 0;
@@ -109,28 +103,37 @@ class Disputes {
     for (const CallOf& of : calls) dispute(of);
   }
 
+  // Of one member of an all-to-all: the rows that it gives each place, and takes from it.
+  struct Rows {
+    std::size_t place = 0;  // its own; behind the others' where they do not know of it
+    IntList in, out;
+  };
+  Rows rows_of(CallOf of, const RankList& members) const {
+    const Signature& s = signature(of);
+    const CallTensors tensors = tensors_of(program_.tables, call(of), members.size(), false);
+    const auto side = [&](IntListId splits, const std::vector<CallTensors::Shape>& shapes) {
+      IntList rows = program_.tables.int_lists[splits];
+      const bool known = !shapes.empty() && !shapes.front().empty();
+      rows.resize(std::max(rows.size(), members.size() + 1),
+                  known ? shapes.front().front() / static_cast<std::int64_t>(members.size()) : 1);
+      return rows;
+    };
+    const Rank own = program_.ranks[of.first].rank;
+    const auto place = std::find(members.begin(), members.end(), own) - members.begin();
+    return {static_cast<std::size_t>(place), side(s.splits_in, tensors.in),
+            side(s.splits_out, tensors.out)};
+  }
+
   // What each rank gives another is what that one takes from it.
   bool splits_fit(const std::vector<CallOf>& calls) const {
     if (signature(calls.front()).op != Op::all_to_all_single) return true;
-    const RankTrace& trace = program_.ranks[calls.front().first];
-    const RankList& members = members_of(trace, call(calls.front()).group);
-    const auto place = [&](CallOf of) {
-      return static_cast<std::size_t>(
-          std::find(members.begin(), members.end(), program_.ranks[of.first].rank) -
-          members.begin());
-    };
-    const auto rows = [&](CallOf of, bool out, std::size_t other) -> std::int64_t {
-      const Signature& s = signature(of);
-      const IntList& list = program_.tables.int_lists[out ? s.splits_out : s.splits_in];
-      if (other < list.size()) return list[other];
-      const CallTensors tensors = tensors_of(program_.tables, call(of), members.size(), false);
-      const auto& shapes = out ? tensors.out : tensors.in;
-      const bool known = !shapes.empty() && !shapes.front().empty();
-      return known ? shapes.front().front() / static_cast<std::int64_t>(members.size()) : 1;
-    };
-    for (const CallOf& a : calls) {
-      for (const CallOf& b : calls) {
-        if (rows(a, false, place(b)) != rows(b, true, place(a))) return false;
+    const CallOf first = calls.front();
+    const RankList& members = members_of(program_.ranks[first.first], call(first).group);
+    std::vector<Rows> all;
+    for (const CallOf& of : calls) all.push_back(rows_of(of, members));
+    for (const Rows& a : all) {
+      for (const Rows& b : all) {
+        if (a.in[b.place] != b.out[a.place]) return false;
       }
     }
     return true;

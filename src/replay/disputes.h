@@ -11,7 +11,8 @@
 namespace lockstep {
 
 // By rank index and call: the members of the call's meeting do not agree in operation, size, type,
-// root or splits, or a message has not the size of its receive. O(calls log calls).
+// root or splits, or a message has not the size of its receive. O(calls log calls), and for an
+// all-to-all the square of its members.
 std::vector<std::vector<bool>> find_disputes(const Run& program);
 
 // The groups whose members do not agree on who they are: by index of RankTrace::groups of the rank.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "replay/kept_calls.h"
+#include "replay/members.h"
 #include "replay/refusals.h"
 #include "replay/sizes.h"
 
@@ -272,11 +273,8 @@ class UnknownFields {
 
   // `known`, or the group's first member where that is not one.
   static std::int32_t root_in(const RankTrace& trace, GroupId group, std::int32_t known) {
-    for (const auto& membership : trace.groups) {
-      if (membership.group != group) continue;
-      return membership.ranks.contains(Rank(known)) ? known : membership.ranks.front().value;
-    }
-    return trace.rank.value;
+    const RankList& members = members_of(trace, group);
+    return members.contains(Rank(known)) ? known : members.front().value;
   }
 
   Run& program_;
@@ -295,6 +293,19 @@ RankProgram::Recorder recorder_of(const Run& run) {
   return out;
 }
 
+std::optional<Error> find_too_many(const Run& run, const std::vector<std::vector<bool>>& kept) {
+  for (std::size_t r = 0; r < run.ranks.size(); ++r) {
+    const auto calls = std::count(kept[r].begin(), kept[r].end(), true);
+    if (calls <= std::ptrdiff_t{kMaxReplayCalls}) continue;
+    return Error{"rank " + std::to_string(run.ranks[r].rank.value) + " made " +
+                     std::to_string(calls) + " calls, and " + std::to_string(kMaxReplayCalls) +
+                     " are the most",
+                 {run.ranks[r].source},
+                 "keep the last ones: --last 1000"};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Result<Run> replay_program(Run run, const ProgramOptions& options) {
@@ -302,6 +313,7 @@ Result<Run> replay_program(Run run, const ProgramOptions& options) {
   if (auto error = find_refusal(run)) return *error;
   const Result<std::vector<std::vector<bool>>> kept = kept_calls(run, options.last);
   if (!kept) return kept.error();
+  if (auto error = find_too_many(run, *kept)) return *error;
   const RankProgram::Recorder recorder = recorder_of(run);
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
     RankProgram(run.tables, run.ranks[r], (*kept)[r], recorder, options).make();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "replay/members.h"
 #include "replay/program.h"
 #include "trace/text_format.h"
 
@@ -46,7 +47,8 @@ class Refusals {
     }
     if (!missing.empty()) {
       refuse((missing.size() == 1 ? "rank " : "ranks ") + ranges(missing) +
-                 " left no trace, and nobody else knows what they called",
+                 " left no trace, and nobody else knows what " +
+                 (missing.size() == 1 ? "it" : "they") + " called",
              "", "bring the traces of all ranks together");
     }
   }
@@ -64,11 +66,6 @@ class Refusals {
       return refuse("the trace of " + who + " is damaged: not all that it called is known",
                     trace.source, "bring a whole trace; `lockstep verify` judges what is there");
     }
-    if (trace.calls.size() > kMaxReplayCalls) {
-      return refuse(who + " made " + grouped_count(trace.calls.size()) + " calls, and " +
-                        grouped_count(kMaxReplayCalls) + " are the most",
-                    trace.source, "keep the last ones: --last 1000");
-    }
     for (const RankTrace::Membership& group : trace.groups) {
       if (group.ranks.distinct()) continue;
       return refuse("group " + printable(run_.tables.str(group.group)) + " has a rank twice",
@@ -78,12 +75,6 @@ class Refusals {
       if (error_) return;
       check_call(trace, call);
     }
-  }
-
-  static std::string grouped_count(std::size_t n) {
-    std::string digits = std::to_string(n);
-    for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
-    return digits;
   }
 
   void check_call(const RankTrace& trace, const Call& call) {
@@ -103,7 +94,7 @@ class Refusals {
       default:
         break;
     }
-    const RankList* const members = members_of(trace, call.group);
+    const RankList* const members = find_members(trace, call.group);
     if (members == nullptr) {
       return refuse_call("the members of this group were not recorded",
                          "docs/formats.md says what each format records");
@@ -121,13 +112,6 @@ class Refusals {
     if (names_peer && call.peer == trace.rank) {
       return refuse_call("Gloo has no messages of a rank to itself", "");
     }
-  }
-
-  const RankList* members_of(const RankTrace& trace, GroupId group) const {
-    for (const RankTrace::Membership& membership : trace.groups) {
-      if (membership.group == group) return &membership.ranks;
-    }
-    return nullptr;
   }
 
   const Run& run_;

@@ -9,7 +9,7 @@
 namespace lockstep {
 
 // The first reason why `run` is not a program that Gloo could run: MPI, ranks or parts of their
-// traces that are missing, too many ranks or calls, operations that c10d does not have, groups or
+// traces that are missing, too many ranks, operations that c10d does not have, groups or
 // other sides that were not recorded.
 std::optional<Error> find_refusal(const Run& run);
 

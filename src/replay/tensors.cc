@@ -1,10 +1,10 @@
 #include "replay/tensors.h"
 
 #include <algorithm>
-#include <map>
-#include <numeric>
+#include <utility>
 
 #include "base/text.h"
+#include "replay/members.h"
 #include "replay/refusals.h"
 #include "trace/dtype.h"
 
@@ -149,11 +149,13 @@ class Tensors {
             std::move(fix)};
   }
 
-  static const RankList& members_of(const RankTrace& trace, GroupId group) {
-    const auto found = std::find_if(trace.groups.begin(), trace.groups.end(),
-                                    [&](const auto& g) { return g.group == group; });
-    LOCKSTEP_CHECK(found != trace.groups.end(), "a program declares its groups");
-    return found->ranks;
+  Error no_bytes(const RankTrace& trace, const Call& call, const std::string& type) const {
+    if (element_bytes(type))
+      return refuse(trace, call, "a tensor has more than 2^40 elements",
+                    "make them smaller: `lockstep trace-to-scenario --max-elements 4096`");
+    return refuse(trace, call,
+                  "how large elements of type " + printable(type) + " are is not known",
+                  "docs/trace-format.md lists the types");
   }
 
   Result<std::int64_t> bytes_of(const RankTrace& trace, const Call& call) {
@@ -166,12 +168,7 @@ class Tensors {
     for (const auto* side : {&tensors.in, &tensors.out}) {
       for (std::size_t i = 0; i < side->size(); ++i) {
         const std::optional<std::int64_t> bytes = tensor_bytes((*side)[i], tensors.type(i));
-        if (!bytes) {
-          return refuse(trace, call,
-                        "a tensor of type " + printable(tensors.type(i)) +
-                            " has a type of no known size, or too many elements",
-                        "docs/trace-format.md lists the types");
-        }
+        if (!bytes) return no_bytes(trace, call, tensors.type(i));
         sum = std::min(sum + *bytes, kMaxReplayBytes + 1);
       }
     }

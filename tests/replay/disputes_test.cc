@@ -62,6 +62,24 @@ TEST(Disputes, splits_are_compared_by_pairs) {
             (Rows{{true}, {true}}));
 }
 
+// A place that the others do not have is nobody's.
+TEST(Disputes, an_all_to_all_of_members_who_do_not_agree) {
+  const auto exchange = [](const std::string& ranks, const std::string& more) {
+    return R"({"group":"ep","ranks":)" + ranks + R"(}
+{"ev":"issue","id":0,"g":"ep","op":"all_to_all_single","dtype":"float32",)" +
+           more + "}";
+  };
+  const std::string of_three = R"("in":[[6]],"out":[[6]])";
+  EXPECT_EQ(disputes({exchange("[0,1]", R"("in":[[4]],"out":[[4]])"), exchange("[0,1,2]", of_three),
+                      exchange("[0,1,2]", of_three)}),
+            (Rows{{true}, {true}, {true}}));
+  EXPECT_EQ(disputes({exchange("[0,1,2]", of_three),
+                      exchange("[0,1]", R"("in":[[4]],"out":[[4]],"splits_in":[1,3],)"
+                                        R"("splits_out":[1,3])"),
+                      exchange("[0,1,2]", of_three)}),
+            (Rows{{true}, {true}, {true}}));
+}
+
 TEST(Disputes, groups_whose_members_do_not_agree) {
   const std::string barrier = R"({"ev":"issue","id":0,"g":"dp","op":"barrier"})";
   const auto group = [](const std::string& ranks) {

@@ -30,7 +30,7 @@ TEST(ReplayRefusals, mpi_programs) {
 
 TEST(ReplayRefusals, ranks_without_a_trace) {
   EXPECT_THAT(why_not(run_from_text({R"({"header":1,"rank":1,"world_size":4})"})),
-              HasSubstr("ranks 0,2,3 left no trace"));
+              HasSubstr("ranks 0,2,3 left no trace, and nobody else knows what they called"));
 }
 
 TEST(ReplayRefusals, more_ranks_than_processes) {
@@ -57,6 +57,18 @@ TEST(ReplayRefusals, groups_and_peers_that_nobody_recorded) {
                       "\n"
                       R"({"ev":"issue","id":0,"g":"dp","op":"barrier"})"),
               HasSubstr("not a member of this group by its own trace"));
+}
+
+TEST(ReplayRefusals, more_calls_than_a_replay_records_unless_the_last_ones_are_kept) {
+  std::string calls;
+  for (std::size_t i = 0; i <= kMaxReplayCalls; ++i)
+    calls += R"({"ev":"issue","id":)" + std::to_string(i) +
+             R"(,"g":"world","op":"barrier"})"
+             "\n";
+  EXPECT_THAT(why_not(recorded({calls})), HasSubstr("rank 0 made 200001 calls"));
+  const Result<lockstep::Run> program = replay_program(recorded({calls}), {.last = 10});
+  ASSERT_TRUE(program) << program.error().str();
+  EXPECT_EQ(program->ranks[0].calls.size(), 10U);
 }
 
 TEST(ReplayRefusals, sizes_that_nobody_recorded) {

@@ -121,6 +121,39 @@ Status write_calls(const Run& program, const fs::path& folder) {
   return Status::ok();
 }
 
+constexpr const char* kCallsSuffix = ".calls";
+
+fs::path calls_folder(const fs::path& scenario) {
+  return fs::path(scenario).replace_extension(kCallsSuffix);
+}
+
+// Whether the files can be called so. Asked before anything is read.
+Status check_names(const TraceToScenario& command) {
+  const fs::path file = command.output;
+  const fs::path folder = calls_folder(file);
+  std::error_code unknown;
+  if (!file.has_filename() || fs::is_directory(file, unknown))
+    return Error{"this is a folder", {file.string()}, "name a file: hang.yaml"};
+  if (file.extension() == kCallsSuffix)
+    return Error{"the calls go into a folder of this name", {file.string()}, "name it hang.yaml"};
+  const std::string name = folder.filename().string();
+  if (printable(name) != name)
+    return Error{"a scenario cannot name a folder of calls that is called so",
+                 {file.string()},
+                 "name the file in UTF-8, without control characters"};
+  const fs::path whole = fs::weakly_canonical(folder, unknown);
+  for (const std::string& path : command.paths) {
+    const fs::path given = fs::weakly_canonical(path, unknown);
+    const bool inside =
+        std::mismatch(whole.begin(), whole.end(), given.begin(), given.end()).first == whole.end();
+    if (inside && !whole.empty())
+      return Error{"the calls would replace the traces that they are made of",
+                   {folder.string()},
+                   "name another file"};
+  }
+  return Status::ok();
+}
+
 // Makes room for the files. With --force, what an earlier call of this command wrote is removed.
 Status clear(const fs::path& scenario, const fs::path& folder, bool force) {
   std::error_code unknown;
@@ -155,6 +188,7 @@ std::string calls_in_words(const Run& program) {
 }
 
 ExitStatus run_trace_to_scenario(const TraceToScenario& command) {
+  if (const Status ok = check_names(command); !ok) return fail(ok.error());
   const Patience patience("reading traces");
   Result<Run> run = load_run(command.paths, command.load);
   if (!run) return fail(run.error());
@@ -181,8 +215,7 @@ ExitStatus run_trace_to_scenario(const TraceToScenario& command) {
   scenario.expect.step = shown.step;
 
   const fs::path file = command.output;
-  fs::path folder = file;
-  folder.replace_extension(".calls");
+  const fs::path folder = calls_folder(file);
   if (const Status free = clear(file, folder, command.force); !free) return fail(free.error());
   scenario.name = "replay of " + last_name(path);
   if (!report.findings.empty()) scenario.description = report.findings.front().message;
@@ -217,7 +250,7 @@ void add_trace_to_scenario(CLI::App& app, ExitStatus& status) {
                    "Only so many calls of each rank, the last ones, or\nmore where they would not "
                    "fit together")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(std::size_t{1}, kMaxReplayCalls));
   command
       ->add_option("--max-elements", options->program.max_elements,
                    "Shrink larger tensors; sizes that are equal stay so,\nand those that differ "

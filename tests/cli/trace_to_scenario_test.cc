@@ -122,9 +122,42 @@ TEST_F(TraceToScenario, help_fits_a_terminal) {
   expect_fits_a_terminal(help.out);
 }
 
+TEST_F(TraceToScenario, names_that_cannot_be_are_refused_before_anything_is_written) {
+  record_stall();
+  const auto refused = [&](const std::string& output, const std::string& why) {
+    const Outcome made =
+        run_lockstep({"trace-to-scenario", folder_.file("run"), "--force", "-o", output});
+    EXPECT_EQ(made.status, 2) << output;
+    EXPECT_THAT(made.err, HasSubstr(why));
+  };
+  refused(folder_.file("job.calls"), "a folder of this name");
+  refused(folder_.file("new/"), "this is a folder");
+  refused(folder_.file("run"), "this is a folder");
+  refused(folder_.file("a\xff.yaml"), "cannot name a folder of calls");
+  refused(folder_.file("a\n.yaml"), "cannot name a folder of calls");
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("job.calls")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("new")));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1);
+}
+
+TEST_F(TraceToScenario, does_not_replace_what_it_reads) {
+  record_stall();
+  ASSERT_EQ(make().status, 0);
+  const std::string calls_before = calls(0);
+  for (const char* input : {"job.calls", "job.calls/../job.calls/rank_1.trace.jsonl"}) {
+    const Outcome made = run_lockstep(
+        {"trace-to-scenario", folder_.file(input), "--force", "-o", folder_.file("job.yaml")});
+    EXPECT_EQ(made.status, 2);
+    EXPECT_THAT(made.err, HasSubstr("would replace the traces"));
+  }
+  EXPECT_EQ(calls(0), calls_before);
+}
+
 TEST_F(TraceToScenario, wrong_options_say_so) {
   record_stall();
-  EXPECT_EQ(make({"--last", "0"}).status, 2);
+  const Outcome none = make({"--last", "0"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err, HasSubstr("not in range 1 to"));
   EXPECT_EQ(make({"--max-elements", "1"}).status, 2);
   EXPECT_EQ(run_lockstep({"trace-to-scenario", folder_.file("nowhere")}).status, 2);
 }

@@ -32,9 +32,10 @@ std::uint64_t events_of(const char* text) {
 
 double seconds_of(const char* text) {
   constexpr double kSeconds = 60;
+  constexpr double kMost = 1e9;  // which in ns still is a number
   double seconds = kSeconds;
   if (text != nullptr) std::from_chars(text, text + std::string_view(text).size(), seconds);
-  return seconds > 0 ? seconds : 0;  // not a number: never
+  return seconds > 0 ? std::min(seconds, kMost) : 0;  // not a number: never
 }
 
 // A process that forked leaves its files to its parent.

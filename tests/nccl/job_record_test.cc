@@ -139,6 +139,23 @@ TEST_F(Record, MarksAHangAndTakesItBack) {
   EXPECT_EQ(ending(folder_.path(), 0), "clean");
 }
 
+TEST_F(Record, APatienceWithoutEndNeverMarksAHang) {
+  for (const char* seconds : {"inf", "1e300", "nan", "-1", "0"}) {
+    SCOPED_TRACE(seconds);
+    const TempDir folder;
+    const auto record = job({{"RANK", "0"},
+                             {"WORLD_SIZE", "1"},
+                             {"LOCKSTEP_RECORD_DIR", folder.path()},
+                             {"LOCKSTEP_RECORD_HUNG_AFTER", seconds}});
+    Communicator* const made = record->open({"a", {}, 0, 1, nullptr});
+    ASSERT_NE(made, nullptr);
+    made->rank().on_device = 1;
+    record->look_for_hangs(0);
+    record->look_for_hangs(std::int64_t{100'000'000} * 1'000'000'000);  // three years
+    EXPECT_EQ(ending(folder.path(), 0), "cut");
+  }
+}
+
 TEST_F(Record, HasNoRoomForMoreCommunicatorsThanTheTableHolds) {
   const auto record = job({});
   testing::internal::CaptureStderr();

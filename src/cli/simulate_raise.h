@@ -20,8 +20,8 @@ struct RaisedJob {
 // where their calls cannot be simulated: then what went wrong is something else.
 std::optional<RaisedJob> raised_job(const std::string& folder);
 
-// Writes who raises, who waits, and the verifier's report. Returns `findings`, or what went wrong
-// with writing.
+// `scenario`: its name. Writes who raises, who waits, and the verifier's report. Returns
+// `findings`, or what went wrong with writing.
 ExitStatus report_raise(const std::string& scenario, RaisedJob job, const SimulationOutput& output);
 
 }  // namespace lockstep

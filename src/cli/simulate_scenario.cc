@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "cli/forecast_csv.h"
 #include "cli/forecast_memory_counters.h"
@@ -15,6 +16,7 @@
 #include "cli/simulate_raise.h"
 #include "cli/simulated_traces.h"
 #include "cli/work_folder.h"
+#include "job/scenario.h"
 #include "launch/interrupts.h"
 #include "sim/engine/from_run.h"
 
@@ -70,7 +72,9 @@ Result<ExitStatus> simulate(const ScenarioCommand& command, const sim::Machine& 
     if (!raised) return timed.error();
     if (const Status kept = keep_traces(command, raised->simulated, raised->run); !kept)
       return kept.error();
-    return report_raise(command.path, std::move(*raised), command.output);
+    const Result<Scenario> scenario = load_scenario(command.path);
+    return report_raise(scenario ? scenario->name : to_utf8(command.path), std::move(*raised),
+                        command.output);
   }
   if (const Status kept = keep_traces(command, timed->simulated, timed->run); !kept)
     return kept.error();

@@ -264,8 +264,6 @@ double contention_of(const Together& together) {
   return std::clamp(together.busy / together.expected, 1.0, 100.0);
 }
 
-// A hop takes its wake and as many turns of its work as ranks share a core: two numbers of turns
-// tell the two apart.
 Status fit_links(const Together& few, int few_ranks, const Together& all, int ranks,
                  sim::Machine& machine) {
   const Result<sim::LinkCost> of_few = sim::fit_all_reduce(few.calls, few_ranks);
@@ -273,14 +271,10 @@ Status fit_links(const Together& few, int few_ranks, const Together& all, int ra
   const Result<sim::LinkCost> of_all = sim::fit_all_reduce(all.calls, ranks);
   if (!of_all) return of_all.error();
   const auto turns_of = [&](int n) { return (n + *machine.cores - 1) / *machine.cores; };
-  const std::int64_t turns = turns_of(ranks), more = turns - turns_of(few_ranks);
-  sim::LinkCost link = *of_all;
-  link.alpha = more > 0 ? sim::Picos{(of_all->alpha - of_few->alpha).value / more}
-                        : sim::Picos{of_all->alpha.value / turns};
-  link.alpha = std::min(link.alpha, sim::Picos{of_all->alpha.value / turns});
-  link.beta.bits_per_second *= turns;
-  machine.wake = of_all->alpha - link.alpha * turns;
-  machine.links.push_back(link);
+  const sim::SharedLink fitted =
+      sim::share_link(*of_few, turns_of(few_ranks), *of_all, turns_of(ranks));
+  machine.wake = fitted.wake;
+  machine.links.push_back(fitted.link);
   return Status::ok();
 }
 

@@ -13,6 +13,8 @@ namespace {
 
 // So few unknowns that every choice of those that are not zero can be tried.
 constexpr std::size_t kMostUnknowns = kMostTypes + 2;
+// In seconds: nothing moves faster, and a slope below it is none.
+constexpr double kFastestByte = 1e-15;
 using Row = std::array<double, kMostUnknowns>;
 
 // The normal equations of row·x = seconds, each weighted.
@@ -177,11 +179,22 @@ Result<LinkCost> fit_all_reduce(const std::vector<MeasuredCall>& calls, std::int
     normal.add({2 * (n - 1), 2 * (n - 1) / n * bytes, 0}, measured, times / (measured * measured));
   }
   const Row x = least_squares(normal);
-  if (!(x[1] > 0))
+  if (!(x[1] > kFastestByte))
     return Error{"the time of all-reduces does not grow with their size", {}, "measure again"};
   LinkCost out;
   out.alpha = Picos{std::llround(x[0] * 1e12)};
   out.beta = Bandwidth{std::llround(8 / x[1])};
+  return out;
+}
+
+SharedLink share_link(const LinkCost& few, std::int64_t few_turns, const LinkCost& all,
+                      std::int64_t turns) {
+  SharedLink out{all, {}};
+  out.link.alpha = Picos{all.alpha.value / turns};
+  if (const std::int64_t more = turns - few_turns; more > 0)
+    out.link.alpha = std::min(out.link.alpha, Picos{(all.alpha - few.alpha).value / more});
+  out.link.beta.bits_per_second *= turns;
+  out.wake = all.alpha - out.link.alpha * turns;
   return out;
 }
 

@@ -44,4 +44,15 @@ struct MeasuredCall {
 // times that do not grow with the size.
 Result<LinkCost> fit_all_reduce(const std::vector<MeasuredCall>& calls, std::int64_t ranks);
 
+// What the links of a machine cost whose ranks carry their calls themselves, and share its cores: a
+// hop takes its wake, and as many turns of its work as ranks share a core.
+struct SharedLink {
+  LinkCost link;  // of one turn
+  Picos wake;
+};
+// From links fitted to ranks that take `few_turns` at a hop, and to more that take `turns`, which
+// tell the two apart; where both are alike, all of a hop is work. Neither is below 0.
+SharedLink share_link(const LinkCost& few, std::int64_t few_turns, const LinkCost& all,
+                      std::int64_t turns);
+
 }  // namespace lockstep::sim

@@ -106,7 +106,31 @@ TEST(FitAllReduce, OneSlowCallOfASizeDoesNotCount) {
   EXPECT_NEAR(link->beta.bytes_per_second(), 1e9, 1e4);
 }
 
+// A hop of 10 us: 4 us until its thread is awake, and 2 us for each of its turns.
+TEST(ShareLink, TellsWakesFromWork) {
+  const Bandwidth beta{8'000'000'000};
+  const auto us = [](std::int64_t n) { return Picos{n * 1'000'000}; };
+  const SharedLink link = share_link({us(6), beta, {}}, 1, {us(10), beta, {}}, 3);
+  EXPECT_EQ(link.link.alpha, us(2));
+  EXPECT_EQ(link.wake, us(4));
+  EXPECT_EQ(link.link.beta.bits_per_second, 3 * beta.bits_per_second);
+  const SharedLink alike = share_link({us(6), beta, {}}, 2, {us(6), beta, {}}, 2);
+  EXPECT_EQ(alike.link.alpha, us(3));
+  EXPECT_EQ(alike.wake, us(0));
+}
+
+TEST(ShareLink, MeasurementsThatContradictGiveNothingBelowZero) {
+  const Bandwidth beta{8'000'000'000};
+  const SharedLink faster = share_link({Picos{9000}, beta, {}}, 1, {Picos{6000}, beta, {}}, 3);
+  EXPECT_EQ(faster.link.alpha, Picos{});
+  EXPECT_EQ(faster.wake, Picos{6000});
+  const SharedLink steeper = share_link({Picos{100}, beta, {}}, 1, {Picos{6000}, beta, {}}, 3);
+  EXPECT_EQ(steeper.link.alpha, Picos{2000});
+  EXPECT_EQ(steeper.wake, Picos{});
+}
+
 TEST(FitAllReduce, WhatShowsNoBandwidthIsRefused) {
+  EXPECT_FALSE(fit_all_reduce(ring_calls(20e-6, 1e30, 4), 4));
   EXPECT_FALSE(fit_all_reduce({{64, 1e-3}}, 4));
   EXPECT_FALSE(fit_all_reduce({{64, 1e-3}, {1 << 20, 1e-4}}, 4));
   EXPECT_FALSE(fit_all_reduce(ring_calls(20e-6, 1e9, 4), 1));

@@ -21,6 +21,9 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 20U;
 
+// A thread can ask Linux for none that is shorter (__setparam_fair, 6.12); each is an event to us.
+constexpr Picos kLeastSlice{100'000'000};
+
 // In the order of GpuGeneration.
 constexpr std::array<const char*, 4> kGpus = {"volta", "ampere", "hopper", "blackwell"};
 
@@ -41,8 +44,8 @@ class Reader {
                    document_.value_place("/threads"), "add cores: 2, or leave it out"};
     if (has("/threads/wake")) out.wake = quantity("/threads/wake", parse_duration);
     if (has("/threads/slice")) out.slice = quantity("/threads/slice", parse_duration);
-    if (out.slice.value == 0)
-      return Error{"a slice of no time is none", document_.value_place("/threads/slice"),
+    if (out.slice < kLeastSlice)
+      return Error{"a slice is at least 100us", document_.value_place("/threads/slice"),
                    "slice: 4ms"};
     for (const auto& [dtype, rates] : root["compute"].items()) {
       out.compute[dtype] = {quantity("/compute/" + dtype + "/peak", parse_flop_rate),

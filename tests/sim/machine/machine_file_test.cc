@@ -72,6 +72,9 @@ TEST(MachineFile, WhatIsWrongIsSaidWithItsLine) {
   EXPECT_THAT(refusal(with("fragmentation: 1.05", "fragmentation: 0.9")), HasSubstr("m.yaml:6:"));
   EXPECT_THAT(refusal(with("1.5GB", "-1.5GB")), HasSubstr("m.yaml:6:"));
   EXPECT_THAT(refusal("contention: 0.5\n" + kFile), HasSubstr("m.yaml:1:"));
+  // Each slice is an event: so short ones would never end.
+  EXPECT_THAT(refusal("cores: 2\nthreads: {slice: 1ps}\n" + kFile), HasSubstr("at least 100us"));
+  EXPECT_EQ(refusal("cores: 2\nthreads: {slice: 100us}\n" + kFile), "accepted");
   EXPECT_THAT(refusal(with("bfloat16", "float12")), HasSubstr("float12"));
   EXPECT_THAT(refusal(with("bandwidth", "bandwith")), HasSubstr("\"bandwidth\" is missing"));
   EXPECT_THAT(refusal(with("ranks_per_node: 4", "ranks_per_node: 0")), HasSubstr("m.yaml:3:"));

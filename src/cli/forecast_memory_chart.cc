@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <string_view>
 
 #include "base/text.h"
+#include "reports/amount.h"
 #include "reports/columns.h"
 #include "reports/html/markup.h"
 #include "reports/html/stacked_charts.h"
@@ -13,13 +13,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kCharts = 4;
-
-std::string amount(double bytes) {
-  constexpr std::array<std::string_view, 6> kUnits = {"B", "kB", "MB", "GB", "TB", "PB"};
-  std::size_t unit = 0;
-  for (; bytes >= 999.5 && unit + 1 < kUnits.size(); ++unit) bytes /= 1000;
-  return fixed(bytes, unit == 0 ? 0 : 2) + " " + std::string(kUnits[unit]);
-}
 
 std::string milliseconds(double seconds) { return fixed(seconds * 1e3, 3) + " ms"; }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cli/pad_left.h"
 #include "reports/columns.h"
 #include "sim/engine/critical_path.h"
 #include "verify/agreement.h"
@@ -15,10 +16,6 @@ namespace {
 constexpr std::size_t kColumns = 80;
 constexpr std::size_t kShownSums = 6, kShownItems = 8, kShownRanks = 24;
 constexpr double kShownShare = 0.005;
-
-std::string pad_left(const std::string& text, std::size_t width) {
-  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
-}
 
 // "ranks 0-3,7", in at most so many columns.
 std::string who(const std::string& ranks) {

@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "cli/amount.h"
+#include "cli/pad_left.h"
+#include "reports/amount.h"
 #include "reports/columns.h"
 #include "verify/agreement.h"
 
@@ -16,10 +17,6 @@ using sim::MemoryTimeline;
 
 constexpr std::size_t kColumns = 80;
 constexpr std::size_t kShownKinds = 8;  // beside the one that is shown whole
-
-std::string pad_left(const std::string& text, std::size_t width) {
-  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
-}
 
 // "optimizer state".
 std::string words_of(std::size_t category) {

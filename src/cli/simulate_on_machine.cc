@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "cli/output.h"
+#include "cli/pad_left.h"
 #include "reports/columns.h"
 #include "sim/collectives/choice.h"
 #include "sim/machine/work_time.h"
@@ -70,10 +71,6 @@ Result<Answer> price(const OnMachine& command) {
 
 double algorithm_bandwidth(const Line& line) {
   return line.time.value == 0 ? 0 : static_cast<double>(line.bytes.value) / line.time.seconds();
-}
-
-std::string pad_left(const std::string& text, std::size_t width) {
-  return std::string(width - std::min(width, text.size()), ' ') + text;
 }
 
 std::string duration(double seconds) {

@@ -4,7 +4,8 @@
 #include <string_view>
 
 #include "base/text.h"
-#include "cli/amount.h"
+#include "cli/pad_left.h"
+#include "reports/amount.h"
 #include "reports/columns.h"
 #include "sim/machine/work_time.h"
 
@@ -13,10 +14,6 @@ namespace {
 
 constexpr std::size_t kShownClasses = 16;
 constexpr std::size_t kColumns = 80;
-
-std::string pad_left(const std::string& text, std::size_t width) {
-  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
-}
 
 std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
 

@@ -11,6 +11,8 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
+#include "cli/pad_left.h"
+#include "reports/columns.h"
 
 namespace lockstep {
 namespace {
@@ -57,14 +59,11 @@ TrialsForecast::Quantiles quantiles(const std::vector<sim::Picos>& values) {
           sim::Picos{mean}};
 }
 
-std::string milliseconds(sim::Picos time) {
-  const std::string text = fixed(time.seconds() * 1e3, 3);
-  return text.size() < 13 ? std::string(13 - text.size(), ' ') + text : text;
-}
+std::string milliseconds(sim::Picos time) { return pad_left(fixed(time.seconds() * 1e3, 3), 13); }
 
 std::string row(const std::string& name, const TrialsForecast::Quantiles& q) {
-  return "  " + name + std::string(22 - name.size(), ' ') + milliseconds(q.p5) +
-         milliseconds(q.p50) + milliseconds(q.p95) + milliseconds(q.mean) + "\n";
+  return "  " + pad_right(name, 22) + milliseconds(q.p5) + milliseconds(q.p50) +
+         milliseconds(q.p95) + milliseconds(q.mean) + "\n";
 }
 
 nlohmann::ordered_json as_json(const TrialsForecast::Quantiles& q) {
@@ -80,7 +79,10 @@ void add_trials(CLI::App& command, TrialsCommand& options) {
   command.add_option("--trials", options.trials, "Simulate it so often, with what varies below")
       ->type_name("N")
       ->check(CLI::Range(1, 1'000'000));
-  command.add_option("--seed", options.seed, "Of the trials; default 1")->type_name("S");
+  // CLI11 would take -1 for a large number.
+  command.add_option("--seed", options.seed, "Of the trials; default 1")
+      ->type_name("S")
+      ->check(CLI::Range(std::int64_t{0}, INT64_MAX).description(""));
   command
       .add_option("--jitter", options.jitter,
                   "How much durations vary: compute=5%,\ncommunication=10%, image=20%, text=3%")
@@ -135,10 +137,9 @@ TrialsForecast trials_forecast(const sim::Trials& trials, const sim::TrialOption
 }
 
 std::string trials_text(const TrialsForecast& t) {
-  std::string out = "  " + plural(t.options.trials, "trial") + ", seed " +
-                    std::to_string(t.options.seed) + ", ms";
-  out.resize(std::max<std::size_t>(out.size(), 24), ' ');
-  return out + "           5 %         50 %         95 %         mean\n" +
+  const std::string out = "  " + plural(t.options.trials, "trial") + ", seed " +
+                          std::to_string(t.options.seed) + ", ms";
+  return pad_right(out, 24) + "           5 %         50 %         95 %         mean\n" +
          row("single steps", t.steps) + row("mean step of a trial", t.trials);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "reports/amount.h"
 #include "reports/columns.h"
 #include "reports/html/markup.h"
 #include "reports/html/pareto_chart.h"
@@ -54,7 +55,7 @@ class Page {
                       "<dl class=\"numbers\">";
     out += number("sorted by", objective_text(summary_.goal.objective));
     if (summary_.goal.memory_limit)
-      out += number("memory of a rank at most", in_bytes(*summary_.goal.memory_limit));
+      out += number("memory of a rank at most", amount(*summary_.goal.memory_limit));
     out += number("fit", grouped(ranking_.fitting.size()));
     out += number("do not fit", grouped(ranking_.too_large.size()));
     out += number("hang", grouped(ranking_.hanging.size()));
@@ -88,7 +89,7 @@ class Page {
                                                  : Kind::too_large;
     return {one.memory_bytes, value(one), kind,
             point_text(summary_, one) + ": " + fixed(value(one), 2) + " " + unit() + ", " +
-                in_bytes(one.memory_bytes) + ", " +
+                amount(one.memory_bytes) + ", " +
                 plural(static_cast<std::uint64_t>(one.ranks), "rank"),
             kind == Kind::front ? mark : ""};
   }
@@ -97,7 +98,7 @@ class Page {
     html::ParetoChart out{"Plans by memory of a rank and " + unit(),
                           "memory of a rank",
                           unit(),
-                          in_bytes,
+                          amount,
                           [](double y) { return y > 0 && y < 10 ? fixed(y, 2) : fixed(y, 0); },
                           {}};
     std::size_t drawn = 0;
@@ -125,8 +126,8 @@ class Page {
     out += element("td", "n", text(std::to_string(one.ranks)));
     out += element("td", "n", text(in_milliseconds(one.step_seconds)));
     out += element("td", "n", text(fixed(one.samples_per_second, 1)));
-    out += element("td", "n", text(in_bytes(one.memory_bytes)));
-    out += element("td", "n", text(in_bytes(one.sent_bytes)));
+    out += element("td", "n", text(amount(one.memory_bytes)));
+    out += element("td", "n", text(amount(one.sent_bytes)));
     const bool fit = fits(one, summary_.goal);
     out += element("td", "", ranking_.on_front[row] ? "front" : fit ? "" : "does not fit");
     return element("tr", "", out) + "\n";

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "reports/amount.h"
 #include "reports/columns.h"
 #include "reports/csv_report.h"
 #include "sweep/table.h"
@@ -88,7 +89,7 @@ std::vector<std::string> cells(const Summary& summary, const Row& row, const std
   std::vector<std::string> out = value_cells(summary, row);
   if (out.empty() || out.size() > kMostValueColumns) out = {point_text(summary, row)};
   out.insert(out.end(), {in_milliseconds(row.step_seconds), fixed(row.samples_per_second, 1),
-                         in_bytes(row.memory_bytes), mark});
+                         amount(row.memory_bytes), mark});
   return out;
 }
 
@@ -120,7 +121,7 @@ std::string table_text(const Summary& summary, const Ranking& ranking) {
            "\n";
   if (!ranking.too_large.empty())
     out += wrap("! does not fit: " + plural(ranking.too_large.size(), "plan") +
-                    (summary.goal.memory_limit ? ", with " + in_bytes(*summary.goal.memory_limit) +
+                    (summary.goal.memory_limit ? ", with " + amount(*summary.goal.memory_limit) +
                                                      " a rank, or less "
                                                      "where the machine has less"
                                                : ", with what the machine has"),
@@ -174,9 +175,9 @@ std::string sweep_text(const Summary& summary) {
   std::string out =
       wrap("\"" + printable(summary.scenario) + "\": " + tried_text(summary), kColumns) + "\n";
   out += "best by " + objective_text(summary.goal.objective);
-  if (summary.goal.memory_limit)
-    out += " within " + in_bytes(*summary.goal.memory_limit) + " a rank";
-  out += "\n\n" + table_text(summary, ranking);
+  if (summary.goal.memory_limit) out += " within " + amount(*summary.goal.memory_limit) + " a rank";
+  out += "\n";
+  if (const std::string table = table_text(summary, ranking); !table.empty()) out += "\n" + table;
   out += reasons_text(summary, ranking.hanging.size() == 1 ? "hangs" : "hang", ranking.hanging);
   out += reasons_text(summary, "refused", ranking.refused);
   out += reasons_text(summary, "failed, and are tried again next time", ranking.failed);

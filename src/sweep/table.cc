@@ -64,14 +64,6 @@ std::string point_text(const Summary& summary, const Row& row) {
 
 std::string in_milliseconds(double seconds) { return fixed(seconds * 1e3, 3); }
 
-std::string in_bytes(double bytes) {
-  constexpr std::string_view kPrefixes = " kMGTPE";
-  std::size_t power = 0;
-  for (; bytes >= 999.5 && power + 1 < kPrefixes.size(); ++power) bytes /= 1000;
-  return fixed(bytes, power == 0 ? 0 : 2) + " " +
-         (power == 0 ? "" : std::string(1, kPrefixes[power])) + "B";
-}
-
 std::string tried_text(const Summary& summary) {
   std::string out = grouped(summary.rows.size()) + " of " + grouped(summary.grid_points) +
                     (summary.grid_points == 1 ? " point" : " points");

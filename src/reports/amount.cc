@@ -1,4 +1,4 @@
-#include "cli/amount.h"
+#include "reports/amount.h"
 
 #include <string_view>
 

@@ -8,6 +8,7 @@
 
 #include "cli/run_lockstep.h"
 #include "support/temp_dir.h"
+#include "support/two_towers.h"
 
 namespace lockstep {
 namespace {
@@ -17,36 +18,7 @@ using testing::StartsWith;
 
 // Two ranks; under "text" the gradient of the image branch is left out, or is not.
 struct TwoConditions {
-  explicit TwoConditions(bool text_reduces_all) {
-    folder.write("product.json", R"({"product":1,"program":"two towers","world_size":2,
-"assumptions":["one library"],
-"conditions":[{"name":"image+text","has":["image","text"]},{"name":"text","has":["text"]}],
-"choice":"free",
-"histories":[{"first":"image+text","folder":"first-0"},{"first":"text","folder":"first-1"}],
-"steps":["image+text","text","image+text","text"]})");
-    for (int history = 0; history < 2; ++history) {
-      const std::string name = "first-" + std::to_string(history);
-      std::filesystem::create_directories(folder.file(name));
-      for (int rank = 0; rank < 2; ++rank) {
-        std::string text = R"({"header":1,"rank":)" + std::to_string(rank) +
-                           R"(,"world_size":2,"backend":"gloo"})" + "\n" +
-                           R"({"group":"world","ranks":[0,1]})" + "\n";
-        int id = 0;
-        for (int step = 0; step < 5; ++step) {
-          const bool text_only = step == 0 ? history == 1 : step % 2 == 0;
-          for (const std::string what : {"image.weight", "text.weight"}) {
-            if (text_only && !text_reduces_all && what == "image.weight") continue;
-            text +=
-                R"({"ev":"issue","id":)" + std::to_string(id++) +
-                R"(,"g":"world","op":"all_reduce","in":[[8]],"dtype":"float32","redop":"sum",)" +
-                R"("what":[")" + what + R"("],"step":)" + std::to_string(step) + "}\n";
-          }
-        }
-        folder.write(name + "/rank_" + std::to_string(rank) + ".trace.jsonl",
-                     text + R"({"end":"clean"})" + "\n");
-      }
-    }
-  }
+  explicit TwoConditions(bool text_reduces_all) { write_two_towers(folder, ".", text_reduces_all); }
   TempDir folder;
 };
 

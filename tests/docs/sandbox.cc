@@ -8,6 +8,7 @@
 #include <regex>
 #include <utility>
 
+#include "support/two_towers.h"
 #include "trace/ring_writer.h"
 
 namespace lockstep::docs {
@@ -109,38 +110,10 @@ void Sandbox::write_rings() const {
   run("lockstep digest tmp/job-4711 -o shared/4711/node1.digest -q", 60, ignored);
 }
 
-// Two ranks that reduce two towers; under "text" that of images is left out in `a` and `derived`.
+// Under "text" the gradient of the image tower is left out in `a` and `derived`.
 void Sandbox::write_products() const {
-  for (const std::string program : {"a", "b", "derived"}) {
-    fs::create_directories(folder_.file(program));
-    folder_.write(program + "/product.json",
-                  R"({"product":1,"program":"two towers","world_size":2,"assumptions":[],
-"conditions":[{"name":"image+text","has":["image","text"]},{"name":"text","has":["text"]}],
-"choice":"free","histories":[{"first":"image+text","folder":"first-0"},
-{"first":"text","folder":"first-1"}],"steps":["image+text","text","image+text","text"]})");
-    for (int history = 0; history < 2; ++history) {
-      const std::string folder = program + "/first-" + std::to_string(history);
-      fs::create_directories(folder_.file(folder));
-      for (int rank = 0; rank < 2; ++rank) {
-        std::string text = R"({"header":1,"rank":)" + std::to_string(rank) +
-                           R"(,"world_size":2,"backend":"gloo"})" + "\n" +
-                           R"({"group":"world","ranks":[0,1]})" + "\n";
-        int id = 0;
-        for (int step = 0; step < 5; ++step) {
-          const bool no_image = step == 0 ? history == 1 : step % 2 == 0;
-          for (const std::string what : {"image.weight", "text.weight"}) {
-            if (program != "b" && no_image && what == "image.weight") continue;
-            text += R"({"ev":"issue","id":)" + std::to_string(id++) +
-                    R"(,"g":"world","op":"all_reduce","in":[[8]],"dtype":"float32",)" +
-                    R"("redop":"sum","what":[")" + what + R"("],"step":)" + std::to_string(step) +
-                    "}\n";
-          }
-        }
-        folder_.write(folder + "/rank_" + std::to_string(rank) + ".trace.jsonl",
-                      text + R"({"end":"clean"})" + "\n");
-      }
-    }
-  }
+  for (const std::string program : {"a", "b", "derived"})
+    write_two_towers(folder_, program, /*text_reduces_all=*/program == "b");
 }
 
 void Sandbox::write_foreign() const {

@@ -6,16 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include "memory_words.h"
+
 namespace lockstep {
 namespace {
-
-using Category = MemoryCategory;
-
-MemoryUse use(std::vector<std::pair<Category, std::int64_t>> bytes) {
-  MemoryUse out;
-  for (const auto& [category, count] : bytes) out[category] += count;
-  return out;
-}
 
 // What there is at the end of a step in which one stretch ended.
 StretchMemory end_of_step(MemoryAccount& account) {

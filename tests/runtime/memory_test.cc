@@ -10,6 +10,7 @@
 
 #include "base/read_file.h"
 #include "job/simulated_scenario.h"
+#include "memory_words.h"
 #include "runtime/alone/lone_runs.h"
 #include "runtime/memory/counted_memory.h"
 #include "runtime/meta/meta_device.h"
@@ -19,14 +20,6 @@
 
 namespace lockstep {
 namespace {
-
-using Category = MemoryCategory;
-
-MemoryUse use(std::vector<std::pair<Category, std::int64_t>> bytes) {
-  MemoryUse out;
-  for (const auto& [category, count] : bytes) out[category] += count;
-  return out;
-}
 
 constexpr std::int64_t kIn = 8, kHidden = 16, kOut = 4, kFloat = 4;
 constexpr std::int64_t kWeights = kFloat * (kIn * kHidden + kHidden + kHidden * kOut + kOut);

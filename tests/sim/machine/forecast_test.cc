@@ -134,6 +134,25 @@ TEST(Forecast, SaysWhatARankDoesInEachStep) {
   EXPECT_DOUBLE_EQ(f.classes[0].busy, 5e-3);
 }
 
+// Of ranks that make a call in each of two steps, in no time.
+Forecast forecast_of_calls(const std::vector<std::string>& texts, const Machine& machine) {
+  RankCosts costs;
+  for (std::int64_t s = 0; s < 2; ++s) {
+    costs.work.push_back(kernels(Before::call, s, s, 1));
+    costs.work.push_back(kernels(Before::step, s, s, 0));
+  }
+  const Result<lockstep::Run> run =
+      timed_run(program(texts, false), std::vector<const RankCosts*>(texts.size(), &costs),
+                std::vector<std::int64_t>(texts.size(), 0), machine);
+  EXPECT_TRUE(run);
+  if (!run) return {};
+  const RunProgram made = *program_of(*run);
+  const std::vector<GroupPlace> places = places_of(made.job, machine.ranks_per_node);
+  const Folding folding = fold(made.job, kinds_of(places));
+  const CostOfCall cost = [](std::uint32_t, const ProgramCall&) { return CallCost{Picos{1}}; };
+  return forecast(*run, made, folding, execute(made.job, folding, cost, {Picos{}, true}), places);
+}
+
 // Four ranks on two nodes: what a ring moves over n ranks is 2 (n - 1) / n of the buffer, and of
 // the two ranks of a node one hands on to the next node.
 TEST(Forecast, BytesAreToldApartByLinks) {
@@ -143,45 +162,17 @@ TEST(Forecast, BytesAreToldApartByLinks) {
   const std::string text =
       "all_reduce n=100 dtype=float32 step=0; step 0; all_reduce n=100 dtype=float32 step=1;"
       "step 1; clean";
-  RankCosts costs;
-  for (std::int64_t s = 0; s < 2; ++s) {
-    costs.work.push_back(kernels(Before::call, s, s, 1));
-    costs.work.push_back(kernels(Before::step, s, s, 0));
-  }
-  const Result<lockstep::Run> run =
-      timed_run(program({text, text, text, text}, false), {&costs, &costs, &costs, &costs},
-                {0, 0, 0, 0}, machine);
-  ASSERT_TRUE(run);
-  const RunProgram made = *program_of(*run);
-  const std::vector<GroupPlace> places = places_of(made.job, machine.ranks_per_node);
-  const Folding folding = fold(made.job, kinds_of(places));
-  const CostOfCall cost = [](std::uint32_t, const ProgramCall&) { return CallCost{Picos{1}}; };
-  const Forecast f =
-      forecast(*run, made, folding, execute(made.job, folding, cost, {Picos{}, true}), places);
+  const Forecast f = forecast_of_calls({text, text, text, text}, machine);
   EXPECT_DOUBLE_EQ(f.bytes, 1.5 * 400);
   EXPECT_DOUBLE_EQ(f.bytes_between, 1.5 * 400 / 2);
 }
 
 TEST(Forecast, AMessageIsSentByItsSender) {
-  RankCosts costs;
-  for (std::int64_t s = 0; s < 2; ++s) {
-    costs.work.push_back(kernels(Before::call, s, s, 1));
-    costs.work.push_back(kernels(Before::step, s, s, 0));
-  }
   const auto side = [](const std::string& op) {
     return op + " n=100 dtype=float32; step 0; " + op + " n=100 dtype=float32; step 1; clean";
   };
-  const Machine machine = millisecond_kernels();
-  const Result<lockstep::Run> run =
-      timed_run(program({side("send peer=1"), side("recv peer=0")}, false), {&costs, &costs},
-                {0, 0}, machine);
-  ASSERT_TRUE(run);
-  const RunProgram made = *program_of(*run);
-  const std::vector<GroupPlace> places = places_of(made.job, machine.ranks_per_node);
-  const Folding folding = fold(made.job, kinds_of(places));
-  const CostOfCall cost = [](std::uint32_t, const ProgramCall&) { return CallCost{Picos{1}}; };
   const Forecast f =
-      forecast(*run, made, folding, execute(made.job, folding, cost, {Picos{}, true}), places);
+      forecast_of_calls({side("send peer=1"), side("recv peer=0")}, millisecond_kernels());
   EXPECT_DOUBLE_EQ(f.bytes, 400.0 / 2);
   EXPECT_DOUBLE_EQ(f.bytes_between, 0);
 }

@@ -87,19 +87,20 @@ Attention attention(const Transformer& model, const TrainingPlan& plan,
               traffic_seconds(cost, cost.attention_traffic * count * (kScoreBackward + more))};
 }
 
-// One way: what tensor and context parallelism exchange.
-double communication(const Transformer& model, const TrainingPlan& plan,
-                     const CostParameters& cost) {
-  const Sizes s = sizes_of(model, plan);
+// One way: the activations over the tensor ranks.
+double tensor_seconds(const TrainingPlan& plan, const CostParameters& cost, const Sizes& s) {
   const Group tensor = group_of(cost, plan.tensor, 1);
-  double seconds = 2 * collective_seconds(cost, Op::all_reduce, 2 * s.tokens * s.hidden, tensor);
-  if (plan.overlapped_tensor) seconds *= cost.overlap_slowdown;
-  if (plan.context > 1) {
-    const double bytes = 2 * 2 * s.tokens * plan.context * s.kv / s.tensor;
-    seconds +=
-        collective_seconds(cost, Op::all_gather, bytes, group_of(cost, plan.context, plan.tensor));
-  }
-  return seconds;
+  const double seconds =
+      2 * collective_seconds(cost, Op::all_reduce, 2 * s.tokens * s.hidden, tensor);
+  return plan.overlapped_tensor ? seconds * cost.overlap_slowdown : seconds;
+}
+
+// One way: keys and values over the context ranks.
+double context_seconds(const TrainingPlan& plan, const CostParameters& cost, const Sizes& s) {
+  if (plan.context == 1) return 0;
+  const double bytes = 2 * 2 * s.tokens * plan.context * s.kv / s.tensor;
+  return collective_seconds(cost, Op::all_gather, bytes,
+                            group_of(cost, plan.context, plan.tensor));
 }
 
 }  // namespace
@@ -124,8 +125,8 @@ LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
       forward_seconds(cost, gemms, speed) + attends.forward + element_wise(kForward);
   times.backward.kernels =
       backward_seconds(cost, gemms, speed) + attends.backward + element_wise(kBackward);
-  times.forward.communication = communication(model, plan, cost);
-  times.backward.communication = times.forward.communication;
+  times.forward.tensor = times.backward.tensor = tensor_seconds(plan, cost, s);
+  times.forward.context = times.backward.context = context_seconds(plan, cost, s);
   times.forward.launches = cost.launch_forward + (fused ? 0 : cost.launch_unfused);
   times.backward.launches = cost.launch_backward;
   return times;

@@ -59,13 +59,13 @@ double logit_bytes(const Transformer& model, const TrainingPlan& plan) {
          (2 + 4 + 4 + 4);
 }
 
-double state_bytes(const Transformer& model, const TrainingPlan& plan) {
+StateBytes state_bytes(const Transformer& model, const TrainingPlan& plan) {
   const double count = parameters_per_rank(model, plan);
   const double ranks = static_cast<double>(plan.data) * plan.context;
   const auto shared = [&](Sharding from) { return plan.sharding >= from ? ranks : 1.0; };
-  if (plan.sharding == Sharding::zero3) return 16 * count / ranks;
-  return count *
-         (2 / shared(Sharding::zero3) + 2 / shared(Sharding::zero2) + 12 / shared(Sharding::zero1));
+  if (plan.sharding == Sharding::zero3)
+    return {4 * count / ranks, 4 * count / ranks, 8 * count / ranks};
+  return {2 * count, 2 * count / shared(Sharding::zero2), 12 * count / shared(Sharding::zero1)};
 }
 
 MemoryUse memory_use(const Transformer& model, const TrainingPlan& plan,
@@ -80,18 +80,22 @@ MemoryUse memory_use(const Transformer& model, const TrainingPlan& plan,
                         ? 6 * parameters_per_rank(model, plan)
                         : 2 * 2 * static_cast<double>(layer_parameters(model)) / plan.tensor;
   }
-  // The last stage holds fewer micro-batches, and the logits.
+  // The model's last stage holds the logits, and in most schedules fewer micro-batches.
+  const std::size_t head =
+      plan.schedule == PipelineSchedule::zbv || in_flight.empty() ? 0 : in_flight.size() - 1;
   const double of_layer = layer_activation_bytes(model, plan);
   const double working = layer_working_bytes(model, plan);
   double most = 0;
   for (std::size_t stage = 0; stage < in_flight.size(); ++stage) {
     const double kept = static_cast<double>(in_flight[stage]) * layers_per_chunk * of_layer;
-    const bool last = stage + 1 == in_flight.size();
-    const double now = std::max(working, last ? logit_bytes(model, plan) : 0.0);
+    const double logits = stage == head ? logit_bytes(model, plan) : 0;
+    const double now = std::max(working, logits);
     if (kept + now <= most) continue;
     most = kept + now;
     use.activations = kept;
     use.working = now;
+    use.of_logits = logits > working;
+    use.stage = static_cast<std::int32_t>(stage);
   }
   return use;
 }

@@ -25,14 +25,20 @@ double logit_bytes(const Transformer& model, const TrainingPlan& plan);
 // parameter: arXiv 1910.02054, section 3.1 and figure 1: (2 + 2 + K) with K = 12, divided over the
 // data-parallel ranks as the sharding says. zero3 keeps float32 parameters and gradients (FSDP),
 // the same 16 bytes.
-double state_bytes(const Transformer& model, const TrainingPlan& plan);
+struct StateBytes {
+  double parameters = 0, gradients = 0, optimizer = 0;
+  double total() const { return parameters + gradients + optimizer; }
+};
+StateBytes state_bytes(const Transformer& model, const TrainingPlan& plan);
 
 struct MemoryUse {
-  double state = 0;        // parameters, gradients, optimizer state
+  StateBytes state;
   double unsharded = 0;    // what zero3 has gathered at once
   double activations = 0;  // of all micro-batches in flight
   double working = 0;      // of the layer that is being computed, or the logits
-  double total() const { return state + unsharded + activations + working; }
+  bool of_logits = false;  // … which of the two
+  std::int32_t stage = 0;  // that this is the use of
+  double total() const { return state.total() + unsharded + activations + working; }
 };
 
 // The fullest stage's; `in_flight` by stage as in PipelineRun (chunks count one by one).

@@ -35,7 +35,8 @@ double hidden(const CostParameters& cost, double compute, double exchange) {
 }
 
 struct PieceTime {
-  double forward, backward;
+  double forward = 0, backward = 0;
+  StepParts parts;  // of the two together
 };
 
 // The layers of one piece of the model, for one micro-batch.
@@ -45,31 +46,41 @@ PieceTime piece_layers(const Transformer& model, const TrainingPlan& plan,
   LayerTime back = one.backward;
   if (plan.recompute == Recompute::full) {
     back.kernels += one.forward.kernels;
-    back.communication += one.forward.communication;
+    back.tensor += one.forward.tensor;
+    back.context += one.forward.context;
     back.launches += one.forward.launches;
   }
   // A pipeline's stage keeps what it has gathered over all micro-batches.
   const Exchange exchange = plan.pipeline > 1 ? Exchange{} : layer_exchange(model, plan, cost);
   const double once = cost.launch_micro_batch / 2 / plan.chunks;
-  const double forward =
-      layers * hidden(cost, one.forward.kernels + one.forward.communication, exchange.gather);
+  const double forward = layers * hidden(cost, one.forward.on_gpu(), exchange.gather);
   const double backward =
-      layers * hidden(cost, back.kernels + back.communication, exchange.gather + exchange.scatter);
+      layers * hidden(cost, back.on_gpu(), exchange.gather + exchange.scatter);
   // Of forward and backward together the slower one of host and GPU counts; it is dealt out as the
   // GPU's share.
   const double both =
       beside(forward + backward, layers * (one.forward.launches + back.launches) + 2 * once);
-  return {both * forward / (forward + backward), both * backward / (forward + backward)};
+  PieceTime out{both * forward / (forward + backward), both * backward / (forward + backward), {}};
+  out.parts.layers = layers * (one.forward.kernels + one.backward.kernels);
+  out.parts.recompute = layers * (back.kernels - one.backward.kernels);
+  out.parts.tensor = layers * (one.forward.tensor + back.tensor);
+  out.parts.context = layers * (one.forward.context + back.context);
+  out.parts.data = forward + backward - layers * (one.forward.on_gpu() + back.on_gpu());
+  out.parts.host = both - (forward + backward);
+  return out;
 }
 
 // The embedding's lookup and the logits with the loss; the latter's backward is twice its product.
 PieceTime embedding(const Transformer& model, const TrainingPlan& plan,
                     const CostParameters& cost) {
   const double elements = static_cast<double>(plan.tokens()) * static_cast<double>(model.hidden);
-  const double seconds =
-      traffic_seconds(cost, 20 * elements) +
+  const double lookup = traffic_seconds(cost, 20 * elements);
+  const double exchange =
       collective_seconds(cost, Op::all_reduce, 2 * elements, group_of(cost, plan.tensor, 1));
-  return {seconds, seconds};
+  PieceTime out{lookup + exchange, lookup + exchange, {}};
+  out.parts.logits = 2 * lookup;
+  out.parts.tensor = 2 * exchange;
+  return out;
 }
 
 PieceTime logits(const Transformer& model, const TrainingPlan& plan, const CostParameters& cost) {
@@ -79,14 +90,18 @@ PieceTime logits(const Transformer& model, const TrainingPlan& plan, const CostP
   const double bytes =
       cost.logit_traffic * tokens * words * (plan.compiled ? cost.compiled_traffic : 1);
   const Group tensor = group_of(cost, plan.tensor, 1);
-  const double forward = gemm_seconds(cost, {tokens, words, hidden_width}) +
-                         traffic_seconds(cost, 0.6 * bytes) +
-                         collective_seconds(cost, Op::all_reduce, 8 * tokens, tensor);
-  const double backward =
-      gemm_seconds(cost, {tokens, hidden_width, words}) +
-      gemm_seconds(cost, {hidden_width, words, tokens}) + traffic_seconds(cost, 0.4 * bytes) +
+  const double forward =
+      gemm_seconds(cost, {tokens, words, hidden_width}) + traffic_seconds(cost, 0.6 * bytes);
+  const double backward = gemm_seconds(cost, {tokens, hidden_width, words}) +
+                          gemm_seconds(cost, {hidden_width, words, tokens}) +
+                          traffic_seconds(cost, 0.4 * bytes);
+  const double sums = collective_seconds(cost, Op::all_reduce, 8 * tokens, tensor);
+  const double gradients =
       collective_seconds(cost, Op::all_reduce, 2 * tokens * hidden_width, tensor);
-  return {forward, backward};
+  PieceTime out{forward + sums, backward + gradients, {}};
+  out.parts.logits = forward + backward;
+  out.parts.tensor = sums + gradients;
+  return out;
 }
 
 // Activations go between stages in pieces, one per tensor rank (arXiv 2104.04473, section 4.1).
@@ -100,12 +115,25 @@ double send_seconds(const Transformer& model, const TrainingPlan& plan,
 }
 
 Picos picos(double seconds) {
-  return Picos{static_cast<std::int64_t>(std::llround(std::min(seconds, 1e5) * 1e12))};
+  return Picos{static_cast<std::int64_t>(std::llround(seconds * 1e12))};
 }
 
+void add(StepParts& sum, const StepParts& more, double times) {
+  for (double StepParts::*part :
+       {&StepParts::layers, &StepParts::recompute, &StepParts::logits, &StepParts::host,
+        &StepParts::tensor, &StepParts::context, &StepParts::data, &StepParts::handover})
+    sum.*part += times * more.*part;
+}
+
+struct Pieces {
+  PipelineCosts costs;
+  StepParts parts;  // of one micro-batch on all stages
+};
+
 // Costs of the pieces. A send occupies both stages: the blocking sends of Megatron's schedule.
-PipelineCosts pieces_of(const Transformer& model, const TrainingPlan& plan,
-                        const CostParameters& cost, const PipelineProgram& program) {
+// Errors: a time that the clock does not hold.
+Result<Pieces> pieces_of(const Transformer& model, const TrainingPlan& plan,
+                         const CostParameters& cost, const PipelineProgram& program) {
   const std::int32_t pieces = program.shape.pieces();
   const double handover =
       plan.pipeline == 1 ? 0 : cost.stage_handover + send_seconds(model, plan, cost);
@@ -117,16 +145,25 @@ PipelineCosts pieces_of(const Transformer& model, const TrainingPlan& plan,
   // part of the backward pass as well.
   const double share = plan.recompute == Recompute::full ? 1.0 / 3 : 0.5;
   const double weight = program.split ? share * layers.backward : 0;
-  PipelineCosts costs;
+  Pieces out;
   for (std::int32_t piece = 0; piece < pieces; ++piece) {
-    PieceTime time = {layers.forward + handover, layers.backward + handover};
-    if (piece == 0) time = {time.forward + first.forward, time.backward + first.backward};
-    if (piece + 1 == pieces) time = {time.forward + last.forward, time.backward + last.backward};
-    costs.pieces.push_back({.forward = picos(time.forward),
-                            .backward = picos(time.backward - weight),
-                            .weight = picos(weight)});
+    PieceTime time = {layers.forward + handover, layers.backward + handover, {}};
+    if (piece == 0) time = {time.forward + first.forward, time.backward + first.backward, {}};
+    if (piece + 1 == pieces)
+      time = {time.forward + last.forward, time.backward + last.backward, {}};
+    if (!(time.forward + time.backward <= kLongestPiece))
+      return Error{"a micro-batch takes a pipeline stage more than a day",
+                   {},
+                   "use smaller micro-batches, more ranks or a smaller model"};
+    out.costs.pieces.push_back({.forward = picos(time.forward),
+                                .backward = picos(time.backward - weight),
+                                .weight = picos(weight)});
   }
-  return costs;
+  add(out.parts, layers.parts, pieces);
+  add(out.parts, first.parts, 1);
+  add(out.parts, last.parts, 1);
+  out.parts.handover = 2 * handover * pieces;
+  return out;
 }
 
 // What of the gradients' exchange nothing hides: all of it behind the backward pass of plain data
@@ -156,7 +193,9 @@ Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan
   const Result<PipelineProgram> program = make_pipeline(
       plan.schedule, {plan.pipeline, static_cast<std::int32_t>(micro_batches), plan.chunks});
   if (!program) return program.error();
-  const Result<PipelineRun> run = run_pipeline(*program, pieces_of(model, plan, cost, *program));
+  const Result<Pieces> pieces = pieces_of(model, plan, cost, *program);
+  if (!pieces) return pieces.error();
+  const Result<PipelineRun> run = run_pipeline(*program, pieces->costs);
   if (!run) return run.error();
   StepPrediction out;
   out.pipeline_seconds = run->time.seconds();
@@ -164,10 +203,16 @@ Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan
   out.bubble /= run->period.seconds() * plan.pipeline;
   out.exchange_seconds = exchange_seconds(model, plan, cost);
   const double shards = plan.sharding == Sharding::none ? 1.0 : plan.data * plan.context;
-  out.update_seconds =
-      cost.step_overhead +
+  const double optimizer =
       traffic_seconds(cost, cost.optimizer_traffic * parameters_per_rank(model, plan) / shards);
+  out.update_seconds = cost.step_overhead + optimizer;
   out.seconds = out.pipeline_seconds + out.exchange_seconds + out.update_seconds;
+  add(out.parts, pieces->parts, static_cast<double>(micro_batches) / plan.pipeline);
+  for (const Picos busy : run->busy)
+    out.parts.bubble += (run->time - busy).seconds() / plan.pipeline;
+  out.parts.data += out.exchange_seconds;
+  out.parts.optimizer = optimizer;
+  out.parts.overhead = cost.step_overhead;
   out.memory = memory_use(model, plan, run->peak_in_flight);
   out.memory_bytes = out.memory.total() + cost.reserved_memory;
   return out;

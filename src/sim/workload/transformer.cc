@@ -6,8 +6,8 @@
 namespace lockstep::sim {
 namespace {
 
-Error refusal(std::string message, std::string fix) {
-  return Error{std::move(message), {}, std::move(fix)};
+WorkloadProblem problem(std::string_view field, std::string message, std::string fix) {
+  return {field, Error{std::move(message), {}, std::move(fix)}};
 }
 
 struct Count {
@@ -26,9 +26,11 @@ std::int64_t most_of(std::string_view name) {
   return ranks ? kMostRanksOfAKind : kMost;
 }
 
-Status divides(Count part, Count whole) {
-  if (whole.value % part.value == 0) return Status::ok();
-  return refusal(std::string(whole.name) + " " + std::to_string(whole.value) +
+// `field` is blamed.
+std::optional<WorkloadProblem> indivisible(std::string_view field, Count part, Count whole) {
+  if (whole.value % part.value == 0) return std::nullopt;
+  return problem(field,
+                 std::string(whole.name) + " " + std::to_string(whole.value) +
                      " does not divide by " + std::string(part.name) + " " +
                      std::to_string(part.value),
                  "change one of the two");
@@ -59,7 +61,8 @@ double layers_forward(const Transformer& model, const TrainingPlan& plan) {
 
 }  // namespace
 
-Status check_workload(const Transformer& model, const TrainingPlan& plan) {
+std::optional<WorkloadProblem> workload_problem(const Transformer& model,
+                                                const TrainingPlan& plan) {
   for (const Count& count :
        {Count{"layers", model.layers}, Count{"hidden", model.hidden}, Count{"heads", model.heads},
         Count{"kv_heads", model.kv_heads}, Count{"ffn", model.ffn},
@@ -68,27 +71,38 @@ Status check_workload(const Transformer& model, const TrainingPlan& plan) {
         Count{"tensor", plan.tensor}, Count{"context", plan.context},
         Count{"pipeline", plan.pipeline}, Count{"data", plan.data}, Count{"chunks", plan.chunks}})
     if (count.value < 1 || count.value > most_of(count.name))
-      return refusal(std::string(count.name) + " is " + std::to_string(count.value),
+      return problem(count.name, std::string(count.name) + " is " + std::to_string(count.value),
                      "give a number from 1 to " + std::to_string(most_of(count.name)));
   if (std::int64_t{plan.pipeline} * plan.chunks > model.layers)
-    return refusal("the pipeline has " + std::to_string(plan.pipeline) + " stages of " +
+    return problem("pipeline",
+                   "the pipeline has " + std::to_string(plan.pipeline) + " stages of " +
                        std::to_string(plan.chunks) + " chunks for " + std::to_string(model.layers) +
                        " layers: a piece would have no layer",
                    "use fewer stages or chunks");
   if (plan.global_batch / plan.micro_batch < plan.data)
-    return refusal("the global batch of " + std::to_string(plan.global_batch) +
+    return problem("global_batch",
+                   "the global batch of " + std::to_string(plan.global_batch) +
                        " is less than one micro-batch of " + std::to_string(plan.micro_batch) +
                        " on each of " + std::to_string(plan.data) + " data-parallel ranks",
                    "use a larger batch or fewer ranks");
-  for (const auto& [part, whole] : {
-           std::pair{Count{"heads", model.heads}, Count{"hidden", model.hidden}},
-           std::pair{Count{"kv_heads", model.kv_heads}, Count{"heads", model.heads}},
-           std::pair{Count{"tensor", plan.tensor}, Count{"heads", model.heads}},
-           std::pair{Count{"context", plan.context}, Count{"sequence", plan.sequence}},
-           std::pair{Count{"micro_batch x data", plan.micro_batch * plan.data},
-                     Count{"global_batch", plan.global_batch}},
-       })
-    if (const Status s = divides(part, whole); !s) return s;
+  struct Share {
+    std::string_view field;
+    Count part, whole;
+  };
+  for (const Share& share :
+       {Share{"heads", {"heads", model.heads}, {"hidden", model.hidden}},
+        Share{"kv_heads", {"kv_heads", model.kv_heads}, {"heads", model.heads}},
+        Share{"tensor", {"tensor", plan.tensor}, {"heads", model.heads}},
+        Share{"context", {"context", plan.context}, {"sequence", plan.sequence}},
+        Share{"global_batch",
+              {"micro_batch x data", plan.micro_batch * plan.data},
+              {"global_batch", plan.global_batch}}})
+    if (auto wrong = indivisible(share.field, share.part, share.whole)) return wrong;
+  return std::nullopt;
+}
+
+Status check_workload(const Transformer& model, const TrainingPlan& plan) {
+  if (const auto wrong = workload_problem(model, plan)) return wrong->error;
   return Status::ok();
 }
 
@@ -113,8 +127,9 @@ double parameters_per_rank(const Transformer& model, const TrainingPlan& plan) {
   const double table = static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
   const double layers = static_cast<double>(model.layers) *
                         static_cast<double>(layer_parameters(model)) / plan.pipeline;
-  // Tied or not, the first and the last stage each hold a table.
-  const double tables = plan.pipeline == 1 && !model.tied_embeddings ? 2 * table : table;
+  // Tied or not, the first and the last stage each hold a table; in ZB-V they are one stage.
+  const bool one_stage = plan.pipeline == 1 || plan.schedule == PipelineSchedule::zbv;
+  const double tables = one_stage && !model.tied_embeddings ? 2 * table : table;
   return (layers + tables) / plan.tensor;
 }
 

@@ -6,6 +6,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "base/result.h"
 #include "sim/pipeline/schedule.h"
@@ -65,8 +67,16 @@ struct TrainingPlan {
   std::int64_t tokens() const { return micro_batch * sequence / context; }
 };
 
-// Errors, with what to change: a count below 1, heads that do not divide the width, ranks that do
-// not divide what they share (heads, layers, batch, sequence), more stages than layers.
+// What of a workload cannot be, and the field of the two structs that is to be changed.
+struct WorkloadProblem {
+  std::string_view field;  // "heads", "tensor", …
+  Error error;             // without a place
+};
+
+// The first problem, with what to change: a count below 1, heads that do not divide the width, ranks
+// that do not divide what they share (heads, batch, sequence), more stages than layers.
+std::optional<WorkloadProblem> workload_problem(const Transformer& model, const TrainingPlan& plan);
+// The same as a Status.
 Status check_workload(const Transformer& model, const TrainingPlan& plan);
 
 // Weights, biases and norms of one layer, of the embeddings, of all. arXiv 2104.04473, eq. 2:

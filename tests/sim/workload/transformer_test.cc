@@ -121,7 +121,7 @@ TEST(State, ShardsAsZeroDoes) {
   const double count = parameters_per_rank(model, of);
   const auto of_75 = [&](Sharding sharding) {
     of.sharding = sharding;
-    return state_bytes(model, of) / count * 7.5;
+    return state_bytes(model, of).total() / count * 7.5;
   };
   EXPECT_NEAR(of_75(Sharding::none), 120, 1e-9);
   EXPECT_NEAR(of_75(Sharding::zero1), 31.4, 0.05);
@@ -135,11 +135,13 @@ TEST(Memory, AddsUpOverTheFullestStage) {
   of.pipeline = 4;
   of.recompute = Recompute::full;
   const MemoryUse use = memory_use(model, of, {4, 3, 2, 1});
-  EXPECT_DOUBLE_EQ(use.state, 16 * parameters_per_rank(model, of));
+  EXPECT_DOUBLE_EQ(use.state.total(), 16 * parameters_per_rank(model, of));
   // Two layers a stage; the last one, with a micro-batch and the logits (14 bytes each), is
   // fullest.
   EXPECT_DOUBLE_EQ(use.activations, 1 * 2 * 2.0 * 1024 * 1024);
   EXPECT_DOUBLE_EQ(use.working, 14.0 * 1024 * 51200);
+  EXPECT_TRUE(use.of_logits);
+  EXPECT_EQ(use.stage, 3);
   EXPECT_EQ(use.unsharded, 0);
 }
 

@@ -19,6 +19,7 @@ constexpr std::array kTargets = {
     FuzzTarget{"pickle", fuzz_pickle},
     FuzzTarget{"archive", fuzz_archive},
     FuzzTarget{"scenario", fuzz_scenario},
+    FuzzTarget{"plan", fuzz_plan},
     FuzzTarget{"suppressions", fuzz_suppressions},
     FuzzTarget{"baseline", fuzz_baseline},
     FuzzTarget{"product", fuzz_product},

@@ -40,6 +40,7 @@ void fuzz_pickle(std::string_view bytes);
 void fuzz_archive(std::string_view bytes);
 // What people write, and what we wrote earlier.
 void fuzz_scenario(std::string_view bytes);
+void fuzz_plan(std::string_view bytes);
 void fuzz_suppressions(std::string_view bytes);
 void fuzz_baseline(std::string_view bytes);
 // What the trainer reads: data sets, pictures, vocabularies and texts, weights.

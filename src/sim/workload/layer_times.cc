@@ -99,8 +99,7 @@ double tensor_seconds(const TrainingPlan& plan, const CostParameters& cost, cons
 double context_seconds(const TrainingPlan& plan, const CostParameters& cost, const Sizes& s) {
   if (plan.context == 1) return 0;
   const double bytes = 2 * 2 * s.tokens * plan.context * s.kv / s.tensor;
-  return collective_seconds(cost, Op::all_gather, bytes,
-                            group_of(cost, plan.context, plan.tensor));
+  return collective_seconds(cost, Op::all_gather, bytes, group_of(cost, plan.context, plan.tensor));
 }
 
 }  // namespace

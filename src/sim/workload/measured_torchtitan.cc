@@ -1,39 +1,17 @@
 // torchtitan's tables: Llama 3 under FSDP, with tensor, context and pipeline parallelism.
 #include <algorithm>
-#include <array>
 #include <string>
 
 #include "base/text.h"
 #include "sim/workload/measured_columns.h"
+#include "sim/workload/published_models.h"
 
 namespace lockstep::sim {
 namespace {
 
 using nlohmann::json;
 
-struct Named {
-  std::string_view name;
-  std::int64_t layers, hidden, heads, ffn;
-};
-// The public shapes of Llama 3.1 (arXiv 2407.21783, table 3); 8 key-value heads, 128,256 words.
-constexpr std::array<Named, 3> kLlamas = {
-    {{"8B", 32, 4096, 32, 14336}, {"70B", 80, 8192, 64, 28672}, {"405B", 126, 16384, 128, 53248}}};
 constexpr double kGiB = 1024.0 * 1024 * 1024;
-
-bool set_model(Transformer& model, const std::string& name) {
-  const auto known = std::find_if(kLlamas.begin(), kLlamas.end(),
-                                  [&](const Named& llama) { return llama.name == name; });
-  if (known == kLlamas.end()) return false;
-  model.layers = known->layers;
-  model.hidden = known->hidden;
-  model.heads = known->heads;
-  model.kv_heads = 8;
-  model.ffn = known->ffn;
-  model.vocabulary = 128256;
-  model.gated = model.fused_attention = model.causal = true;
-  model.tied_embeddings = false;
-  return true;
-}
 
 void set_parallelism(MeasuredStep& step, TableRow& row) {
   TrainingPlan& plan = step.plan;
@@ -64,7 +42,12 @@ void set_parallelism(MeasuredStep& step, TableRow& row) {
 
 Result<MeasuredStep> read_step(TableRow& row) {
   MeasuredStep step;
-  if (const std::string name = row.text("model"); !set_model(step.model, name))
+  const std::string name = row.text("model");
+  const bool billions = name.ends_with('B');
+  const auto known = published_model("llama3-" + name.substr(0, name.find('B')) + "b");
+  if (billions && known)
+    step.model = *known;
+  else
     row.refuse("model \"" + printable(name) + "\" is not known", "known are 8B, 70B and 405B");
   set_parallelism(step, row);
   TrainingPlan& plan = step.plan;

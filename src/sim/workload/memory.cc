@@ -68,9 +68,9 @@ StateBytes state_bytes(const Transformer& model, const TrainingPlan& plan) {
   return {2 * count, 2 * count / shared(Sharding::zero2), 12 * count / shared(Sharding::zero1)};
 }
 
-MemoryUse memory_use(const Transformer& model, const TrainingPlan& plan,
-                     const std::vector<std::int64_t>& in_flight) {
-  MemoryUse use;
+StepMemory memory_use(const Transformer& model, const TrainingPlan& plan,
+                      const std::vector<std::int64_t>& in_flight) {
+  StepMemory use;
   use.state = state_bytes(model, plan);
   const double layers_per_chunk = static_cast<double>(model.layers) / plan.pipeline / plan.chunks;
   if (plan.sharding == Sharding::zero3) {

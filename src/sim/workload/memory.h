@@ -31,7 +31,7 @@ struct StateBytes {
 };
 StateBytes state_bytes(const Transformer& model, const TrainingPlan& plan);
 
-struct MemoryUse {
+struct StepMemory {
   StateBytes state;
   double unsharded = 0;    // what zero3 has gathered at once
   double activations = 0;  // of all micro-batches in flight
@@ -42,7 +42,7 @@ struct MemoryUse {
 };
 
 // The fullest stage's; `in_flight` by stage as in PipelineRun (chunks count one by one).
-MemoryUse memory_use(const Transformer& model, const TrainingPlan& plan,
-                     const std::vector<std::int64_t>& in_flight);
+StepMemory memory_use(const Transformer& model, const TrainingPlan& plan,
+                      const std::vector<std::int64_t>& in_flight);
 
 }  // namespace lockstep::sim

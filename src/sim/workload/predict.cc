@@ -53,9 +53,10 @@ PieceTime piece_layers(const Transformer& model, const TrainingPlan& plan,
   // A pipeline's stage keeps what it has gathered over all micro-batches.
   const Exchange exchange = plan.pipeline > 1 ? Exchange{} : layer_exchange(model, plan, cost);
   const double once = cost.launch_micro_batch / 2 / plan.chunks;
-  const double forward = layers * hidden(cost, one.forward.on_gpu(), exchange.gather);
-  const double backward =
-      layers * hidden(cost, back.on_gpu(), exchange.gather + exchange.scatter);
+  const double one_forward = hidden(cost, one.forward.on_gpu(), exchange.gather);
+  const double one_backward = hidden(cost, back.on_gpu(), exchange.gather + exchange.scatter);
+  const double forward = layers * one_forward;
+  const double backward = layers * one_backward;
   // Of forward and backward together the slower one of host and GPU counts; it is dealt out as the
   // GPU's share.
   const double both =
@@ -65,8 +66,8 @@ PieceTime piece_layers(const Transformer& model, const TrainingPlan& plan,
   out.parts.recompute = layers * (back.kernels - one.backward.kernels);
   out.parts.tensor = layers * (one.forward.tensor + back.tensor);
   out.parts.context = layers * (one.forward.context + back.context);
-  out.parts.data = forward + backward - layers * (one.forward.on_gpu() + back.on_gpu());
-  out.parts.host = both - (forward + backward);
+  out.parts.data = layers * ((one_forward - one.forward.on_gpu()) + (one_backward - back.on_gpu()));
+  out.parts.host = std::max(0.0, both - (forward + backward));
   return out;
 }
 

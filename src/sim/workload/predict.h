@@ -58,7 +58,7 @@ struct StepPrediction {
   double update_seconds = 0;    // optimizer and what a step costs once
   double bubble = 0;            // idle share of the pipeline, of PipelineRun::period
   StepParts parts;              // of `seconds`, but for the rounding to the clock's picoseconds
-  MemoryUse memory;
+  StepMemory memory;
   double memory_bytes = 0;  // all of it, with what the libraries reserve
   double tokens_per_second_and_rank(const TrainingPlan& plan) const {
     return static_cast<double>(plan.global_batch) * static_cast<double>(plan.sequence) / seconds /

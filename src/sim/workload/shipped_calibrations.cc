@@ -24,10 +24,16 @@ std::vector<std::string> shipped_calibration_names() {
   return names;
 }
 
-Result<Calibration> shipped_calibration(std::string_view name) {
+std::optional<std::string_view> shipped_calibration_text(std::string_view name) {
   for (const ShippedText& shipped : shipped_texts())
-    if (type_of(shipped.file) == name && name != kNccl)
-      return parse_calibration(std::string(shipped.text), "machines/" + std::string(shipped.file));
+    if (type_of(shipped.file) == name && name != kNccl) return shipped.text;
+  return std::nullopt;
+}
+
+Result<Calibration> shipped_calibration(std::string_view name) {
+  if (const auto text = shipped_calibration_text(name))
+    return parse_calibration(std::string(*text),
+                             "machines/calibration-" + std::string(name) + ".yaml");
   return Error{"there is no calibration for machine type \"" + printable(name) + "\"",
                {},
                "shipped are " + join_and(shipped_calibration_names()) +

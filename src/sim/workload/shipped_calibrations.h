@@ -2,6 +2,7 @@
 // built, so that it needs no file at run time.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,9 @@ namespace lockstep::sim {
 
 // "a100-node", "a100-cluster", …
 std::vector<std::string> shipped_calibration_names();
+
+// The text of machines/calibration-NAME.yaml; nothing: no such machine type.
+std::optional<std::string_view> shipped_calibration_text(std::string_view name);
 
 // Errors: no such machine type.
 Result<Calibration> shipped_calibration(std::string_view name);

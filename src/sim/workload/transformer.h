@@ -73,8 +73,8 @@ struct WorkloadProblem {
   Error error;             // without a place
 };
 
-// The first problem, with what to change: a count below 1, heads that do not divide the width, ranks
-// that do not divide what they share (heads, batch, sequence), more stages than layers.
+// The first problem, with what to change: a count below 1, heads that do not divide the width,
+// ranks that do not divide what they share (heads, batch, sequence), more stages than layers.
 std::optional<WorkloadProblem> workload_problem(const Transformer& model, const TrainingPlan& plan);
 // The same as a Status.
 Status check_workload(const Transformer& model, const TrainingPlan& plan);

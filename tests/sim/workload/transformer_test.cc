@@ -134,7 +134,7 @@ TEST(Memory, AddsUpOverTheFullestStage) {
   TrainingPlan of = plan(1024, 8);
   of.pipeline = 4;
   of.recompute = Recompute::full;
-  const MemoryUse use = memory_use(model, of, {4, 3, 2, 1});
+  const StepMemory use = memory_use(model, of, {4, 3, 2, 1});
   EXPECT_DOUBLE_EQ(use.state.total(), 16 * parameters_per_rank(model, of));
   // Two layers a stage; the last one, with a micro-batch and the logits (14 bytes each), is
   // fullest.

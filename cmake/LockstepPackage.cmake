@@ -1,5 +1,5 @@
 # The Debian package of `lockstep`: the program (without LibTorch), manual pages, completion, the
-# recorders for NCCL programs, and the scenarios and machines that are shipped. `scripts/package` builds it.
+# recorders for NCCL programs, and the scenarios, machines and plans that are shipped. `scripts/package` builds it.
 #
 # Version: that of the project; between releases with the number of commits and the commit, so that
 # a later one is newer: 0.1.0~git642.b981e1c. Dependencies are what the program is linked with.
@@ -28,7 +28,7 @@ install(FILES ${pages}/completion/_lockstep
   DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
 install(FILES ${pages}/completion/lockstep.fish
   DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
-install(DIRECTORY scenarios machines DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
+install(DIRECTORY scenarios machines plans DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
 install(PROGRAMS tools/lockstep_record.py DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
 install(FILES packaging/copyright ${pages}/changelog.gz README.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/lockstep)

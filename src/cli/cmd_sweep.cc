@@ -1,8 +1,9 @@
 // lockstep sweep: one job in many variants, on many machines, each forecast as by
-// `lockstep simulate SCENARIO`.
+// `lockstep simulate SCENARIO`, or `lockstep simulate plan`.
 #include <unistd.h>
 
-#include <filesystem>
+#include <algorithm>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -11,24 +12,20 @@
 #include <utility>
 #include <vector>
 
-#include "base/read_file.h"
-#include "base/sha256.h"
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/output_targets.h"
-#include "cli/scenario_files.h"
+#include "cli/sweep_book.h"
 #include "cli/sweep_folder.h"
+#include "cli/sweep_inputs.h"
 #include "cli/sweep_run.h"
 #include "launch/worker_program.h"
 #include "reports/columns.h"
-#include "reports/tool_version.h"
 #include "sim/units.h"
-#include "sweep/plan.h"
 #include "sweep/report.h"
 #include "sweep/search.h"
-#include "sweep/sweep_file.h"
 
 namespace lockstep {
 namespace {
@@ -37,12 +34,11 @@ using sweep::Goal;
 using sweep::Objective;
 using sweep::PointId;
 
-constexpr std::size_t kFileBytes = std::size_t{1} << 20U;
 constexpr PointId kMostTrials = 100'000;
 
 constexpr const char* kFooter = R"(Examples:
   Which strategy, on how many ranks, with which batch?
-    lockstep sweep job.yaml --machine machines/dgx-h100.yaml -o plans \
+    lockstep sweep job.yaml --machine machines/dgx-h100.yaml -o sweep \
       --vary strategy=ddp,fsdp --vary ranks=2..64*2 \
       --vary train.batch_size=8,16,32 --steps 4
   What would a faster network give?
@@ -52,30 +48,15 @@ constexpr const char* kFooter = R"(Examples:
     lockstep sweep job.yaml --machine machines/dgx-h100.yaml -o best \
       --vary strategy=ddp,fsdp --vary ranks=1..256 \
       --vary train.batch_size=1..64 --trials 200 --memory-limit 80GB
+  How to cut a transformer over a cluster (no workers, seconds)?
+    lockstep sweep plans/llama3-70b.yaml -o cuts --vary tensor=1..8*2 \
+      --vary pipeline.stages=1..16*2 --vary zero=1,3 --memory-limit 80GB
 
 KEY is any key of a scenario (`lockstep scenario --schema`), with dots between
 its parts and list elements by number; machine.KEY is one of the machine file.
+Of a plan (docs/reference/plan.md): its keys, and calibration.PARAMETER.
 A..B*F multiplies, A..B+S adds. The same command on the same folder goes on
 where it ended. docs/sweep.md has the search, the files and what it rests on.)";
-
-struct SweepCommand {
-  std::string scenario, folder, memory_limit;
-  std::vector<std::string> machines, varied;
-  std::vector<sweep::Axis> axes;  // of a sweep file; --vary adds to them
-  std::string best;               // empty: samples_per_second
-  PointId trials = 0;             // 0: all
-  std::optional<std::uint64_t> seed;
-  int steps = 0;  // 0: the scenario's
-  std::size_t workers = 1;
-  bool meta = false, no_meta = false;
-  std::vector<std::string> outputs;
-  bool quiet = false;
-
-  std::optional<int> asked_steps() const { return steps > 0 ? std::optional(steps) : std::nullopt; }
-  std::optional<bool> on_meta() const {
-    return meta || no_meta ? std::optional(meta) : std::nullopt;
-  }
-};
 
 OutputForms forms() { return {"result", {"text", "json", "csv", "html"}}; }
 
@@ -88,65 +69,6 @@ Result<Goal> goal_of(const SweepCommand& command) {
   if (!limit) return with_option("--memory-limit", limit.error());
   out.memory_limit = static_cast<double>(limit->value);
   return out;
-}
-
-// What a sweep file says, where the command names one, and its own options do not say it.
-Result<SweepCommand> with_file(SweepCommand command) {
-  const std::string file = command.scenario;
-  const Result<std::string> text = read_file(file, kFileBytes);
-  if (!text) return command;  // it is said of the scenario
-  Result<std::optional<sweep::SweepFile>> read = sweep::parse_sweep_file(*text, file);
-  if (!read) return read.error();
-  if (!*read) return command;
-  sweep::SweepFile& said = **read;
-  // Its paths are as seen from where it lies.
-  const auto path = [&](const std::string& name) {
-    return (std::filesystem::path(file).parent_path() / name).lexically_normal().string();
-  };
-  command.scenario = path(said.scenario);
-  if (command.machines.empty())
-    for (const std::string& machine : said.machines) command.machines.push_back(path(machine));
-  command.axes = std::move(said.axes);
-  if (command.best.empty()) command.best = said.best.value_or("");
-  if (command.memory_limit.empty()) command.memory_limit = said.memory_limit.value_or("");
-  if (command.trials == 0) command.trials = static_cast<PointId>(said.trials.value_or(0));
-  if (!command.seed && said.seed) command.seed = static_cast<std::uint64_t>(*said.seed);
-  if (command.steps == 0) command.steps = static_cast<int>(said.steps.value_or(0));
-  return command;
-}
-
-struct Loaded {
-  sweep::Plan plan;
-  SweepIdentity identity;
-};
-
-Result<Loaded> load(const SweepCommand& command) {
-  std::vector<sweep::Axis> axes = command.axes;
-  for (const std::string& text : command.varied) {
-    Result<sweep::Axis> axis = sweep::parse_axis(text);
-    if (!axis) return with_option("--vary", axis.error());
-    axes.push_back(std::move(*axis));
-  }
-  // What is wrong with the scenario as it stands is said as by every command.
-  const Result<Scenario> own = load_checked_scenario(command.scenario);
-  if (!own) return own.error();
-  const Result<std::string> scenario = read_file(own->file, kFileBytes);
-  if (!scenario) return scenario.error();
-  SweepIdentity identity{
-      std::string(tool_version()), sha256(*scenario), {}, command.asked_steps(), command.on_meta()};
-  std::vector<sweep::SourceFile> machines;
-  for (const std::string& file : command.machines) {
-    Result<std::string> text = read_file(file, kFileBytes);
-    if (!text) return text.error();
-    const std::string name = to_utf8(file);  // it is kept as JSON
-    if (!identity.machines.emplace(name, sha256(*text)).second)
-      return Error{"--machine " + printable(file) + " is given twice", {}, "name it once"};
-    machines.push_back({name, std::move(*text)});
-  }
-  Result<sweep::Plan> plan =
-      sweep::Plan::make({own->file, *scenario}, machines, axes, command.asked_steps());
-  if (!plan) return plan.error();
-  return Loaded{std::move(*plan), std::move(identity)};
 }
 
 // "12 of 48 points", on a terminal's line, removed at the end.
@@ -189,19 +111,39 @@ void say_what_was_there(const SweepFolder& folder, const SweepCommand& command) 
               << plural(folder.rows().size(), "point") << " already\n";
 }
 
+// Computes a row for each point that the book lacks.
+using Compute = std::function<Status(const std::vector<PointId>&)>;
+
 // Tries what the search asks for, until it or the user has enough.
-Status try_points(SweepRun& run, sweep::Search& search, const Goal& goal, SweepProgress& progress) {
+Status try_points(const Compute& compute, SweepBook& book, sweep::Search& search, const Goal& goal,
+                  SweepProgress& progress) {
   for (auto points = search.next(); !points.empty(); points = search.next()) {
     std::size_t known = 0;
-    for (const PointId point : points) known += run.find(point) != nullptr ? 1U : 0U;
+    for (const PointId point : points) known += book.find(point) != nullptr ? 1U : 0U;
     progress.known(known);
-    if (const Status ok = run.compute(points, [&] { progress.advance(); }); !ok) return ok;
-    if (run.interrupted()) return Status::ok();
+    book.ask(points);
+    if (const Status ok = compute(points); !ok) return ok;
+    if (book.interrupted()) return Status::ok();
     std::vector<sweep::Score> scores;
-    for (const PointId point : points) scores.push_back(sweep::score(*run.find(point), goal));
+    for (const PointId point : points) scores.push_back(sweep::score(*book.find(point), goal));
     search.tell(scores);
   }
   return Status::ok();
+}
+
+// `worker`: the worker program; plans need none. All references must outlive what comes back.
+Compute computer(const SweepInputs& inputs, const std::string& worker, const SweepCommand& command,
+                 SweepBook& book) {
+  if (const sweep::TrainingPlans* plans = inputs.plans())
+    return [plans, &book](const std::vector<PointId>& points) {
+      return compute_plans(*plans, points, book);
+    };
+  const std::size_t workers = command.workers > 0
+                                  ? command.workers
+                                  : std::max<std::size_t>(1, std::thread::hardware_concurrency());
+  const auto run = std::make_shared<SweepRun>(
+      *inputs.scenarios(), SweepRunOptions{worker, workers, command.on_meta()}, book);
+  return [run](const std::vector<PointId>& points) { return run->compute(points); };
 }
 
 // What no plan comes through is the plans' fault, or ours.
@@ -230,45 +172,47 @@ Status write_results(const sweep::Summary& summary, const SweepCommand& command)
 Result<ExitStatus> run(const SweepCommand& asked) {
   if (const auto targets = parse_output_targets(asked.outputs, forms()); !targets)
     return targets.error();
-  const Result<SweepCommand> with_its_file = with_file(asked);
+  const Result<SweepCommand> with_its_file = with_sweep_file(asked);
   if (!with_its_file) return with_its_file.error();
   const SweepCommand& command = *with_its_file;
-  if (command.machines.empty())
-    return Error{"no machine is named", {}, "add --machine machines/dgx-h100.yaml, or your own"};
   const Result<Goal> goal = goal_of(command);
   if (!goal) return goal.error();
-  const Result<Loaded> loaded = load(command);
-  if (!loaded) return loaded.error();
-  const sweep::Grid& grid = loaded->plan.grid();
+  const Result<SweepInputs> inputs = load_sweep(command);
+  if (!inputs) return inputs.error();
+  const sweep::Variation& variation = inputs->variation();
+  const sweep::Grid& grid = variation.grid();
   if (command.trials == 0 && grid.size() > kMostTrials)
     return Error{"this grid has " + grouped(grid.size()) + " points, too many to try all",
                  {},
                  "search it: --trials 200"};
-  const Result<std::string> worker = find_worker(worker_search_of_this_process());
+  const bool of_plan = inputs->plans() != nullptr;
+  const Result<std::string> worker =
+      of_plan ? std::string() : find_worker(worker_search_of_this_process());
   if (!worker) return worker.error();
-  Result<SweepFolder> folder = SweepFolder::open(command.folder, loaded->identity);
+  Result<SweepFolder> folder = SweepFolder::open(command.folder, inputs->identity);
   if (!folder) return folder.error();
   say_what_was_there(*folder, command);
   const std::uint64_t seed = command.seed.value_or(1);
   const PointId trials = command.trials == 0 ? grid.size() : command.trials;
   sweep::Search search(grid, trials, seed);
   Interrupts interrupts;
-  SweepRun sweep_run(loaded->plan, {*worker, command.workers, command.on_meta(), *goal}, *folder,
-                     interrupts);
-  {
-    SweepProgress progress(command.quiet, std::min(trials, grid.size()));
-    if (const Status ok = try_points(sweep_run, search, *goal, progress); !ok)
-      return fail(ok.error(), ExitStatus::own_failure);
-  }
-  sweep::Summary summary{loaded->plan.scenario_name(),
-                         loaded->plan.keys(),
-                         loaded->plan.machines() > 1,
-                         grid.size(),
-                         search.exhaustive(),
-                         seed,
-                         sweep_run.interrupted(),
-                         *goal,
-                         sweep_run.rows()};
+  std::optional<SweepProgress> progress;
+  SweepBook book(variation, *goal, *folder, interrupts, [&] { progress->advance(); });
+  progress.emplace(command.quiet, std::min(trials, grid.size()));
+  const Status tried =
+      try_points(computer(*inputs, *worker, command, book), book, search, *goal, *progress);
+  progress.reset();
+  if (!tried) return fail(tried.error(), ExitStatus::own_failure);
+  const sweep::Summary summary{variation.name(),
+                               of_plan,
+                               variation.keys(),
+                               variation.machines() > 1,
+                               grid.size(),
+                               search.exhaustive(),
+                               seed,
+                               book.interrupted(),
+                               *goal,
+                               book.rows()};
   if (const Status ok = write_results(summary, command); !ok)
     return fail(ok.error(), ExitStatus::own_failure);
   const int signal = interrupts.poll();
@@ -306,17 +250,21 @@ void add_outputs(CLI::App& command, SweepCommand& options) {
 void add_sweep(CLI::App& app, ExitStatus& status) {
   CLI::App* command = app.add_subcommand("sweep", "Simulate many variants of a job, best first");
   const auto options = std::make_shared<SweepCommand>();
-  options->workers = std::max(1U, std::thread::hardware_concurrency());
   command
-      ->add_option(
-          "SCENARIO", options->scenario,
-          "Scenario file: the job that is varied; or a sweep\nfile, which says all of this")
+      ->add_option("JOB", options->job,
+                   "What is varied: a scenario, or the plan of a\ntransformer (plans/*.yaml); or a "
+                   "sweep file, which\nsays all of this")
       ->type_name("")
       ->required();
   command
       ->add_option("--machine", options->machines,
                    "What it would run on: machines/*.yaml; several are\nvaried, too")
       ->type_name("FILE")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--calibration", options->calibrations,
+                   "What a plan would run on, in place of what it says;\nseveral are varied, too")
+      ->type_name("NAME|FILE")
       ->allow_extra_args(false);
   command
       ->add_option("--vary", options->varied,
@@ -344,7 +292,7 @@ void add_sweep(CLI::App& app, ExitStatus& status) {
       ->check(CLI::Range(1, 100000));
   command
       ->add_option("-j,--jobs", options->workers,
-                   "Workers at a time; default: one for each processor")
+                   "Workers at a time; default: one for each processor.\nPlans need none")
       ->type_name("N")
       ->check(CLI::Range(1, 256));
   CLI::Option* meta =

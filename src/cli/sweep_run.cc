@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <thread>
 #include <utility>
 
-#include "base/check.h"
 #include "base/write_file.h"
 #include "verify/rules.h"
 
@@ -32,45 +32,21 @@ std::string reason_of(const Error& error) {
 
 }  // namespace
 
-SweepRun::SweepRun(const sweep::Plan& plan, SweepRunOptions options, SweepFolder& folder,
-                   Interrupts& interrupts)
-    : plan_(plan), options_(std::move(options)), folder_(folder), interrupts_(interrupts) {
-  LOCKSTEP_CHECK(options_.workers > 0, "a sweep needs a worker");
-  for (const sweep::Row& row : folder.rows())
-    if (row.outcome != sweep::Outcome::failed)
-      rows_.insert_or_assign(sweep::point_key(row.machine, row.values), row);
-}
-
-const sweep::Row* SweepRun::find(sweep::PointId point) const {
-  const auto found = rows_.find(sweep::point_key(plan_.machine_file(point), plan_.values(point)));
-  return found == rows_.end() ? nullptr : &found->second;
-}
-
-std::vector<sweep::Row> SweepRun::rows() const {
-  std::vector<sweep::Row> out;
-  for (const sweep::PointId point : asked_)
-    if (const sweep::Row* row = find(point)) out.push_back(*row);
-  return out;
-}
-
 std::deque<SweepRun::Job> SweepRun::jobs_of(const std::vector<sweep::PointId>& points) const {
   std::deque<Job> out;
   std::map<sweep::PointId, std::size_t> places;
   for (const sweep::PointId point : points) {
-    if (find(point) != nullptr) continue;
-    const auto [place, is_new] = places.emplace(plan_.job(point), out.size());
+    if (book_.find(point) != nullptr) continue;
+    const auto [place, is_new] = places.emplace(plan_.variation().job(point), out.size());
     if (is_new) out.emplace_back();
     out[place->second].points.push_back(point);
   }
   return out;
 }
 
-Status SweepRun::compute(const std::vector<sweep::PointId>& points,
-                         const std::function<void()>& on_row) {
-  asked_.insert(asked_.end(), points.begin(), points.end());
-  on_row_ = &on_row;
+Status SweepRun::compute(const std::vector<sweep::PointId>& points) {
   std::deque<Job> jobs = jobs_of(points);
-  while (!interrupted() && !(jobs.empty() && running_.empty())) {
+  while (!book_.interrupted() && !(jobs.empty() && running_.empty())) {
     if (!jobs.empty() && running_.size() < options_.workers) {
       if (const Status ok = start(std::move(jobs.front())); !ok) return ok;
       jobs.pop_front();
@@ -137,10 +113,10 @@ SweepRun::Derived& SweepRun::remember(Derived derived) {
 
 Status SweepRun::finish(const Job& job, Derived& derived) {
   for (const sweep::PointId point : job.points) {
-    if (interrupted()) return Status::ok();
+    if (book_.interrupted()) return Status::ok();
     Result<sweep::Row> row = row_of(point, derived);
     if (!row) return row.error();
-    if (const Status ok = add(point, std::move(*row)); !ok) return ok;
+    if (const Status ok = book_.add(point, std::move(*row)); !ok) return ok;
   }
   return Status::ok();
 }
@@ -151,7 +127,7 @@ Status SweepRun::same_for_all(const Job& job, sweep::Outcome outcome, const Erro
     row.outcome = outcome;
     row.reason = reason_of(why);
     row.ranks = job.ranks;
-    if (const Status ok = add(point, std::move(row)); !ok) return ok;
+    if (const Status ok = book_.add(point, std::move(row)); !ok) return ok;
   }
   return Status::ok();
 }
@@ -198,17 +174,6 @@ Result<sweep::Row> SweepRun::row_of(sweep::PointId point, Derived& derived) cons
   out.sent_bytes = forecast.figures.bytes;
   out.calls = forecast.figures.calls;
   return out;
-}
-
-Status SweepRun::add(sweep::PointId point, sweep::Row row) {
-  row.machine = plan_.machine_file(point);
-  row.values = plan_.values(point);
-  if (const Status ok = folder_.append(sweep::row_line(row, sweep::fits(row, options_.goal))); !ok)
-    return ok;
-  std::string key = sweep::point_key(row.machine, row.values);
-  rows_.insert_or_assign(std::move(key), std::move(row));
-  (*on_row_)();
-  return Status::ok();
 }
 
 }  // namespace lockstep

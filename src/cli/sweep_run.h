@@ -1,23 +1,20 @@
-// Computes the points of a sweep: several workers beside each other, each row written as it comes.
+// Computes the points of a sweep of scenarios: several workers beside each other.
 #pragma once
 
 #include <deque>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
 #include "cli/forecast_scenario.h"
 #include "cli/simulate_scenario_ranks.h"
-#include "cli/sweep_folder.h"
+#include "cli/sweep_book.h"
 #include "cli/work_folder.h"
 #include "job/scenario.h"
-#include "launch/interrupts.h"
 #include "sweep/plan.h"
-#include "sweep/ranking.h"
 
 namespace lockstep {
 
@@ -25,25 +22,18 @@ struct SweepRunOptions {
   std::string worker;           // the worker program
   std::size_t workers = 1;      // so many at a time; at least one
   std::optional<bool> on_meta;  // nothing: as it suits each job
-  sweep::Goal goal;
 };
 
 class SweepRun {
  public:
-  // Points that `folder` has rows of are not computed again, but for those that failed. All
-  // references must outlive this object.
-  SweepRun(const sweep::Plan& plan, SweepRunOptions options, SweepFolder& folder,
-           Interrupts& interrupts);
+  // All references must outlive this object.
+  SweepRun(const sweep::Plan& plan, SweepRunOptions options, SweepBook& book)
+      : plan_(plan), options_(std::move(options)), book_(book) {}
 
-  // A row for each of the points, in their order; after the user's signal, fewer. A job is derived
-  // once for all its points among them. `on_row` after each that is computed. Errors: a file that
-  // cannot be written, a worker that cannot be started.
-  Status compute(const std::vector<sweep::PointId>& points, const std::function<void()>& on_row);
-
-  bool interrupted() { return interrupts_.poll() != 0; }
-  // Of the points that were asked for, in that order, but for those that are not computed.
-  std::vector<sweep::Row> rows() const;
-  const sweep::Row* find(sweep::PointId point) const;
+  // A row in the book for each of the points that it lacks; after the user's signal, fewer. A job
+  // is derived once for all its points among them. Errors: a file that cannot be written, a worker
+  // that cannot be started.
+  Status compute(const std::vector<sweep::PointId>& points);
 
  private:
   // A job whose ranks were derived.
@@ -72,19 +62,14 @@ class SweepRun {
   Status poll_running();
   Status finish(const Job& job, Derived& derived);
   Status same_for_all(const Job& job, sweep::Outcome outcome, const Error& why);
-  Status add(sweep::PointId point, sweep::Row row);
   Derived& remember(Derived derived);
   Result<sweep::Row> row_of(sweep::PointId point, Derived& derived) const;
 
   const sweep::Plan& plan_;
   SweepRunOptions options_;
-  SweepFolder& folder_;
-  Interrupts& interrupts_;
-  std::map<std::string, sweep::Row> rows_;  // by sweep::point_key()
-  std::vector<sweep::PointId> asked_;
+  SweepBook& book_;
   std::vector<Running> running_;
   std::deque<Derived> derived_;  // the latest last
-  const std::function<void()>* on_row_ = nullptr;
 };
 
 }  // namespace lockstep

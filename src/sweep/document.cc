@@ -43,8 +43,9 @@ Result<Json> with_value(Json document, const std::string& key, const Json& value
                      "its elements are counted from 0"};
       at = &(*at)[*index];
     } else {
-      // A name alone, as in `strategy: ddp`, stands for a mapping with that kind.
+      // A name alone, as in `strategy: ddp`, stands for a mapping with that kind, or that name.
       if (at->is_string() && (walked == "strategy" || walked == "remedy")) *at = {{"kind", *at}};
+      if (at->is_string() && walked == "model") *at = {{"name", *at}};
       if (!at->is_object()) *at = Json::object();
       at = &(*at)[part];
     }

@@ -14,8 +14,8 @@ namespace lockstep::sweep {
 std::vector<std::string> key_parts(const std::string& key);
 
 // `document` with that value under `key`. Mappings on the way that are missing are made; a strategy
-// or remedy that is a name alone becomes a mapping where a key of it is meant. Errors: an element
-// that a list does not have.
+// remedy or model that is a name alone becomes a mapping where a key of it is meant. Errors: an
+// element that a list does not have.
 Result<nlohmann::json> with_value(nlohmann::json document, const std::string& key,
                                   const nlohmann::json& value);
 

@@ -127,7 +127,9 @@ class Page {
     out += element("td", "n", text(in_milliseconds(one.step_seconds)));
     out += element("td", "n", text(fixed(one.samples_per_second, 1)));
     out += element("td", "n", text(amount(one.memory_bytes)));
-    out += element("td", "n", text(amount(one.sent_bytes)));
+    out +=
+        element("td", "n",
+                text(one.transformer ? in_percent(one.transformer->mfu) : amount(one.sent_bytes)));
     const bool fit = fits(one, summary_.goal);
     out += element("td", "", ranking_.on_front[row] ? "front" : fit ? "" : "does not fit");
     return element("tr", "", out) + "\n";
@@ -137,7 +139,8 @@ class Page {
     if (ranking_.fitting.empty() && ranking_.too_large.empty()) return {};
     std::string heads = element("th", "n", "");
     for (const std::string& head : value_heads(summary_)) heads += element("th", "", text(head));
-    for (const char* head : {"world", "ms/step", "samples/s", "memory", "sent"})
+    const char* last = summary_.transformers ? "MFU" : "sent";
+    for (const char* head : {"world", "ms/step", "samples/s", "memory", last})
       heads += element("th", "n", head);
     std::string lines;
     std::size_t shown = 0;

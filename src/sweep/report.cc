@@ -80,7 +80,9 @@ constexpr std::size_t kMostValueColumns = 6;
 std::vector<std::string> heads(const Summary& summary) {
   std::vector<std::string> out = value_heads(summary);
   if (out.size() > kMostValueColumns) out = {"point"};
-  out.insert(out.end(), {"ms/step", "samples/s", "memory", ""});
+  out.insert(out.end(), {"ms/step", "samples/s", "memory"});
+  if (summary.transformers) out.emplace_back("MFU");
+  out.emplace_back();
   if (summary.keys.empty() && !summary.several_machines) out.insert(out.begin(), "point");
   return out;
 }
@@ -89,14 +91,16 @@ std::vector<std::string> cells(const Summary& summary, const Row& row, const std
   std::vector<std::string> out = value_cells(summary, row);
   if (out.empty() || out.size() > kMostValueColumns) out = {point_text(summary, row)};
   out.insert(out.end(), {in_milliseconds(row.step_seconds), fixed(row.samples_per_second, 1),
-                         amount(row.memory_bytes), mark});
+                         amount(row.memory_bytes)});
+  if (row.transformer) out.push_back(in_percent(row.transformer->mfu));
+  out.push_back(mark);
   return out;
 }
 
 std::string table_text(const Summary& summary, const Ranking& ranking) {
   if (ranking.fitting.empty() && ranking.too_large.empty()) return {};
   const std::vector<std::string> head = heads(summary);
-  TextTable table(head.size() - 4, head);
+  TextTable table(head.size() - (summary.transformers ? 5 : 4), head);
   std::size_t shown = 0, of_front = 0;
   for (std::size_t i = 0; i < ranking.fitting.size(); ++i) {
     const bool front = ranking.on_front[ranking.fitting[i]];
@@ -193,9 +197,13 @@ std::string sweep_csv(const Summary& summary) {
   };
   std::vector<std::string> head = {"machine"};
   head.insert(head.end(), summary.keys.begin(), summary.keys.end());
-  head.insert(head.end(),
-              {"verdict", "pareto", "world_size", "step_time_s", "samples_per_s",
-               "samples_per_s_per_rank", "memory_bytes", "bytes_sent_per_step", "reason"});
+  head.insert(head.end(), {"verdict", "pareto", "world_size", "step_time_s", "samples_per_s",
+                           "samples_per_s_per_rank", "memory_bytes"});
+  if (summary.transformers)
+    head.insert(head.end(), {"tokens_per_s_per_rank", "mfu", "bubble"});
+  else
+    head.emplace_back("bytes_sent_per_step");
+  head.emplace_back("reason");
   std::string out = line(head);
   for (const std::size_t i : sorted(ranking)) {
     const Row& row = summary.rows[i];
@@ -206,10 +214,15 @@ std::string sweep_csv(const Summary& summary) {
     fields.emplace_back(ranking.on_front[i] ? "yes" : "no");
     fields.push_back(row.ranks > 0 ? std::to_string(row.ranks) : "");
     const bool trains = row.outcome == Outcome::trains;
-    for (const double value :
-         {row.step_seconds, row.samples_per_second,
-          trains ? row.samples_per_second_per_rank() : 0.0, row.memory_bytes, row.sent_bytes})
-      fields.push_back(trains ? number(value) : "");
+    std::vector<double> figures = {row.step_seconds, row.samples_per_second,
+                                   trains ? row.samples_per_second_per_rank() : 0.0,
+                                   row.memory_bytes};
+    const TransformerFigures own = row.transformer.value_or(TransformerFigures{});
+    if (summary.transformers)
+      figures.insert(figures.end(), {own.tokens_per_second_per_rank, own.mfu, own.bubble});
+    else
+      figures.push_back(row.sent_bytes);
+    for (const double value : figures) fields.push_back(trains ? number(value) : "");
     fields.push_back(row.reason);
     out += line(fields);
   }
@@ -220,7 +233,7 @@ std::string sweep_json(const Summary& summary) {
   const Ranking ranking = rank(summary.rows, summary.goal);
   Json out;
   out["sweep"] = 1;
-  out["scenario"] = to_utf8(summary.scenario);
+  out[summary.transformers ? "plan" : "scenario"] = to_utf8(summary.scenario);
   out["varied"] = summary.keys;
   out["grid_points"] = summary.grid_points;
   out["tried"] = summary.rows.size();

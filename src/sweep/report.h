@@ -11,7 +11,8 @@
 namespace lockstep::sweep {
 
 struct Summary {
-  std::string scenario;           // its name
+  std::string scenario;           // its name, or the plan's
+  bool transformers = false;      // a plan's: rows have TransformerFigures
   std::vector<std::string> keys;  // that were varied, in the order of the columns
   bool several_machines = false;  // then the machine's file is a column, too
   PointId grid_points = 0;

@@ -108,8 +108,14 @@ std::string row_line(const Row& row, bool fits) {
     out["memory_counted"] = row.memory_counted;
     if (row.device_bytes) out["device_bytes"] = *row.device_bytes;
     out["fits"] = fits;
-    out["bytes_sent_per_step"] = row.sent_bytes;
-    out["calls_per_step"] = row.calls;
+    if (row.transformer) {
+      out["tokens_per_s_per_rank"] = row.transformer->tokens_per_second_per_rank;
+      out["mfu"] = row.transformer->mfu;
+      out["bubble"] = row.transformer->bubble;
+    } else {
+      out["bytes_sent_per_step"] = row.sent_bytes;
+      out["calls_per_step"] = row.calls;
+    }
   }
   return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -142,8 +148,13 @@ Result<Row> parse_row(std::string_view line) {
     out.memory_bytes = reader.number("memory_bytes");
     out.memory_counted = reader.yes_or_no("memory_counted");
     if (object.contains("device_bytes")) out.device_bytes = reader.number("device_bytes");
-    out.sent_bytes = reader.number("bytes_sent_per_step");
-    out.calls = reader.number("calls_per_step");
+    if (object.contains("mfu")) {
+      out.transformer = TransformerFigures{reader.number("tokens_per_s_per_rank"),
+                                           reader.number("mfu"), reader.number("bubble")};
+    } else {
+      out.sent_bytes = reader.number("bytes_sent_per_step");
+      out.calls = reader.number("calls_per_step");
+    }
   } else {
     out.reason = reader.text("reason");
   }

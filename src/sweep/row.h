@@ -21,6 +21,13 @@ enum class Outcome : std::uint8_t {
 
 std::string_view to_string(Outcome outcome);
 
+// Of a transformer on a cluster.
+struct TransformerFigures {
+  double tokens_per_second_per_rank = 0;
+  double mfu = 0;     // share of the peak that the model's FLOPs take
+  double bubble = 0;  // idle share of the pipeline
+};
+
 struct Row {
   std::string machine;                                               // file
   nlohmann::ordered_json values = nlohmann::ordered_json::object();  // by varied key
@@ -34,9 +41,11 @@ struct Row {
   // counted, no more than its parameters, gradients and the optimizer's state.
   double memory_bytes = 0;
   bool memory_counted = false;
-  double sent_bytes = 0;  // of a rank in a step
-  double calls = 0;
   std::optional<double> device_bytes;  // that a rank has
+  // Of a scenario: of a rank in a step.
+  double sent_bytes = 0;
+  double calls = 0;
+  std::optional<TransformerFigures> transformer;  // of a plan's rows, and of them alone
 
   double samples_per_second_per_rank() const {
     return samples_per_second / static_cast<double>(ranks);

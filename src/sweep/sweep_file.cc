@@ -19,7 +19,7 @@ constexpr std::string_view kSchema = R"({
   "$schema": "http://json-schema.org/draft-07/schema#",
   "type": "object",
   "additionalProperties": false,
-  "required": ["sweep", "scenario", "machines"],
+  "required": ["sweep"],
   "properties": {
     "sweep": {"type": "integer", "enum": [1], "description": "version of the format: 1"},
     "scenario": {"type": "string", "minLength": 1, "maxLength": 4096,
@@ -28,6 +28,14 @@ constexpr std::string_view kSchema = R"({
       "type": "array", "minItems": 1, "maxItems": 1000,
       "description": "the files of what it would run on",
       "items": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "a file"}
+    },
+    "plan": {"type": "string", "minLength": 1, "maxLength": 4096,
+             "description": "the file of the plan that is varied"},
+    "calibrations": {
+      "type": "array", "minItems": 1, "maxItems": 1000,
+      "description": "what the plan would run on",
+      "items": {"type": "string", "minLength": 1, "maxLength": 4096,
+                "description": "a name or a file"}
     },
     "vary": {
       "type": "object",
@@ -68,6 +76,31 @@ Result<Axis> axis_of(const std::string& key, const Json& value, const Place& pla
   return error;
 }
 
+// A scenario on machines, or a plan on calibrations.
+Status check_subject(const YamlDocument& document) {
+  const Json& root = document.value;
+  const bool of_plan = root.contains("plan");
+  const Place& whole = document.value_place("");
+  if (of_plan && root.contains("scenario"))
+    return Error{"a sweep is of a scenario or of a plan", document.key_place("/plan"),
+                 "leave one of the two out"};
+  if (!of_plan && !root.contains("scenario"))
+    return Error{"the key \"scenario\" or \"plan\" is missing", whole,
+                 "add \"scenario: …\": the file of the job that is varied"};
+  if (!of_plan && !root.contains("machines"))
+    return Error{"the key \"machines\" is missing", whole,
+                 "add \"machines: …\": the files of what it would run on"};
+  const std::vector<const char*> others = of_plan ? std::vector<const char*>{"machines", "steps"}
+                                                  : std::vector<const char*>{"calibrations"};
+  for (const char* key : others)
+    if (root.contains(key))
+      return Error{"\"" + std::string(key) + "\" is nothing that a " +
+                       (of_plan ? "plan" : "scenario") + " has",
+                   document.key_place("/" + std::string(key)),
+                   of_plan ? "a plan runs on \"calibrations\"" : "a scenario runs on \"machines\""};
+  return Status::ok();
+}
+
 template <class T>
 std::optional<T> value_of(const Json& root, const char* key) {
   return root.contains(key) ? std::optional(root[key].get<T>()) : std::nullopt;
@@ -85,9 +118,12 @@ Result<std::optional<SweepFile>> parse_sweep_file(const std::string& text,
     return *problem;
   }
   const Json& root = document->value;
+  if (const Status ok = check_subject(*document); !ok) return ok.error();
   SweepFile out;
-  out.scenario = root["scenario"];
-  out.machines = root["machines"].get<std::vector<std::string>>();
+  out.scenario = root.value("scenario", "");
+  out.plan = root.value("plan", "");
+  out.machines = root.value("machines", std::vector<std::string>{});
+  out.calibrations = root.value("calibrations", std::vector<std::string>{});
   out.best = value_of<std::string>(root, "best");
   out.memory_limit = value_of<std::string>(root, "memory_limit");
   out.trials = value_of<std::int64_t>(root, "trials");

@@ -59,10 +59,13 @@ std::string point_text(const Summary& summary, const Row& row) {
   std::string out;
   for (std::size_t i = 0; i < heads.size(); ++i)
     out += (out.empty() ? "" : " ") + heads[i] + "=" + cells[i];
-  return out.empty() ? "the job as it stands" : out;
+  return out.empty() ? summary.transformers ? "the plan as it stands" : "the job as it stands"
+                     : out;
 }
 
 std::string in_milliseconds(double seconds) { return fixed(seconds * 1e3, 3); }
+
+std::string in_percent(double share) { return fixed(share * 100, 1) + " %"; }
 
 std::string tried_text(const Summary& summary) {
   std::string out = grouped(summary.rows.size()) + " of " + grouped(summary.grid_points) +
@@ -90,6 +93,8 @@ std::string memory_text(const Summary& summary) {
   const bool counted = std::all_of(summary.rows.begin(), summary.rows.end(), [](const Row& row) {
     return row.memory_counted || row.outcome != Outcome::trains;
   });
+  if (summary.transformers)
+    return "memory: all that a GPU of the fullest pipeline stage must hold, by formula";
   if (counted) return "memory: what the device of the fullest rank must have at its peak";
   return "memory of the fullest rank: parameters, gradients and the optimizer's state at least; "
          "activations and buffers were not counted everywhere";

@@ -62,15 +62,16 @@ TEST(Plan, APointIsAJobOnAMachine) {
   const Result<Plan> made = plan({"train.batch_size=4,8", "machine.links.0.beta=1GB/s,2GB/s"},
                                  {{"a.yaml", kMachine}, {"b.yaml", kMachine}});
   ASSERT_TRUE(made) << made.error().str();
-  EXPECT_EQ(made->grid().size(), 8U);
-  EXPECT_THAT(made->keys(), ElementsAre("train.batch_size", "machine.links.0.beta"));
-  EXPECT_EQ(made->values(5).dump(), R"({"train.batch_size":8,"machine.links.0.beta":"2GB/s"})");
-  EXPECT_EQ(made->machine_file(5), "a.yaml");
-  EXPECT_EQ(made->machine_file(6), "b.yaml");
+  EXPECT_EQ(made->variation().grid().size(), 8U);
+  EXPECT_THAT(made->variation().keys(), ElementsAre("train.batch_size", "machine.links.0.beta"));
+  EXPECT_EQ(made->variation().values(5).dump(),
+            R"({"train.batch_size":8,"machine.links.0.beta":"2GB/s"})");
+  EXPECT_EQ(made->variation().machine_file(5), "a.yaml");
+  EXPECT_EQ(made->variation().machine_file(6), "b.yaml");
   EXPECT_EQ(scenario_at(*made, 3).train.batch_size, 4);
   EXPECT_EQ(scenario_at(*made, 5).train.batch_size, 8);
-  EXPECT_EQ(made->job(3), made->job(0));
-  EXPECT_NE(made->job(4), made->job(0));
+  EXPECT_EQ(made->variation().job(3), made->variation().job(0));
+  EXPECT_NE(made->variation().job(4), made->variation().job(0));
   EXPECT_EQ(made->machine(5)->links[0].beta.bytes_per_second(), 2e9);
   EXPECT_EQ(made->machine(4)->links[0].beta.bytes_per_second(), 1e9);
 }
@@ -78,8 +79,8 @@ TEST(Plan, APointIsAJobOnAMachine) {
 TEST(Plan, WhatIsNotVariedStays) {
   const Result<Plan> made = plan({}, {{"m.yaml", kMachine}}, 2);
   ASSERT_TRUE(made);
-  EXPECT_EQ(made->grid().size(), 1U);
-  EXPECT_EQ(made->values(0).dump(), "{}");
+  EXPECT_EQ(made->variation().grid().size(), 1U);
+  EXPECT_EQ(made->variation().values(0).dump(), "{}");
   EXPECT_EQ(scenario_at(*made, 0).train.steps, 2);
   EXPECT_EQ(scenario_at(*made, 0).ranks, 4);
 }
@@ -87,7 +88,7 @@ TEST(Plan, WhatIsNotVariedStays) {
 TEST(Plan, TheWholeIsSetBeforeItsPart) {
   const Result<Plan> made = plan({"strategy.shard_ranks=2", "strategy=fsdp"});
   ASSERT_TRUE(made) << made.error().str();
-  EXPECT_THAT(made->keys(), ElementsAre("strategy", "strategy.shard_ranks"));
+  EXPECT_THAT(made->variation().keys(), ElementsAre("strategy", "strategy.shard_ranks"));
   EXPECT_EQ(scenario_at(*made, 0).strategy.shard_ranks, 2);
 }
 

@@ -1,0 +1,149 @@
+// `lockstep sweep` of a plan file: without workers, resumable, and all forms.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/run_lockstep.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+constexpr const char* kPlan =
+    "plan: 1\nname: small\ncalibration: a100-cluster\nmodel: gpt-1.7b\n"
+    "sequence: 2048\ngpus: 64\nglobal_batch: 128\n";
+
+class SweepPlan : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_.write("p.yaml", kPlan);
+    // No worker is looked for.
+    ::setenv("LOCKSTEP_WORKER", folder_.file("none").c_str(), 1);
+  }
+  void TearDown() override { ::unsetenv("LOCKSTEP_WORKER"); }
+  Outcome sweep(std::vector<std::string> more, const std::string& file = "p.yaml") {
+    std::vector<std::string> arguments = {"sweep", folder_.file(file), "-o", folder_.file("out")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_lockstep(arguments);
+  }
+  void expect_refused(const std::vector<std::string>& more, const std::string& why) {
+    const Outcome outcome = sweep(more);
+    EXPECT_EQ(outcome.status, 2) << outcome.out;
+    EXPECT_THAT(outcome.err, HasSubstr(why));
+    EXPECT_FALSE(std::filesystem::exists(folder_.file("out")));
+  }
+  std::string results() const { return TempDir::read(folder_.file("out/results.jsonl")); }
+  TempDir folder_;
+};
+
+TEST_F(SweepPlan, BestFirstAndTheRestWithReasons) {
+  const std::vector<std::string> vary = {
+      "--vary", "tensor=1,2,3", "--vary",         "pipeline.stages=1,2",
+      "--vary", "zero=0,3",     "--memory-limit", "30GB",
+      "--best", "step_time"};
+  std::vector<std::string> with_json = vary;
+  with_json.insert(with_json.end(), {"--output", "json=-"});
+  const Outcome outcome = sweep(with_json);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json all = Json::parse(outcome.out);
+  EXPECT_EQ(all["plan"], "small");
+  EXPECT_EQ(all["tried"], 12);
+  EXPECT_EQ(all["exhaustive"], true);
+  EXPECT_EQ(all["counts"]["refused"], 4);  // tensor 3
+  double before = 0;
+  for (const Json& row : all["rows"]) {
+    if (row["verdict"] != "ok") continue;
+    EXPECT_GE(row["step_time_s"], before);
+    before = row["step_time_s"];
+    EXPECT_LE(row["memory_bytes"], 30e9);
+    EXPECT_GT(row["mfu"], 0);
+  }
+  EXPECT_GT(before, 0);
+
+  // Again: all rows are there, and nothing is added to them.
+  const std::string rows = results();
+  const Outcome again = sweep(vary);
+  EXPECT_EQ(again.status, 0);
+  EXPECT_THAT(again.err, HasSubstr("has 12 points already"));
+  EXPECT_THAT(again.out, AllOf(HasSubstr("MFU"), HasSubstr("4 refused"),
+                               HasSubstr("do not divide by tensor x context")));
+  expect_fits_a_terminal(again.out);
+  EXPECT_EQ(results(), rows);
+}
+
+TEST_F(SweepPlan, HasATableAndAPage) {
+  const std::vector<std::string> vary = {
+      "--vary", "tensor=1,2,4", "--calibration", "a100-cluster", "--calibration", "h100-cluster",
+      "-q"};
+  std::vector<std::string> csv = vary, html = vary;
+  csv.insert(csv.end(), {"--output", "csv=-"});
+  html.insert(html.end(), {"--output", "html=-"});
+  EXPECT_THAT(sweep(csv).out,
+              AllOf(HasSubstr("memory_bytes,tokens_per_s_per_rank,mfu,bubble,reason\r\n"),
+                    HasSubstr("\r\nh100-cluster,1,ok,"), Not(HasSubstr("bytes_sent"))));
+  EXPECT_THAT(sweep(html).out, AllOf(HasSubstr("MFU"), HasSubstr("h100-cluster")));
+}
+
+TEST_F(SweepPlan, ASearchTriesNoMoreThanItMay) {
+  const Outcome outcome =
+      sweep({"--vary", "tensor=1,2,4,8", "--vary", "micro_batch=1..16", "--vary",
+             "pipeline.stages=1..8", "--trials", "40", "-q", "--output", "json=-"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json all = Json::parse(outcome.out);
+  EXPECT_LE(all["tried"], 40);
+  EXPECT_EQ(all["exhaustive"], false);
+  EXPECT_EQ(all["grid_points"], 512);
+}
+
+TEST_F(SweepPlan, ASweepFileNamesThePlan) {
+  folder_.write("s.yaml",
+                "sweep: 1\nplan: p.yaml\ncalibrations: [h100-cluster]\nvary: {tensor: 1..4*2}\n");
+  const Outcome outcome = sweep({"-q", "--output", "json=-"}, "s.yaml");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json all = Json::parse(outcome.out);
+  EXPECT_EQ(all["tried"], 3);
+  EXPECT_EQ(all["rows"][0]["machine"], "h100-cluster");
+  folder_.write("s.yaml", "sweep: 1\nplan: p.yaml\nmachines: [m.yaml]\n");
+  EXPECT_THAT(sweep({}, "s.yaml").err, AllOf(HasSubstr("s.yaml:3:1"), HasSubstr("\"machines\"")));
+  folder_.write("s.yaml", "sweep: 1\nplan: p.yaml\nscenario: job.yaml\n");
+  EXPECT_THAT(sweep({}, "s.yaml").err, HasSubstr("a scenario or of a plan"));
+}
+
+TEST_F(SweepPlan, OptionsOfScenariosAreRefused) {
+  expect_refused({"--machine", "m.yaml"}, "--machine is of scenarios");
+  expect_refused({"--steps", "2"}, "--steps is of scenarios");
+  expect_refused({"--meta"}, "--meta is of scenarios");
+  expect_refused({"-j", "2"}, "--jobs is of scenarios");
+  expect_refused({"--calibration", "h300"}, "h300");
+  expect_refused({"--calibration", "h100-cluster", "--calibration", "h100-cluster"}, "given twice");
+  expect_refused({"--vary", "tensors=1"}, "did you mean");
+  expect_refused({"--vary", "machine.links.0.beta=1GB/s"}, "unknown key \"machine\"");
+  const Outcome scenario =
+      run_lockstep({"sweep", LOCKSTEP_SOURCE_DIR "/scenarios/modality/manual_hang_ok.yaml",
+                    "--calibration", "h100-cluster", "-o", folder_.file("out")});
+  EXPECT_EQ(scenario.status, 2);
+  EXPECT_THAT(scenario.err, HasSubstr("--calibration is of plans"));
+}
+
+TEST_F(SweepPlan, AnotherPlanIsNotMixedIn) {
+  ASSERT_EQ(sweep({"--vary", "tensor=1,2"}).status, 0);
+  folder_.write("p.yaml", std::string(kPlan) + "recompute: full\n");
+  const Outcome other = sweep({"--vary", "tensor=1,2"});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("before it was changed"));
+}
+
+TEST_F(SweepPlan, WhereAllAreRefusedTheStatusSaysSo) {
+  const Outcome outcome = sweep({"--vary", "tensor=3,5"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.out, HasSubstr("2 refused"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -19,6 +19,8 @@ constexpr const char* kFooter = R"(Examples:
   vary where ranks do?
     lockstep simulate job.yaml --machine machines/dgx-h100.yaml \
       --output html=forecast.html --trials 200 --jitter compute=5%,image=20%
+  How would this transformer train on a cluster, and does it fit?
+    lockstep simulate plan plans/llama3-70b.yaml
   Does this program hang, and how long does it take?
     lockstep simulate trace program/ --alpha 1us --beta 1GB/s
   `lockstep simulate WHAT --help` has more.
@@ -70,6 +72,7 @@ void add_simulate(CLI::App& app, ExitStatus& status) {
   add_simulate_scenario(*command, status);
   add_simulate_trace(*command, status);
   add_simulate_pipeline(*command, status);
+  add_simulate_plan(*command, status);
   add_simulate_table(*command, status);
   add_simulate_fit(*command, status);
 }

@@ -16,6 +16,7 @@ void add_simulate_collective(CLI::App& simulate, ExitStatus& status);
 void add_simulate_scenario(CLI::App& simulate, ExitStatus& status);
 void add_simulate_trace(CLI::App& simulate, ExitStatus& status);
 void add_simulate_pipeline(CLI::App& simulate, ExitStatus& status);
+void add_simulate_plan(CLI::App& simulate, ExitStatus& status);
 void add_simulate_table(CLI::App& simulate, ExitStatus& status);
 void add_simulate_fit(CLI::App& simulate, ExitStatus& status);
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sim/machine/machine_schema.h"
+#include "sim/workload/plan_schema.h"
 
 namespace lockstep::docs {
 namespace {
@@ -213,6 +214,11 @@ std::map<std::string, std::string> reference_pages(const Lockstep& lockstep) {
       "Quantities have units:\n`976ns`, `450GB/s`, `989TFLOP/s`, `80GB`. [Step "
       "times](../simulate-scenarios.md#machine-files) explains them together.\n\n" +
       key_table(Json::parse(sim::kMachineSchema));
+  out["plan.md"] =
+      std::string("# Keys of plan files\n\n") + kRenewed +
+      "Of the files that `lockstep simulate plan` and `lockstep sweep` read. [Training steps]"
+      "(../simulate-workloads.md#plans) explains them\ntogether.\n\n" +
+      key_table(Json::parse(sim::kPlanSchema));
   out["cli.md"] = cli_page(lockstep);
   return out;
 }

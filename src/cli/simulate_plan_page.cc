@@ -59,7 +59,7 @@ std::string table(const std::string& name, const std::vector<ForecastPart>& part
 std::string milliseconds(double seconds) { return fixed(seconds * 1e3, 3) + " ms"; }
 
 std::string time_card(const PlanForecast& f) {
-  html::StackedBar bar{"a step, mean over the GPUs", std::vector<double>(time_series().size(), 0)};
+  html::StackedBar bar{"a step", std::vector<double>(time_series().size(), 0)};
   for (const ForecastPart& part : f.time) bar.parts[series_of_part().at(part.key)] += part.value;
   return card("Where the step's time goes",
               html::stacked_bars("parts of a step", time_series(), {bar}, f.step.seconds) +

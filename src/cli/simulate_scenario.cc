@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/read_file.h"
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "cli/forecast_csv.h"
@@ -13,12 +14,14 @@
 #include "cli/forecast_page.h"
 #include "cli/forecast_scenario.h"
 #include "cli/output.h"
+#include "cli/plan_inputs.h"
 #include "cli/simulate_raise.h"
 #include "cli/simulated_traces.h"
 #include "cli/work_folder.h"
 #include "job/scenario.h"
 #include "launch/interrupts.h"
 #include "sim/engine/from_run.h"
+#include "sim/workload/plan_file.h"
 
 namespace lockstep {
 namespace {
@@ -99,6 +102,11 @@ ExitStatus simulate_scenario(const ScenarioCommand& command) {
     return fail(outputs.error());
   if (command.path.empty())
     return fail({"nothing to simulate is named", {}, "`lockstep simulate --help` shows how"});
+  if (const Result<std::string> text = read_file(command.path, kMostInputBytes);
+      text && sim::is_plan(*text))
+    return fail({printable(command.path) + " is the plan of a transformer, and no scenario",
+                 {},
+                 "lockstep simulate plan " + printable(command.path)});
   if (command.machine.empty())
     return fail({"no machine is named", {}, "add --machine machines/dgx-h100.yaml, or your own"});
   const Result<sim::TrialOptions> trials = trial_options(command.trials);

@@ -70,7 +70,8 @@ std::string activations_basis(const Transformer& model, const TrainingPlan& plan
                      : plan.recompute == Recompute::selective ? "what selective recompute leaves"
                                                               : "all that the backward pass needs";
   return std::string(kept) + " of each micro-batch in flight (" +
-         (model.gated ? "gated layers: memory.cc" : "arXiv 2205.05198, table 2") + ")";
+         (model.gated ? "gated layers: what each operation keeps" : "arXiv 2205.05198, table 2") +
+         ")";
 }
 
 std::vector<ForecastPart> memory_parts(const PlanForecast& f) {

@@ -130,6 +130,12 @@ TEST_F(SimulatePlan, WhatCannotBeIsRefused) {
   EXPECT_EQ(run_lockstep({"simulate", "plan", folder_.file("missing.yaml")}).status, 2);
 }
 
+TEST_F(SimulatePlan, APlanIsNoScenario) {
+  const Outcome outcome = run_lockstep({"simulate", folder_.write("p.yaml", kPlan)});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("lockstep simulate plan"));
+}
+
 TEST_F(SimulatePlan, HasATableAndAPage) {
   const Outcome csv = simulate({"-q", "--output", "csv=-", "--set", "gpu_memory=80GB"});
   EXPECT_THAT(csv.out,

@@ -128,7 +128,7 @@ class Page {
     for (const std::uint32_t c : f_.class_of)
       weight[c] += 1 / static_cast<double>(f_.class_of.size());
     std::vector<std::vector<double>> columns;
-    for (std::size_t s = 0; s < f_.figures.step_ends.size(); ++s) {
+    for (std::size_t s = 0; s < f_.figures.times.size(); ++s) {
       std::vector<double> mean(uses().size(), 0);
       for (std::size_t c = 0; c < ranks_.size(); ++c) {
         const std::vector<double> own = parts(f_.figures.steps[c][s].use);
@@ -162,8 +162,8 @@ class Page {
     return element("p", "",
                    text("The chain of work and calls of which each began the moment the "
                         "one before it ended, over " +
-                        plural(path.steps, "step") + ": " +
-                        milliseconds((path.end - path.begin).seconds()) + ".")) +
+                        path.of_what() + ": " + milliseconds((path.end - path.begin).seconds()) +
+                        ".")) +
            html::signed_bars("shares of the critical path", bars) + table.str() +
            more(path.items.size() - std::min(kItems, path.items.size()), "other part",
                 "other parts");

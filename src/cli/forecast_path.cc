@@ -56,6 +56,10 @@ double ForecastPath::share(sim::Picos time) const {
   return all > 0 ? time.seconds() / all : 0;
 }
 
+std::string ForecastPath::of_what() const {
+  return plural(steps, "step") + (checkpoints ? " and the checkpoints between them" : "");
+}
+
 ForecastPath forecast_path(const Run& run, const SimulatedProgram& simulated,
                            const std::vector<sim::GroupPlace>& places,
                            const sim::MeasuredSteps& measured) {
@@ -63,7 +67,8 @@ ForecastPath forecast_path(const Run& run, const SimulatedProgram& simulated,
   const sim::PathSummary summary =
       sim::path_summary(sim::critical_path(program.job, simulated.folding, simulated.result), run,
                         program, simulated.folding, places, measured.begin, measured.end);
-  ForecastPath out{measured.begin, measured.end, measured.count, {}, {}};
+  const bool checkpoints = measured.in_steps < measured.end - measured.begin;
+  ForecastPath out{measured.begin, measured.end, measured.count, checkpoints, {}, {}};
   for (std::uint32_t c = 0; c < summary.work.size(); ++c)
     if (summary.work[c].value > 0) out.sums.push_back({c, {}, false, summary.work[c]});
   for (const sim::PathSummary::Calls& calls : summary.calls)
@@ -102,7 +107,7 @@ std::string words_of(const ForecastPath::Item& item, const std::vector<std::stri
 }
 
 std::string path_text(const ForecastPath& path, const std::vector<std::string>& ranks) {
-  std::string out = "  critical path of " + plural(path.steps, "step") + ", " +
+  std::string out = "  critical path of " + path.of_what() + ", " +
                     fixed((path.end - path.begin).seconds() * 1e3, 3) + " ms\n";
   out += list(path, path.sums, kShownSums, ranks, "kind");
   return out + "  most of it in\n" + list(path, path.items, kShownItems, ranks, "place");

@@ -20,6 +20,7 @@ namespace lockstep {
 struct ForecastPath {
   sim::Picos begin, end;
   std::size_t steps = 0;
+  bool checkpoints = false;  // are between them, and take time
   // What the path is made of: the work of a class of ranks, or the calls of a group.
   struct Sum {
     std::optional<std::uint32_t> rank_class;
@@ -40,6 +41,8 @@ struct ForecastPath {
   std::vector<Item> items;  // the longest first
 
   double share(sim::Picos time) const;
+  // "5 steps and the checkpoints between them".
+  std::string of_what() const;
 };
 
 // `run` is the one that was simulated, to its end.

@@ -77,6 +77,17 @@ bool has_dummies(const Scenario& scenario) {
   return false;
 }
 
+void add_checkpoints(const Scenario& scenario, ScenarioForecast& out) {
+  const int every = scenario.train.checkpoint.every;
+  if (every == 0) return;
+  const sim::StepTimes& times = out.figures.times;
+  out.checkpoints = static_cast<std::int64_t>(times.size()) / every;
+  if (out.checkpoints == 0) return;
+  sim::Picos all;
+  for (std::size_t s = 0; s < times.size(); ++s) all += times.after(s);
+  out.checkpoint_time = sim::Picos{all.value / out.checkpoints};
+}
+
 ScenarioForecast summarise(const Scenario& scenario, const sim::Machine& machine,
                            const DerivedRanks& derived, const TimedScenario& timed) {
   const SimulatedProgram& simulated = timed.simulated;
@@ -91,7 +102,8 @@ ScenarioForecast summarise(const Scenario& scenario, const sim::Machine& machine
   out.class_of = simulated.folding.class_of;
   out.figures = sim::forecast(timed.run, simulated.program, simulated.folding, simulated.result,
                               timed.places);
-  const sim::MeasuredSteps measured = sim::measured_steps(out.figures.step_ends);
+  add_checkpoints(scenario, out);
+  const sim::MeasuredSteps measured = sim::measured_steps(out.figures.times);
   out.flops = sim::flop_use(timed.costs.pointers(), machine, measured.first, measured.count);
   out.flops_share = out.flops.share(measured.seconds() / static_cast<double>(measured.count));
   out.dummies = has_dummies(scenario);

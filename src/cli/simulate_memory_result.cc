@@ -158,6 +158,14 @@ nlohmann::ordered_json timeline_json(const std::vector<MemoryStretch>& stretches
   return out;
 }
 
+std::string what_ends(const Tables& tables, const RankTrace& trace, const Event& event) {
+  if (event.kind == EventKind::step) return "the step's end";
+  if (event.kind == EventKind::span)
+    return "the " + tables.str(trace.spans[event.index].name) + "'s end";
+  return (event.kind == EventKind::wait ? "the wait for " : "") +
+         describe(tables, trace.calls[event.index]);
+}
+
 }  // namespace
 
 MemoryForecast memory_forecast(std::vector<MemoryTimeline> timelines, const Run& run) {
@@ -167,10 +175,7 @@ MemoryForecast memory_forecast(std::vector<MemoryTimeline> timelines, const Run&
   for (const MemoryTimeline& timeline : timelines) {
     const RankTrace& trace = run.ranks[static_cast<std::size_t>(timeline.ranks.front())];
     const Event& event = trace.events[timeline.stretches[timeline.peak].event];
-    out.peaks_before.push_back(event.kind == EventKind::step
-                                   ? "the step's end"
-                                   : (event.kind == EventKind::wait ? "the wait for " : "") +
-                                         describe(run.tables, trace.calls[event.index]));
+    out.peaks_before.push_back(what_ends(run.tables, trace, event));
   }
   out.classes = std::move(timelines);
   return out;

@@ -33,7 +33,20 @@ bool fits(const ScenarioForecast& f) {
 std::string calls_assumption(const ScenarioForecast& f) {
   std::string out = "the ranks call what they were derived with, each alone, by " + f.derived_by;
   if (f.on_meta) out += ", on tensors without values";
-  return out + "; evaluation, checkpoints and watched values are left out";
+  return out + "; watched values are left out";
+}
+
+std::string steps_assumption(const ScenarioForecast& f) {
+  if (f.figures.times.size() < 2)
+    return "one step, which arranges buffers: simulate more (--steps)";
+  const std::string out = "the median of the steps after the first, which arranges buffers";
+  return out + (f.checkpoints > 0 ? "; the saving of checkpoints is no part of them" : "");
+}
+
+std::string evaluation_assumption(const ScenarioForecast& f) {
+  const std::string out = "from the last step's end until rank 0, which evaluates alone, is done: ";
+  if (f.on_meta) return out + "of calls alone, since without values nothing is evaluated";
+  return out + "its work is priced like that of steps, and that of preparing samples is not";
 }
 
 std::string work_assumption(const ScenarioForecast& f) {
@@ -96,9 +109,11 @@ std::vector<Assumption> all_assumptions(const ScenarioForecast& f) {
   return {{"calls", calls_assumption(f)},
           {"work", work_assumption(f)},
           {"links", links_assumption(f)},
-          {"steps", f.figures.step_ends.size() > 1
-                        ? "the median of the steps after the first, which arranges buffers"
-                        : "one step, which arranges buffers: simulate more (--steps)"},
+          {"steps", steps_assumption(f)},
+          {"checkpoints",
+           "the mean time from a step's end until the last rank has saved: its calls and the work "
+           "between them; copying from the device and writing files are not priced"},
+          {"evaluation", evaluation_assumption(f)},
           {"bytes",
            "sent on the busiest link of a rank, by the algorithms' bus factors; of rings over "
            "several nodes each rank's share leaves its node"},
@@ -135,6 +150,10 @@ std::vector<Assumption> assumptions(const ScenarioForecast& f) {
   std::vector<Assumption> out = all_assumptions(f);
   if (f.what_ifs.empty())
     std::erase_if(out, [](const Assumption& a) { return a.key == "what if"; });
+  if (f.checkpoints == 0)
+    std::erase_if(out, [](const Assumption& a) { return a.key == "checkpoints"; });
+  if (!f.figures.times.evaluation())
+    std::erase_if(out, [](const Assumption& a) { return a.key == "evaluation"; });
   if (f.trials) out.push_back({"trials", trials_assumption(*f.trials)});
   return out;
 }
@@ -142,10 +161,18 @@ std::vector<Assumption> assumptions(const ScenarioForecast& f) {
 std::vector<Headline> headlines(const ScenarioForecast& f) {
   std::vector<Headline> out = {
       {"step time", milliseconds(f.figures.step_time), "calls, work, links, steps"},
-      {"throughput", fixed(samples_per_second(f), 1) + " samples/s", "as step time"},
+      {"throughput", fixed(samples_per_second(f), 1) + " samples/s", "as step time"}};
+  if (f.checkpoints > 0)
+    out.push_back({"checkpoints",
+                   std::to_string(f.checkpoints) + ", " + milliseconds(f.checkpoint_time) +
+                       (f.checkpoints > 1 ? " each" : ""),
+                   "checkpoints"});
+  if (const auto evaluation = f.figures.times.evaluation())
+    out.push_back({"evaluation", milliseconds(*evaluation) + " after the last step", "evaluation"});
+  out.push_back(
       {"sent",
        amount(f.figures.bytes) + " a rank and step, " + fixed(f.figures.calls, 1) + " calls",
-       "calls, bytes"}};
+       "calls, bytes"});
   if (f.figures.bytes_between > 0)
     out.push_back({"between nodes", amount(f.figures.bytes_between) + " of it", "bytes"});
   const double peak = 100 * f.flops_share;
@@ -181,8 +208,17 @@ nlohmann::ordered_json forecast_json(const ScenarioForecast& f) {
   out["state_bytes"] = f.state_bytes;
   out["fits_memory"] = fits(f);
   out["memory"] = memory_json(f.memory, f.machine);
+  out["step_begins_ps"] = nlohmann::ordered_json::array();
   out["step_ends_ps"] = nlohmann::ordered_json::array();
-  for (const sim::Picos end : f.figures.step_ends) out["step_ends_ps"].push_back(end.value);
+  for (std::size_t s = 0; s < f.figures.times.size(); ++s) {
+    out["step_begins_ps"].push_back(f.figures.times.begin(s).value);
+    out["step_ends_ps"].push_back(f.figures.times.ends()[s].value);
+  }
+  out["checkpoints"] = f.checkpoints;
+  out["checkpoint_time_ps"] = f.checkpoint_time.value;
+  out["evaluation_ps"] = nullptr;
+  if (const auto evaluation = f.figures.times.evaluation())
+    out["evaluation_ps"] = evaluation->value;
   const std::vector<std::string> ranks = ranks_by_class(f);
   for (std::size_t c = 0; c < ranks.size(); ++c) {
     const sim::RankUse& use = f.figures.classes[c];

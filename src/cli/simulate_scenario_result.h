@@ -34,10 +34,12 @@ struct ScenarioForecast {
   std::int64_t samples = 0;             // of all ranks in a step
   std::vector<std::uint32_t> class_of;  // of each rank
   sim::Forecast figures;
-  sim::FlopUse flops;      // of the measured steps
-  double flops_share = 0;  // of the peak
-  bool dummies = false;    // samples that nobody asked for are computed as well
-  bool pipeline = false;   // the classes of ranks are its stages
+  std::int64_t checkpoints = 0;  // saved
+  sim::Picos checkpoint_time;    // of one: mean; 0 where none is saved
+  sim::FlopUse flops;            // of the measured steps
+  double flops_share = 0;        // of the peak
+  bool dummies = false;          // samples that nobody asked for are computed as well
+  bool pipeline = false;         // the classes of ranks are its stages
   ForecastPath path;
   std::vector<sim::WhatIf> what_ifs;
   std::optional<TrialsForecast> trials;

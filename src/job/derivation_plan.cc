@@ -213,7 +213,6 @@ std::optional<std::string> needs_values(const Scenario& s) {
   for (const auto& obstacle :
        {when(s.train.precision != Scenario::Train::Precision::float32,
              "autocast does not know that device"),
-        when(s.train.checkpoint.every > 0, "checkpoints keep values"),
         when(s.data.broadcast, "the size of a batch that is broadcast is a value"),
         when(s.strategy.static_graph || s.strategy.skip_all_reduce_unused_params,
              "what DDP does with this option depends on values"),
@@ -279,7 +278,7 @@ Result<std::string> history_scenario(const std::string& text, const std::string&
   Json& train = (*scenario)["train"];
   train["steps"] = steps.size();
   if (train.contains("checkpoint") && train["checkpoint"].value("every", 0) > 0) {
-    train["checkpoint"].update({{"folder", file + ".checkpoints"}, {"every", 1}});
+    train["checkpoint"]["every"] = 1;
   }
   for (std::size_t step = 0; step < steps.size(); ++step) {
     const Condition& c = plan.conditions[steps[step]];

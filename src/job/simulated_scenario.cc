@@ -17,10 +17,8 @@ Result<std::string> simulated_scenario(const std::string& text, const std::strin
   for (const char* key : {"expect", "study", "watch"}) scenario.erase(key);
   if (change.ranks) scenario["ranks"] = *change.ranks;
   if (change.steps) scenario["train"]["steps"] = *change.steps;
-  if (scenario.contains("train")) {
-    scenario["train"].erase("checkpoint");
-    scenario["train"]["evaluate"] = false;
-  }
+  if (scenario.contains("train") && scenario["train"].contains("checkpoint"))
+    scenario["train"]["checkpoint"].erase("resume");
   std::string out = scenario.dump(1);
   if (const Result<Scenario> checked = parse_scenario(out, file); !checked) {
     // The changed text has other lines than the file.

@@ -100,6 +100,7 @@ std::string Checkpoints::whole_file_of(std::int64_t steps) const {
 }
 
 Status Checkpoints::save(const TrainingState& state, std::int64_t steps) const {
+  if (files_ == Files::none) return Status::ok();
   if (const Status made = make_folder(folder_, step_folder(folder_, steps)); !made) return made;
   const Status written = write(tensors_of_rank(state), file_of(steps, who_.rank),
                                {{"steps", std::to_string(steps)},
@@ -117,7 +118,7 @@ Status Checkpoints::save_gathered(const TrainingState& state, Strategy& strategy
                                   std::int64_t steps) const {
   const bool writes = who_.rank == 0;
   const NamedTensors all = whole_tensors(state, strategy, writes);
-  if (!writes) return Status::ok();
+  if (!writes || files_ == Files::none) return Status::ok();
   if (const Status made = make_folder(folder_, step_folder(folder_, steps)); !made) return made;
   const Status written =
       write(all, whole_file_of(steps),
@@ -144,6 +145,7 @@ std::optional<std::int64_t> Checkpoints::latest() const {
 
 std::optional<std::int64_t> Checkpoints::latest_up_to(std::int64_t most) const {
   std::optional<std::int64_t> best;
+  if (files_ == Files::none) return best;
   std::error_code failed;
   for (const auto& [steps, folder] : step_folders(folder_)) {
     if (steps > most || (best && steps <= *best)) continue;

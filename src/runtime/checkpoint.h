@@ -27,9 +27,13 @@ namespace lockstep {
 
 class Checkpoints {
  public:
+  // Whether there are files. A rank that is looked at alone calls what saving calls, and neither
+  // writes nor finds any: it trains nothing that is worth keeping.
+  enum class Files : std::uint8_t { kept, none };
+
   // `digest`: of the data set's index map; training goes on with the same data only.
-  Checkpoints(std::string folder, RankOf who, std::uint64_t digest)
-      : folder_(std::move(folder)), who_(who), digest_(digest) {}
+  Checkpoints(std::string folder, RankOf who, std::uint64_t digest, Files files = Files::kept)
+      : folder_(std::move(folder)), who_(who), digest_(digest), files_(files) {}
 
   // Writes this rank's file for a job that has finished `steps` steps, and removes its files of all
   // other steps but the last whole one before. Later ones are an earlier job's that began anew in
@@ -60,6 +64,7 @@ class Checkpoints {
   std::string folder_;
   RankOf who_;
   std::uint64_t digest_;
+  Files files_;
 };
 
 }  // namespace lockstep

@@ -129,7 +129,8 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
     balancer_.emplace(model_, groups_, recorder_);
   }
   if (const std::string& folder = scenario_.train.checkpoint.folder; !folder.empty()) {
-    checkpoints_.emplace(folder, groups_.who(), data_ ? data_->digest() : 0);
+    checkpoints_.emplace(folder, groups_.who(), data_ ? data_->digest() : 0,
+                         groups_.alone() ? Checkpoints::Files::none : Checkpoints::Files::kept);
   }
 }
 
@@ -173,11 +174,14 @@ void TrainLoop::run() {
     result_.step_ms.push_back(metrics.ms);
     if (log_ != nullptr) log_->write(metrics);
     const int every = scenario_.train.checkpoint.every;
-    if (every > 0 && (step + 1) % every == 0) save(step + 1);
+    if (every == 0 || (step + 1) % every != 0) continue;
+    save(step + 1);
+    recorder_.saved_checkpoint();
   }
   if (!scenario_.train.evaluate) return;
   strategy_->gather_everything();
   if (groups_.who().rank == 0 && data_) evaluate();
+  recorder_.evaluated();
 }
 
 double TrainLoop::state_bytes() const {
@@ -372,8 +376,9 @@ void TrainLoop::update() {
     factors = clip_gradients(clip, optimised_, whole);
   }
   for (const auto& [name, factor] : factors) watch_.scalar(name, factor);
-  // Where there is nothing to update, it communicates nothing; who counts its cost wants it.
-  if (!shapes_ || recorder_.has_listener()) {
+  // Where there is nothing to update, it communicates nothing; who counts its cost wants it, and a
+  // checkpoint gathers the state that it makes.
+  if (!shapes_ || recorder_.has_listener() || checkpoints_) {
     const MemoryScope optimizer(MemoryPhase::optimizer);
     optimizer_->step();
   }

@@ -24,9 +24,10 @@ constexpr std::array<std::string_view, 9> kWithoutEffect = {
 std::optional<Error> without_effect(const std::string& key) {
   for (const std::string_view idle : kWithoutEffect)
     if (key == idle || (key.starts_with(idle) && key[idle.size()] == '.'))
-      return Error{"\"" + std::string(idle) + "\" makes no difference to a simulated job",
-                   {},
-                   "vary what does: `lockstep scenario --schema` has all keys"};
+      return Error{
+          "\"" + std::string(idle) + "\" makes no difference to the steps of a simulated job",
+          {},
+          "vary what does: `lockstep scenario --schema` has all keys"};
   return std::nullopt;
 }
 

@@ -23,16 +23,12 @@ constexpr std::size_t kMostDtypes = 64;  // of one stretch
 // Of one category, so that their sum fits.
 constexpr std::int64_t kMostMemory = (std::int64_t{1} << 62U) / kMemoryCategories;
 
+// By WorkCost::Before.
+constexpr std::array<std::string_view, 5> kBefore = {"call", "wait", "step", "checkpoint",
+                                                     "evaluation"};
+
 std::string_view name_of(WorkCost::Before before) {
-  switch (before) {
-    case WorkCost::Before::call:
-      return "call";
-    case WorkCost::Before::wait:
-      return "wait";
-    case WorkCost::Before::step:
-      return "step";
-  }
-  return "call";
+  return kBefore[static_cast<std::size_t>(before)];
 }
 
 // "bfloat16".
@@ -170,13 +166,13 @@ class Reader {
       complain("a stretch of work has no \"before\"");
       return out;
     }
-    if (before == "wait") {
-      out.before = WorkCost::Before::wait;
-    } else if (before == "step") {
-      out.before = WorkCost::Before::step;
-    } else if (before != "call") {
-      complain("\"before\" is \"" + printable(before) + "\", and not call, wait or step");
+    const auto* known = std::find(kBefore.begin(), kBefore.end(), before);
+    if (known == kBefore.end()) {
+      complain("\"before\" is \"" + printable(before) +
+               "\", and not call, wait, step, checkpoint or evaluation");
+      return out;
     }
+    out.before = static_cast<WorkCost::Before>(known - kBefore.begin());
     out.id = whole(object, "id");
     out.step = whole(object, "step", INT64_MAX, -1);
     if (dom::object flops; object["flops"].get(flops) == simdjson::SUCCESS) {

@@ -3,8 +3,9 @@
 // (docs/trace-format.md) has no keys for it; docs/simulate-scenarios.md describes the file.
 //
 // A stretch of work ends where the rank calls, waits or finishes a step, and is known by that: the
-// call's id, or the step's number. What comes before the first stretch that is named, or behind the
-// last, is none.
+// call's id, or the step's number. It also ends where a checkpoint was saved or the model
+// evaluated, which happens between two steps or after the last one; the trace has no event for
+// these. What comes before the first stretch that is named, or behind the last, is none.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +20,9 @@
 namespace lockstep {
 
 struct WorkCost {
-  enum class Before : std::uint8_t { call, wait, step };
+  enum class Before : std::uint8_t { call, wait, step, checkpoint, evaluation };
   Before before = Before::call;
-  std::int64_t id = 0;    // of the call; of a step its number
+  std::int64_t id = 0;  // of the call; of a step, or of the last one before the others, its number
   std::int64_t step = 0;  // in which it was done; -1: before the first one
   // Floating-point operations of matrix products (attention among them) and of convolutions, by the
   // type of what is multiplied: "float32". A multiplication and an addition count as two.
@@ -40,6 +41,16 @@ struct WorkCost {
 
   friend bool operator==(const WorkCost&, const WorkCost&) = default;
 };
+
+// Whether the stretch ends what lies between two steps, or after the last; the trace has no event
+// there.
+constexpr bool ends_between_steps(WorkCost::Before before) {
+  return before == WorkCost::Before::checkpoint || before == WorkCost::Before::evaluation;
+}
+// Whether it ends a part of the training, and is told apart also where nothing was done.
+constexpr bool ends_part(WorkCost::Before before) {
+  return before == WorkCost::Before::step || ends_between_steps(before);
+}
 
 struct RankCosts {
   std::int32_t rank = 0;

@@ -111,7 +111,6 @@ TEST(HistoryScenario, MeetsEachConditionInTurn) {
   EXPECT_EQ(s.strategy.bucket_cap_mb, 3);
   EXPECT_EQ(s.watch.every, 0);
   EXPECT_EQ(s.train.checkpoint.every, 1);
-  EXPECT_EQ(s.train.checkpoint.folder, "first-1.yaml.checkpoints");
   EXPECT_FALSE(s.train.evaluate);
   EXPECT_FALSE(s.expect);
   const auto has = [&](std::int64_t step) { return s.rule_for(3, step)->has.size(); };

@@ -14,7 +14,7 @@ name: a job
 ranks: 4
 strategy: ddp
 watch: {every: 1}
-train: {steps: 6, seed: 3, evaluate: true, checkpoint: {folder: /tmp/none, every: 2}}
+train: {steps: 6, seed: 3, evaluate: true, checkpoint: {folder: none, every: 2, resume: true}}
 expect: {verdict: clean, ends: completed}
 )";
 
@@ -24,14 +24,15 @@ Scenario changed(const SimulatedChange& change) {
   return *parse_scenario(*text, "job.yaml");
 }
 
-TEST(SimulatedScenario, KeepsWhatIsTrainedAndLeavesOutTheRest) {
+TEST(SimulatedScenario, KeepsWhatIsTrainedEvaluatedAndSavedAndLeavesOutTheRest) {
   const Scenario scenario = changed({});
   EXPECT_EQ(scenario.ranks, 4);
   EXPECT_EQ(scenario.train.steps, 6);
   EXPECT_EQ(scenario.train.seed, 3U);
   EXPECT_EQ(scenario.watch.every, 0);
-  EXPECT_FALSE(scenario.train.evaluate);
-  EXPECT_EQ(scenario.train.checkpoint.every, 0);
+  EXPECT_TRUE(scenario.train.evaluate);
+  EXPECT_EQ(scenario.train.checkpoint.every, 2);
+  EXPECT_FALSE(scenario.train.checkpoint.resume);
   EXPECT_FALSE(scenario.expect);
 }
 

@@ -108,6 +108,29 @@ std::optional<std::int64_t> latest_of_two(const TempDir& kept) {
   return Checkpoints(kept.path(), {0, 2}, 0).latest();
 }
 
+TEST(Checkpoint, ARankThatIsLookedAtAloneWritesAndFindsNoFiles) {
+  const TempDir kept;
+  Scenario s = small(Scenario::Strategy::Kind::manual);
+  const TempDir folder;
+  const auto statuses = run_ranks(1, folder, [&](ProcessGroups& groups, Recorder& recorder) {
+    const auto source = BatchSource::open(s, 0, 1);
+    ContrastiveModel model(s.model, (*source)->input());
+    const NamedTensors trained = trained_parameters(*model);
+    const auto optimizer = make_optimizer(s.train, trained);
+    LossScaler scaler(s.train, groups.world(), recorder);
+    const auto strategy = make_strategy(s.strategy, {model, groups, recorder});
+    const TrainingState state{trained, named_buffers(*model), *optimizer, scaler};
+    const Checkpoints kept_ones(kept.path(), {0, 1}, 0);
+    const Checkpoints none(kept.path(), {0, 1}, 0, Checkpoints::Files::none);
+    if (!none.save(state, 2) || !none.save_gathered(state, *strategy, 2)) return 1;
+    if (kept_ones.latest()) return 2;
+    if (!kept_ones.save(state, 1) || kept_ones.latest() != 1) return 3;
+    if (none.latest()) return 4;
+    return 0;
+  });
+  EXPECT_THAT(statuses, Each(0));
+}
+
 TEST(Checkpoint, AJobThatBeginsAnewReplacesAnEarlierOnes) {
   const TempDir kept;
   train_anew(kept, 4, 4);

@@ -1,6 +1,8 @@
 // `lockstep simulate SCENARIO` with a real worker: what it says of shipped jobs, of those that
 // hang, and of worlds that nobody has; and `lockstep calibrate`.
 #include <algorithm>
+#include <filesystem>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
@@ -126,6 +128,55 @@ TEST_F(Simulate, AJobThatHangsIsReportedAsByARun) {
   EXPECT_EQ(simulate(shipped("modality/manual_hang_bad")), 1) << log();
   EXPECT_THAT(log(), HasSubstr("hangs"));
   EXPECT_EQ(json()["report"]["verdict"], "findings");
+}
+
+TEST_F(Simulate, ABarrierOfRank0AloneHangsTheJob) {
+  EXPECT_EQ(simulate(shipped("training/checkpoint_bad")), 1) << log();
+  const Json finding = json()["report"]["findings"][0];
+  EXPECT_EQ(finding["step"], 1);
+  EXPECT_THAT(log(), HasSubstr("barrier"));
+}
+
+TEST_F(Simulate, CheckpointsAndTheEvaluationAreTimedBesideTheSteps) {
+  const std::string train = "ranks: 2\nstrategy: fsdp\ndata: {held_out: 32}\ntrain: {steps: 5";
+  const std::string saved = folder_.file("saved");
+  const std::string saves = ", checkpoint: {folder: " + saved + ", every: 2, layout: gathered}";
+  const auto simulated = [&](const std::string& more, const std::vector<std::string>& options) {
+    EXPECT_EQ(simulate(write(train + more + "}\n"), options), 0) << log();
+    return json();
+  };
+  const auto durations = [](const Json& of) {
+    std::vector<std::int64_t> out;
+    for (std::size_t s = 0; s < of["step_ends_ps"].size(); ++s)
+      out.push_back(of["step_ends_ps"][s].get<std::int64_t>() -
+                    of["step_begins_ps"][s].get<std::int64_t>());
+    return out;
+  };
+  for (const std::string values : {"--no-meta", "--meta"}) {
+    const Json plain = simulated("", {values});
+    EXPECT_EQ(plain["checkpoints"], 0);
+    EXPECT_TRUE(plain["evaluation_ps"].is_null());
+    EXPECT_FALSE(plain["assumptions"].contains("checkpoints"));
+    const Json full =
+        simulated(saves + ", evaluate: true", {values, "--trials", "3", "--jitter", "compute=5%"});
+    EXPECT_EQ(full["checkpoints"], 2) << values;
+    EXPECT_GT(full["checkpoint_time_ps"], 0);
+    EXPECT_GT(full["evaluation_ps"], 0);
+    EXPECT_THAT(log(), HasSubstr("[checkpoints]"));
+    EXPECT_THAT(log(), HasSubstr("steps and the checkpoints between them"));
+    EXPECT_THAT(log(), HasSubstr("after the last step"));
+    for (const std::size_t after : {1U, 3U})
+      EXPECT_GT(full["step_begins_ps"][after + 1], full["step_ends_ps"][after]);
+    EXPECT_EQ(full["step_begins_ps"][1], full["step_ends_ps"][0]);
+    EXPECT_EQ(durations(full), durations(plain));
+    EXPECT_EQ(full["calls_per_step"], plain["calls_per_step"]);
+    EXPECT_EQ(full["bytes_sent_per_step"], plain["bytes_sent_per_step"]);
+    EXPECT_EQ(full["flops_per_step"], plain["flops_per_step"]);
+    EXPECT_FALSE(std::filesystem::exists(saved)) << "a rank that is looked at alone writes nothing";
+  }
+  const Json values = simulated(", evaluate: true", {"--no-meta"});
+  const Json shapes = simulated(", evaluate: true", {"--meta"});
+  EXPECT_GT(values["evaluation_ps"], shapes["evaluation_ps"]) << "without values: its calls alone";
 }
 
 TEST_F(Simulate, ARankThatRaisesIsSaidWithWhatComesOfIt) {

@@ -36,7 +36,13 @@ RankCosts some_costs() {
   three.id = 3;
   three.step = 3;
   three.memory.emplace();  // nothing is held
-  return {5, 4096, 99, {one, two, three}};
+  WorkCost four;
+  four.before = WorkCost::Before::checkpoint;
+  four.id = 3;
+  four.step = 3;
+  WorkCost five = four;
+  five.before = WorkCost::Before::evaluation;
+  return {5, 4096, 99, {one, two, three, four, five}};
 }
 
 TEST(WorkCosts, ReadsWhatItWrites) {

@@ -127,13 +127,21 @@ void WorkCount::hear(Recorder::Moment moment, std::int64_t number) {
     case Moment::wait:
       return end_stretch(WorkCost::Before::wait, number);
     case Moment::step:
-      end_stretch(WorkCost::Before::step, number);
-      settle_memory();
-      return begin_stretch();
+      return end_part(WorkCost::Before::step, number);
+    case Moment::checkpoint:
+      return end_part(WorkCost::Before::checkpoint, number);
+    case Moment::evaluation:
+      return end_part(WorkCost::Before::evaluation, number);
     case Moment::returned:
     case Moment::waited:
       return begin_stretch();
   }
+}
+
+void WorkCount::end_part(WorkCost::Before before, std::int64_t number) {
+  end_stretch(before, number);
+  settle_memory();
+  begin_stretch();
 }
 
 void WorkCount::end_stretch(WorkCost::Before before, std::int64_t id) {

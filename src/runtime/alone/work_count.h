@@ -38,6 +38,8 @@ class WorkCount {
  private:
   void hear(Recorder::Moment moment, std::int64_t number);
   void end_stretch(WorkCost::Before before, std::int64_t id);
+  // Of a step, or of what comes between two.
+  void end_part(WorkCost::Before before, std::int64_t number);
   void begin_stretch();
   void settle_memory();
 

@@ -76,7 +76,9 @@ class Recorder {
     returned,  // the transport has the call
     wait,      // number: the call's id
     waited,
-    step,  // number: the step's, which is over
+    step,        // number: the step's, which is over
+    checkpoint,  // one was saved, and its barrier is over; number: the last step's
+    evaluation,  // the model was evaluated; number: the last step's
   };
   using Listener = std::function<void(Moment, std::int64_t number)>;
   // Set before anything is recorded. Costs a test of a pointer where nobody listens.
@@ -84,6 +86,9 @@ class Recorder {
   bool has_listener() const { return static_cast<bool>(listener_); }
   // The transport has taken the call that was issued last.
   void returned() { tell(Moment::returned); }
+  // Between two steps or after the last one. Traces have no events for these.
+  void saved_checkpoint() { tell(Moment::checkpoint, context_.step); }
+  void evaluated() { tell(Moment::evaluation, context_.step); }
 
   // Calls that were issued and have not completed.
   bool outstanding() const { return outstanding_.load(std::memory_order_relaxed) > 0; }

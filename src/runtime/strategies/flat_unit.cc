@@ -101,6 +101,7 @@ NamedTensors FlatUnit::whole(const at::Tensor& part) const {
   const at::NoGradGuard no_grad;
   at::Tensor flat;
   {
+    const MemoryScope whole_memory(MemoryPhase::communication);
     const NoteScope scope(recorder_, whole_note_);
     flat = all_gather(*groups_.shard, part.detach().contiguous());
   }

@@ -21,6 +21,7 @@ FlopUse of_rank(const RankCosts& costs, const Machine& machine, std::size_t skip
   for (const WorkCost& work : costs.work) {
     const std::int64_t step = work.step - first - static_cast<std::int64_t>(skipped);
     if (work.step < 0 || step < 0 || step >= static_cast<std::int64_t>(count)) continue;
+    if (ends_between_steps(work.before)) continue;
     for (const WorkCost::Flops& flops : work.flops) {
       const double all = flops.matmul + flops.convolution;
       out.flops += all;

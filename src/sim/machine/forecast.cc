@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "sim/collectives/collective.h"
-#include "sim/machine/training_steps.h"
 
 namespace lockstep::sim {
 namespace {
@@ -59,9 +58,9 @@ class Forecaster {
       : run_(run), program_(program), folding_(folding), result_(result), places_(places) {}
 
   Forecast make() {
-    out_.step_ends = sim::step_ends(run_, program_, folding_, result_);
-    out_.step_time = sim::step_time(out_.step_ends);
-    measured_ = measured_steps(out_.step_ends);
+    out_.times = step_times(run_, program_, folding_, result_);
+    out_.step_time = sim::step_time(out_.times);
+    measured_ = measured_steps(out_.times);
     weigh();
     for (std::uint32_t c = 0; c < folding_.representatives.size(); ++c) add(c);
     return std::move(out_);
@@ -92,17 +91,16 @@ class Forecaster {
   }
 
   void add(std::uint32_t c) {
-    std::vector<std::uint32_t> marks = step_marks(run_, program_, folding_, c);
-    marks.resize(out_.step_ends.size());
+    const StepMarks marks = step_marks(run_, program_, folding_, c);
+    const std::vector<Picos>& ended = result_.classes[c].ended;
     const std::vector<Interval> active = calls_of(c, marks);
     std::vector<StepUse> uses;
     RankUse sum;
     Picos begin;
-    for (std::size_t s = 0; s < marks.size(); ++s) {
-      const std::uint32_t first = s == 0 ? 0 : marks[s - 1] + 1;
+    for (std::size_t s = 0; s < out_.times.size(); ++s) {
       uses.push_back(
-          {begin, result_.classes[c].ended[marks[s]], use_of(c, first, marks[s] + 1, active)});
-      begin = uses.back().end;
+          {begin, ended[marks.ends[s]], use_of(c, marks.begin(s), marks.ends[s] + 1, active)});
+      begin = ended[marks.over[s]];
       if (s >= measured_.first) sum += uses.back().use;
     }
     out_.classes.push_back(sum);
@@ -110,19 +108,21 @@ class Forecaster {
   }
 
   // When calls of the class are carried out; counts those of the measured steps.
-  std::vector<Interval> calls_of(std::uint32_t c, const std::vector<std::uint32_t>& marks) {
+  std::vector<Interval> calls_of(std::uint32_t c, const StepMarks& marks) {
     std::vector<Interval> active;
-    const std::uint32_t end = marks.empty() ? 0 : marks.back() + 1;
-    const std::uint32_t counted = measured_.first == 0 ? 0 : marks.front() + 1;
+    const std::size_t steps = out_.times.size();
+    const std::uint32_t end = steps == 0 ? 0 : marks.ends[steps - 1] + 1;
+    std::size_t training = 0;  // step in which, or after which, `s` is
     const double share = 1 / static_cast<double>(std::max<std::size_t>(measured_.count, 1)) /
                          static_cast<double>(folding_.class_of.size());
     for (std::uint32_t s = 0; s < end; ++s) {
+      if (s == marks.begin(training + 1)) ++training;
       const ProgramStep& step = steps_of(c)[s];
       if (step.kind != StepKind::meet) continue;
       const ProgramCall& call = program_.job.calls[step.index];
       const std::uint32_t group = member(c).groups[step.slot];
       active.push_back({result_.classes[c].began[s], result_.classes[c].ended[s]});
-      if (s < counted) continue;
+      if (training < measured_.first || s > marks.ends[training]) continue;
       const Sent sent = sent_by(program_.job.groups[group], call, places_[group]);
       const double send = share * (call.op == Op::send ? senders_[c][step.slot] : weights_[c]);
       out_.calls += share * weights_[c];

@@ -7,6 +7,7 @@
 
 #include "sim/engine/executor.h"
 #include "sim/engine/from_run.h"
+#include "sim/machine/training_steps.h"
 #include "sim/machine/work_time.h"
 #include "trace/run.h"
 
@@ -22,19 +23,20 @@ struct RankUse {
   RankUse& operator+=(const RankUse& other);
 };
 
-// Of one rank in one step: from the end of its step before, or its start.
+// Of one rank in one step: from the end of its step before and the checkpoint saved after that, or
+// from its start.
 struct StepUse {
   Picos begin, end;
   RankUse use;
 };
 
 struct Forecast {
-  std::vector<Picos> step_ends;  // when the last rank ended each step that all ranks ended
-  Picos step_time;               // sim/machine/training_steps.h: the median
+  StepTimes times;
+  Picos step_time;  // sim/machine/training_steps.h: the median
   // Of the folding's classes, over the steps that are measured: all but the first, where there are
   // several.
   std::vector<RankUse> classes;
-  std::vector<std::vector<StepUse>> steps;  // by class and step: all of step_ends'
+  std::vector<std::vector<StepUse>> steps;  // by class and step: all of `times`
   // Sent by a rank in a measured step, on its busiest link: mean. Of it between nodes.
   double bytes = 0, bytes_between = 0;
   double calls = 0;  // of a rank in a step: mean

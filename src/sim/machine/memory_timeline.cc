@@ -59,7 +59,11 @@ std::vector<MemoryStretch> stretches_of(const RankTrace& trace, const Program& p
     const bool computes = step.kind == StepKind::compute;
     const bool waits = step.kind == StepKind::wait || step.blocks;
     now = computes ? outcome.ended[s] : outcome.issued[s];
-    if (!computes) end_stretch(e, waits ? outcome.ended[s] : now);
+    if (!computes) {
+      end_stretch(e, waits ? outcome.ended[s] : now);
+    } else if (work != costs.work.end() && ends_between_steps(work->before)) {
+      end_stretch(e, now);
+    }
     ++s;
   }
   return out;

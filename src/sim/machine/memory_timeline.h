@@ -19,12 +19,15 @@
 
 namespace lockstep::sim {
 
-// A stretch of work: from where the rank goes on after a call, wait or step to the next one.
+// A stretch of work: from where the rank goes on after a call, wait, step, checkpoint or evaluation
+// to the next one.
 // Between two stretches, while it waits, a rank holds what the first of them ended with.
 struct MemoryStretch {
   Picos begin, end;
-  std::int64_t step = 0;    // the training step in which it was done; -1: before the first
-  std::uint32_t event = 0;  // of the representative's trace: the call, wait or step that ends it
+  std::int64_t step = 0;  // the training step in which it was done; -1: before the first
+  // Of the representative's trace: the call, wait or step that ends it, or the span, of which
+  // timed_run() puts one where a checkpoint was saved or the model evaluated.
+  std::uint32_t event = 0;
   StretchMemory memory;
 };
 

@@ -35,37 +35,63 @@ std::optional<std::pair<WorkCost::Before, std::int64_t>> place_of(const RankTrac
   }
 }
 
-// Puts the work of one rank into its trace.
+// The names of spans, in the run's tables.
+struct SpanNames {
+  explicit SpanNames(Tables& tables)
+      : work(tables.strings.intern("compute")),
+        checkpoint(tables.strings.intern(std::string(kCheckpointSpan))),
+        evaluation(tables.strings.intern(std::string(kEvaluationSpan))) {}
+
+  StringId of(WorkCost::Before before) const {
+    if (before == WorkCost::Before::checkpoint) return checkpoint;
+    return before == WorkCost::Before::evaluation ? evaluation : work;
+  }
+
+  StringId work, checkpoint, evaluation;
+};
+
+// Puts the work of one rank into its trace. `nanos`: of each stretch of the costs' work.
 class Timer {
  public:
-  Timer(RankTrace& trace, StringId name) : trace_(trace), name_(name) {}
+  Timer(RankTrace& trace, const SpanNames& names, const RankCosts& costs,
+        const std::vector<Nanos>& nanos)
+      : trace_(trace), names_(names), costs_(costs), nanos_(nanos) {}
 
-  // `nanos`: of each stretch of the costs' work.
-  Status put(const RankCosts& costs, const std::vector<Nanos>& nanos) {
-    std::vector<Event> events;
+  Status put() {
     trace_.spans.clear();
-    std::size_t next = 0;
     for (const Event& event : trace_.events) {
       if (event.kind == EventKind::span) continue;
       if (const auto place = place_of(trace_, event)) {
-        if (next == costs.work.size() ||
-            std::pair(costs.work[next].before, costs.work[next].id) != *place)
+        put_parts_without_event();
+        if (next_ == costs_.work.size() ||
+            std::pair(costs_.work[next_].before, costs_.work[next_].id) != *place)
           return mismatch();
-        if (nanos[next] > 0 || event.kind == EventKind::step) {
-          events.push_back(
-              {kNoTime, static_cast<std::uint32_t>(trace_.spans.size()), EventKind::span});
-          trace_.spans.push_back({name_, StringId(), nanos[next]});
-        }
-        ++next;
+        put_stretch();
       }
-      events.push_back(event);
+      events_.push_back(event);
     }
-    if (next != costs.work.size()) return mismatch();
-    trace_.events = std::move(events);
+    put_parts_without_event();
+    if (next_ != costs_.work.size()) return mismatch();
+    trace_.events = std::move(events_);
     return Status::ok();
   }
 
  private:
+  void put_parts_without_event() {
+    while (next_ < costs_.work.size() && ends_between_steps(costs_.work[next_].before))
+      put_stretch();
+  }
+
+  void put_stretch() {
+    const WorkCost::Before before = costs_.work[next_].before;
+    if (nanos_[next_] > 0 || ends_part(before)) {
+      events_.push_back(
+          {kNoTime, static_cast<std::uint32_t>(trace_.spans.size()), EventKind::span});
+      trace_.spans.push_back({names_.of(before), StringId(), nanos_[next_]});
+    }
+    ++next_;
+  }
+
   Error mismatch() const {
     return {"the costs of rank " + std::to_string(trace_.rank.value) + " are not of its trace",
             {trace_.source},
@@ -73,7 +99,11 @@ class Timer {
   }
 
   RankTrace& trace_;
-  StringId name_;
+  const SpanNames& names_;
+  const RankCosts& costs_;
+  const std::vector<Nanos>& nanos_;
+  std::vector<Event> events_;
+  std::size_t next_ = 0;  // stretch
 };
 
 // Whether a trace can stand for a rank that is not its own.
@@ -117,13 +147,13 @@ Result<Run> timed_run(Run run, const std::vector<const RankCosts*>& costs,
                       const std::vector<std::int64_t>& samples, const Machine& machine) {
   LOCKSTEP_CHECK(costs.size() == run.ranks.size() && samples.size() == costs.size(),
                  "costs and samples of every rank");
-  const StringId name = run.tables.strings.intern("compute");
+  const SpanNames names(run.tables);
   std::map<std::pair<const RankCosts*, std::int64_t>, std::vector<Nanos>> known;
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
     const auto [found, is_new] = known.try_emplace({costs[r], samples[r]});
     if (is_new) found->second = work_nanos(*costs[r], samples[r], machine, run.world_size);
-    if (const Status ok = Timer(run.ranks[r], name).put(*costs[r], found->second); !ok)
-      return ok.error();
+    Timer timer(run.ranks[r], names, *costs[r], found->second);
+    if (const Status ok = timer.put(); !ok) return ok.error();
   }
   return run;
 }

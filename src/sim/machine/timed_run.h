@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -15,9 +16,12 @@
 
 namespace lockstep::sim {
 
+inline constexpr std::string_view kCheckpointSpan = "checkpoint", kEvaluationSpan = "evaluation";
+
 // `costs`: of each of run.ranks, in their order; the stretches of work are the ones before its
 // calls, waits and steps, one each. `samples`: that the rank's host prepares for a step, by place
-// in run.ranks. Every step of the result ends with a span, be it of no length: forecast() finds
+// in run.ranks. Every step of the result ends with a span, be it of no length, and so does the
+// saving of a checkpoint, with a span named kCheckpointSpan, and an evaluation: forecast() finds
 // them. Spans that the run had are left out: what was computed then is in the costs.
 // Errors, with the rank's file: costs that are not of this trace.
 Result<Run> timed_run(Run run, const std::vector<const RankCosts*>& costs,

@@ -59,25 +59,27 @@ class Source {
 // A program in which work stands before everything else, be it none: so that what one step works
 // can be put into another one that makes the same calls.
 struct Slots {
-  std::vector<std::uint32_t> segment;  // of each step of the program: its training step
-  std::vector<std::uint32_t> slot;     // of a step of work: the how manieth of its segment
-  std::vector<std::uint32_t> marks;
+  // Of each step of the program: its training step; kNoSegment: between two, or after the last.
+  std::vector<std::uint32_t> segment;
+  std::vector<std::uint32_t> slot;  // of a step of work: the how manieth of its segment
+  StepMarks marks;
 };
+constexpr std::uint32_t kNoSegment = UINT32_MAX;
 
 class Job {
  public:
   Job(const Run& run, const RunProgram& program, const Machine& machine)
       : run_(run), machine_(machine), job_(program.job) {
     job_.programs.clear();
-    std::vector<std::vector<std::uint32_t>> marks(program.job.programs.size());
+    std::vector<StepMarks> marks(program.job.programs.size());
     for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
       const std::uint32_t p = job_.ranks[r].program;
-      if (marks[p].empty()) marks[p] = step_marks(run.ranks[r], program.events[p]);
+      if (marks[p].ends.empty()) marks[p] = step_marks(run.tables, run.ranks[r], program.events[p]);
     }
     steps_ = SIZE_MAX;
     for (std::size_t p = 0; p < program.job.programs.size(); ++p) {
       add(program.job.programs[p], marks[p]);
-      steps_ = std::min(steps_, marks[p].size());
+      steps_ = std::min(steps_, marks[p].ends.size());
     }
     places_ = places_of(job_, machine.ranks_per_node);
     find_modalities();
@@ -125,21 +127,18 @@ class Job {
         const Pooled& other = *here.other;
         duration = work_[other.program][other.step][slots.slot[step]];
       }
-      return times(duration, here.factor);
+      return scaled(duration, here.factor);
     };
     if (jitter.meetings > 0)
       variation.meeting = [&](std::uint32_t group, std::uint32_t number, Picos duration) {
-        return times(duration, source.factor(jitter.meetings, Draw::meeting, group, number));
+        return scaled(duration, source.factor(jitter.meetings, Draw::meeting, group, number));
       };
     const ExecutionResult result = sim::play(job_, machine_, places_, prices, &variation).result;
-    std::vector<Picos> ends(steps_);
+    StepTimes times;
     for (std::size_t r = 0; r < ranks(); ++r)
-      for (std::size_t s = 0; s < steps_; ++s)
-        ends[s] =
-            std::max(ends[s], result.classes[r].ended[slots_[job_.ranks[r].program].marks[s]]);
+      times.add(slots_[job_.ranks[r].program].marks, result.classes[r].ended);
     std::vector<Picos> out;
-    for (std::size_t s = first; s < steps_; ++s)
-      out.push_back(s == 0 ? ends[s] : ends[s] - ends[s - 1]);
+    for (std::size_t s = first; s < steps_; ++s) out.push_back(times.of(s));
     return out;
   }
 
@@ -149,7 +148,7 @@ class Job {
   };
   // What holds for a rank in the training step that it is in.
   struct Now {
-    std::uint32_t segment = UINT32_MAX;
+    std::uint32_t segment = kNoSegment;
     double factor = 1;
     std::optional<Pooled> other;
   };
@@ -164,32 +163,35 @@ class Job {
     }
   };
 
-  static Picos times(Picos duration, double factor) {
+  static Picos scaled(Picos duration, double factor) {
     if (factor == 1) return duration;
     constexpr double kMost = 9e18;  // fits; what is longer ends as forever in the sum
     return Picos{std::llround(std::min(static_cast<double>(duration.value) * factor, kMost))};
   }
 
-  void add(const Program& program, const std::vector<std::uint32_t>& marks) {
+  void add(const Program& program, const StepMarks& marks) {
     Program out{{}, program.streams, program.slots};
     Slots slots;
-    std::vector<std::vector<Picos>> work(1);
+    std::vector<std::vector<Picos>> work(marks.ends.size());
     std::vector<std::uint32_t> moved(program.steps.size(), 0);
-    std::size_t next_mark = 0;
+    std::uint32_t segment = marks.ends.empty() ? kNoSegment : 0;
     Picos before;
     const auto put = [&](const ProgramStep& step, std::uint32_t slot) {
-      slots.segment.push_back(static_cast<std::uint32_t>(work.size() - 1));
+      slots.segment.push_back(segment);
       slots.slot.push_back(slot);
       out.steps.push_back(step);
     };
     const auto put_work = [&] {
       ProgramStep step;
       step.stream = ProgramStep::kHost;
-      step.duration = before;
-      put(step, static_cast<std::uint32_t>(work.back().size()));
-      work.back().push_back(before);
-      before = {};
+      step.duration = std::exchange(before, Picos{});
+      if (segment == kNoSegment) return put(step, 0);
+      put(step, static_cast<std::uint32_t>(work[segment].size()));
+      work[segment].push_back(step.duration);
     };
+    // A part of the training is over: its mark is the work that was put last.
+    std::uint32_t next = 0;  // training step whose end, or what comes after it, is not over
+    const auto last = [&] { return static_cast<std::uint32_t>(out.steps.size() - 1); };
     for (std::uint32_t s = 0; s < program.steps.size(); ++s) {
       ProgramStep step = program.steps[s];
       if (step.kind == StepKind::compute) {
@@ -201,11 +203,17 @@ class Job {
         moved[s] = static_cast<std::uint32_t>(out.steps.size());
         put(step, 0);
       }
-      if (next_mark < marks.size() && marks[next_mark] == s) {
+      if (next == marks.ends.size()) continue;
+      if (s == marks.ends[next]) {
         put_work();
-        slots.marks.push_back(static_cast<std::uint32_t>(out.steps.size() - 1));
-        work.emplace_back();
-        ++next_mark;
+        slots.marks.ends.push_back(last());
+        slots.marks.over.push_back(last());
+        segment = kNoSegment;
+      }
+      if (s == marks.over[next]) {
+        if (s > marks.ends[next]) put_work();
+        slots.marks.over.back() = last();
+        segment = ++next < marks.ends.size() ? next : kNoSegment;
       }
     }
     if (before.value > 0) put_work();
@@ -216,9 +224,9 @@ class Job {
 
   // The calls and waits of a training step; waits count from its beginning.
   std::vector<ProgramStep> calls_in(std::uint32_t p, std::size_t segment) const {
-    const std::uint32_t begin = segment == 0 ? 0 : slots_[p].marks[segment - 1] + 1;
+    const std::uint32_t begin = slots_[p].marks.begin(segment);
     std::vector<ProgramStep> out;
-    for (std::uint32_t s = begin; s <= slots_[p].marks[segment]; ++s) {
+    for (std::uint32_t s = begin; s <= slots_[p].marks.ends[segment]; ++s) {
       ProgramStep step = job_.programs[p].steps[s];
       if (step.kind == StepKind::compute) continue;
       if (step.kind == StepKind::wait) step.index -= begin;
@@ -247,7 +255,7 @@ class Job {
             std::size_t first) const {
     Now out;
     out.segment = segment;
-    if (segment >= steps_) return out;
+    if (segment >= steps_) return out;  // kNoSegment among them
     std::uint32_t from_rank = rank, from_step = segment;
     if (!pools_.empty() && segment >= first) {
       const std::vector<Pooled>& pool = pools_[pool_of_rank_[rank]];

@@ -98,7 +98,7 @@ class DifferentRanks {
       if (is_new) {
         job_.programs.push_back(program.job.programs[p]);
         kinds_.push_back(
-            {costs[r], samples[r], step_marks(run.ranks[r], program.events[p]), {}, 0});
+            {costs[r], samples[r], step_marks(run.tables, run.ranks[r], program.events[p]), {}, 0});
         find_stretches(job_.programs.back(), kinds_.back(), machine);
       }
       ++kinds_[found->second].ranks;
@@ -121,7 +121,7 @@ class DifferentRanks {
   // Whether that changes anything.
   bool spread_evenly() {
     bool differs = false;
-    for (std::size_t step = 0; step < kinds_.front().marks.size(); ++step) {
+    for (std::size_t step = 0; step < kinds_.front().marks.ends.size(); ++step) {
       double sum = 0, least = INFINITY, most = 0;
       for (std::size_t p = 0; p < kinds_.size(); ++p) {
         const double work = work_in(p, step);
@@ -142,43 +142,38 @@ class DifferentRanks {
                                                      : prices_on(machine, job_, places_);
     if (!prices) return prices.error();
     const auto [folding, result] = play(job_, machine, places_, *prices);
-    std::vector<Picos> ends(kinds_.front().marks.size());
-    for (std::size_t c = 0; c < result.classes.size(); ++c) {
-      const std::vector<std::uint32_t>& marks =
-          kinds_[job_.ranks[folding.representatives[c]].program].marks;
-      ends.resize(std::min(ends.size(), marks.size()));
-      for (std::size_t s = 0; s < ends.size(); ++s)
-        ends[s] = std::max(ends[s], result.classes[c].ended[marks[s]]);
-    }
-    return sim::step_time(ends);
+    StepTimes times;
+    for (std::size_t c = 0; c < result.classes.size(); ++c)
+      times.add(kinds_[job_.ranks[folding.representatives[c]].program].marks,
+                result.classes[c].ended);
+    return sim::step_time(times);
   }
 
  private:
   struct Kind {
     const RankCosts* costs = nullptr;
     std::int64_t samples = 0;
-    std::vector<std::uint32_t> marks;
+    StepMarks marks;
     std::vector<std::pair<std::uint32_t, std::size_t>> stretches;  // of a step of work: which it is
     std::int64_t ranks = 0;
   };
 
-  // A stretch of work is a step of the program where it takes time, or ends a training step.
+  // A stretch of work is a step of the program where it takes time, or ends a part of the training.
   void find_stretches(const Program& program, Kind& kind, const Machine& machine) const {
     const std::vector<Nanos> nanos = work_nanos(*kind.costs, kind.samples, machine, world_size_);
     std::size_t stretch = 0;
     for (std::uint32_t s = 0; s < program.steps.size(); ++s) {
       if (program.steps[s].kind != StepKind::compute) continue;
-      while (nanos[stretch] == 0 && kind.costs->work[stretch].before != WorkCost::Before::step)
-        ++stretch;
+      while (nanos[stretch] == 0 && !ends_part(kind.costs->work[stretch].before)) ++stretch;
       kind.stretches.emplace_back(s, stretch++);
     }
   }
 
   template <class Visit>
   void each_work(std::size_t p, std::size_t step, const Visit& visit) {
-    const std::vector<std::uint32_t>& marks = kinds_[p].marks;
-    if (step >= marks.size()) return;
-    for (std::uint32_t s = step == 0 ? 0 : marks[step - 1] + 1; s <= marks[step]; ++s)
+    const StepMarks& marks = kinds_[p].marks;
+    if (step >= marks.ends.size()) return;
+    for (std::uint32_t s = marks.begin(step); s <= marks.ends[step]; ++s)
       if (job_.programs[p].steps[s].kind == StepKind::compute)
         visit(job_.programs[p].steps[s].duration.value);
   }

@@ -36,6 +36,15 @@ TEST(FlopUse, StepsCountFromTheFirstOneThatARankMade) {
   EXPECT_DOUBLE_EQ(flop_use({&resumed}, millisecond_kernels(), 0, 1).flops, 1e12);
 }
 
+TEST(FlopUse, WhatComesBetweenStepsDoesNotCount) {
+  RankCosts costs;
+  costs.work = {products(0, "float32", 1e12, 0), products(1, "float32", 2e12, 0),
+                products(1, "float32", 4e12, 0), products(1, "float32", 8e12, 0)};
+  costs.work[2].before = WorkCost::Before::checkpoint;
+  costs.work[3].before = WorkCost::Before::evaluation;
+  EXPECT_DOUBLE_EQ(flop_use({&costs}, millisecond_kernels(), 1, 1).flops, 2e12);
+}
+
 TEST(FlopUse, OfNothingIsNothing) {
   const RankCosts none;
   EXPECT_DOUBLE_EQ(flop_use({&none}, millisecond_kernels(), 0, 1).flops, 0);

@@ -68,7 +68,7 @@ Forecast forecast_of(const std::vector<RankCosts>& costs, const Machine& machine
 TEST(Forecast, AStepIsItsWorkAndTheCallThatIsWaitedFor) {
   // Two ranks: an all-reduce takes two hops, 2 ms, of which 1 ms is hidden.
   const Forecast f = forecast_of({costs_of(0, 3, 1), costs_of(1, 3, 1)}, millisecond_kernels());
-  ASSERT_EQ(f.step_ends.size(), 2U);
+  ASSERT_EQ(f.times.size(), 2U);
   EXPECT_EQ(f.step_time.value, 5'000'000'000);
   ASSERT_EQ(f.classes.size(), 1U);
   EXPECT_DOUBLE_EQ(f.classes[0].busy, 4e-3);
@@ -99,7 +99,7 @@ TEST(Forecast, RanksThatShareCoresTakeTurns) {
   Machine machine = millisecond_kernels();
   machine.cores = 1;
   const Forecast f = forecast_of({costs_of(0, 3, 0), costs_of(1, 3, 0)}, machine);
-  EXPECT_EQ(f.step_ends.back().value, 20'000'000'000) << "3 ms of work and 2 of the call, each";
+  EXPECT_EQ(f.times.ends().back().value, 20'000'000'000) << "3 ms of work and 2 of the call, each";
   machine.cores = 2;
   EXPECT_EQ(forecast_of({costs_of(0, 3, 0), costs_of(1, 3, 0)}, machine).step_time.value,
             5'000'000'000);
@@ -132,6 +132,74 @@ TEST(Forecast, SaysWhatARankDoesInEachStep) {
   EXPECT_DOUBLE_EQ(f.steps[1][1].use.exposed, 2e-3);
   // The first step is not measured.
   EXPECT_DOUBLE_EQ(f.classes[0].busy, 5e-3);
+}
+
+// Rank 0 writes for 4 ms after step 0, and both for 1 ms after step 1. Steps take 3 ms of work and
+// 2 ms of the call, in which rank 1 waits for rank 0 once.
+TEST(Forecast, ACheckpointBelongsToNoStep) {
+  const KernelJob job(
+      {{{3, 0, "", 4}, {3, 0, "", 1}, {3, 0, ""}}, {{3, 0, "", 0}, {3, 0, "", 1}, {3, 0, ""}}});
+  const Forecast f = job.forecast();
+  ASSERT_EQ(f.times.size(), 3U);
+  EXPECT_EQ(f.times.ends(), (std::vector<Picos>{ms(5), ms(14), ms(20)}));
+  EXPECT_EQ(f.times.begin(1), ms(9));
+  EXPECT_EQ(f.times.begin(2), ms(15));
+  EXPECT_EQ(f.times.after(0), ms(4));
+  EXPECT_EQ(f.times.after(1), ms(1));
+  EXPECT_EQ(f.times.after(2), ms(0));
+  EXPECT_EQ(f.step_time, ms(5));
+  EXPECT_EQ(f.times.evaluation(), std::nullopt);
+  const MeasuredSteps measured = measured_steps(f.times);
+  EXPECT_EQ(measured.begin, ms(9));
+  EXPECT_EQ(measured.end, ms(20));
+  EXPECT_EQ(measured.in_steps, ms(10));
+  ASSERT_EQ(f.steps.size(), 2U);
+  EXPECT_EQ(f.steps[0][1].begin, ms(9));
+  EXPECT_EQ(f.steps[1][1].begin, ms(5));
+  EXPECT_EQ(f.steps[1][2].begin, ms(15));
+  EXPECT_DOUBLE_EQ(f.steps[1][1].use.idle, 4e-3);
+  EXPECT_DOUBLE_EQ(f.classes[0].busy, 6e-3);
+}
+
+TEST(Forecast, AnEvaluationComesAfterTheLastStep) {
+  std::vector<RankCosts> costs = {costs_of(0, 3, 1), costs_of(1, 3, 1)};
+  costs[0].work.push_back(kernels(Before::checkpoint, 1, 1, 2));
+  costs[1].work.push_back(kernels(Before::checkpoint, 1, 1, 0));
+  costs[0].work.push_back(kernels(Before::evaluation, 1, 1, 7));
+  costs[1].work.push_back(kernels(Before::evaluation, 1, 1, 0));
+  const Forecast f = forecast_of(costs, millisecond_kernels());
+  EXPECT_EQ(f.step_time, ms(5));
+  EXPECT_EQ(f.times.ends().back(), ms(10));
+  EXPECT_EQ(f.times.after(1), ms(2));
+  EXPECT_EQ(f.times.evaluation(), ms(7));
+}
+
+TEST(Forecast, CallsOfCheckpointsAreNotThoseOfSteps) {
+  const std::string step = "all_reduce n=100 dtype=float32 step=";
+  const std::string text = step + "0; step 0; " + step + "0; " + step + "1; step 1; " + step +
+                           "1; " + step + "2; step 2; clean";
+  RankCosts costs;
+  for (std::int64_t s = 0; s < 3; ++s) {
+    costs.work.push_back(kernels(Before::call, 2 * s, s, 1));
+    costs.work.push_back(kernels(Before::step, s, s, 0));
+    if (s == 2) break;
+    costs.work.push_back(kernels(Before::call, 2 * s + 1, s, 0));
+    costs.work.push_back(kernels(Before::checkpoint, s, s, 0));
+  }
+  const Machine machine = millisecond_kernels();
+  const Result<lockstep::Run> run =
+      timed_run(program({text, text}, false), {&costs, &costs}, {0, 0}, machine);
+  ASSERT_TRUE(run) << run.error().str();
+  const RunProgram made = *program_of(*run);
+  const Folding folding = fold(made.job);
+  const CostOfCall cost = [](std::uint32_t, const ProgramCall&) { return CallCost{ms(2)}; };
+  const Forecast f =
+      forecast(*run, made, folding, execute(made.job, folding, cost, {Picos{}, true}),
+               places_of(made.job, machine.ranks_per_node));
+  EXPECT_EQ(f.step_time, ms(3));
+  EXPECT_EQ(f.times.after(0), ms(2));
+  EXPECT_DOUBLE_EQ(f.calls, 1);
+  EXPECT_DOUBLE_EQ(f.bytes, 400);
 }
 
 // Of ranks that make a call in each of two steps, in no time.
@@ -189,6 +257,9 @@ TEST(TimedRun, CostsOfAnotherProgramAreRefused) {
   EXPECT_FALSE(timed(other, machine));
   other = good;
   other[0].work.push_back(other[0].work.back());
+  EXPECT_FALSE(timed(other, machine));
+  other = good;
+  other[0].work[1].before = Before::checkpoint;
   EXPECT_FALSE(timed(other, machine));
 }
 

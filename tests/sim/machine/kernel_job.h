@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,8 @@ inline WorkCost kernels(WorkCost::Before before, std::int64_t id, std::int64_t s
 struct KernelStep {
   std::int64_t before = 0, beside = 0;
   std::string modalities;  // of the batch: "image,text"; empty: not recorded
+  std::optional<std::int64_t> saving =
+      std::nullopt;  // kernels of the checkpoint that comes after it
 };
 
 inline std::string program_of_steps(const std::vector<KernelStep>& steps) {
@@ -63,6 +66,8 @@ inline RankCosts costs_of_steps(std::int32_t rank, const std::vector<KernelStep>
     out.work.push_back(kernels(WorkCost::Before::call, s, s, steps[i].before));
     out.work.push_back(kernels(WorkCost::Before::wait, s, s, steps[i].beside));
     out.work.push_back(kernels(WorkCost::Before::step, s, s, 0));
+    if (steps[i].saving)
+      out.work.push_back(kernels(WorkCost::Before::checkpoint, s, s, *steps[i].saving));
   }
   return out;
 }

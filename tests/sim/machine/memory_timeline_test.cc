@@ -97,6 +97,24 @@ TEST(MemoryTimeline, StretchesLieWhereTheSimulatedClockHasThem) {
   }
 }
 
+// Two kernels of saving after step 0, one of evaluating after step 1.
+TEST(MemoryTimeline, CheckpointsAndEvaluationsHaveStretchesOfTheirOwn) {
+  RankCosts own = costs_of(0, 100);
+  own.work.insert(own.work.begin() + 3, stretch(Before::checkpoint, 0, 0, 2, 100, 500, 0));
+  own.work.push_back(stretch(Before::evaluation, 1, 1, 1, 100, 300, 0));
+  const std::vector<MemoryTimeline> timelines = timelines_of({&own, &own});
+  const std::vector<MemoryStretch>& stretches = timelines[0].stretches;
+  ASSERT_EQ(stretches.size(), 8U);
+  EXPECT_EQ(timelines[0].peak, 3U);
+  EXPECT_EQ(stretches[3].begin.value, 5 * kMillisecond);
+  EXPECT_EQ(stretches[3].end.value, 7 * kMillisecond);
+  EXPECT_EQ(stretches[4].begin.value, 7 * kMillisecond);
+  EXPECT_EQ(stretches[7].begin.value, 12 * kMillisecond);
+  EXPECT_EQ(stretches[7].end.value, 13 * kMillisecond);
+  for (std::size_t i = 0; i < stretches.size(); ++i)
+    EXPECT_EQ(stretches[i].memory, *own.work[i].memory) << i;
+}
+
 TEST(MemoryTimeline, ThePeakIsTheHighestStretchAndTheFirstOfEqualOnes) {
   const RankCosts higher = costs_of(0, 100);
   const std::vector<MemoryTimeline> late = timelines_of({&higher, &higher});

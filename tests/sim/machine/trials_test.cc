@@ -53,6 +53,19 @@ TEST(Trials, WithoutVariationEachStepIsThatOfTheForecast) {
   }
 }
 
+// Rank 1 alone saves, which the steps do not show, and whose work no other step is given.
+TEST(Trials, CheckpointsAreNoPartOfTheSteps) {
+  std::vector<KernelStep> saves = kSteps;
+  saves[1].saving = 30;
+  saves[3].saving = 0;
+  for (const bool redraw : {false, true}) {
+    TrialOptions options = with({}, 20);
+    options.redraw_batches = redraw;
+    for (const auto& trial : run(KernelJob({kSteps, saves}), options).steps)
+      EXPECT_EQ(trial, std::vector<Picos>(4, ms(12)));
+  }
+}
+
 TEST(Trials, ASeedGivesTheSameWhateverTheThreads) {
   const KernelJob job({kSteps, kSteps, kSteps});
   TrialOptions options = with({.work = .2, .meetings = .1});

@@ -64,6 +64,13 @@ TEST(WhatIf, EvenWorkIsAsMuchWork) {
   EXPECT_EQ(folded.at("even_work").step_time, ms(3 + 6));
 }
 
+TEST(WhatIf, TheSavingOfCheckpointsIsNoPartOfAStep) {
+  const KernelJob alone({{{4, 0, "", 6}, {4, 0, "", 6}, {4, 0, "", 6}}});
+  EXPECT_EQ(all(alone).at("launches").step_time, ms(2));
+  const std::vector<KernelStep> saves(3, {4, 0, "", 6}), others(3, {2, 0, ""});
+  EXPECT_EQ(all(KernelJob({saves, others})).at("even_work").step_time, ms(3 + 2));
+}
+
 TEST(WhatIf, LevelsOfLinksAreToldApart) {
   Machine machine = millisecond_kernels();
   machine.ranks_per_node = 2;

@@ -163,12 +163,17 @@ std::vector<Headline> headlines(const ScenarioForecast& f) {
       {"step time", milliseconds(f.figures.step_time), "calls, work, links, steps"},
       {"throughput", fixed(samples_per_second(f), 1) + " samples/s", "as step time"}};
   if (f.checkpoints > 0)
-    out.push_back({"checkpoints",
-                   std::to_string(f.checkpoints) + ", " + milliseconds(f.checkpoint_time) +
-                       (f.checkpoints > 1 ? " each" : ""),
-                   "checkpoints"});
+    out.push_back(
+        {"checkpoints",
+         std::to_string(f.checkpoints) + ", " +
+             (f.checkpoint_time.value > 0 ? milliseconds(f.checkpoint_time) + " on average"
+                                          : "nothing of which is priced"),
+         "checkpoints"});
   if (const auto evaluation = f.figures.times.evaluation())
-    out.push_back({"evaluation", milliseconds(*evaluation) + " after the last step", "evaluation"});
+    out.push_back({"evaluation",
+                   milliseconds(*evaluation) +
+                       (f.on_meta ? " of calls, work uncounted" : " after the last step"),
+                   "evaluation"});
   out.push_back(
       {"sent",
        amount(f.figures.bytes) + " a rank and step, " + fixed(f.figures.calls, 1) + " calls",

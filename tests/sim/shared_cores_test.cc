@@ -1,5 +1,6 @@
 #include "sim/engine/shared_cores.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -42,6 +43,17 @@ TEST(SharedCores, ASliceEndsWhereOthersWait) {
   EXPECT_EQ(result.classes[0].ended[0].value, 18);
   EXPECT_EQ(result.classes[1].end.value, 28);
   EXPECT_EQ(result.classes[0].end.value, 37);
+}
+
+TEST(SharedCores, SlicesOfNothingComeToAnEnd) {
+  constexpr std::int64_t kDay = 86'400'000'000'000'000;
+  const ProgramJob job = two_workers({compute(kDay)}, {compute(kDay)});
+  SharedCores shared = cores(1, 2);
+  shared.speeds.slice = Picos{1};
+  const ExecutionResult result = execute_on_cores(job, constant(0), shared);
+  EXPECT_EQ(result.end.value, 2 * kDay);
+  EXPECT_GT(std::min(result.classes[0].end, result.classes[1].end).value, 199 * (kDay / 100))
+      << "they still take turns";
 }
 
 TEST(SharedCores, ThreeRanksOnTwoCoresTakeTwoTurnsAtEveryMeeting) {

@@ -46,6 +46,7 @@ void CorePool::serve(Picos now) {
 
 void CorePool::begin(Picos now, Picos amount, const Task& task) {
   serve(now);
+  turns_ = 0;
   if (task.sleeps) return sleeping_.push({now + amount, task});
   const auto left = static_cast<double>(amount.value);
   const auto own = std::find_if(vacated_.begin(), vacated_.end(),
@@ -89,11 +90,13 @@ std::vector<CorePool::Task> CorePool::take_ended(Picos now) {
       vacated_.push_back(one);
     } else if (!waiting_.empty() && one.slice <= kRounding) {
       turned_out.push_back({one.task, one.left});
+      if (++turns_ % kTurnsInARow == 0) speeds_.slice += speeds_.slice;
     } else {
       still.push_back(one);
     }
   }
   running_ = std::move(still);
+  if (!out.empty()) turns_ = 0;
   std::sort(out.begin(), out.end(), comes_before);
   std::sort(turned_out.begin(), turned_out.end(),
             [](const Waiting& a, const Waiting& b) { return comes_before(a.task, b.task); });

@@ -20,6 +20,11 @@ struct CoreSpeeds {
   Picos slice = Picos::forever();
 };
 
+// After so many turns in a row in which no work of a node began or ended, its slices are twice as
+// long: slices of nothing would keep work of days going for years. With slices of milliseconds
+// that is minutes of work in one piece.
+inline constexpr std::uint32_t kTurnsInARow = 1U << 16U;
+
 class CorePool {
  public:
   struct Task {
@@ -68,6 +73,7 @@ class CorePool {
   void serve(Picos now);
 
   CoreSpeeds speeds_;
+  std::uint32_t turns_ = 0;  // in a row
   Picos at_;
   std::vector<Running> running_;  // at most as many as there are cores
   std::vector<Running> vacated_;  // cores of tasks that ended just now

@@ -10,7 +10,7 @@
 // events are taken in the order of time, ties by rank and step. Where there are cores enough the
 // times are those of execute().
 //
-// O((operations + hops of calls) · (cores + log(ranks))).
+// O((operations + hops of calls + bounded turns) · (cores + log(ranks))).
 #pragma once
 
 #include <cstdint>

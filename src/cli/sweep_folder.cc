@@ -49,12 +49,14 @@ Result<Json> joined(const Json& there, const Json& now, const std::string& file)
       {"scenario", "scenario, or of this one before it was changed"},
       {"steps", "number of --steps"},
       {"meta", "choice of --meta or --no-meta"}};
+  const Error strange{"this is not what a sweep writes", {file}, "name another folder"};
   if (!there.is_object() || !there.contains("machines") || !there["machines"].is_object())
-    return Error{"this is not what a sweep writes", {file}, "name another folder"};
+    return strange;
   for (const auto& [key, what] : kParts)
     if (!there.contains(key) || there[key] != now[key]) return other_sweep(file, what);
   Json out = now;
   for (const auto& [machine, hash] : there["machines"].items()) {
+    if (!hash.is_string()) return strange;  // what is nested as deep as a stack is never copied
     if (!out["machines"].contains(machine))
       out["machines"][machine] = hash;
     else if (out["machines"][machine] != hash)

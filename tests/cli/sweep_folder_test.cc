@@ -134,6 +134,16 @@ TEST_F(SweepFolderTest, AFolderOfSomethingElseIsRefused) {
   EXPECT_FALSE(std::filesystem::exists(results()));
 }
 
+TEST_F(SweepFolderTest, WhatIsNestedDeeperThanAStackIsRefused) {
+  fill();
+  std::string json = TempDir::read(folder_.file("sweep/sweep.json"));
+  const std::string deep = std::string(400'000, '[') + std::string(400'000, ']');
+  const std::string machines = "\"machines\": {";
+  json.insert(json.find(machines) + machines.size(), "\"deep\": " + deep + ",");
+  folder_.write("sweep/sweep.json", json);
+  EXPECT_THAT(why_not(identity()), HasSubstr("not what a sweep writes"));
+}
+
 TEST_F(SweepFolderTest, TwoSweepsDoNotWriteToOneFolder) {
   fill();
   const auto first = open(identity());

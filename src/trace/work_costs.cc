@@ -38,11 +38,16 @@ bool is_dtype(std::string_view name) {
   });
 }
 
-// The shortest text that is read as the same number.
+// The shortest text that is read as the same number. JSON's readers take digits alone for a whole
+// number, of 64 bits at most.
 std::string number(double value) {
+  constexpr double kMostDigits = 1e18;
   std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
-  return {text.data(), end};
+  char* const end = text.data() + text.size();
+  const auto written = value < kMostDigits
+                           ? std::to_chars(text.data(), end, value)
+                           : std::to_chars(text.data(), end, value, std::chars_format::scientific);
+  return {text.data(), written.ptr};
 }
 
 // What is 0 is left out.

@@ -52,6 +52,17 @@ TEST(WorkCosts, ReadsWhatItWrites) {
   EXPECT_EQ(*read, costs);
 }
 
+TEST(WorkCosts, AmountsBeyondWholeNumbersAreReadAsWritten) {
+  RankCosts costs = some_costs();
+  for (const double amount : {18446744073709551616.0, 18446744073709552e3, 9223372036854775808.0,
+                              999999999999999999.0, 12345678901234567890.0, 1e308, 5e-324}) {
+    costs.work[0].memory_bytes = amount;
+    const auto read = parse_work_costs(work_costs_text(costs), "f");
+    ASSERT_TRUE(read) << amount << read.error().str();
+    EXPECT_EQ(*read, costs) << amount;
+  }
+}
+
 TEST(WorkCosts, ARankThatDoesNothingHasNone) {
   const auto read = parse_work_costs(work_costs_text({2, 0, 0, {}}), "f");
   ASSERT_TRUE(read) << read.error().str();

@@ -28,6 +28,9 @@ std::string number(double value) {
   return {text.data(), end.ptr};
 }
 
+// Double-quoted YAML that is read as the same text.
+std::string quoted(const std::string& text) { return nlohmann::json(to_utf8(text)).dump(); }
+
 Status read_parameters(const YamlDocument& document, C& cost) {
   const nlohmann::json& given = document.value["parameters"];
   if (!given.is_object())
@@ -119,12 +122,12 @@ Result<Calibration> parse_calibration(const std::string& text, const std::string
 }
 
 std::string calibration_yaml(const Calibration& calibration) {
-  std::string out = "name: " + calibration.name + "\nparameters:\n";
+  std::string out = "name: " + quoted(calibration.name) + "\nparameters:\n";
   for (const CostParameter& parameter : cost_parameters())
     out += "  " + std::string(parameter.name) + ": " + number(calibration.cost.*(parameter.value)) +
            "  # " + std::string(parameter.unit) + "\n";
   out += calibration.fitted_on.empty() ? "" : "fitted_on:\n";
-  for (const std::string& row : calibration.fitted_on) out += "  - " + row + "\n";
+  for (const std::string& row : calibration.fitted_on) out += "  - " + quoted(row) + "\n";
   return out;
 }
 

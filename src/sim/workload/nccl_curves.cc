@@ -10,6 +10,10 @@
 namespace lockstep::sim {
 namespace {
 
+// What a point may say, so that ratios of two of them are numbers.
+constexpr double kLeastBytes = 1, kMostBytes = 1e18;
+constexpr double kLeastSeconds = 1e-12, kMostSeconds = 1e6;
+
 double on_curve(const NcclCurve& curve, double bytes) {
   const std::vector<NcclCurve::Point>& points = curve.points;
   // The segment that holds `bytes`, or the nearest one.
@@ -46,12 +50,15 @@ Result<NcclCurve> read_curve(const YamlDocument& document, const nlohmann::json&
       return wrong(document, pointer, "a point is a pair of bytes and microseconds",
                    "write [BYTES, MICROSECONDS]");
     const NcclCurve::Point read{point[0].get<double>(), point[1].get<double>() * 1e-6};
-    const bool grows = curve.points.empty() ? read.bytes > 0 && read.seconds > 0
+    const bool grows = curve.points.empty() ? read.bytes >= kLeastBytes
                                             : read.bytes > curve.points.back().bytes &&
                                                   read.seconds > curve.points.back().seconds;
-    if (!grows || read.bytes > 1e18 || read.seconds > 1e6)
-      return wrong(document, pointer, "the points are above zero and grow in bytes and in time",
-                   "put them in order");
+    if (!grows || !(read.seconds >= kLeastSeconds && read.seconds <= kMostSeconds) ||
+        read.bytes > kMostBytes)
+      return wrong(
+          document, pointer,
+          "the points grow in bytes, from 1, and in time, from a millionth of a microsecond",
+          "put them in order");
     curve.points.push_back(read);
   }
   if (curve.points.size() < 2 || curve.ranks < 2)

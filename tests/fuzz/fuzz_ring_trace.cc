@@ -1,4 +1,5 @@
-// Any bytes as a ring file. What is read is consistent: dumping it follows every index and id.
+// Any bytes as a ring file. What is read is consistent: dumping it follows every index and id, also
+// once its communicators are put together.
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "fuzz/fuzz_format.h"
 #include "fuzz/targets.h"
 #include "support/trace_dump.h"
+#include "trace/formats/own.h"
 #include "trace/load.h"
 #include "trace/ring_reader.h"
 
@@ -23,6 +25,8 @@ void fuzz_ring_trace(std::string_view bytes) {
   dump(*trace, tables);
   std::vector<RankTrace> traces;
   traces.push_back(std::move(*trace));
+  ring_format().link(traces, tables);
+  dump(traces.front(), tables);
   fuzz_judging(assemble_run(std::move(tables), std::move(traces)));
 }
 

@@ -1,14 +1,30 @@
-// Any bytes as a scenario file: an error with its place, or a scenario within the schema's bounds.
+// Any bytes as a scenario file: an error with its place, or a scenario within the schema's bounds,
+// of which others are made: what is simulated, and what is looked at rank by rank.
 #include <string>
 
 #include "base/check.h"
 #include "fuzz/targets.h"
+#include "job/derivation_plan.h"
 #include "job/scenario.h"
+#include "job/simulated_scenario.h"
 
 namespace lockstep {
 
+namespace {
+
+void check_made(const Result<std::string>& made) {
+  if (made) {
+    LOCKSTEP_CHECK(parse_scenario(*made, "made.yaml"), "what is made of a scenario is one");
+  } else {
+    LOCKSTEP_CHECK(!made.error().message.empty(), "an error says what is wrong");
+  }
+}
+
+}  // namespace
+
 void fuzz_scenario(std::string_view bytes) {
-  const Result<Scenario> scenario = parse_scenario(std::string(bytes), "fuzz.yaml");
+  const std::string text(bytes);
+  const Result<Scenario> scenario = parse_scenario(text, "fuzz.yaml");
   if (!scenario) {
     LOCKSTEP_CHECK(!scenario.error().message.empty(), "an error says what is wrong");
     LOCKSTEP_CHECK(scenario.error().place.file == "fuzz.yaml", "and where");
@@ -16,6 +32,10 @@ void fuzz_scenario(std::string_view bytes) {
   }
   LOCKSTEP_CHECK(scenario->ranks >= 1 && scenario->train.steps >= 1, "the schema's bounds hold");
   for (int rank = 0; rank < 4; ++rank) scenario->rule_for(rank, 1);
+  check_made(simulated_scenario(text, "fuzz.yaml", {}));
+  check_made(simulated_scenario(text, "fuzz.yaml", {.ranks = 3, .steps = 2}));
+  const Result<DerivationPlan> plan = derivation_plan(*scenario);
+  if (plan) check_made(history_scenario(text, "fuzz.yaml", *plan, 0));
 }
 
 }  // namespace lockstep

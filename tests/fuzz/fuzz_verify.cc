@@ -21,6 +21,7 @@
 #include "reports/sarif_report.h"
 #include "reports/text_report.h"
 #include "reports/timeline_report.h"
+#include "trace/formats/own.h"
 #include "trace/load.h"
 #include "trace/text_format.h"
 #include "verify/verify.h"
@@ -38,6 +39,7 @@ void fuzz_verify(std::string_view bytes) {
     if (trace) traces.push_back(std::move(*trace));
     bytes.remove_prefix(std::min(end + 2, bytes.size()));
   }
+  text_format().link(traces, tables);
   const Run run = assemble_run(std::move(tables), std::move(traces));
   if (run.world_size > kLargestWorld) return;
   verify(run, {.live = true});

@@ -24,6 +24,15 @@ constexpr std::array kTargets = {
     FuzzTarget{"baseline", fuzz_baseline},
     FuzzTarget{"product", fuzz_product},
     FuzzTarget{"certificate", fuzz_certificate},
+    FuzzTarget{"work_costs", fuzz_work_costs},
+    FuzzTarget{"machine", fuzz_machine},
+    FuzzTarget{"sweep_file", fuzz_sweep_file},
+    FuzzTarget{"sweep_row", fuzz_sweep_row},
+    FuzzTarget{"measured_table", fuzz_measured_table},
+    FuzzTarget{"calibration", fuzz_calibration},
+    FuzzTarget{"replay", fuzz_replay},
+    FuzzTarget{"simulation", fuzz_simulation},
+    FuzzTarget{"forecast", fuzz_forecast},
 };
 
 }  // namespace

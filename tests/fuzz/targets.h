@@ -43,6 +43,17 @@ void fuzz_scenario(std::string_view bytes);
 void fuzz_plan(std::string_view bytes);
 void fuzz_suppressions(std::string_view bytes);
 void fuzz_baseline(std::string_view bytes);
+void fuzz_work_costs(std::string_view bytes);
+void fuzz_machine(std::string_view bytes);
+void fuzz_sweep_file(std::string_view bytes);
+void fuzz_sweep_row(std::string_view bytes);
+void fuzz_measured_table(std::string_view bytes);
+void fuzz_calibration(std::string_view bytes);
+// Traces as programs: replayed, on a simulated clock, and with the costs of their work on a
+// machine.
+void fuzz_replay(std::string_view bytes);
+void fuzz_simulation(std::string_view bytes);
+void fuzz_forecast(std::string_view bytes);
 // What the trainer reads: data sets, pictures, vocabularies and texts, weights.
 void fuzz_captions(std::string_view bytes);
 void fuzz_jsonl(std::string_view bytes);

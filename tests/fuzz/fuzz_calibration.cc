@@ -1,0 +1,48 @@
+// Any bytes as a calibration, and as curves of NCCL's all-reduces: errors with their place, or
+// numbers within their bounds.
+#include <cmath>
+#include <string>
+
+#include "base/check.h"
+#include "fuzz/targets.h"
+#include "sim/workload/cost_parameters.h"
+#include "sim/workload/nccl_curves.h"
+
+namespace lockstep {
+
+namespace {
+
+template <class T>
+bool refused(const Result<T>& read) {
+  if (read) return false;
+  LOCKSTEP_CHECK(!read.error().message.empty(), "an error says what is wrong");
+  LOCKSTEP_CHECK(read.error().place.file == "fuzz.yaml", "and where");
+  return true;
+}
+
+}  // namespace
+
+void fuzz_calibration(std::string_view bytes) {
+  const std::string text(bytes);
+  if (const auto calibration = sim::parse_calibration(text, "fuzz.yaml"); !refused(calibration)) {
+    for (const sim::CostParameter& parameter : sim::cost_parameters()) {
+      const double value = calibration->cost.*(parameter.value);
+      LOCKSTEP_CHECK(value >= parameter.low && value <= parameter.high, "the bounds hold");
+    }
+    const auto again = sim::parse_calibration(sim::calibration_yaml(*calibration), "again.yaml");
+    LOCKSTEP_CHECK(again, "what was written can be read");
+    LOCKSTEP_CHECK(again->name == calibration->name && again->fitted_on == calibration->fitted_on,
+                   "and is the same");
+  }
+  const auto curves = sim::parse_nccl_curves(text, "fuzz.yaml");
+  if (refused(curves)) return;
+  for (const sim::NcclCurve& curve : *curves) {
+    for (const double size : {1.0, 1e6, 1e15}) {
+      const Result<double> seconds = sim::nccl_seconds(*curves, curve.machine, curve.ranks, size);
+      LOCKSTEP_CHECK(seconds && std::isfinite(*seconds) && *seconds > 0,
+                     "its own ranks have times");
+    }
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,97 @@
+// A machine file, then the trace and the costs of each rank in turn, separated by blank lines: what
+// fits together is forecast, whatever the numbers.
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "fuzz/fuzz_derivation.h"
+#include "fuzz/targets.h"
+#include "sim/engine/critical_path.h"
+#include "sim/machine/forecast.h"
+#include "sim/machine/memory_timeline.h"
+#include "sim/machine/play.h"
+#include "sim/machine/timed_run.h"
+#include "sim/machine/what_if.h"
+#include "trace/work_costs.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t kMostRanks = 4;
+constexpr std::size_t kMostEvents = 400;  // of a rank
+
+struct Parts {
+  sim::Machine machine;
+  Run run;
+  std::vector<RankCosts> costs;
+};
+
+// Nothing where they cannot be read or are not of one job.
+std::optional<Parts> parts_of(std::string_view bytes) {
+  const std::vector<std::string_view> sections = sections_of(bytes);
+  if (sections.size() < 3 || sections.size() > 1 + 2 * kMostRanks) return std::nullopt;
+  Result<sim::Machine> machine = sim::parse_machine(std::string(sections[0]), "fuzz.yaml");
+  if (!machine) return std::nullopt;
+  Parts out{std::move(*machine), {}, {}};
+  std::vector<std::string_view> traces;
+  for (std::size_t i = 1; i + 1 < sections.size(); i += 2) {
+    traces.push_back(sections[i]);
+    Result<RankCosts> costs = parse_work_costs(sections[i + 1], "fuzz.json");
+    if (!costs) return std::nullopt;
+    out.costs.push_back(std::move(*costs));
+  }
+  out.run = run_of_sections(traces);
+  for (const RankTrace& trace : out.run.ranks)
+    if (trace.events.size() > kMostEvents) return std::nullopt;
+  if (out.run.ranks.size() != out.costs.size() ||
+      static_cast<std::size_t>(out.run.world_size) != out.costs.size())
+    return std::nullopt;
+  return out;
+}
+
+void check_use(const sim::RankUse& use) {
+  for (const double seconds : {use.busy, use.exposed, use.idle, use.hidden})
+    LOCKSTEP_CHECK(std::isfinite(seconds) && seconds >= 0, "a time is from 0");
+}
+
+}  // namespace
+
+void fuzz_forecast(std::string_view bytes) {
+  std::optional<Parts> parts = parts_of(bytes);
+  if (!parts) return;
+  const sim::Machine& machine = parts->machine;
+  std::vector<const RankCosts*> costs;
+  for (const RankCosts& one : parts->costs) costs.push_back(&one);
+  const std::vector<std::int64_t> samples(costs.size(), 8);
+  const Result<Run> run = sim::timed_run(std::move(parts->run), costs, samples, machine);
+  if (!run) return;
+  const Result<sim::RunProgram> program = sim::program_of(*run);
+  if (!program) return;
+  const sim::ProgramJob& job = program->job;
+  const std::vector<sim::GroupPlace> places = sim::places_of(job, machine.ranks_per_node);
+  for (const sim::GroupPlace& place : places)
+    for (const sim::ProgramCall& call : job.calls)
+      if (!sim::call_time(call, place, machine)) return;
+  const sim::CostOfCall cost = [&](std::uint32_t group, const sim::ProgramCall& call) {
+    return *sim::call_time(call, places[group], machine);
+  };
+  const sim::Folding folding =
+      machine.cores ? sim::keep_apart(job) : sim::fold(job, sim::kinds_of(places));
+  const sim::ExecutionResult result =
+      machine.cores
+          ? sim::execute_on_cores(job, cost, sim::shared_cores(machine, job.ranks.size(), places))
+          : sim::execute(job, folding, cost, {sim::Picos{}, true, nullptr});
+  if (result.stuck || result.end.is_forever()) return;
+  const sim::Forecast forecast = sim::forecast(*run, *program, folding, result, places);
+  for (const sim::RankUse& use : forecast.classes) check_use(use);
+  sim::memory_timelines(*run, *program, folding, result, costs);
+  const auto changes = sim::what_ifs(*run, *program, costs, samples, machine);
+  LOCKSTEP_CHECK(changes || !changes.error().message.empty(), "an error says what is wrong");
+}
+
+}  // namespace lockstep

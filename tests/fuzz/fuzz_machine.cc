@@ -1,0 +1,57 @@
+// Any bytes as a machine file: an error with its place, or a machine that can be written, reads as
+// the same again, and says of every call how long it lasts or why it does not.
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "base/check.h"
+#include "fuzz/targets.h"
+#include "sim/machine/machine.h"
+#include "sim/machine/work_time.h"
+#include "trace/signature.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::array kOps = {Op::all_reduce, Op::all_gather, Op::reduce_scatter, Op::broadcast,
+                             Op::reduce,     Op::all_to_all, Op::barrier,        Op::send};
+constexpr std::array kPlaces = {sim::GroupPlace{1, 1, 1}, sim::GroupPlace{8, 1, 8},
+                                sim::GroupPlace{16, 2, 8}, sim::GroupPlace{96, 12, 8},
+                                sim::GroupPlace{5, 2, 0}};
+constexpr std::array kSizes = {sim::Bytes{0}, sim::Bytes{1}, sim::Bytes{1 << 26U},
+                               sim::Bytes{INT64_MAX}};
+
+void price_calls(const sim::Machine& machine) {
+  for (const Op op : kOps) {
+    for (const sim::GroupPlace& place : kPlaces) {
+      for (const sim::Bytes bytes : kSizes) {
+        sim::ProgramCall call;
+        call.op = op;
+        call.bytes = bytes;
+        const Result<sim::Picos> time = sim::call_time(call, place, machine);
+        LOCKSTEP_CHECK(!time || time->value >= 0, "no call ends before it began");
+        const Result<std::int64_t> hops = sim::hops_of(call, place, machine);
+        LOCKSTEP_CHECK(!hops || *hops >= 0, "nor makes fewer hops than none");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void fuzz_machine(std::string_view bytes) {
+  const Result<sim::Machine> machine = sim::parse_machine(std::string(bytes), "fuzz.yaml");
+  if (!machine) {
+    LOCKSTEP_CHECK(!machine.error().message.empty(), "an error says what is wrong");
+    LOCKSTEP_CHECK(machine.error().place.file == "fuzz.yaml", "and where");
+    return;
+  }
+  const std::string text = sim::machine_text(*machine, "");
+  const Result<sim::Machine> again = sim::parse_machine(text, "again.yaml");
+  LOCKSTEP_CHECK(again, "what was written can be read: " + text);
+  LOCKSTEP_CHECK(sim::machine_text(*again, "") == text, "and is the same");
+  price_calls(*machine);
+}
+
+}  // namespace lockstep

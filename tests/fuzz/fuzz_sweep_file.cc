@@ -1,0 +1,53 @@
+// Any bytes as a sweep's file: an error, or axes that a job can be varied along. Of what fits to
+// it, points are scenarios and machines, or refused.
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+#include "fuzz/targets.h"
+#include "job/scenario.h"
+#include "sweep/plan.h"
+#include "sweep/sweep_file.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr const char* kScenario =
+    "lockstep: 1\nname: a job\nranks: 4\nstrategy: ddp\n"
+    "data: {modality: [{ranks: [3], has: [text]}, {has: [image, text]}]}\ntrain: {steps: 5}\n";
+constexpr const char* kMachine =
+    "machine: 1\nname: small\ncompute: {float32: {peak: 1TFLOP/s}}\n"
+    "memory: {bandwidth: 1GB/s}\nlinks: [{alpha: 1us, beta: 1GB/s}]\n";
+
+void try_points(const sweep::Plan& plan) {
+  constexpr sweep::PointId kTried = 4;
+  const sweep::PointId size = plan.grid().size();
+  LOCKSTEP_CHECK(size >= 1, "a grid has a point");
+  for (sweep::PointId i = 0; i < std::min(size, kTried); ++i) {
+    const sweep::PointId point = i % 2 == 0 ? i : size - i;
+    plan.values(point);
+    if (const Result<std::string> text = plan.scenario_text(point))
+      LOCKSTEP_CHECK(parse_scenario(*text, "point"), "a point is a scenario");
+    const Result<sim::Machine> machine = plan.machine(point);
+    LOCKSTEP_CHECK(machine || !machine.error().message.empty(), "an error says what is wrong");
+  }
+}
+
+}  // namespace
+
+void fuzz_sweep_file(std::string_view bytes) {
+  const auto file = sweep::parse_sweep_file(std::string(bytes), "fuzz.yaml");
+  if (!file) {
+    LOCKSTEP_CHECK(!file.error().message.empty(), "an error says what is wrong");
+    return;
+  }
+  if (!*file) return;
+  LOCKSTEP_CHECK(!(*file)->machines.empty(), "the schema's bounds hold");
+  const auto plan = sweep::Plan::make({"job.yaml", kScenario}, {{"m.yaml", kMachine}},
+                                      (*file)->axes, std::nullopt);
+  if (plan) return try_points(*plan);
+  LOCKSTEP_CHECK(!plan.error().message.empty(), "an error says what is wrong");
+}
+
+}  // namespace lockstep

@@ -23,8 +23,8 @@ class Interner {
   Interner() { intern(T{}); }
   Interner(const Interner&) = delete;  // the index refers into values_
   Interner& operator=(const Interner&) = delete;
-  Interner(Interner&&) = default;
-  Interner& operator=(Interner&&) = default;
+  Interner(Interner&&) = default;             // NOLINT(performance-noexcept-move-constructor):
+  Interner& operator=(Interner&&) = default;  // NOLINT: moving libstdc++'s deques allocates
 
   Id intern(const T& value) {
     std::uint32_t& recent = recent_[Hash{}(value) % recent_.size()];

@@ -3,8 +3,8 @@
 #include <string_view>
 
 #include "base/text.h"
-#include "cli/amount.h"
 #include "cli/simulate_plan_result.h"
+#include "reports/amount.h"
 #include "reports/html/markup.h"
 #include "reports/html/page.h"
 #include "reports/html/stacked_charts.h"

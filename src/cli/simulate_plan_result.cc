@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "cli/amount.h"
+#include "reports/amount.h"
 #include "reports/columns.h"
 #include "reports/csv_report.h"
 

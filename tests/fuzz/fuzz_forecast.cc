@@ -74,18 +74,14 @@ void fuzz_forecast(std::string_view bytes) {
   if (!program) return;
   const sim::ProgramJob& job = program->job;
   const std::vector<sim::GroupPlace> places = sim::places_of(job, machine.ranks_per_node);
-  for (const sim::GroupPlace& place : places)
-    for (const sim::ProgramCall& call : job.calls)
-      if (!sim::call_time(call, place, machine)) return;
-  const sim::CostOfCall cost = [&](std::uint32_t group, const sim::ProgramCall& call) {
-    return *sim::call_time(call, places[group], machine);
-  };
+  const Result<sim::Prices> prices = sim::prices_on(machine, job, places);
+  if (!prices) return;
+  const sim::CostOfCall cost = prices->cost_in(job);
   const sim::Folding folding =
       machine.cores ? sim::keep_apart(job) : sim::fold(job, sim::kinds_of(places));
   const sim::ExecutionResult result =
-      machine.cores
-          ? sim::execute_on_cores(job, cost, sim::shared_cores(machine, job.ranks.size(), places))
-          : sim::execute(job, folding, cost, {sim::Picos{}, true, nullptr});
+      machine.cores ? sim::execute_on_cores(job, cost, sim::shared_cores(machine, job.ranks.size()))
+                    : sim::execute(job, folding, cost, {sim::Picos{}, true, nullptr});
   if (result.stuck || result.end.is_forever()) return;
   const sim::Forecast forecast = sim::forecast(*run, *program, folding, result, places);
   for (const sim::RankUse& use : forecast.classes) check_use(use);

@@ -57,7 +57,7 @@ void fuzz_simulation(std::string_view bytes) {
   if (!priced(job)) return;
   const sim::CostOfCall cost = [&](std::uint32_t group, const sim::ProgramCall& call) {
     const auto ranks = static_cast<std::int64_t>(job.groups[group].members.size());
-    return *sim::default_time(call.op, ranks, call.bytes, kLink);
+    return sim::CallCost{*sim::default_time(call.op, ranks, call.bytes, kLink)};
   };
   const sim::ExecutionOptions options{sim::Picos{}, /*record_issues=*/true, nullptr};
   const sim::Folding apart = sim::keep_apart(job);

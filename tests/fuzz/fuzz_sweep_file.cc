@@ -22,11 +22,11 @@ constexpr const char* kMachine =
 
 void try_points(const sweep::Plan& plan) {
   constexpr sweep::PointId kTried = 4;
-  const sweep::PointId size = plan.grid().size();
+  const sweep::PointId size = plan.variation().grid().size();
   LOCKSTEP_CHECK(size >= 1, "a grid has a point");
   for (sweep::PointId i = 0; i < std::min(size, kTried); ++i) {
     const sweep::PointId point = i % 2 == 0 ? i : size - i;
-    plan.values(point);
+    plan.variation().values(point);
     if (const Result<std::string> text = plan.scenario_text(point))
       LOCKSTEP_CHECK(parse_scenario(*text, "point"), "a point is a scenario");
     const Result<sim::Machine> machine = plan.machine(point);
@@ -42,7 +42,7 @@ void fuzz_sweep_file(std::string_view bytes) {
     LOCKSTEP_CHECK(!file.error().message.empty(), "an error says what is wrong");
     return;
   }
-  if (!*file) return;
+  if (!*file || !(*file)->plan.empty()) return;
   LOCKSTEP_CHECK(!(*file)->machines.empty(), "the schema's bounds hold");
   const auto plan = sweep::Plan::make({"job.yaml", kScenario}, {{"m.yaml", kMachine}},
                                       (*file)->axes, std::nullopt);

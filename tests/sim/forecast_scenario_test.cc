@@ -208,8 +208,8 @@ TEST(ForecastTimeline, CountsWhatEachKindOfRanksHolds) {
   EXPECT_EQ(most, 7'000'000);
   EXPECT_EQ(counters[0].points.back().values[0], 3'000'000);
 
-  Run played = sim::as_simulated(std::move(job.run), job.simulated.program, job.simulated.folding,
-                                 job.simulated.result);
+  lockstep::Run played = sim::as_simulated(std::move(job.run), job.simulated.program,
+                                           job.simulated.folding, job.simulated.result);
   const Json timeline = Json::parse(simulated_timeline(played, counters));
   std::size_t values = 0;
   for (const Json& event : timeline["traceEvents"]) {

@@ -56,7 +56,7 @@ Result<Json> joined(const Json& there, const Json& now, const std::string& file)
     if (!there.contains(key) || there[key] != now[key]) return other_sweep(file, what);
   Json out = now;
   for (const auto& [machine, hash] : there["machines"].items()) {
-    if (!hash.is_string()) return strange;  // what is nested as deep as a stack is never copied
+    if (!hash.is_string()) return strange;
     if (!out["machines"].contains(machine))
       out["machines"][machine] = hash;
     else if (out["machines"][machine] != hash)
@@ -92,7 +92,10 @@ Result<std::optional<Json>> identity_to_write(const std::string& folder,
   if (!std::filesystem::exists(file, unknown)) return std::optional(std::move(now));
   const Result<std::string> text = read_file(file, kIdentityBytes);
   if (!text) return text.error();
-  const Json there = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  // What is nested deeper is left out: a member that is added to an object copies those before it,
+  // as deep as they are.
+  const auto keep = [](int depth, Json::parse_event_t, const Json&) { return depth <= 2; };
+  const Json there = Json::parse(*text, keep, /*allow_exceptions=*/false);
   Result<Json> both = joined(there, now, file);
   if (!both) return both.error();
   return *both == there ? std::optional<Json>() : std::optional(std::move(*both));

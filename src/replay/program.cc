@@ -28,6 +28,7 @@ bool point_to_point(const Tables& tables, const Call& call) {
 void declare_world(Run& run) {
   const GroupId world = run.tables.groups.intern("world");
   std::vector<Rank> all;
+  all.reserve(static_cast<std::size_t>(std::max(run.world_size, 0)));
   for (std::int32_t r = 0; r < run.world_size; ++r) all.emplace_back(r);
   for (RankTrace& trace : run.ranks) {
     const bool uses = std::any_of(trace.calls.begin(), trace.calls.end(),

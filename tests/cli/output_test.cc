@@ -27,10 +27,9 @@ TEST(ReportForms, EveryKindIsTakenAndNoOther) {
     EXPECT_TRUE(check_outputs({.outputs = {std::string(kind) + "=x"}})) << kind;
   for (const char* bad : {"", "json", "json=", "=x", "xml=x", "JSON=x"})
     EXPECT_FALSE(check_outputs({.outputs = {bad}})) << bad;
-  EXPECT_EQ(
-      check_outputs({.outputs = {"sarfi=x"}}).error().fix,
-      "did you mean sarif? kinds: text, json, html, markdown, csv, timeline, dot, sarif, junit, "
-      "github and gitlab");
+  EXPECT_EQ(check_outputs({.outputs = {"sarfi=x"}}).error().fix,
+            "did you mean sarif? kinds: text, json, html, markdown, csv, timeline,\n"
+            "       dot, sarif, junit, github and gitlab");
 }
 
 TEST(WriteReports, WritesEveryKind) {

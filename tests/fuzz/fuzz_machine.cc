@@ -29,8 +29,9 @@ void price_calls(const sim::Machine& machine) {
         sim::ProgramCall call;
         call.op = op;
         call.bytes = bytes;
+        const Result<sim::Picos> time = sim::call_time(call, place, machine);
+        LOCKSTEP_CHECK(!time || time->value >= 0, "no call ends before it began");
         const Result<sim::CallCost> cost = sim::call_cost(call, place, machine);
-        LOCKSTEP_CHECK(!cost || cost->time.value >= 0, "no call ends before it began");
         LOCKSTEP_CHECK(!cost || cost->hops >= 0, "nor makes fewer hops than none");
       }
     }

@@ -12,6 +12,7 @@
 #include "sim/collectives/choice.h"
 #include "sim/engine/critical_path.h"
 #include "sim/engine/from_run.h"
+#include "sim/engine/prices.h"
 
 namespace lockstep {
 
@@ -20,16 +21,6 @@ namespace {
 constexpr std::size_t kMostRanks = 8;
 constexpr sim::LinkCost kLink = {sim::Picos{1'000'000}, sim::Bandwidth{8'000'000'000},
                                  std::nullopt};
-
-// Whether every call has a time: what has none is refused before anything runs.
-bool priced(const sim::ProgramJob& job) {
-  for (const sim::ProgramGroup& group : job.groups) {
-    const auto ranks = static_cast<std::int64_t>(group.members.size());
-    for (const sim::ProgramCall& call : job.calls)
-      if (!sim::default_time(call.op, ranks, call.bytes, kLink)) return false;
-  }
-  return true;
-}
 
 void check_path(const sim::ProgramJob& job, const sim::Folding& folding,
                 const sim::ExecutionResult& result) {
@@ -54,11 +45,16 @@ void fuzz_simulation(std::string_view bytes) {
     return;
   }
   const sim::ProgramJob& job = program->job;
-  if (!priced(job)) return;
-  const sim::CostOfCall cost = [&](std::uint32_t group, const sim::ProgramCall& call) {
+  const sim::PriceOfCall price = [&](std::uint32_t group,
+                                     const sim::ProgramCall& call) -> Result<sim::CallCost> {
     const auto ranks = static_cast<std::int64_t>(job.groups[group].members.size());
-    return sim::CallCost{*sim::default_time(call.op, ranks, call.bytes, kLink)};
+    const Result<sim::Picos> time = sim::default_time(call.op, ranks, call.bytes, kLink);
+    if (!time) return time.error();
+    return sim::CallCost{*time};
   };
+  const Result<sim::Prices> prices = sim::Prices::of(job, {}, price);
+  if (!prices) return;
+  const sim::CostOfCall cost = prices->cost_in(job);
   const sim::ExecutionOptions options{sim::Picos{}, /*record_issues=*/true, nullptr};
   const sim::Folding apart = sim::keep_apart(job);
   const sim::ExecutionResult all = sim::execute(job, apart, cost, options);

@@ -193,8 +193,8 @@ TEST(ForecastTimeline, CountsWhatEachKindOfRanksHolds) {
   TimedScenario job = timed();
   const std::vector<TimelineCounter> counters = memory_counters(job.forecast->memory);
   ASSERT_EQ(counters.size(), 4U) << "ranks 0 and 1, and rank 2: in all, and by category";
-  EXPECT_EQ(counters[0].name, "memory (bytes), ranks 0-1, in all:");
-  EXPECT_EQ(counters[1].name, "memory (bytes), ranks 0-1:");
+  EXPECT_EQ(counters[0].name, "memory (bytes), ranks 0,1, in all:");
+  EXPECT_EQ(counters[1].name, "memory (bytes), ranks 0,1:");
   EXPECT_EQ(counters[1].series, (std::vector<std::string>{"parameters", "activations"}));
   EXPECT_EQ(counters[2].rank, 2U);
   EXPECT_EQ(counters[2].name, "memory (bytes), rank 2, in all:");

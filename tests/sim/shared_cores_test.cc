@@ -46,13 +46,13 @@ TEST(SharedCores, ASliceEndsWhereOthersWait) {
 }
 
 TEST(SharedCores, SlicesOfNothingComeToAnEnd) {
-  constexpr std::int64_t kDay = 86'400'000'000'000'000;
-  const ProgramJob job = two_workers({compute(kDay)}, {compute(kDay)});
+  constexpr std::int64_t kHour = 3'600'000'000'000'000;
+  const ProgramJob job = two_workers({compute(kHour)}, {compute(kHour)});
   SharedCores shared = cores(1, 2);
   shared.speeds.slice = Picos{1};
   const ExecutionResult result = execute_on_cores(job, constant(0), shared);
-  EXPECT_EQ(result.end.value, 2 * kDay);
-  EXPECT_GT(std::min(result.classes[0].end, result.classes[1].end).value, 199 * (kDay / 100))
+  EXPECT_EQ(result.end.value, 2 * kHour);
+  EXPECT_GT(std::min(result.classes[0].end, result.classes[1].end).value, 199 * (kHour / 100))
       << "they still take turns";
 }
 

@@ -96,7 +96,7 @@ TEST(Calibration, RefusesFilesThatAreWrong) {
   EXPECT_THAT(changed("fp8_gain: 1.5", "fp8_gain: fast"), HasSubstr("fp8_gain is no number"));
   EXPECT_THAT(changed("fp8_gain: 1.5", "fp8_gain: 0"), HasSubstr("outside of what is possible"));
   EXPECT_THAT(changed("  fp8_gain: 1.5", "  # none"), HasSubstr("fp8_gain is missing"));
-  EXPECT_THAT(changed("name: x", "name: x\nnmae: y"), HasSubstr("has no \"nmae\""));
+  EXPECT_THAT(changed("name: \"x\"", "name: x\nnmae: y"), HasSubstr("has no \"nmae\""));
 }
 
 TEST(Calibration, TheShippedOnesAreWellFormed) {

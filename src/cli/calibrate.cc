@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -238,8 +239,8 @@ class TogetherMeasure {
       return Error{"the job whose all-reduces are measured did not end well",
                    {folder},
                    "its logs say why; `lockstep run` it"};
-    for (const sim::MeasuredCall& call : all_reduces_of(outcome->run))
-      together_.calls.push_back(call);
+    const std::vector<sim::MeasuredCall> calls = all_reduces_of(outcome->run);
+    together_.calls.insert(together_.calls.end(), calls.begin(), calls.end());
     busy_.push_back(busy_in_a_step(outcome->run));
     together_.busy = median(busy_);
     return Status::ok();
@@ -363,22 +364,27 @@ Result<Calibration> calibrate(const CalibrateOptions& options, Interrupts& inter
   if (const Status ok = fill_in_work(*work, *rates, out.machine); !ok) return ok.error();
   const int few = static_cast<int>(
       std::clamp<std::int64_t>(options.cores, 2, std::min(options.ranks, kRanksOnOneMachine)));
-  TogetherMeasure of_few(few, options.folder + "/few", options, out.machine, interrupts);
   TogetherMeasure of_all(options.ranks, options.folder + "/all", options, out.machine, interrupts);
-  for (TogetherMeasure* job : {&of_few, &of_all})
+  std::vector<TogetherMeasure*> jobs = {&of_all};
+  std::optional<TogetherMeasure> of_fewer;
+  if (few < options.ranks)
+    jobs.push_back(
+        &of_fewer.emplace(few, options.folder + "/few", options, out.machine, interrupts));
+  for (TogetherMeasure* job : jobs)
     if (const Status ok = job->count(); !ok) return ok.error();
+  const Together& with_few = jobs.back()->together();
   for (int look = 1;; ++look) {
-    for (TogetherMeasure* job : {&of_few, &of_all})
+    for (TogetherMeasure* job : jobs)
       if (const Status ok = job->run(look); !ok) return ok.error();
     if (look < kLooks) continue;
-    const Status fitted =
-        fit_links(of_few.together(), few, of_all.together(), options.ranks, out.machine);
+    const Status fitted = fit_links(with_few, few, of_all.together(), options.ranks, out.machine);
     // What else the machine does can hide what bytes cost: then once more.
     if (!fitted && look == kMostLooks) return fitted.error();
     if (!fitted) continue;
     // With more ranks than cores, how long each computes depends on who has to wait for a core.
-    if (few <= options.cores) out.machine.contention = contention_of(of_few.together());
-    out.calls = of_few.together().calls.size() + of_all.together().calls.size();
+    if (few <= options.cores) out.machine.contention = contention_of(with_few);
+    out.calls = 0;
+    for (const TogetherMeasure* job : jobs) out.calls += job->together().calls.size();
     return out;
   }
 }

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "base/read_file.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/read_input.h"
 #include "cli/run_summary.h"
 #include "cli/scenario_files.h"
 #include "job/scenario_example.h"
@@ -67,11 +67,10 @@ ExitStatus check(const std::vector<std::string>& files) {
 
 // A line for each file, with the keys that it has.
 ExitStatus print_json(const std::vector<std::string>& files) {
-  constexpr std::size_t kMostBytes = std::size_t{1} << 20U;
   ExitStatus status = ExitStatus::clean;
   for (const std::string& file : files) {
     const Result<Scenario> scenario = load_checked_scenario(file);
-    const Result<std::string> text = scenario ? read_file(file, kMostBytes) : scenario.error();
+    const Result<std::string> text = scenario ? read_input(file) : scenario.error();
     const Result<YamlDocument> document = text ? parse_yaml(*text, file) : text.error();
     if (!document) {
       status = fail(document.error());

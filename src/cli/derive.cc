@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "base/make_folder.h"
-#include "base/read_file.h"
 #include "base/text.h"
 #include "base/write_file.h"
 #include "cli/derive_all.h"
 #include "cli/derive_device.h"
 #include "cli/derive_trial.h"
 #include "cli/product_command.h"
+#include "cli/read_input.h"
 #include "job/remedy_choices.h"
 #include "launch/run_folder.h"
 #include "launch/worker_result.h"
@@ -28,8 +28,6 @@
 namespace lockstep {
 
 namespace {
-
-constexpr std::size_t kScenarioBytes = std::size_t{1} << 20U;
 
 // A derivation and what was decided of it. Not moved: the model refers to the derivation.
 struct Decided {
@@ -107,7 +105,7 @@ const Decided& worst_of(const AllDecided& all) {
 Status write_counterexample(const Scenario& scenario, const DerivationPlan& plan,
                             const ProductDecision& decision, const std::string& file) {
   if (!decision.counterexample) return Status::ok();
-  const Result<std::string> text = read_file(scenario.file, kScenarioBytes);
+  const Result<std::string> text = read_input(scenario.file);
   if (!text) return text.error();
   const Result<std::string> shown =
       assignment_scenario(*text, file, plan, conditions_of(decision.counterexample->assignment));
@@ -168,7 +166,7 @@ std::string to_string(const StepCost& cost) {
 // What each remedy would make of the job.
 Status tell_remedies(const Scenario& scenario, const StepCost& now, const DeriveOptions& options,
                      Interrupts& interrupts, std::ostream& said) {
-  const Result<std::string> text = read_file(scenario.file, kScenarioBytes);
+  const Result<std::string> text = read_input(scenario.file);
   if (!text) return text.error();
   const Result<std::vector<RemedyChoice>> choices = remedy_choices(*text, scenario.file);
   if (!choices) return choices.error();

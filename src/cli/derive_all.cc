@@ -12,6 +12,7 @@
 #include "base/system_error.h"
 #include "base/text.h"
 #include "base/write_file.h"
+#include "cli/read_input.h"
 #include "job/rank_classes.h"
 #include "launch/derivation.h"
 #include "launch/run_folder.h"
@@ -23,7 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kScenarioBytes = std::size_t{1} << 20U;
 constexpr std::size_t kBroadcastBytes = std::size_t{1} << 30U;
 
 // "first-0", the folder of the history whose first step meets that condition.
@@ -130,7 +130,7 @@ class Deriver {
   }
 
   Status write_scenarios() {
-    const Result<std::string> text = read_file(scenario_.file, kScenarioBytes);
+    const Result<std::string> text = read_input(scenario_.file);
     if (!text) return text.error();
     origin_.push_back("the scenario's text has the SHA-256 " + sha256(*text));
     for (std::size_t first = 0; first < histories_; ++first) {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/make_folder.h"
-#include "base/read_file.h"
 #include "base/write_file.h"
+#include "cli/read_input.h"
 #include "trace/load.h"
 #include "verify/product/assignments.h"
 #include "verify/product/compose.h"
@@ -14,8 +14,6 @@
 namespace lockstep {
 
 namespace {
-
-constexpr std::size_t kScenarioBytes = std::size_t{1} << 20U;
 
 struct Trial {
   Situation situation;
@@ -112,7 +110,7 @@ Result<std::optional<Counterexample>> try_assignments(const Scenario& scenario,
                                                       const ProductModel& model,
                                                       const LoneOptions& options,
                                                       Interrupts& interrupts) {
-  const Result<std::string> text = read_file(scenario.file, kScenarioBytes);
+  const Result<std::string> text = read_input(scenario.file);
   if (!text) return text.error();
   const std::vector<Trial> trials = trials_of(model);
   for (std::size_t i = 0; i < trials.size(); ++i) {

@@ -14,8 +14,6 @@ namespace {
 
 constexpr std::size_t kCharts = 4;
 
-std::string milliseconds(double seconds) { return fixed(seconds * 1e3, 3) + " ms"; }
-
 std::string name_of(std::size_t category) {
   std::string out(kMemoryCategoryNames[category]);
   std::replace(out.begin(), out.end(), '_', ' ');

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "cli/forecast_memory_chart.h"
+#include "reports/amount.h"
 #include "reports/columns.h"
 #include "reports/html/markup.h"
 #include "reports/html/page.h"
@@ -29,9 +30,6 @@ const std::vector<html::Series>& uses() {
   return series;
 }
 std::vector<double> parts(const sim::RankUse& use) { return {use.busy, use.exposed, use.idle}; }
-
-std::string milliseconds(double seconds) { return fixed(seconds * 1e3, 3) + " ms"; }
-std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
 
 std::string card(std::string_view title, const std::string& content) {
   return content.empty() ? ""

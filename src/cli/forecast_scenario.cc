@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/read_file.h"
 #include "base/write_file.h"
+#include "cli/read_input.h"
 #include "cli/scenario_files.h"
 #include "job/derivation_plan.h"
 #include "launch/worker_program.h"
@@ -17,8 +17,6 @@
 
 namespace lockstep {
 namespace {
-
-constexpr std::size_t kScenarioBytes = std::size_t{1} << 20U;
 
 std::int64_t samples_of(const Scenario& scenario, int rank) {
   return std::int64_t{scenario.train.batch_size} * scenario.micro_batches(rank);
@@ -135,7 +133,7 @@ Result<Scenario> scenario_to_derive(const std::string& path, const SimulatedChan
   if (!own) return own.error();
   // What cannot be derived is refused in the user's own file.
   if (const auto plan = derivation_plan(*own); !plan) return plan.error();
-  const Result<std::string> text = read_file(own->file, kScenarioBytes);
+  const Result<std::string> text = read_input(own->file);
   if (!text) return text.error();
   const Result<std::string> changed = simulated_scenario(*text, own->file, change);
   if (!changed) return changed.error();

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/read_file.h"
 #include "base/text.h"
+#include "cli/read_input.h"
 #include "sim/workload/plan_file.h"
 #include "sim/workload/shipped_calibrations.h"
 
@@ -14,7 +14,7 @@ namespace {
 Result<sweep::SourceFile> source_of(const std::string& calibration) {
   if (const auto shipped = sim::shipped_calibration_text(calibration))
     return sweep::SourceFile{calibration, std::string(*shipped)};
-  Result<std::string> text = read_file(calibration, kMostInputBytes);
+  Result<std::string> text = read_input(calibration);
   if (text) return sweep::SourceFile{calibration, std::move(*text)};
   Error error = text.error();
   if (error.fix.empty())
@@ -31,7 +31,7 @@ std::string calibration_seen_from(const std::string& file, const std::string& na
 
 Result<PlanInputs> load_plan(const std::string& file,
                              const std::vector<std::string>& calibrations) {
-  Result<std::string> text = read_file(file, kMostInputBytes);
+  Result<std::string> text = read_input(file);
   if (!text) return text.error();
   const Result<sim::PlanFile> plan = sim::parse_plan(*text, file);
   if (!plan) return plan.error();

@@ -9,9 +9,6 @@
 
 namespace lockstep {
 
-// The most that a plan, a scenario or a machine may take.
-inline constexpr std::size_t kMostInputBytes = std::size_t{1} << 20U;
-
 struct PlanInputs {
   sweep::SourceFile plan;
   std::vector<sweep::SourceFile> calibrations;  // a shipped one goes by its name

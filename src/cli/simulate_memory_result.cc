@@ -68,8 +68,6 @@ std::vector<std::size_t> by_bytes(const MemoryUse& use) {
   return out;
 }
 
-std::string milliseconds(sim::Picos time) { return fixed(time.seconds() * 1e3, 3) + " ms"; }
-
 std::string line(const std::string& what, double bytes, const std::string& behind = {}) {
   return "    " + pad_right(what, 18) + pad_left(amount(bytes), 12) + behind + "\n";
 }
@@ -225,7 +223,7 @@ std::string memory_text(const MemoryForecast& memory, const sim::Machine& machin
       peak.step < 0 ? "before the first step" : "step " + std::to_string(peak.step);
   std::string out = "  " +
                     wrap("memory at its peak: " + rank_label(first.ranks, 30) + ", " + step +
-                             ", at " + milliseconds(peak.end) + ", before " +
+                             ", at " + milliseconds(peak.end.seconds()) + ", before " +
                              shorten_middle(printable(memory.peaks_before[first.shown]), 60),
                          kColumns - 2, 4) +
                     "\n";

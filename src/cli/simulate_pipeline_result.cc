@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "reports/amount.h"
 #include "reports/columns.h"
 #include "sim/pipeline/timeline.h"
 #include "sim/units.h"
@@ -23,8 +24,6 @@ double bubble(const sim::PipelineRun& run) {
   const double all = run.period.seconds() * static_cast<double>(run.idle.size());
   return all > 0 ? idle / all : 0;
 }
-
-std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
 
 std::string table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths(rows.front().size(), 0);

@@ -56,8 +56,6 @@ std::string table(const std::string& name, const std::vector<ForecastPart>& part
                             rows + "</tbody></table>");
 }
 
-std::string milliseconds(double seconds) { return fixed(seconds * 1e3, 3) + " ms"; }
-
 std::string time_card(const PlanForecast& f) {
   html::StackedBar bar{"a step", std::vector<double>(time_series().size(), 0)};
   for (const ForecastPart& part : f.time) bar.parts[series_of_part().at(part.key)] += part.value;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "cli/pad_left.h"
 #include "reports/amount.h"
 #include "reports/columns.h"
 #include "reports/csv_report.h"
@@ -24,8 +25,6 @@ constexpr std::size_t kNames = 12;   // of the headlines
 constexpr std::size_t kParts = 32;   // of a part's words
 constexpr std::size_t kFigure = 12;  // of a part's figure
 
-std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
-
 std::string seconds(double value) {
   if (value < 1e-3) return fixed(value * 1e6, 1) + " us";
   return value < 1 ? fixed(value * 1e3, 2) + " ms" : fixed(value, value < 100 ? 3 : 1) + " s";
@@ -36,15 +35,10 @@ std::string count(double value) {
                      : grouped(static_cast<std::uint64_t>(std::llround(std::min(value, 1e18))));
 }
 
-std::string with_blanks_before(const std::string& text, std::size_t width) {
-  const std::size_t own = columns_of(text);
-  return std::string(width > own ? width - own : 0, ' ') + text;
-}
-
 std::string table_line(const std::string& what, const std::string& figure,
                        const std::string& more) {
-  return "  " + pad_right(what, kParts) + with_blanks_before(figure, kFigure) +
-         (more.empty() ? "" : with_blanks_before(more, 10)) + "\n";
+  return "  " + pad_right(what, kParts) + pad_left(figure, kFigure) +
+         (more.empty() ? "" : pad_left(more, 10)) + "\n";
 }
 
 std::string model_text(const PlanForecast& f) {

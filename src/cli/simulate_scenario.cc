@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/read_file.h"
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "cli/forecast_csv.h"
@@ -15,6 +14,7 @@
 #include "cli/forecast_scenario.h"
 #include "cli/output.h"
 #include "cli/plan_inputs.h"
+#include "cli/read_input.h"
 #include "cli/simulate_raise.h"
 #include "cli/simulated_traces.h"
 #include "cli/work_folder.h"
@@ -102,8 +102,7 @@ ExitStatus simulate_scenario(const ScenarioCommand& command) {
     return fail(outputs.error());
   if (command.path.empty())
     return fail({"nothing to simulate is named", {}, "`lockstep simulate --help` shows how"});
-  if (const Result<std::string> text = read_file(command.path, kMostInputBytes);
-      text && sim::is_plan(*text))
+  if (const Result<std::string> text = read_input(command.path); text && sim::is_plan(*text))
     return fail({printable(command.path) + " is the plan of a transformer, and no scenario",
                  {},
                  "lockstep simulate plan " + printable(command.path)});

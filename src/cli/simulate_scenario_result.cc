@@ -15,10 +15,6 @@ namespace {
 constexpr std::size_t kShownClasses = 16;
 constexpr std::size_t kColumns = 80;
 
-std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
-
-std::string milliseconds(sim::Picos time) { return fixed(time.seconds() * 1e3, 3) + " ms"; }
-
 double samples_per_second(const ScenarioForecast& f) {
   const double seconds = f.figures.step_time.seconds();
   return seconds > 0 ? static_cast<double>(f.samples) / seconds : 0;
@@ -160,18 +156,18 @@ std::vector<Assumption> assumptions(const ScenarioForecast& f) {
 
 std::vector<Headline> headlines(const ScenarioForecast& f) {
   std::vector<Headline> out = {
-      {"step time", milliseconds(f.figures.step_time), "calls, work, links, steps"},
+      {"step time", milliseconds(f.figures.step_time.seconds()), "calls, work, links, steps"},
       {"throughput", fixed(samples_per_second(f), 1) + " samples/s", "as step time"}};
   if (f.checkpoints > 0)
-    out.push_back(
-        {"checkpoints",
-         std::to_string(f.checkpoints) + ", " +
-             (f.checkpoint_time.value > 0 ? milliseconds(f.checkpoint_time) + " on average"
-                                          : "nothing of which is priced"),
-         "checkpoints"});
+    out.push_back({"checkpoints",
+                   std::to_string(f.checkpoints) + ", " +
+                       (f.checkpoint_time.value > 0
+                            ? milliseconds(f.checkpoint_time.seconds()) + " on average"
+                            : "nothing of which is priced"),
+                   "checkpoints"});
   if (const auto evaluation = f.figures.times.evaluation())
     out.push_back({"evaluation",
-                   milliseconds(*evaluation) +
+                   milliseconds(evaluation->seconds()) +
                        (f.on_meta ? " of calls, work uncounted" : " after the last step"),
                    "evaluation"});
   out.push_back(

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "cli/output.h"
+#include "cli/read_input.h"
 #include "reports/columns.h"
 #include "sim/machine/work_time.h"
 #include "sim/workload/evaluate.h"
@@ -217,7 +218,7 @@ Result<Answer> predict_collectives(const TableCommand& command, const sim::Measu
       command.curves.empty() ? "machines/calibration-nccl.yaml" : command.curves;
   Result<std::string> text = command.curves.empty()
                                  ? Result<std::string>(std::string(sim::shipped_nccl_curves()))
-                                 : read_file(command.curves, 1U << 20U);
+                                 : read_input(command.curves);
   if (!text) return text.error();
   const auto curves = sim::parse_nccl_curves(*text, file);
   if (!curves) return curves.error();
@@ -270,7 +271,7 @@ Result<sim::Calibration> load_calibration(const std::string& given,
   const std::vector<std::string> shipped = sim::shipped_calibration_names();
   if (std::find(shipped.begin(), shipped.end(), given) != shipped.end())
     return sim::shipped_calibration(given);
-  const Result<std::string> text = read_file(given, 1U << 20U);
+  const Result<std::string> text = read_input(given);
   if (!text) return text.error();
   return sim::parse_calibration(*text, given);
 }

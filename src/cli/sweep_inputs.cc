@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/read_file.h"
 #include "base/sha256.h"
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "cli/plan_inputs.h"
+#include "cli/read_input.h"
 #include "cli/scenario_files.h"
 #include "reports/tool_version.h"
 #include "sweep/sweep_file.h"
@@ -36,13 +36,13 @@ Result<SweepInputs> load_scenarios(const SweepCommand& command,
   // What is wrong with the scenario as it stands is said as by every command.
   const Result<Scenario> own = load_checked_scenario(command.job);
   if (!own) return own.error();
-  const Result<std::string> scenario = read_file(own->file, kMostInputBytes);
+  const Result<std::string> scenario = read_input(own->file);
   if (!scenario) return scenario.error();
   SweepIdentity identity{
       std::string(tool_version()), sha256(*scenario), {}, command.asked_steps(), command.on_meta()};
   std::vector<sweep::SourceFile> machines;
   for (const std::string& file : command.machines) {
-    Result<std::string> text = read_file(file, kMostInputBytes);
+    Result<std::string> text = read_input(file);
     if (!text) return text.error();
     const std::string name = to_utf8(file);  // it is kept as JSON
     if (!identity.machines.emplace(name, sha256(*text)).second)
@@ -82,7 +82,7 @@ Result<SweepInputs> load_plans(const SweepCommand& command, const std::vector<sw
 
 Result<SweepCommand> with_sweep_file(SweepCommand command) {
   const std::string file = command.job;
-  const Result<std::string> text = read_file(file, kMostInputBytes);
+  const Result<std::string> text = read_input(file);
   if (!text) return command;  // it is said of the scenario
   Result<std::optional<sweep::SweepFile>> read = sweep::parse_sweep_file(*text, file);
   if (!read) return read.error();
@@ -110,7 +110,7 @@ Result<SweepCommand> with_sweep_file(SweepCommand command) {
 Result<SweepInputs> load_sweep(const SweepCommand& command) {
   const Result<std::vector<sweep::Axis>> axes = axes_of(command);
   if (!axes) return axes.error();
-  const Result<std::string> text = read_file(command.job, kMostInputBytes);
+  const Result<std::string> text = read_input(command.job);
   const bool of_plan = text && sim::is_plan(*text);
   return of_plan ? load_plans(command, *axes) : load_scenarios(command, *axes);
 }

@@ -14,4 +14,8 @@ std::string amount(double bytes) {
          (power == 0 ? "" : std::string(1, kPrefixes[power])) + "B";
 }
 
+std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
+
+std::string milliseconds(double seconds) { return fixed(seconds * 1e3, 3) + " ms"; }
+
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Sizes as data sheets write them.
+// Figures as tables write them.
 #pragma once
 
 #include <string>
@@ -7,5 +7,8 @@ namespace lockstep {
 
 // "1.25 MB", in powers of 1000; below 1000 without decimals. `bytes` >= 0.
 std::string amount(double bytes);
+
+std::string percent(double share);         // "45.3 %" of 0.453
+std::string milliseconds(double seconds);  // "12.345 ms"
 
 }  // namespace lockstep

@@ -127,9 +127,8 @@ class Page {
     out += element("td", "n", text(in_milliseconds(one.step_seconds)));
     out += element("td", "n", text(fixed(one.samples_per_second, 1)));
     out += element("td", "n", text(amount(one.memory_bytes)));
-    out +=
-        element("td", "n",
-                text(one.transformer ? in_percent(one.transformer->mfu) : amount(one.sent_bytes)));
+    out += element("td", "n",
+                   text(one.transformer ? percent(one.transformer->mfu) : amount(one.sent_bytes)));
     const bool fit = fits(one, summary_.goal);
     out += element("td", "", ranking_.on_front[row] ? "front" : fit ? "" : "does not fit");
     return element("tr", "", out) + "\n";

@@ -92,7 +92,7 @@ std::vector<std::string> cells(const Summary& summary, const Row& row, const std
   if (out.empty() || out.size() > kMostValueColumns) out = {point_text(summary, row)};
   out.insert(out.end(), {in_milliseconds(row.step_seconds), fixed(row.samples_per_second, 1),
                          amount(row.memory_bytes)});
-  if (row.transformer) out.push_back(in_percent(row.transformer->mfu));
+  if (row.transformer) out.push_back(percent(row.transformer->mfu));
   out.push_back(mark);
   return out;
 }

@@ -65,8 +65,6 @@ std::string point_text(const Summary& summary, const Row& row) {
 
 std::string in_milliseconds(double seconds) { return fixed(seconds * 1e3, 3); }
 
-std::string in_percent(double share) { return fixed(share * 100, 1) + " %"; }
-
 std::string tried_text(const Summary& summary) {
   std::string out = grouped(summary.rows.size()) + " of " + grouped(summary.grid_points) +
                     (summary.grid_points == 1 ? " point" : " points");

@@ -16,7 +16,6 @@ std::vector<std::string> value_cells(const Summary& summary, const Row& row);
 std::string point_text(const Summary& summary, const Row& row);
 
 std::string in_milliseconds(double seconds);  // "12.345"
-std::string in_percent(double share);         // "45.3 %"
 
 // "48 of 48 points", "40 of 1,200 points; a search with seed 7, which is not exhaustive".
 std::string tried_text(const Summary& summary);

@@ -35,17 +35,4 @@ struct Calibration {
 // about half a minute. Errors: workers that fail, the user's signal, measurements that do not fit.
 Result<Calibration> calibrate(const CalibrateOptions& options, Interrupts& interrupts);
 
-// Of a run in which all-reduces were recorded by one machine's processes: bytes, and the time from
-// the last rank's arrival, or the end of the call before in its group where that was later, to the
-// last rank's completion. Calls that lack a time are left out. O(calls).
-std::vector<sim::MeasuredCall> all_reduces_of(const Run& run);
-
-// What a rank's host computes in a step of a recorded run, waits taken off: in seconds, the median
-// over the steps behind the first and the ranks; 0 where no step has times. O(events).
-double busy_in_a_step(const Run& run);
-
-// Gives what was counted the times of `timed` where these are shorter than those that it has, or it
-// has none. Errors: they are not of one program.
-Status keep_shortest(const RankCosts& timed, RankCosts& counted);
-
 }  // namespace lockstep

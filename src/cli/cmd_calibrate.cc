@@ -50,6 +50,7 @@ std::string comment_for(const Calibration& c, const CalibrateCommand& command) {
          "\n#   of this machine: \"alpha\" and \"beta\" are what a core works for a hop, \"wake\" "
          "is the\n"
          "#   rest of it. \"slice\" is not measured: it is what Linux takes.\n"
+         "# contention, refill: fitted to how long the steps of small jobs take.\n"
          "# What the keys mean: docs/simulate-scenarios.md.\n";
 }
 
@@ -70,9 +71,11 @@ std::string summary(const Calibration& c, const std::string& file) {
          line("sample", fixed(m.sample.seconds() * 1e6, 1) + " us to prepare one") +
          line("all-reduce", fixed(link.alpha.seconds() * 1e6, 1) + " us a hop, " +
                                 fixed(link.beta.bytes_per_second() * 1e-9, 3) + " GB/s, " +
-                                fixed(m.wake.seconds() * 1e6, 1) + " us to wake") +
-         line("cores",
-              std::to_string(*m.cores) + ", all busy " + fixed(m.contention, 2) + " times slower") +
+                                fixed(m.wake.seconds() * 1e6, 1) + " us to wake, " +
+                                fixed(m.start.seconds() * 1e6, 0) + " us to start") +
+         line("cores", std::to_string(*m.cores) + ", all busy " + fixed(m.contention, 2) +
+                           " times slower; +" + fixed(m.refill.seconds() * 1e6, 0) +
+                           " us after a wait") +
          line("median error", error_of(c) + " of a step's work") +
          line("written to", printable(file));
 }

@@ -64,6 +64,7 @@ Result<TrialsForecast> run_trials(const TimedScenario& timed, const sim::Machine
 struct ForecastOptions {
   std::string folder;           // exists; takes the changed scenario and what is derived of it
   std::optional<bool> on_meta;  // nothing: as it suits the job
+  bool time_work = false;       // on this machine, and not only priced for the one that is given
   bool quiet = false;
 };
 

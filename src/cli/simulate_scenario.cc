@@ -30,7 +30,7 @@ struct ScenarioCommand {
   std::string path, machine, output_dir, traces;
   int ranks = 0;  // 0: the scenario's
   int steps = 0;
-  bool meta = false, no_meta = false;
+  bool meta = false, no_meta = false, time_work = false;
   TrialsCommand trials;
   SimulationOutput output;
 };
@@ -63,7 +63,8 @@ Status keep_traces(const ScenarioCommand& command, const SimulatedProgram& simul
 Result<ExitStatus> simulate(const ScenarioCommand& command, const sim::Machine& machine,
                             const sim::TrialOptions& trials, const std::string& folder,
                             Interrupts& interrupts) {
-  ForecastOptions options{folder, std::nullopt, command.output.quiet};
+  ForecastOptions options{folder, std::nullopt, command.time_work, command.output.quiet};
+  if (command.time_work) options.on_meta = false;
   if (command.meta || command.no_meta) options.on_meta = command.meta;
   SimulatedChange change;
   if (command.ranks > 0) change.ranks = command.ranks;
@@ -112,6 +113,10 @@ ExitStatus simulate_scenario(const ScenarioCommand& command) {
   if (!trials) return fail(trials.error());
   const Result<sim::Machine> machine = sim::load_machine(command.machine);
   if (!machine) return fail(machine.error());
+  if (command.time_work && !machine->cores)
+    return fail({printable(command.machine) + " has devices, and --time-work times this processor",
+                 {},
+                 "leave it out, or give what `lockstep calibrate` wrote here"});
   const WorkFolder folder(command.output_dir, "lockstep-simulate-");
   if (!folder.usable())
     return fail(
@@ -141,6 +146,11 @@ void add_simulate_scenario(CLI::App& simulate, ExitStatus& status) {
                         "Derive on tensors that have no values; the default\nfor the published "
                         "models, and for more than 64 ranks");
   simulate.add_flag("--no-meta", options->no_meta, "Derive with the values, whatever they take")
+      ->excludes(meta);
+  simulate
+      .add_flag("--time-work", options->time_work,
+                "Time each rank's work here, one by one, and let the\n"
+                "machine file say the rest: for this very machine")
       ->excludes(meta);
   simulate
       .add_option("--output-dir", options->output_dir,

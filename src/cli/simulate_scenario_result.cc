@@ -46,6 +46,10 @@ std::string evaluation_assumption(const ScenarioForecast& f) {
 }
 
 std::string work_assumption(const ScenarioForecast& f) {
+  if (f.timed_work)
+    return "between calls a rank takes what it took here, looked at alone, at the shortest of "
+           "three "
+           "times; a machine that is changed takes as much longer than its rates give";
   std::string out =
       "between calls a rank takes what the machine file gives for the operations and bytes that "
       "were counted: a roofline for products, memory bandwidth for the rest, ";

@@ -47,7 +47,8 @@ struct ScenarioForecast {
   double state_bytes = 0;  // the most that a rank keeps: parameters, gradients, optimizer's state
   MemoryForecast memory;
   bool on_meta = false;
-  std::string derived_by;  // the worker's version
+  bool timed_work = false;  // on this machine
+  std::string derived_by;   // the worker's version
 };
 
 nlohmann::ordered_json forecast_json(const ScenarioForecast& forecast);

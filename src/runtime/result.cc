@@ -7,17 +7,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/median.h"
 #include "base/write_file.h"
 
 namespace lockstep {
 namespace {
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 std::int64_t peak_rss_bytes() {
   rusage usage{};

@@ -38,6 +38,8 @@ struct WorkCost {
   std::int64_t operations = 0;  // all that was dispatched: views, allocations and wrappings as well
   std::int64_t nanos = 0;       // of a processor that it took where recorded; 0: not measured
   std::optional<StretchMemory> memory;  // what the rank holds; nothing: not counted
+  // What it took here over what a machine's rates give; in no file (sim/machine/work_time.h).
+  double correction = 1;
 
   friend bool operator==(const WorkCost&, const WorkCost&) = default;
 };

@@ -1,9 +1,9 @@
-#include "cli/calibrate.h"
-
 #include <gtest/gtest.h>
 
+#include "cli/calibrate_together.h"
 #include "cli/run_lockstep.h"
 #include "cli/simulate_scenario_ranks.h"
+#include "cli/timed_work.h"
 #include "support/temp_dir.h"
 #include "trace/load.h"
 
@@ -38,18 +38,18 @@ TEST(Calibrate, ACallIsTimedFromItsLastArrival) {
   EXPECT_DOUBLE_EQ(calls[0].seconds, 7e-6);
 }
 
-TEST(Calibrate, WhatARankComputesInAStepIsWhatItDoesNotWait) {
-  const std::string text =
-      "{\"header\":1,\"rank\":0,\"world_size\":1}\n"
-      "{\"ev\":\"step\",\"n\":0,\"t\":1000}\n"
-      "{\"ev\":\"issue\",\"id\":0,\"g\":\"world\",\"op\":\"barrier\",\"t\":2000,\"async\":true}\n"
-      "{\"ev\":\"wait\",\"id\":0,\"t\":3000}\n{\"ev\":\"waited\",\"id\":0,\"t\":7000}\n"
-      "{\"ev\":\"step\",\"n\":1,\"t\":9000}\n{\"end\":\"clean\"}\n";
-  const TempDir folder;
-  folder.write("rank_0.trace.jsonl", text);
-  const Result<lockstep::Run> run = load_run({folder.path()});
-  ASSERT_TRUE(run);
-  EXPECT_DOUBLE_EQ(busy_in_a_step(*run), 4e-6);
+TEST(Calibrate, ARunsMeanStepIsFromTheFirstEndToTheLast) {
+  const auto run_with = [](const std::string& events) {
+    const TempDir folder;
+    folder.write("rank_0.trace.jsonl",
+                 "{\"header\":1,\"rank\":0,\"world_size\":1}\n" + events + "{\"end\":\"clean\"}\n");
+    return load_run({folder.path()});
+  };
+  EXPECT_DOUBLE_EQ(mean_step_of(*run_with("{\"ev\":\"step\",\"n\":0,\"t\":1000}\n"
+                                          "{\"ev\":\"step\",\"n\":1,\"t\":11000}\n"
+                                          "{\"ev\":\"step\",\"n\":2,\"t\":19000}\n")),
+                   9e-6);
+  EXPECT_EQ(mean_step_of(*run_with("{\"ev\":\"step\",\"n\":0,\"t\":1000}\n")), 0);
 }
 
 TEST(Calibrate, ACallThatNotAllCompletedIsLeftOut) {

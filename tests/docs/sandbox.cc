@@ -76,6 +76,11 @@ Sandbox::Sandbox(std::string program_folder) : programs_(std::move(program_folde
   write_products();
   write_foreign();
   for (const char* job : {"job.yaml", "my-job.yaml"}) folder_.write(job, kJob);
+  // As `lockstep calibrate`, which is not run, would write it.
+  folder_.write("here.yaml",
+                "machine: 1\nname: here\nranks_per_node: 64\ncores: 2\n"
+                "compute: {float32: {peak: 50GFLOP/s}}\nmemory: {bandwidth: 20GB/s}\n"
+                "links: [{alpha: 50us, beta: 3GB/s}]\n");
 }
 
 void Sandbox::write_traces() const {

@@ -16,6 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Simulate : public ProgramTest {
  protected:
@@ -280,11 +281,15 @@ TEST_F(Simulate, AMachineIsMeasuredAndUsed) {
   const std::string here = folder_.file("here.yaml");
   ASSERT_EQ(lockstep({"calibrate", "--ranks", "2", "-o", here}), 0) << log();
   EXPECT_THAT(log(), HasSubstr("GFLOP/s"));
-  ASSERT_EQ(lockstep({"simulate", write("ranks: 2\nstrategy: ddp\ntrain: {steps: 3}\n"),
-                      "--machine", here}),
-            0)
-      << log();
+  const std::string job = write("ranks: 2\nstrategy: ddp\ntrain: {steps: 3}\n");
+  ASSERT_EQ(lockstep({"simulate", job, "--machine", here}), 0) << log();
   EXPECT_THAT(log(), HasSubstr("step time"));
+  EXPECT_THAT(log(), HasSubstr("roofline"));
+  ASSERT_EQ(lockstep({"simulate", job, "--machine", here, "--time-work"}), 0) << log();
+  EXPECT_THAT(log(), HasSubstr("looked at alone"));
+  EXPECT_THAT(log(), Not(HasSubstr("roofline")));
+  EXPECT_EQ(lockstep({"simulate", job, "--machine", kMachine, "--time-work"}), 2);
+  EXPECT_THAT(log(), HasSubstr("has devices"));
 }
 
 }  // namespace

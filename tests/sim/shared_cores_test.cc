@@ -89,6 +89,38 @@ TEST(SharedCores, ACallWaitsForACoreAtEachOfItsHops) {
   EXPECT_EQ(execute_on_cores(beside, call, two_hops(2, 1)).classes[0].ended[0].value, 30);
 }
 
+TEST(SharedCores, AGroupThatHasRestedStartsLater) {
+  constexpr std::int64_t kRested = kRest.value;
+  SharedCores shared = cores(2, 1);
+  shared.start = Picos{7};
+  // The first call of all, one right behind it, and one after a rest.
+  const ProgramJob job =
+      alike(1, {meet(0, 0, true), meet(0, 0, true), compute(kRested), meet(0, 0, true)}, {{}}, 1);
+  const ExecutionResult result = execute_on_cores(job, constant(10), shared);
+  EXPECT_EQ(result.classes[0].ended[0].value, 17);
+  EXPECT_EQ(result.classes[0].ended[1].value, 27);
+  EXPECT_EQ(result.end.value, 27 + kRested + 17);
+  const ProgramJob shorter =
+      alike(1, {meet(0, 0, true), compute(kRested - 1), meet(0, 0, true)}, {{}}, 1);
+  EXPECT_EQ(execute_on_cores(shorter, constant(10), shared).end.value, 17 + kRested - 1 + 10);
+}
+
+TEST(SharedCores, WorkBehindAWaitTakesLonger) {
+  SharedCores shared = cores(2, 1);
+  shared.refill = Picos{30};
+  const auto end_of = [&](std::vector<ProgramStep> steps) {
+    return execute_on_cores(alike(1, std::move(steps), {{}}, 1), constant(100), shared).end.value;
+  };
+  EXPECT_EQ(end_of({compute(50), compute(50)}), 100) << "nobody had its caches";
+  EXPECT_EQ(end_of({meet(0, 0, true), compute(50)}), 100 + 50 + 30);
+  EXPECT_EQ(end_of({meet(0, 0, true), compute(20), compute(50)}), 100 + 40 + 60)
+      << "short work refills as much as it takes, and the next the rest";
+  EXPECT_EQ(end_of({meet(0, 0, true), compute(50), compute(50)}), 100 + 80 + 50);
+  EXPECT_EQ(end_of({meet(0, 0), compute(90), wait(0), compute(50)}), 90 + 10 + 60)
+      << "a wait of 10 costs no more than 10";
+  EXPECT_EQ(end_of({meet(0, 0), compute(150), wait(0), compute(50)}), 200) << "it did not wait";
+}
+
 TEST(SharedCores, BusyNeighboursSlowDownInProportion) {
   // Three cores, all busy: twice as slow. Two busy ones: half of that.
   const auto end_of = [](std::uint32_t ranks) {

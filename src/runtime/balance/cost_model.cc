@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/median.h"
+
 namespace lockstep {
 namespace {
 
@@ -89,12 +91,6 @@ Vector solve_non_negative(const Normal& normal) {
     }
   }
   return best;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 // How much each observation counts, by how far it is from the fit.

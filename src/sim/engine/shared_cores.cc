@@ -22,7 +22,8 @@ struct Rank {
   std::uint32_t next = 0;
   std::optional<std::uint32_t> blocked_on;  // the step whose end the host waits for
   Picos blocked_since;
-  std::vector<Stream> streams;          // the host's own is the last one
+  Picos cold;                   // how much longer its next work takes, at most twice as long
+  std::vector<Stream> streams;  // the host's own is the last one
   std::vector<std::uint32_t> meetings;  // of each slot: how many came to their turn
 };
 
@@ -33,6 +34,8 @@ struct Call {
   std::int64_t hops = 0;         // behind this one
   Picos work;                    // of this hop and those behind it
   Picos now;                     // … of this hop
+  Picos start;                   // until the first hop's wake
+  std::uint32_t group = 0;
 };
 
 class Executor {
@@ -56,6 +59,10 @@ class Executor {
       ranks_.push_back(std::move(rank));
       result_.classes.push_back(std::move(outcome));
     }
+    std::uint32_t groups = 0;
+    for (const ProgramJob::Member& member : job.ranks)
+      for (const std::uint32_t group : member.groups) groups = std::max(groups, group + 1);
+    rests_since_.resize(groups);
     const auto last = std::max_element(shared.node_of.begin(), shared.node_of.end());
     const std::size_t nodes = last == shared.node_of.end() ? 0 : *last + 1;
     nodes_.assign(nodes, CorePool(shared.speeds));
@@ -139,7 +146,10 @@ class Executor {
     if (step.kind == StepKind::compute) {
       result_.classes[r].began[index] = now_;
       const bool varies = variation_ != nullptr && variation_->work;
-      return begin(r, index, varies ? variation_->work(r, index, step.duration) : step.duration);
+      const Picos work = varies ? variation_->work(r, index, step.duration) : step.duration;
+      const Picos refill = std::min(work, ranks_[r].cold);
+      ranks_[r].cold = ranks_[r].cold - refill;
+      return begin(r, index, work + refill);
     }
     const std::uint32_t group = job_.ranks[r].groups[step.slot];
     const std::uint32_t number = ranks_[r].meetings[step.slot]++;
@@ -149,10 +159,10 @@ class Executor {
     CallCost cost = cost_(group, job_.calls[held->call]);
     if (variation_ != nullptr && variation_->meeting)
       cost.time = variation_->meeting(group, number, cost.time);
-    hold(std::move(*held), cost);
+    hold(std::move(*held), cost, group);
   }
 
-  void hold(Meetings::Held held, const CallCost& cost) {
+  void hold(Meetings::Held held, const CallCost& cost, std::uint32_t group) {
     const auto number = static_cast<std::uint32_t>(calls_.size());
     std::sort(held.arrivals.begin(), held.arrivals.end(),
               [](const Arrival& a, const Arrival& b) { return a.rank < b.rank; });
@@ -160,8 +170,9 @@ class Executor {
       stream_of(ranks_[arrival.rank], arrival.step).call = number;
       result_.classes[arrival.rank].began[arrival.step] = now_;
     }
-    calls_.push_back(
-        {std::move(held.arrivals), 0, std::max<std::int64_t>(cost.hops, 1), cost.time, Picos{}});
+    const bool rested = !rests_since_[group] || now_ - *rests_since_[group] >= kRest;
+    calls_.push_back({std::move(held.arrivals), 0, std::max<std::int64_t>(cost.hops, 1), cost.time,
+                      Picos{}, rested ? shared_.start : Picos{}, group});
     begin_hop(calls_.back());
   }
 
@@ -170,8 +181,9 @@ class Executor {
     call.work = call.work - call.now;
     --call.hops;
     call.busy = call.members.size();
+    const Picos sleep = shared_.wake + std::exchange(call.start, Picos{});
     for (const Arrival& member : call.members)
-      begin(member.rank, member.step, shared_.wake, /*sleeps=*/true);
+      begin(member.rank, member.step, sleep, /*sleeps=*/true);
   }
 
   void begin(std::uint32_t r, std::uint32_t index, Picos amount, bool sleeps = false) {
@@ -192,6 +204,7 @@ class Executor {
     if (task.sleeps) return begin(task.rank, task.step, call.now);
     if (--call.busy > 0) return;
     if (call.hops > 0) return begin_hop(call);
+    rests_since_[call.group] = now_;
     const std::vector<Arrival> members = std::move(call.members);
     // All have ended before the first of them goes on.
     for (const Arrival& member : members) result_.classes[member.rank].ended[member.step] = now_;
@@ -206,8 +219,11 @@ class Executor {
     stream.queued.pop_front();
     if (!stream.queued.empty()) begin_first(r, stream);
     if (rank.blocked_on != index) return;
-    if (rank.program->steps[rank.next].kind != StepKind::compute)
-      result_.classes[r].waiting += now_ - rank.blocked_since;
+    if (rank.program->steps[rank.next].kind != StepKind::compute) {
+      const Picos waited = now_ - rank.blocked_since;
+      result_.classes[r].waiting += waited;
+      rank.cold = std::min(shared_.refill, rank.cold + waited);
+    }
     rank.blocked_on.reset();
     pass(r);
     walk(r);
@@ -233,6 +249,7 @@ class Executor {
   Meetings meetings_;
   std::vector<Rank> ranks_;
   std::vector<Call> calls_;
+  std::vector<std::optional<Picos>> rests_since_;  // of each group; nothing: it made no call yet
   std::vector<CorePool> nodes_;
   std::vector<Picos> due_;                           // of each node, as it is in order_
   std::set<std::pair<Picos, std::uint32_t>> order_;  // when something ends, on which node

@@ -26,7 +26,14 @@ struct SharedCores {
   CoreSpeeds speeds;                   // of each node
   std::vector<std::uint32_t> node_of;  // of each rank of the job: 0, 1, …
   Picos wake;                          // until a thread can run that a hop has come for
+  // … on top of that, at the first hop of a call whose group has rested for kRest.
+  Picos start;
+  // What a rank's work takes longer, at most, after it waited for a call: others had the caches
+  // meanwhile, for no longer than it waited, and no work takes more than twice as long.
+  Picos refill;
 };
+// As long as Linux's KVM polls for work before it lets a processor sleep (halt_poll_ns).
+inline constexpr Picos kRest{200'000'000};
 
 // `cost`: what each member of the group works for a call, on a core, once all have come: in equal
 // parts at its hops. The call ends when the last of them is done. Every rank is a class of its own

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "base/median.h"
+
 namespace lockstep::sim {
 namespace {
 
@@ -90,12 +92,6 @@ Row least_squares(const Normal& normal) {
   return best;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // Bytes, operations, and then the products of each type.
 Row amounts(const WorkCost& work, const std::map<std::string, std::size_t>& place_of_type) {
   Row out{work.memory_bytes, static_cast<double>(work.operations)};
@@ -168,7 +164,8 @@ Result<WorkRates> fit_work(const std::vector<WorkCost>& work) {
 Result<LinkCost> fit_all_reduce(const std::vector<MeasuredCall>& calls, std::int64_t ranks) {
   std::map<double, std::vector<double>> by_size;
   for (const MeasuredCall& call : calls)
-    if (call.seconds > 0 && call.bytes > 0) by_size[call.bytes].push_back(call.seconds);
+    if (call.seconds > 0 && call.bytes > 0 && !call.rested)
+      by_size[call.bytes].push_back(call.seconds);
   if (by_size.size() < 2 || ranks < 2)
     return Error{"all-reduces of two sizes and more, over two ranks and more, are needed", {}, ""};
   const auto n = static_cast<double>(ranks);
@@ -185,6 +182,16 @@ Result<LinkCost> fit_all_reduce(const std::vector<MeasuredCall>& calls, std::int
   out.alpha = Picos{std::llround(x[0] * 1e12)};
   out.beta = Bandwidth{std::llround(8 / x[1])};
   return out;
+}
+
+double fit_start(const std::vector<MeasuredCall>& calls, std::int64_t ranks, const LinkCost& link) {
+  const auto n = static_cast<double>(ranks);
+  std::vector<double> longer;
+  for (const MeasuredCall& call : calls) {
+    const double hop = link.alpha.seconds() + call.bytes / n / link.beta.bytes_per_second();
+    if (call.rested) longer.push_back(call.seconds - 2 * (n - 1) * hop);
+  }
+  return longer.empty() ? 0 : std::max(median(std::move(longer)), 0.0);
 }
 
 SharedLink share_link(const LinkCost& few, std::int64_t few_turns, const LinkCost& all,

@@ -37,12 +37,17 @@ std::vector<WorkCost> by_step(const std::vector<WorkCost>& work);
 struct MeasuredCall {
   double bytes = 0;  // of the whole buffer
   double seconds = 0;
+  bool rested = false;  // its group had made no call for kRest (sim/engine/shared_cores.h)
 };
 
 // alpha and beta of ring all-reduces over `ranks` ranks, by least squared relative errors, from the
-// median time of each size, which counts as often as it was called. Errors: fewer than two sizes;
-// times that do not grow with the size.
+// median time of each size, which counts as often as it was called. Calls of groups that had rested
+// are left out. Errors: fewer than two sizes; times that do not grow with the size.
 Result<LinkCost> fit_all_reduce(const std::vector<MeasuredCall>& calls, std::int64_t ranks);
+
+// What calls of groups that had rested take longer than the others: the median, in seconds; 0 where
+// there are none. `link`: fitted to the same calls, which `ranks` made.
+double fit_start(const std::vector<MeasuredCall>& calls, std::int64_t ranks, const LinkCost& link);
 
 // What the links of a machine cost whose ranks carry their calls themselves, and share its cores: a
 // hop takes its wake, and as many turns of its work as ranks share a core.

@@ -43,6 +43,10 @@ struct Machine {
   // How much longer work takes while all of these are busy, which share caches and memory; from 1.
   double contention = 1;
   Picos wake;  // until a thread that something has come for can run, at every hop of a call
+  // … on top of that, at the first hop of a call of a group that has rested
+  // (sim/engine/shared_cores)
+  Picos start;
+  Picos refill;  // what work takes longer after its rank waited for a call (there, too)
   // What a thread runs before one that waits for a core has its turn; above 0.
   Picos slice = Picos{4'000'000'000};
 

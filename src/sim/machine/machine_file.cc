@@ -43,6 +43,8 @@ class Reader {
       return Error{"\"threads\" is how ranks share cores, and there are none",
                    document_.value_place("/threads"), "add cores: 2, or leave it out"};
     if (has("/threads/wake")) out.wake = quantity("/threads/wake", parse_duration);
+    if (has("/threads/refill")) out.refill = quantity("/threads/refill", parse_duration);
+    if (has("/threads/start")) out.start = quantity("/threads/start", parse_duration);
     if (has("/threads/slice")) out.slice = quantity("/threads/slice", parse_duration);
     if (out.slice < kLeastSlice)
       return Error{"a slice is at least 100us", document_.value_place("/threads/slice"),
@@ -223,7 +225,9 @@ std::string machine_text(const Machine& machine, const std::string& comment) {
   if (machine.contention != 1) out += "contention: " + number(machine.contention) + "\n";
   if (machine.cores)
     out += "threads: {wake: " + std::to_string(machine.wake.value) +
-           "ps, slice: " + std::to_string(machine.slice.value) + "ps}\n";
+           "ps, start: " + std::to_string(machine.start.value) +
+           "ps, slice: " + std::to_string(machine.slice.value) +
+           "ps, refill: " + std::to_string(machine.refill.value) + "ps}\n";
   out += "compute:\n";
   for (const auto& [dtype, rates] : machine.compute) {
     out += "  " + dtype + ": {peak: " + std::to_string(rates.peak.per_second) +

@@ -79,9 +79,17 @@ inline constexpr std::string_view kMachineSchema = R"({
           "type": "string",
           "description": "until a thread can run that something has come for, e.g. 60us"
         },
+        "start": {
+          "type": "string",
+          "description": "until threads that have rested begin a call, e.g. 150us"
+        },
         "slice": {
           "type": "string",
           "description": "what a thread runs before another has its turn, e.g. 4ms"
+        },
+        "refill": {
+          "type": "string",
+          "description": "what work takes longer after its rank waited for a call, e.g. 300us"
         }
       }
     },

@@ -9,6 +9,8 @@ SharedCores shared_cores(const Machine& machine, std::size_t ranks) {
   SharedCores out;
   out.speeds = {machine.cores.value_or(1), machine.contention, machine.slice};
   out.wake = machine.wake;
+  out.start = machine.start;
+  out.refill = machine.refill;
   for (std::size_t r = 0; r < ranks; ++r)
     out.node_of.push_back(
         static_cast<std::uint32_t>(r / static_cast<std::size_t>(machine.ranks_per_node)));

@@ -123,6 +123,15 @@ Status stands_for(const Run& run, const RankTrace& trace, std::int32_t rank) {
   return Status::ok();
 }
 
+// Of a step's samples, on the rank's side: as it was timed, or else by the machine's rate.
+double preparation_seconds(const RankCosts& costs, std::int64_t samples, const Machine& machine) {
+  if (costs.beside_nanos == 0) return static_cast<double>(samples) * machine.sample.seconds();
+  std::int64_t steps = 0;
+  for (const WorkCost& work : costs.work) steps = std::max(steps, work.step + 1);
+  return steps == 0 ? 0
+                    : static_cast<double>(costs.beside_nanos) * 1e-9 / static_cast<double>(steps);
+}
+
 }  // namespace
 
 std::vector<Nanos> work_nanos(const RankCosts& costs, std::int64_t samples, const Machine& machine,
@@ -130,13 +139,14 @@ std::vector<Nanos> work_nanos(const RankCosts& costs, std::int64_t samples, cons
   // Where a core is left over, what prepares the samples has it to itself, and is not waited for.
   const bool prepares =
       machine.cores && std::min(world_size, machine.ranks_per_node) >= *machine.cores;
+  const double preparation = prepares ? preparation_seconds(costs, samples, machine) : 0;
   std::vector<Nanos> out;
   std::int64_t step = -1;
   for (const WorkCost& work : costs.work) {
     double seconds = work_seconds(work, machine);
     if (work.step > step) {
       step = work.step;
-      if (prepares) seconds += static_cast<double>(samples) * machine.sample.seconds();
+      seconds += preparation;
     }
     out.push_back(nanos(seconds));
   }

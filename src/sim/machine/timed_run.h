@@ -28,8 +28,8 @@ Result<Run> timed_run(Run run, const std::vector<const RankCosts*>& costs,
                       const std::vector<std::int64_t>& samples, const Machine& machine);
 
 // How long each stretch of a rank's work takes on a machine, in a job of so many ranks, of which it
-// has a core or device to itself: the lengths
-// of the spans that timed_run() puts in, and 0 where it puts none. `samples` as above.
+// has a core or device to itself: the lengths of the spans that timed_run() puts in, and 0 where it
+// puts none. `samples` as above; where their preparation was timed (beside_nanos), that counts.
 std::vector<Nanos> work_nanos(const RankCosts& costs, std::int64_t samples, const Machine& machine,
                               std::int64_t world_size);
 

@@ -55,7 +55,8 @@ void add_links(const Machine& machine, std::int64_t world_size, std::vector<Chan
                    for (const std::size_t level : {std::size_t{0}, std::size_t{1}})
                      if (NcclLevel* nccl = nccl_level(m, level)) nccl->latency /= 2;
                  }});
-  out.push_back({"calls", "calls that take no time", [](Machine& m) { m.wake = {}; }, true});
+  out.push_back(
+      {"calls", "calls that take no time", [](Machine& m) { m.wake = m.start = {}; }, true});
 }
 
 std::vector<Change> changes(const Machine& machine, std::int64_t world_size) {

@@ -30,7 +30,9 @@ const Machine::Compute& compute_for(const Machine& machine, const std::string& d
   return machine.compute.begin()->second;
 }
 
-double work_seconds(const WorkCost& work, const Machine& machine) {
+namespace {
+
+double rated_seconds(const WorkCost& work, const Machine& machine) {
   const double bytes_per_second =
       machine.memory_bandwidth.bytes_per_second() * machine.memory_efficiency;
   double products = 0;
@@ -45,6 +47,20 @@ double work_seconds(const WorkCost& work, const Machine& machine) {
   const double host = static_cast<double>(work.kernels) * machine.launch.seconds() +
                       static_cast<double>(work.operations) * machine.dispatch.seconds();
   return machine.launches_hidden ? std::max(device, host) : device + host;
+}
+
+}  // namespace
+
+double work_seconds(const WorkCost& work, const Machine& machine) {
+  return work.correction * rated_seconds(work, machine);
+}
+
+void correct_by_times(RankCosts& costs, const Machine& machine) {
+  for (WorkCost& work : costs.work) {
+    const double rated = rated_seconds(work, machine);
+    if (work.nanos > 0 && rated > 0)
+      work.correction = static_cast<double>(work.nanos) * 1e-9 / rated;
+  }
 }
 
 GroupPlace place_of(const std::vector<std::int32_t>& members, std::int64_t ranks_per_node) {

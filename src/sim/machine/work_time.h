@@ -29,8 +29,13 @@ namespace lockstep::sim {
 // one that it has, else the widest.
 const Machine::Compute& compute_for(const Machine& machine, const std::string& dtype);
 
-// Of a rank that shares no core. In seconds.
+// Of a rank that shares no core, times the stretch's correction. In seconds.
 double work_seconds(const WorkCost& work, const Machine& machine);
+
+// Corrects each stretch that was timed (nanos) on this machine, so that it takes what it took;
+// priced for a machine that is changed (sim/machine/what_if.h), it stays as far from its rates.
+// Stretches that are not timed, or without anything to price, stay as they are. O(stretches).
+void correct_by_times(RankCosts& costs, const Machine& machine);
 
 // Where the members of a group are, as far as its calls' costs go.
 struct GroupPlace {

@@ -106,6 +106,24 @@ TEST(FitAllReduce, OneSlowCallOfASizeDoesNotCount) {
   EXPECT_NEAR(link->beta.bytes_per_second(), 1e9, 1e4);
 }
 
+TEST(FitAllReduce, CallsOfGroupsThatRestedAreTheStarts) {
+  std::vector<MeasuredCall> calls = ring_calls(20e-6, 1e9, 4);
+  const auto fresh = fit_all_reduce(calls, 4);
+  ASSERT_TRUE(fresh);
+  EXPECT_EQ(fit_start(calls, 4, *fresh), 0) << "none rested";
+  for (MeasuredCall call : ring_calls(20e-6, 1e9, 4)) {
+    call.seconds += 150e-6;
+    call.rested = true;
+    calls.push_back(call);
+  }
+  const auto link = fit_all_reduce(calls, 4);
+  ASSERT_TRUE(link);
+  EXPECT_EQ(link->alpha, fresh->alpha);
+  EXPECT_NEAR(fit_start(calls, 4, *link), 150e-6, 1e-8);
+  calls.back().seconds = 10;
+  EXPECT_NEAR(fit_start(calls, 4, *link), 150e-6, 1e-8) << "the median";
+}
+
 // A hop of 10 us: 4 us until its thread is awake, and 2 us for each of its turns.
 TEST(ShareLink, TellsWakesFromWork) {
   const Bandwidth beta{8'000'000'000};

@@ -75,6 +75,8 @@ TEST(MachineFile, WhatIsWrongIsSaidWithItsLine) {
   // Each slice is an event: so short ones would never end.
   EXPECT_THAT(refusal("cores: 2\nthreads: {slice: 1ps}\n" + kFile), HasSubstr("at least 100us"));
   EXPECT_EQ(refusal("cores: 2\nthreads: {slice: 100us}\n" + kFile), "accepted");
+  EXPECT_EQ(refusal("cores: 2\nthreads: {start: 100us, refill: 1ms}\n" + kFile), "accepted");
+  EXPECT_THAT(refusal("cores: 2\nthreads: {refill: 1}\n" + kFile), HasSubstr("m.yaml:2:"));
   EXPECT_THAT(refusal(with("bfloat16", "float12")), HasSubstr("float12"));
   EXPECT_THAT(refusal(with("bandwidth", "bandwith")), HasSubstr("\"bandwidth\" is missing"));
   EXPECT_THAT(refusal(with("ranks_per_node: 4", "ranks_per_node: 0")), HasSubstr("m.yaml:3:"));

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/collectives/choice.h"
+#include "sim/machine/timed_run.h"
 
 namespace lockstep::sim {
 namespace {
@@ -67,6 +68,36 @@ TEST(WorkTime, ATypeThatTheMachineDoesNotKnowIsPricedAsTheNextWiderOne) {
   EXPECT_EQ(compute_for(machine, "float64").peak.per_second, 1);
   machine.compute.erase("float64");
   EXPECT_EQ(compute_for(machine, "float64").peak.per_second, 1'000'000'000'000);
+}
+
+TEST(WorkTime, WhatWasTimedTakesAsLongAsItTook) {
+  RankCosts costs;
+  costs.work = {work(5e11, 0, 0, 0, 0), work(5e11, 0, 0, 0, 0), work(0, 0, 0, 0, 0)};
+  costs.work[0].nanos = 1'500'000'000;
+  costs.work[2].nanos = 5;
+  correct_by_times(costs, plain());
+  EXPECT_DOUBLE_EQ(work_seconds(costs.work[0], plain()), 1.5);
+  EXPECT_DOUBLE_EQ(work_seconds(costs.work[1], plain()), 1.0) << "it was not timed";
+  EXPECT_DOUBLE_EQ(work_seconds(costs.work[2], plain()), 0) << "there is nothing to price";
+  Machine twice = plain();
+  twice.compute["float32"].peak.per_second *= 2;
+  EXPECT_DOUBLE_EQ(work_seconds(costs.work[0], twice), 0.75) << "as far from the rates as before";
+  correct_by_times(costs, plain());
+  EXPECT_DOUBLE_EQ(work_seconds(costs.work[0], plain()), 1.5) << "corrected once, not twice";
+}
+
+TEST(WorkTime, SamplesArePreparedAsTheyWereTimed) {
+  Machine machine = plain();
+  machine.cores = 1;
+  machine.sample = Picos{1'000'000};
+  RankCosts costs;
+  costs.work = {work(0, 0, 0, 0, 0), work(0, 0, 0, 0, 0)};
+  costs.work[1].step = 1;
+  EXPECT_EQ(work_nanos(costs, 3, machine, 2), (std::vector<Nanos>{3000, 3000}));
+  costs.beside_nanos = 1000;  // of both steps
+  EXPECT_EQ(work_nanos(costs, 3, machine, 2), (std::vector<Nanos>{500, 500}));
+  machine.cores = 3;
+  EXPECT_EQ(work_nanos(costs, 3, machine, 2), (std::vector<Nanos>{0, 0})) << "a core is left over";
 }
 
 TEST(WorkTime, GroupsArePlacedByTheirNodes) {

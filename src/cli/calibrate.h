@@ -31,8 +31,9 @@ struct Calibration {
   std::size_t calls = 0;  // that the links were fitted to
 };
 
-// Looks at ranks alone, counting and then timing their work, and runs a job of `ranks` processes:
-// about half a minute. Errors: workers that fail, the user's signal, measurements that do not fit.
+// Looks at ranks alone, counting and then timing their work, and runs jobs of up to `ranks`
+// processes: more than a minute. Errors: workers that fail, the user's signal, measurements that do
+// not fit.
 Result<Calibration> calibrate(const CalibrateOptions& options, Interrupts& interrupts);
 
 }  // namespace lockstep

@@ -77,8 +77,10 @@ std::string carrier_of_calls(const ScenarioForecast& f) {
 std::string links_assumption(const ScenarioForecast& f) {
   if (f.machine.cores)
     return "a call is work of its ranks' processors, by its algorithm's formula, from the last "
-           "rank's arrival on; all that wants to go on shares a node's " +
-           plural(static_cast<std::uint64_t>(*f.machine.cores), "core") + " alike";
+           "rank's arrival on, and later where its threads have rested; all that wants to go on "
+           "shares a node's " +
+           plural(static_cast<std::uint64_t>(*f.machine.cores), "core") +
+           " alike, and work behind a wait finds the caches cold";
   return "a call takes " + carrier_of_calls(f) +
          " from the last rank's arrival; links and devices carry nothing else meanwhile, and calls "
          "do not slow down what is computed beside them";

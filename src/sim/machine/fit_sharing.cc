@@ -19,6 +19,17 @@ constexpr int kHalvings = 6;
 
 using Point = std::array<double, 2>;  // contention, refill
 
+// That the ranks make together.
+std::int64_t hops_of(const ProgramJob& job, const Prices& prices) {
+  const CostOfCall cost = prices.cost_in(job);
+  std::int64_t out = 0;
+  for (const ProgramJob::Member& member : job.ranks)
+    for (const ProgramStep& step : job.programs[member.program].steps)
+      if (step.kind == StepKind::meet)
+        out += cost(member.groups[step.slot], job.calls[step.index]).hops;
+  return out;
+}
+
 class Fit {
  public:
   static Result<Fit> of(const std::vector<MeasuredJob>& jobs, const Machine& machine) {
@@ -28,7 +39,8 @@ class Fit {
       std::vector<GroupPlace> places = places_of(job.program->job, machine.ranks_per_node);
       Result<Prices> prices = prices_on(machine, job.program->job, places);
       if (!prices) return prices.error();
-      out.jobs_.push_back({job, std::move(places), std::move(*prices)});
+      if (hops_of(job.program->job, *prices) <= kMostFittedHops)
+        out.jobs_.push_back({job, std::move(places), std::move(*prices)});
     }
     return out;
   }

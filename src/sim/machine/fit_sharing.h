@@ -1,6 +1,7 @@
 // What cannot be seen in any part of a job alone: fitted to how long its steps take.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "base/result.h"
@@ -19,7 +20,10 @@ struct MeasuredJob {
 
 // Sets the machine's contention and refill, so that the simulated steps of all jobs take as long as
 // they did, by least squares of the logarithms of their ratio: by pattern search (Hooke and Jeeves,
-// J. ACM 8(2), 1961) from what the machine has. `machine`: with cores. Errors: call_cost()'s.
+// J. ACM 8(2), 1961) from what the machine has, some 40 simulations of each. Jobs whose ranks make
+// more than kMostFittedHops hops are left out; where no others are, the machine stays as it is.
+// `machine`: with cores. Errors: call_cost()'s.
+inline constexpr std::int64_t kMostFittedHops = 1'000'000;
 Status fit_sharing(const std::vector<MeasuredJob>& jobs, Machine& machine);
 
 }  // namespace lockstep::sim

@@ -6,6 +6,7 @@
 
 #include "runtime/device.h"
 #include "runtime/rank_job.h"
+#include "runtime/record/backend_hooks.h"
 #include "runtime/record/recording_work.h"
 #include "runtime/record/work_watch.h"
 
@@ -204,6 +205,61 @@ TEST(WorkWatch, AFailureIsNoCompletion) {
   EXPECT_FALSE(run.trace.calls.at(0).has(kCompleted));
   EXPECT_EQ(run.trace.exceptions.at(0).call, 0U);  // the failed call is known
 }
+
+#ifdef C10D_BACKEND_HAS_HOOKS
+
+// A backend that says when a call completes, and when it aborts.
+struct TellingBackend : c10d::Backend {
+  TellingBackend() : Backend(0, 1) {}
+  bool supportsAbortHooks() const override { return true; }
+  void registerAbortHook(int64_t, c10d::AbortHook hook) override { aborts = std::move(hook); }
+  bool supportsCompletionHooks() const override { return tells_completions; }
+  void registerCompletionHook(int64_t, c10d::CompletionHook hook) override {
+    completes = std::move(hook);
+  }
+  bool tells_completions = true;
+  c10d::AbortHook aborts;
+  c10d::CompletionHook completes;
+};
+
+TEST(BackendHooks, WhatTheBackendSaysIsRecordedAtOnce) {
+  const TempDir folder;
+  const auto statuses = run_ranks(1, folder, [&](ProcessGroups&, Recorder& recorder) {
+    // It would not ask again by itself.
+    WorkWatch watch(recorder, {}, std::chrono::hours(1));
+    const auto group = recorder.ring().make_group("world", std::vector<std::int32_t>{0});
+    TellingBackend backend;
+    if (!can_tell(backend) || !hook_into(backend, watch)) return 1;
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      const auto work = c10::make_intrusive<AskedWork>();
+      watch.follow(work, issue_barrier(recorder, group, i));
+      work->finish(i == 0 ? nullptr : std::make_exception_ptr(std::runtime_error("timed out")));
+      if (i == 0) backend.completes({});
+      if (i == 1) backend.aborts();
+      wait_for([&] { return !recorder.outstanding(); });
+    }
+    return 0;
+  });
+  EXPECT_THAT(statuses, ElementsAre(0));
+  const Recorded run = recorded(folder.path(), 0);
+  ASSERT_EQ(run.trace.calls.size(), 2U);
+  EXPECT_TRUE(run.trace.calls[0].has(kCompleted));
+  EXPECT_FALSE(run.trace.calls[1].has(kCompleted));
+}
+
+TEST(BackendHooks, GlooSaysNothingAndItsFuturesAreAsked) {
+  const TempDir folder;
+  const auto statuses = run_ranks(1, folder, [&](ProcessGroups& groups, Recorder& recorder) {
+    WorkWatch watch(recorder, {}, std::chrono::hours(1));
+    TellingBackend silent;
+    silent.tells_completions = false;
+    const bool gloo = can_tell(*groups.make("world", "all")->getDefaultBackend());
+    return gloo || hook_into(silent, watch) || !silent.aborts ? 1 : 0;
+  });
+  EXPECT_THAT(statuses, ElementsAre(0));
+}
+
+#endif
 
 // A call of a device that answers no question any more.
 struct LostWork : c10d::Work {

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 #include <numeric>
+#include <set>
 #include <string_view>
 
 #include <ATen/Version.h>
@@ -12,6 +13,7 @@
 
 #include "base/make_folder.h"
 #include "runtime/launch_settings.h"
+#include "runtime/record/backend_hooks.h"
 #include "runtime/record/job_ring.h"
 
 namespace lockstep {
@@ -97,6 +99,17 @@ std::vector<std::int32_t> JobRecord::ranks_of(const c10d::ProcessGroup& group) c
   return out;
 }
 
+bool JobRecord::hook_into_all(c10d::ProcessGroup& group) {
+  bool tells = false;
+  std::set<const c10d::Backend*> hooked;  // one may serve several devices
+  for (const c10::Device& device : group.getDeviceTypes()) {
+    const c10::intrusive_ptr<c10d::Backend> backend = group.getBackend(device.type());
+    if (hooked.insert(backend.get()).second && can_tell(*backend))
+      tells |= hook_into(*backend, open_watch());
+  }
+  return tells;
+}
+
 RecordedGroup* JobRecord::group(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   const std::lock_guard lock(mutex_);
   if (!tried_) {
@@ -119,14 +132,21 @@ RecordedGroup* JobRecord::group(const c10::intrusive_ptr<c10d::ProcessGroup>& gr
                  name.c_str());
   }
   using Weak = c10::weak_intrusive_ptr<c10d::ProcessGroup>;
-  return groups_.emplace(group.get(), Known{Weak(group), std::move(recorded)})
+  const bool tells = recorded && hook_into_all(*group);
+  return groups_.emplace(group.get(), Known{Weak(group), std::move(recorded), tells})
       .first->second.recorded.get();
 }
 
-WorkWatch* JobRecord::watch() {
+WorkWatch* JobRecord::watch(const c10d::ProcessGroup& group, bool on_device) {
   const std::lock_guard lock(mutex_);
+  const auto known = groups_.find(&group);
+  const bool tells = known != groups_.end() && known->second.tells;
+  return on_device || tells ? &open_watch() : nullptr;
+}
+
+WorkWatch& JobRecord::open_watch() {
   if (!watch_) watch_ = std::make_unique<WorkWatch>(*recorder_, std::function<bool(c10d::Work&)>());
-  return watch_.get();
+  return *watch_;
 }
 
 }  // namespace lockstep

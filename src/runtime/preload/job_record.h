@@ -33,12 +33,16 @@ class JobRecord {
 
   // Of group()'s owner, once that was not null.
   Recorder& recorder() { return *recorder_; }
-  // What sees when works of a device complete.
-  WorkWatch* watch();
+  // What sees when the works of a call complete: those of a device, or of a backend that says so by
+  // itself. Null: their futures tell. `group`: one that group() knows.
+  WorkWatch* watch(const c10d::ProcessGroup& group, bool on_device);
 
  private:
   JobRecord() = default;
   void open(const c10d::ProcessGroup& first);
+  // True where a backend of the group tells completions.
+  bool hook_into_all(c10d::ProcessGroup& group);
+  WorkWatch& open_watch();
   std::vector<std::int32_t> ranks_of(const c10d::ProcessGroup& group) const;
   static void at_exit(int status, void* job);
 
@@ -51,6 +55,7 @@ class JobRecord {
   struct Known {
     c10::weak_intrusive_ptr<c10d::ProcessGroup> keeps_the_address;  // no other group gets it
     std::unique_ptr<RecordedGroup> recorded;                        // null: it is left out
+    bool tells = false;  // its backends say when calls complete
   };
   std::map<const c10d::ProcessGroup*, Known> groups_;
 };

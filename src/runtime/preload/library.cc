@@ -57,7 +57,7 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit:
     }
     throw;
   }
-  if (!blocks) return wrap_work(*stack, recorder, id, call->on_cuda() ? job.watch() : nullptr);
+  if (!blocks) return wrap_work(*stack, recorder, id, job.watch(*call->group, call->on_cuda()));
   recorder.complete(id);
   recorder.waited(id);
 }

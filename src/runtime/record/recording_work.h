@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include <torch/csrc/distributed/c10d/Backend.hpp>  // C10D_BACKEND_HAS_HOOKS: from torch 2.15 on
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "runtime/record/recorder.h"
@@ -48,6 +49,10 @@ class RecordingWork : public c10d::Work {
   }
   float getDuration() const override { return inner_->getDuration(); }
   std::uint64_t getSequencenumber() const override { return inner_->getSequencenumber(); }
+#ifdef C10D_BACKEND_HAS_HOOKS
+  // By which PyTorch's own recorder finds the call that a backend says is complete.
+  std::uint64_t getCompletionKey() const override { return inner_->getCompletionKey(); }
+#endif
 
  private:
   // Records the completion, or the failure, where nobody else does; once, however often the program

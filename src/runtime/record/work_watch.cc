@@ -8,8 +8,6 @@
 namespace lockstep {
 namespace {
 
-constexpr auto kLookEvery = std::chrono::microseconds(200);
-
 std::string words_of(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -28,8 +26,8 @@ std::string failure_of(const c10d::Work& work) {
 
 }  // namespace
 
-WorkWatch::WorkWatch(Recorder& recorder, Begun begun)
-    : recorder_(recorder), begun_(std::move(begun)), thread_([this] { watch(); }) {}
+WorkWatch::WorkWatch(Recorder& recorder, Begun begun, std::chrono::microseconds every)
+    : recorder_(recorder), begun_(std::move(begun)), every_(every), thread_([this] { watch(); }) {}
 
 WorkWatch::~WorkWatch() {
   {
@@ -48,21 +46,39 @@ void WorkWatch::follow(c10::intrusive_ptr<c10d::Work> work, std::uint32_t call) 
   changed_.notify_one();
 }
 
+void WorkWatch::look_soon() {
+  {
+    const std::lock_guard lock(mutex_);
+    ++looks_asked_;
+  }
+  changed_.notify_one();
+}
+
+void WorkWatch::look_now(std::chrono::milliseconds most) {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t mine = ++looks_asked_;
+  changed_.notify_one();
+  looked_.wait_for(lock, most, [&] { return stop_ || looks_done_ >= mine; });
+}
+
 void WorkWatch::watch() {
   std::vector<Followed> in_flight;
   std::unique_lock lock(mutex_);
   while (!stop_) {
     if (in_flight.empty()) {
-      changed_.wait(lock, [&] { return stop_ || !coming_.empty(); });
+      changed_.wait(lock, [&] { return stop_ || !coming_.empty() || looks_asked_ > looks_done_; });
     } else {
-      changed_.wait_for(lock, kLookEvery, [&] { return stop_; });
+      changed_.wait_for(lock, every_, [&] { return stop_ || looks_asked_ > looks_done_; });
     }
+    const std::uint64_t asked = looks_asked_;
     in_flight.insert(in_flight.end(), std::make_move_iterator(coming_.begin()),
                      std::make_move_iterator(coming_.end()));
     coming_.clear();
     lock.unlock();
     std::erase_if(in_flight, [&](Followed& followed) { return look(followed); });
     lock.lock();
+    looks_done_ = asked;
+    looked_.notify_all();
   }
 }
 

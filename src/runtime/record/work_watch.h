@@ -2,10 +2,13 @@
 //
 // NCCL's futures are complete as soon as a call is in the device's queue; whether the device has
 // begun or finished it is told by its events. A thread asks for the calls in flight every 200 us,
-// and records what changed: times are late by that at most.
+// and records what changed: times are late by that at most. Backends that say so by themselves make
+// it ask at once (backend_hooks.h).
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -23,13 +26,20 @@ class WorkWatch {
   using Begun = std::function<bool(c10d::Work&)>;
 
   // `recorder` must outlive the watch.
-  WorkWatch(Recorder& recorder, Begun begun);
+  WorkWatch(Recorder& recorder, Begun begun,
+            std::chrono::microseconds every = std::chrono::microseconds(200));
   ~WorkWatch();  // asks no more; what is in flight stays open in the trace
   WorkWatch(const WorkWatch&) = delete;
   WorkWatch& operator=(const WorkWatch&) = delete;
 
   // From any thread. Keeps the work until it is complete.
   void follow(c10::intrusive_ptr<c10d::Work> work, std::uint32_t call);
+
+  // Asks for all calls in flight now, and not only when the time has come. From any thread; does
+  // not wait, and takes no other lock.
+  void look_soon();
+  // … and returns when that is done, or after `most`.
+  void look_now(std::chrono::milliseconds most);
 
  private:
   struct Followed {
@@ -43,10 +53,13 @@ class WorkWatch {
 
   Recorder& recorder_;
   Begun begun_;
+  std::chrono::microseconds every_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::vector<Followed> coming_;
   bool stop_ = false;
+  std::uint64_t looks_asked_ = 0, looks_done_ = 0;
+  std::condition_variable looked_;
   std::thread thread_;
 };
 

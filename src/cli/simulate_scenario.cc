@@ -91,9 +91,9 @@ Result<ExitStatus> simulate(const ScenarioCommand& command, const sim::Machine& 
   if (!changed) return changed.error();
   forecast.what_ifs = std::move(*changed);
   if (trials.trials > 0) {
-    Result<TrialsForecast> tried = run_trials(*timed, machine, trials, interrupts);
+    const Result<TrialsForecast> tried = run_trials(*timed, machine, trials, interrupts);
     if (!tried) return tried.error();
-    forecast.trials = std::move(*tried);
+    forecast.trials = *tried;
   }
   return write_forecast(std::move(*timed), command.output);
 }

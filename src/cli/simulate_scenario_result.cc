@@ -197,6 +197,7 @@ std::vector<std::string> ranks_by_class(const ScenarioForecast& f) {
   for (std::size_t r = 0; r < f.class_of.size(); ++r)
     ranks[f.class_of[r]].push_back(static_cast<std::int32_t>(r));
   std::vector<std::string> out;
+  out.reserve(ranks.size());
   for (const auto& members : ranks) out.push_back(ranges(members));
   return out;
 }

@@ -72,6 +72,7 @@ Status check_values(const Variation::Document& whole, const std::vector<Axis>& a
 
 std::vector<std::size_t> sizes_of(const std::vector<Axis>& axes) {
   std::vector<std::size_t> out;
+  out.reserve(axes.size());
   for (const Axis& axis : axes) out.push_back(axis.values.size());
   return out;
 }

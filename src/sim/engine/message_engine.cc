@@ -301,6 +301,7 @@ void Engine::share_component(std::uint32_t first) {
     }
   }
   std::vector<std::int64_t> capacities;
+  capacities.reserve(links.size());
   for (const std::uint32_t link : links) capacities.push_back(links_.capacity(link));
   std::vector<SharedFlow> shared(numbers.size());
   for (std::size_t f = 0; f < numbers.size(); ++f)

@@ -122,6 +122,7 @@ std::vector<WorkCost> by_step(const std::vector<WorkCost>& work) {
     sum.nanos += stretch.nanos;
   }
   std::vector<WorkCost> out;
+  out.reserve(steps.size());
   for (auto& [step, sum] : steps) out.push_back(std::move(sum));
   return out;
 }

@@ -85,6 +85,7 @@ std::vector<GroupPlace> places_of(const ProgramJob& job, std::int64_t ranks_per_
 std::vector<std::uint32_t> kinds_of(const std::vector<GroupPlace>& places) {
   std::map<GroupPlace, std::uint32_t> known;
   std::vector<std::uint32_t> out;
+  out.reserve(places.size());
   for (const GroupPlace& place : places)
     out.push_back(known.emplace(place, static_cast<std::uint32_t>(known.size())).first->second);
   return out;
@@ -112,8 +113,8 @@ Result<Picos> time_over_nodes(Op op, const GroupPlace& place, Bytes bytes, const
   const Rational part = Rational(bytes.value) * Rational(place.ranks - 1, place.ranks);
   const Rational sent = part * Rational(rounds);
   const Rational reduced = op == Op::all_gather ? Rational(0) : part;
-  const Path path = {{0, Rational(rounds * (place.per_node - 1)), Rational(0), Rational(0)},
-                     {1, Rational(rounds * log2_ceil(place.nodes)), sent, reduced}};
+  const Path path = {{0, Rational(rounds) * Rational(place.per_node - 1), Rational(0), Rational(0)},
+                     {1, Rational(rounds) * Rational(log2_ceil(place.nodes)), sent, reduced}};
   const auto time = exact_time(path, {links.front(), across}).rounded();
   if (!time) return too_long();
   return Picos{*time};

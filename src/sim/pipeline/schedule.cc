@@ -117,6 +117,7 @@ std::string_view pipeline_schedule_name(PipelineSchedule schedule) { return row(
 const std::vector<std::string>& pipeline_schedule_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> out;
+    out.reserve(kSchedules.size());
     for (const Named& named : kSchedules) out.emplace_back(named.name);
     return out;
   }();

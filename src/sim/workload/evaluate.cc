@@ -10,6 +10,7 @@ ErrorSummary summarize(const std::vector<Comparison>& comparisons) {
   summary.count = comparisons.size();
   if (comparisons.empty()) return summary;
   std::vector<double> errors;
+  errors.reserve(comparisons.size());
   for (const Comparison& comparison : comparisons) errors.push_back(std::abs(comparison.error()));
   std::sort(errors.begin(), errors.end());
   for (const double error : errors) summary.mean += error / static_cast<double>(errors.size());

@@ -1,6 +1,7 @@
 #include "sim/workload/measured_table.h"
 
 #include <cmath>
+#include <utility>
 
 #include "base/text.h"
 #include "sim/workload/measured_columns.h"
@@ -73,7 +74,7 @@ std::optional<double> TableRow::number_if_there(std::string_view name) {
 
 std::string TableRow::text(std::string_view name, std::string otherwise) {
   const json* value = find(name);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : otherwise;
+  return value != nullptr && value->is_string() ? value->get<std::string>() : std::move(otherwise);
 }
 
 bool is_list_of_lists(const json& value) {

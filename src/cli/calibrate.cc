@@ -9,6 +9,7 @@
 #include "base/median.h"
 #include "cli/calibrate_job.h"
 #include "cli/calibrate_together.h"
+#include "cli/timed_work.h"
 #include "launch/job_runner.h"
 #include "sim/machine/fit_sharing.h"
 
@@ -38,9 +39,7 @@ constexpr std::array<WorkJob, 14> kWorkJobs = {{{"image, text", "manual", 2},
                                                 {"image, text", "ddp", 24, "float16"}}};
 constexpr int kWorkSteps = 10;
 constexpr int kWarmSteps = 4;  // the first ones: memory is asked for, buffers are made
-// Each is timed so often. Of what a rank works alone the shortest time of each stretch counts,
-// since all else is the machine's; of jobs the median, since what their threads wait for is their
-// own.
+// Jobs are run so often. The median counts, since what their threads wait for is their own.
 constexpr int kLooks = 3;
 constexpr int kMostLooks = 8;  // where all-reduces do not fit
 
@@ -83,7 +82,7 @@ Result<WorkMeasured> measure_work(const CalibrateOptions& options, Interrupts& i
     if (const Status ok = jobs.back().count(); !ok) return ok.error();
   }
   // Each look goes around all jobs: what else the machine does then hits them alike.
-  for (int look = 0; look < kLooks; ++look) {
+  for (int look = 0; look < kWorkLooks; ++look) {
     for (CalibrationJob& job : jobs)
       if (const Status ok = job.time(look); !ok) return ok.error();
   }

@@ -126,13 +126,11 @@ ScenarioForecast summarise(const Scenario& scenario, const sim::Machine& machine
   return out;
 }
 
-constexpr int kLooks = 3;  // of which the shortest time of each stretch of work counts
-
 Status time_and_correct(const Scenario& scenario, DeriveRanksOptions options,
                         const sim::Machine& machine, std::vector<RankCosts>& costs,
                         Interrupts& interrupts) {
   const std::string folder = options.folder;
-  for (int look = 1; look <= kLooks; ++look) {
+  for (int look = 1; look <= kWorkLooks; ++look) {
     options.folder = folder + "/times-" + std::to_string(look);
     if (const Status ok = time_work(scenario, options, costs, interrupts); !ok) return ok;
   }

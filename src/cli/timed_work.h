@@ -12,6 +12,10 @@
 
 namespace lockstep {
 
+// How often work is timed: of each stretch the shortest time counts, since all else is the
+// machine's.
+inline constexpr int kWorkLooks = 3;
+
 // Looks once more at the ranks of `scenario`, one after the other, now timing their work by the
 // clock of the thread, and keeps the times that are shorter than those in `counted`, which
 // derive_ranks() gave. `options`: of the folder for this look, which is made; what is counted, and

@@ -103,9 +103,12 @@ bool JobRecord::hook_into_all(c10d::ProcessGroup& group) {
   bool tells = false;
   std::set<const c10d::Backend*> hooked;  // one may serve several devices
   for (const c10::Device& device : group.getDeviceTypes()) {
-    const c10::intrusive_ptr<c10d::Backend> backend = group.getBackend(device.type());
-    if (hooked.insert(backend.get()).second && can_tell(*backend))
-      tells |= hook_into(*backend, open_watch());
+    try {
+      const c10::intrusive_ptr<c10d::Backend> backend = group.getBackend(device.type());
+      if (hooked.insert(backend.get()).second && can_tell(*backend))
+        tells |= hook_into(*backend, open_watch());
+    } catch (const std::exception&) {  // it costs the hooks, and not the program
+    }
   }
   return tells;
 }

@@ -31,6 +31,7 @@ void broadcast_batch(c10d::ProcessGroup& group, Recorder& recorder, Batch& batch
   at::Tensor indices =
       source ? at::tensor(batch.indices, at::kLong) : at::empty({count}, at::kLong);
   send(group, recorder, "batch.indices", indices);
+  indices = indices.cpu();  // the host reads it, and waits for it where calls are queued
   const auto* first = indices.const_data_ptr<std::int64_t>();
   batch.indices.assign(first, first + count);
   if (!source) batch.tokens = at::empty({texts, batch.tokens.size(1)}, at::kLong);

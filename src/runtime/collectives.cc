@@ -22,6 +22,11 @@ c10d::ReduceOp op_of(Reduce how) {
   LOCKSTEP_CHECK(false, "a reduction without an operation");
 }
 
+// On a device there is none: what is queued next comes behind the call.
+void finish(const c10::intrusive_ptr<c10d::Work>& work) {
+  if (work) work->wait();
+}
+
 }  // namespace
 
 void all_reduce(c10d::ProcessGroup& group, at::Tensor tensor, Reduce how) {
@@ -29,7 +34,7 @@ void all_reduce(c10d::ProcessGroup& group, at::Tensor tensor, Reduce how) {
   c10d::AllreduceOptions options;
   options.reduceOp = op_of(how);
   options.asyncOp = false;
-  group.allreduce(tensors, options)->wait();
+  finish(group.allreduce(tensors, options));
 }
 
 void broadcast(c10d::ProcessGroup& group, at::Tensor tensor, int root) {
@@ -37,7 +42,7 @@ void broadcast(c10d::ProcessGroup& group, at::Tensor tensor, int root) {
   c10d::BroadcastOptions options;
   options.rootRank = root;
   options.asyncOp = false;
-  group.broadcast(tensors, options)->wait();
+  finish(group.broadcast(tensors, options));
 }
 
 at::Tensor all_gather(c10d::ProcessGroup& group, const at::Tensor& tensor) {
@@ -47,7 +52,7 @@ at::Tensor all_gather(c10d::ProcessGroup& group, const at::Tensor& tensor) {
   at::Tensor in = tensor;
   c10d::AllgatherOptions options;
   options.asyncOp = false;
-  group._allgather_base(out, in, options)->wait();
+  finish(group._allgather_base(out, in, options));
   return out;
 }
 
@@ -59,8 +64,14 @@ at::Tensor reduce_scatter(c10d::ProcessGroup& group, const at::Tensor& tensor) {
   at::Tensor in = tensor;
   c10d::ReduceScatterOptions options;
   options.asyncOp = false;
-  group._reduce_scatter_base(out, in, options)->wait();
+  finish(group._reduce_scatter_base(out, in, options));
   return out;
+}
+
+void barrier(c10d::ProcessGroup& group) {
+  c10d::BarrierOptions options;
+  options.asyncOp = false;
+  finish(group.barrier(options));
 }
 
 void broadcast_all(c10d::ProcessGroup& group, Recorder& recorder, const NamedTensors& tensors,

@@ -1,5 +1,7 @@
-// Blocking collectives. The first four are noted as the caller's NoteScope says; the last two note
-// themselves. All of them throw what c10d throws.
+// Synchronous collectives: what the program computes next has their results. Where a device queues
+// calls they return before they are complete, but for the barrier, which always blocks the host.
+// The first five are noted as the caller's NoteScope says; the last two note themselves. All of
+// them throw what c10d throws.
 #pragma once
 
 #include <source_location>
@@ -24,6 +26,7 @@ void broadcast(c10d::ProcessGroup& group, at::Tensor tensor, int root = 0);
 at::Tensor all_gather(c10d::ProcessGroup& group, const at::Tensor& tensor);
 // [ranks × n, …] of every rank: summed, and this rank's part [n, …] returned.
 at::Tensor reduce_scatter(c10d::ProcessGroup& group, const at::Tensor& tensor);
+void barrier(c10d::ProcessGroup& group);
 
 // Every tensor from the group's rank `root` to the others, in place, a call for each.
 void broadcast_all(c10d::ProcessGroup& group, Recorder& recorder, const NamedTensors& tensors,

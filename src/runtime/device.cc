@@ -1,5 +1,7 @@
 #include "runtime/device.h"
 
+#include "runtime/queued/queued_device.h"
+
 namespace lockstep {
 namespace {
 
@@ -11,14 +13,22 @@ class Cpu final : public Device {
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> open_device(DeviceKind kind, Scenario::Backend transport,
-                                            int local_rank) {
-  if (kind == DeviceKind::cuda) return open_cuda_device(transport, local_rank);
-  if (transport == Scenario::Backend::nccl) {
+Result<std::unique_ptr<Device>> open_device(const DeviceChoice& choice) {
+  const bool on_gpu =
+      choice.kind == DeviceKind::cuda || choice.transport == Scenario::Backend::nccl;
+  if (on_gpu && choice.queued != QueuedCalls::no) {
+    return Error{std::string(kQueuedCallsVariable) +
+                     " is set: it queues the calls of Gloo on the CPU, as a GPU would",
+                 {},
+                 "unset it, or use backend: gloo without --device cuda"};
+  }
+  if (choice.kind == DeviceKind::cuda) return open_cuda_device(choice);
+  if (choice.transport == Scenario::Backend::nccl) {
     return Error{"backend is nccl, and the device is the CPU: NCCL carries GPUs' tensors only",
                  {},
                  "backend: gloo, or --device cuda"};
   }
+  if (choice.queued != QueuedCalls::no) return queued_device(choice.queued);
   return std::unique_ptr<Device>(std::make_unique<Cpu>());
 }
 

@@ -1,14 +1,17 @@
 // Device: where a rank computes, and what carries the tensors that lie there to the other ranks.
 //
-// The CPU's is in device.cc. A CUDA device's is in device_cuda.cc, which is compiled with
+// The CPU's is in device.cc. One that queues calls as a GPU does, on the CPU and for tests, is in
+// queued/. A CUDA device's is in device_cuda.cc, which is compiled with
 // LOCKSTEP_CUDA only (preset full-cuda); without it device_cuda_absent.cc says what to do. Nothing
 // else of the trainer knows CUDA.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -17,6 +20,8 @@
 #include "base/result.h"
 #include "job/scenario.h"
 #include "runtime/device_memory.h"
+#include "runtime/launch_settings.h"
+#include "runtime/record/queue_mark.h"
 #include "runtime/watch/device_fingerprints.h"
 
 namespace lockstep {
@@ -45,8 +50,20 @@ class Device {
       std::chrono::milliseconds /*timeout*/) const {
     return {};
   }
-  // Of the works of make_transport's: whether the device has begun one. Empty: it cannot be told.
+  // Of the works of its transport: whether the device has begun one. Empty: it cannot be told.
   virtual std::function<bool(c10d::Work&)> begun() const { return {}; }
+
+  // What carries the host's tensors, given Gloo: itself, unless a test asks for another.
+  virtual c10::intrusive_ptr<c10d::Backend> around_gloo(c10::intrusive_ptr<c10d::Backend> gloo,
+                                                        const std::string& /*group*/) const {
+    return gloo;
+  }
+
+  // Whether calls and computations are queued: they return before they are done, and a wait for a
+  // call makes what is queued later come behind it, but does not block the host.
+  virtual bool queues() const { return false; }
+  // The end of the calling thread's queue; null where nothing is queued.
+  virtual std::shared_ptr<const QueueMark> mark() const { return nullptr; }
 
   // Takes fingerprints of this device's tensors on it, with so many values of a sketch; null: they
   // are taken on the host.
@@ -55,14 +72,20 @@ class Device {
   }
 };
 
-// Device and transport of a rank. `local_rank`: among the ranks of this machine; of several CUDA
-// devices it takes the one of that number, and with Gloo, ranks may share one.
-// Errors: NCCL without a CUDA device for each rank, or with the CPU; CUDA in a build without it, or
-// on a machine without a device.
-Result<std::unique_ptr<Device>> open_device(DeviceKind kind, Scenario::Backend transport,
-                                            int local_rank);
+struct DeviceChoice {
+  DeviceKind kind = DeviceKind::cpu;
+  Scenario::Backend transport = Scenario::Backend::gloo;
+  int local_rank = 0;  // among the ranks of this machine: of several GPUs, the one of that number
+  bool share_gpus = false;  // with NCCL: ranks may share a GPU, as with Gloo they always may
+  QueuedCalls queued = QueuedCalls::no;  // of the CPU
+};
+
+// Device and transport of a rank.
+// Errors: NCCL with the CPU, or without a GPU for each rank where they are not to share; CUDA in a
+// build without it, or on a machine without a GPU; queued calls beside another device than the CPU.
+Result<std::unique_ptr<Device>> open_device(const DeviceChoice& choice);
 
 // The part that a build with CUDA and one without implement differently.
-Result<std::unique_ptr<Device>> open_cuda_device(Scenario::Backend transport, int local_rank);
+Result<std::unique_ptr<Device>> open_cuda_device(const DeviceChoice& choice);
 
 }  // namespace lockstep

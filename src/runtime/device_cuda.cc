@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include <ATen/ATen.h>
+#include <ATen/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
@@ -20,6 +21,15 @@ bool has_begun(c10d::Work& work) {
   auto* nccl = dynamic_cast<Nccl::WorkNCCL*>(&work);
   return nccl != nullptr && nccl->isStarted();
 }
+
+class EventMark final : public QueueMark {
+ public:
+  EventMark() { event_.record(); }
+  bool reached() const override { return event_.query(); }
+
+ private:
+  at::cuda::CUDAEvent event_;
+};
 
 class Cuda final : public Device {
  public:
@@ -65,6 +75,9 @@ class Cuda final : public Device {
 
   std::function<bool(c10d::Work&)> begun() const override { return has_begun; }
 
+  bool queues() const override { return transport_ == Transport::nccl; }
+  std::shared_ptr<const QueueMark> mark() const override { return std::make_shared<EventMark>(); }
+
  private:
   Transport transport_;
   c10::DeviceIndex index_;
@@ -72,26 +85,27 @@ class Cuda final : public Device {
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> open_cuda_device(Transport transport, int local_rank) {
+Result<std::unique_ptr<Device>> open_cuda_device(const DeviceChoice& choice) {
   const int devices = c10::cuda::device_count();
   if (devices == 0) {
     return Error{"there is no CUDA device on this machine, or its driver is not there",
                  {},
                  "nvidia-smi shows what there is; without one: backend: gloo and --device cpu"};
   }
-  if (transport == Transport::nccl && local_rank >= devices) {
-    return Error{"rank " + std::to_string(local_rank) + " of this machine has no GPU of its own: " +
-                     "there " + (devices == 1 ? "is " : "are ") +
-                     plural(static_cast<std::uint64_t>(devices), "GPU") +
-                     ", and NCCL takes one rank on each",
-                 {},
-                 "start fewer ranks on this machine, or use backend: gloo and --device cuda, where "
-                 "ranks may share one"};
+  if (choice.transport == Transport::nccl && !choice.share_gpus && choice.local_rank >= devices) {
+    return Error{
+        "rank " + std::to_string(choice.local_rank) +
+            " of this machine has no GPU of its own: " + "there " +
+            (devices == 1 ? "is " : "are ") + plural(static_cast<std::uint64_t>(devices), "GPU") +
+            ", and NCCL takes one rank on each",
+        {},
+        "start fewer ranks on this machine; or, to test, let ranks share GPUs: lockstep run "
+        "--share-gpus, or backend: gloo and --device cuda"};
   }
   // Read when the process group is made: without timing, no work tells when it begins.
   setenv("TORCH_NCCL_ENABLE_TIMING", "1", /*overwrite=*/0);
-  return std::unique_ptr<Device>(
-      std::make_unique<Cuda>(transport, static_cast<c10::DeviceIndex>(local_rank % devices)));
+  return std::unique_ptr<Device>(std::make_unique<Cuda>(
+      choice.transport, static_cast<c10::DeviceIndex>(choice.local_rank % devices)));
 }
 
 }  // namespace lockstep

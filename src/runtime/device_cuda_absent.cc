@@ -3,8 +3,7 @@
 
 namespace lockstep {
 
-Result<std::unique_ptr<Device>> open_cuda_device(Scenario::Backend /*transport*/,
-                                                 int /*local_rank*/) {
+Result<std::unique_ptr<Device>> open_cuda_device(const DeviceChoice&) {
   return Error{"this lockstep-worker was built without CUDA",
                {},
                "build it with `cmake --preset full-cuda` (docs/runtime.md, \"On GPUs\"), or use "

@@ -86,10 +86,35 @@ Status find_master(const std::string& master, const Environment& get, LaunchSett
   return Status::ok();
 }
 
+Status find_own(const Environment& get, LaunchSettings& out) {
+  const auto text_of = [&](const char* variable) {
+    const char* text = get(variable);
+    return std::string_view(text == nullptr ? "" : text);
+  };
+  const auto refuse = [&](const char* variable, const char* values) {
+    return Error{std::string(variable) + " is " + printable(text_of(variable)),
+                 {},
+                 std::string("unset it, or set it to ") + values};
+  };
+  const std::string_view share = text_of(kShareGpusVariable);
+  if (!share.empty() && share != "0" && share != "1") {
+    return refuse(kShareGpusVariable, "0 or 1");
+  }
+  out.share_gpus = share == "1";
+  const std::string_view queued = text_of(kQueuedCallsVariable);
+  if (queued.empty()) return Status::ok();
+  if (queued != "per-group" && queued != "one-at-a-time") {
+    return refuse(kQueuedCallsVariable, "per-group or one-at-a-time");
+  }
+  out.queued = queued == "per-group" ? QueuedCalls::per_group : QueuedCalls::one_at_a_time;
+  return Status::ok();
+}
+
 }  // namespace
 
 Result<LaunchSettings> find_launch_settings(const LaunchOptions& options, const Environment& get) {
   LaunchSettings out;
+  if (const Status ok = find_own(get, out); !ok) return ok.error();
   if (const Status ok = find_ranks(options, get, out); !ok) return ok.error();
   if (out.rank >= out.world_size) {
     return Error{"rank " + std::to_string(out.rank) + " is not one of " +

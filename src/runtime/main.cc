@@ -47,6 +47,8 @@ lockstep::Status find_place(const lockstep::LaunchOptions& launch,
   options.master_port = found->master_port;
   options.store_is_served = found->store_is_served;
   options.attempt = found->attempt;
+  options.share_gpus = found->share_gpus;
+  options.queued = found->queued;
   if (options.store.empty() && options.master_host.empty()) {  // a single process
     options.store = options.trace + "/store." + std::to_string(getpid());
   }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
+#include <utility>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -75,7 +76,7 @@ bool meet(c10d::Store& store, RankOf who, std::chrono::milliseconds timeout) {
 }
 
 std::unique_ptr<Device> open_cpu() {
-  auto cpu = open_device(DeviceKind::cpu, Scenario::Backend::gloo, 0);
+  auto cpu = open_device({});
   LOCKSTEP_CHECK(static_cast<bool>(cpu), "the CPU is always there");
   return std::move(*cpu);
 }
@@ -135,7 +136,7 @@ ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::strin
   const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(name, store_);
   c10::intrusive_ptr<c10d::Backend> gloo;
   if (transport.connected) gloo = make_host_transport(name, prefixed, rank, size);
-  if (transport.around) gloo = transport.around(std::move(gloo));
+  gloo = transport.around ? transport.around(std::move(gloo)) : device_->around_gloo(gloo, name);
   const auto own = device_->make_transport(
       c10::make_intrusive<c10d::PrefixStore>("device", prefixed), rank, size, timeout_);
   const auto kind = device_->place().type();
@@ -144,13 +145,22 @@ ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::strin
                    ? Ptr(c10::make_intrusive<DirectGroup>(prefixed, rank, size))
                    : c10::make_intrusive<c10d::ProcessGroup>(prefixed, rank, size);
   group->setDefaultBackend(own ? Type::NCCL : Type::GLOO);
+  std::optional<RecordingBackend::OnDevice> on_device;
+  if (device_->queues() && !transport.around) {
+    if (!watch_) watch_ = std::make_unique<WorkWatch>(recorder_, device_->begun());
+    on_device.emplace(*watch_, [this] { return device_->mark(); });
+  }
   const auto recording = c10::make_intrusive<RecordingBackend>(
-      gloo, recorder_, RecordingBackend::Group{own ? name + ".host" : name, ranks, description});
+      gloo, recorder_, RecordingBackend::Group{own ? name + ".host" : name, ranks, description},
+      own ? std::nullopt : on_device);
   group->setBackend(c10::DeviceType::CPU, Type::GLOO, recording);
   if (own) {
-    if (!watch_) watch_ = std::make_unique<WorkWatch>(recorder_, device_->begun());
+    {
+      const std::lock_guard lock(transports_mutex_);
+      transports_.push_back(own);
+    }
     const auto recorded = c10::make_intrusive<RecordingBackend>(
-        own, recorder_, RecordingBackend::Group{name, ranks, description}, watch_.get());
+        own, recorder_, RecordingBackend::Group{name, ranks, description}, on_device);
     recorded->setBoundDeviceId(device_->place());
     group->setBackend(kind, Type::NCCL, recorded);
   } else if (kind == c10::DeviceType::CUDA) {
@@ -208,6 +218,21 @@ bool ProcessGroups::wait_until_announced(const std::string& what,
   } catch (const std::exception&) {
     return false;  // a rank is gone or stuck: its own trace says why
   }
+}
+
+void ProcessGroups::shut_down() {
+  watch_.reset();
+  std::unique_lock lock(transports_mutex_);
+  const auto transports = std::exchange(transports_, {});
+  lock.unlock();
+  for (auto it = transports.rbegin(); it != transports.rend(); ++it) (*it)->shutdown();
+}
+
+void ProcessGroups::abort_all() {
+  std::unique_lock lock(transports_mutex_);
+  const auto transports = transports_;
+  lock.unlock();
+  for (auto it = transports.rbegin(); it != transports.rend(); ++it) (*it)->abort();
 }
 
 void ProcessGroups::announce_done() { announce("done"); }

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -91,6 +92,15 @@ class ProcessGroups {
   void announce_done();
   bool wait_until_all_are_done(std::chrono::milliseconds patience);
 
+  // Ends the groups in order, the last one first: once everything that this rank called is complete
+  // and the others are through (wait_until_all_are_done), after which nobody uses them. Tells no
+  // more of the calls.
+  void shut_down();
+  // Gives up what is in flight on a device (ncclCommAbort), so that a thread that is blocked there
+  // may go on. From any thread; may block where the device does not answer. What waits for a call
+  // that was given up may throw.
+  void abort_all();
+
   RankOf who() const { return who_; }
   bool alone() const { return others_.has_value(); }
   const Device& device() const { return *device_; }
@@ -111,6 +121,8 @@ class ProcessGroups {
   // Kept until the process ends: a group whose last user is gone would close its connections, and
   // ranks that wait for this one would fail on them instead of being seen to wait.
   std::vector<Ptr> made_;
+  std::mutex transports_mutex_;  // guards what follows: abort_all comes from another thread
+  std::vector<c10::intrusive_ptr<c10d::Backend>> transports_;  // of the device, as they were made
   Ptr world_;
   std::unique_ptr<WorkWatch> watch_;  // of the device's transport; null without one
 };

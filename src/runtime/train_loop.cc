@@ -248,14 +248,12 @@ void TrainLoop::save(std::int64_t steps) {
     throw std::runtime_error(saved.error().str());
   }
   using Barrier = Scenario::Train::Checkpoint::Barrier;
-  const Barrier barrier = scenario_.train.checkpoint.barrier;
-  if (barrier == Barrier::none) return;
+  const Barrier who = scenario_.train.checkpoint.barrier;
+  if (who == Barrier::none) return;
   // On rank 0 alone: that is the mistake that `rank_0` stands for.
-  if (barrier == Barrier::rank_0 && groups_.who().rank != 0) return;
+  if (who == Barrier::rank_0 && groups_.who().rank != 0) return;
   const NoteScope scope(recorder_, recorder_.note({}, "checkpoint.barrier"));
-  c10d::BarrierOptions options;
-  options.asyncOp = false;
-  groups_.world()->barrier(options)->wait();
+  barrier(*groups_.world());
 }
 
 StepMetrics TrainLoop::one_step(std::int64_t step) {

@@ -33,10 +33,10 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
-bool on_nccl(const Scenario& scenario) { return scenario.backend == Scenario::Backend::nccl; }
-
 DeviceKind device_kind(const Scenario& scenario, const WorkerOptions& options) {
-  if (options.device.empty()) return on_nccl(scenario) ? DeviceKind::cuda : DeviceKind::cpu;
+  if (options.device.empty()) {
+    return scenario.backend == Scenario::Backend::nccl ? DeviceKind::cuda : DeviceKind::cpu;
+  }
   return options.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
 }
 
@@ -114,11 +114,6 @@ Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
   if (scenario.replays() && device_kind(scenario, options) == DeviceKind::cuda) {
     return refuse("a replay makes its calls on Gloo, with tensors of the host", "--device cpu");
   }
-  const bool pipeline = scenario.strategy.kind == Scenario::Strategy::Kind::pipeline;
-  if (pipeline && device_kind(scenario, options) == DeviceKind::cuda) {
-    return refuse("a pipeline runs on the CPU only: its messages begin and end on the host",
-                  "--device cpu, or another strategy");
-  }
   const bool balances = scenario.data.balance == Scenario::Data::Balance::cost;
   if (balances && device_kind(scenario, options) == DeviceKind::cuda) {
     return refuse(
@@ -171,7 +166,13 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
     return kExitUsage;
   }
   const Scenario& scenario = *reference;
-  auto device = open_device(device_kind(scenario, options), scenario.backend, options.local_rank);
+  // What is replayed is made as it was recorded, by Gloo.
+  const QueuedCalls queued = scenario.replays() ? QueuedCalls::no : options.queued;
+  auto device = open_device({.kind = device_kind(scenario, options),
+                             .transport = scenario.backend,
+                             .local_rank = options.local_rank,
+                             .share_gpus = options.share_gpus,
+                             .queued = queued});
   if (!device) {
     std::fprintf(stderr, "%s\n", device.error().str().c_str());
     return kExitUsage;
@@ -185,9 +186,13 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
     }
     program = std::move(*loaded);
   }
-  auto ring = program ? make_job_ring(scenario, options.rank, options.world_size, options.trace,
-                                      records_of(*program->find(Rank(options.rank))))
-                      : make_job_ring(scenario, options.rank, options.world_size, options.trace);
+  auto ring =
+      make_job_ring(scenario, {.rank = options.rank,
+                               .world_size = options.world_size,
+                               .folder = options.trace,
+                               .records = program ? records_of(*program->find(Rank(options.rank)))
+                                                  : records_of(scenario, options.rank),
+                               .queued = queued != QueuedCalls::no});
   if (!ring) {
     std::fprintf(stderr, "%s\n", ring.error().str().c_str());
     return kExitUsage;
@@ -215,7 +220,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
     } else {
       train(job, scenario, *groups, recorder, result, options);
     }
-    if (on_nccl(scenario)) wait_for_device(recorder);
+    if (groups->device().queues()) wait_for_device(recorder);
   } catch (const std::exception& error) {
     if (groups) groups->announce_done();
     end_by_exception(error, recorder, result, options);
@@ -227,6 +232,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
   save(result, options);
   groups->announce_done();
   groups->wait_until_all_are_done(milliseconds(scenario.limits.hang_after_s + kExitGraceS));
+  groups->shut_down();
   return kExitFinished;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "job/scenario.h"
+#include "runtime/launch_settings.h"
 
 namespace lockstep {
 
@@ -29,8 +30,10 @@ struct WorkerOptions {
   int master_port = 0;
   bool store_is_served = false;
   int attempt = 0;
-  std::string device;      // "cpu", "cuda"; empty: what the scenario's backend needs
-  int local_rank = 0;      // among the ranks of this machine
+  std::string device;                    // "cpu", "cuda"; empty: what the scenario's backend needs
+  int local_rank = 0;                    // among the ranks of this machine
+  bool share_gpus = false;               // of several NCCL ranks
+  QueuedCalls queued = QueuedCalls::no;  // for tests: on the CPU (queued/call_queue.h)
   bool reference = false;  // alone, with the batches of all the scenario's ranks (job/reference.h)
   std::string trace;       // folder for rank_<r>.ring and rank_<r>.result.json
   pid_t parent = 0;        // from prepare_process_for_watchdog()

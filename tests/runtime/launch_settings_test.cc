@@ -31,6 +31,19 @@ const Variables kTorchrun = {{"RANK", "5"},
                              {"MASTER_PORT", "29500"},
                              {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
 
+TEST(LaunchSettings, TakesItsOwnVariables) {
+  EXPECT_FALSE(settings({}, {})->share_gpus);
+  EXPECT_TRUE(settings({}, {{"LOCKSTEP_SHARE_GPUS", "1"}})->share_gpus);
+  EXPECT_FALSE(settings({}, {{"LOCKSTEP_SHARE_GPUS", "0"}})->share_gpus);
+  EXPECT_THAT(settings({}, {{"LOCKSTEP_SHARE_GPUS", "yes"}}).error().message,
+              HasSubstr("LOCKSTEP_SHARE_GPUS is \"yes\""));
+  EXPECT_EQ(settings({}, {})->queued, QueuedCalls::no);
+  EXPECT_EQ(settings({}, {{"LOCKSTEP_QUEUED_CALLS", "per-group"}})->queued, QueuedCalls::per_group);
+  EXPECT_EQ(settings({}, {{"LOCKSTEP_QUEUED_CALLS", "one-at-a-time"}})->queued,
+            QueuedCalls::one_at_a_time);
+  EXPECT_THAT(settings({}, {{"LOCKSTEP_QUEUED_CALLS", "1"}}).error().fix, HasSubstr("per-group"));
+}
+
 TEST(LaunchSettings, ASingleProcessNeedsNothing) {
   const auto found = settings({}, {});
   ASSERT_TRUE(found);

@@ -2,6 +2,7 @@
 
 #include <iterator>
 #include <sstream>
+#include <thread>
 
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
@@ -13,7 +14,8 @@ namespace lockstep {
 
 std::vector<ExitStatus> run_ranks(
     int ranks, const TempDir& folder,
-    const std::function<ExitStatus(ProcessGroups& groups, Recorder& recorder)>& body) {
+    const std::function<ExitStatus(ProcessGroups& groups, Recorder& recorder)>& body,
+    QueuedCalls queued) {
   return spawn(ranks, [&](int rank) {
     at::set_num_threads(1);
     RingWriter::Options options;
@@ -23,8 +25,13 @@ std::vector<ExitStatus> run_ranks(
     options.capacity = 1 << 12;
     auto ring = RingWriter::create(options);
     Recorder recorder(**ring);
-    ProcessGroups groups(folder.file("store"), {rank, ranks}, std::chrono::seconds(20), recorder);
+    auto device = open_device({.queued = queued});
+    ProcessGroups groups(folder.file("store"), {rank, ranks}, std::chrono::seconds(20), recorder,
+                         std::move(*device));
     const ExitStatus status = body(groups, recorder);
+    while (status == 0 && groups.device().queues() && recorder.outstanding()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     if (status == 0) recorder.ring().finish(End::clean);
     groups.announce_done();
     groups.wait_until_all_are_done(std::chrono::seconds(20));
@@ -32,8 +39,9 @@ std::vector<ExitStatus> run_ranks(
   });
 }
 
-std::vector<double> losses(const Scenario& s, const TempDir& folder, int ranks) {
-  const auto statuses = run_ranks(ranks, folder, [&](ProcessGroups& groups, Recorder& recorder) {
+std::vector<double> losses(const Scenario& s, const TempDir& folder, int ranks,
+                           QueuedCalls queued) {
+  const auto train = [&](ProcessGroups& groups, Recorder& recorder) {
     WorkerResult result;
     TrainLoop(s, groups, recorder, result).run();
     if (groups.who().rank != 0) return 0;
@@ -42,7 +50,8 @@ std::vector<double> losses(const Scenario& s, const TempDir& folder, int ranks) 
     for (const double loss : result.losses) text << loss << "\n";
     folder.write("losses", text.str());
     return 0;
-  });
+  };
+  const auto statuses = run_ranks(ranks, folder, train, queued);
   EXPECT_THAT(statuses, testing::Each(0));
   std::istringstream in(TempDir::read(folder.file("losses")));
   return {std::istream_iterator<double>(in), {}};

@@ -304,16 +304,23 @@ TEST(RecordingWork, AFailedCallIsOverOnceHoweverOftenItIsWaitedFor) {
 }
 
 TEST(Device, SaysWhatToDoWhereThereIsNone) {
-  const auto none = open_device(DeviceKind::cpu, Scenario::Backend::nccl, 0);
+  const auto none = open_device({.transport = Scenario::Backend::nccl});
   ASSERT_FALSE(static_cast<bool>(none));
   EXPECT_THAT(none.error().message, testing::HasSubstr("NCCL carries GPUs' tensors only"));
-  const auto cuda = open_device(DeviceKind::cuda, Scenario::Backend::gloo, 0);
+  const auto cuda = open_device({.kind = DeviceKind::cuda});
   if (cuda) GTEST_SKIP() << "there is a GPU";
   EXPECT_THAT(cuda.error().fix, testing::HasSubstr("--device cpu"));
 }
 
+TEST(Device, QueuesCallsOnTheCpuAlone) {
+  const auto beside_cuda =
+      open_device({.kind = DeviceKind::cuda, .queued = QueuedCalls::per_group});
+  ASSERT_FALSE(static_cast<bool>(beside_cuda));
+  EXPECT_THAT(beside_cuda.error().message, testing::HasSubstr("LOCKSTEP_QUEUED_CALLS"));
+}
+
 TEST(Device, OfTheCpuLeavesTensorsWhereTheyAre) {
-  auto cpu = open_device(DeviceKind::cpu, Scenario::Backend::gloo, 0);
+  auto cpu = open_device({});
   ASSERT_TRUE(static_cast<bool>(cpu));
   const at::Tensor tensor = at::ones({2});
   EXPECT_TRUE((*cpu)->bring(tensor).is_same(tensor));

@@ -17,7 +17,7 @@ namespace {
 class CudaFingerprintsTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto device = open_device(DeviceKind::cuda, Scenario::Backend::gloo, 0);
+    auto device = open_device({.kind = DeviceKind::cuda});
     if (!device) GTEST_SKIP() << device.error().str();
     device_ = std::move(*device);
     prints_ = device_->make_fingerprints(kSketchValues);

@@ -139,7 +139,7 @@ TEST(CheckRunnable, RefusesWhatCannotBeRun) {
   WorkerOptions on_gpu = options;
   on_gpu.device = "cuda";
   EXPECT_TRUE(static_cast<bool>(check_runnable(pipeline, options)));
-  EXPECT_THAT(check_runnable(pipeline, on_gpu).error().message, HasSubstr("on the CPU only"));
+  EXPECT_TRUE(static_cast<bool>(check_runnable(pipeline, on_gpu)));
   EXPECT_TRUE(static_cast<bool>(check_runnable(s, on_gpu)));
 
   Scenario balanced = s;

@@ -68,7 +68,8 @@ Status run_rank(const Scenario& scenario, const LoneRun& run, int rank, bool on_
     if (!read) return read.error();
     broadcasts = std::move(*read);
   }
-  auto ring = make_job_ring(scenario, rank, scenario.ranks, run.trace);
+  auto ring = make_job_ring(
+      scenario, {rank, scenario.ranks, run.trace, records_of(scenario, rank), /*queued=*/false});
   if (!ring) return ring.error();
   Recorder recorder(**ring);
   const auto dissents = [&] {

@@ -22,8 +22,7 @@ std::string file_of_rank(const std::string& folder, int rank, const char* suffix
   return folder + "/rank_" + std::to_string(rank) + suffix;
 }
 
-Result<std::unique_ptr<RingWriter>> make_job_ring(const Scenario& scenario, int rank,
-                                                  int world_size, const std::string& folder) {
+std::uint64_t records_of(const Scenario& scenario, int rank) {
   const auto steps = static_cast<std::uint64_t>(scenario.train.steps);
   const auto parts = static_cast<std::uint64_t>(scenario.micro_batches(rank));
   const std::uint64_t each = kRecordsPerStep + parts * kRecordsPerMicroBatch;
@@ -32,19 +31,21 @@ Result<std::unique_ptr<RingWriter>> make_job_ring(const Scenario& scenario, int 
     const auto every = static_cast<std::uint64_t>(scenario.watch.every);
     records += (steps + every) / every * kRecordsPerLook;
   }
-  return make_job_ring(scenario, rank, world_size, folder, records);
+  return records;
 }
 
-Result<std::unique_ptr<RingWriter>> make_job_ring(const Scenario& scenario, int rank,
-                                                  int world_size, const std::string& folder,
-                                                  std::uint64_t records) {
+Result<std::unique_ptr<RingWriter>> make_job_ring(const Scenario& scenario,
+                                                  const JobRing& options) {
   RingWriter::Options ring;
-  ring.path = file_of_rank(folder, rank, ".ring");
-  ring.rank = Rank(rank);
-  ring.world_size = world_size;
-  ring.backend = scenario.backend == Scenario::Backend::nccl ? "nccl" : "gloo";
+  ring.path = file_of_rank(options.folder, options.rank, ".ring");
+  ring.rank = Rank(options.rank);
+  ring.world_size = options.world_size;
+  ring.backend = scenario.backend == Scenario::Backend::nccl ? "nccl"
+                 : options.queued                            ? "gloo-as-nccl"
+                                                             : "gloo";
   ring.program = "lockstep-worker: " + scenario.name;
-  ring.capacity = std::clamp(records, kMinRecords, scenario.replays() ? kMaxReplayed : kMaxRecords);
+  ring.capacity =
+      std::clamp(options.records, kMinRecords, scenario.replays() ? kMaxReplayed : kMaxRecords);
   return RingWriter::create(ring);
 }
 

@@ -14,14 +14,17 @@ namespace lockstep {
 // FOLDER/rank_RANK + suffix: what a rank leaves.
 std::string file_of_rank(const std::string& folder, int rank, const char* suffix);
 
-// FOLDER/rank_RANK.ring, with room for all that the job's steps are expected to record, within
-// bounds. Errors: RingWriter::create's.
-Result<std::unique_ptr<RingWriter>> make_job_ring(const Scenario& scenario, int rank,
-                                                  int world_size, const std::string& folder);
+// How many records all of the job's steps are expected to take.
+std::uint64_t records_of(const Scenario& scenario, int rank);
 
-// The same with room for so many records, within bounds.
-Result<std::unique_ptr<RingWriter>> make_job_ring(const Scenario& scenario, int rank,
-                                                  int world_size, const std::string& folder,
-                                                  std::uint64_t records);
+struct JobRing {
+  int rank = 0, world_size = 1;
+  std::string folder;
+  std::uint64_t records = 0;  // there is to be room for, within bounds
+  bool queued = false;        // calls of Gloo that are queued as NCCL's are: the trace says so
+};
+
+// FOLDER/rank_RANK.ring. Errors: RingWriter::create's.
+Result<std::unique_ptr<RingWriter>> make_job_ring(const Scenario& scenario, const JobRing& options);
 
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 #include "runtime/record/recording_backend.h"
 
+#include <utility>
+
 #include "base/check.h"
 #include "runtime/record/recording_work.h"
 
@@ -15,30 +17,61 @@ std::vector<at::Tensor> flattened(const std::vector<std::vector<at::Tensor>>& li
 }  // namespace
 
 RecordingBackend::RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, Recorder& recorder,
-                                   Group group, WorkWatch* watch)
+                                   Group group, std::optional<OnDevice> device)
     : Backend(inner->getRank(), inner->getSize()),
       inner_(std::move(inner)),
       recorder_(recorder),
-      watch_(watch),
+      device_(std::move(device)),
       group_(recorder, group.name, std::move(group.ranks), group.description) {
   LOCKSTEP_CHECK(group_.size() == getSize(), "a group lists all its members");
 }
 
-RecordingBackend::WorkPtr RecordingBackend::record(const RecordedCall& call,
+RecordingBackend::WorkPtr RecordingBackend::record(RecordedCall call,
                                                    const std::function<WorkPtr()>& forward) {
+  if (device_ && call.op != Op::barrier) call.is_async = true;
   const std::uint32_t id = group_.issue(call);
-  WorkPtr inner;
+  if (coalesced_) {
+    coalesced_->push_back(id);
+    return forward();
+  }
+  return make({id}, forward);
+}
+
+RecordingBackend::WorkPtr RecordingBackend::make(const std::vector<std::uint32_t>& calls,
+                                                 const std::function<WorkPtr()>& forward) {
+  const auto before = device_ ? device_->mark() : nullptr;
+  WorkPtr work;
   try {
-    inner = forward();
+    work = forward();
   } catch (const std::exception& error) {
-    recorder_.complete(id, message_of(error));
-    recorder_.raised(message_of(error), id);
+    for (const std::uint32_t call : calls) recorder_.complete(call, message_of(error));
+    if (!calls.empty()) recorder_.raised(message_of(error), calls.front());
     recorder_.returned();
     throw;
   }
-  auto work = c10::make_intrusive<RecordingWork>(std::move(inner), recorder_, id, watch_);
+  if (work) {
+    // All of a batch complete with its one work.
+    for (const std::uint32_t call : calls) {
+      work = c10::make_intrusive<RecordingWork>(std::move(work), recorder_, call,
+                                                device_ ? &device_->watch : nullptr);
+    }
+  } else {
+    LOCKSTEP_CHECK(device_.has_value(), "a call without a Work on a backend that queues nothing");
+    const auto behind = device_->mark();
+    for (const std::uint32_t call : calls) device_->watch.follow(before, behind, call);
+  }
   recorder_.returned();
   return work;
+}
+
+void RecordingBackend::startCoalescing() {
+  inner_->startCoalescing();
+  coalesced_.emplace();
+}
+
+RecordingBackend::WorkPtr RecordingBackend::endCoalescing() {
+  const std::vector<std::uint32_t> calls = *std::exchange(coalesced_, std::nullopt);
+  return make(calls, [&] { return inner_->endCoalescing(); });
 }
 
 RecordingBackend::WorkPtr RecordingBackend::broadcast(Tensors& tensors,

@@ -6,11 +6,19 @@
 // A call is in the ring file before the transport sees it: Gloo may abort the process from its own
 // thread when sizes do not fit, and the trace must show the call that did it.
 //
+// On a device (NCCL) calls are queued, and return before they are complete: they are recorded as
+// asynchronous, whatever the program asked for, and `complete` alone says that one is over; only a
+// barrier that is to block does block the host. A call that the program does not ask a Work of runs
+// in the caller's queue and has none: marks around it tell when it begins and completes, and the
+// program gets none either.
+//
 // Torch 2.15 has second names for some virtuals (all_gather_single beside _allgather_base, …); the
 // base class sends each new name to its old one, so overriding the old names catches both, once.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,17 +37,24 @@ class RecordingBackend : public c10d::Backend {
     std::vector<std::int32_t> ranks;  // global ranks in group order
     std::string description;
   };
-  // Writes the group into the trace. `recorder` must outlive the backend and the calls in flight;
-  // so must `watch`, which tells when they complete where `inner` does not (null: it does).
+  // What tells when a device begins and completes calls. `watch` must outlive the backend.
+  struct OnDevice {
+    WorkWatch& watch;
+    MarkQueue mark;
+  };
+  // Writes the group into the trace. `recorder` must outlive the backend and the calls in flight.
+  // `device`: of a backend whose calls are queued; nothing where they are complete when a wait for
+  // them returns.
   RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, Recorder& recorder, Group group,
-                   WorkWatch* watch = nullptr);
+                   std::optional<OnDevice> device = {});
 
   const std::string getBackendName() const override { return inner_->getBackendName(); }
   c10::intrusive_ptr<Options> getBackendOptions() override { return inner_->getBackendOptions(); }
   void setTimeout(std::chrono::milliseconds timeout) override { inner_->setTimeout(timeout); }
   bool supportsCoalescing() const override { return inner_->supportsCoalescing(); }
-  void startCoalescing() override { inner_->startCoalescing(); }
-  c10::intrusive_ptr<c10d::Work> endCoalescing() override { return inner_->endCoalescing(); }
+  // The calls between the two are issued as they come, and are given to the transport at the end.
+  void startCoalescing() override;
+  c10::intrusive_ptr<c10d::Work> endCoalescing() override;
   void abort() override { inner_->abort(); }
   void shutdown() override { inner_->shutdown(); }
   std::uint64_t getSequenceNumberForGroup() override { return inner_->getSequenceNumberForGroup(); }
@@ -84,12 +99,15 @@ class RecordingBackend : public c10d::Backend {
 
  private:
   // Records the call, makes it, and wraps what comes back.
-  WorkPtr record(const RecordedCall& call, const std::function<WorkPtr()>& forward);
+  WorkPtr record(RecordedCall call, const std::function<WorkPtr()>& forward);
+  // Makes calls that are recorded as issued, and follows them to their end.
+  WorkPtr make(const std::vector<std::uint32_t>& calls, const std::function<WorkPtr()>& forward);
 
   c10::intrusive_ptr<c10d::Backend> inner_;
   Recorder& recorder_;
-  WorkWatch* watch_;
+  std::optional<OnDevice> device_;
   RecordedGroup group_;
+  std::optional<std::vector<std::uint32_t>> coalesced_;  // calls since startCoalescing
 };
 
 }  // namespace lockstep

@@ -39,9 +39,18 @@ WorkWatch::~WorkWatch() {
 }
 
 void WorkWatch::follow(c10::intrusive_ptr<c10d::Work> work, std::uint32_t call) {
+  follow({std::move(work), nullptr, nullptr, call});
+}
+
+void WorkWatch::follow(std::shared_ptr<const QueueMark> before,
+                       std::shared_ptr<const QueueMark> behind, std::uint32_t call) {
+  follow({{}, std::move(before), std::move(behind), call});
+}
+
+void WorkWatch::follow(Followed followed) {
   {
     const std::lock_guard lock(mutex_);
-    coming_.push_back({std::move(work), call, false});
+    coming_.push_back(std::move(followed));
   }
   changed_.notify_one();
 }
@@ -82,17 +91,22 @@ void WorkWatch::watch() {
   }
 }
 
+bool WorkWatch::has_begun(const Followed& followed) const {
+  if (!followed.work) return followed.before->reached();
+  return begun_ && begun_(*followed.work);
+}
+
 bool WorkWatch::look(Followed& followed) {
   std::string failure;
   try {
     // Asked before the start is: a call that completed in between has begun, too.
-    const bool complete = followed.work->isCompleted();
-    if (!followed.begun && begun_ && begun_(*followed.work)) {
+    const bool complete = followed.work ? followed.work->isCompleted() : followed.behind->reached();
+    if (!followed.begun && has_begun(followed)) {
       followed.begun = true;
       recorder_.ring().start(followed.call);
     }
     if (!complete) return false;
-    failure = failure_of(*followed.work);
+    if (followed.work) failure = failure_of(*followed.work);
   } catch (...) {
     // After a fault of the device every question about it throws. The program's own next call does,
     // too, and ends the rank in order; an exception that left this thread would abort it.

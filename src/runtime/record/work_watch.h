@@ -1,21 +1,24 @@
 // WorkWatch: tells when calls begin and complete whose transport only answers when it is asked.
 //
 // NCCL's futures are complete as soon as a call is in the device's queue; whether the device has
-// begun or finished it is told by its events. A thread asks for the calls in flight every 200 us,
-// and records what changed: times are late by that at most. Backends that say so by themselves make
-// it ask at once (backend_hooks.h).
+// begun or finished it is told by its events. A call that comes back without a Work runs in the
+// caller's own queue; marks before and behind it tell as much. A thread asks for the calls in
+// flight every 200 us, and records what changed: times are late by that at most. Backends that say
+// so by themselves make it ask at once (backend_hooks.h).
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include "runtime/record/queue_mark.h"
 #include "runtime/record/recorder.h"
 
 namespace lockstep {
@@ -34,6 +37,10 @@ class WorkWatch {
 
   // From any thread. Keeps the work until it is complete.
   void follow(c10::intrusive_ptr<c10d::Work> work, std::uint32_t call);
+  // The same of a call that has no work, but marks in the queue it runs in: it begins where
+  // `before` is reached, and is complete where `behind` is.
+  void follow(std::shared_ptr<const QueueMark> before, std::shared_ptr<const QueueMark> behind,
+              std::uint32_t call);
 
   // Asks for all calls in flight now, and not only when the time has come. From any thread; does
   // not wait, and takes no other lock.
@@ -43,11 +50,14 @@ class WorkWatch {
 
  private:
   struct Followed {
-    c10::intrusive_ptr<c10d::Work> work;
+    c10::intrusive_ptr<c10d::Work> work;  // null: the marks tell
+    std::shared_ptr<const QueueMark> before, behind;
     std::uint32_t call = 0;
     bool begun = false;
   };
+  void follow(Followed followed);
   void watch();
+  bool has_begun(const Followed& followed) const;
   // Records what is new of it; true where it is complete.
   bool look(Followed& followed);
 

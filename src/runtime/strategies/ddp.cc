@@ -178,7 +178,9 @@ c10::intrusive_ptr<c10::ivalue::Future> Ddp::reduce(c10d::GradBucket& bucket) {
         c10::ListType::create(c10::TensorType::get()));
   }
   if (const auto* recorded = dynamic_cast<const RecordingWork*>(work.get())) {
-    if (const auto call = recorded->call_in(parts_.recorder)) launched_.push_back({*call, future});
+    if (const auto call = recorded->call_in(parts_.recorder)) {
+      launched_.push_back({*call, work, future});
+    }
   }
   if (bucket.isLast()) {
     // Runs before the Reducer's own final callback, which it queues after the last bucket.
@@ -203,13 +205,15 @@ const CallNote& Ddp::bucket_note(const c10d::GradBucket& bucket) {
 
 // The Reducer waits on the buckets' futures, in order, where nobody can see it. Waiting for the
 // same futures just before shows in the trace when the rank blocks and is let go; errors are left
-// to the Reducer to throw.
+// to the Reducer to throw. Where calls are queued, futures are complete, and what the rank computes
+// next comes behind the calls.
 void Ddp::wait_for_buckets() {
   for (const Launched& bucket : launched_) {
     {
       const Recorder::Timed timed(parts_.recorder);
       parts_.recorder.wait(bucket.call);
     }
+    if (parts_.groups.device().queues()) bucket.work->synchronize();
     bucket.future->wait();
     if (bucket.future->hasError()) {
       parts_.recorder.wait_failed(bucket.call, error_of(*bucket.future));

@@ -63,6 +63,7 @@ class Ddp : public Strategy {
   std::map<std::size_t, CallNote> bucket_notes_;  // by bucket; until buckets are rebuilt
   struct Launched {
     std::uint32_t call;
+    c10::intrusive_ptr<c10d::Work> work;
     c10::intrusive_ptr<c10::ivalue::Future> future;
   };
   std::vector<Launched> launched_;  // buckets of this step, in order

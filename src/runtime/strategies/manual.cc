@@ -50,7 +50,11 @@ void ManualSync::synchronise() {
     if (reduction_ == Reduction::none) continue;
     const NoteScope scope(parts_.recorder, it.note);
     all_reduce(*it.group, gradient);
-    if (reduction_ == Reduction::mean) gradient.div_(it.group->getSize());
+  }
+  if (reduction_ != Reduction::mean) return;
+  for (Synced& it : synced_) {
+    at::Tensor gradient = it.parameter.grad();
+    if (gradient.defined()) gradient.div_(it.group->getSize());
   }
 }
 

@@ -208,10 +208,6 @@ class Contradictions {
     if (scenario_.strategy.crossed && scenario_.strategy.micro_batches < kToCross)
       refuse_key("/strategy/order", "with so few micro-batches the orders do not cross",
                  "make \"micro_batches\" 3 or more");
-    if (scenario_.backend == Scenario::Backend::nccl)
-      refuse_key("/backend",
-                 "a pipeline's messages begin and end on the host, and NCCL is for GPUs",
-                 "backend: gloo");
     using Remedy = Scenario::Remedy::Kind;
     const Remedy remedy = scenario_.remedy.kind;
     if (remedy != Remedy::none && remedy != Remedy::alternating)

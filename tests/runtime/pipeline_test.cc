@@ -353,13 +353,13 @@ TEST(PipelineLoop, WhatTravelsIsInTheTrace) {
   EXPECT_THAT(run.first.calls(0),
               ElementsAre(AllOf(HasSubstr("send replica0:"), HasSubstr("#pipeline.shape")),
                           HasSubstr("float32[4,64] features.0 #pipeline.features"),
-                          AllOf(HasSubstr("recv replica0:"), HasSubstr("#pipeline.loss")),
+                          AllOf(HasSubstr("recv replica0.back:"), HasSubstr("#pipeline.loss")),
                           HasSubstr("gradient.0 #pipeline.gradient")));
   // Step 1 has no images: only that is said, and the loss.
   EXPECT_THAT(run.first.calls(1),
               ElementsAre(HasSubstr("#pipeline.shape"), HasSubstr("#pipeline.loss")));
   EXPECT_THAT(run.second.calls(1),
-              ElementsAre(HasSubstr("recv replica0:"), HasSubstr("send replica0:")));
+              ElementsAre(HasSubstr("recv replica0:"), HasSubstr("send replica0.back:")));
 }
 
 }  // namespace

@@ -27,9 +27,10 @@ Pipeline::Pipeline(const Scenario::Strategy& options, StrategyParts parts)
   const int count = options.stages;
   LOCKSTEP_CHECK(who.world_size % count == 0, "a replica without all of its stages");
   const int first = who.rank - own_;
-  replica_ =
-      parts_.groups.make("replica" + std::to_string(first / count),
-                         "the stages of one copy of the model", every_nth_rank(1, first, count));
+  const std::string replica = "replica" + std::to_string(first / count);
+  const std::vector<std::int32_t> ranks = every_nth_rank(1, first, count);
+  replica_ = parts_.groups.make(replica, "the stages of one copy of the model", ranks);
+  back_ = parts_.groups.make(replica + ".back", "the same, for what goes back", ranks);
   if (who.world_size > count) {
     peers_ = parts_.groups.make("stage_" + stage().name, "one stage of all copies of the model",
                                 every_nth_rank(count, own_, who.world_size / count));
@@ -125,7 +126,7 @@ at::Tensor Pipeline::compute(int m, const Batch& batch, Flight& flight) {
   }
   TextTower& text = parts_.model->text_tower();
   const at::Tensor seen = parts_.model->seen_by_text(batch.tokens);
-  if (!text.causal) send(m, kTextBack, Part::seen, seen);
+  if (!text.causal) flight.seen = seen;
   return text.front(seen, parts_.model->text_mask(batch.tokens));
 }
 
@@ -175,9 +176,10 @@ void Pipeline::synchronise() {
       parts_.watch->local_gradient(name, gradient);
     }
     present.push_back(gradient.defined() ? 1.0F : 0.0F);
-    parts.push_back(gradient.defined() ? gradient.flatten() : at::zeros({parameter.numel()}));
+    parts.push_back(gradient.defined() ? gradient.flatten()
+                                       : at::zeros({parameter.numel()}, parameter.options()));
   }
-  parts.push_back(at::tensor(present));
+  parts.push_back(parts_.groups.device().bring(at::tensor(present)));
   at::Tensor flat;
   {
     const MemoryScope flat_memory(MemoryPhase::communication);
@@ -189,7 +191,8 @@ void Pipeline::synchronise() {
     all_reduce(*peers_, flat);
   }
   flat.div_(peers_->getSize());
-  const at::Tensor anyone = flat.slice(0, flat.size(0) - static_cast<std::int64_t>(names.size()));
+  const at::Tensor anyone =
+      flat.slice(0, flat.size(0) - static_cast<std::int64_t>(names.size())).cpu();
   std::int64_t from = 0;
   for (std::size_t i = 0; i < trained.size(); ++i) {
     at::Tensor parameter = trained[i].second;

@@ -6,8 +6,14 @@
 // image_back, text_front, and text_back with everything else. Each rank trains its stage's
 // parameters; the others are frozen there and never change. Replicas are data parallel.
 //
-//   group "replica<k>"    the ranks of a replica: the messages
-//   group "stage_<name>"  one stage of all replicas: gradients, where there are several
+//   group "replica<k>"       the ranks of a replica: the messages on to the next stage
+//   group "replica<k>.back"  the same ranks: the messages back
+//   group "stage_<name>"     one stage of all replicas: gradients, where there are several
+//
+// There are two groups because on a device the messages of two ranks in one group run one after the
+// other: under 1F1B one stage sends on while the other sends back, and each would be in front of
+// the receive that the other waits for. Within a group, a stage receives from another in the order
+// in which that one sends: NCCL has no tags.
 //
 // Messages of a micro-batch m from a stage to the next, and back, point to point, tag 5 m + kind:
 //
@@ -18,6 +24,8 @@
 //   3  back  float         the result's gradient; as 1 absent with 0 rows
 //   4  on    int64         between the halves of a text encoder that is not causal: the tokens that
 //                          the first half saw, some of them hidden [rows, tokens]
+//
+// The host reads 0 and 2, which stay on it and travel by Gloo; the others lie where the model does.
 //
 // The loss of a step is the mean over its micro-batches. The contrastive loss tells apart the
 // pictures of one micro-batch. Order and memory: pipeline_schedule.h.
@@ -61,6 +69,7 @@ class Pipeline : public Strategy {
   struct Flight {
     std::vector<at::Tensor> inputs;  // leaves that take a gradient; undefined: without images
     at::Tensor output;               // with its graph; undefined without images, and at the end
+    at::Tensor seen;                 // tokens that go on with it; undefined: none do
     at::Tensor loss;                 // at the end: its share of the mean, with its graph
     double value = 0;                // … and undivided; elsewhere from the answer
   };
@@ -90,6 +99,8 @@ class Pipeline : public Strategy {
   at::Tensor receive_result(int m, std::size_t input, std::int64_t own_rows, Flight& flight);
   at::Tensor receive_gradient(int m, Flight& flight);
 
+  // Of the group that carries this part.
+  c10d::ProcessGroup& carrier(Part part);
   // The trace says `where` a message is sent or received.
   using Where = std::source_location;
   void send(int m, int to, Part part, const at::Tensor& tensor, Where where = Where::current());
@@ -107,7 +118,7 @@ class Pipeline : public Strategy {
   Scenario::Strategy options_;
   const std::vector<PipelineStage>& stages_;
   int own_;  // this rank's stage, and its rank in the replica's group
-  ProcessGroups::Ptr replica_;
+  ProcessGroups::Ptr replica_, back_;
   ProcessGroups::Ptr peers_;  // this stage of all replicas; null with one replica
   NamedTensors state_;        // parameters and buffers, of all stages
 

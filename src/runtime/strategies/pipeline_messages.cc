@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <stdexcept>
+#include <utility>
 
 #include <ATen/ATen.h>
 
@@ -72,12 +73,14 @@ at::Tensor Pipeline::receive_gradient(int m, Flight& flight) {
 }
 
 void Pipeline::send_result(int m) {
-  const at::Tensor& result = flights_.at(m).output;
+  Flight& flight = flights_.at(m);
+  const at::Tensor& result = flight.output;
   const int to = *stage().output;
   std::vector<std::int64_t> sizes(kMostSizes, 0);
   if (result.defined()) std::copy(result.sizes().begin(), result.sizes().end(), sizes.begin());
   send(m, to, Part::shape, at::tensor(sizes, at::kLong));
   if (result.defined()) send(m, to, Part::features, result.detach().contiguous());
+  if (flight.seen.defined()) send(m, to, Part::seen, std::exchange(flight.seen, {}));
 }
 
 void Pipeline::send_answer(int m) {
@@ -103,26 +106,30 @@ void Pipeline::send(int m, int to, Part part, const at::Tensor& tensor, Where wh
   const NoteScope scope(parts_.recorder, note(m, part), where);
   std::vector<at::Tensor> tensors = {tensor};
   const int tag = m * kParts + static_cast<int>(part);
-  outgoing_[{m, to}].push_back({replica_->send(tensors, to, tag), tensor});
+  outgoing_[{m, to}].push_back({carrier(part).send(tensors, to, tag), tensor});
+}
+
+c10d::ProcessGroup& Pipeline::carrier(Part part) {
+  return part == Part::answer || part == Part::gradient ? *back_ : *replica_;
 }
 
 c10::intrusive_ptr<c10d::Work> Pipeline::begin_receive(int m, int from, Part part,
                                                        const at::Tensor& into, Where where) {
   const NoteScope scope(parts_.recorder, note(m, part), where);
   std::vector<at::Tensor> tensors = {into};
-  return replica_->recv(tensors, from, m * kParts + static_cast<int>(part));
+  return carrier(part).recv(tensors, from, m * kParts + static_cast<int>(part));
 }
 
 at::Tensor Pipeline::head_of(int m, int from) {
   const Incoming in = incoming_.at({m, from});
   wait(*in.work);
   incoming_.erase({m, from});
-  return in.head;
+  return in.head.cpu();  // for the host, which waits for it where calls are queued
 }
 
 at::Tensor Pipeline::receive_body(int m, int from, Part part, at::IntArrayRef sizes,
                                   at::ScalarType type, Where where) {
-  const at::Tensor body = at::empty(sizes, type);
+  const at::Tensor body = at::empty(sizes, at::device(parts_.groups.device().place()).dtype(type));
   wait(*begin_receive(m, from, part, body, where));
   return body;
 }

@@ -26,9 +26,15 @@ class EventMark final : public QueueMark {
  public:
   EventMark() { event_.record(); }
   bool reached() const override { return event_.query(); }
+  Nanos since(const QueueMark& earlier) const override {
+    event_.synchronize();
+    constexpr double kNanosPerMs = 1e6;
+    const auto& from = dynamic_cast<const EventMark&>(earlier);
+    return static_cast<Nanos>(from.event_.elapsed_time(event_) * kNanosPerMs);
+  }
 
  private:
-  at::cuda::CUDAEvent event_;
+  at::cuda::CUDAEvent event_{cudaEventDefault};  // with the time
 };
 
 class Cuda final : public Device {

@@ -148,7 +148,8 @@ ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::strin
   std::optional<RecordingBackend::OnDevice> on_device;
   if (device_->queues() && !transport.around) {
     if (!watch_) watch_ = std::make_unique<WorkWatch>(recorder_, device_->begun());
-    on_device.emplace(*watch_, [this] { return device_->mark(); });
+    on_device.emplace(
+        RecordingBackend::OnDevice{*watch_, device_time_, [this] { return device_->mark(); }});
   }
   const auto recording = c10::make_intrusive<RecordingBackend>(
       gloo, recorder_, RecordingBackend::Group{own ? name + ".host" : name, ranks, description},

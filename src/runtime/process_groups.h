@@ -18,6 +18,7 @@
 
 #include "runtime/alone/instant_backend.h"
 #include "runtime/device.h"
+#include "runtime/record/device_time.h"
 #include "runtime/record/recorder.h"
 #include "runtime/record/work_watch.h"
 
@@ -104,6 +105,9 @@ class ProcessGroups {
   RankOf who() const { return who_; }
   bool alone() const { return others_.has_value(); }
   const Device& device() const { return *device_; }
+  // Of a device that queues (else there is nothing to take): leaves out what the groups' calls
+  // take.
+  DeviceTime& device_time() { return device_time_; }
 
  private:
   // What carries the host's tensors of the group `group`.
@@ -124,6 +128,7 @@ class ProcessGroups {
   std::mutex transports_mutex_;  // guards what follows: abort_all comes from another thread
   std::vector<c10::intrusive_ptr<c10d::Backend>> transports_;  // of the device, as they were made
   Ptr world_;
+  DeviceTime device_time_{[this] { return device_->mark(); }};
   std::unique_ptr<WorkWatch> watch_;  // of the device's transport; null without one
 };
 

@@ -266,11 +266,14 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   std::vector<Batch> batches = micro_batches(step);
   metrics.data_ms = result_.data_wait_ms - waited_ms;
   remedy_->before_step(batches);
+  const bool by_device = balancer_ && groups_.device().queues();
   if (balancer_) {
+    if (by_device) balancer_->after_step(groups_.device_time().take());  // of the step before
     balancer_->before_step(batches, data_->balanced());
     metrics.balanced = data_->balanced();
     metrics.idle_share_before = balancer_->last_idle_share();
   }
+  if (by_device) groups_.device_time().begin();
   const Nanos computing_since = monotonic_nanos();
   const Nanos waited_before = recorder_.waited_nanos();
   Batch all;  // what the step saw
@@ -290,7 +293,11 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   update();
   if (balancer_) {
     const Nanos waited = recorder_.waited_nanos() - waited_before;
-    balancer_->after_step(monotonic_nanos() - computing_since - waited);
+    if (by_device) {
+      groups_.device_time().end();
+    } else {
+      balancer_->after_step(monotonic_nanos() - computing_since - waited);
+    }
     result_.balance = balancer_->report();
   }
 

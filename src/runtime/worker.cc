@@ -115,11 +115,12 @@ Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
     return refuse("a replay makes its calls on Gloo, with tensors of the host", "--device cpu");
   }
   const bool balances = scenario.data.balance == Scenario::Data::Balance::cost;
-  if (balances && device_kind(scenario, options) == DeviceKind::cuda) {
+  if (balances && options.device == "cuda" && scenario.backend == Scenario::Backend::gloo) {
     return refuse(
-        "sharing out by cost needs the CPU: the host's clock does not see how long a GPU "
-        "computes, nor how long it waits for others",
-        "--device cpu, or \"balance: none\"");
+        "sharing out by cost needs NCCL's calls on a GPU: where Gloo makes them, neither the "
+        "host's "
+        "clock nor the GPU's says how long a rank computes and how long it waits for others",
+        "backend: nccl, --device cpu, or \"balance: none\"");
   }
   for (const auto& rule : scenario.data.modality) {
     if (std::find(rule.has.begin(), rule.has.end(), Modality::text) == rule.has.end()) {
@@ -231,8 +232,11 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
   if (end == End::hung) return stand_still(*groups, scenario);
   save(result, options);
   groups->announce_done();
-  groups->wait_until_all_are_done(milliseconds(scenario.limits.hang_after_s + kExitGraceS));
-  groups->shut_down();
+  if (groups->wait_until_all_are_done(milliseconds(scenario.limits.hang_after_s + kExitGraceS))) {
+    groups->shut_down();
+  } else {
+    groups->abort_all();  // somebody is gone, and shutting down would wait for them
+  }
   return kExitFinished;
 }
 

@@ -145,7 +145,9 @@ TEST(CheckRunnable, RefusesWhatCannotBeRun) {
   Scenario balanced = s;
   balanced.data.balance = Scenario::Data::Balance::cost;
   EXPECT_TRUE(static_cast<bool>(check_runnable(balanced, options)));
-  EXPECT_THAT(check_runnable(balanced, on_gpu).error().message, HasSubstr("needs the CPU"));
+  EXPECT_THAT(check_runnable(balanced, on_gpu).error().message, HasSubstr("needs NCCL's calls"));
+  balanced.backend = Scenario::Backend::nccl;
+  EXPECT_TRUE(static_cast<bool>(check_runnable(balanced, on_gpu)));
 
   options.rank = 2;
   EXPECT_FALSE(static_cast<bool>(check_runnable(s, options)));

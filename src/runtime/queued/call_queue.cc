@@ -15,6 +15,7 @@
 #include <ATen/ATen.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "runtime/record/recording_work.h"
 
 namespace lockstep {
@@ -24,6 +25,7 @@ struct CallQueue::Call {
   std::vector<at::Tensor> tensors;  // kept until it is complete
   std::vector<CallPtr> behind;      // what it comes behind
   std::atomic<bool> begun{false}, complete{false};
+  Nanos completed = 0;  // once it is
 
   bool uses(const c10::StorageImpl* storage) const {
     return std::any_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
@@ -78,19 +80,34 @@ void add_storages(const c10::IValue& value, std::vector<const c10::StorageImpl*>
   }
 }
 
-class Mark final : public QueueMark {
+}  // namespace
+
+class CallQueue::Mark final : public QueueMark {
  public:
-  explicit Mark(std::vector<CallQueue::CallPtr> before) : before_(std::move(before)) {}
+  Mark(std::shared_ptr<State> state, std::vector<CallPtr> before)
+      : state_(std::move(state)), before_(std::move(before)) {}
+
   bool reached() const override {
     return std::all_of(before_.begin(), before_.end(),
-                       [](const auto& call) { return CallQueue::is_complete(*call); });
+                       [](const CallPtr& call) { return call->complete.load(); });
+  }
+  Nanos since(const QueueMark& earlier) const override {
+    return when() - dynamic_cast<const Mark&>(earlier).when();
   }
 
  private:
-  std::vector<CallQueue::CallPtr> before_;
-};
+  Nanos when() const {
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait(lock, [&] { return reached(); });
+    Nanos last = made_;
+    for (const CallPtr& call : before_) last = std::max(last, call->completed);
+    return last;
+  }
 
-}  // namespace
+  std::shared_ptr<State> state_;
+  std::vector<CallPtr> before_;
+  Nanos made_ = monotonic_nanos();
+};
 
 // Before every operation of the thread that trains. Calls themselves come behind what is in flight
 // in their own way.
@@ -197,6 +214,7 @@ void CallQueue::carry_out(const std::shared_ptr<State>& state, Stream& stream) {
     call->start = nullptr;
     call->tensors.clear();
     call->behind.clear();
+    call->completed = monotonic_nanos();
     call->complete = true;
     state->changed.notify_all();
   }
@@ -213,7 +231,7 @@ std::shared_ptr<const QueueMark> CallQueue::mark() const {
   const std::lock_guard lock(state_->mutex);
   state_->throw_if_refused();
   state_->prune();
-  return std::make_shared<Mark>(state_->own);
+  return std::make_shared<Mark>(state_, state_->own);
 }
 
 void CallQueue::synchronise() {

@@ -69,6 +69,7 @@ class CallQueue {
 
   struct State;
   struct Stream;
+  class Mark;
   static void carry_out(const std::shared_ptr<State>& state, Stream& stream);
 
   // Shared with the threads: one that its transport does not let go outlives the queue.

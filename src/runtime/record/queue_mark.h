@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 
+#include "trace/ids.h"
+
 namespace lockstep {
 
 class QueueMark {
@@ -13,6 +15,9 @@ class QueueMark {
   // Whether the device is past it; from any thread, does not wait. Throws what the device throws
   // after a fault.
   virtual bool reached() const = 0;
+  // How long the device took from the earlier mark to this one; blocks the host until it is
+  // reached.
+  virtual Nanos since(const QueueMark& earlier) const = 0;
 };
 
 // Marks the end of the calling thread's queue.

@@ -42,7 +42,11 @@ RecordingBackend::WorkPtr RecordingBackend::make(const std::vector<std::uint32_t
   const auto before = device_ ? device_->mark() : nullptr;
   WorkPtr work;
   try {
-    work = forward();
+    if (device_) {
+      device_->time.leave_out([&] { work = forward(); });
+    } else {
+      work = forward();
+    }
   } catch (const std::exception& error) {
     for (const std::uint32_t call : calls) recorder_.complete(call, message_of(error));
     if (!calls.empty()) recorder_.raised(message_of(error), calls.front());
@@ -53,7 +57,8 @@ RecordingBackend::WorkPtr RecordingBackend::make(const std::vector<std::uint32_t
     // All of a batch complete with its one work.
     for (const std::uint32_t call : calls) {
       work = c10::make_intrusive<RecordingWork>(std::move(work), recorder_, call,
-                                                device_ ? &device_->watch : nullptr);
+                                                device_ ? &device_->watch : nullptr,
+                                                device_ ? &device_->time : nullptr);
     }
   } else {
     LOCKSTEP_CHECK(device_.has_value(), "a call without a Work on a backend that queues nothing");

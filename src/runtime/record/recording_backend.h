@@ -37,9 +37,11 @@ class RecordingBackend : public c10d::Backend {
     std::vector<std::int32_t> ranks;  // global ranks in group order
     std::string description;
   };
-  // What tells when a device begins and completes calls. `watch` must outlive the backend.
+  // What tells when a device begins and completes calls, and what the time that its queue stands
+  // still behind them is left out of. Both must outlive the backend.
   struct OnDevice {
     WorkWatch& watch;
+    DeviceTime& time;
     MarkQueue mark;
   };
   // Writes the group into the trace. `recorder` must outlive the backend and the calls in flight.

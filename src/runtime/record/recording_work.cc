@@ -25,11 +25,12 @@ std::string message_of(const std::exception& error) {
 }
 
 RecordingWork::RecordingWork(c10::intrusive_ptr<c10d::Work> inner, Recorder& recorder,
-                             std::uint32_t call, WorkWatch* watch)
+                             std::uint32_t call, WorkWatch* watch, DeviceTime* time)
     : Work(-1, inner->retrieveOpType()),
       inner_(std::move(inner)),
       recorder_(recorder),
-      call_(call) {
+      call_(call),
+      time_(time) {
   if (watch != nullptr) {
     seen_by_wait_alone_ = false;
     watch->follow(inner_, call_);
@@ -57,6 +58,11 @@ void RecordingWork::complete(std::string_view error) {
   recorder_.complete(call_, error);
 }
 
+void RecordingWork::synchronize() {
+  if (time_ == nullptr) return inner_->synchronize();
+  time_->leave_out([&] { inner_->synchronize(); });
+}
+
 bool RecordingWork::wait(std::chrono::milliseconds timeout) {
   {
     const Recorder::Timed timed(recorder_);
@@ -64,7 +70,11 @@ bool RecordingWork::wait(std::chrono::milliseconds timeout) {
   }
   bool done = false;
   try {
-    done = inner_->wait(timeout);
+    if (time_ == nullptr) {
+      done = inner_->wait(timeout);
+    } else {
+      time_->leave_out([&] { done = inner_->wait(timeout); });
+    }
   } catch (const std::exception& error) {
     complete(message_of(error));
     recorder_.wait_failed(call_, message_of(error));

@@ -14,6 +14,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>  // C10D_BACKEND_HAS_HOOKS: from torch 2.15 on
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include "runtime/record/device_time.h"
 #include "runtime/record/recorder.h"
 #include "runtime/record/work_watch.h"
 
@@ -24,9 +25,9 @@ std::string message_of(const std::exception& error);
 
 class RecordingWork : public c10d::Work {
  public:
-  // `recorder` must outlive the work and its completion. `watch` may be null.
+  // `recorder` must outlive the work and its completion. `watch` and `time` may be null.
   RecordingWork(c10::intrusive_ptr<c10d::Work> inner, Recorder& recorder, std::uint32_t call,
-                WorkWatch* watch);
+                WorkWatch* watch, DeviceTime* time = nullptr);
 
   // The call's id in what `recorder` writes; nothing where that has not seen it. (A program may be
   // recorded twice: by itself, and by what was loaded in front of it.)
@@ -40,7 +41,7 @@ class RecordingWork : public c10d::Work {
   std::exception_ptr exception() const override { return inner_->exception(); }
   int sourceRank() const override { return inner_->sourceRank(); }
   std::vector<at::Tensor> result() override { return inner_->result(); }
-  void synchronize() override { inner_->synchronize(); }
+  void synchronize() override;
   void blockCurrentStream() override { inner_->blockCurrentStream(); }
   void abort() override { inner_->abort(); }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return inner_->getFuture(); }
@@ -62,6 +63,7 @@ class RecordingWork : public c10d::Work {
   c10::intrusive_ptr<c10d::Work> inner_;
   Recorder& recorder_;
   std::uint32_t call_;
+  DeviceTime* time_;
   // Completion is still to be recorded, and neither the future's callback nor the watch will.
   bool seen_by_wait_alone_ = true;
 };

@@ -1,0 +1,39 @@
+// DeviceTime: how long a device computes for this rank, apart from the time in which the rank's
+// queue stands still behind calls to other ranks. The host's clock sees neither.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "trace/ids.h"
+#include "runtime/record/queue_mark.h"
+
+namespace lockstep {
+
+class DeviceTime {
+ public:
+  explicit DeviceTime(MarkQueue mark) : mark_(std::move(mark)) {}
+
+  // What is queued between the two counts. Outside of them nothing is marked.
+  void begin();
+  void end();
+  // Does what the queue may stand still behind, on the thread whose queue it is: that does not
+  // count.
+  void leave_out(const std::function<void()>& wait);
+  // Of the last begin and end, 0 before them; blocks the host until the device is past the end.
+  Nanos take();
+
+ private:
+  using Mark = std::shared_ptr<const QueueMark>;
+
+  MarkQueue mark_;
+  std::mutex mutex_;  // guards what follows: backward may have threads of its own
+  bool running_ = false;
+  Mark begin_, end_;
+  std::vector<std::pair<Mark, Mark>> left_out_;
+};
+
+}  // namespace lockstep

@@ -76,7 +76,6 @@ TEST(QueuedCalls, ASynchronousCallHasNoWorkAndIsCompleteWhenTheDeviceSaysSo) {
   EXPECT_THAT(statuses, Each(0));
   const Recorded run = recorded(folder.path(), 0);
   ASSERT_EQ(run.trace.calls.size(), 2U);
-  EXPECT_EQ(run.trace.backend, "gloo-as-nccl");
   for (const std::uint32_t call : {0U, 1U}) {
     EXPECT_TRUE(run.trace.calls[call].has(kAsync));  // it returned before it was complete
     EXPECT_THAT(events_of(run, call),
@@ -239,7 +238,7 @@ TEST(QueuedCalls, WhatTheTransportRefusesIsThrownByTheNextCall) {
   const auto statuses = run_ranks(
       1, folder,
       [](ProcessGroups& groups, Recorder& recorder) {
-        std::vector<at::Tensor> wrong = {at::ones({1}, at::kBool)};
+        std::vector<at::Tensor> wrong = {at::ones({1}), at::ones({2})};
         std::vector<at::Tensor> right = {at::ones({1})};
         groups.world()->allreduce(wrong, synchronous());
         while (recorder.outstanding()) std::this_thread::yield();
@@ -260,6 +259,8 @@ struct Job {
   const char* name;
   Scenario::Strategy strategy;
   int ranks = 2;
+  // Under 1F1B a stage sends on and back at the same time: in one stream, in front of each other.
+  bool may_share_a_stream = true;
 };
 
 Scenario::Strategy strategy(Scenario::Strategy::Kind kind) {
@@ -285,8 +286,10 @@ std::vector<Job> jobs() {
   out[5].strategy.prefetch = false;
   out[6].strategy.shard_ranks = 2;
   for (const std::size_t i : {7U, 8U, 9U}) out[i].strategy.micro_batches = 4;
-  for (const std::size_t i : {8U, 9U})
+  for (const std::size_t i : {8U, 9U}) {
     out[i].strategy.schedule = Scenario::Strategy::Schedule::one_f_one_b;
+    out[i].may_share_a_stream = false;
+  }
   out[9].strategy.stages = 4;
   return out;
 }
@@ -303,7 +306,9 @@ TEST_P(QueuedJobs, ComeToTheNumbersOfGlooAndMakeItsCalls) {
   const TempDir plain, queued, in_one;
   const std::vector<double> expected = losses(s, plain, s.ranks);
   EXPECT_EQ(losses(s, queued, s.ranks, QueuedCalls::per_group), expected);
-  EXPECT_EQ(losses(s, in_one, s.ranks, QueuedCalls::one_at_a_time), expected);
+  if (GetParam().may_share_a_stream) {
+    EXPECT_EQ(losses(s, in_one, s.ranks, QueuedCalls::one_at_a_time), expected);
+  }
   EXPECT_EQ(recorded(queued.path(), 1).calls(), recorded(plain.path(), 1).calls());
   for (const Call& call : recorded(queued.path(), 1).trace.calls) {
     EXPECT_TRUE(call.has(kStarted) && call.has(kCompleted));

@@ -30,13 +30,15 @@ Scenario text_only_rank(Scenario::Strategy::Kind kind) {
   return s;
 }
 
-std::vector<ExitStatus> run(const Scenario& s, const TempDir& folder) {
+std::vector<ExitStatus> run(const Scenario& s, const TempDir& folder,
+                            QueuedCalls queued = QueuedCalls::no) {
   return spawn(s.ranks, [&](int rank) {
     WorkerOptions options;
     options.rank = rank;
     options.world_size = s.ranks;
     options.store = folder.file("store");
     options.trace = folder.path();
+    options.queued = queued;
     options.parent = prepare_process_for_watchdog();
     return run_worker(s, options);
   });
@@ -118,6 +120,17 @@ TEST(Worker, ADummyImageOutsideTheGraphDoesNot) {
   s.remedy.kind = Scenario::Remedy::Kind::dummy_image_outside_graph;
   const TempDir folder;
   EXPECT_THAT(run(s, folder), ElementsAre(kExitException, kExitException));
+}
+
+TEST(Worker, WithQueuedCallsIsJudgedByTheRulesOfNccl) {
+  Scenario s = text_only_rank(Scenario::Strategy::Kind::manual);
+  s.data.modality.clear();
+  const TempDir folder;
+  EXPECT_THAT(run(s, folder, QueuedCalls::per_group), ElementsAre(0, 0));
+  const Recorded run = recorded(folder.path(), 0);
+  EXPECT_EQ(run.trace.end, End::clean);
+  EXPECT_EQ(run.trace.backend, "gloo-as-nccl");
+  for (const Call& call : run.trace.calls) EXPECT_TRUE(call.has(kCompleted));
 }
 
 TEST(CheckRunnable, RefusesWhatCannotBeRun) {

@@ -130,7 +130,7 @@ TEST_F(JobRunner, a_healthy_job_that_a_signal_ends_shows_nothing_that_ending_it_
 }
 
 TEST_F(JobRunner, a_healthy_job_that_the_time_limit_ends_shows_nothing_that_ending_it_did) {
-  const auto outcome = run("trains for ever", /*total_s=*/3);
+  const auto outcome = run("trains for ever", /*total_s=*/4);
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(outcome->end, JobEnd::timed_out);
   expect_killed_on_its_way(outcome->run);
@@ -149,7 +149,7 @@ TEST_F(JobRunner, a_job_that_is_stuck_when_a_signal_ends_it_is_proven_stuck) {
 }
 
 TEST_F(JobRunner, ranks_that_are_stuck_before_they_record_end_by_the_time_limit) {
-  const auto outcome = run("stuck before it records", /*total_s=*/2);
+  const auto outcome = run("stuck before it records", /*total_s=*/4);
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(outcome->end, JobEnd::timed_out);
   EXPECT_EQ(outcome->steps, 0);
@@ -157,7 +157,7 @@ TEST_F(JobRunner, ranks_that_are_stuck_before_they_record_end_by_the_time_limit)
 }
 
 TEST_F(JobRunner, ranks_that_are_stuck_behind_their_end_end_by_the_time_limit) {
-  const auto outcome = run("blocks when all is done", /*total_s=*/2);
+  const auto outcome = run("blocks when all is done", /*total_s=*/4);
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(outcome->end, JobEnd::timed_out);
   EXPECT_EQ(outcome->report.verdict, Verdict::clean);
@@ -168,7 +168,14 @@ TEST_F(JobRunner, leaves_no_shared_memory_of_its_ranks_and_touches_no_others) {
   std::string anothers = "/dev/shm/nccl-another-XXXXXX";
   const int file = mkstemp(anothers.data());
   ASSERT_GE(file, 0);
-  const auto outcome = run("leaves shared memory", /*total_s=*/2);
+  const auto outcome = run("leaves shared memory", 60, [&](const JobProgress&, double) {
+    int made = 0;
+    for (int rank = 0; rank < 3; ++rank) {
+      const std::string log = TempDir::read(log_file(folder_.file("run"), rank));
+      made += log.find("/dev/shm/nccl-fake-") != std::string::npos ? 1 : 0;
+    }
+    if (made == 3) raise(SIGINT);
+  });
   ASSERT_TRUE(outcome) << outcome.error().str();
   for (const WorkerOutcome& worker : outcome->workers) {
     EXPECT_EQ(to_string(worker.end), "was killed by SIGKILL");

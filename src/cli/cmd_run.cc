@@ -20,6 +20,7 @@
 #include "cli/scenario_files.h"
 #include "job/study.h"
 #include "launch/expectation.h"
+#include "launch/gpus.h"
 #include "launch/job_runner.h"
 #include "launch/reference_run.h"
 #include "launch/run_folder.h"
@@ -52,6 +53,7 @@ struct RunCommand {
   std::string output_dir;
   bool check = false;
   bool reference = false;
+  bool share_gpus = false;
   ReportOptions report;
 };
 
@@ -117,6 +119,7 @@ class Runner {
     filter_ = std::move(*filter);
     const Result<std::vector<std::string>> files = scenario_files(command_.paths);
     if (!files) return files.error();
+    const std::optional<int> gpus = count_gpus(gpu_search_of_this_process());
     for (const std::string& file : *files) {
       Result<std::optional<Study>> study = load_study(file);
       if (!study) return study.error();
@@ -126,7 +129,8 @@ class Runner {
       }
       Result<Scenario> scenario = load_checked_scenario(file);
       if (!scenario) return scenario.error();
-      if (const Status ok = check_startable(*scenario); !ok) return ok.error();
+      if (command_.share_gpus) scenario->share_gpus |= scenario->backend == Scenario::Backend::nccl;
+      if (const Status ok = check_startable(*scenario, gpus); !ok) return ok.error();
       if (command_.check && !scenario->expect)
         return Error{"--check needs something to compare with", {file}, "add \"expect:\""};
       scenarios_.push_back(std::move(*scenario));
@@ -291,6 +295,10 @@ void add_run(CLI::App& app, ExitStatus& status) {
                     "Train the same in one process, too, with all ranks'\n"
                     "batches: do the two end at one loss, and where do they\n"
                     "part? Exits with 1 where they do not agree");
+  command->add_flag("--share-gpus", options->share_gpus,
+                    "Where the backend is nccl and there are fewer GPUs\n"
+                    "than ranks: let ranks share them, for testing. Times\n"
+                    "mean nothing then");
   command
       ->add_option("--output-dir", options->output_dir,
                    "The run's folder; of several runs: its parent;\n"

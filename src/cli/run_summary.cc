@@ -22,6 +22,23 @@ constexpr std::size_t kRanksColumns = 9;
 constexpr std::size_t kLogLines = 3;
 constexpr std::size_t kLogColumns = 300;
 
+// "at step 7 of 200", as far as every rank had finished.
+std::string how_far(const JobOutcome& outcome) {
+  std::string out = "at step " + std::to_string(outcome.steps);
+  if (outcome.planned_steps > 0) out += " of " + std::to_string(outcome.planned_steps);
+  return out;
+}
+
+// What may be said of a job that we ended, beside the report.
+std::string until_then(const JobOutcome& outcome) {
+  constexpr double kLongQuietS = 2;
+  std::string out;
+  if (outcome.quiet_s > kLongQuietS)
+    out += "nothing had moved for " + fixed(outcome.quiet_s, 0) + " s\n";
+  if (outcome.report.verdict != Verdict::findings) out += "nothing was found wrong until then\n";
+  return out;
+}
+
 std::string how_it_ended(const JobOutcome& outcome) {
   const std::string wall = fixed(outcome.wall_s, 1) + " s";
   switch (outcome.end) {
@@ -33,9 +50,10 @@ std::string how_it_ended(const JobOutcome& outcome) {
     case JobEnd::failed:
       return "the job failed after " + wall + "\n";
     case JobEnd::timed_out:
-      return "ended after " + wall + ", the limit of the scenario (limits.total_s)\n";
+      return "ended " + how_far(outcome) + ", after " + wall +
+             ", the limit of the scenario (limits.total_s)\n" + until_then(outcome);
     case JobEnd::interrupted:
-      return "interrupted after " + wall + "\n";
+      return "interrupted " + how_far(outcome) + ", after " + wall + "\n" + until_then(outcome);
   }
   return "";
 }
@@ -55,7 +73,7 @@ std::string deaths(const JobOutcome& outcome) {
   std::string out;
   std::map<std::string, std::vector<std::int32_t>> exited;  // by how
   for (const WorkerOutcome& worker : outcome.workers) {
-    if (worker.end.success() || worker.ended_by_us) continue;
+    if (worker.end.success() || (worker.ended_by_us && !worker.end.immortal)) continue;
     const std::vector<std::string> lines = last_lines(worker.log, kLogLines);
     const std::string how = end_in_words(worker, lines);
     if (worker.end.signal == 0) {
@@ -67,9 +85,29 @@ std::string deaths(const JobOutcome& outcome) {
     for (const std::string& line : lines)
       out += "  " + wrap(line.substr(0, kLogColumns), 76, 2) + "\n";
   }
-  for (const auto& [how, ranks] : exited)
+  for (const auto& [how, ranks] : exited) {
     out += (ranks.size() == 1 ? "rank " : "ranks ") + ranges(ranks) + " " + how + "; see rank_" +
            std::to_string(ranks.front()) + ".log\n";
+    const WorkerOutcome& first = outcome.workers[static_cast<std::size_t>(ranks.front())];
+    if (const auto error = last_error(first.log)) {
+      out += "  " + wrap(error->message, 76, 2) + "\n";
+      if (!error->fix.empty()) out += "  fix: " + wrap(error->fix, 76, 7) + "\n";
+    }
+  }
+  return out;
+}
+
+// Where the ranks that hung were, as their stacks tell: "ranks 0, 2 hung in poll < …".
+std::string hanging_places(const JobOutcome& outcome) {
+  std::map<std::string, std::vector<std::int32_t>> ranks;  // by place
+  for (const WorkerOutcome& worker : outcome.workers) {
+    if (!worker.hung_in.empty()) ranks[worker.hung_in].push_back(worker.rank);
+  }
+  std::string out;
+  for (const auto& [place, of] : ranks) {
+    out += (of.size() == 1 ? "rank " : "ranks ") + ranges(of) + " hung in\n  " +
+           wrap(place.substr(0, kLogColumns), 76, 2) + "\n";
+  }
   return out;
 }
 
@@ -98,7 +136,10 @@ std::string numbers(const JobOutcome& outcome) {
   if (n.first_loss && n.last_loss && n.steps > 0)
     out += "loss " + fixed(*n.first_loss, 3) + " -> " + fixed(*n.last_loss, 3) + " over " +
            plural(static_cast<std::uint64_t>(n.steps), "step") + " (rank " +
-           std::to_string(first->rank) + "), " + fixed(n.step_ms_median, 0) + " ms a step\n";
+           std::to_string(first->rank) + ")" +
+           (outcome.times_mean_nothing ? "" : ", " + fixed(n.step_ms_median, 0) + " ms a step") +
+           "\n";
+  if (outcome.times_mean_nothing) out += "the ranks shared GPUs: times mean nothing\n";
   if (n.retrieval && n.retrieval->items > 0)
     out += "retrieval: " + fixed(100 * n.retrieval->recall_at_1, 0) + " % of " +
            std::to_string(n.retrieval->items) +
@@ -129,7 +170,7 @@ std::string numbers(const JobOutcome& outcome) {
     out += plural(static_cast<std::uint64_t>(skipped), "item") +
            " could not be read, and were left out (lockstep-worker data check)\n";
   }
-  if (n.steps > 0) {
+  if (n.steps > 0 && !outcome.times_mean_nothing) {
     out += "waiting for data took " + fixed(100 * data, 1) + " % of a step, recording " +
            fixed(100 * recording, 2) + " %";
     if (watch > 0) out += ", fingerprints " + fixed(100 * watch, 1) + " %";
@@ -209,13 +250,14 @@ std::string job_in_words(const Scenario& scenario) {
            printable(scenario.strategy.trace);
   }
   return plural(static_cast<std::uint64_t>(scenario.ranks), "rank") +
-         (scenario.backend == Scenario::Backend::nccl ? " on nccl, " : " on gloo, ") +
+         (scenario.backend == Scenario::Backend::nccl ? " on nccl" : " on gloo") +
+         (scenario.share_gpus ? " (sharing GPUs: times mean nothing), " : ", ") +
          strategy_in_words(scenario) + ", " + remedy_in_words(scenario.remedy) + ", " +
          plural(static_cast<std::uint64_t>(scenario.train.steps), "step");
 }
 
 std::string run_summary(const JobOutcome& outcome) {
-  return how_it_ended(outcome) + deaths(outcome) + numbers(outcome);
+  return how_it_ended(outcome) + deaths(outcome) + hanging_places(outcome) + numbers(outcome);
 }
 
 TableRow table_row(const Scenario& scenario, const JobOutcome& outcome) {

@@ -22,6 +22,7 @@ class Contradictions {
 
   std::optional<Error> find() {
     check_replay();
+    check_gpus();
     check_modality();
     check_data();
     check_strategy();
@@ -84,6 +85,12 @@ class Contradictions {
                    "a replay only makes the calls of a recorded run: it has no \"" + key + "\"",
                    "remove it, or choose another strategy");
     }
+  }
+
+  void check_gpus() {
+    if (scenario_.share_gpus && scenario_.backend != Scenario::Backend::nccl)
+      refuse_key("/gpus", "\"gpus: shared\" is for nccl: ranks on gloo may share a GPU anyway",
+                 "remove it, or write \"backend: nccl\"");
   }
 
   void check_modality() {

@@ -26,6 +26,7 @@ struct Scenario {
   std::string description;
   int ranks = 2;
   enum class Backend { gloo, nccl } backend = Backend::gloo;  // nccl: on GPUs
+  bool share_gpus = false;  // nccl: ranks may share one, for testing; times mean nothing then
 
   // The names are those that the worker implements; the schema lists them.
   struct Model {

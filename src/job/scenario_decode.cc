@@ -243,6 +243,7 @@ Scenario decode_scenario(const Json& root, const std::string& file) {
   out.description = root["description"];
   out.ranks = root["ranks"];
   out.backend = choice<Scenario::Backend>(root["backend"], {"gloo", "nccl"});
+  out.share_gpus = root["gpus"] == "shared";
   out.model = decode_model(root["model"]);
   out.data = decode_data(root["data"]);
   out.strategy = decode_strategy(root["strategy"]);

@@ -21,7 +21,6 @@ constexpr std::chrono::milliseconds kPoll(5);  // so that a short derivation end
 constexpr int kPollsALook = 20;                // at the log
 constexpr int kRefusal = 2;  // the status of a worker that refuses what it is given
 constexpr std::size_t kLogLines = 3;
-constexpr std::size_t kErrorLines = 20;  // that an error has at most
 constexpr std::size_t kLogBytes = std::size_t{1} << 26U;
 
 const char* to_string(LoneRanks::Costs costs) {
@@ -63,26 +62,6 @@ std::size_t finished_in(const std::string& log) {
 }
 
 bool refused(const ProcessEnd& end) { return end.signal == 0 && end.exit_status == kRefusal; }
-
-// The error that the log ends with, as its writer had it before Error::str(); nothing where it ends
-// otherwise.
-std::optional<Error> last_error(const std::string& log) {
-  constexpr std::string_view kError = "error: ", kFix = "  fix: ";
-  Error out;
-  bool found = false;
-  for (const std::string& line : last_lines(log, kErrorLines)) {
-    const std::size_t mark = line.find(kError);
-    if (mark == 0 || (mark != std::string::npos && line.substr(0, mark).ends_with(": "))) {
-      out = {line.substr(mark + kError.size()), {line.substr(0, mark == 0 ? 0 : mark - 2)}, ""};
-      found = true;
-    } else if (line.starts_with(kFix)) {
-      out.fix = line.substr(kFix.size());
-    } else {
-      (out.fix.empty() ? out.message : out.fix) += "\n" + line;
-    }
-  }
-  return found ? std::optional(std::move(out)) : std::nullopt;
-}
 
 Status outcome_of(const ProcessEnd& end, const std::string& log) {
   if (end.success()) return Status::ok();

@@ -1,5 +1,7 @@
 #include "launch/job_runner.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
@@ -8,14 +10,22 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "job/shared_gpus.h"
 #include "launch/end_mark.h"
+#include "launch/hanging_place.h"
 #include "launch/run_folder.h"
+#include "launch/shared_segments.h"
 #include "trace/load.h"
 #include "verify/verify.h"
 
 namespace lockstep {
 
 namespace {
+
+constexpr int kRefusal = 2;  // the status of a worker that refuses what it is given
+// Nothing moved for so long: a job that hangs rather than one that was ended on its way.
+constexpr double kStandstillS = 5;
+constexpr std::chrono::milliseconds kFreezing(500);
 
 double seconds(Nanos time) { return static_cast<double>(time) / 1e9; }
 
@@ -43,13 +53,19 @@ class Job {
         options_(options),
         interrupts_(interrupts),
         live_(options.folder, scenario.ranks),
-        ended_(static_cast<std::size_t>(scenario.ranks), false) {}
+        ended_(static_cast<std::size_t>(scenario.ranks), false) {
+    outcome_.planned_steps = scenario.replays() ? 0 : scenario.train.steps;
+    outcome_.times_mean_nothing = scenario.share_gpus;
+  }
 
   Status start() {
     began_ = monotonic_nanos();
     for (int rank = 0; rank < scenario_.ranks; ++rank) {
-      Result<Process> worker =
-          Process::spawn(command_line(scenario_, options_, rank), log_file(options_.folder, rank));
+      SpawnOptions options;
+      options.helpers_end_with_it = true;
+      if (scenario_.share_gpus) options.environment = sharing_environment(rank);
+      Result<Process> worker = Process::spawn(command_line(scenario_, options_, rank),
+                                              log_file(options_.folder, rank), options);
       if (!worker) return worker.error();
       workers_.push_back(std::move(*worker));
     }
@@ -62,17 +78,17 @@ class Job {
       const Nanos now = monotonic_nanos();
       const JobProgress& progress = live_.follow(now);
       if (on_progress) on_progress(progress, seconds(now - began_));
+      segments_.look(running());
       if (const auto why = must_end(now)) {
         outcome_.end = *why;
-        for (std::size_t rank = 0; rank < workers_.size(); ++rank)
-          ended_by_us_.push_back(workers_[rank].running());
-        end_all(workers_, options_.grace);
-        all_ended();
+        end_workers(now);
         break;
       }
       std::this_thread::sleep_for(options_.poll);
     }
+    outcome_.steps = live_.follow(monotonic_nanos()).steps;
     outcome_.wall_s = seconds(monotonic_nanos() - began_);
+    segments_.remove();
   }
 
   // Judges what they left.
@@ -83,12 +99,14 @@ class Job {
       const int rank = static_cast<int>(i);
       outcome_.workers.push_back({rank, *workers_[i].poll(), ended_by_us_[i],
                                   log_file(options_.folder, rank),
-                                  read_worker_numbers(result_file(options_.folder, rank))});
+                                  read_worker_numbers(result_file(options_.folder, rank)),
+                                  hanging_place(stack_file(options_.folder, rank))});
       all_well = all_well && workers_[i].poll()->success();
     }
     if (outcome_.end == JobEnd::completed && !all_well) outcome_.end = JobEnd::failed;
     std::error_code ignored;
     std::filesystem::remove(store_file(options_.folder), ignored);
+    if (never_began_) return words_of(*never_began_);
     Result<Run> run = load_run({options_.folder});
     if (!run) return no_traces();
     outcome_.run = std::move(*run);
@@ -106,11 +124,25 @@ class Job {
     return all;
   }
 
+  std::vector<pid_t> running() {
+    std::vector<pid_t> out;
+    for (Process& worker : workers_) {
+      if (worker.running()) out.push_back(worker.pid());
+    }
+    return out;
+  }
+
   // A worker that a signal ended had no time to write its end mark. Workers that failed before they
   // had a ring file leave nothing to mark.
   void note_end(std::size_t rank) {
     ended_[rank] = true;
-    (void)mark_killed(ring_file(options_.folder, static_cast<int>(rank)));
+    const ProcessEnd& end = *workers_[rank].poll();
+    const std::string ring = ring_file(options_.folder, static_cast<int>(rank));
+    std::error_code unknown;
+    const bool refused = end.signal == 0 && end.exit_status == kRefusal;
+    if (!end.success() && !never_began_ && (refused || !std::filesystem::exists(ring, unknown)))
+      never_began_ = rank;
+    (void)mark_killed(ring);
   }
 
   // Why the job is to be ended now; nothing where it may go on.
@@ -119,6 +151,7 @@ class Job {
       outcome_.interrupted_by = signal;
       return JobEnd::interrupted;
     }
+    if (never_began_) return JobEnd::failed;  // the others would wait for it
     if (const auto proof = live_.look(now, ended_)) {
       outcome_.proof_s = proof->seconds;
       return JobEnd::stopped;
@@ -127,45 +160,108 @@ class Job {
     return std::nullopt;
   }
 
-  Error no_traces() const {
-    std::string said;
-    for (const WorkerOutcome& worker : outcome_.workers) {
-      const std::vector<std::string> lines = last_lines(worker.log, 3);
-      said = "rank " + std::to_string(worker.rank) + " " + to_string(worker.end);
-      for (const std::string& line : lines) said += "\n    " + line;
-      if (!lines.empty()) break;
+  // Ends those that still run. Who hangs is told to end, and leaves its mark and its stack; a job
+  // that moves is frozen and killed: told one after the other, its ranks would record how the first
+  // ones' connections close.
+  void end_workers(Nanos now) {
+    const std::optional<std::size_t> never_began = never_began_;
+    for (Process& worker : workers_) ended_by_us_.push_back(worker.running());
+    outcome_.quiet_s = seconds(std::max<Nanos>(now - std::max(live_.quiet_since(), began_), 0));
+    segments_.look(running(), /*closely=*/true);
+    if (outcome_.end == JobEnd::stopped ||
+        (outcome_.end == JobEnd::timed_out &&
+         outcome_.quiet_s > std::min(kStandstillS, scenario_.limits.hang_after_s))) {
+      end_all(workers_, options_.grace);
+    } else {
+      freeze_and_kill();
     }
-    if (outcome_.interrupted_by != 0) said = "interrupted before the workers began";
+    all_ended();
+    never_began_ = never_began;  // who was ended before it began is no reason
+  }
+
+  void freeze_and_kill() {
+    stop_all(workers_, kFreezing);
+    live_.follow(monotonic_nanos());
+    const auto proof = never_began_ ? std::nullopt : live_.judge(monotonic_nanos());
+    if (proof) {
+      outcome_.proof_s = proof->seconds;  // stuck, and ended by other means before it was proven
+      for (Process& worker : workers_) worker.signal(SIGTERM);
+      for (Process& worker : workers_) worker.signal(SIGCONT);
+      end_all(workers_, options_.grace);
+      return;
+    }
+    for (int rank = 0; rank < scenario_.ranks; ++rank)
+      (void)mark_killed(ring_file(options_.folder, rank));
+    kill_all(workers_);
+  }
+
+  // What the log of a worker that ended badly says.
+  Error words_of(std::size_t rank) const {
+    const WorkerOutcome& worker = outcome_.workers[rank];
+    const std::string who = "rank " + std::to_string(rank);
+    if (auto error = last_error(worker.log)) {
+      error->message = who + ": " + error->message;
+      return *error;
+    }
+    std::string said;
+    for (const std::string& line : last_lines(worker.log, 3)) said += "\n    " + line;
+    return {who + " " + to_string(worker.end) + " before it began" + said,
+            {worker.log},
+            "mend what the worker says; all of it is in that log"};
+  }
+
+  Error no_traces() const {
+    const std::string said = outcome_.interrupted_by != 0 ? "interrupted before the workers began"
+                                                          : "the job ended before they began";
     return {"no worker left a trace: " + said,
             {options_.folder},
-            "mend what the worker says; all of it is in the *.log files there"};
+            "what the workers said is in the *.log files there"};
   }
 
   const Scenario& scenario_;
   const JobOptions& options_;
   Interrupts& interrupts_;
   LiveVerifier live_;
+  SharedSegments segments_;
   std::vector<Process> workers_;
   std::vector<bool> ended_;
-  std::vector<bool> ended_by_us_;  // filled when the job is ended
+  std::vector<bool> ended_by_us_;           // filled when the job is ended
+  std::optional<std::size_t> never_began_;  // a worker that ended badly without a trace, or refused
   Nanos began_ = 0;
   JobOutcome outcome_;
 };
 
 }  // namespace
 
-Status check_startable(const Scenario& scenario) {
-  if (scenario.ranks <= kRanksOnOneMachine) return Status::ok();
-  return Error{plural(static_cast<std::uint64_t>(scenario.ranks), "process", "processes") +
-                   " are more than one machine is asked to run (" +
-                   std::to_string(kRanksOnOneMachine) + ")",
-               {scenario.file},
-               "`lockstep derive` says whether the job can hang, without running it"};
+Status check_startable(const Scenario& scenario, std::optional<int> gpus) {
+  const std::string ranks = plural(static_cast<std::uint64_t>(scenario.ranks), "rank");
+  if (scenario.ranks > kRanksOnOneMachine) {
+    return Error{plural(static_cast<std::uint64_t>(scenario.ranks), "process", "processes") +
+                     " are more than one machine is asked to run (" +
+                     std::to_string(kRanksOnOneMachine) + ")",
+                 {scenario.file},
+                 "`lockstep derive` says whether the job can hang, without running it"};
+  }
+  if (scenario.backend != Scenario::Backend::nccl || !gpus) return Status::ok();
+  if (*gpus == 0) {
+    return Error{
+        "the backend is nccl, and this machine has no GPU that can be used (nvidia-smi and "
+        "CUDA_VISIBLE_DEVICES tell why)",
+        {scenario.file},
+        "write \"backend: gloo\", or run it where there is one"};
+  }
+  if (scenario.ranks > *gpus && !scenario.share_gpus) {
+    return Error{ranks + " of NCCL need a GPU each, and this machine has " +
+                     plural(static_cast<std::uint64_t>(*gpus), "GPU"),
+                 {scenario.file},
+                 "for testing let them share: --share-gpus, or \"gpus: shared\""};
+  }
+  return Status::ok();
 }
 
 Result<JobOutcome> run_job(const Scenario& scenario, const JobOptions& options,
                            Interrupts& interrupts, const OnProgress& on_progress) {
-  if (const Status ok = check_startable(scenario); !ok) return ok.error();
+  if (const Status ok = check_startable(scenario, std::nullopt); !ok) return ok.error();
   Job job(scenario, options, interrupts);
   if (const Status started = job.start(); !started) return started.error();
   job.follow(on_progress);

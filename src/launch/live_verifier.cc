@@ -69,7 +69,10 @@ bool LiveVerifier::due(Nanos now, const std::vector<bool>& ended) {
 }
 
 std::optional<LiveVerifier::Proof> LiveVerifier::look(Nanos now, const std::vector<bool>& ended) {
-  if (!due(now, ended)) return std::nullopt;
+  return due(now, ended) ? judge(now) : std::nullopt;
+}
+
+std::optional<LiveVerifier::Proof> LiveVerifier::judge(Nanos now) {
   const Nanos begin = monotonic_nanos();
   const Result<Run> run = load_run({folder_});
   if (!run) return std::nullopt;

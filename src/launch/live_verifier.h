@@ -44,6 +44,12 @@ class LiveVerifier {
   // Judges the traces if the moment for it has come. `ended`: per rank, whether its process has
   // ended. `now`: CLOCK_MONOTONIC. Nothing where the job may still go on.
   std::optional<Proof> look(Nanos now, const std::vector<bool>& ended);
+  // The same, whether it has come or not.
+  std::optional<Proof> judge(Nanos now);
+
+  const JobProgress& progress() const { return progress_; }
+  // Since when nothing was recorded, as of the last follow().
+  Nanos quiet_since() const { return quiet_since_; }
 
  private:
   bool due(Nanos now, const std::vector<bool>& ended);

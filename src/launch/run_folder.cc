@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 
 #include "base/make_folder.h"
@@ -70,6 +71,9 @@ std::string log_file(const std::string& folder, int rank) {
 std::string result_file(const std::string& folder, int rank) {
   return rank_file(folder, rank, ".result.json");
 }
+std::string stack_file(const std::string& folder, int rank) {
+  return rank_file(folder, rank, ".stack");
+}
 std::string store_file(const std::string& folder) { return folder + "/store"; }
 
 std::vector<std::string> last_lines(const std::string& file, std::size_t lines) {
@@ -87,6 +91,25 @@ std::vector<std::string> last_lines(const std::string& file, std::size_t lines) 
   }
   std::reverse(out.begin(), out.end());
   return out;
+}
+
+std::optional<Error> last_error(const std::string& log) {
+  constexpr std::size_t kErrorLines = 20;  // that an error has at most
+  constexpr std::string_view kError = "error: ", kFix = "  fix: ";
+  Error out;
+  bool found = false;
+  for (const std::string& line : last_lines(log, kErrorLines)) {
+    const std::size_t mark = line.find(kError);
+    if (mark == 0 || (mark != std::string::npos && line.substr(0, mark).ends_with(": "))) {
+      out = {line.substr(mark + kError.size()), {line.substr(0, mark == 0 ? 0 : mark - 2)}, ""};
+      found = true;
+    } else if (line.starts_with(kFix)) {
+      out.fix = line.substr(kFix.size());
+    } else {
+      (out.fix.empty() ? out.message : out.fix) += "\n" + line;
+    }
+  }
+  return found ? std::optional(std::move(out)) : std::nullopt;
 }
 
 }  // namespace lockstep

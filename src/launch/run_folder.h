@@ -2,7 +2,9 @@
 #pragma once
 
 #include <ctime>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "job/scenario.h"
@@ -21,9 +23,14 @@ Result<std::string> make_run_folder(const std::string& folder, const Scenario& s
 std::string ring_file(const std::string& folder, int rank);
 std::string log_file(const std::string& folder, int rank);
 std::string result_file(const std::string& folder, int rank);
+std::string stack_file(const std::string& folder, int rank);
 std::string store_file(const std::string& folder);
 
 // The last lines of a log, at most `lines` of them and a few KB, safe to print.
 std::vector<std::string> last_lines(const std::string& file, std::size_t lines);
+
+// The error that the log ends with, as its writer had it before Error::str(); nothing where it ends
+// otherwise.
+std::optional<Error> last_error(const std::string& log);
 
 }  // namespace lockstep

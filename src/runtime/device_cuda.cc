@@ -94,6 +94,7 @@ class Cuda final : public Device {
 Result<std::unique_ptr<Device>> open_cuda_device(const DeviceChoice& choice) {
   const int devices = c10::cuda::device_count();
   if (devices == 0) {
+    c10::cuda::device_count_ensure_non_zero();  // throws what keeps CUDA from seeing one
     return Error{"there is no CUDA device on this machine, or its driver is not there",
                  {},
                  "nvidia-smi shows what there is; without one: backend: gloo and --device cpu"};

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "job/scenario.h"
+#include "job/shared_gpus.h"
 #include "runtime/alone/lone_runs.h"
 #include "runtime/batch_size/command.h"
 #include "runtime/data_commands.h"
@@ -73,7 +74,16 @@ int train(const std::string& scenario_file, const lockstep::LaunchOptions& launc
     std::fprintf(stderr, "%s\n", runnable.error().str().c_str());
     return lockstep::kExitUsage;
   }
-  return lockstep::run_worker(*scenario, options);
+  if (scenario->share_gpus) {  // `lockstep run` has set these already, other launchers have not
+    for (const auto& [name, value] : lockstep::sharing_environment(options.rank)) {
+      setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
+    }
+    options.share_gpus = true;
+  }
+  const int status = lockstep::run_worker(*scenario, options);
+  // Nobody watches over the libraries' destructors, and those of a GPU's may block.
+  std::fflush(nullptr);
+  std::_Exit(status);
 }
 
 std::string version() {

@@ -130,6 +130,7 @@ ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::strin
                                        const Transport& transport) {
   const auto place = std::find(ranks.begin(), ranks.end(), who_.rank);
   LOCKSTEP_CHECK(place != ranks.end(), "a rank makes a group that it is not in");
+  const Recorder::Blocked connecting(recorder_, "the connections of a group");
   const auto rank = static_cast<int>(place - ranks.begin());
   const auto size = static_cast<int>(ranks.size());
   using Type = c10d::ProcessGroup::BackendType;
@@ -194,6 +195,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroups::make_host_transport(
 void ProcessGroups::require_same(const std::string& what, const std::string& value) {
   if (others_) return;
   if (who_.rank == 0) return store_->set("same/" + what, value);
+  const Recorder::Blocked asking(recorder_, "rank 0, in the store");
   const std::string theirs = store_->get_to_str("same/" + what);
   if (theirs == value) return;
   throw std::runtime_error(what + " is " + value + " on rank " + std::to_string(who_.rank) +

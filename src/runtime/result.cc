@@ -67,6 +67,7 @@ Status write_result(const WorkerResult& result, const std::string& path) {
                          {"items", result.retrieval->items},
                          {"image_sketches", result.retrieval->image_sketches}};
   }
+  if (result.times_mean_nothing) json["times_mean_nothing"] = true;
   json["error"] = result.error ? Json(*result.error) : Json();
 
   // An exception's text may hold any bytes: invalid UTF-8 is replaced rather than thrown over.

@@ -48,6 +48,7 @@ struct WorkerResult {
   std::optional<DeviceMemory> device_memory;  // at the end, where the device counts
   // Of rank 0, where it is alone: floating-point operations of each step (alone/flop_count.h).
   std::vector<double> step_flops;
+  bool times_mean_nothing = false;  // ranks shared GPUs
   std::optional<std::string> error;
 };
 

@@ -15,6 +15,7 @@
 #include "job/reference.h"
 #include "replay/scenario_program.h"
 #include "runtime/device.h"
+#include "runtime/known_failures.h"
 #include "runtime/process_groups.h"
 #include "runtime/processor_policy.h"
 #include "runtime/record/job_ring.h"
@@ -27,8 +28,6 @@
 namespace lockstep {
 namespace {
 
-// Beyond the watchdog's patience: a rank that hangs is then gone, and nobody is waited for.
-constexpr double kExitGraceS = 5;
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
@@ -83,6 +82,9 @@ void record_exception(Recorder& recorder, int rank, const std::string& message) 
   const std::int32_t step = recorder.context().step;
   const std::string when = step == kNone ? "start" : "step " + std::to_string(step);
   std::fprintf(stderr, "rank %d: %s: %s\n", rank, when.c_str(), message.c_str());
+  if (const auto known = known_failure(message)) {
+    std::fprintf(stderr, "%s\n", known->str().c_str());
+  }
 }
 
 namespace {
@@ -95,6 +97,34 @@ namespace {
   result.error = message;
   save(result, options);
   std::_Exit(kExitException);
+}
+
+// What is replayed is made as it was recorded, by Gloo.
+QueuedCalls queued_calls(const Scenario& scenario, const WorkerOptions& options) {
+  return scenario.replays() ? QueuedCalls::no : options.queued;
+}
+
+// CUDA says by exceptions that its driver is too old, or that a device is full or broken.
+Result<std::unique_ptr<Device>> open_device_of(const Scenario& scenario,
+                                               const WorkerOptions& options) {
+  try {
+    return open_device({.kind = device_kind(scenario, options),
+                        .transport = scenario.backend,
+                        .local_rank = options.local_rank,
+                        .share_gpus = options.share_gpus,
+                        .queued = queued_calls(scenario, options)});
+  } catch (const std::exception& error) {
+    const std::string message = message_of(error);
+    return known_failure(message).value_or(Error{message, {}, "nvidia-smi shows the GPUs"});
+  }
+}
+
+// It is bad input, and the trace says so of this rank, for whom others may wait.
+int refuse_device(const Error& error, Recorder& recorder) {
+  recorder.raised(error.message);
+  recorder.ring().finish(End::exception);
+  std::fprintf(stderr, "%s\n", error.str().c_str());
+  return kExitUsage;
 }
 
 }  // namespace
@@ -167,17 +197,6 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
     return kExitUsage;
   }
   const Scenario& scenario = *reference;
-  // What is replayed is made as it was recorded, by Gloo.
-  const QueuedCalls queued = scenario.replays() ? QueuedCalls::no : options.queued;
-  auto device = open_device({.kind = device_kind(scenario, options),
-                             .transport = scenario.backend,
-                             .local_rank = options.local_rank,
-                             .share_gpus = options.share_gpus,
-                             .queued = queued});
-  if (!device) {
-    std::fprintf(stderr, "%s\n", device.error().str().c_str());
-    return kExitUsage;
-  }
   std::optional<Run> program;  // of a replay
   if (scenario.replays()) {
     Result<Run> loaded = load_replay_program(scenario);
@@ -193,20 +212,25 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
                                .folder = options.trace,
                                .records = program ? records_of(*program->find(Rank(options.rank)))
                                                   : records_of(scenario, options.rank),
-                               .queued = queued != QueuedCalls::no});
+                               .queued = queued_calls(scenario, options) != QueuedCalls::no});
   if (!ring) {
     std::fprintf(stderr, "%s\n", ring.error().str().c_str());
     return kExitUsage;
   }
   keep_the_processor_when_waking();
   Recorder recorder(**ring);
-  const Watchdog watchdog(recorder, {.rank = options.rank,
-                                     .hang_after_s = scenario.limits.hang_after_s,
-                                     .parent = options.parent});
+  Watchdog watchdog(recorder, {.rank = options.rank,
+                               .hang_after_s = scenario.limits.hang_after_s,
+                               .total_s = scenario.limits.total_s,
+                               .parent = options.parent,
+                               .stack_file = file_of_rank(options.trace, options.rank, ".stack")});
   at::set_num_threads(1);
+  auto device = open_device_of(scenario, options);
+  if (!device) return refuse_device(device.error(), recorder);
 
   WorkerResult result;
   result.rank = options.rank;
+  result.times_mean_nothing = options.share_gpus;
   const Rendezvous rendezvous = options.store.empty()
                                     ? Rendezvous(options.master_host, options.master_port,
                                                  options.store_is_served, options.attempt)
@@ -214,8 +238,13 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
   std::optional<ProcessGroups> groups;
   End end = End::clean;
   try {
-    groups.emplace(rendezvous, RankOf{options.rank, options.world_size},
-                   milliseconds(scenario.limits.total_s), recorder, std::move(*device));
+    {
+      const Recorder::Blocked meeting(recorder, "the other ranks to come",
+                                      Recorder::Blocked::Limit::total);
+      groups.emplace(rendezvous, RankOf{options.rank, options.world_size},
+                     milliseconds(scenario.limits.total_s), recorder, std::move(*device));
+    }
+    watchdog.abort_by([&groups] { groups->abort_all(); });
     if (program) {
       end = play(*program, Rank(options.rank), *groups, recorder);
     } else {
@@ -223,6 +252,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
     }
     if (groups->device().queues()) wait_for_device(recorder);
   } catch (const std::exception& error) {
+    const Recorder::Blocked telling(recorder, "the store");
     if (groups) groups->announce_done();
     end_by_exception(error, recorder, result, options);
   }
@@ -231,12 +261,23 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
   recorder.ring().finish(end);
   if (end == End::hung) return stand_still(*groups, scenario);
   save(result, options);
-  groups->announce_done();
-  if (groups->wait_until_all_are_done(milliseconds(scenario.limits.hang_after_s + kExitGraceS))) {
+  bool all_done = false;
+  {
+    // Beyond the watchdog's patience: a rank that hangs is then gone, and nobody is waited for.
+    const Recorder::Blocked waiting(recorder, "the other ranks to finish",
+                                    Recorder::Blocked::Limit::total);
+    groups->announce_done();
+    all_done =
+        groups->wait_until_all_are_done(milliseconds(scenario.limits.hang_after_s + kExitGraceS));
+  }
+  const Recorder::Blocked leaving(recorder, "its connections to close");
+  if (all_done) {
     groups->shut_down();
   } else {
     groups->abort_all();  // somebody is gone, and shutting down would wait for them
   }
+  watchdog.abort_by({});
+  groups.reset();  // here, where the watchdog still looks
   return kExitFinished;
 }
 

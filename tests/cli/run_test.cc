@@ -178,6 +178,73 @@ TEST_F(RunCommand, scenario_lists_checks_and_prints_the_schema) {
   EXPECT_EQ(run_lockstep({"scenario", "--check"}).status, 2);
 }
 
+TEST_F(RunCommand, nccl_without_a_gpu_is_refused_before_anything_starts) {
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  for (const bool share : {false, true}) {
+    std::vector<std::string> arguments = {"run", scenario("finish", "backend: nccl\n"),
+                                          "--output-dir", folder_.file("out")};
+    if (share) arguments.emplace_back("--share-gpus");
+    const Outcome run = run_lockstep(arguments);
+    EXPECT_EQ(run.status, 2);
+    EXPECT_THAT(run.err, HasSubstr("the backend is nccl, and this machine has no GPU"));
+    EXPECT_THAT(run.err, HasSubstr("backend: gloo"));
+    EXPECT_FALSE(std::filesystem::exists(folder_.file("out")));
+  }
+  unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+TEST_F(RunCommand, sharing_gpus_changes_nothing_on_gloo) {
+  const Outcome run = run_lockstep(
+      {"run", "--share-gpus", scenario("finish"), "--output-dir", folder_.file("out")});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, Not(HasSubstr("sharing GPUs")));
+}
+
+// Of a job of two ranks of which nothing was found.
+JobOutcome ended(JobEnd end) {
+  JobOutcome out;
+  out.end = end;
+  out.workers.resize(2);
+  out.workers[1].rank = 1;
+  out.steps = 7;
+  out.planned_steps = 200;
+  out.wall_s = 12.34;
+  out.report.verdict = Verdict::inconclusive;
+  return out;
+}
+
+TEST(RunSummary, of_what_we_ended_tells_how_far_it_came_and_that_nothing_was_wrong) {
+  EXPECT_EQ(run_summary(ended(JobEnd::interrupted)),
+            "interrupted at step 7 of 200, after 12.3 s\nnothing was found wrong until then\n");
+  JobOutcome late = ended(JobEnd::timed_out);
+  late.quiet_s = 31;
+  EXPECT_THAT(run_summary(late), HasSubstr("ended at step 7 of 200, after 12.3 s, the limit"));
+  EXPECT_THAT(run_summary(late), HasSubstr("nothing had moved for 31 s\n"));
+  JobOutcome wrong = ended(JobEnd::interrupted);
+  wrong.report.verdict = Verdict::findings;
+  EXPECT_THAT(run_summary(wrong), Not(HasSubstr("nothing was found wrong")));
+}
+
+TEST(RunSummary, tells_where_ranks_hung) {
+  JobOutcome outcome = ended(JobEnd::stopped);
+  for (WorkerOutcome& worker : outcome.workers) worker.hung_in = "poll < lockstep::train";
+  EXPECT_THAT(run_summary(outcome), HasSubstr("ranks 0-1 hung in\n  poll < lockstep::train\n"));
+}
+
+TEST(RunSummary, prints_no_times_that_mean_nothing) {
+  JobOutcome outcome = ended(JobEnd::completed);
+  WorkerNumbers& numbers = outcome.workers[0].numbers.emplace();
+  numbers.steps = 7;
+  numbers.first_loss = 2;
+  numbers.last_loss = 1;
+  numbers.step_ms_median = 55;
+  EXPECT_THAT(run_summary(outcome), HasSubstr("55 ms a step"));
+  outcome.times_mean_nothing = true;
+  EXPECT_THAT(run_summary(outcome), Not(HasSubstr(" ms a step")));
+  EXPECT_THAT(run_summary(outcome), Not(HasSubstr("waiting for data")));
+  EXPECT_THAT(run_summary(outcome), HasSubstr("the ranks shared GPUs: times mean nothing\n"));
+}
+
 TEST(RunProgress, on_a_terminal_one_line_is_written_over) {
   std::ostringstream out;
   RunProgress progress(out, {.terminal = true, .ranks = 4, .steps = 40});

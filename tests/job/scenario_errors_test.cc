@@ -18,8 +18,8 @@ std::string error_of(const std::string& rest) {
 TEST(ScenarioErrors, an_unknown_key_names_the_nearest) {
   EXPECT_EQ(error_of("stratgy: ddp\n"),
             "job.yaml:3:1: error: unknown key \"stratgy\"; did you mean \"strategy\"?\n"
-            "  fix: allowed here: backend, data, description, expect, limits, lockstep, model, "
-            "name, ranks, remedy, strategy, study, train and watch");
+            "  fix: allowed here: backend, data, description, expect, gpus, limits, lockstep, "
+            "model, name, ranks, remedy, strategy, study, train and watch");
 }
 
 TEST(ScenarioErrors, an_unknown_key_deep_inside) {
@@ -249,6 +249,15 @@ TEST(ScenarioErrors, a_clean_run_has_no_culprits) {
   EXPECT_EQ(error_of("expect: {verdict: clean, culprits: [0]}\n"),
             "job.yaml:3:26: error: a clean run has no leading finding, so no \"culprits\"\n"
             "  fix: remove it, or write \"verdict: findings\"");
+}
+
+TEST(ScenarioErrors, only_ranks_on_nccl_are_asked_to_share_gpus) {
+  EXPECT_EQ(error_of("backend: nccl\ngpus: shared\n"), "no error");
+  EXPECT_EQ(error_of("gpus: own\n"), "no error");
+  EXPECT_EQ(
+      error_of("gpus: shared\n"),
+      "job.yaml:3:1: error: \"gpus: shared\" is for nccl: ranks on gloo may share a GPU anyway\n"
+      "  fix: remove it, or write \"backend: nccl\"");
 }
 
 TEST(ScenarioErrors, what_cannot_be_shared_out_by_cost) {

@@ -98,6 +98,45 @@ TEST(Process, the_polite_leave_on_sigterm_and_the_deaf_are_killed) {
   EXPECT_EQ(to_string(*processes[1].poll()), "was killed by SIGKILL");
 }
 
+TEST(Process, what_it_left_behind_ends_with_it_where_asked_for) {
+  const TempDir folder;
+  Result<Process> process =
+      Process::spawn({"/bin/sh", "-c", "sleep 1000 & echo $!"}, folder.file("log"),
+                     {.environment = {}, .helpers_end_with_it = true});
+  ASSERT_TRUE(process);
+  EXPECT_TRUE(end_of(*process).success());
+  const pid_t helper = std::stoi(TempDir::read(folder.file("log")));
+  EXPECT_TRUE(eventually([&] { return !is_alive(helper); }));
+}
+
+TEST(Process, its_environment_is_ours_but_for_what_is_given) {
+  const TempDir folder;
+  setenv("LOCKSTEP_TEST_KEPT", "kept", 1);
+  setenv("LOCKSTEP_TEST_OURS", "ours", 1);
+  Result<Process> process = Process::spawn(
+      {"/bin/sh", "-c", "echo $LOCKSTEP_TEST_KEPT $LOCKSTEP_TEST_OURS $LOCKSTEP_TEST_NEW"},
+      folder.file("log"),
+      {.environment = {{"LOCKSTEP_TEST_OURS", "its own"}, {"LOCKSTEP_TEST_NEW", "new"}}});
+  ASSERT_TRUE(process);
+  end_of(*process);
+  EXPECT_EQ(TempDir::read(folder.file("log")), "kept its own new\n");
+}
+
+TEST(Process, stands_still_when_it_is_stopped_and_can_be_killed_so) {
+  const TempDir folder;
+  std::vector<Process> processes;
+  processes.push_back(shell("while :; do echo; sleep 0.01; done", folder.file("log")));
+  processes.push_back(shell("exit 0"));
+  ASSERT_TRUE(eventually(
+      [&] { return !TempDir::read(folder.file("log")).empty() && !processes[1].running(); }));
+  stop_all(processes, std::chrono::seconds(20));
+  EXPECT_TRUE(processes[0].running());
+  EXPECT_TRUE(processes[0].stopped());
+  kill_all(processes);
+  EXPECT_EQ(to_string(*processes[0].poll()), "was killed by SIGKILL");
+  EXPECT_TRUE(processes[1].poll()->success());
+}
+
 TEST(Process, starts_with_no_signal_blocked_even_while_interrupts_are_held) {
   Interrupts interrupts;
   Process process = shell("kill -INT $$; sleep 1000");

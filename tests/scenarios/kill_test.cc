@@ -113,6 +113,14 @@ TEST_F(Kill, ctrl_c_leaves_no_worker_and_keeps_the_traces) {
   const Result<lockstep::Run> run = load_run({runs()});
   ASSERT_TRUE(run);
   EXPECT_EQ(run->ranks.size(), 3U);
+  for (const RankTrace& trace : run->ranks) {
+    EXPECT_EQ(trace.end, End::killed);
+    EXPECT_TRUE(trace.exceptions.empty());
+  }
+  EXPECT_EQ(verify(*run).verdict, Verdict::inconclusive);
+  const std::string said = TempDir::read(folder_.file("launcher.log"));
+  EXPECT_THAT(said, ::testing::ContainsRegex("interrupted at step [0-9]+ of 100000, after "));
+  EXPECT_THAT(said, ::testing::HasSubstr("nothing was found wrong until then"));
 }
 
 TEST_F(Kill, a_killed_launcher_leaves_no_worker) {

@@ -14,6 +14,21 @@ Recorder::Timed::~Timed() {
   recorder_.nanos_.fetch_add(monotonic_nanos() - began_, std::memory_order_relaxed);
 }
 
+Recorder::Blocked::Blocked(Recorder& recorder, const char* what, Limit limit)
+    : recorder_(recorder),
+      what_before_(recorder.blocked_in()),
+      limit_before_(recorder.blocked_until()) {
+  recorder_.blocked_until_.store(limit, std::memory_order_relaxed);
+  recorder_.blocked_in_.store(what, std::memory_order_relaxed);
+  recorder_.blocks_.fetch_add(1, std::memory_order_relaxed);
+}
+
+Recorder::Blocked::~Blocked() {
+  recorder_.blocked_in_.store(what_before_, std::memory_order_relaxed);
+  recorder_.blocked_until_.store(limit_before_, std::memory_order_relaxed);
+  recorder_.blocks_.fetch_add(1, std::memory_order_relaxed);
+}
+
 CallNote Recorder::note(const std::vector<std::string>& what, std::string_view tag) {
   const Timed timed(*this);
   CallNote note;
@@ -52,8 +67,8 @@ std::uint32_t Recorder::issue(RingWriter::Issue fields) {
 }
 
 void Recorder::complete(std::uint32_t call, std::string_view error) {
-  outstanding_.fetch_sub(1, std::memory_order_relaxed);
   if (error.empty()) {
+    outstanding_.fetch_sub(1, std::memory_order_relaxed);
     ring_.complete(call);
     return;
   }

@@ -90,10 +90,39 @@ class Recorder {
   void saved_checkpoint() { tell(Moment::checkpoint, context_.step); }
   void evaluated() { tell(Moment::evaluation, context_.step); }
 
-  // Calls that were issued and have not completed.
+  // Calls that were issued and have not completed. One that failed stays outstanding: what waits
+  // for it on a device may never be let go, whatever the transport says.
   bool outstanding() const { return outstanding_.load(std::memory_order_relaxed) > 0; }
   // Whether the program is inside a wait.
   bool waiting() const { return waiting_.load(std::memory_order_relaxed) > 0; }
+
+  // While it lives, the program depends on the other ranks outside of any call: to find them, to
+  // connect to them, to leave together. For the thread that trains; they nest.
+  class Blocked {
+   public:
+    enum class Limit : std::uint8_t {
+      hang_after,  // it counts as a hang after limits.hang_after_s
+      total,       // it may last as long as the job: ranks are not started at one moment
+    };
+    // `what`: completes "while it waits for …"; must outlive the recorder.
+    Blocked(Recorder& recorder, const char* what, Limit limit = Limit::hang_after);
+    ~Blocked();
+    Blocked(const Blocked&) = delete;
+    Blocked& operator=(const Blocked&) = delete;
+
+   private:
+    Recorder& recorder_;
+    const char* what_before_;
+    Limit limit_before_;
+  };
+  // What the program is blocked in outside of any call; null: nothing.
+  const char* blocked_in() const { return blocked_in_.load(std::memory_order_relaxed); }
+  Blocked::Limit blocked_until() const { return blocked_until_.load(std::memory_order_relaxed); }
+
+  // Changes whenever the rank moves: it recorded something, or came into or out of Blocked.
+  std::uint64_t movements() const {
+    return ring_.written() + blocks_.load(std::memory_order_relaxed);
+  }
 
   // Time that the program has spent inside waits. For the thread that waits.
   Nanos waited_nanos() const { return waited_nanos_; }
@@ -143,6 +172,10 @@ class Recorder {
   };
   std::vector<Failure> failures_;  // reported by the transport; bounded
   std::string raised_;             // the last exception that was recorded
+
+  std::atomic<const char*> blocked_in_{nullptr};
+  std::atomic<Blocked::Limit> blocked_until_{Blocked::Limit::hang_after};
+  std::atomic<std::uint64_t> blocks_{0};  // how often it came into Blocked, and out of it
 };
 
 // While it lives, calls are noted as `note`, issued at the place where it was made.

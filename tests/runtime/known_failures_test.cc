@@ -1,0 +1,56 @@
+#include "runtime/known_failures.h"
+
+#include <gmock/gmock.h>
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+// In the words of torch 2.11, CUDA 13 and NCCL 2.28.
+TEST(KnownFailures, AreToldInOneSentenceWithWhatToDo) {
+  struct Case {
+    const char* text;
+    const char* message;
+    const char* fix;
+  };
+  for (const Case& c : {
+           Case{"CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of "
+                "79.10 "
+                "GiB of which 12.56 MiB is free.",
+                "not enough memory", "batch_size"},
+           Case{"CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported",
+                "not enough memory", "batch_size"},
+           Case{"CUDA driver version is insufficient for CUDA runtime version", "too old",
+                "newer driver"},
+           Case{"The NVIDIA driver on your system is too old (found version 11040).", "too old",
+                "newer driver"},
+           Case{"Found no NVIDIA driver on your system.", "no driver", "backend: gloo"},
+           Case{"No CUDA GPUs are available", "no GPU", "CUDA_VISIBLE_DEVICES"},
+           Case{"CUDA driver initialization failed, you might not have a CUDA gpu.",
+                "does not start", "nvidia-smi"},
+           Case{"CUDA error: no CUDA-capable device is detected", "no GPU", "CUDA_VISIBLE_DEVICES"},
+           Case{"CUDA error: no kernel image is available for execution on the device",
+                "not built for this kind of GPU", "compute capability"},
+           Case{"NCCL error in: ProcessGroupNCCL.cpp:3690, internal error - please report this "
+                "issue\nLast error:\nBootstrap : no socket interface found",
+                "no network interface", "NCCL_SOCKET_IFNAME"},
+           Case{"ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast "
+                "error:\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000",
+                "the same GPU", "--share-gpus"},
+       }) {
+    const auto known = known_failure(c.text);
+    ASSERT_TRUE(known) << c.text;
+    EXPECT_THAT(known->message, HasSubstr(c.message));
+    EXPECT_THAT(known->fix, HasSubstr(c.fix));
+  }
+}
+
+TEST(KnownFailures, OtherWordsStandForThemselves) {
+  EXPECT_FALSE(known_failure(""));
+  EXPECT_FALSE(known_failure("Connection closed by peer [127.0.0.1]:4711"));
+  EXPECT_FALSE(known_failure("the loss is not finite"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,11 +1,11 @@
-# lockstep_warnings(TARGET...): the warnings that our own code is held to, as errors.
+# lockstep_warnings(TARGET...): the warnings that our own code is held to.
 #
-# Headers of others are SYSTEM includes and stay outside. LOCKSTEP_WERROR=OFF keeps them warnings,
-# for a compiler that we have not tried.
+# Headers of others are SYSTEM includes and stay outside. LOCKSTEP_WERROR=ON makes them errors, as our
+# CI does; elsewhere a compiler that we have not tried still builds.
 
 include_guard(GLOBAL)
 
-option(LOCKSTEP_WERROR "Treat compiler warnings in our own code as errors" ON)
+option(LOCKSTEP_WERROR "Treat compiler warnings in our own code as errors" OFF)
 
 function(lockstep_warnings)
   set(flags

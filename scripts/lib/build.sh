@@ -16,7 +16,8 @@ prepare() {
   fi
 }
 
-# build PRESET [TARGET...] [-- CMAKE_ARGUMENT...]: everything, or the targets named.
+# build PRESET [TARGET...] [-- CMAKE_ARGUMENT...]: everything, or the targets named. With
+# LOCKSTEP_WERROR=ON in the environment, as in CI, warnings are errors.
 build() {
   local preset=$1 targets=()
   shift
@@ -26,7 +27,7 @@ build() {
   (
     cd "$LOCKSTEP_ROOT" || exit # where CMake looks for the presets
     say "configuring build/$preset"
-    cmake --preset "$preset" "$@"
+    cmake --preset "$preset" ${LOCKSTEP_WERROR:+"-DLOCKSTEP_WERROR=$LOCKSTEP_WERROR"} "$@"
     say "building build/$preset"
     cmake --build --preset "$preset" "${targets[@]}"
   )

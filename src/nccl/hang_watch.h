@@ -16,7 +16,7 @@ class HangWatch {
   explicit HangWatch(std::int64_t patience) : patience_(patience) {}
 
   enum class Verdict : std::uint8_t { as_before, hangs, goes_on };
-  // `written`: records so far. `on_device`: calls that began and are not complete. `now`: ns.
+  // `written`: records so far. `on_device`: as in RecordedRank. `now`: ns.
   Verdict look(std::uint64_t written, std::int64_t on_device, std::int64_t now);
 
  private:

@@ -43,8 +43,8 @@ TEST(Exports, OfThePreloadedLibraryAreNcclsFunctions) {
                                    "ncclBroadcast", "ncclCommAbort", "ncclCommDestroy",
                                    "ncclCommInitAll", "ncclCommInitRank", "ncclCommInitRankConfig",
                                    "ncclCommInitRankScalable", "ncclCommShrink", "ncclCommSplit",
-                                   "ncclGather", "ncclGroupEnd", "ncclRecv", "ncclReduce",
-                                   "ncclReduceScatter", "ncclScatter", "ncclSend"));
+                                   "ncclGather", "ncclGroupEnd", "ncclGroupStart", "ncclRecv",
+                                   "ncclReduce", "ncclReduceScatter", "ncclScatter", "ncclSend"));
 }
 
 TEST(Exports, NeitherNeedsMoreThanTheCLibrary) {

@@ -172,10 +172,10 @@ TEST_F(PreloadHangs, NamesTheRankThatTheOthersWaitForOnTheDevice) {
   EXPECT_EQ(ending(folder_.path(), 1), "cut") << "nothing of it was on the device";
 }
 
-TEST_F(PreloadHangs, NamesTheRankThatLeftOutTheLastCall) {
+TEST_F(PreloadHangs, NamesTheRankThatEndedWhileTheOthersWait) {
   const Arguments waits = {"cuda", "all_reduce:8", "stop", "all_reduce:8", await_, "kill"};
   job_that_hangs({waits, {"cuda", "all_reduce:8", await_}, waits}, {0, 2});
-  EXPECT_THAT(findings(folder_.path()), ElementsAre("missing-collective: 1"));
+  EXPECT_THAT(findings(folder_.path()), ElementsAre("unequal-iterations: 1"));
 }
 
 TEST_F(PreloadHangs, AreTakenBackWhenTheDeviceGoesOn) {

@@ -30,17 +30,17 @@ void pass_on(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit
 
 // A call whose operator returned no handle. NCCL's collectives do so when they are synchronous:
 // they are in the caller's stream, and an event behind them tells when they complete. Its messages
-// do so inside a bracket of coalesced calls only, and are not in the stream yet: nobody tells.
+// do so inside a bracket of coalesced calls only, and are not in the stream yet: nobody tells, and
+// they stay open.
 void follow_without_work(const DispatchedCall& call, Recorder& recorder, std::uint32_t id,
                          WorkWatch* watch) {
   const std::optional<c10::Device> device = call.cuda_device();
   if (watch == nullptr || !device) return recorder.complete(id);
+  if (is_point_to_point(call.fields.op)) return;
   try {
-    if (!is_point_to_point(call.fields.op))
-      return watch->follow(c10::make_intrusive<StreamWork>(*device), id);
+    watch->follow(c10::make_intrusive<StreamWork>(*device), id);
   } catch (const c10::Error&) {  // NOLINT(bugprone-empty-catch): the program's next call says so
   }
-  recorder.lose_sight();
 }
 
 // The handle that the operator returned last, which records from now on.

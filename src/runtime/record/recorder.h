@@ -56,9 +56,6 @@ class Recorder {
   std::uint32_t issue(RingWriter::Issue fields);
   // The transport finished the call; `error` empty: successfully. At most once per call.
   void complete(std::uint32_t call, std::string_view error = {});
-  // Nobody will tell when a call that was issued completes: it stays open in the trace, and
-  // is not outstanding any more.
-  void lose_sight() { outstanding_.fetch_sub(1, std::memory_order_relaxed); }
   void wait(std::uint32_t call);
   void waited(std::uint32_t call);
   // The wait ended with an exception, which goes on to the program.

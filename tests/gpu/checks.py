@@ -88,6 +88,8 @@ def run(command: "list[str]", limit_s: float, log: Path, environment: "dict[str,
 
 
 def last_lines(log: Path, count: int = 3) -> str:
+    if not log.exists():
+        return f"there is no {log}"
     return " | ".join(log.read_text(errors="replace").splitlines()[-count:])
 
 

@@ -30,6 +30,11 @@ function(lockstep_warnings)
     # out of bounds (105651 and its kin).
     list(APPEND flags -Wno-maybe-uninitialized -Wno-restrict -Wno-array-bounds)
   endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+    # GCC 13 sees std::vector<bool> and its kin, inlined through Torch's headers, write behind arrays that
+    # they do not (bug 110498 and its kin): in feature_gather.cc.
+    list(APPEND flags -Wno-stringop-overflow)
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND LOCKSTEP_SANITIZE STREQUAL "thread")
     # ThreadSanitizer does not model std::atomic_thread_fence. Ours order plain loads from memory
     # that another process writes, which it does not see either.

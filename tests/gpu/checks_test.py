@@ -73,6 +73,10 @@ class Checks(InAFolder):
         self.assertIn("1 ok, 2 FAILED, 1 skipped", text)
         self.assertIn("two lines of it", text)
 
+    def test_nothing_looked_at_is_a_failure(self) -> None:
+        (self.folder / "rows.tsv").write_text("")
+        self.assertEqual(table(self.folder / "rows.tsv"), ("0 ok, 0 FAILED, 0 skipped", 1))
+
     def test_ranks_that_share_a_gpu_are_of_different_hosts(self) -> None:
         shared = [rank_environment(rank, 3, "1", 1) for rank in range(3)]
         self.assertEqual(len({each["NCCL_HOSTID"] for each in shared}), 3)

@@ -35,6 +35,11 @@ function(lockstep_warnings)
     # they do not (bug 110498 and its kin): in feature_gather.cc.
     list(APPEND flags -Wno-stringop-overflow)
   endif()
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    # Clang 17 and later see that libstdc++'s own std::stable_sort uses what C++17 deprecates. GCC looks
+    # after ours.
+    list(APPEND flags -Wno-deprecated-declarations)
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND LOCKSTEP_SANITIZE STREQUAL "thread")
     # ThreadSanitizer does not model std::atomic_thread_fence. Ours order plain loads from memory
     # that another process writes, which it does not see either.

@@ -1,6 +1,7 @@
 #include "runtime/preload/job_record.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <cstdio>
@@ -52,6 +53,7 @@ JobRecord& JobRecord::of_process() {
 
 void JobRecord::at_exit(int status, void* job) {
   auto& self = *static_cast<JobRecord*>(job);
+  if (::getpid() != self.own_pid_) return;  // what fork() copied is the parent's
   const std::lock_guard lock(self.end_mutex_);
   self.ended_ = true;
   if (status == 0) self.ring_->resume();  // whatever it was taken for

@@ -13,6 +13,8 @@
 // whether the program exited with 0; a process that is killed leaves none.
 #pragma once
 
+#include <unistd.h>
+
 #include <map>
 #include <memory>
 #include <mutex>
@@ -59,6 +61,7 @@ class JobRecord {
   std::unique_ptr<RingWriter> ring_;
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<WorkWatch> watch_;
+  const pid_t own_pid_ = ::getpid();
   std::mutex end_mutex_;  // guards the end mark, and what follows
   std::optional<HangWatch> hang_;
   bool ended_ = false;

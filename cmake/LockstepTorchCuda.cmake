@@ -18,25 +18,53 @@ else()
   set(_lockstep_cuda_lib ${_lockstep_cuda_root}/torch/lib)
 endif()
 
+# The first folder that is whole: some have cuda_runtime_api.h without what it includes, such as
+# nvidia/cu13/include of a torch from pip that was installed without nvidia-cuda-crt.
+set(_lockstep_cuda_headers cuda_runtime_api.h crt/host_config.h crt/host_defines.h)
+set(LOCKSTEP_CUDA_INCLUDE_DIR "LOCKSTEP_CUDA_INCLUDE_DIR-NOTFOUND")
+set(_lockstep_cuda_looked "")
+set(_lockstep_cuda_toolkits $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda /opt/cuda /usr)
+list(TRANSFORM _lockstep_cuda_toolkits APPEND /include)
+foreach(folder IN ITEMS ${_lockstep_cuda_root}/nvidia/cu13/include
+                        ${_lockstep_cuda_root}/nvidia/cuda_runtime/include
+                        ${_lockstep_cuda_toolkits})
+  set(_lockstep_missing "")
+  foreach(header IN LISTS _lockstep_cuda_headers)
+    if(NOT EXISTS ${folder}/${header})
+      string(APPEND _lockstep_missing " ${header}")
+    endif()
+  endforeach()
+  if(_lockstep_missing STREQUAL "")
+    set(LOCKSTEP_CUDA_INCLUDE_DIR ${folder})
+    break()
+  endif()
+  string(APPEND _lockstep_cuda_looked "\n    ${folder} lacks${_lockstep_missing}")
+endforeach()
 # Not cached: another Torch may be chosen for the same build folder.
-unset(LOCKSTEP_CUDA_INCLUDE_DIR CACHE)
 unset(LOCKSTEP_NCCL_INCLUDE_DIR CACHE)
-find_path(LOCKSTEP_CUDA_INCLUDE_DIR cuda_runtime_api.h
-  HINTS ${_lockstep_cuda_root}/nvidia/cu13/include $ENV{CUDA_HOME}/include /usr/local/cuda/include)
 find_path(LOCKSTEP_NCCL_INCLUDE_DIR nccl.h
-  HINTS ${_lockstep_cuda_root}/nvidia/nccl/include $ENV{CUDA_HOME}/include /usr/local/cuda/include)
-mark_as_advanced(LOCKSTEP_CUDA_INCLUDE_DIR LOCKSTEP_NCCL_INCLUDE_DIR)
-foreach(needed IN ITEMS ${_lockstep_cuda_lib}/libtorch_cuda.so ${_lockstep_cuda_lib}/libc10_cuda.so
-                        "${LOCKSTEP_CUDA_INCLUDE_DIR}" "${LOCKSTEP_NCCL_INCLUDE_DIR}")
-  if(NOT EXISTS "${needed}")
+  HINTS ${_lockstep_cuda_root}/nvidia/nccl/include ${_lockstep_cuda_toolkits})
+mark_as_advanced(LOCKSTEP_NCCL_INCLUDE_DIR)
+foreach(library IN ITEMS libtorch_cuda.so libc10_cuda.so)
+  if(NOT EXISTS ${_lockstep_cuda_lib}/${library})
     message(FATAL_ERROR
-      "LibTorch's CUDA half is not in ${_lockstep_cuda_root}: libtorch_cuda.so, libc10_cuda.so, "
-      "nvidia/cu13/include/cuda_runtime_api.h or nvidia/nccl/include/nccl.h is missing.\n"
+      "LibTorch's CUDA half is not in ${_lockstep_cuda_lib}: ${library} is missing.\n"
       "  fetch it:     scripts/fetch-torch --cuda run    (--cuda link: to build only)\n"
       "  or without:   cmake --preset full")
   endif()
 endforeach()
-message(STATUS "Lockstep: CUDA half of LibTorch in ${_lockstep_cuda_lib}")
+if(NOT LOCKSTEP_CUDA_INCLUDE_DIR)
+  message(FATAL_ERROR
+    "No folder has all of the CUDA runtime's headers:${_lockstep_cuda_looked}\n"
+    "  install the CUDA toolkit and name it:  CUDA_HOME=/path/to/cuda\n"
+    "  or, beside a torch from pip:           pip install nvidia-cuda-crt")
+endif()
+if(NOT LOCKSTEP_NCCL_INCLUDE_DIR)
+  message(FATAL_ERROR
+    "NCCL's header nccl.h is missing; it is looked for in ${_lockstep_cuda_root}/nvidia/nccl/include, "
+    "CUDA_HOME and where the compiler looks.")
+endif()
+message(STATUS "Lockstep: CUDA half of LibTorch in ${_lockstep_cuda_lib}, headers in ${LOCKSTEP_CUDA_INCLUDE_DIR}")
 
 add_library(lockstep_torch_cuda INTERFACE)
 add_library(lockstep::torch_cuda ALIAS lockstep_torch_cuda)

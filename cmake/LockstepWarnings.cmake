@@ -1,11 +1,11 @@
-# lockstep_warnings(TARGET...): the warnings that our own code is held to, as errors.
+# lockstep_warnings(TARGET...): the warnings that our own code is held to.
 #
-# Headers of others are SYSTEM includes and stay outside. LOCKSTEP_WERROR=OFF keeps them warnings,
-# for a compiler that we have not tried.
+# Headers of others are SYSTEM includes and stay outside. LOCKSTEP_WERROR=ON makes them errors, as our
+# CI does; elsewhere a compiler that we have not tried still builds.
 
 include_guard(GLOBAL)
 
-option(LOCKSTEP_WERROR "Treat compiler warnings in our own code as errors" ON)
+option(LOCKSTEP_WERROR "Treat compiler warnings in our own code as errors" OFF)
 
 function(lockstep_warnings)
   set(flags
@@ -29,6 +29,16 @@ function(lockstep_warnings)
     # are none (bug 105562 and its kin), and in std::string's operator+ overlapping copies and reads
     # out of bounds (105651 and its kin).
     list(APPEND flags -Wno-maybe-uninitialized -Wno-restrict -Wno-array-bounds)
+  endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+    # GCC 13 sees std::vector<bool> and its kin, inlined through Torch's headers, write behind arrays that
+    # they do not (bug 110498 and its kin): in feature_gather.cc.
+    list(APPEND flags -Wno-stringop-overflow)
+  endif()
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    # Clang 17 and later see that libstdc++'s own std::stable_sort uses what C++17 deprecates. GCC looks
+    # after ours.
+    list(APPEND flags -Wno-deprecated-declarations)
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND LOCKSTEP_SANITIZE STREQUAL "thread")
     # ThreadSanitizer does not model std::atomic_thread_fence. Ours order plain loads from memory

@@ -3,16 +3,21 @@
 # common.sh. docs/dependencies.md says what each is for.
 # shellcheck disable=SC2034  # the lists are used by those who source this
 
-# A line is "package" or "package:command": the latter is also satisfied when the command is there.
-PACKAGES_CORE=(g++:g++ cmake:cmake ninja-build:ninja zlib1g-dev libarchive-dev nettle-dev libcli11-dev libyaml-cpp-dev
-  nlohmann-json3-dev libsimdjson-dev libprotobuf-dev libvalijson-dev libboost-dev libgtest-dev
-  libgmock-dev libbenchmark-dev)
+# An entry is "package", "package:command" or "package=header": the latter are also satisfied when the
+# command, or the header, is there without Debian's package.
+PACKAGES_CORE=(g++:g++ cmake:cmake ninja-build:ninja zlib1g-dev=zlib.h libarchive-dev=archive.h
+  nettle-dev=nettle/sha2.h libcli11-dev=CLI/CLI.hpp libyaml-cpp-dev=yaml-cpp/yaml.h
+  nlohmann-json3-dev=nlohmann/json.hpp libsimdjson-dev=simdjson.h
+  libprotobuf-dev=google/protobuf/message_lite.h libvalijson-dev=valijson/validator.hpp
+  libboost-dev=boost/graph/adjacency_list.hpp libgtest-dev=gtest/gtest.h libgmock-dev=gmock/gmock.h
+  libbenchmark-dev=benchmark/benchmark.h)
 # Only make builds faster: without them, a warning.
 PACKAGES_FASTER=(ccache:ccache mold:mold)
-# What the trainer needs beside LibTorch.
-PACKAGES_DATA=(libturbojpeg0-dev libpng-dev libutf8proc-dev)
+# What the trainer needs beside LibTorch: for what of it is built without, and for all.
+PACKAGES_DATA=(libturbojpeg0-dev=turbojpeg.h libpng-dev=png.h libutf8proc-dev=utf8proc.h)
+PACKAGES_FULL=("${PACKAGES_DATA[@]}" libgloo-dev=gloo/context.h)
 # ca-certificates and python3-pip download the wheels of LibTorch, binutils strips it.
-PACKAGES_FULL=("${PACKAGES_DATA[@]}" libgloo-dev ca-certificates python3:python3 python3-pip:pip3 binutils:strip)
+PACKAGES_FETCH=(ca-certificates python3:python3 python3-pip:pip3 binutils:strip)
 # What some of the tests start; they say that they were skipped where it is missing.
 PACKAGES_FULL_TESTS=(mpich:mpirun iproute2:ip zsh:zsh fish:fish)
 PACKAGES_TOOLS=(clang-format:clang-format shellcheck:shellcheck)
@@ -28,16 +33,31 @@ PACKAGES_TIMELINE=(nodejs:node python3:python3 python3-pip:pip3 ca-certificates)
 # libFuzzer and the sanitizers of the clang that `clang` is.
 PACKAGES_FUZZ=(clang:clang++ libclang-rt-14-dev)
 
-# Prints those of the arguments' packages that are not installed.
+# Does the compiler find the header $1, or a folder of CMAKE_PREFIX_PATH have it?
+has_header() {
+  local folder folders=()
+  IFS=: read -ra folders <<<"${CMAKE_PREFIX_PATH:-}"
+  for folder in "${folders[@]}"; do [[ ! -e $folder/include/$1 ]] || return 0; done
+  "${CXX:-c++}" -x c++ -fsyntax-only - <<<"#if !__has_include(<$1>)
+#error
+#endif" 2>/dev/null
+}
+
+# Prints those of the arguments' packages that are not there.
 missing_packages() {
-  local entry package command status
+  local entry package needed status
   for entry in "$@"; do
-    package=${entry%%:*}
-    command=${entry#"$package"}
-    command=${command#:}
-    [[ -n $command ]] && command -v "$command" >/dev/null && continue
+    package=${entry%%[:=]*}
+    needed=${entry#"$package"}
+    case $needed in
+      :*) ! command -v "${needed#:}" >/dev/null || continue ;;
+    esac
     status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
-    [[ $status == installed ]] || printf '%s\n' "$package"
+    [[ $status != installed ]] || continue
+    case $needed in
+      =*) ! has_header "${needed#=}" || continue ;;
+    esac
+    printf '%s\n' "$package"
   done
 }
 
@@ -52,12 +72,12 @@ can_be_root() { [[ $(id -u) -eq 0 ]] || command -v sudo >/dev/null; }
 ensure_packages() {
   local kind=$1 missing
   shift
-  if ! command -v dpkg-query >/dev/null; then
-    say "warning: this is not Debian; make sure that what these packages hold is there: ${*%%:*}"
-    return
-  fi
   mapfile -t missing < <(missing_packages "$@")
   [[ ${#missing[@]} -gt 0 ]] || return 0
+  if ! command -v apt-get >/dev/null; then
+    say "warning: this is not Debian; of what its packages hold, this seems to be missing: ${missing[*]}"
+    return
+  fi
   if ! can_be_root; then
     if [[ $kind == optional ]]; then
       say "warning: going on without ${missing[*]}"

@@ -60,11 +60,13 @@ RingWriter::SignatureRef Communicator::signature(const NcclCall& call) {
   return made;
 }
 
-std::uint32_t Communicator::issue(RingWriter::SignatureRef signature, bool point_to_point,
-                                  std::int32_t peer) {
+std::uint32_t Communicator::issue(RingWriter::SignatureRef signature, const CallLabel& label,
+                                  bool point_to_point, std::int32_t peer) {
   RingWriter::Issue fields;
   fields.group = group_;
   fields.signature = signature;
+  fields.what = label.what;
+  fields.tag = label.tag;
   fields.is_async = true;
   // A place outside is NCCL's to refuse.
   if (is_place(peer, size_)) fields.peer = peer;
@@ -73,8 +75,8 @@ std::uint32_t Communicator::issue(RingWriter::SignatureRef signature, bool point
   return ring().issue(fields);
 }
 
-std::uint32_t Communicator::issue(const NcclCall& call) {
-  return issue(signature(call), is_point_to_point(call.op), call.peer);
+std::uint32_t Communicator::issue(const NcclCall& call, const CallLabel& label) {
+  return issue(signature(call), label, is_point_to_point(call.op), call.peer);
 }
 
 void Communicator::close() {

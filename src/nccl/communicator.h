@@ -28,6 +28,12 @@ struct NcclCall {
   std::int32_t peer = kNone;   // a place; of Send and Recv
 };
 
+// What the program says of a call, where it says something.
+struct CallLabel {
+  RingWriter::NamesRef what;  // the parameters that it carries
+  RingWriter::StringRef tag;
+};
+
 class Communicator {
  public:
   // 0 <= place < size. The rank has a ring, and outlives it.
@@ -37,11 +43,11 @@ class Communicator {
 
   // Records that the call was issued; its id is for ring(). Any thread; a lock that is held for
   // some 100 ns keeps the numbers in the order of the file.
-  std::uint32_t issue(const NcclCall& call);
+  std::uint32_t issue(const NcclCall& call, const CallLabel& label = {});
   // The same in two steps, for calls that are made once and run often.
   RingWriter::SignatureRef signature(const NcclCall& call);
-  std::uint32_t issue(RingWriter::SignatureRef signature, bool point_to_point = false,
-                      std::int32_t peer = kNone);
+  std::uint32_t issue(RingWriter::SignatureRef signature, const CallLabel& label = {},
+                      bool point_to_point = false, std::int32_t peer = kNone);
 
   // The program is done with it; calls that come all the same are recorded.
   void close();

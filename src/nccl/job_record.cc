@@ -1,19 +1,14 @@
 #include "nccl/job_record.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cstdio>
 #include <string_view>
 #include <system_error>
-#include <thread>
 
-#include "base/clock.h"
 #include "base/make_folder.h"
 #include "base/text.h"
 #include "trace/ring_owner.h"
@@ -30,14 +25,6 @@ std::uint64_t events_of(const char* text) {
   return events;
 }
 
-double seconds_of(const char* text) {
-  constexpr double kSeconds = 60;
-  constexpr double kMost = 1e9;  // which in ns still is a number
-  double seconds = kSeconds;
-  if (text != nullptr) std::from_chars(text, text + std::string_view(text).size(), seconds);
-  return seconds > 0 ? std::min(seconds, kMost) : 0;  // not a number: never
-}
-
 // A process that forked leaves its files to its parent.
 const pid_t& own_pid() {
   static const pid_t pid = ::getpid();
@@ -49,7 +36,7 @@ const pid_t& own_pid() {
 JobRecord::JobRecord(std::string library, Environment get)
     : library_(std::move(library)),
       get_(std::move(get)),
-      hung_after_(seconds_of(get_("LOCKSTEP_RECORD_HUNG_AFTER"))),
+      hung_after_(hang_patience(get_("LOCKSTEP_RECORD_HUNG_AFTER"))),
       capacity_(events_of(get_("LOCKSTEP_RECORD_EVENTS"))) {}
 
 JobRecord& JobRecord::of_process(const char* library) {
@@ -68,29 +55,11 @@ void JobRecord::at_exit(int status, void* job) {
   static_cast<JobRecord*>(job)->finish(status == 0 ? End::clean : End::exception);
 }
 
-// A thread of its own, which takes none of the program's signals.
 void JobRecord::start_watcher() {
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    std::thread([this] { watch(*this); }).detach();
+    look_at_times(hung_after_, [this](std::int64_t now) { look_for_hangs(now); });
   } catch (const std::system_error& error) {
     say_once("watcher", std::string("hangs will not be marked: ") + error.what());
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
-
-void JobRecord::watch(JobRecord& job) {
-  constexpr double kLooks = 8;  // in the time that a hang takes to be one
-  constexpr double kShortest = 0.01;
-  constexpr double kLongest = 1;
-  const std::chrono::duration<double> pause(
-      std::clamp(job.hung_after_ / kLooks, kShortest, kLongest));
-  for (;;) {
-    std::this_thread::sleep_for(pause);
-    job.look_for_hangs(monotonic_nanos());
   }
 }
 

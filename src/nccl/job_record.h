@@ -5,7 +5,8 @@
 //   LOCKSTEP_RECORD_EVENTS    how many of the newest events are kept (default 131072, 8 MiB)
 //   LOCKSTEP_RECORD_HUNG_AFTER  seconds without any event, while a call is on the device, after
 //                             which the end mark says `hung` until something moves (default 60;
-//                             0: never); see hang_watch.h
+//                             0: never); see
+//                             trace/hang_watch.h
 //
 // A process has one rank, that of its launcher (base/launcher.h), and one file. Where no launcher
 // tells, or the first communicator has more places than the launcher has processes (several devices
@@ -27,8 +28,8 @@
 
 #include "base/launcher.h"
 #include "nccl/communicator.h"
-#include "nccl/hang_watch.h"
 #include "nccl/recorded_rank.h"
+#include "trace/hang_watch.h"
 #include "trace/ring_writer.h"
 
 namespace lockstep {
@@ -70,7 +71,6 @@ class JobRecord {
   Lane& make_lane(std::int32_t rank);
   void start_watcher();
   static void at_exit(int status, void* job);
-  [[noreturn]] static void watch(JobRecord& job);
 
   const std::string library_;
   const Environment get_;

@@ -2,8 +2,12 @@
 //
 //   LD_PRELOAD=/path/to/liblockstep_nccl.so LOCKSTEP_RECORD_DIR=traces ./program
 //
+//   LOCKSTEP_RECORD_COMPLETION=0   leave out when calls completed, and put no events into the
+//                                  program's streams
+//
 // Each function below records the call and then makes it. The call is in the ring file before NCCL
-// sees it. When it completes is not seen: that takes CUDA's events, which are the program's.
+// sees it. When it completes is told by an event behind it in its stream (device_calls.h); the
+// calls of an ncclGroup are in their streams once its outermost end returns.
 //
 // What NCCL calls of itself while it is in one of these functions is not the program's, and is not
 // recorded. Nothing that goes wrong here reaches the program, but for an NCCL without the function
@@ -12,7 +16,9 @@
 #include <atomic>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "nccl/device_calls.h"
 #include "nccl/known_communicators.h"
 #include "nccl/real_nccl.h"
 #include "trace/nccl_calls.h"
@@ -73,22 +79,35 @@ void guarded(Body body) noexcept {
   }
 }
 
-struct Recorded {
-  Communicator* communicator = nullptr;
-  std::uint32_t id = 0;
-};
+using Recorded = DeviceCalls::Call;  // rank null: it is not recorded
 
-thread_local Communicator* last = nullptr;  // in which this thread issued a call
+thread_local Communicator* last = nullptr;     // in which this thread issued a call
+thread_local int groups = 0;                   // ncclGroups that this thread has open
+thread_local std::vector<Recorded> of_groups;  // their calls
 
-Recorded record(Comm comm, const NcclCall& call) {
+Recorded record(Comm comm, const NcclCall& call, Stream stream) {
   Recorded out;
   guarded([&] {
-    out.communicator = communicators().find(comm);
-    if (out.communicator == nullptr) return;
-    out.id = out.communicator->issue(call);
-    last = out.communicator;
+    Communicator* const communicator = communicators().find(comm);
+    if (communicator == nullptr) return;
+    out = {&communicator->rank(), communicator->issue(call), stream};
+    DeviceCalls::enter(out);
+    last = communicator;
   });
   return out;
+}
+
+// What is to be followed to its completion, once it is in its stream.
+void given_to_nccl(const Recorded& call, ResultCode result) {
+  if (result != nccl::kSuccess) return DeviceCalls::leave(call);
+  if (groups > 0) return of_groups.push_back(call);
+  DeviceCalls::of_process().follow({&call, 1});
+}
+
+void groups_are_given_to_nccl(ResultCode result) {
+  const std::vector<Recorded> calls = std::exchange(of_groups, {});
+  if (result == nccl::kSuccess) return DeviceCalls::of_process().follow(calls);
+  for (const Recorded& call : calls) DeviceCalls::leave(call);
 }
 
 std::string refused(const char* name, ResultCode result) {
@@ -97,9 +116,12 @@ std::string refused(const char* name, ResultCode result) {
 
 // What NCCL refused is an exception of the call.
 ResultCode checked(const Recorded& call, const char* name, ResultCode result) {
-  if (call.communicator == nullptr || result == nccl::kSuccess || result == nccl::kInProgress)
-    return result;
-  guarded([&] { call.communicator->ring().exception(refused(name, result), call.id); });
+  if (call.rank == nullptr) return result;
+  guarded([&] {
+    given_to_nccl(call, result);
+    if (result != nccl::kSuccess && result != nccl::kInProgress)
+      call.rank->ring->exception(refused(name, result), call.id);
+  });
   return result;
 }
 
@@ -223,7 +245,7 @@ ResultCode ncclCommAbort(Comm comm) {
 ResultCode ncclAllReduce(const void* in, void* out, std::size_t count, int dtype, int redop,
                          Comm comm, Stream stream) {
   static ResultCode (*real)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, collective(Op::all_reduce, count, dtype, redop));
+  const Recorded call = record(comm, collective(Op::all_reduce, count, dtype, redop), stream);
   return checked(call, "ncclAllReduce",
                  call_real("ncclAllReduce", real, in, out, count, dtype, redop, comm, stream));
 }
@@ -231,7 +253,7 @@ ResultCode ncclAllReduce(const void* in, void* out, std::size_t count, int dtype
 ResultCode ncclReduce(const void* in, void* out, std::size_t count, int dtype, int redop, int root,
                       Comm comm, Stream stream) {
   static ResultCode (*real)(const void*, void*, std::size_t, int, int, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, collective(Op::reduce, count, dtype, redop, root));
+  const Recorded call = record(comm, collective(Op::reduce, count, dtype, redop, root), stream);
   return checked(call, "ncclReduce",
                  call_real("ncclReduce", real, in, out, count, dtype, redop, root, comm, stream));
 }
@@ -239,7 +261,7 @@ ResultCode ncclReduce(const void* in, void* out, std::size_t count, int dtype, i
 ResultCode ncclBroadcast(const void* in, void* out, std::size_t count, int dtype, int root,
                          Comm comm, Stream stream) {
   static ResultCode (*real)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, collective(Op::broadcast, count, dtype, kNone, root));
+  const Recorded call = record(comm, collective(Op::broadcast, count, dtype, kNone, root), stream);
   return checked(call, "ncclBroadcast",
                  call_real("ncclBroadcast", real, in, out, count, dtype, root, comm, stream));
 }
@@ -247,7 +269,7 @@ ResultCode ncclBroadcast(const void* in, void* out, std::size_t count, int dtype
 ResultCode ncclBcast(void* buffer, std::size_t count, int dtype, int root, Comm comm,
                      Stream stream) {
   static ResultCode (*real)(void*, std::size_t, int, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, collective(Op::broadcast, count, dtype, kNone, root));
+  const Recorded call = record(comm, collective(Op::broadcast, count, dtype, kNone, root), stream);
   return checked(call, "ncclBcast",
                  call_real("ncclBcast", real, buffer, count, dtype, root, comm, stream));
 }
@@ -255,7 +277,7 @@ ResultCode ncclBcast(void* buffer, std::size_t count, int dtype, int root, Comm 
 ResultCode ncclAllGather(const void* in, void* out, std::size_t count, int dtype, Comm comm,
                          Stream stream) {
   static ResultCode (*real)(const void*, void*, std::size_t, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, collective(Op::all_gather_into_tensor, count, dtype));
+  const Recorded call = record(comm, collective(Op::all_gather_into_tensor, count, dtype), stream);
   return checked(call, "ncclAllGather",
                  call_real("ncclAllGather", real, in, out, count, dtype, comm, stream));
 }
@@ -263,15 +285,24 @@ ResultCode ncclAllGather(const void* in, void* out, std::size_t count, int dtype
 ResultCode ncclReduceScatter(const void* in, void* out, std::size_t count, int dtype, int redop,
                              Comm comm, Stream stream) {
   static ResultCode (*real)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, collective(Op::reduce_scatter_tensor, count, dtype, redop));
+  const Recorded call =
+      record(comm, collective(Op::reduce_scatter_tensor, count, dtype, redop), stream);
   return checked(call, "ncclReduceScatter",
                  call_real("ncclReduceScatter", real, in, out, count, dtype, redop, comm, stream));
+}
+
+ResultCode ncclGroupStart() {
+  static ResultCode (*real)() = nullptr;
+  const ResultCode result = call_real("ncclGroupStart", real);
+  if (depth == 0 && result == nccl::kSuccess) ++groups;
+  return result;
 }
 
 // What is wrong with a group's calls comes out here; of which, NCCL does not say.
 ResultCode ncclGroupEnd() {
   static ResultCode (*real)() = nullptr;
   const ResultCode result = call_real("ncclGroupEnd", real);
+  if (depth == 0 && groups > 0 && --groups == 0) guarded([&] { groups_are_given_to_nccl(result); });
   if (result == nccl::kSuccess || result == nccl::kInProgress || last == nullptr) return result;
   guarded([&] { last->ring().exception(refused("ncclGroupEnd", result)); });
   return result;
@@ -281,7 +312,7 @@ ResultCode ncclGroupEnd() {
 ResultCode ncclAlltoAll(const void* in, void* out, std::size_t count, int dtype, Comm comm,
                         Stream stream) {
   static ResultCode (*real)(const void*, void*, std::size_t, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, collective(Op::all_to_all_single, count, dtype));
+  const Recorded call = record(comm, collective(Op::all_to_all_single, count, dtype), stream);
   return checked(call, "ncclAlltoAll",
                  call_real("ncclAlltoAll", real, in, out, count, dtype, comm, stream));
 }
@@ -289,7 +320,7 @@ ResultCode ncclAlltoAll(const void* in, void* out, std::size_t count, int dtype,
 ResultCode ncclGather(const void* in, void* out, std::size_t count, int dtype, int root, Comm comm,
                       Stream stream) {
   static ResultCode (*real)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, collective(Op::gather, count, dtype, kNone, root));
+  const Recorded call = record(comm, collective(Op::gather, count, dtype, kNone, root), stream);
   return checked(call, "ncclGather",
                  call_real("ncclGather", real, in, out, count, dtype, root, comm, stream));
 }
@@ -297,7 +328,7 @@ ResultCode ncclGather(const void* in, void* out, std::size_t count, int dtype, i
 ResultCode ncclScatter(const void* in, void* out, std::size_t count, int dtype, int root, Comm comm,
                        Stream stream) {
   static ResultCode (*real)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, collective(Op::scatter, count, dtype, kNone, root));
+  const Recorded call = record(comm, collective(Op::scatter, count, dtype, kNone, root), stream);
   return checked(call, "ncclScatter",
                  call_real("ncclScatter", real, in, out, count, dtype, root, comm, stream));
 }
@@ -305,7 +336,7 @@ ResultCode ncclScatter(const void* in, void* out, std::size_t count, int dtype, 
 ResultCode ncclSend(const void* buffer, std::size_t count, int dtype, int peer, Comm comm,
                     Stream stream) {
   static ResultCode (*real)(const void*, std::size_t, int, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, message(Op::send, count, dtype, peer));
+  const Recorded call = record(comm, message(Op::send, count, dtype, peer), stream);
   return checked(call, "ncclSend",
                  call_real("ncclSend", real, buffer, count, dtype, peer, comm, stream));
 }
@@ -313,7 +344,7 @@ ResultCode ncclSend(const void* buffer, std::size_t count, int dtype, int peer, 
 ResultCode ncclRecv(void* buffer, std::size_t count, int dtype, int peer, Comm comm,
                     Stream stream) {
   static ResultCode (*real)(void*, std::size_t, int, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, message(Op::recv, count, dtype, peer));
+  const Recorded call = record(comm, message(Op::recv, count, dtype, peer), stream);
   return checked(call, "ncclRecv",
                  call_real("ncclRecv", real, buffer, count, dtype, peer, comm, stream));
 }

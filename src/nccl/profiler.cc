@@ -103,19 +103,20 @@ void* Profiler::launched(Communicator& communicator, std::uint32_t id, std::uint
   return make_handle(Tag::task, number);
 }
 
-void* Profiler::start_call(Communicator& communicator, const CollCall& call) {
+void* Profiler::start_call(Communicator& communicator, const CollCall& call,
+                           std::uint64_t user_tag) {
   std::optional<NcclCall> fields = call_of(call.func, call.count, call.datatype);
   if (!fields) return nullptr;
   fields->root = call.root;
   const RingWriter::SignatureRef signature = communicator.signature(*fields);
   if (call.graph_captured) return make_handle(Tag::captured, signature.id);
-  const std::uint32_t id = communicator.issue(signature);
+  const std::uint32_t id = communicator.issue(signature, tags_.of(communicator.ring(), user_tag));
   return make_handle(Tag::call, slots_.add(communicator.rank(), id));
 }
 
 // `parent`: of version 5, what start_call gave; nothing: the interface has no such event.
 void* Profiler::start_coll(Communicator& communicator, const CollTask& task,
-                           std::optional<void*> parent) {
+                           std::optional<void*> parent, std::uint64_t user_tag) {
   if (!parent) {
     std::optional<NcclCall> fields = call_of(task.func, task.count, task.datatype);
     if (!fields) return nullptr;
@@ -125,19 +126,21 @@ void* Profiler::start_coll(Communicator& communicator, const CollTask& task,
   const Handle call(*parent);
   if (call.tag == Tag::captured) {
     const RingWriter::SignatureRef signature{static_cast<std::uint32_t>(call.number)};
-    return launched(communicator, communicator.issue(signature), task.channels);
+    const CallLabel label = tags_.of(communicator.ring(), user_tag);
+    return launched(communicator, communicator.issue(signature, label), task.channels);
   }
   // Else a part of one that was recorded already, or one that is forgotten.
   if (call.tag != Tag::call || !slots_.launch(call.number, task.channels)) return nullptr;
   return make_handle(Tag::task, call.number);
 }
 
-void* Profiler::start_p2p(Communicator& communicator, const P2pTask& task) {
+void* Profiler::start_p2p(Communicator& communicator, const P2pTask& task, std::uint64_t user_tag) {
   std::optional<NcclCall> fields = call_of(task.func, task.count, task.datatype);
   if (!fields || !is_point_to_point(fields->op) || task.peer == communicator.place())
     return nullptr;
   fields->peer = task.peer;
-  return launched(communicator, communicator.issue(*fields), task.channels);
+  const CallLabel label = tags_.of(communicator.ring(), user_tag);
+  return launched(communicator, communicator.issue(*fields, label), task.channels);
 }
 
 void* Profiler::start_kernel(void* parent) {
@@ -163,6 +166,18 @@ void* Profiler::start(void* context, const Event5& event) {
   if (event.type == kCollApi) return start_call(communicator, event.coll_api);
   if (event.type == kColl) return start_coll(communicator, event.coll.task, event.parent);
   if (event.type == kP2p) return start_p2p(communicator, event.p2p.task);
+  return nullptr;
+}
+
+void* Profiler::start(void* context, const Event7& event) {
+  if (event.type == kKernelCh) return start_kernel(event.parent);
+  if (context == nullptr) return nullptr;
+  auto& communicator = *static_cast<Communicator*>(context);
+  if (event.type == kCollApi)
+    return start_call(communicator, event.coll_api.call, event.coll_api.user_tag);
+  if (event.type == kColl)
+    return start_coll(communicator, event.coll.task, event.parent, event.coll.user_tag);
+  if (event.type == kP2p) return start_p2p(communicator, event.p2p.task, event.p2p.user_tag);
   return nullptr;
 }
 

@@ -1,7 +1,8 @@
-// NCCL's profiler interface, versions 4 and 5, as far as a plugin needs it: Lockstep's own
+// NCCL's profiler interface, versions 4, 5 and 7, as far as a plugin needs it: Lockstep's own
 // declarations of what NVIDIA/nccl publishes under plugins/profiler (README.md and
-// example/nccl/profiler_v4.h, profiler_v5.h; version 4 since NCCL 2.27, version 5 since 2.28). The
-// layout is the contract; the names of the two symbols are NCCL's, all others are ours.
+// example/nccl/profiler_v4.h, profiler_v5.h; version 4 since NCCL 2.27, version 5 since 2.28) and
+// src/include/plugin/profiler/profiler_v7.h (since 2.31). The layout is the contract; the names of
+// the three symbols are NCCL's, all others are ours.
 #pragma once
 
 #include <sys/types.h>
@@ -95,6 +96,24 @@ struct GroupCall {
   int depth;
 };
 
+// Version 7: as 5, and what the program says of the call; 0: nothing.
+struct CollCall7 {
+  CollCall call;
+  std::uint64_t user_tag;
+};
+struct CollTask7 {
+  CollTask task;
+  void* parent_group;
+  const char* kernel_variant;
+  bool is_symmetric;
+  std::uint64_t user_tag;
+};
+struct P2pTask7 {
+  P2pTask task;
+  void* parent_group;
+  std::uint64_t user_tag;
+};
+
 struct Event4 {
   std::uint8_t type;  // one EventType
   void* parent;       // what startEvent gave for the event above
@@ -126,15 +145,30 @@ struct Event5 {
   };
 };
 
+struct Event7 {
+  std::uint64_t type;
+  void* parent;
+  int rank;
+  union {
+    CollCall7 coll_api;
+    CollTask7 coll;
+    P2pTask7 p2p;
+    KernelChannel kernel;
+  };
+};
+
 static_assert(sizeof(CollTask) == 80 && offsetof(CollTask, algorithm) == 64);
 static_assert(sizeof(CollTask5) == 88 && sizeof(P2pTask) == 40 && sizeof(P2pTask5) == 48);
+static_assert(offsetof(CollCall7, user_tag) == 48 && offsetof(CollTask7, user_tag) == 104 &&
+              offsetof(P2pTask7, user_tag) == 48);
+static_assert(offsetof(Event7, coll) == 24 && sizeof(Event7) == 136);
 static_assert(offsetof(Event4, coll) == 24 && sizeof(Event4) == 104);
 static_assert(offsetof(Event5, coll) == 24 && sizeof(Event5) == 112);
 
 using Logger = void (*)(int level, unsigned long flags, const char* file, int line,
                         const char* format, ...);
 
-// What the symbols ncclProfiler_v4 and ncclProfiler_v5 are.
+// What the symbols ncclProfiler_v4, ncclProfiler_v5 and ncclProfiler_v7 are.
 struct Plugin4 {
   const char* name;
   int (*init)(void** context, int* activation_mask, const char* comm_name, std::uint64_t comm_hash,
@@ -144,14 +178,17 @@ struct Plugin4 {
   int (*record_event_state)(void* handle, int state, void* arguments);
   int (*finalize)(void* context);
 };
-struct Plugin5 {
+template <class Event>
+struct PluginFrom5 {
   const char* name;
   int (*init)(void** context, std::uint64_t comm_id, int* activation_mask, const char* comm_name,
               int nodes, int ranks, int rank, Logger logger);
-  int (*start_event)(void* context, void** handle, Event5* event);
+  int (*start_event)(void* context, void** handle, Event* event);
   int (*stop_event)(void* handle);
   int (*record_event_state)(void* handle, int state, void* arguments);
   int (*finalize)(void* context);
 };
+using Plugin5 = PluginFrom5<Event5>;
+using Plugin7 = PluginFrom5<Event7>;
 
 }  // namespace lockstep::nccl_profiler

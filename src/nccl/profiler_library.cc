@@ -4,6 +4,7 @@
 //
 //   LOCKSTEP_RECORD_COMPLETION=0   leave out when calls began and completed: NCCL's proxy thread
 //                                  then need not look after the kernels
+//   LOCKSTEP_RECORD_TAGS=FILE      what the program's user tags stand for (user_tags.h)
 //
 // NCCL unloads the plugin with the last communicator and may load it again; the library stays
 // (-z nodelete), with all that it holds. Nothing that goes wrong here reaches NCCL.
@@ -23,7 +24,8 @@ Profiler& profiler() {
   static Profiler* const made = [] {
     const char* const completions = ::getenv("LOCKSTEP_RECORD_COMPLETION");
     const bool wanted = completions == nullptr || std::string_view(completions) != "0";
-    return new Profiler(JobRecord::of_process("liblockstep_nccl_profiler"), wanted);
+    return new Profiler(JobRecord::of_process("liblockstep_nccl_profiler"), wanted,
+                        UserTags(::getenv("LOCKSTEP_RECORD_TAGS")));
   }();
   return *made;
 }
@@ -94,6 +96,13 @@ const lockstep::nccl_profiler::Plugin4 ncclProfiler_v4 = {"lockstep",
                                                           lockstep::finalize};
 extern "C" __attribute__((visibility("default")))
 const lockstep::nccl_profiler::Plugin5 ncclProfiler_v5 = {"lockstep",
+                                                          lockstep::init5,
+                                                          lockstep::start_event,
+                                                          lockstep::stop_event,
+                                                          lockstep::record_event_state,
+                                                          lockstep::finalize};
+extern "C" __attribute__((visibility("default")))
+const lockstep::nccl_profiler::Plugin7 ncclProfiler_v7 = {"lockstep",
                                                           lockstep::init5,
                                                           lockstep::start_event,
                                                           lockstep::stop_event,

@@ -1,4 +1,6 @@
-// A rank's ring file, and how many of its calls are on the device at this moment.
+// A rank's ring file, and how many of its calls are on the device at this moment: of those that
+// NCCL's profiler tells of, those that began and are not complete; of those that the preloaded
+// library sees, those that NCCL was given and that are not complete.
 #pragma once
 
 #include <atomic>
@@ -10,8 +12,8 @@
 namespace lockstep {
 
 struct RecordedRank {
-  std::unique_ptr<RingWriter> ring;        // null: it could not be made
-  std::atomic<std::int64_t> on_device{0};  // began and not complete
+  std::unique_ptr<RingWriter> ring;  // null: it could not be made
+  std::atomic<std::int64_t> on_device{0};
 };
 
 }  // namespace lockstep

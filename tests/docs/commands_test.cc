@@ -42,6 +42,8 @@ const std::map<std::string, std::string> kNotRun = {
     {"scripts/package --check", "needs root and a network"},
     {"scripts/release 0.1.0", "makes a release: release_test does, elsewhere"},
     {"scripts/fetch-torch --cuda run", "downloads 3 GB"},
+    {"scripts/offline-bundle",
+     "packs for two minutes; what it packs is built elsewhere, without a network"},
     {"lockstep-worker model step minilm --weights \"$(scripts/fetch-minilm)/model.safetensors\"",
      "downloads 87 MB"},
     {"scripts/setup-python-torch", "downloads 4 GB"},

@@ -32,9 +32,9 @@ std::vector<std::string> exported(const std::string& library) {
                   " | LC_ALL=C sort");
 }
 
-TEST(Exports, OfTheProfilerAreItsTwoVersions) {
+TEST(Exports, OfTheProfilerAreItsVersions) {
   EXPECT_THAT(exported("liblockstep_nccl_profiler.so"),
-              testing::ElementsAre("ncclProfiler_v4", "ncclProfiler_v5"));
+              testing::ElementsAre("ncclProfiler_v4", "ncclProfiler_v5", "ncclProfiler_v7"));
 }
 
 TEST(Exports, OfThePreloadedLibraryAreNcclsFunctions) {
@@ -43,8 +43,8 @@ TEST(Exports, OfThePreloadedLibraryAreNcclsFunctions) {
                                    "ncclBroadcast", "ncclCommAbort", "ncclCommDestroy",
                                    "ncclCommInitAll", "ncclCommInitRank", "ncclCommInitRankConfig",
                                    "ncclCommInitRankScalable", "ncclCommShrink", "ncclCommSplit",
-                                   "ncclGather", "ncclGroupEnd", "ncclRecv", "ncclReduce",
-                                   "ncclReduceScatter", "ncclScatter", "ncclSend"));
+                                   "ncclGather", "ncclGroupEnd", "ncclGroupStart", "ncclRecv",
+                                   "ncclReduce", "ncclReduceScatter", "ncclScatter", "ncclSend"));
 }
 
 TEST(Exports, NeitherNeedsMoreThanTheCLibrary) {

@@ -1,4 +1,4 @@
-#include "nccl/hang_watch.h"
+#include "trace/hang_watch.h"
 
 #include <gtest/gtest.h>
 

@@ -6,10 +6,14 @@
 //   split:COLOR   what follows is of the split; world: again of all
 //   destroy       the present one
 //   kill          by SIGKILL
+//   cuda          load a CUDA driver (cuda_that_counts.cc); with it:
+//   stop, go, capture   the streams stand still; run again; are captured
+//   await:FILE    until there is that file
 //   config, all   first: make the first communicator by another function
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <string>
@@ -57,8 +61,24 @@ int number(const char* name) {
   return text != nullptr ? std::atoi(text) : 0;
 }
 
+// Does what a function of the loaded driver is there for.
+ResultCode tell_driver(const char* name) {
+  const auto found = reinterpret_cast<void (*)()>(::dlsym(RTLD_DEFAULT, name));
+  if (found != nullptr) found();
+  return found != nullptr ? kSuccess : 1;
+}
+
 ResultCode call(const std::vector<std::string>& parts, Comm comm) {
   const std::string& what = parts[0];
+  if (what == "await") {
+    while (::access(parts[1].c_str(), F_OK) != 0) ::usleep(1000);
+    return kSuccess;
+  }
+  if (what == "cuda")
+    return ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr ? kSuccess : 1;
+  if (what == "stop") return tell_driver("stop_streams");
+  if (what == "go") return tell_driver("run_streams");
+  if (what == "capture") return tell_driver("begin_capture");
   const std::size_t count = parts.size() > 1 ? std::stoul(parts[1]) : 0;
   const int other = parts.size() > 2 ? std::stoi(parts[2]) : 0;
   if (what == "all_reduce")

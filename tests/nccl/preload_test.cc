@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -114,6 +116,73 @@ TEST_F(Preload, KeepsWhatAKilledProgramHadCalled) {
   EXPECT_THAT(job({{"all_reduce:8", "all_reduce:8", "kill"}}), Each(128 + SIGKILL));
   EXPECT_EQ(calls(folder_.path(), 0).size(), 2U);
   EXPECT_EQ(ending(folder_.path(), 0), "cut");
+}
+
+TEST_F(Preload, SeesOnTheDeviceWhatIsComplete) {
+  EXPECT_THAT(job({{"cuda", "all_reduce:8", "group", "all_reduce:16", "end", "stop",
+                    "all_reduce:24", "group", "send:4:0", "recv:4:0", "end"}}),
+              Each(0));
+  EXPECT_THAT(
+      calls(folder_.path(), 0),
+      ElementsAre("all_reduce world float32 8>8 sum done",
+                  "all_reduce world float32 16>16 sum done", "all_reduce world float32 24>24 sum",
+                  "send world float32 4> peer 0", "recv world float32 >4 peer 0"));
+  EXPECT_EQ(ending(folder_.path(), 0), "clean");
+}
+
+TEST_F(Preload, PutsNoEventsIntoAGraphOrWhereTheyAreNotWanted) {
+  job({{"cuda", "capture", "all_reduce:8"}});
+  EXPECT_THAT(calls(folder_.path(), 0), ElementsAre("all_reduce world float32 8>8 sum"));
+  const TempDir other;
+  run_ranks(1, other.path(), [](int) {
+    ::setenv("LOCKSTEP_RECORD_COMPLETION", "0", 1);
+    return run_program({"cuda", "all_reduce:8"});
+  });
+  EXPECT_THAT(calls(other.path(), 0), ElementsAre("all_reduce world float32 8>8 sum"));
+}
+
+// One process more than `ranks` says: it waits until the ranks of `hang` are marked, however long
+// that takes on this machine, and then lets the others read so in the file that they await.
+class PreloadHangs : public Preload {
+ protected:
+  void job_that_hangs(const std::vector<Arguments>& ranks, const std::vector<int>& hang) {
+    const int last = static_cast<int>(ranks.size());
+    run_ranks(last + 1, folder_.path(), [&](int rank) {
+      if (rank == last) {
+        for (const int hung : hang) {
+          while (!std::filesystem::exists(folder_.file("rank_" + std::to_string(hung) + ".ring")) ||
+                 ending(folder_.path(), hung) != "hung")
+            ::usleep(1000);
+        }
+        folder_.write("go", "");
+        return 0;
+      }
+      ::setenv("WORLD_SIZE", std::to_string(last).c_str(), 1);
+      ::setenv("LOCKSTEP_RECORD_HUNG_AFTER", "0.05", 1);
+      return run_program(ranks[static_cast<std::size_t>(rank)]);
+    });
+  }
+  const std::string await_ = "await:" + folder_.file("go");
+};
+
+TEST_F(PreloadHangs, NamesTheRankThatTheOthersWaitForOnTheDevice) {
+  const Arguments waits = {"cuda", "all_reduce:8", "stop", "all_reduce:8", await_, "kill"};
+  job_that_hangs({waits, {"cuda", "all_reduce:8", await_, "kill"}, waits}, {0, 2});
+  EXPECT_THAT(findings(folder_.path()), ElementsAre("host-stall: 1"));
+  EXPECT_EQ(ending(folder_.path(), 1), "cut") << "nothing of it was on the device";
+}
+
+TEST_F(PreloadHangs, NamesTheRankThatEndedWhileTheOthersWait) {
+  const Arguments waits = {"cuda", "all_reduce:8", "stop", "all_reduce:8", await_, "kill"};
+  job_that_hangs({waits, {"cuda", "all_reduce:8", await_}, waits}, {0, 2});
+  EXPECT_THAT(findings(folder_.path()), ElementsAre("unequal-iterations: 1"));
+}
+
+TEST_F(PreloadHangs, AreTakenBackWhenTheDeviceGoesOn) {
+  job_that_hangs({{"cuda", "stop", "all_reduce:8", await_, "go", "all_reduce:8"}}, {0});
+  EXPECT_THAT(calls(folder_.path(), 0), Each("all_reduce world float32 8>8 sum done"));
+  EXPECT_EQ(ending(folder_.path(), 0), "clean");
+  EXPECT_THAT(findings(folder_.path()), IsEmpty());
 }
 
 TEST_F(Preload, RecordsNothingTwiceWhereAConstructorCallsAnother) {

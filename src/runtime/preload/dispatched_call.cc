@@ -86,9 +86,12 @@ RecordedCall DispatchedCall::recorded() const {
   return call;
 }
 
-bool DispatchedCall::on_cuda() const {
-  const auto is_cuda = [](const at::Tensor& tensor) { return tensor.is_cuda(); };
-  return std::any_of(in.begin(), in.end(), is_cuda) || std::any_of(out.begin(), out.end(), is_cuda);
+std::optional<c10::Device> DispatchedCall::cuda_device() const {
+  for (const std::vector<at::Tensor>* const tensors : {&in, &out}) {
+    for (const at::Tensor& tensor : *tensors)
+      if (tensor.is_cuda()) return tensor.device();
+  }
+  return std::nullopt;
 }
 
 const std::vector<const char*>& recorded_operators() {

@@ -27,7 +27,8 @@ struct DispatchedCall {
 
   // Refers to this object.
   RecordedCall recorded() const;
-  bool on_cuda() const;
+  // The GPU that its tensors are on; nothing: they are on none.
+  std::optional<c10::Device> cuda_device() const;
 };
 
 // The operators that are recorded, by their names without the library's.

@@ -1,12 +1,14 @@
 #include "runtime/preload/job_record.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <cstdio>
 #include <numeric>
 #include <set>
 #include <string_view>
+#include <system_error>
 
 #include <ATen/Version.h>
 #include <torch/version.h>
@@ -51,7 +53,32 @@ JobRecord& JobRecord::of_process() {
 
 void JobRecord::at_exit(int status, void* job) {
   auto& self = *static_cast<JobRecord*>(job);
+  if (::getpid() != self.own_pid_) return;  // what fork() copied is the parent's
+  const std::lock_guard lock(self.end_mutex_);
+  self.ended_ = true;
+  if (status == 0) self.ring_->resume();  // whatever it was taken for
   self.ring_->finish(status == 0 ? End::clean : End::exception);
+}
+
+void JobRecord::look_for_hang(std::int64_t now) {
+  const std::lock_guard lock(end_mutex_);
+  if (ended_) return;
+  const std::int64_t on_device = recorder_->outstanding() ? 1 : 0;
+  const HangWatch::Verdict verdict = hang_->look(ring_->written(), on_device, now);
+  if (verdict == HangWatch::Verdict::hangs) ring_->finish(End::hung);
+  if (verdict == HangWatch::Verdict::goes_on) ring_->resume();
+}
+
+void JobRecord::start_hang_watch() {
+  const double patience = hang_patience(std::getenv("LOCKSTEP_RECORD_HUNG_AFTER"));
+  if (patience <= 0) return;
+  constexpr double kNanos = 1e9;
+  hang_.emplace(static_cast<std::int64_t>(patience * kNanos));
+  try {
+    look_at_times(patience, [this](std::int64_t now) { look_for_hang(now); });
+  } catch (const std::system_error& error) {
+    std::fprintf(stderr, "liblockstep_record: hangs will not be marked: %s\n", error.what());
+  }
 }
 
 void JobRecord::open(const c10d::ProcessGroup& first) {
@@ -81,6 +108,7 @@ void JobRecord::open(const c10d::ProcessGroup& first) {
   ring_ = std::move(*ring);
   recorder_ = std::make_unique<Recorder>(*ring_);
   ::on_exit(&JobRecord::at_exit, this);
+  start_hang_watch();
 }
 
 std::vector<std::int32_t> JobRecord::ranks_of(const c10d::ProcessGroup& group) const {

@@ -2,6 +2,9 @@
 //
 //   LOCKSTEP_RECORD_DIR       where the ring files go; not set: nothing is recorded
 //   LOCKSTEP_RECORD_EVENTS    how many of the newest events are kept (default 131072, 8 MiB)
+//   LOCKSTEP_RECORD_HUNG_AFTER  seconds without any event, while a call is not complete, after
+//   which
+//                             the end mark says `hung` until something moves (default 60; 0: never)
 //
 // The rank and the number of ranks are those of the launcher (launch_settings.h); of a process
 // without one, those of the first group that is used.
@@ -10,15 +13,19 @@
 // whether the program exited with 0; a process that is killed leaves none.
 #pragma once
 
+#include <unistd.h>
+
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "runtime/record/recorded_group.h"
 #include "runtime/record/recorder.h"
 #include "runtime/record/work_watch.h"
+#include "trace/hang_watch.h"
 
 namespace lockstep {
 
@@ -43,6 +50,8 @@ class JobRecord {
   // True where a backend of the group tells completions.
   bool hook_into_all(c10d::ProcessGroup& group);
   WorkWatch& open_watch();
+  void start_hang_watch();
+  void look_for_hang(std::int64_t now);
   std::vector<std::int32_t> ranks_of(const c10d::ProcessGroup& group) const;
   static void at_exit(int status, void* job);
 
@@ -52,6 +61,10 @@ class JobRecord {
   std::unique_ptr<RingWriter> ring_;
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<WorkWatch> watch_;
+  const pid_t own_pid_ = ::getpid();
+  std::mutex end_mutex_;  // guards the end mark, and what follows
+  std::optional<HangWatch> hang_;
+  bool ended_ = false;
   struct Known {
     c10::weak_intrusive_ptr<c10d::ProcessGroup> keeps_the_address;  // no other group gets it
     std::unique_ptr<RecordedGroup> recorded;                        // null: it is left out

@@ -10,6 +10,7 @@
 //
 // Not seen: calls in inference mode, which skips these keys, and the brackets of coalesced calls.
 #include <exception>
+#include <optional>
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/custom_class.h>
@@ -17,6 +18,7 @@
 
 #include "runtime/preload/dispatched_call.h"
 #include "runtime/preload/job_record.h"
+#include "runtime/preload/stream_work.h"
 #include "runtime/record/recording_work.h"
 
 namespace lockstep {
@@ -26,10 +28,26 @@ void pass_on(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit
   op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
 }
 
+// A call whose operator returned no handle. NCCL's collectives do so when they are synchronous:
+// they are in the caller's stream, and an event behind them tells when they complete. Its messages
+// do so inside a bracket of coalesced calls only, and are not in the stream yet: nobody tells, and
+// they stay open.
+void follow_without_work(const DispatchedCall& call, Recorder& recorder, std::uint32_t id,
+                         WorkWatch* watch) {
+  const std::optional<c10::Device> device = call.cuda_device();
+  if (watch == nullptr || !device) return recorder.complete(id);
+  if (is_point_to_point(call.fields.op)) return;
+  try {
+    watch->follow(c10::make_intrusive<StreamWork>(*device), id);
+  } catch (const c10::Error&) {  // NOLINT(bugprone-empty-catch): the program's next call says so
+  }
+}
+
 // The handle that the operator returned last, which records from now on.
-void wrap_work(torch::jit::Stack& stack, Recorder& recorder, std::uint32_t id, WorkWatch* watch) {
+void wrap_work(torch::jit::Stack& stack, const DispatchedCall& call, Recorder& recorder,
+               std::uint32_t id, WorkWatch* watch) {
   auto work = stack.back().toCustomClass<c10d::Work>();
-  if (!work) return;
+  if (!work) return follow_without_work(call, recorder, id, watch);
   c10::intrusive_ptr<c10d::Work> wrapped =
       c10::make_intrusive<RecordingWork>(std::move(work), recorder, id, watch);
   stack.back() = c10::IValue(std::move(wrapped));
@@ -57,7 +75,10 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit:
     }
     throw;
   }
-  if (!blocks) return wrap_work(*stack, recorder, id, job.watch(*call->group, call->on_cuda()));
+  if (!blocks) {
+    const bool on_device = call->cuda_device().has_value();
+    return wrap_work(*stack, *call, recorder, id, job.watch(*call->group, on_device));
+  }
   recorder.complete(id);
   recorder.waited(id);
 }

@@ -13,6 +13,7 @@
 #include "trace/formats/data_tree.h"
 #include "trace/formats/flight_recorder_json.h"
 #include "trace/formats/flight_recorder_names.h"
+#include "trace/formats/flight_recorder_page.h"
 #include "trace/formats/pickle.h"
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
@@ -77,6 +78,9 @@ class DumpReader {
     budget_ = kVisitsPerByte * file_.bytes.size() + kVisitsOfASmallFile;
     trace_.source = file_.name;
     trace_.rank = *file_.rank;
+    if (const Value* const host = tree_.find(tree_.root, "host_name"); host != nullptr) {
+      trace_.host = tree_.text(*host).substr(0, 256);
+    }
     trace_.backend = "nccl";
     trace_.world_size = kMaxWorldSize;
     trace_.end = End::hung;  // the watchdog wrote it, or was asked to
@@ -467,15 +471,48 @@ class DumpReader {
   IntList scratch_sizes_;
 };
 
-Result<std::vector<RankTrace>> read_dump(const TraceFile& file, Tables& tables) {
+// PyTorch's own tools put the rank into a dump that they pass on ("rank", "host_name"); the dump of
+// a process has it in its name alone.
+std::optional<Rank> rank_in_dump(const DataTree& tree) {
+  const Value* const rank = tree.find(tree.root, "rank");
+  const std::int64_t number = rank == nullptr ? kNone : rank->integer(kNone);
+  if (!is_possible_rank(number, kMaxWorldSize)) return std::nullopt;
+  return Rank(static_cast<std::int32_t>(number));
+}
+
+Result<std::vector<RankTrace>> read_dump(const TraceFile& given, Tables& tables);
+
+// The dumps of all ranks on one page: those that can be read.
+Result<std::vector<RankTrace>> read_page(const TraceFile& file, Tables& tables) {
+  std::vector<RankTrace> out;
+  Error first{"no Flight Recorder dump on this page", {file.name}, "no rank could be reached"};
+  for (const DumpOnPage& dump : dumps_on_page(file.bytes)) {
+    Result<std::vector<RankTrace>> read = read_dump({dump.json, file.name, dump.rank}, tables);
+    if (!read) {
+      if (out.empty()) first = read.error();
+      continue;
+    }
+    for (RankTrace& trace : *read) {
+      if (trace.host.empty()) trace.host = dump.host;
+      out.push_back(std::move(trace));
+    }
+  }
+  if (out.empty()) return first;
+  return out;
+}
+
+Result<std::vector<RankTrace>> read_dump(const TraceFile& given, Tables& tables) {
+  if (looks_like_dump_page(given.bytes)) return read_page(given, tables);
+  Result<Pickle> dump = looks_like_pickle(given.bytes) ? read_pickle(given.bytes, given.name)
+                                                       : read_json_dump(given.bytes, given.name);
+  if (!dump) return dump.error();
+  TraceFile file = given;
+  if (!file.rank) file.rank = rank_in_dump(dump->tree);
   if (!file.rank) {
-    return Error{"a Flight Recorder dump says its rank only in its name, and this has none",
+    return Error{"neither this Flight Recorder dump nor its name says whose it is",
                  {file.name},
                  "name it …_rank_<r>, or say where the rank stands with --rank-pattern"};
   }
-  Result<Pickle> dump = looks_like_pickle(file.bytes) ? read_pickle(file.bytes, file.name)
-                                                      : read_json_dump(file.bytes, file.name);
-  if (!dump) return dump.error();
   Result<RankTrace> trace = DumpReader(dump->tree, file, tables).read();
   if (!trace) return trace.error();
   if (!dump->damage.empty()) {
@@ -530,7 +567,7 @@ void link_dumps(std::span<RankTrace> traces, Tables& tables) {
 }
 
 bool is_dump(std::string_view bytes) {
-  return looks_like_pickle(bytes) || looks_like_json_dump(bytes);
+  return looks_like_pickle(bytes) || looks_like_json_dump(bytes) || looks_like_dump_page(bytes);
 }
 
 constexpr std::array<std::string_view, 3> kUnknown = {

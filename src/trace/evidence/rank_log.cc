@@ -111,6 +111,7 @@ class Reader {
       number_ = lines.number();
       take(*line);
     }
+    name_first_failure();
     return std::move(out_);
   }
 
@@ -123,7 +124,9 @@ class Reader {
     if (take_traceback(stream, rank, prefix.has_value(), text)) return;
     if (take_summary(line)) return;
     if (take_signs(stream, rank, text)) return;
-    if (prefix || !stream.exception || belongs_to_the_end(text)) return;
+    // In output of several ranks that does not say whose a line is, others go on as well.
+    if (prefix || rank.value == kNone) return;
+    if (!stream.exception || belongs_to_the_end(text)) return;
     // The rank goes on: somebody caught it.
     RankNote& note = out_.notes[*stream.exception];
     if (note.ends()) note.kind = Kind::caught;
@@ -286,8 +289,23 @@ class Reader {
                                                      : Kind::peer_lost;
     const std::string_view which =
         in_root_cause_ ? "the first failure, by torchrun: exit code " : "by torchrun: exit code ";
+    if (in_root_cause_ && code == 1) raised_first_ = failed_;
     add(kind, std::exchange(failed_, Rank(kNone)), std::string(which) + std::to_string(code), pid);
     return true;
+  }
+
+  // Output of several ranks without prefixes, and torchrun's word that one of them ended first,
+  // with an exception: where there is one exception only, it is that rank's.
+  void name_first_failure() {
+    if (raised_first_.value == kNone) return;
+    RankNote* only = nullptr;
+    for (RankNote& note : out_.notes) {
+      const bool raised = note.kind == Kind::exception || note.kind == Kind::out_of_memory;
+      if (!raised || note.rank.value != kNone || note.pid != kNone) continue;
+      if (only != nullptr && only->text != note.text) return;
+      if (only == nullptr) only = &note;
+    }
+    if (only != nullptr) only->rank = raised_first_;
   }
 
   const TraceFile& file_;
@@ -295,7 +313,8 @@ class Reader {
   std::map<Rank, Stream> streams_;
   std::map<std::pair<Rank, Kind>, std::size_t> counts_;
   int number_ = 0;
-  Rank failed_{kNone};
+  Rank failed_{kNone};        // whose block of torchrun's summary is being read
+  Rank raised_first_{kNone};  // the first failure, where it ended with an exception
   bool in_root_cause_ = false;
 };
 

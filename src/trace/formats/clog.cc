@@ -238,8 +238,10 @@ class Reader {
     line.remove_prefix(bar + 1);
     if (line.starts_with('R')) {
       replays_ = true;
-    } else {
+    } else if (line.starts_with('C')) {
       take_call(line);
+    } else {
+      damage("a line of a graph without its call");
     }
   }
 

@@ -111,6 +111,20 @@ TEST(RankLog, TorchrunsSummaryNamesTheFirstFailure) {
   EXPECT_THAT(notes, HasSubstr("rank 3 pid 103 killed @15: the first failure, by torchrun"));
 }
 
+TEST(RankLog, TheOnlyExceptionOfAllRanksIsTheFirstFailures) {
+  const std::string root =
+      "Root Cause (first observed failure):\n[0]:\n  rank      : 3 (local_rank: 3)\n"
+      "  exitcode  : 1 (pid: 103)\n";
+  EXPECT_THAT(notes_of(rank_log_source(), kTraceback + "another rank's output\n" + root),
+              HasSubstr("rank 3 exception @4: ValueError"));
+  EXPECT_THAT(notes_of(rank_log_source(), kTraceback +
+                                              "Traceback (most recent call last):\n  File \"b\"\n"
+                                              "KeyError: 'x'\n" +
+                                              root),
+              HasSubstr("some rank exception @4"))
+      << "of two nobody knows which is whose";
+}
+
 TEST(RankLog, TheKernelAndTheDriverNameProcesses) {
   EXPECT_THAT(notes_of(rank_log_source(),
                        "[123.4] Out of memory: Killed process 103 (python) total-vm:1kB\n"),

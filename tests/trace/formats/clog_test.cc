@@ -89,7 +89,8 @@ TEST(Clog, ReplayedGraphsAreNotCompared) {
 
 TEST(Clog, SurvivesDamage) {
   survives_damage(clog_format(), header(0, 2) + kSignatures + events(2, true) +
-                                     "split|parent=main|child=tp|ranks=0,1\nWARN|x\n");
+                                     "split|parent=main|child=tp|ranks=0,1\nWARN|x\n"
+                                     "G42|C1|Q|work_id=9|+1.0\nG42|R1|C1|S|+2.0\n");
 }
 
 }  // namespace

@@ -20,9 +20,11 @@ using Kind = RankNote::Kind;
 constexpr std::size_t kShownToAFinding = 6;
 constexpr std::size_t kShownOfOthers = 4;
 
+// The place is part of the text: it is none in the user's program.
 Evidence evidence_of(const RankNote& note) {
-  return {note.rank, std::nullopt, printable(note.place.str()),
-          std::string(to_string(note.kind)) + ": " + printable(note.text)};
+  return {note.rank, std::nullopt, "",
+          std::string(to_string(note.kind)) + ": " + printable(note.text) + " (" +
+              printable(note.place.str()) + ")"};
 }
 
 // Notes by rank, in the order of Run::notes: what ended a rank comes first.
@@ -57,10 +59,14 @@ class Notes {
   std::vector<bool> told_;
 };
 
-// "; rank 3 (rank_3.log:12) out of memory: …": notes of a report show their message alone.
-std::string words_of(const Evidence& one) {
-  return "; " + (one.rank.value == kNone ? std::string("some rank") : rank_words({one.rank})) +
-         " (" + one.at + ") " + one.text;
+// "; rank 3, out of memory: … (rank_3.log:12)": notes of a report show their message alone.
+std::string words_of(const RankNote& note) {
+  constexpr std::size_t kTextShown = 160;
+  std::string text = printable(note.text.substr(0, kTextShown));
+  if (note.text.size() > kTextShown) text += " …";
+  return "; " + (note.rank.value == kNone ? std::string("some rank") : rank_words({note.rank})) +
+         ", " + std::string(to_string(note.kind)) + ": " + text + " (" +
+         printable(note.place.str()) + ")";
 }
 
 void support(Finding& finding, Notes& notes) {
@@ -71,7 +77,7 @@ void support(Finding& finding, Notes& notes) {
     for (const RankNote* note : notes.take(rank)) {
       if (shown++ >= kShownToAFinding) continue;
       finding.evidence.push_back(evidence_of(*note));
-      if (finding.severity == Severity::note) finding.message += words_of(finding.evidence.back());
+      if (finding.severity == Severity::note) finding.message += words_of(*note);
     }
   }
 }
@@ -174,20 +180,22 @@ std::vector<Finding> unexplained_ends(const Run& run, const std::vector<Finding>
 
 Finding note_others(const std::vector<const RankNote*>& left) {
   Finding f = make_finding(RuleId::job_evidence);
+  std::string shown;
   std::map<Kind, std::size_t> counts;
   for (const RankNote* note : left) {
     ++counts[note->kind];
     if (note->rank.value != kNone && (f.ranks.empty() || f.ranks.back() != note->rank)) {
       f.ranks.push_back(note->rank);
     }
-    if (f.evidence.size() < kShownOfOthers) f.evidence.push_back(evidence_of(*note));
+    if (f.evidence.size() == kShownOfOthers) continue;
+    f.evidence.push_back(evidence_of(*note));
+    shown += words_of(*note);
   }
   std::vector<std::string> parts;
   for (const auto& [kind, count] : counts) {
     parts.push_back(std::to_string(count) + " × " + std::string(to_string(kind)));
   }
-  f.message = "what else is said of the ranks: " + join_and(parts);
-  for (const Evidence& one : f.evidence) f.message += words_of(one);
+  f.message = "what else is said of the ranks: " + join_and(parts) + shown;
   set_fingerprint(f, "");
   return f;
 }

@@ -116,7 +116,7 @@ TEST_F(JoinTest, TheLogTellsHowARankEnded) {
   EXPECT_THAT(report.findings[0].message, HasSubstr("CUDA out of memory"));
   ASSERT_THAT(report.findings[0].evidence, Not(IsEmpty()));
   EXPECT_THAT(report.findings[0].evidence.back().text, HasSubstr("out of memory: torch.OutOf"));
-  EXPECT_THAT(report.findings[0].evidence.back().at, HasSubstr("rank_3.log:4"));
+  EXPECT_THAT(report.findings[0].evidence.back().text, HasSubstr("rank_3.log:4)"));
 }
 
 TEST_F(JoinTest, ARankWithoutATraceIsNamedByItsLog) {

@@ -115,6 +115,7 @@ class DumpReader {
   struct GroupState {
     std::vector<Rank> members;
     bool point_to_point = false;
+    std::int64_t counted = 0;                // numbered_together_: its collectives so far
     std::int32_t batch = kNone;              // the batch that is open
     std::vector<std::uint32_t> batch_calls;  // its calls, in trace_.calls
     std::uint64_t batch_seq = 0;
@@ -164,6 +165,46 @@ class DumpReader {
     return ranks.has_value();
   }
 
+  // torchcomms' recorder numbers the calls of all communicators together, messages among them, and
+  // gives messages no peer: its groups' calls are counted here, which needs the ring's beginning
+  // unless there is one communicator and nothing but collectives. (It names operations by the
+  // communicator's description, "ncclx:all_reduce", where PyTorch has the backend's name.) False:
+  // the calls of different ranks cannot be lined up.
+  bool choose_numbers(const Value& entries) {
+    const auto items = tree_.items(entries);
+    const auto group_of_entry = [&](const Value& entry) {
+      const Value* const group = tree_.find(entry, "process_group");
+      return group == nullptr ? std::span<const Value>() : tree_.items(*group);
+    };
+    const auto name_of_entry = [&](const Value& entry) {
+      const Value* const name = tree_.find(entry, "profiling_name");
+      return name == nullptr ? std::string_view() : tree_.text(*name);
+    };
+    if (items.empty()) return true;
+    const auto first = group_of_entry(items.front());
+    if (first.size() < 2 || tree_.text(first[1]).empty()) return true;
+    const std::string prefix = std::string(tree_.text(first[1])) + ":";
+    const Value* const number = tree_.find(items.front(), "p2p_seq_id");
+    numbered_together_ = name_of_entry(items.front()).starts_with(prefix) && number != nullptr &&
+                         number->integer(kNone) == 0;
+    if (!numbered_together_ || trace_.dropped == 0) return true;
+    for (const Value& entry : items) {
+      if (!spend(tree_.pairs(entry).size() + 1)) return false;
+      const auto group = group_of_entry(entry);
+      const std::string_view name = name_of_entry(entry);
+      const bool alike = !group.empty() && tree_.text(group[0]) == tree_.text(first[0]) &&
+                         !name.ends_with(":send") && !name.ends_with(":recv") &&
+                         !name.ends_with(":batch_op_issue");
+      if (alike) continue;
+      trace_.inconclusive =
+          "torchcomms' Flight Recorder numbers the calls of all communicators together, and its "
+          "ring "
+          "lost the oldest: the ranks' calls cannot be lined up";
+      return false;
+    }
+    return true;
+  }
+
   void read_entries(const Value& entries) {
     if (!entries.is(Kind::list)) return damage("entries is no list");
     // record_id counts from 0: what the first one lacks, the ring has lost.
@@ -174,6 +215,7 @@ class DumpReader {
         trace_.dropped = static_cast<std::uint64_t>(std::max<std::int64_t>(0, id->integer(0)));
       }
     }
+    if (!choose_numbers(entries)) return;
     const std::size_t count = tree_.items(entries).size();
     if (count <= file_.bytes.size() / kBytesPerEntry) {  // unless one entry is there many times
       trace_.calls.reserve(count);
@@ -207,7 +249,15 @@ class DumpReader {
     const Operation& operation = names_.operation(entry[Key::profiling_name]);
     const bool p2p = entry[Key::is_p2p].boolean();
     state.point_to_point |= p2p;
-    const std::int64_t seq = entry[p2p ? Key::p2p_seq_id : Key::collective_seq_id].integer(0);
+    std::int64_t seq = entry[p2p ? Key::p2p_seq_id : Key::collective_seq_id].integer(0);
+    if (numbered_together_) {
+      // Messages without their peer, and what is no communication (split, new_window, finalize).
+      const std::string_view name = operation.name;
+      const bool no_call =
+          name == "split" || name == "new_window" || name == "finalize" || name == "batch_op_issue";
+      if (no_call || is_point_to_point(operation.op)) return;
+      seq = trace_.dropped == 0 ? ++state.counted : seq + 1;
+    }
     const bool empty_sizes = tree_.items(entry[Key::input_sizes]).empty() &&
                              tree_.items(entry[Key::output_sizes]).empty();
     if (operation.closes_batch && (p2p || empty_sizes)) {
@@ -465,6 +515,7 @@ class DumpReader {
   std::unordered_map<std::uint64_t, std::pair<StringId, StringId>> places_;
   std::int64_t next_id_ = 0;
   std::int32_t next_batch_ = 0;
+  bool numbered_together_ = false;
   std::size_t budget_ = 0;  // values that may still be looked at
   bool exhausted_ = false;
   std::vector<StringId> scratch_types_;

@@ -9,6 +9,7 @@
 #include "support/temp_dir.h"
 #include "trace/formats/pickle_writer.h"
 #include "trace/load.h"
+#include "verify/verify.h"
 
 namespace lockstep {
 namespace {
@@ -245,6 +246,36 @@ TEST_F(FlightRecorder, WhereTheNameDoesNotTellTheDumpItselfMay) {
   ASSERT_THAT(run.ranks, SizeIs(1));
   EXPECT_EQ(run.ranks[0].rank, Rank(3));
   EXPECT_EQ(run.ranks[0].host, "gpu7");
+}
+
+// An entry as torchcomms' recorder writes it: one number for the calls of all communicators.
+std::string comms_entry(int number, const std::string& comm, const std::string& op, int size) {
+  const std::string n = std::to_string(number);
+  return R"({"collective_seq_id":)" + n + R"(,"input_dtypes":["Float"],"input_sizes":[[)" +
+         std::to_string(size) + R"(]],"is_p2p":false,"output_dtypes":["Float"],"output_sizes":[[)" +
+         std::to_string(size) + R"(]],"p2p_seq_id":0,"pg_id":0,"process_group":[")" + comm +
+         R"(","ncclx"],"profiling_name":"ncclx:)" + op + R"(","record_id":)" + n +
+         R"(,"retired":true,"state":"completed","time_created_ns":5,)"
+         R"("time_discovered_completed_ns":9,"time_discovered_started_ns":7})";
+}
+
+TEST_F(FlightRecorder, TorchcommsNumbersAllCommunicatorsTogether) {
+  const auto dump_of = [](const std::string& entries) {
+    return R"({"entries":[)" + entries +
+           R"(],"pg_config":{"main":{"name":"main","desc":"ncclx","ranks":"[0,1]"}},)"
+           R"("pg_status":{},"version":"2.10"})";
+  };
+  // Rank 1 sends a message between its collectives, which only shifts its numbers.
+  dir_.write("rank_0.json", dump_of(comms_entry(0, "main", "all_reduce", 8) + "," +
+                                    comms_entry(1, "main", "all_reduce", 4)));
+  dir_.write("rank_1.json", dump_of(comms_entry(0, "main", "all_reduce", 8) + "," +
+                                    comms_entry(1, "other", "send", 8) + "," +
+                                    comms_entry(2, "main", "all_reduce", 4)));
+  EXPECT_EQ(verify(load()).verdict, Verdict::clean);
+  // Without the ring's beginning nothing lines them up.
+  dir_.write("rank_1.json", dump_of(comms_entry(5, "other", "send", 8) + "," +
+                                    comms_entry(6, "main", "gather", 4)));
+  EXPECT_EQ(verify(load()).verdict, Verdict::inconclusive);
 }
 
 // What PyTorch's debug server shows of two ranks, the third of which it cannot reach.

@@ -99,6 +99,17 @@ std::vector<Rank> explained(const std::vector<Finding>& findings) {
   return out;
 }
 
+// Ranks that an error concerns in any way: what they raised may have come of it. (Gloo aborts every
+// process that meets another size.)
+std::vector<Rank> concerned(const std::vector<Finding>& findings) {
+  std::vector<Rank> out;
+  for (const Finding& f : findings) {
+    if (f.severity == Severity::error) out.insert(out.end(), f.ranks.begin(), f.ranks.end());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
 // The text without what differs over ranks that ended for the same reason: numbers.
 std::string shape_of(const RankNote& note) {
   std::string out(to_string(note.kind));
@@ -157,6 +168,7 @@ Finding explain_end(const Run& run, const std::vector<const RankNote*>& ends) {
 // Ranks that ended by themselves, of which no finding speaks.
 std::vector<Finding> unexplained_ends(const Run& run, const std::vector<Finding>& findings) {
   const std::vector<Rank> known = explained(findings);
+  const std::vector<Rank> told = concerned(findings);
   const bool any_error = std::any_of(findings.begin(), findings.end(), [](const Finding& f) {
     return f.severity == Severity::error;
   });
@@ -170,6 +182,7 @@ std::vector<Finding> unexplained_ends(const Run& run, const std::vector<Finding>
     if (trace != nullptr && trace->end == End::clean && !trace->snapshot) continue;
     // It was still there when the job hung: what it raised then may have come of that.
     if (trace != nullptr && trace->end == End::hung && any_error) continue;
+    if (trace != nullptr && std::binary_search(told.begin(), told.end(), note.rank)) continue;
     if (std::binary_search(known.begin(), known.end(), note.rank)) continue;
     by_reason[shape_of(note)].push_back(&note);
   }

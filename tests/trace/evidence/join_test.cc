@@ -202,6 +202,21 @@ TEST_F(JoinTest, WithoutEvidenceSeveralFormatsAreAnError) {
   EXPECT_THAT(run.error().message, HasSubstr("of 2 formats"));
 }
 
+TEST_F(JoinTest, WhatAMismatchBringsAboutIsNoCauseOfItsOwn) {
+  for (int r = 0; r < 3; ++r) {
+    std::string trace = trace_of(r, 3, 2, "killed");
+    if (r == 1) {
+      const std::size_t last = trace.rfind("[[8]]");
+      trace.replace(last, 5, "[[9]]");
+    }
+    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl", trace);
+    dir_.write("rank_" + std::to_string(r) + ".log",
+               "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
+               "  what():  op.preamble.length <= op.nbytes\n");
+  }
+  EXPECT_EQ(judged(load()), "findings\nsize-mismatch by 1");
+}
+
 // Of a job that is recorded in several ways, any source may be missing: the answer gets weaker, and
 // never another one.
 TEST_F(JoinTest, TakingSourcesAwayNeverMakesTheAnswerWrong) {

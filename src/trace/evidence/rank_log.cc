@@ -354,7 +354,8 @@ bool recognises(std::string_view bytes, std::string_view name) {
 }  // namespace
 
 bool tells_of_a_peer(std::string_view text) {
-  static constexpr std::array<std::string_view, 25> kSigns = {
+  static constexpr std::array<std::string_view, 26> kSigns = {
+      "Detected mismatch between collectives",
       "Connection closed by peer",
       "Connection reset by peer",
       "Connection refused",

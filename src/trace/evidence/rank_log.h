@@ -30,7 +30,7 @@ namespace lockstep {
 EvidenceSource rank_log_source();
 
 // What a peer's death, an abort or a time-out looks like from the other side (Gloo, NCCL, c10d,
-// TCPStore).
+// TCPStore), and what all ranks raise at a mismatch, whoever is at fault.
 bool tells_of_a_peer(std::string_view exception);
 
 }  // namespace lockstep

@@ -32,13 +32,14 @@ class Notes {
  public:
   explicit Notes(const Run& run) : notes_(run.notes), told_(run.notes.size()) {}
 
-  // Those of a rank; marks them as told.
-  std::vector<const RankNote*> take(Rank rank) {
+  // Those of a rank, of which some may have been told; marks them as told.
+  std::vector<const RankNote*> take(Rank rank, bool also_told) {
     std::vector<const RankNote*> out;
     const auto [first, last] = std::equal_range(notes_.begin(), notes_.end(), rank, ByRank());
     for (auto note = first; note != last; ++note) {
-      told_[static_cast<std::size_t>(note - notes_.begin())] = true;
-      out.push_back(&*note);
+      const auto n = static_cast<std::size_t>(note - notes_.begin());
+      if (also_told || !told_[n]) out.push_back(&*note);
+      told_[n] = true;
     }
     return out;
   }
@@ -74,7 +75,8 @@ void support(Finding& finding, Notes& notes) {
   std::size_t shown = 0;
   for (const Rank rank : about) {
     if (shown >= kShownToAFinding) return;
-    for (const RankNote* note : notes.take(rank)) {
+    // A missing rank's end is told once, with the error.
+    for (const RankNote* note : notes.take(rank, finding.severity != Severity::note)) {
       if (shown++ >= kShownToAFinding) continue;
       finding.evidence.push_back(evidence_of(*note));
       if (finding.severity == Severity::note) finding.message += words_of(*note);

@@ -217,6 +217,26 @@ TEST_F(JoinTest, WhatAMismatchBringsAboutIsNoCauseOfItsOwn) {
   EXPECT_EQ(judged(load()), "findings\nsize-mismatch by 1");
 }
 
+TEST_F(JoinTest, DetailMessagesOutweighWhatWasIssuedBefore) {
+  const auto fingerprint = [](const std::string& op) {
+    return "CollectiveFingerPrint(SequenceNumber=4, OpType=" + op +
+           ", TensorShape=[8], TensorDtypes=Float)";
+  };
+  for (int r = 0; r < 3; ++r) {
+    const int other = r == 2 ? 0 : 2;
+    const std::string own = fingerprint(r == 2 ? "BROADCAST" : "ALLREDUCE");
+    const std::string theirs = fingerprint(r == 2 ? "ALLREDUCE" : "BROADCAST");
+    dir_.write("rank_" + std::to_string(r) + ".log",
+               kTraceback + "RuntimeError: Detected mismatch between collectives on ranks. Rank " +
+                   std::to_string(r) + " is running collective: " + own + ", but Rank " +
+                   std::to_string(other) + " is running collective: " + theirs + "\n");
+  }
+  dir_.write("job.out", timeout_of(0, 2) + timeout_of(1, 2) + timeout_of(2, 2));
+  const lockstep::Run run = load();
+  EXPECT_THAT(run.sources, HasSubstr("calls: 3 files of detail-log"));
+  EXPECT_EQ(judged(run), "findings\nop-mismatch by 2");
+}
+
 // Of a job that is recorded in several ways, any source may be missing: the answer gets weaker, and
 // never another one.
 TEST_F(JoinTest, TakingSourcesAwayNeverMakesTheAnswerWrong) {

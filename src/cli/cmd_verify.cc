@@ -7,7 +7,9 @@
 #include "cli/judge_traces.h"
 #include "cli/output.h"
 #include "cli/product_command.h"
+#include "trace/evidence/evidence.h"
 #include "trace/formats/format.h"
+#include "trace/trace_builder.h"
 
 namespace lockstep {
 namespace {
@@ -19,7 +21,8 @@ struct VerifyCommand {
 };
 
 constexpr const char* kFooter = R"(Examples:
-  Why did this job hang? A folder with the traces of its ranks:
+  Why did this job hang? A folder with the traces of its ranks, and whatever
+  else there is of it (logs, stacks, what ncclras said):
     lockstep verify /tmp/job-4711/
   The same for some ranks only; what is missing is said in the report:
     lockstep verify rank_0.trace.jsonl.gz rank_3.ring
@@ -45,6 +48,12 @@ std::string footer() {
     std::string name = "  " + std::string(format.name);
     name.resize(std::max<std::size_t>(name.size() + 1, 19), ' ');
     text += name + std::string(format.summary) + "\n";
+  }
+  text += "Beside them, as evidence:\n";
+  for (const EvidenceSource& source : evidence_sources()) {
+    std::string name = "  " + std::string(source.name);
+    name.resize(std::max<std::size_t>(name.size() + 1, 19), ' ');
+    text += name + std::string(source.summary) + "\n";
   }
   return text;
 }
@@ -75,6 +84,12 @@ void add_verify(CLI::App& app, ExitStatus& status) {
   command->add_option("--rank-pattern", options->traces.load.rank_pattern,
                       "Regular expression whose first group is\n"
                       "the rank in a file's name");
+  command
+      ->add_option("--expect-ranks", options->traces.load.expect_ranks,
+                   "The job had so many ranks: those without a\n"
+                   "trace are missing; default: as recorded")
+      ->type_name("N")
+      ->check(CLI::Range(1, kMaxWorldSize));
   command
       ->add_option("--semantics", options->traces.semantics,
                    "What blocks a rank; default: as recorded")

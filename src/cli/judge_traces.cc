@@ -12,7 +12,9 @@ namespace {
 
 Result<Run> load(const TracesToJudge& traces) {
   const Patience patience("reading traces");
-  return load_run(traces.paths, traces.load);
+  LoadOptions options = traces.load;
+  options.evidence = true;
+  return load_run(traces.paths, options);
 }
 
 Report judge(const Run& run, std::optional<CallSemantics> semantics) {

@@ -139,6 +139,9 @@ std::string_view rule_example(RuleId id) {
              "  rank 1   all_reduce(a)   step 1   killed\n";
     case RuleId::inconsistent_header:
       return "  rank_0.trace.jsonl says world_size 4, rank_1.trace.jsonl says 8\n";
+    case RuleId::job_evidence:
+      return "  rank_3.trace.jsonl ends with {\"end\":\"clean\"}\n"
+             "  rank_3.log           torch.OutOfMemoryError: CUDA out of memory.\n";
   }
   return "";
 }

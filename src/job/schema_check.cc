@@ -124,8 +124,10 @@ class Explainer {
         out += (out.empty() ? "" : " or ") + expected(alternative);
       return out;
     }
-    if (schema.contains("enum") && schema["type"] == "string") {
-      const auto choices = schema["enum"].get<std::vector<std::string>>();
+    if (schema.contains("enum")) {
+      std::vector<std::string> choices;
+      for (const Json& choice : schema["enum"])
+        choices.push_back(choice.is_string() ? choice.get<std::string>() : choice.dump());
       return choices.size() == 1 ? choices[0] : "one of " + join_and(choices);
     }
     return type_in_words(schema["type"]);
@@ -141,7 +143,7 @@ class Explainer {
   void visit_choice(const Json& value, const Json& schema, const std::string& pointer) {
     const Json& choices = schema["enum"];
     if (std::find(choices.begin(), choices.end(), value) != choices.end()) return;
-    if (!value.is_string()) return wrong(value, pointer, number_in_words(choices[0]));
+    if (!value.is_string()) return wrong(value, pointer, expected(schema));
     const auto names = choices.get<std::vector<std::string>>();
     const std::string near = nearest(value.get<std::string>(), names);
     wrong(value, pointer, expected(schema), near.empty() ? "" : "did you mean \"" + near + "\"?");

@@ -62,6 +62,7 @@ Json report_json(const Report& report) {
   out["findings"] = Json::array();
   for (const Finding& finding : report.findings) out["findings"].push_back(finding_json(finding));
   out["unknown"] = report.unknown;
+  if (!report.sources.empty()) out["sources"] = report.sources;
   return out;
 }
 

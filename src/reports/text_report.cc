@@ -85,6 +85,7 @@ class Writer {
                 std::to_string(report_.ranks_expected) + " ranks were read");
     if (!report_.ranks_damaged.empty())
       paragraph("damaged trace of " + rank_label(report_.ranks_damaged, 40));
+    if (!report_.sources.empty()) paragraph(report_.sources);
   }
 
   std::string counts() const {

@@ -14,6 +14,7 @@
 #include "trace/formats/format.h"
 #include "trace/merge_tables.h"
 #include "trace/namesakes.h"
+#include "trace/signature.h"
 #include "trace/trace_files.h"
 
 namespace lockstep {
@@ -25,6 +26,7 @@ namespace fs = std::filesystem;
 // How to read what is found.
 struct Plan {
   const Format* format = nullptr;  // null: by content
+  bool evidence = false;           // LoadOptions::evidence
   std::optional<std::regex> rank_pattern;
 
   std::optional<Rank> rank_of(const std::string& name) const {
@@ -34,10 +36,25 @@ struct Plan {
     if (!std::regex_search(base, match, *rank_pattern) || match.size() < 2) return std::nullopt;
     return rank_in_name(match[1].str());
   }
+
+  // Of a log or a stack: numbers in their names are mostly those of processes and jobs, so that
+  // only "rank" in front of one counts, and torchrun's folders (…/attempt_0/3/stderr.log).
+  std::optional<Rank> rank_of_output(const std::string& name) const {
+    if (rank_pattern) return rank_of(name);
+    const fs::path path(name);
+    const std::string base = path.filename().string();
+    if (base.find("rank") != std::string::npos) return rank_in_name(base);
+    const std::string folder = path.parent_path().filename().string();
+    const bool redirected = base.starts_with("stdout") || base.starts_with("stderr");
+    const bool number =
+        !folder.empty() && folder.find_first_not_of("0123456789") == std::string::npos;
+    return redirected && number ? rank_in_name(folder) : std::nullopt;
+  }
 };
 
 Result<Plan> make_plan(const LoadOptions& options) {
   Plan plan;
+  plan.evidence = options.evidence;
   if (!options.format.empty()) {
     plan.format = format_named(options.format);
     if (plan.format == nullptr) {
@@ -76,6 +93,8 @@ struct Piece {
   // Of a file that stands for others: their format, and what could not be read of them.
   const Format* stands_for = nullptr;
   std::vector<Run::Unreadable> unreadable;
+  const EvidenceSource* source = nullptr;  // of `evidence`; null: it is none
+  FileEvidence evidence;
 
   const Format& counts_as() const { return stands_for != nullptr ? *stands_for : *format; }
 };
@@ -101,12 +120,26 @@ void read_piece(const TraceFile& file, Tables& tables, Piece& piece) {
   piece.unreadable = std::move(recording->unreadable);
 }
 
+// What a file says beside calls. Logs that hold calls (NCCL's, the watchdog's) are read for it,
+// too.
+void read_evidence(const Content& content, const Plan& plan, Piece& piece) {
+  const bool log = piece.format != nullptr && piece.format->is_log;
+  if (!plan.evidence || (piece.format != nullptr && !log)) return;
+  piece.source = recognise_evidence(content.bytes, content.name);
+  if (piece.source == nullptr) return;
+  piece.evidence =
+      piece.source->read({content.bytes, content.name, plan.rank_of_output(content.name)});
+}
+
 Piece read_content(const Content& content, bool named, const Plan& plan, Tables& tables) {
   Piece piece;
   piece.name = content.name;
   piece.named = named;
   piece.format = recognise(content.bytes);
   piece.rank = plan.rank_of(content.name);
+  read_evidence(content, plan, piece);
+  const bool forced = plan.format != nullptr && named;
+  if (piece.format == nullptr && piece.source != nullptr && !forced) return piece;
   if (plan.format != nullptr && (piece.format == nullptr || named)) piece.format = plan.format;
   if (piece.format == nullptr) {
     piece.error =
@@ -119,6 +152,10 @@ Piece read_content(const Content& content, bool named, const Plan& plan, Tables&
   }
   if (plan.format != nullptr && piece.format != plan.format) return piece;  // not wanted
   read_piece({content.bytes, content.name, piece.rank}, tables, piece);
+  if (piece.error && piece.source != nullptr) {  // a log without calls
+    piece.error.reset();
+    return piece;
+  }
   if (content.truncated) {
     for (RankTrace& trace : piece.traces) {
       trace.add_damage("the packed file was cut off or is damaged; what came before was read");
@@ -134,16 +171,17 @@ std::vector<Piece> read_share(const std::vector<FoundFile>& files, std::size_t f
   FileBuffer buffer;
   for (std::size_t f = first; f < files.size(); f += stride) {
     const FoundFile& file = files[f];
-    const Status opened =
-        for_each_content(file.path, buffer,
-                         {.wants =
-                              [&](std::string_view head) {
-                                return plan.format != nullptr || recognise(head) != nullptr;
-                              },
-                          .use =
-                              [&](const Content& content) {
-                                pieces.push_back(read_content(content, file.named, plan, tables));
-                              }});
+    const Status opened = for_each_content(
+        file.path, buffer,
+        {.wants =
+             [&](std::string_view head) {
+               return plan.format != nullptr || recognise(head) != nullptr ||
+                      (plan.evidence && recognise_evidence(head, file.path) != nullptr);
+             },
+         .use =
+             [&](const Content& content) {
+               pieces.push_back(read_content(content, file.named, plan, tables));
+             }});
     if (opened) continue;
     Piece& piece = pieces.emplace_back();
     piece.name = file.path;
@@ -244,7 +282,7 @@ void drop_strangers(std::vector<Piece>& pieces) {
     if (!piece.traces.empty() && piece.rank) shapes.insert(shape_of(piece.name));
   }
   std::erase_if(pieces, [&](const Piece& piece) {
-    if (!piece.traces.empty()) return false;
+    if (!piece.traces.empty() || piece.source != nullptr) return false;
     if (!piece.error) return true;  // of another format than the one asked for, or without ranks
     if (piece.named || (piece.format != nullptr && shapes.empty())) return false;
     for (const std::string_view own : {".ring", ".trace.jsonl", ".trace.jsonl.gz"}) {
@@ -254,12 +292,16 @@ void drop_strangers(std::vector<Piece>& pieces) {
   });
 }
 
+// What counts as one format.
+const Format* kind_of(const Piece& piece) {
+  const Format& format = piece.counts_as();
+  return is_own(format) ? format_named("text") : &format;
+}
+
 std::optional<Error> mixed_formats(const std::vector<Piece>& pieces) {
   std::map<std::string_view, std::vector<std::string>> files;  // by format
   for (const Piece& piece : pieces) {
-    if (piece.traces.empty()) continue;
-    const Format& format = piece.counts_as();
-    files[is_own(format) ? "text" : format.name].push_back(piece.name);
+    if (!piece.traces.empty()) files[kind_of(piece)->name].push_back(piece.name);
   }
   if (files.size() < 2) return std::nullopt;
   std::vector<std::string> parts;
@@ -274,6 +316,79 @@ std::optional<Error> mixed_formats(const std::vector<Piece>& pieces) {
                "name the files of one, or choose it with --format"};
 }
 
+// Of several formats the one to be read as the calls: the richest (all_formats() begins with it) of
+// those that hold at least half as many ranks as the one with the most. A single dump that was left
+// behind does not outweigh the log of the whole job.
+const Format* choose_calls(const std::vector<Piece>& pieces) {
+  std::map<const Format*, std::set<Rank>> ranks;
+  for (const Piece& piece : pieces) {
+    for (const RankTrace& trace : piece.traces) ranks[kind_of(piece)].insert(trace.rank);
+  }
+  std::size_t most = 0;
+  for (const auto& [format, held] : ranks) most = std::max(most, held.size());
+  for (const Format& format : all_formats()) {
+    const auto held = ranks.find(&format);
+    if (held != ranks.end() && 2 * held->second.size() >= most) return &format;
+  }
+  return nullptr;
+}
+
+// What a recording that is not read as the calls says of the ranks that these lack.
+void note_recording(const Piece& piece, const std::set<Rank>& chosen, const Tables& tables,
+                    FileEvidence& out) {
+  for (const RankTrace& trace : piece.traces) {
+    if (chosen.contains(trace.rank)) continue;
+    RankNote note;
+    note.kind = RankNote::Kind::calls;
+    note.rank = trace.rank;
+    note.pid = trace.pid;
+    note.place.file = piece.name;
+    note.text = "also recorded as " + std::string(kind_of(piece)->name) + ": " +
+                plural(trace.calls.size(), "call");
+    if (!trace.calls.empty()) {
+      const Call& last = trace.calls.back();
+      note.text += ", the last " + std::string(op_name(tables.signatures[last.signature].op)) +
+                   " in group " + tables.str(last.group);
+    }
+    out.add(std::move(note));
+  }
+}
+
+// Joins what the files say: keeps the traces of one format, and makes notes of all else.
+JobEvidence gather_evidence(std::vector<Piece>& pieces, const Tables& tables) {
+  const Format* calls = choose_calls(pieces);
+  std::set<Rank> chosen_ranks;
+  for (const Piece& piece : pieces) {
+    if (piece.traces.empty() || kind_of(piece) != calls) continue;
+    for (const RankTrace& trace : piece.traces) chosen_ranks.insert(trace.rank);
+  }
+  JobEvidence out;
+  std::map<std::string, std::size_t> beside;  // files by kind
+  std::size_t files = 0;
+  for (Piece& piece : pieces) {
+    const bool chosen = !piece.traces.empty() && kind_of(piece) == calls;
+    if (chosen) ++files;
+    if (!piece.traces.empty() && !chosen) {
+      note_recording(piece, chosen_ranks, tables, piece.evidence);
+      ++beside[std::string(kind_of(piece)->name)];
+      piece.traces.clear();
+    } else if (!piece.evidence.notes.empty() && !chosen) {
+      ++beside[std::string(piece.source->name)];
+    }
+    std::move(piece.evidence.notes.begin(), piece.evidence.notes.end(),
+              std::back_inserter(out.notes));
+    out.world_size = std::max(out.world_size, piece.evidence.world_size);
+  }
+  if (beside.empty()) return out;
+  std::vector<std::string> parts;
+  for (const auto& [kind, count] : beside) parts.push_back(plural(count, "file") + " of " + kind);
+  out.sources =
+      (calls == nullptr ? "no recording of calls"
+                        : "calls: " + plural(files, "file") + " of " + std::string(calls->name)) +
+      "; evidence: " + join_and(parts);
+  return out;
+}
+
 // The ranks of each value that the headers give, as "4 (ranks 0-2), 5 (rank 3)".
 std::string disagreement(const std::map<std::string, std::vector<std::int32_t>>& holders) {
   std::vector<std::string> parts;
@@ -281,6 +396,31 @@ std::string disagreement(const std::map<std::string, std::vector<std::int32_t>>&
     parts.push_back(value + (ranks.size() == 1 ? " (rank " : " (ranks ") + ranges(ranks) + ")");
   }
   return join_and(parts, 8);
+}
+
+// Logs repeat what others say: the same calls, without times, twice.
+bool say_the_same(const RankTrace& a, const RankTrace& b) {
+  const auto untimed = [](const RankTrace& trace) {
+    return std::all_of(trace.events.begin(), trace.events.end(),
+                       [](const Event& event) { return event.time == kNoTime; });
+  };
+  return !a.calls.empty() && untimed(a) && untimed(b) &&
+         std::equal(a.calls.begin(), a.calls.end(), b.calls.begin(), b.calls.end(),
+                    [](const Call& x, const Call& y) {
+                      return x.group == y.group && x.seq == y.seq && x.signature == y.signature;
+                    });
+}
+
+// Two recordings without times whose names differ in more than their numbers ("chakra.0.json",
+// "small_chakra.0.json"): samples in one folder, of which nothing is known to contradict itself.
+bool of_two_programs(const RankTrace& a, const RankTrace& b) {
+  const auto by_name = [](const RankTrace& trace) {
+    return !trace.calls.empty() &&
+           std::all_of(trace.events.begin(), trace.events.end(),
+                       [](const Event& event) { return event.time == kNoTime; }) &&
+           !trace.source.ends_with(".ring") && !trace.source.ends_with(".trace.jsonl");
+  };
+  return by_name(a) && by_name(b) && shape_of(a.source) != shape_of(b.source);
 }
 
 // Keeps one trace of each rank, whatever the order in which they came.
@@ -294,6 +434,14 @@ void keep_one_each(Run& run) {
   for (RankTrace& trace : run.ranks) {
     if (kept.empty() || kept.back().rank != trace.rank) {
       kept.push_back(std::move(trace));
+      continue;
+    }
+    if (say_the_same(kept.back(), trace)) continue;
+    if (of_two_programs(kept.back(), trace)) {
+      kept.back().inconclusive =
+          "rank " + std::to_string(trace.rank.value) + " is, by their names, in " +
+          printable(kept.back().source) + " and in " + printable(trace.source) +
+          ", which look like two jobs; the first, which holds more, was read";
       continue;
     }
     run.header_conflicts.push_back(
@@ -340,7 +488,7 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
     return Error{"no traces were named", {}, "name files, or folders that hold them"};
   const Result<Plan> plan = make_plan(options);
   if (!plan) return plan.error();
-  const Result<std::vector<FoundFile>> files = find_files(paths);
+  const Result<std::vector<FoundFile>> files = find_files(paths, options.evidence);
   if (!files) return files.error();
   LoadedTraces out;
   std::vector<Piece> pieces = read_all(*files, *plan, options.threads, out.tables);
@@ -352,18 +500,25 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
                  {paths.front()},
                  "`lockstep verify --help` lists what can be read"};
   }
-  if (auto mixed = mixed_formats(pieces)) return *mixed;
+  out.expect_ranks = options.expect_ranks;
+  if (options.evidence) {
+    out.evidence = gather_evidence(pieces, out.tables);
+  } else if (auto mixed = mixed_formats(pieces)) {
+    return *mixed;
+  }
 
   for (Piece& piece : pieces) {
     if (piece.error) out.unreadable.push_back({std::move(*piece.error), piece.rank});
     std::move(piece.unreadable.begin(), piece.unreadable.end(), std::back_inserter(out.unreadable));
-    if (!piece.traces.empty()) {
-      const Format& format = piece.counts_as();
-      out.format = is_own(format) ? format_named("text") : &format;  // whichever came last
-    }
+    if (!piece.traces.empty()) out.format = kind_of(piece);
     std::move(piece.traces.begin(), piece.traces.end(), std::back_inserter(out.traces));
   }
-  if (out.traces.empty()) {
+  if (out.traces.empty() && out.evidence.notes.empty()) {
+    if (out.unreadable.empty()) {
+      return Error{"no traces in this folder, and nothing in its logs about an end",
+                   {paths.front()},
+                   "`lockstep verify --help` lists what can be read"};
+    }
     Error error = out.unreadable.front().error;
     if (out.unreadable.size() > 1) {
       error.message += " (nor can " + plural(out.unreadable.size() - 1, "other file") + " be read)";
@@ -374,11 +529,13 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
 }
 
 Run complete_run(LoadedTraces loaded) {
-  const Format& format = *loaded.format;
-  if (format.link != nullptr) format.link(loaded.traces, loaded.tables);
+  const Format* format = loaded.format;
+  if (format != nullptr && format->link != nullptr) format->link(loaded.traces, loaded.tables);
   Run run = assemble_run(std::move(loaded.tables), std::move(loaded.traces));
   run.unreadable = std::move(loaded.unreadable);
-  run.unknown.assign(format.unknown.begin(), format.unknown.end());
+  if (format != nullptr) run.unknown.assign(format->unknown.begin(), format->unknown.end());
+  join_evidence(run, std::move(loaded.evidence), format != nullptr && is_own(*format));
+  run.world_size = std::max(run.world_size, loaded.expect_ranks);
   return run;
 }
 

@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "trace/ids.h"
 #include "trace/rank_list.h"
+#include "trace/rank_note.h"
 #include "trace/signature.h"
 
 namespace lockstep {
@@ -178,6 +179,9 @@ struct RankTrace {
   // The trace is a look at a process that was there then: what it had not yet called it may have
   // called later, and only what others waited for is held against it.
   bool snapshot = false;
+  // Why these calls can show neither a fault nor its absence, where the recording is that poor;
+  // else empty.
+  std::string inconclusive;
   // Records behind the last one were lost (the file was cut off), although the rank lived on.
   bool open_ended = false;
   // Where a rank's stream starts mid-run and the source counts calls: (rank, group)'s first seq.
@@ -223,6 +227,11 @@ struct Run {
   };
   std::vector<Unreadable> unreadable;
   std::vector<std::string> header_conflicts;  // e.g. two world sizes, one rank in two files
+  // What other sources of the job say beside the calls: sorted by rank, kind and place.
+  std::vector<RankNote> notes;
+  // Which recordings were read as the calls and which as evidence, where there is evidence: one
+  // sentence; else empty.
+  std::string sources;
 
   const RankTrace* find(Rank rank) const;
   std::uint64_t event_count() const;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include "base/archive.h"
 #include "base/gzip.h"
@@ -29,6 +31,48 @@ Result<std::vector<std::string>> list_folder(const std::string& folder) {
   return files;
 }
 
+bool is_number(const std::string& name) {
+  return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// The folders in a folder; none where it cannot be read.
+std::vector<fs::path> folders_in(const fs::path& folder) {
+  std::error_code failed;
+  std::vector<fs::path> out;
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
+    std::error_code unknown;
+    const bool hidden = it->path().filename().native().starts_with('.');
+    if (!hidden && it->is_directory(unknown)) out.push_back(it->path());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// torchrun's logs below a folder: <rank>/std{out,err}.log here, in the last attempt_<n>, or in that
+// of a run id's folder.
+void add_torchrun_logs(const fs::path& folder, bool may_hold_runs, std::vector<std::string>& out) {
+  constexpr std::string_view kAttempt = "attempt_";
+  std::optional<std::pair<int, fs::path>> last;
+  for (const fs::path& inner : folders_in(folder)) {
+    const std::string name = inner.filename().string();
+    if (is_number(name)) {
+      for (const std::string_view log : {"stdout.log", "stderr.log"}) {
+        std::error_code unknown;
+        const fs::path file = inner / log;
+        if (fs::is_regular_file(file, unknown)) out.push_back(file.string());
+      }
+    } else if (name.starts_with(kAttempt) && is_number(name.substr(kAttempt.size())) &&
+               name.size() < kAttempt.size() + 9) {
+      const int attempt = std::stoi(name.substr(kAttempt.size()));
+      if (!last || attempt > last->first) last = {attempt, inner};
+    } else if (may_hold_runs) {
+      std::error_code unknown;
+      if (fs::is_directory(inner / "attempt_0", unknown)) add_torchrun_logs(inner, false, out);
+    }
+  }
+  if (last) add_torchrun_logs(last->second, false, out);
+}
+
 Status unpack(std::string_view bytes, const std::string& name, bool truncated,
               const ContentReader& reader) {
   if (looks_like_tar(bytes)) {
@@ -49,7 +93,7 @@ Status use_mapped(const std::string& path, const ContentReader& reader) {
 
 }  // namespace
 
-Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& paths) {
+Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& paths, bool with_logs) {
   std::map<fs::path, FoundFile> files;  // by canonical path
   for (const std::string& path : paths) {
     std::error_code failed;
@@ -65,6 +109,7 @@ Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& paths)
       Result<std::vector<std::string>> listed = list_folder(path);
       if (!listed) return listed.error();
       found = std::move(*listed);
+      if (with_logs) add_torchrun_logs(path, true, found);
     }
     for (std::string& file : found) {
       fs::path canonical = fs::canonical(file, failed);

@@ -19,8 +19,11 @@ struct FoundFile {
 
 // All files that `paths` name, each once, in an order that does not depend on that of `paths`.
 // Folders are not searched recursively; what is no regular file, and hidden files, are passed over.
+// `with_logs`: except for the logs that torchrun puts into folders of their own below a folder
+// (attempt_1/3/stderr.log, of the last attempt; also with its run id's folder above).
 // Errors: a path that does not exist, a folder that cannot be read.
-Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& paths);
+Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& paths,
+                                          bool with_logs = false);
 
 // A file's content after unpacking, or one member of an archive.
 struct Content {

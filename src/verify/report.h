@@ -48,6 +48,7 @@ struct Report {
   std::uint64_t events = 0;
   std::vector<Finding> findings;     // worst first: severity, certainty, then first to happen
   std::vector<std::string> unknown;  // what the data cannot show
+  std::string sources;  // which recordings were the calls and which the evidence; may be empty
 };
 
 }  // namespace lockstep

@@ -314,6 +314,12 @@ constexpr std::array kRules = {
          "traces of one run contradict each other",
          "World sizes differ, or two files claim the same rank: files of different runs, perhaps.",
          "give the files of one run only"},
+    Rule{RuleId::job_evidence, "job-evidence", "input", Severity::note, kSeen,
+         "what logs, stacks or RAS say of ranks that no finding is about",
+         "What lies beside the recorded calls is put with the finding about its rank. What is left "
+         "stands here: a warning of NCCL, a stack, a rank that RAS does not reach, a log that "
+         "contradicts its rank's trace. It is for people to weigh, and changes no verdict.",
+         "read the places that it names"},
 };
 
 constexpr bool in_order() {

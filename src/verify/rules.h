@@ -65,6 +65,7 @@ enum class RuleId : std::uint8_t {
   damaged_trace,
   rank_killed,
   inconsistent_header,
+  job_evidence,
 };
 
 // Which certainties a rule's findings may have; what was recorded decides.

@@ -12,6 +12,7 @@
 #include "verify/context.h"
 #include "verify/deviations.h"
 #include "verify/device_stall.h"
+#include "verify/evidence/job_evidence.h"
 #include "verify/exchange_totals.h"
 #include "verify/group_divergence.h"
 #include "verify/input.h"
@@ -325,6 +326,11 @@ Report verify(const Run& run, const VerifyOptions& options) {
   const Modalities modalities(run);
   const CallSemantics semantics = options.semantics.value_or(recorded_semantics(run));
   Outlook outlook;
+  for (const RankTrace& trace : run.ranks) {
+    const bool known = std::find(outlook.undecided.begin(), outlook.undecided.end(),
+                                 trace.inconclusive) != outlook.undecided.end();
+    if (!trace.inconclusive.empty() && !known) outlook.undecided.push_back(trace.inconclusive);
+  }
   if (!may_go_on) {
     SearchOptions search;
     search.buffered_sends = semantics == CallSemantics::mpi;
@@ -349,6 +355,7 @@ Report verify(const Run& run, const VerifyOptions& options) {
     if (auto killed = note_killed(context)) report.findings.push_back(std::move(*killed));
   }
   report.findings.insert(report.findings.end(), input.findings.begin(), input.findings.end());
+  add_job_evidence(run, report);
   sort_findings(report.findings);
   list_unknowns(context, outlook, report);
   report.verdict = judge(report, run, outlook);

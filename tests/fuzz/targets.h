@@ -34,7 +34,12 @@ void fuzz_kineto(std::string_view bytes);
 void fuzz_chakra(std::string_view bytes);
 void fuzz_nccl_log(std::string_view bytes);
 void fuzz_watchdog_log(std::string_view bytes);
+void fuzz_detail_log(std::string_view bytes);
+void fuzz_execution_trace(std::string_view bytes);
+void fuzz_clog(std::string_view bytes);
 void fuzz_digest(std::string_view bytes);
+// What lies beside recordings (trace/evidence).
+void fuzz_evidence(std::string_view bytes);
 // What recordings come in.
 void fuzz_pickle(std::string_view bytes);
 void fuzz_archive(std::string_view bytes);

@@ -50,6 +50,11 @@ TEST(ScenarioErrors, a_wrong_type_says_what_was_found) {
             "job.yaml:3:8: error: \"train\" should be a mapping, but it is a list");
 }
 
+TEST(ScenarioErrors, of_numbers_to_choose_from_all_are_named) {
+  EXPECT_EQ(error_of("strategy: {kind: ddp, stages: 3}\n"),
+            "job.yaml:3:31: error: \"strategy.stages\" should be one of 2 and 4, but it is 3");
+}
+
 TEST(ScenarioErrors, a_replay_has_its_calls_and_nothing_of_training) {
   EXPECT_EQ(error_of("strategy: replay\n"),
             "job.yaml:3:1: error: a replay needs the calls of a recorded run, in \"trace\"\n"

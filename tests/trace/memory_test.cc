@@ -11,6 +11,9 @@
 
 #include "trace/counted_memory.h"
 #include "trace/formats/chakra.h"
+#include "trace/formats/clog.h"
+#include "trace/formats/detail_log.h"
+#include "trace/formats/execution_trace.h"
 #include "trace/formats/flight_recorder.h"
 #include "trace/formats/format.h"
 #include "trace/formats/kineto.h"
@@ -205,6 +208,39 @@ const std::vector<Case>& cases() {
          return repeated([](int i) {
            return nccl("1", "comm 0x" + hex(i + 1) + " rank 0 nranks 2 commId 0x" + hex(i + 1) +
                                 " - Init COMPLETE");
+         });
+       }},
+      {"execution_trace_calls", execution_trace_format(), kExecutionTraceMemoryFactor,
+       [] {
+         return R"({"schema":"1","nodes":[)" + repeated([](int i) {
+                  return (i == 0 ? "" : ",") +
+                         std::string(R"({"name":"record_param_comms","id":)") + std::to_string(i) +
+                         R"(,"inputs":[)" + std::to_string(i + 1) + R"(,9,0,"a"]})";
+                }) +
+                "]}";
+       }},
+      {"clog_signatures", clog_format(), kClogMemoryFactor,
+       [] {
+         return "V|1|base_timestamp=1\n" +
+                repeated([](int i) { return "C" + std::to_string(i) + "|sig|a\n"; });
+       }},
+      {"clog_calls", clog_format(), kClogMemoryFactor,
+       [] {
+         return "V|1|base_timestamp=1\nC1|sig|a\n" +
+                repeated([](int) { return std::string("C1|Q|+1\n"); });
+       }},
+      {"clog_communicators", clog_format(), kClogMemoryFactor,
+       [] {
+         return "V|1|base_timestamp=1\n" +
+                repeated([](int i) { return "split|child=" + hex(i) + "|ranks=0\n"; });
+       }},
+      {"detail_ranks", detail_log_format(), kDetailLogMemoryFactor,
+       [] {
+         return repeated([](int i) {
+           const std::string call = " is running collective: CollectiveFingerPrint(OpType=A";
+           const std::string rank = "Rank " + std::to_string(i);
+           return "Detected mismatch between collectives on ranks. " + rank + call + rank + call +
+                  "\n";
          });
        }},
       {"watchdog_timeouts", watchdog_log_format(), kWatchdogLogMemoryFactor,

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "trace/formats/chakra_json.h"
 #include "trace/formats/chakra_messages.h"
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
@@ -72,20 +73,28 @@ class Reader {
   Reader(const TraceFile& file, Tables& tables) : file_(file), tables_(tables) {}
 
   Result<std::vector<RankTrace>> read() {
-    ChakraMessages messages(file_.bytes);
-    const std::optional<std::string_view> metadata = messages.next();
-    if (!metadata || !is_chakra_metadata(*metadata)) {
-      return Error{"not a Chakra execution trace: no metadata first",
-                   {file_.name},
-                   "docs/formats.md says how to write one"};
-    }
     trace_.source = file_.name;
-    read_nodes(messages);
+    bool whole = false;
+    if (looks_like_chakra_json(file_.bytes)) {
+      ChakraJsonNodes nodes(file_.bytes);
+      read_nodes(nodes);
+      whole = nodes.whole();
+    } else {
+      ChakraMessages messages(file_.bytes);
+      const std::optional<std::string_view> metadata = messages.next();
+      if (!metadata || !is_chakra_metadata(*metadata)) {
+        return Error{"not a Chakra execution trace: no metadata first",
+                     {file_.name},
+                     "docs/formats.md says how to write one"};
+      }
+      read_nodes(messages);
+      whole = messages.whole();
+    }
     if (Status status = identify(); !status) return status.error();
     // A graph that is whole is a program that ends.
-    trace_.end = messages.whole() ? End::clean : End::cut;
-    trace_.open_ended = !messages.whole();
-    if (!messages.whole()) {
+    trace_.end = whole ? End::clean : End::cut;
+    trace_.open_ended = !whole;
+    if (!whole) {
       trace_.add_damage("the file ends in the middle of a node; what came before was read");
     }
     add_calls();
@@ -109,15 +118,32 @@ class Reader {
         trace_.add_damage("node " + std::to_string(nodes_.size()) + " is damaged");
         continue;
       }
-      if (deps_.size() + node.deps.size() > UINT32_MAX - 1) {
-        trace_.add_damage("more dependencies than can be read");
+      if (!add(node)) return;
+    }
+  }
+
+  void read_nodes(ChakraJsonNodes& nodes) {
+    ChakraNode node;
+    for (auto next = nodes.next(node); next != ChakraJsonNodes::Next::end;
+         next = nodes.next(node)) {
+      if (next == ChakraJsonNodes::Next::damaged) {
+        trace_.add_damage("node " + std::to_string(nodes_.size()) + " is damaged");
+      } else if (!add(node)) {
         return;
       }
-      Node own{node.id, static_cast<std::uint32_t>(deps_.size()), kNoComm};
-      deps_.insert(deps_.end(), node.deps.begin(), node.deps.end());
-      if (node.type != ChakraType::other) take(node, own);
-      nodes_.push_back(own);
     }
+  }
+
+  bool add(const ChakraNode& node) {
+    if (deps_.size() + node.deps.size() > UINT32_MAX - 1) {
+      trace_.add_damage("more dependencies than can be read");
+      return false;
+    }
+    Node own{node.id, static_cast<std::uint32_t>(deps_.size()), kNoComm};
+    deps_.insert(deps_.end(), node.deps.begin(), node.deps.end());
+    if (node.type != ChakraType::other) take(node, own);
+    nodes_.push_back(own);
+    return true;
   }
 
   void take(const ChakraNode& node, Node& own) {
@@ -302,6 +328,7 @@ void link(std::span<RankTrace> traces, Tables& /*tables*/) {
 // Metadata, and then a node, where the file goes on.
 bool recognises(std::string_view bytes) {
   constexpr std::size_t kSample = std::size_t{1} << 20U;
+  if (looks_like_chakra_json(bytes)) return true;
   ChakraMessages messages(bytes.substr(0, kSample));
   const auto metadata = messages.next();
   if (!metadata || !is_chakra_metadata(*metadata)) return false;
@@ -316,7 +343,7 @@ bool recognises(std::string_view bytes) {
 
 Format chakra_format() {
   return {.name = "chakra",
-          .summary = "Chakra execution traces (name.<rank>.et)",
+          .summary = "Chakra execution traces (name.<rank>.et, or as JSON)",
           .recognises = recognises,
           .read = read,
           .link = link,

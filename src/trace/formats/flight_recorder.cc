@@ -13,6 +13,7 @@
 #include "trace/formats/data_tree.h"
 #include "trace/formats/flight_recorder_json.h"
 #include "trace/formats/flight_recorder_names.h"
+#include "trace/formats/flight_recorder_page.h"
 #include "trace/formats/pickle.h"
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
@@ -77,6 +78,9 @@ class DumpReader {
     budget_ = kVisitsPerByte * file_.bytes.size() + kVisitsOfASmallFile;
     trace_.source = file_.name;
     trace_.rank = *file_.rank;
+    if (const Value* const host = tree_.find(tree_.root, "host_name"); host != nullptr) {
+      trace_.host = tree_.text(*host).substr(0, 256);
+    }
     trace_.backend = "nccl";
     trace_.world_size = kMaxWorldSize;
     trace_.end = End::hung;  // the watchdog wrote it, or was asked to
@@ -111,6 +115,7 @@ class DumpReader {
   struct GroupState {
     std::vector<Rank> members;
     bool point_to_point = false;
+    std::int64_t counted = 0;                // numbered_together_: its collectives so far
     std::int32_t batch = kNone;              // the batch that is open
     std::vector<std::uint32_t> batch_calls;  // its calls, in trace_.calls
     std::uint64_t batch_seq = 0;
@@ -160,6 +165,46 @@ class DumpReader {
     return ranks.has_value();
   }
 
+  // torchcomms' recorder numbers the calls of all communicators together, messages among them, and
+  // gives messages no peer: its groups' calls are counted here, which needs the ring's beginning
+  // unless there is one communicator and nothing but collectives. (It names operations by the
+  // communicator's description, "ncclx:all_reduce", where PyTorch has the backend's name.) False:
+  // the calls of different ranks cannot be lined up.
+  bool choose_numbers(const Value& entries) {
+    const auto items = tree_.items(entries);
+    const auto group_of_entry = [&](const Value& entry) {
+      const Value* const group = tree_.find(entry, "process_group");
+      return group == nullptr ? std::span<const Value>() : tree_.items(*group);
+    };
+    const auto name_of_entry = [&](const Value& entry) {
+      const Value* const name = tree_.find(entry, "profiling_name");
+      return name == nullptr ? std::string_view() : tree_.text(*name);
+    };
+    if (items.empty()) return true;
+    const auto first = group_of_entry(items.front());
+    if (first.size() < 2 || tree_.text(first[1]).empty()) return true;
+    const std::string prefix = std::string(tree_.text(first[1])) + ":";
+    const Value* const number = tree_.find(items.front(), "p2p_seq_id");
+    numbered_together_ = name_of_entry(items.front()).starts_with(prefix) && number != nullptr &&
+                         number->integer(kNone) == 0;
+    if (!numbered_together_ || trace_.dropped == 0) return true;
+    for (const Value& entry : items) {
+      if (!spend(tree_.pairs(entry).size() + 1)) return false;
+      const auto group = group_of_entry(entry);
+      const std::string_view name = name_of_entry(entry);
+      const bool alike = !group.empty() && tree_.text(group[0]) == tree_.text(first[0]) &&
+                         !name.ends_with(":send") && !name.ends_with(":recv") &&
+                         !name.ends_with(":batch_op_issue");
+      if (alike) continue;
+      trace_.inconclusive =
+          "torchcomms' Flight Recorder numbers the calls of all communicators together, and its "
+          "ring "
+          "lost the oldest: the ranks' calls cannot be lined up";
+      return false;
+    }
+    return true;
+  }
+
   void read_entries(const Value& entries) {
     if (!entries.is(Kind::list)) return damage("entries is no list");
     // record_id counts from 0: what the first one lacks, the ring has lost.
@@ -170,6 +215,7 @@ class DumpReader {
         trace_.dropped = static_cast<std::uint64_t>(std::max<std::int64_t>(0, id->integer(0)));
       }
     }
+    if (!choose_numbers(entries)) return;
     const std::size_t count = tree_.items(entries).size();
     if (count <= file_.bytes.size() / kBytesPerEntry) {  // unless one entry is there many times
       trace_.calls.reserve(count);
@@ -203,7 +249,15 @@ class DumpReader {
     const Operation& operation = names_.operation(entry[Key::profiling_name]);
     const bool p2p = entry[Key::is_p2p].boolean();
     state.point_to_point |= p2p;
-    const std::int64_t seq = entry[p2p ? Key::p2p_seq_id : Key::collective_seq_id].integer(0);
+    std::int64_t seq = entry[p2p ? Key::p2p_seq_id : Key::collective_seq_id].integer(0);
+    if (numbered_together_) {
+      // Messages without their peer, and what is no communication (split, new_window, finalize).
+      const std::string_view name = operation.name;
+      const bool no_call =
+          name == "split" || name == "new_window" || name == "finalize" || name == "batch_op_issue";
+      if (no_call || is_point_to_point(operation.op)) return;
+      seq = trace_.dropped == 0 ? ++state.counted : seq + 1;
+    }
     const bool empty_sizes = tree_.items(entry[Key::input_sizes]).empty() &&
                              tree_.items(entry[Key::output_sizes]).empty();
     if (operation.closes_batch && (p2p || empty_sizes)) {
@@ -461,21 +515,55 @@ class DumpReader {
   std::unordered_map<std::uint64_t, std::pair<StringId, StringId>> places_;
   std::int64_t next_id_ = 0;
   std::int32_t next_batch_ = 0;
+  bool numbered_together_ = false;
   std::size_t budget_ = 0;  // values that may still be looked at
   bool exhausted_ = false;
   std::vector<StringId> scratch_types_;
   IntList scratch_sizes_;
 };
 
-Result<std::vector<RankTrace>> read_dump(const TraceFile& file, Tables& tables) {
+// PyTorch's own tools put the rank into a dump that they pass on ("rank", "host_name"); the dump of
+// a process has it in its name alone.
+std::optional<Rank> rank_in_dump(const DataTree& tree) {
+  const Value* const rank = tree.find(tree.root, "rank");
+  const std::int64_t number = rank == nullptr ? kNone : rank->integer(kNone);
+  if (!is_possible_rank(number, kMaxWorldSize)) return std::nullopt;
+  return Rank(static_cast<std::int32_t>(number));
+}
+
+Result<std::vector<RankTrace>> read_dump(const TraceFile& given, Tables& tables);
+
+// The dumps of all ranks on one page: those that can be read.
+Result<std::vector<RankTrace>> read_page(const TraceFile& file, Tables& tables) {
+  std::vector<RankTrace> out;
+  Error first{"no Flight Recorder dump on this page", {file.name}, "no rank could be reached"};
+  for (const DumpOnPage& dump : dumps_on_page(file.bytes)) {
+    Result<std::vector<RankTrace>> read = read_dump({dump.json, file.name, dump.rank}, tables);
+    if (!read) {
+      if (out.empty()) first = read.error();
+      continue;
+    }
+    for (RankTrace& trace : *read) {
+      if (trace.host.empty()) trace.host = dump.host;
+      out.push_back(std::move(trace));
+    }
+  }
+  if (out.empty()) return first;
+  return out;
+}
+
+Result<std::vector<RankTrace>> read_dump(const TraceFile& given, Tables& tables) {
+  if (looks_like_dump_page(given.bytes)) return read_page(given, tables);
+  Result<Pickle> dump = looks_like_pickle(given.bytes) ? read_pickle(given.bytes, given.name)
+                                                       : read_json_dump(given.bytes, given.name);
+  if (!dump) return dump.error();
+  TraceFile file = given;
+  if (!file.rank) file.rank = rank_in_dump(dump->tree);
   if (!file.rank) {
-    return Error{"a Flight Recorder dump says its rank only in its name, and this has none",
+    return Error{"neither this Flight Recorder dump nor its name says whose it is",
                  {file.name},
                  "name it …_rank_<r>, or say where the rank stands with --rank-pattern"};
   }
-  Result<Pickle> dump = looks_like_pickle(file.bytes) ? read_pickle(file.bytes, file.name)
-                                                      : read_json_dump(file.bytes, file.name);
-  if (!dump) return dump.error();
   Result<RankTrace> trace = DumpReader(dump->tree, file, tables).read();
   if (!trace) return trace.error();
   if (!dump->damage.empty()) {
@@ -530,7 +618,7 @@ void link_dumps(std::span<RankTrace> traces, Tables& tables) {
 }
 
 bool is_dump(std::string_view bytes) {
-  return looks_like_pickle(bytes) || looks_like_json_dump(bytes);
+  return looks_like_pickle(bytes) || looks_like_json_dump(bytes) || looks_like_dump_page(bytes);
 }
 
 constexpr std::array<std::string_view, 3> kUnknown = {

@@ -50,9 +50,11 @@ struct Format {
   // For files that stand for others: the same as `read`, and what of these the traces cannot hold.
   // Null: the file is its own.
   Result<Recording> (*read_recording)(const TraceFile& file, Tables& tables) = nullptr;
+  // The file is the output of processes, which may say more than their calls (trace/evidence).
+  bool is_log = false;
 };
 
-// Every format, the most specific first.
+// Every format, the richest first: of several recordings of one job the first is read as its calls.
 std::span<const Format> all_formats();
 
 // The format of a file by its content; null: none.

@@ -3,7 +3,10 @@
 #include <charconv>
 
 #include "trace/formats/chakra.h"
+#include "trace/formats/clog.h"
+#include "trace/formats/detail_log.h"
 #include "trace/formats/digest.h"
+#include "trace/formats/execution_trace.h"
 #include "trace/formats/flight_recorder.h"
 #include "trace/formats/format.h"
 #include "trace/formats/kineto.h"
@@ -16,9 +19,19 @@ namespace lockstep {
 
 namespace {
 
+// DETAIL's messages hold one call of each rank, and it is the one that ended the job.
 const std::array kFormats = {
-    ring_format(),   text_format(),   digest_format(),   flight_recorder_format(),
-    kineto_format(), chakra_format(), nccl_log_format(), watchdog_log_format(),
+    ring_format(),
+    text_format(),
+    digest_format(),
+    detail_log_format(),
+    flight_recorder_format(),
+    clog_format(),
+    nccl_log_format(),
+    kineto_format(),
+    execution_trace_format(),
+    chakra_format(),
+    watchdog_log_format(),
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/text.h"
 #include "trace/formats/kineto_events.h"
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
@@ -55,6 +56,7 @@ class Assembler {
     trace_.open_ended = !events_.whole;
     // Without training steps the window is one of time, which ends anywhere.
     trace_.snapshot = events_.steps.empty();
+    use_plain_kernels();
     declare_groups();
     sort();
     gather_kernels();
@@ -70,15 +72,22 @@ class Assembler {
   // Whose profile it is.
   Status identify() {
     trace_.source = file_.name;
+    trace_.inconclusive = events_.inconclusive;
     trace_.backend = events_.backend;
     trace_.host = events_.host;
     trace_.pid = events_.pid;
     std::int64_t rank = events_.rank;
     if (rank == kNone && file_.rank) rank = file_.rank->value;
+    const bool silent = events_.calls.empty() && events_.kernels.empty();
+    if (rank == kNone && silent && events_.without_details == 0 && events_.plain_kernels.empty()) {
+      rank = 0;
+      trace_.inconclusive = "nothing tells whose recording " + printable(file_.name) +
+                            " is, and it holds no communication: taken as rank 0";
+    }
     if (rank == kNone) {
-      return Error{"nothing tells whose profile this is",
+      return Error{"nothing tells whose recording this is",
                    {file_.name},
-                   "it has no distributedInfo; put the rank into the file's name: rank_3.json"};
+                   "it does not say it itself; put the rank into the file's name: rank_3.json"};
     }
     std::int64_t world = events_.world_size;
     if (world == kNone) {
@@ -96,14 +105,28 @@ class Assembler {
           {file_.name},
           "does its name hold the rank? --rank-pattern says where"};
     }
-    if (events_.calls.empty() && events_.kernels.empty() && events_.without_details > 0) {
-      return Error{"the profile does not say what its collectives are",
-                   {file_.name},
-                   "PyTorch 2.3 and later record it"};
-    }
     trace_.rank = Rank(static_cast<std::int32_t>(rank));
     trace_.world_size = static_cast<std::int32_t>(world);
     return Status::ok();
+  }
+
+  // Of a profile from before PyTorch 2.3 there is nothing but the kernels' names: which ranks a
+  // stream's communicator has, and whether SendRecv is a message or an all-to-all, is not told. So
+  // each stream is a group of the rank's own, which is compared with nobody's.
+  void use_plain_kernels() {
+    if (!events_.calls.empty() || !events_.kernels.empty()) return;
+    if (events_.plain_kernels.empty() && events_.without_details == 0) return;
+    const std::string rank = " of rank " + std::to_string(trace_.rank.value);
+    for (KinetoComm& kernel : events_.plain_kernels) {
+      kernel.group = tables_.strings.intern(tables_.str(kernel.group) + rank);
+    }
+    events_.kernels = std::move(events_.plain_kernels);
+    // By name, as those whose groups are known.
+    for (const KinetoComm& kernel : events_.kernels) events_.groups[tables_.str(kernel.group)];
+    trace_.inconclusive =
+        "profiles from before PyTorch 2.3 hold the names of NCCL's kernels alone: neither groups "
+        "nor "
+        "sizes, so that the ranks' calls cannot be compared";
   }
 
   void declare_groups() {
@@ -251,7 +274,7 @@ class Assembler {
       if (message && record.peer < trace_.world_size) call.peer = Rank(record.peer);
       const bool recorded = !message && numbered_[record.group];
       if (recorded) call.seq = static_cast<std::uint32_t>(record.seq - 1);
-      calls_.push_back({call, message, record.begin, recorded});
+      calls_.push_back({call, message, events_.timed ? record.begin : kNoTime, recorded});
       if (from_kernels_) {
         later.push_back({record.begin, id, EventKind::start});
         later.push_back({record.end, id, EventKind::complete});
@@ -325,7 +348,7 @@ class Assembler {
 Result<std::vector<RankTrace>> read(const TraceFile& file, Tables& tables) {
   Result<KinetoEvents> events = scan_kineto(file.bytes, file.name, tables);
   if (!events) return events.error();
-  return Assembler(std::move(*events), file, tables).assemble();
+  return assemble_kineto(std::move(*events), file, tables);
 }
 
 struct Window {
@@ -382,7 +405,14 @@ bool fully_numbered(const RankTrace& trace, const Tables& tables) {
   });
 }
 
-void link(std::span<RankTrace> traces, Tables& tables) {
+}  // namespace
+
+Result<std::vector<RankTrace>> assemble_kineto(KinetoEvents events, const TraceFile& file,
+                                               Tables& tables) {
+  return Assembler(std::move(events), file, tables).assemble();
+}
+
+void link_kineto(std::span<RankTrace> traces, Tables& tables) {
   std::int32_t world = 0;
   for (const RankTrace& trace : traces) world = std::max(world, trace.world_size);
   for (RankTrace& trace : traces) trace.world_size = world;
@@ -408,14 +438,12 @@ void link(std::span<RankTrace> traces, Tables& tables) {
   }
 }
 
-}  // namespace
-
 Format kineto_format() {
   return {.name = "kineto",
           .summary = "profiles of torch.profiler (*.pt.trace.json)",
           .recognises = looks_like_kineto,
           .read = read,
-          .link = link,
+          .link = link_kineto,
           .unknown = kUnknown};
 }
 

@@ -99,6 +99,26 @@ std::string_view redop_of_kernel(std::string_view name) {
   return {};
 }
 
+// The operation of a kernel by its name: "ncclKernel_AllReduce_RING_LL_Sum_float(…)", and
+// "ncclAllReduceRingLLKernel_sum_f32(…)" before NCCL 2.12. Empty: none of a collective.
+std::string_view op_of_kernel(std::string_view name) {
+  // Messages and all-to-all share their kernel, which names neither.
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kOps = {
+      {{"AllReduce", "allreduce"},
+       {"AllGather", "allgather_into_tensor"},
+       {"ReduceScatter", "reduce_scatter_tensor"},
+       {"Broadcast", "broadcast"},
+       {"Reduce", "reduce"},
+       {"SendRecv", "SendRecv"},
+       {"AlltoAll", "alltoall_base"},
+       {"AllToAll", "alltoall_base"}}};
+  if (!name.starts_with("nccl") || name.find("ernel") == kNpos) return {};
+  for (const auto& [word, op] : kOps) {
+    if (name.find(word) != kNpos) return op;
+  }
+  return {};
+}
+
 class Scanner {
  public:
   Scanner(std::string_view bytes, const std::string& file, Tables& tables)
@@ -206,6 +226,9 @@ class Scanner {
     } else if (text.find("ProfilerStep#") != kNpos) {
       dom::object event;
       if (parse(text, event)) read_step(event);
+    } else if (text.find("\"nccl") != kNpos && text.find("\"args\"") != kNpos) {
+      dom::object event;
+      if (parse(text, event)) read_plain_kernel(event);
     } else if (events_.calls.empty() && text.find("\"record_param_comms\"") != kNpos) {
       ++events_.without_details;
     }
@@ -244,6 +267,24 @@ class Scanner {
       comm.redop = name(redop_of_kernel(event_name));
     }
     (host ? events_.calls : events_.kernels).push_back(comm);
+  }
+
+  // A kernel that does not say of which call it is.
+  void read_plain_kernel(const dom::object& event) {
+    const std::string_view category = text_of(event, "cat").value_or("");
+    const std::string_view kernel = text_of(event, "name").value_or("");
+    const std::string_view op = op_of_kernel(kernel);
+    const std::optional<Nanos> begin = time_of(event, "ts");
+    if (op.empty() || !begin || (category != "kernel" && category != "Kernel")) return;
+    dom::object args;
+    if (event.at_key("args").get(args) != simdjson::SUCCESS) return;
+    KinetoComm comm;
+    comm.begin = *begin;
+    comm.end = *begin + std::min(time_of(event, "dur").value_or(0), INT64_MAX / 2);
+    comm.op = name(op);
+    comm.redop = name(redop_of_kernel(kernel));
+    comm.group = name("stream " + std::to_string(integer_of(args, "stream").value_or(0)));
+    events_.plain_kernels.push_back(comm);
   }
 
   IntListId splits(const dom::object& args, std::string_view key) {

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "trace/formats/format.h"
 #include "trace/run.h"
 
 namespace lockstep {
@@ -46,8 +48,13 @@ struct KinetoEvents {
   std::int64_t pid = kNone;
   std::map<std::string, KinetoGroup> groups;  // by name
   std::vector<KinetoComm> calls, kernels;     // as they stand in the file
+  // Kernels of NCCL that do not say of which call they are, as before PyTorch 2.3: the operation is
+  // that of the kernel's name, the group its stream.
+  std::vector<KinetoComm> plain_kernels;
   std::vector<KinetoStep> steps;
   std::uint64_t without_details = 0;  // calls whose collective was not recorded (old PyTorch)
+  std::string inconclusive;           // as RankTrace::inconclusive
+  bool timed = true;                  // KinetoComm::begin is a time, and not just an order
   bool whole = false;                 // the file ends as it should
   std::vector<std::string> damage;    // what was lost; each counts as one record
   std::uint64_t damage_count = 0;     // … those that are not in `damage` included
@@ -57,5 +64,11 @@ struct KinetoEvents {
 Result<KinetoEvents> scan_kineto(std::string_view bytes, const std::string& file, Tables& tables);
 
 bool looks_like_kineto(std::string_view bytes);
+
+// The trace of one rank. Errors: nothing tells whose it is.
+Result<std::vector<RankTrace>> assemble_kineto(KinetoEvents events, const TraceFile& file,
+                                               Tables& tables);
+// Format::link of what assemble_kineto made.
+void link_kineto(std::span<RankTrace> traces, Tables& tables);
 
 }  // namespace lockstep

@@ -341,7 +341,8 @@ Format nccl_log_format() {
           .recognises = recognises,
           .read = read,
           .link = link,
-          .unknown = kUnknown};
+          .unknown = kUnknown,
+          .is_log = true};
 }
 
 }  // namespace lockstep

@@ -432,7 +432,8 @@ Format watchdog_log_format() {
           .recognises = recognises,
           .read = read,
           .link = link,
-          .unknown = kUnknown};
+          .unknown = kUnknown,
+          .is_log = true};
 }
 
 }  // namespace lockstep

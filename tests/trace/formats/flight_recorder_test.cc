@@ -9,6 +9,7 @@
 #include "support/temp_dir.h"
 #include "trace/formats/pickle_writer.h"
 #include "trace/load.h"
+#include "verify/verify.h"
 
 namespace lockstep {
 namespace {
@@ -227,6 +228,88 @@ TEST_F(FlightRecorder, TheJsonTwinSaysTheSame) {
   EXPECT_TRUE(run.ranks[0].calls[0].has(kCompleted));  // gloo: `retired` tells
   ASSERT_THAT(run.ranks[0].progress, SizeIs(1));
   EXPECT_EQ(run.ranks[0].progress[0].completed, 1U);
+}
+
+std::string json_dump(const std::string& more) {
+  return "{" + more +
+         R"("entries":[{"collective_seq_id":1,"input_dtypes":["Float"],"input_sizes":[[8]],)"
+         R"("is_p2p":false,"output_dtypes":["Float"],"output_sizes":[[8]],"p2p_seq_id":0,"pg_id":0,)"
+         R"("process_group":["0","default_pg"],"profiling_name":"nccl:all_reduce","record_id":0,)"
+         R"("retired":true,"state":"completed","time_created_ns":5,)"
+         R"("time_discovered_completed_ns":9,"time_discovered_started_ns":7}],)"
+         R"("pg_config":{},"pg_status":{},"version":"2.10"})";
+}
+
+TEST_F(FlightRecorder, WhereTheNameDoesNotTellTheDumpItselfMay) {
+  dir_.write("node-a.json", json_dump(R"("rank":3,"host_name":"gpu7",)"));
+  const lockstep::Run run = load();
+  ASSERT_THAT(run.ranks, SizeIs(1));
+  EXPECT_EQ(run.ranks[0].rank, Rank(3));
+  EXPECT_EQ(run.ranks[0].host, "gpu7");
+}
+
+// An entry as torchcomms' recorder writes it: one number for the calls of all communicators.
+std::string comms_entry(int number, const std::string& comm, const std::string& op, int size) {
+  const std::string n = std::to_string(number);
+  return R"({"collective_seq_id":)" + n + R"(,"input_dtypes":["Float"],"input_sizes":[[)" +
+         std::to_string(size) + R"(]],"is_p2p":false,"output_dtypes":["Float"],"output_sizes":[[)" +
+         std::to_string(size) + R"(]],"p2p_seq_id":0,"pg_id":0,"process_group":[")" + comm +
+         R"(","ncclx"],"profiling_name":"ncclx:)" + op + R"(","record_id":)" + n +
+         R"(,"retired":true,"state":"completed","time_created_ns":5,)"
+         R"("time_discovered_completed_ns":9,"time_discovered_started_ns":7})";
+}
+
+TEST_F(FlightRecorder, TorchcommsNumbersAllCommunicatorsTogether) {
+  const auto dump_of = [](const std::string& entries) {
+    return R"({"entries":[)" + entries +
+           R"(],"pg_config":{"main":{"name":"main","desc":"ncclx","ranks":"[0,1]"}},)"
+           R"("pg_status":{},"version":"2.10"})";
+  };
+  // Rank 1 sends a message between its collectives, which only shifts its numbers.
+  dir_.write("rank_0.json", dump_of(comms_entry(0, "main", "all_reduce", 8) + "," +
+                                    comms_entry(1, "main", "all_reduce", 4)));
+  dir_.write("rank_1.json", dump_of(comms_entry(0, "main", "all_reduce", 8) + "," +
+                                    comms_entry(1, "other", "send", 8) + "," +
+                                    comms_entry(2, "main", "all_reduce", 4)));
+  EXPECT_EQ(verify(load()).verdict, Verdict::clean);
+  // Without the ring's beginning nothing lines them up.
+  dir_.write("rank_1.json", dump_of(comms_entry(5, "other", "send", 8) + "," +
+                                    comms_entry(6, "main", "gather", 4)));
+  EXPECT_EQ(verify(load()).verdict, Verdict::inconclusive);
+}
+
+// What PyTorch's debug server shows of two ranks, the third of which it cannot reach.
+std::string page() {
+  std::string escaped;
+  for (const char c : json_dump("")) escaped += c == '"' ? std::string("&#34;") : std::string(1, c);
+  return "<!doctype html>\n<h1>FlightRecorder</h1>\n<h2>Rank 0: gpu1:25999</h2>\n<pre>" + escaped +
+         "</pre>\n<h2>Rank 1: gpu2:25999</h2>\n<pre>" + escaped +
+         "</pre>\n<h2>Rank 2: gpu3:25999</h2>\n<p>Failed to fetch: status=500</p>\n<pre>x</pre>\n";
+}
+
+TEST_F(FlightRecorder, ThePageOfTheDebugServerHoldsAllRanks) {
+  dir_.write("fr_trace_json.html", page());
+  const lockstep::Run run = load();
+  ASSERT_THAT(run.ranks, SizeIs(2));
+  EXPECT_EQ(run.ranks[1].rank, Rank(1));
+  EXPECT_EQ(run.ranks[1].host, "gpu2:25999");
+  EXPECT_THAT(run.ranks[1].calls, SizeIs(1));
+}
+
+TEST_F(FlightRecorder, ADamagedPageIsSurvived) {
+  const std::string good = page();
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    Tables tables;
+    const std::string cut = good.substr(0, length);
+    (void)flight_recorder_format().recognises(cut);
+    (void)flight_recorder_format().read({cut, "f", std::nullopt}, tables);
+  }
+  for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
+    Tables tables;
+    std::string bytes = good;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
+    (void)flight_recorder_format().read({bytes, "f", std::nullopt}, tables);
+  }
 }
 
 }  // namespace

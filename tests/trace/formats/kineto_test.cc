@@ -338,13 +338,34 @@ TEST(Kineto, SaysWhyAProfileCannotBeUsed) {
     const auto read = kineto_format().read(trace_file(file), tables);
     return read ? "" : read.error().str();
   };
-  EXPECT_THAT(error_of({"profile.json", Profile(0).info("").str()}), HasSubstr("whose profile"));
-  EXPECT_THAT(error_of({"rank_3.json", Profile(0).info("").str()}), testing::IsEmpty());
+  EXPECT_THAT(error_of({"profile.json", Profile(0).call({}, 10).info("").str()}),
+              HasSubstr("whose recording"));
+  EXPECT_THAT(error_of({"rank_3.json", Profile(0).call({}, 10).info("").str()}),
+              testing::IsEmpty());
   EXPECT_THAT(error_of({"a.json", Profile(5, 2).str()}), HasSubstr("not below world_size"));
   EXPECT_THAT(error_of({"a.json", "{\"a\": 1}"}), HasSubstr("not a profile"));
-  const std::string old =
+}
+
+// Before PyTorch 2.3 neither the host's records nor the kernels say what they belong to.
+TEST(Kineto, NamesOfKernelsAloneAreListedAndNotCompared) {
+  const std::string host =
       R"({"ph": "X", "cat": "cpu_op", "name": "record_param_comms", "ts": 1, "dur": 1, "args": {}},)";
-  EXPECT_THAT(error_of({"a.json", Profile(0).raw(old).str()}), HasSubstr("PyTorch 2.3"));
+  const auto profile = [&](int rank, const std::string& kernel) {
+    Profile p(rank);
+    p.raw(host);
+    p.raw(R"({"ph": "X", "cat": "kernel", "name": ")" + kernel +
+          R"(", "ts": 5, "dur": 2, "args": {"stream": 84}},)");
+    return p.file();
+  };
+  const auto run = run_of(kineto_format(), {profile(0, "ncclKernel_AllReduce_RING_LL_Sum_float"),
+                                            profile(1, "ncclKernel_SendRecv_RING_SIMPLE_Sum_i8")});
+  EXPECT_EQ(judged(run), "inconclusive");
+  EXPECT_THAT(verify(run).unknown[0], HasSubstr("before PyTorch 2.3"));
+  ASSERT_EQ(run.ranks[0].calls.size(), 1U);
+  EXPECT_EQ(run.tables.signatures[run.ranks[0].calls[0].signature].op, Op::all_reduce);
+  EXPECT_TRUE(run.ranks[0].calls[0].has(kCompleted));
+  // Not even kernels: profiled on the host alone.
+  EXPECT_EQ(judged(run_of(kineto_format(), {Profile(0).raw(host).file()})), "inconclusive");
 }
 
 TEST(Kineto, NestingAndNumbersOutOfRangeAreDamage) {

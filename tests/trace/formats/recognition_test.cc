@@ -37,6 +37,13 @@ std::vector<std::pair<std::string, std::string>> samples() {
        "\x07\n\x05"
        "0.0.4"
        "\x0e\x08\x01\x12\x05node1\x18\x04\x38\x0c"s},
+      {"chakra", R"({"workload_graph": [{"Id": 2, "Name": "a", "NodeType": 4)"},
+      {"execution-trace",
+       R"({"schema": "1.0.2-chakra.0.0.4", "pid": 7, "start_ts": 1, "nodes": [{"id": 1)"},
+      {"clog", "V|1|base_timestamp=1714234567.890\nnew_comm|comm=main|rank=0|world_size=8\n"},
+      {"detail-log",
+       "[rank0]: RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running "
+       "collective: CollectiveFingerPrint(SequenceNumber=1, OpType=ALLREDUCE"},
       {"nccl-log",
        "gpu1:13135:13922 [0] NCCL INFO Bootstrap : Using [0]eth0:10.0.0.1<0>\n"
        "gpu1:13135:13922 [0] NCCL INFO comm 0x7f0c741162f0 rank 0 nranks 2 cudaDev 0 - Init "
@@ -65,7 +72,7 @@ const std::vector<std::string>& strangers() {
       "{\"a\": 1, \"traceEvents\": 3}",
       "{\"traceEvents\": [{\"ph\": \"X\", \"name\": \"a\", \"ts\": 1}]}",  // another program's
       "{\"schemaVersion\": 1, \"name\": \"a table\"}",
-      "{\"schema\": \"1.0.2-chakra.0.0.4\", \"pid\": 7, \"nodes\": []}",  // PyTorch's own graph
+      "{\"schema\": \"1.0.2-chakra.0.0.4\", \"pid\": 7, \"edges\": []}",
       "{\"key\": \"schemaVersion\", \"text\": \"traceEvents distributedInfo deviceProperties\"}",
       "[{\"ph\": \"X\", \"name\": \"record_param_comms\"}]",
       "2025-03-01 12:00:00 INFO starting NCCL INFO desk\n",

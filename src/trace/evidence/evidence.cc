@@ -1,0 +1,138 @@
+#include "trace/evidence/evidence.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "trace/evidence/rank_log.h"
+#include "trace/evidence/ras.h"
+#include "trace/evidence/stacks.h"
+
+namespace lockstep {
+
+namespace {
+
+const std::array kSources = {ras_source(), stack_source(), rank_log_source()};
+
+using Kind = RankNote::Kind;
+
+// Ranks by the process that they were; of a pid that several ranks had, on different hosts, none.
+std::map<std::int64_t, Rank> ranks_by_pid(const Run& run, const std::vector<RankNote>& notes) {
+  std::map<std::int64_t, Rank> out;
+  const auto add = [&](std::int64_t pid, Rank rank) {
+    if (pid == kNone || rank.value == kNone) return;
+    const auto [known, is_new] = out.emplace(pid, rank);
+    if (!is_new && known->second != rank) known->second = Rank(kNone);
+  };
+  for (const RankTrace& trace : run.ranks) add(trace.pid, trace.rank);
+  for (const RankNote& note : notes) add(note.pid, note.rank);
+  return out;
+}
+
+// The note that tells why the rank ended: of several the last, which is what nobody caught.
+const RankNote* ending_of(const std::vector<RankNote>& notes, Rank rank) {
+  const RankNote* out = nullptr;
+  for (const RankNote& note : notes) {
+    if (note.rank == rank && note.ends()) out = &note;
+  }
+  return out;
+}
+
+void explain_end(RankTrace& trace, const RankNote& note) {
+  const bool by_signal = note.kind == Kind::killed;
+  if (trace.snapshot || trace.end != End::cut) return;
+  trace.end = by_signal ? End::killed : End::exception;
+  if (by_signal) return;
+  trace.events.push_back(
+      {kNoTime, static_cast<std::uint32_t>(trace.exceptions.size()), EventKind::exception});
+  trace.exceptions.push_back({note.text, std::nullopt});
+}
+
+}  // namespace
+
+std::string_view to_string(RankNote::Kind kind) {
+  switch (kind) {
+    case Kind::exception:
+      return "exception";
+    case Kind::out_of_memory:
+      return "out of memory";
+    case Kind::killed:
+      return "killed";
+    case Kind::crashed:
+      return "crashed";
+    case Kind::gpu_fault:
+      return "GPU fault";
+    case Kind::caught:
+      return "exception that it went on after";
+    case Kind::peer_lost:
+      return "lost a peer";
+    case Kind::watchdog:
+      return "watchdog";
+    case Kind::nccl_warning:
+      return "NCCL warning";
+    case Kind::gpu_warning:
+      return "GPU warning";
+    case Kind::stack:
+      return "stack";
+    case Kind::ras:
+      return "RAS";
+    case Kind::calls:
+      return "another recording";
+    case Kind::contradiction:
+      return "contradiction";
+  }
+  return "";
+}
+
+void FileEvidence::add(RankNote note) {
+  if (notes.size() >= kMostNotes) return;
+  if (note.text.size() > RankNote::kLongest) note.text.resize(RankNote::kLongest);
+  notes.push_back(std::move(note));
+}
+
+std::span<const EvidenceSource> evidence_sources() { return kSources; }
+
+const EvidenceSource* recognise_evidence(std::string_view bytes, std::string_view name) {
+  for (const EvidenceSource& source : kSources) {
+    if (source.recognises(bytes, name)) return &source;
+  }
+  return nullptr;
+}
+
+void join_evidence(Run& run, JobEvidence evidence, bool own_form) {
+  std::vector<RankNote>& notes = evidence.notes;
+  run.world_size = std::max(run.world_size, evidence.world_size);
+  run.sources = std::move(evidence.sources);
+  if (notes.empty()) return;
+  const std::map<std::int64_t, Rank> by_pid = ranks_by_pid(run, notes);
+  for (RankNote& note : notes) {
+    const auto known = by_pid.find(note.pid);
+    if (note.rank.value == kNone && note.pid != kNone && known != by_pid.end()) {
+      note.rank = known->second;
+    }
+    run.world_size = std::max(run.world_size, note.rank.value + 1);
+  }
+  std::vector<RankNote> contradictions;
+  for (RankTrace& trace : run.ranks) {
+    const RankNote* ending = ending_of(notes, trace.rank);
+    if (ending == nullptr) continue;
+    explain_end(trace, *ending);
+    // Only what writes an end mark can be contradicted by a later end.
+    if (!own_form || trace.end != End::clean) continue;
+    RankNote note = *ending;
+    note.kind = Kind::contradiction;
+    note.text = "its trace ends in order, and yet: " + note.text;
+    contradictions.push_back(std::move(note));
+  }
+  std::move(contradictions.begin(), contradictions.end(), std::back_inserter(notes));
+  std::stable_sort(notes.begin(), notes.end(), [](const RankNote& a, const RankNote& b) {
+    return std::tie(a.rank, a.kind, a.place.file, a.place.line) <
+           std::tie(b.rank, b.kind, b.place.file, b.place.line);
+  });
+  run.notes = std::move(notes);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,371 @@
+#include "trace/evidence/ras.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "trace/formats/json_scan.h"
+#include "trace/formats/log_lines.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep {
+
+namespace {
+
+namespace dom = simdjson::dom;
+constexpr std::size_t kNpos = std::string_view::npos;
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t");
+  return first == kNpos ? std::string_view() : text.substr(first);
+}
+
+Rank rank_from(std::int64_t number) {
+  return is_possible_rank(number, kMaxWorldSize) ? Rank(static_cast<std::int32_t>(number))
+                                                 : Rank(kNone);
+}
+
+// ---- text ----
+
+class TextReader {
+ public:
+  explicit TextReader(const TraceFile& file) : file_(file) {}
+
+  FileEvidence read() {
+    LogLines lines(file_.bytes);
+    while (const auto line = lines.next()) take(trimmed(*line), lines.number());
+    return std::move(out_);
+  }
+
+ private:
+  void take(std::string_view line, int number) {
+    if (line.starts_with("Group ") && line.find("Comms") != kNpos) {
+      in_table_ = true;
+      return;
+    }
+    if (in_table_ && take_row(line)) return;
+    if (line.starts_with('#')) {
+      const std::size_t open = line.find('(');
+      const std::size_t close = line.find(')');
+      if (open == kNpos || close == kNpos || close < open) return;
+      communicator_ = line.substr(open + 1, std::min<std::size_t>(close - open - 1, 64));
+      section_ = trimmed(line.substr(close + 1)).substr(0, 64);
+      // "#0-…": of the largest ones. Their ranks are those of the job where they have all of them.
+      global_ = largest_ > 0 && line.starts_with("#0-") && largest_ >= largest_total_;
+      subject_.clear();
+      majority_.clear();
+      return;
+    }
+    static constexpr std::array<std::string_view, 3> kSections = {"INCOMPLETE", "DEAD", "TIMEOUT"};
+    if (std::find(kSections.begin(), kSections.end(), line) != kSections.end()) {
+      communicator_.clear();
+      section_ = line;
+      subject_.clear();
+      majority_.clear();
+      return;
+    }
+    if (line.empty() || section_.empty()) return;
+    if (line.starts_with("Rank ")) return take_rank(line, number);
+    if (line.starts_with("Process ")) return take_process(line, number);
+    if (line.starts_with("The missing rank")) return take_missing(line, number);
+    const bool group = line.front() >= '0' && line.front() <= '9';
+    if (group && line.find(" rank") != kNpos) {
+      if (majority_.empty()) majority_ = line.substr(0, 128);
+      several_ = line.substr(0, 128);
+    } else {
+      subject_ = line.substr(0, 128);
+    }
+  }
+
+  // A row of the summary: group, communicators, nodes, ranks per node, ranks per communicator,
+  // ranks in the group, status, errors.
+  bool take_row(std::string_view line) {
+    if (line.starts_with('#') && line.find("in group") != kNpos) return true;
+    std::vector<std::string_view> words;
+    for (std::size_t at = 0; at < line.size() && words.size() < 8;) {
+      const std::size_t end = std::min(line.find(' ', at), line.size());
+      if (end > at) words.push_back(line.substr(at, end - at));
+      at = end + 1;
+    }
+    if (words.size() < 8) {
+      in_table_ = false;
+      return false;
+    }
+    const auto number = [](std::string_view word) {
+      return number_after("=" + std::string(word), "=").value_or(0);
+    };
+    const std::int64_t size = number(words[4]);
+    if (size > 0 && size <= kMaxWorldSize) {
+      largest_ = std::max(largest_, size);
+      largest_total_ =
+          std::max(largest_total_, std::min(number(words[5]), std::int64_t{kMaxWorldSize}));
+      out_.world_size = static_cast<std::int32_t>(largest_);
+    }
+    return true;
+  }
+
+  std::string where() const {
+    return communicator_.empty() ? std::string() : ", communicator " + communicator_;
+  }
+
+  // "Rank 7 has launched up to operation 60 -- GPU 3 managed by process 1650386 on node node1"
+  void take_rank(std::string_view line, int number) {
+    const std::int64_t rank = number_after(line, "Rank ").value_or(kNone);
+    const std::size_t dashes = line.find(" -- ");
+    std::string_view says = line.substr(0, dashes);
+    const std::size_t blank = says.find(' ', 5);
+    std::string text = section_ + where() + ": ";
+    if (!subject_.empty()) text += subject_ + "; ";
+    if (!majority_.empty() && (majority_ != several_ || blank != kNpos)) text += majority_ + "; ";
+    if (blank != kNpos) {
+      text += "this rank " + std::string(says.substr(blank + 1));
+    } else {
+      text += several_.empty() ? "this rank is one of them" : "this is one of " + several_;
+    }
+    add(global_ ? rank_from(rank) : Rank(kNone),
+        number_after(line, "managed by process ").value_or(kNone), std::move(text), number);
+  }
+
+  // "Process 3487984 on node 172.16.64.213 managing GPU 5"
+  void take_process(std::string_view line, int number) {
+    std::string text = section_ == "DEAD" ? "considered dead: not to be reached over RAS's network"
+                                          : section_ + ": no data of this process";
+    text += "; " + std::string(line.substr(0, 200));
+    add(Rank(kNone), number_after(line, "Process ").value_or(kNone), std::move(text), number);
+  }
+
+  // "The missing rank: 21", "The missing ranks: 1-3,7" (NCCL 2.24 and 2.25)
+  void take_missing(std::string_view line, int number) {
+    const std::size_t colon = line.find(':');
+    if (colon == kNpos) return;
+    std::string_view list = line.substr(colon + 1);
+    while (!list.empty()) {
+      const std::size_t comma = std::min(list.find(','), list.size());
+      const std::string part = "=" + std::string(trimmed(list.substr(0, comma)));
+      list.remove_prefix(std::min(comma + 1, list.size()));
+      const std::int64_t first = number_after(part, "=").value_or(kNone);
+      const std::int64_t last = number_after(part, "-").value_or(first);
+      if (!is_possible_rank(first, kMaxWorldSize)) continue;
+      for (std::int64_t r = first; r <= last && r - first < 64; ++r) {
+        add(global_ ? rank_from(r) : Rank(kNone), kNone,
+            section_ + where() + ": no data of this rank", number);
+      }
+    }
+  }
+
+  void add(Rank rank, std::int64_t pid, std::string text, int number) {
+    out_.add(
+        {RankNote::Kind::ras, rank, pid > 0 ? pid : kNone, std::move(text), {file_.name, number}});
+  }
+
+  const TraceFile& file_;
+  FileEvidence out_;
+  bool in_table_ = false, global_ = false;
+  std::int64_t largest_ = 0, largest_total_ = 0;
+  std::string communicator_, section_;
+  std::string subject_;   // "Communicator ranks have different AllReduce operation counts"
+  std::string majority_;  // the first "7 ranks have launched up to operation 64"
+  std::string several_;   // … and the last one
+};
+
+// ---- JSON ----
+
+std::int64_t integer_at(const dom::object& object, std::string_view key) {
+  std::int64_t out = kNone;
+  return object.at_key(key).get(out) == simdjson::SUCCESS ? out : kNone;
+}
+
+bool flag_at(const dom::object& object, std::string_view key) {
+  bool out = false;
+  return object.at_key(key).get(out) == simdjson::SUCCESS && out;
+}
+
+class JsonReader {
+ public:
+  explicit JsonReader(const TraceFile& file) : file_(file) {}
+
+  FileEvidence read() {
+    JsonMembers top(file_.bytes);
+    while (const auto member = top.next()) {
+      if (member->key == "communicators") walk(member->begin, &JsonReader::look);
+    }
+    JsonMembers again(file_.bytes);
+    while (const auto member = again.next()) {
+      if (member->key == "communicators") walk(member->begin, &JsonReader::take);
+    }
+    out_.world_size = static_cast<std::int32_t>(largest_);
+    return std::move(out_);
+  }
+
+ private:
+  // Each whole communicator of the list, parsed by itself: the file may be cut off in the next.
+  void walk(std::size_t at, void (JsonReader::*use)(const dom::object&)) {
+    const std::string_view bytes = file_.bytes;
+    if (at >= bytes.size() || bytes[at] != '[') return;
+    for (++at;;) {
+      at = json_skip_blanks(bytes, at);
+      if (at < bytes.size() && bytes[at] == ',') at = json_skip_blanks(bytes, at + 1);
+      if (at >= bytes.size() || bytes[at] != '{') return;
+      const std::size_t end = json_value_end(bytes, at);
+      if (end == kNpos) return;
+      const std::string_view text = bytes.substr(at, end - at);
+      dom::object communicator;
+      dom::element element;
+      if (parser_.parse(text.data(), text.size()).get(element) == simdjson::SUCCESS &&
+          element.get(communicator) == simdjson::SUCCESS) {
+        (this->*use)(communicator);
+      }
+      at = end;
+    }
+  }
+
+  void look(const dom::object& communicator) {
+    const std::int64_t size = integer_at(communicator, "size");
+    if (size > largest_ && size <= kMaxWorldSize) largest_ = size;
+  }
+
+  struct Member {
+    std::int64_t rank = kNone, pid = kNone;
+    std::map<std::string, std::int64_t> counts;
+    std::string state;  // what of its status is out of the ordinary
+  };
+
+  void take(const dom::object& communicator) {
+    const bool global = integer_at(communicator, "size") == largest_;
+    std::string_view hash;
+    if (communicator.at_key("hash").get(hash) != simdjson::SUCCESS) hash = "?";
+    where_ = "communicator " + std::string(hash.substr(0, 64)) + ": ";
+    std::vector<Member> members;
+    dom::array ranks;
+    if (communicator.at_key("ranks").get(ranks) == simdjson::SUCCESS) {
+      for (const dom::element element : ranks) {
+        dom::object rank;
+        if (element.get(rank) == simdjson::SUCCESS) members.push_back(member(rank));
+      }
+    }
+    std::map<std::string, std::int64_t> most;
+    for (const Member& one : members) {
+      for (const auto& [operation, count] : one.counts) {
+        std::int64_t& known = most[operation];
+        known = std::max(known, count);
+      }
+    }
+    for (const Member& one : members) {
+      std::string text = one.state + behind(one, most);
+      if (!text.empty()) add(global, one, where_ + text);
+    }
+    dom::array missing;
+    if (communicator.at_key("missing_ranks").get(missing) != simdjson::SUCCESS) return;
+    for (const dom::element element : missing) {
+      dom::object rank;
+      if (element.get(rank) == simdjson::SUCCESS) take_missing(rank, global);
+    }
+  }
+
+  static Member member(const dom::object& rank) {
+    Member out;
+    out.rank = integer_at(rank, "rank");
+    out.pid = integer_at(rank, "pid");
+    dom::object status;
+    if (rank.at_key("status").get(status) == simdjson::SUCCESS) {
+      const std::int64_t failed = integer_at(status, "async_error");
+      // 0 success, 7 in progress (nccl.h: ncclResult_t)
+      if (failed > 0 && failed != 7) {
+        out.state += "asynchronous error " + std::to_string(failed) + "; ";
+      }
+      if (flag_at(status, "abort_flag")) out.state += "aborted; ";
+      if (flag_at(status, "finalize_called")) out.state += "called ncclCommFinalize; ";
+    }
+    dom::object counts;
+    if (rank.at_key("collective_counts").get(counts) == simdjson::SUCCESS) {
+      for (const auto& [key, value] : counts) {
+        std::int64_t count = 0;
+        if (value.get(count) == simdjson::SUCCESS && out.counts.size() < 32) {
+          out.counts.emplace(std::string(key.substr(0, 64)), count);
+        }
+      }
+    }
+    return out;
+  }
+
+  // "launched 60 AllReduce, and others up to 64"
+  static std::string behind(const Member& one, const std::map<std::string, std::int64_t>& most) {
+    std::string out;
+    for (const auto& [operation, count] : one.counts) {
+      const std::int64_t others = most.at(operation);
+      if (others == count) continue;
+      out += (out.empty() ? "" : ", ") + std::string("launched ") + std::to_string(count) + " " +
+             operation + ", and others up to " + std::to_string(others);
+    }
+    return out;
+  }
+
+  void take_missing(const dom::object& rank, bool global) {
+    Member one;
+    one.rank = integer_at(rank, "rank");
+    one.pid = integer_at(rank, "pid");
+    dom::object status;
+    std::string text = "no data of this rank";
+    if (rank.at_key("status").get(status) == simdjson::SUCCESS) {
+      if (flag_at(status, "considered_dead")) {
+        text = "considered dead: not to be reached over RAS's network";
+      } else if (flag_at(status, "unresponsive")) {
+        text = "its process does not answer";
+      } else {
+        text = "its process answers, and is no longer in this communicator";
+      }
+    }
+    add(global, one, where_ + text);
+  }
+
+  void add(bool global, const Member& one, std::string text) {
+    if (text.ends_with("; ")) text.resize(text.size() - 2);
+    out_.add({RankNote::Kind::ras,
+              global ? rank_from(one.rank) : Rank(kNone),
+              one.pid > 0 ? one.pid : kNone,
+              std::move(text),
+              {file_.name, 0}});
+  }
+
+  const TraceFile& file_;
+  FileEvidence out_;
+  dom::parser parser_;
+  std::int64_t largest_ = 0;
+  std::string where_;
+};
+
+bool is_json(std::string_view bytes) {
+  constexpr std::size_t kLooked = 4096;
+  const std::string_view head = bytes.substr(0, kLooked);
+  return head.starts_with('{') && head.find("\"communicators_count\"") != kNpos &&
+         head.find("\"nccl_version\"") != kNpos;
+}
+
+bool recognises(std::string_view bytes, std::string_view /*name*/) {
+  if (is_json(bytes)) return true;
+  constexpr std::size_t kLooked = std::size_t{16} << 10U;
+  const std::string_view head = bytes.substr(0, kLooked);
+  return head.find("Communicators...") != kNpos &&
+         (head.find("Job summary\n===") != kNpos || head.find("Group     Comms") != kNpos);
+}
+
+FileEvidence read(const TraceFile& file) {
+  return is_json(file.bytes) ? JsonReader(file).read() : TextReader(file).read();
+}
+
+}  // namespace
+
+EvidenceSource ras_source() {
+  return {.name = "ras",
+          .summary = "what NCCL's RAS says (ncclras, as text or JSON)",
+          .recognises = recognises,
+          .read = read};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,250 @@
+#include "trace/evidence/stacks.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "trace/formats/log_lines.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t kNpos = std::string_view::npos;
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t");
+  if (first == kNpos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+bool has(std::string_view text, std::string_view part) { return text.find(part) != kNpos; }
+
+// Files of Python and of libraries: what is in them is not what the user wrote.
+bool of_a_library(std::string_view file) {
+  static constexpr std::array<std::string_view, 12> kFolders = {
+      "torch/",           "site-packages", "dist-packages", "/lib/python",
+      "multiprocessing/", "concurrent/",   "asyncio/",      "importlib/",
+      "<frozen",          "deepspeed/",    "megatron/core", "lightning/"};
+  static constexpr std::array<std::string_view, 10> kFiles = {
+      "threading.py", "selectors.py",  "queue.py",      "socket.py",     "ssl.py",
+      "runpy.py",     "subprocess.py", "connection.py", "contextlib.py", "popen_fork.py"};
+  const auto inside = [&](std::string_view part) { return has(file, part); };
+  if (std::any_of(kFolders.begin(), kFolders.end(), inside)) return true;
+  const std::string_view base = file.substr(file.find_last_of('/') + 1);
+  return std::any_of(kFiles.begin(), kFiles.end(),
+                     [&](std::string_view name) { return base.starts_with(name); });
+}
+
+// Functions that only wait for whatever called them, by gdb.
+bool only_waits(std::string_view function) {
+  static constexpr std::array<std::string_view, 14> kNames = {
+      "syscall",    "futex",      "pthread_cond_",
+      "__lll_lock", "nanosleep",  "clock_nanosleep",
+      "poll",       "epoll_wait", "sched_yield",
+      "select",     "__gthread_", "std::condition_variable",
+      "std::__",    "??"};
+  std::string_view name = function;
+  while (name.starts_with('_') && !name.starts_with("__lll") && !name.starts_with("__gthread")) {
+    name.remove_prefix(1);
+  }
+  return std::any_of(kNames.begin(), kNames.end(), [&](std::string_view n) {
+    return name.starts_with(n) || function.starts_with(n);
+  });
+}
+
+// A frame in words: "all_reduce (torch/distributed/distributed_c10d.py:1700)".
+struct Frame {
+  std::string words;
+  bool library = false;  // for gdb: a function that only waits
+};
+
+class Reader {
+ public:
+  explicit Reader(const TraceFile& file) : file_(file), rank_(file.rank) {}
+
+  FileEvidence read() {
+    LogLines lines(file_.bytes);
+    while (const auto line = lines.next()) {
+      number_ = lines.number();
+      take(*line);
+    }
+    end_process();
+    return std::move(out_);
+  }
+
+ private:
+  enum class Form : std::uint8_t { none, py_spy, faulthandler, gdb };
+
+  void take(std::string_view line) {
+    const std::string_view text = trimmed(line);
+    if (take_heading(text)) return;
+    if (text.starts_with("Process ") && has(text, ": ")) {
+      end_process();
+      pid_ = number_after(text, "Process ").value_or(kNone);
+      return;
+    }
+    if (take_thread(text)) return;
+    if (form_ == Form::none) return;
+    if (text.empty()) {
+      end_thread();
+    } else if (const auto frame = frame_of(text)) {
+      if (!innermost_) {
+        innermost_ = frame->words;
+        first_ = number_;
+      }
+      if (!users_ && !frame->library) users_ = frame->words;
+    }
+  }
+
+  // "=== Rank 3: host:port ===", "<h2>Rank 3: host:port</h2>"
+  bool take_heading(std::string_view text) {
+    for (const std::string_view opening : {"=== Rank ", "<h2>Rank ", "<h3>Rank "}) {
+      if (!text.starts_with(opening)) continue;
+      end_process();
+      const auto rank = number_after(text, opening);
+      rank_.reset();
+      if (rank && is_possible_rank(*rank, kMaxWorldSize)) {
+        rank_ = Rank(static_cast<std::int32_t>(*rank));
+      }
+      return true;
+    }
+    return false;
+  }
+
+  bool take_thread(std::string_view text) {
+    const bool current = text.starts_with("Current thread 0x");
+    if (!current && !text.starts_with("Thread ")) return false;
+    Form form = Form::none;
+    bool main = false;
+    if (has(text, "(most recent call first)")) {
+      form = Form::faulthandler;
+      main = current;
+    } else if (has(text, "(LWP ")) {
+      form = Form::gdb;
+      main = text.starts_with("Thread 1 ");
+      if (main) gdb_pid_ = number_after(text, "(LWP ").value_or(kNone);
+    } else if (has(text, "(idle") || has(text, "(active")) {
+      form = Form::py_spy;
+      main = has(text, "\"MainThread\"");
+    } else {
+      return false;
+    }
+    end_thread();
+    form_ = form;
+    main_ = main;
+    return true;
+  }
+
+  std::optional<Frame> frame_of(std::string_view text) const {
+    switch (form_) {
+      case Form::py_spy: {  // "wait (threading.py:320)", "0x7f01 (libc.so.6)"
+        const std::size_t open = text.rfind(" (");
+        if (open == kNpos || !text.ends_with(')')) return std::nullopt;
+        const std::string_view file = text.substr(open + 2, text.size() - open - 3);
+        return Frame{std::string(text), of_a_library(file) || !has(file, ":")};
+      }
+      case Form::faulthandler: {  // File "train.py", line 12 in train
+        constexpr std::string_view kFile = "File \"";
+        if (!text.starts_with(kFile)) return std::nullopt;
+        const std::size_t close = text.find("\", line ");
+        if (close == kNpos) return std::nullopt;
+        const std::string_view file = text.substr(kFile.size(), close - kFile.size());
+        const std::string_view rest = text.substr(close + 8);
+        const std::size_t in = rest.find(" in ");
+        const std::string_view line = rest.substr(0, in);
+        const std::string_view function = in == kNpos ? "" : rest.substr(in + 4);
+        return Frame{
+            std::string(function) + " (" + std::string(file) + ":" + std::string(line) + ")",
+            of_a_library(file)};
+      }
+      case Form::gdb: {  // "#12 0x00007f01 in ncclGroupEnd () from /lib/libnccl.so.2"
+        if (!text.starts_with('#')) return std::nullopt;
+        std::string_view function = text.substr(std::min(text.find(' '), text.size()));
+        function = trimmed(function);
+        if (const std::size_t in = function.find(" in ");
+            function.starts_with("0x") && in != kNpos) {
+          function = function.substr(in + 4);
+        }
+        if (function.empty()) return std::nullopt;
+        return Frame{std::string(function.substr(0, 200)), only_waits(function)};
+      }
+      case Form::none:
+        break;
+    }
+    return std::nullopt;
+  }
+
+  // Of several threads the main one counts; where none is known to be, the last of faulthandler's
+  // (which lists the newest first) and the first of the others.
+  void end_thread() {
+    if (form_ != Form::none && innermost_) {
+      const bool better =
+          main_ || (!chosen_main_ && (chosen_.empty() || form_ == Form::faulthandler));
+      if (better) {
+        const bool gdb = form_ == Form::gdb;
+        chosen_ = (gdb && users_ ? *users_ : *innermost_);
+        if (!gdb && users_ && *users_ != *innermost_) chosen_ += ", called from " + *users_;
+        chosen_line_ = first_;
+        chosen_main_ = main_;
+      }
+    }
+    form_ = Form::none;
+    innermost_.reset();
+    users_.reset();
+  }
+
+  void end_process() {
+    end_thread();
+    if (!chosen_.empty()) {
+      const std::int64_t pid = pid_ != kNone ? pid_ : gdb_pid_;
+      out_.add({RankNote::Kind::stack,
+                rank_.value_or(Rank(kNone)),
+                pid > 0 ? pid : kNone,
+                "its process was in " + chosen_,
+                {file_.name, chosen_line_}});
+    }
+    chosen_.clear();
+    chosen_main_ = false;
+    pid_ = gdb_pid_ = kNone;
+  }
+
+  const TraceFile& file_;
+  FileEvidence out_;
+  std::optional<Rank> rank_;
+  std::int64_t pid_ = kNone, gdb_pid_ = kNone;
+  Form form_ = Form::none;
+  bool main_ = false, chosen_main_ = false;
+  std::optional<std::string> innermost_, users_;
+  std::string chosen_;
+  int number_ = 0, first_ = 0, chosen_line_ = 0;
+};
+
+FileEvidence read(const TraceFile& file) { return Reader(file).read(); }
+
+bool recognises(std::string_view bytes, std::string_view /*name*/) {
+  constexpr std::size_t kLooked = std::size_t{16} << 10U;
+  const std::string_view head = bytes.substr(0, kLooked);
+  const bool py_spy = (head.starts_with("Process ") || has(head, "\nProcess ")) &&
+                      has(head, "\nThread ") && (has(head, "(idle") || has(head, "(active"));
+  const bool gdb = has(head, "(LWP ") && has(head, "\n#0 ");
+  // A log may hold faulthandler's lines, too: a file of stacks begins with them.
+  const bool faulthandler = has(head.substr(0, 512), "(most recent call first)") &&
+                            has(head, "File \"") && !has(head, "Traceback") &&
+                            !has(head, "Fatal Python error");
+  return py_spy || gdb || faulthandler;
+}
+
+}  // namespace
+
+EvidenceSource stack_source() {
+  return {.name = "stack",
+          .summary = "stacks of processes: py-spy, gdb, faulthandler, PyTorch's debug server",
+          .recognises = recognises,
+          .read = read};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,173 @@
+#include "trace/formats/detail_log.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trace/formats/log_lines.h"
+#include "trace/formats/torch_names.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::array<std::string_view, 3> kUnknown = {
+    "all calls but those that did not fit together: not in the messages of DETAIL mode",
+    "the group, and ranks that no message names: the group is taken as that of all ranks, whose "
+    "number is the highest rank that is named",
+    "reduce operations, roots and splits: not in the messages of DETAIL mode",
+};
+
+constexpr std::size_t kNpos = std::string_view::npos;
+constexpr std::string_view kSign = "Detected mismatch between collectives on ranks";
+constexpr std::string_view kFingerprint = " is running collective: CollectiveFingerPrint(";
+
+struct Fingerprint {
+  std::int64_t seq = 0;
+  std::string op, dtype;
+  std::optional<std::vector<std::int64_t>> shape;
+  int line = 0;
+};
+
+// "SequenceNumber=1, OpType=ALLREDUCE, TensorShape=[10], TensorDtypes=Float, …"
+std::optional<Fingerprint> parse(std::string_view text) {
+  Fingerprint out;
+  const auto seq = number_after(text, "SequenceNumber=");
+  const std::string_view op = word_after(text, "OpType=");
+  if (op.empty() || op.size() > 64) return std::nullopt;
+  out.seq = seq && *seq > 0 && *seq < INT32_MAX ? *seq : 1;
+  out.op = op;
+  constexpr std::string_view kShape = "TensorShape=";
+  const std::size_t begin = text.find(kShape);
+  if (begin != kNpos) {
+    const std::size_t end = text.find(']', begin);
+    if (end == kNpos) return std::nullopt;
+    out.shape = integers_in(text.substr(begin + kShape.size(), end + 1 - begin - kShape.size()));
+    const bool sizes = out.shape && std::all_of(out.shape->begin(), out.shape->end(),
+                                                [](std::int64_t n) { return n >= 0; });
+    if (!sizes) out.shape.reset();
+  }
+  out.dtype = dtype_from_torch(word_after(text, "TensorDtypes=").substr(0, 64));
+  return out;
+}
+
+class Reader {
+ public:
+  Reader(const TraceFile& file, Tables& tables) : file_(file), tables_(tables) {}
+
+  Result<std::vector<RankTrace>> read() {
+    LogLines lines(file_.bytes);
+    while (const auto line = lines.next()) {
+      if (line->find(kSign) != kNpos) take(*line, lines.number());
+    }
+    if (calls_.empty()) {
+      return Error{"no whole message about mismatched collectives in this log",
+                   {file_.name},
+                   "PyTorch writes it with TORCH_DISTRIBUTED_DEBUG=DETAIL"};
+    }
+    std::vector<RankTrace> out;
+    for (const auto& [rank, call] : calls_) out.push_back(trace_of(rank, call));
+    for (const int line : damaged_) {
+      out.front().add_damage("a message about mismatched collectives that is cut off", line);
+    }
+    return out;
+  }
+
+ private:
+  void take(std::string_view line, int number) {
+    std::size_t taken = 0;
+    std::optional<std::int64_t> seq;
+    for (std::size_t at = line.find(kFingerprint); at != kNpos;
+         at = line.find(kFingerprint, at + 1)) {
+      const std::size_t word = line.substr(0, at).rfind("Rank ");
+      const std::size_t next = line.find(kFingerprint, at + 1);
+      const auto rank =
+          word == kNpos ? std::nullopt : number_after(line.substr(word, at - word), "Rank ");
+      auto fingerprint = parse(line.substr(
+          at + kFingerprint.size(), next == kNpos ? kNpos : next - at - kFingerprint.size()));
+      if (!rank || !is_possible_rank(*rank, kMaxWorldSize) || !fingerprint) continue;
+      ++taken;
+      // They met, whatever number the other gives to its call.
+      if (!seq) seq = fingerprint->seq;
+      fingerprint->seq = *seq;
+      fingerprint->line = number;
+      calls_.try_emplace(Rank(static_cast<std::int32_t>(*rank)), std::move(*fingerprint));
+    }
+    if (taken < 2) damaged_.push_back(number);
+  }
+
+  RankTrace trace_of(Rank rank, const Fingerprint& fingerprint) {
+    RankTrace trace;
+    trace.rank = rank;
+    trace.world_size = rank.value + 1;
+    trace.source = file_.name;
+    trace.backend = "nccl";
+    trace.end = End::hung;  // PyTorch raises before it issues the call
+    trace.dropped = static_cast<std::uint64_t>(fingerprint.seq - 1);
+    Signature s;
+    const std::optional<Op> op = op_from_torch(fingerprint.op);
+    set_op(s, op, fingerprint.op, tables_);
+    if (op != Op::barrier && fingerprint.shape) {
+      s.in = tables_.int_lists.intern(flatten_shapes({*fingerprint.shape}));
+    }
+    if (op != Op::barrier && !fingerprint.dtype.empty()) {
+      s.dtypes = tables_.make_names({fingerprint.dtype});
+    }
+    Call call;
+    call.group = tables_.groups.intern("world");
+    call.signature = tables_.make_signature(s);
+    call.seq = static_cast<std::uint32_t>(fingerprint.seq - 1);
+    call.at = tables_.strings.intern(file_.name + ":" + std::to_string(fingerprint.line));
+    TraceBuilder builder(trace);
+    const bool message = op && is_point_to_point(*op);
+    builder.add_issue(call, message, kNoTime,
+                      message ? TraceBuilder::Numbering::count : TraceBuilder::Numbering::recorded);
+    builder.add_call_event(EventKind::wait, 0, kNoTime);
+    builder.finish();
+    return trace;
+  }
+
+  const TraceFile& file_;
+  Tables& tables_;
+  std::map<Rank, Fingerprint> calls_;
+  std::vector<int> damaged_;
+};
+
+Result<std::vector<RankTrace>> read(const TraceFile& file, Tables& tables) {
+  return Reader(file, tables).read();
+}
+
+// Several files may tell of one rank: the traces are alike, and one of them is kept.
+void link(std::span<RankTrace> traces, Tables& /*tables*/) {
+  std::int32_t world = 0;
+  for (const RankTrace& trace : traces) world = std::max(world, trace.world_size);
+  for (RankTrace& trace : traces) trace.world_size = world;
+}
+
+bool recognises(std::string_view bytes) {
+  const LogSample sample = sample_of(bytes);
+  const auto speaks = [](std::string_view text) {
+    const std::size_t at = text.find(kSign);
+    return at != kNpos && text.find("CollectiveFingerPrint(", at) != kNpos;
+  };
+  return speaks(sample.head) || speaks(sample.tail);
+}
+
+}  // namespace
+
+Format detail_log_format() {
+  return {.name = "detail-log",
+          .summary = "a job's output with PyTorch's DETAIL messages about collectives",
+          .recognises = recognises,
+          .read = read,
+          .link = link,
+          .unknown = kUnknown,
+          .is_log = true};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,10 @@
+// torchcomms' collective log.
+#include "fuzz/fuzz_format.h"
+#include "fuzz/targets.h"
+#include "trace/formats/clog.h"
+
+namespace lockstep {
+
+void fuzz_clog(std::string_view bytes) { fuzz_format(clog_format(), bytes); }
+
+}  // namespace lockstep

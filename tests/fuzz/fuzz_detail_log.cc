@@ -1,0 +1,10 @@
+// PyTorch's DETAIL messages.
+#include "fuzz/fuzz_format.h"
+#include "fuzz/targets.h"
+#include "trace/formats/detail_log.h"
+
+namespace lockstep {
+
+void fuzz_detail_log(std::string_view bytes) { fuzz_format(detail_log_format(), bytes); }
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+// What lies beside the calls of a job: logs, RAS, stacks, joined with an empty run and judged.
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "fuzz/fuzz_format.h"
+#include "fuzz/targets.h"
+#include "trace/evidence/evidence.h"
+
+namespace lockstep {
+
+void fuzz_evidence(std::string_view bytes) {
+  const std::string file(bytes);  // of that size: reading behind its end is seen
+  JobEvidence job;
+  for (const EvidenceSource& source : evidence_sources()) {
+    source.recognises(file, "fuzz");
+    FileEvidence evidence = source.read({file, "fuzz", Rank(0)});
+    LOCKSTEP_CHECK(evidence.notes.size() <= FileEvidence::kMostNotes, "notes are bounded");
+    for (const RankNote& note : evidence.notes) {
+      LOCKSTEP_CHECK(note.text.size() <= RankNote::kLongest, "texts are bounded");
+    }
+    std::move(evidence.notes.begin(), evidence.notes.end(), std::back_inserter(job.notes));
+  }
+  Run run;
+  join_evidence(run, std::move(job), true);
+  fuzz_judging(run);
+}
+
+}  // namespace lockstep

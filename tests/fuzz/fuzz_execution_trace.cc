@@ -1,0 +1,10 @@
+// PyTorch's execution traces.
+#include "fuzz/fuzz_format.h"
+#include "fuzz/targets.h"
+#include "trace/formats/execution_trace.h"
+
+namespace lockstep {
+
+void fuzz_execution_trace(std::string_view bytes) { fuzz_format(execution_trace_format(), bytes); }
+
+}  // namespace lockstep

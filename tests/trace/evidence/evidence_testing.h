@@ -1,0 +1,58 @@
+// Evidence from inline files.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+#include "trace/evidence/evidence.h"
+
+namespace lockstep {
+
+// One line per note: "rank 3 out of memory @12: torch.OutOfMemoryError: …".
+inline std::string notes_in_words(const FileEvidence& evidence) {
+  std::string out;
+  for (const RankNote& note : evidence.notes) {
+    out += out.empty() ? "" : "\n";
+    out += note.rank.value == kNone ? "some rank" : "rank " + std::to_string(note.rank.value);
+    if (note.pid != kNone) out += " pid " + std::to_string(note.pid);
+    out += " " + std::string(to_string(note.kind)) + " @" + std::to_string(note.place.line) + ": " +
+           note.text;
+  }
+  return out;
+}
+
+inline std::string notes_of(const EvidenceSource& source, std::string_view bytes,
+                            std::optional<Rank> rank = std::nullopt) {
+  EXPECT_TRUE(source.recognises(bytes, "some_file")) << bytes;
+  return notes_in_words(source.read({bytes, "some_file", rank}));
+}
+
+// The file cut off at every byte, and with every bit flipped: anything may be read, nothing breaks.
+inline void survives_damage(const EvidenceSource& source, const std::string& bytes) {
+  const auto read = [&](const std::string& text) {
+    source.recognises(text, "f");
+    const FileEvidence evidence = source.read({text, "f", Rank(1)});
+    EXPECT_LE(evidence.notes.size(), FileEvidence::kMostNotes);
+    for (const RankNote& note : evidence.notes) {
+      EXPECT_LE(note.text.size(), RankNote::kLongest);
+      EXPECT_GE(note.rank.value, kNone);
+    }
+  };
+  for (std::size_t length = 0; length <= bytes.size(); ++length) {
+    read(std::string(bytes.data(), length));
+  }
+  std::string damaged = bytes;
+  for (std::size_t at = 0; at < bytes.size(); ++at) {
+    for (int bit = 0; bit < 8; ++bit) {
+      damaged[at] = static_cast<char>(bytes[at] ^ (1 << bit));
+      read(damaged);
+    }
+    damaged[at] = bytes[at];
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,277 @@
+// A folder with all that is left of a job: one recording is the calls, the rest is evidence.
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/temp_dir.h"
+#include "trace/load.h"
+#include "verify/rules.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+// A rank's own trace of `calls` all-reduces, the last of which is open where it hangs.
+std::string trace_of(int rank, int world, int calls, const std::string& end) {
+  const bool open = end == "hung";
+  std::string out = R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":)" +
+                    std::to_string(world) + R"(,"backend":"nccl","pid":)" +
+                    std::to_string(100 + rank) + "}\n";
+  int t = 0;
+  for (int c = 0; c < calls; ++c) {
+    const std::string id = std::to_string(c);
+    out += R"({"ev":"issue","id":)" + id + R"(,"g":"world","op":"all_reduce","in":[[8]],"t":)" +
+           std::to_string(t++) + R"(,"async":true,"step":)" + id + "}\n";
+    if (open && c + 1 == calls) break;
+    out += R"({"ev":"complete","id":)" + id + R"(,"t":)" + std::to_string(t++) + "}\n";
+  }
+  if (end != "cut") out += R"({"end":")" + end + "\"}\n";
+  return out;
+}
+
+const std::string kTraceback =
+    "Traceback (most recent call last):\n  File \"train.py\", line 12, in <module>\n";
+const std::string kOom = kTraceback + "torch.OutOfMemoryError: CUDA out of memory. Tried 2 GiB\n";
+const std::string kLost =
+    kTraceback + "torch.distributed.DistBackendError: NCCL communicator was aborted on rank 0.\n";
+
+std::string timeout_of(int rank, int completed) {
+  const std::string r = std::to_string(rank);
+  const std::string prefix = "[rank" + r + "]:[E709 ProcessGroupNCCL.cpp:632] ";
+  return prefix + "[Rank " + r +
+         "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=" +
+         std::to_string(completed + 1) +
+         ", OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600001 "
+         "milliseconds before timing out.\n" +
+         prefix + "[PG ID 0 PG GUID 0(default_pg) Rank " + r +
+         "] failure detected by watchdog at work sequence id: " + std::to_string(completed + 1) +
+         " PG status: last enqueued work: " + std::to_string(completed + 1) +
+         ", last completed work: " + std::to_string(completed) + "\n";
+}
+
+class JoinTest : public testing::Test {
+ protected:
+  lockstep::Run load() {
+    LoadOptions options;
+    options.evidence = true;
+    Result<lockstep::Run> run = load_run({dir_.path()}, options);
+    EXPECT_TRUE(run) << (run ? "" : run.error().str());
+    return run ? std::move(*run) : lockstep::Run{};
+  }
+  // Verdict, and a line for each error or warning: "host-stall by 3".
+  static std::string judged(const lockstep::Run& run) {
+    const Report report = verify(run);
+    std::string out(to_string(report.verdict));
+    for (const Finding& f : report.findings) {
+      if (f.severity == Severity::note) continue;
+      out += "\n" + std::string(rule(f.rule).name) + " by";
+      for (const Rank rank : f.culprits) out += " " + std::to_string(rank.value);
+    }
+    return out;
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(JoinTest, TheRicherRecordingIsTheCalls) {
+  for (int r = 0; r < 2; ++r) {
+    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl", trace_of(r, 2, 3, "clean"));
+  }
+  dir_.write("job.log", timeout_of(0, 2) + timeout_of(1, 2));
+  const lockstep::Run run = load();
+  EXPECT_EQ(run.ranks.size(), 2U);
+  EXPECT_EQ(run.ranks[0].calls.size(), 3U);
+  EXPECT_EQ(run.sources, "calls: 2 files of text; evidence: 1 file of watchdog-log");
+  EXPECT_EQ(verify(run).sources, run.sources);
+}
+
+TEST_F(JoinTest, OneLeftOverTraceDoesNotOutweighTheLogOfAll) {
+  dir_.write("rank_0.trace.jsonl", trace_of(0, 4, 3, "cut"));
+  std::string log;
+  for (int r = 0; r < 4; ++r) log += timeout_of(r, 2);
+  dir_.write("job.log", log);
+  EXPECT_THAT(load().sources, HasSubstr("calls: 1 file of watchdog-log; evidence: 1 file of text"));
+}
+
+TEST_F(JoinTest, TheLogTellsHowARankEnded) {
+  for (int r = 0; r < 4; ++r) {
+    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl",
+               r == 3 ? trace_of(r, 4, 2, "cut") : trace_of(r, 4, 3, "hung"));
+  }
+  dir_.write("rank_3.log", "epoch 1\n" + kOom);
+  const lockstep::Run run = load();
+  EXPECT_EQ(run.ranks[3].end, End::exception);
+  const Report report = verify(run);
+  EXPECT_EQ(judged(run), "findings\nrank-exception by 3");
+  EXPECT_THAT(report.findings[0].message, HasSubstr("CUDA out of memory"));
+  ASSERT_THAT(report.findings[0].evidence, Not(IsEmpty()));
+  EXPECT_THAT(report.findings[0].evidence.back().text, HasSubstr("out of memory: torch.OutOf"));
+  EXPECT_THAT(report.findings[0].evidence.back().text, HasSubstr("rank_3.log:4)"));
+}
+
+TEST_F(JoinTest, ARankWithoutATraceIsNamedByItsLog) {
+  for (int r = 0; r < 2; ++r) {
+    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl", trace_of(r, 3, 3, "clean"));
+  }
+  dir_.write("rank_2.log", kOom);
+  EXPECT_EQ(judged(load()), "findings\nrank-exception by 2");
+}
+
+TEST_F(JoinTest, ThoseWhoLostThePeerAreNotAccused) {
+  dir_.write("rank_0.log", kLost);
+  dir_.write("rank_1.log", kLost);
+  dir_.write("rank_2.log", kOom);
+  const lockstep::Run run = load();
+  EXPECT_EQ(run.world_size, 3);
+  EXPECT_EQ(judged(run), "findings\nrank-exception by 2");
+  EXPECT_THAT(run.sources, HasSubstr("no recording of calls"));
+}
+
+TEST_F(JoinTest, LogsOfVictimsAloneAreInconclusive) {
+  dir_.write("rank_0.log", kLost);
+  dir_.write("rank_1.log", kLost);
+  EXPECT_EQ(judged(load()), "inconclusive");
+}
+
+TEST_F(JoinTest, ACaughtExceptionOfAHealthyJobChangesNothing) {
+  for (int r = 0; r < 2; ++r) {
+    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl", trace_of(r, 2, 3, "clean"));
+    dir_.write("rank_" + std::to_string(r) + ".log", kOom + "smaller batch\nstep 2\ndone\n");
+  }
+  EXPECT_EQ(judged(load()), "clean");
+}
+
+TEST_F(JoinTest, AnEndThatTheTraceContradictsIsANote) {
+  for (int r = 0; r < 2; ++r) {
+    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl", trace_of(r, 2, 3, "clean"));
+  }
+  dir_.write("rank_1.log", kOom);
+  const lockstep::Run run = load();
+  EXPECT_EQ(judged(run), "clean");
+  const Report report = verify(run);
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].rule, RuleId::job_evidence);
+  EXPECT_THAT(report.findings[0].message, HasSubstr("its trace ends in order, and yet"));
+}
+
+TEST_F(JoinTest, TheKernelsLogFindsItsRankByTheProcess) {
+  for (int r = 0; r < 3; ++r) {
+    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl",
+               r == 1 ? trace_of(r, 3, 2, "cut") : trace_of(r, 3, 3, "hung"));
+  }
+  dir_.write("dmesg.txt", "[1.0] Out of memory: Killed process 101 (python) total-vm:1kB\n");
+  EXPECT_EQ(judged(load()), "findings\nrank-exception by 1");
+}
+
+TEST_F(JoinTest, TorchrunsFoldersSayWhoseTheirLogsAre) {
+  for (int r = 0; r < 2; ++r) {
+    const std::string folder = "attempt_0/" + std::to_string(r);
+    std::filesystem::create_directories(dir_.file(folder));
+    dir_.write(folder + "/stderr.log", r == 1 ? kOom : kLost);
+  }
+  EXPECT_EQ(judged(load()), "findings\nrank-exception by 1");
+}
+
+TEST_F(JoinTest, ExpectedRanksThatLeftNothingAreMissing) {
+  for (int r = 0; r < 2; ++r) {
+    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl", trace_of(r, 2, 3, "clean"));
+  }
+  LoadOptions options;
+  options.expect_ranks = 4;
+  const Result<lockstep::Run> run = load_run({dir_.path()}, options);
+  ASSERT_TRUE(run);
+  EXPECT_EQ(verify(*run).ranks_missing, (std::vector<Rank>{Rank(2), Rank(3)}));
+  EXPECT_EQ(judged(*run), "inconclusive");
+}
+
+TEST_F(JoinTest, WithoutEvidenceSeveralFormatsAreAnError) {
+  dir_.write("rank_0.trace.jsonl", trace_of(0, 1, 3, "clean"));
+  dir_.write("job.log", timeout_of(0, 2));
+  const Result<lockstep::Run> run = load_run({dir_.path()});
+  ASSERT_FALSE(run);
+  EXPECT_THAT(run.error().message, HasSubstr("of 2 formats"));
+}
+
+TEST_F(JoinTest, WhatAMismatchBringsAboutIsNoCauseOfItsOwn) {
+  for (int r = 0; r < 3; ++r) {
+    std::string trace = trace_of(r, 3, 2, "killed");
+    if (r == 1) {
+      const std::size_t last = trace.rfind("[[8]]");
+      trace.replace(last, 5, "[[9]]");
+    }
+    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl", trace);
+    dir_.write("rank_" + std::to_string(r) + ".log",
+               "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
+               "  what():  op.preamble.length <= op.nbytes\n");
+  }
+  EXPECT_EQ(judged(load()), "findings\nsize-mismatch by 1");
+}
+
+TEST_F(JoinTest, DetailMessagesOutweighWhatWasIssuedBefore) {
+  const auto fingerprint = [](const std::string& op) {
+    return "CollectiveFingerPrint(SequenceNumber=4, OpType=" + op +
+           ", TensorShape=[8], TensorDtypes=Float)";
+  };
+  for (int r = 0; r < 3; ++r) {
+    const int other = r == 2 ? 0 : 2;
+    const std::string own = fingerprint(r == 2 ? "BROADCAST" : "ALLREDUCE");
+    const std::string theirs = fingerprint(r == 2 ? "ALLREDUCE" : "BROADCAST");
+    dir_.write("rank_" + std::to_string(r) + ".log",
+               kTraceback + "RuntimeError: Detected mismatch between collectives on ranks. Rank " +
+                   std::to_string(r) + " is running collective: " + own + ", but Rank " +
+                   std::to_string(other) + " is running collective: " + theirs + "\n");
+  }
+  dir_.write("job.out", timeout_of(0, 2) + timeout_of(1, 2) + timeout_of(2, 2));
+  const lockstep::Run run = load();
+  EXPECT_THAT(run.sources, HasSubstr("calls: 3 files of detail-log"));
+  EXPECT_EQ(judged(run), "findings\nop-mismatch by 2");
+}
+
+// Of a job that is recorded in several ways, any source may be missing: the answer gets weaker, and
+// never another one.
+TEST_F(JoinTest, TakingSourcesAwayNeverMakesTheAnswerWrong) {
+  std::vector<std::pair<std::string, std::string>> files;
+  for (int r = 0; r < 4; ++r) {
+    const std::string rank = std::to_string(r);
+    files.emplace_back("rank_" + rank + ".trace.jsonl",
+                       r == 2 ? trace_of(r, 4, 2, "cut") : trace_of(r, 4, 3, "hung"));
+    files.emplace_back("rank_" + rank + ".log", r == 2 ? kOom : timeout_of(r, 2) + kLost);
+  }
+  files.emplace_back("dmesg.txt", "[1.0] Out of memory: Killed process 102 (python)\n");
+  for (std::size_t mask = 1; mask < (std::size_t{1} << files.size()); ++mask) {
+    std::string names;
+    for (std::size_t f = 0; f < files.size(); ++f) {
+      const std::string path = dir_.file(files[f].first);
+      std::filesystem::remove(path);
+      if ((mask >> f & 1U) == 0) continue;
+      dir_.write(files[f].first, files[f].second);
+      names += " " + files[f].first;
+    }
+    LoadOptions options;
+    options.evidence = true;
+    options.expect_ranks = 4;
+    const Result<lockstep::Run> run = load_run({dir_.path()}, options);
+    ASSERT_TRUE(run) << names << ": " << (run ? "" : run.error().str());
+    const Report report = verify(*run);
+    EXPECT_NE(report.verdict, Verdict::clean) << names;
+    for (const Finding& f : report.findings) {
+      if (f.severity != Severity::error) continue;
+      for (const Rank rank : f.culprits) {
+        EXPECT_EQ(rank, Rank(2)) << names << ": " << rule(f.rule).name << ": " << f.message;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,108 @@
+// What NCCL's RAS says, as text and as JSON.
+#include "trace/evidence/ras.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trace/evidence/evidence_testing.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+std::string text(const std::string& status, const std::string& rest) {
+  return "NCCL version 2.28.3 compiled with CUDA 12.8\n"
+         "CUDA runtime version 12080, driver version 12080\n\n"
+         "Job summary\n===========\n\n"
+         "  Nodes  Processes         GPUs  Processes     GPUs\n"
+         "(total)   per node  per process    (total)  (total)\n"
+         "      2          4            1          8        8\n\n"
+         "Communicators... (0.00s)\n=============\n\n"
+         "Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors\n"
+         "    #  in group  per comm  per node  per comm  in group\n"
+         "    0         1         2         4         8         8   RUNNING  " +
+         status + "\n\nErrors\n======\n\n" + rest;
+}
+
+const std::string kBehind = text("MISMATCH",
+                                 "Warnings\n========\n\n#0-0 (78db921d1c117b4a) MISMATCH\n"
+                                 "  Communicator ranks have different AllReduce operation counts\n"
+                                 "  7 ranks have launched up to operation 64\n"
+                                 "  Rank 7 has launched up to operation 60 -- GPU 3 managed by "
+                                 "process 1650386 on node node1\n\n");
+
+const std::string kMissing =
+    text("INCOMPLETE",
+         "INCOMPLETE\n  Missing communicator data from 1 job process\n"
+         "  Process 3748990 on node node1 managing GPU 3\n\n"
+         "#0-0 (1bdb83b038775869) INCOMPLETE\n  Missing communicator data from 1 rank\n"
+         "  Rank 7 -- GPU 3 managed by process 3748990 on node node1\n\nWarnings\n========\n");
+
+const std::string kJson = R"({
+  "nccl_version": "2.28.3", "cuda_runtime_version": 12080, "cuda_driver_version": 12080,
+  "timestamp": "2026-01-01 00:00:00", "communicators_count": 1, "communicators": [
+    {"hash": "0x78db", "secondary_hash": "0x1:0x2", "size": 4, "ranks_count": 3,
+     "missing_ranks_count": 1, "ranks": [
+      {"rank": 0, "host": "10.0.0.1", "pid": 100, "cuda_dev": 0, "nvml_dev": 0,
+       "status": {"init_state": 0, "async_error": 0, "finalize_called": false,
+                  "destroy_flag": false, "abort_flag": false},
+       "collective_counts": {"Broadcast": 2, "AllReduce": 64}},
+      {"rank": 1, "host": "10.0.0.1", "pid": 101, "cuda_dev": 1, "nvml_dev": 1,
+       "status": {"init_state": 0, "async_error": 0, "finalize_called": false,
+                  "destroy_flag": false, "abort_flag": false},
+       "collective_counts": {"Broadcast": 2, "AllReduce": 60}},
+      {"rank": 2, "host": "10.0.0.1", "pid": 102, "cuda_dev": 2, "nvml_dev": 2,
+       "status": {"init_state": 0, "async_error": 6, "finalize_called": false,
+                  "destroy_flag": false, "abort_flag": true},
+       "collective_counts": {"Broadcast": 2, "AllReduce": 64}}],
+     "missing_ranks": [
+      {"rank": 3, "host": "10.0.0.1", "pid": 103, "cuda_dev": 3, "nvml_dev": 3,
+       "status": {"unresponsive": true, "considered_dead": true}}]}],
+  "ras": {"collection_time_sec": 0.001, "timeouts_count": 0}})";
+
+TEST(Ras, WhoIsBehindInWhat) {
+  const FileEvidence evidence = ras_source().read({kBehind, "ras.txt", std::nullopt});
+  EXPECT_EQ(evidence.world_size, 8);
+  EXPECT_EQ(
+      notes_in_words(evidence),
+      "rank 7 pid 1650386 RAS @27: MISMATCH, communicator 78db921d1c117b4a: Communicator "
+      "ranks have different AllReduce operation counts; 7 ranks have launched up to operation "
+      "64; this rank has launched up to operation 60");
+}
+
+TEST(Ras, WhoDoesNotAnswer) {
+  const std::string notes = notes_of(ras_source(), kMissing);
+  EXPECT_THAT(notes, HasSubstr("some rank pid 3748990 RAS"));
+  EXPECT_THAT(notes, HasSubstr("rank 7 pid 3748990 RAS"));
+}
+
+TEST(Ras, TheListOfTheFirstVersions) {
+  EXPECT_THAT(notes_of(ras_source(), text("INCOMPLETE",
+                                          "#0-0 (cf264af53edbe986) INCOMPLETE\n"
+                                          "  Missing communicator data from 3 ranks\n"
+                                          "  The missing ranks: 1,4-5\n")),
+              HasSubstr("rank 5 RAS"));
+}
+
+TEST(Ras, AHealthyJobSaysNothing) { EXPECT_EQ(notes_of(ras_source(), text("OK", "")), ""); }
+
+TEST(Ras, Json) {
+  EXPECT_EQ(notes_of(ras_source(), kJson),
+            "rank 1 pid 101 RAS @0: communicator 0x78db: launched 60 AllReduce, and others up to "
+            "64\n"
+            "rank 2 pid 102 RAS @0: communicator 0x78db: asynchronous error 6; aborted\n"
+            "rank 3 pid 103 RAS @0: communicator 0x78db: considered dead: not to be reached over "
+            "RAS's network");
+}
+
+TEST(Ras, SurvivesDamage) {
+  survives_damage(ras_source(), kBehind);
+  survives_damage(ras_source(), kMissing);
+  survives_damage(ras_source(), kJson);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,77 @@
+// The frame that holds a process up.
+#include "trace/evidence/stacks.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trace/evidence/evidence_testing.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kPySpy =
+    "Process 103: python train.py\n"
+    "Python v3.10.12 (/usr/bin/python3.10)\n\n"
+    "Thread 190 (idle): \"pt_autograd_0\"\n"
+    "    run (threading.py:953)\n\n"
+    "Thread 103 (idle): \"MainThread\"\n"
+    "    wait (threading.py:320)\n"
+    "    all_reduce (torch/distributed/distributed_c10d.py:2501)\n"
+    "    train_step (train.py:88)\n"
+    "    <module> (train.py:120)\n";
+
+const std::string kGdb =
+    "Thread 2 (Thread 0x7f0100 (LWP 191) \"python\"):\n"
+    "#0  0x00007f01 in poll () from /lib/libc.so.6\n"
+    "#1  0x00007f02 in ncclProxyService () from /lib/libnccl.so.2\n\n"
+    "Thread 1 (Thread 0x7f0200 (LWP 103) \"python\"):\n"
+    "#0  0x00007f01 in pthread_cond_wait@@GLIBC_2.3.2 () from /lib/libc.so.6\n"
+    "#1  0x00007f02 in c10d::TCPStore::waitHandler () from /lib/libtorch_cpu.so\n";
+
+const std::string kFaulthandler =
+    "=== Rank 0: node0:1 ===\n"
+    "Thread 0x00007f01 (most recent call first):\n"
+    "  File \"/usr/lib/python3.10/threading.py\", line 320 in wait\n\n"
+    "Current thread 0x00007f02 (most recent call first):\n"
+    "  File \"/site-packages/torch/distributed/distributed_c10d.py\", line 2501 in all_reduce\n"
+    "  File \"/home/u/train.py\", line 88 in train_step\n"
+    "=== Rank 1: node0:2 ===\n"
+    "Thread 0x00007f02 (most recent call first):\n"
+    "  File \"/home/u/data.py\", line 7 in fetch\n";
+
+TEST(Stacks, PySpysMainThread) {
+  EXPECT_EQ(notes_of(stack_source(), kPySpy, Rank(3)),
+            "rank 3 pid 103 stack @8: its process was in wait (threading.py:320), called from "
+            "train_step (train.py:88)");
+}
+
+TEST(Stacks, GdbsFirstFrameThatDoesMoreThanWait) {
+  EXPECT_EQ(notes_of(stack_source(), kGdb),
+            "some rank pid 103 stack @6: its process was in c10d::TCPStore::waitHandler () from "
+            "/lib/libtorch_cpu.so");
+}
+
+TEST(Stacks, TheDebugServerNamesRanks) {
+  const std::string notes = notes_of(stack_source(), kFaulthandler);
+  EXPECT_THAT(notes, HasSubstr("rank 0 stack"));
+  EXPECT_THAT(notes, HasSubstr("called from train_step (/home/u/train.py:88)"));
+  EXPECT_THAT(notes, HasSubstr("rank 1 stack @10: its process was in fetch (/home/u/data.py:7)"));
+}
+
+TEST(Stacks, ATracebackIsNone) {
+  EXPECT_FALSE(stack_source().recognises(
+      "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError\n", "a"));
+}
+
+TEST(Stacks, SurvivesDamage) {
+  survives_damage(stack_source(), kPySpy);
+  survives_damage(stack_source(), kGdb);
+  survives_damage(stack_source(), kFaulthandler);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+// PyTorch's DETAIL messages about collectives that do not fit together.
+#include "trace/formats/detail_log.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trace/formats/format_testing.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+std::string fingerprint(int seq, const std::string& op, const std::string& shape) {
+  return "CollectiveFingerPrint(SequenceNumber=" + std::to_string(seq) + ", OpType=" + op +
+         ", TensorShape=[" + shape +
+         "], TensorDtypes=Float, TensorDeviceTypes=TensorOptions(dtype=float (default), "
+         "device=cuda))";
+}
+
+std::string message(int rank, const std::string& own, int other, const std::string& others) {
+  return "[rank" + std::to_string(rank) +
+         "]: RuntimeError: Detected mismatch between collectives on ranks. Rank " +
+         std::to_string(rank) + " is running collective: " + own + ", but Rank " +
+         std::to_string(other) + " is running collective: " + others +
+         ".Collectives differ in the following aspects: \t Op type: x vs y\n";
+}
+
+TEST(DetailLog, TheFewAreNamed) {
+  const std::string reduce = fingerprint(7, "ALLREDUCE", "10");
+  const std::string broadcast = fingerprint(7, "BROADCAST", "10");
+  const std::string log = message(0, reduce, 2, broadcast) + message(1, reduce, 2, broadcast) +
+                          message(2, broadcast, 0, reduce);
+  EXPECT_THAT(judged(run_of(detail_log_format(), {{"job.log", log}})),
+              HasSubstr("op-mismatch world#6 by 2"));
+}
+
+TEST(DetailLog, Shapes) {
+  const std::string ten = fingerprint(1, "ALLREDUCE", "10");
+  const std::string log = message(0, ten, 1, fingerprint(1, "ALLREDUCE", "12")) +
+                          message(2, ten, 1, fingerprint(1, "ALLREDUCE", "12"));
+  EXPECT_THAT(judged(run_of(detail_log_format(), {{"job.log", log}})),
+              HasSubstr("size-mismatch world#0 by 1"));
+}
+
+TEST(DetailLog, OfTwoRanksNobodyIsSingledOut) {
+  const std::string log =
+      message(0, fingerprint(1, "ALLREDUCE", "10"), 1, fingerprint(1, "BARRIER", ""));
+  EXPECT_THAT(judged(run_of(detail_log_format(), {{"job.log", log}})),
+              HasSubstr("op-mismatch world#0 by"));
+}
+
+TEST(DetailLog, SurvivesDamage) {
+  survives_damage(detail_log_format(), message(0, fingerprint(7, "ALLREDUCE", "10, 2"), 1,
+                                               fingerprint(7, "BROADCAST", "10")));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -203,7 +203,7 @@ class MeshInjector {
     });
     // Where a whole row of ranks deviates, so do half of the sisters' members.
     const bool alone = culprits.size() == static_cast<std::size_t>(deviate);
-    d.has_reference = majority || c.step >= 1 || (alone && sisters > 1);
+    d.has_reference = majority || (alone && sisters > 1);
     d.culprits = std::move(culprits);
     return d;
   }
@@ -541,10 +541,7 @@ class MeshInjector {
     c.at = "debug.py:3";
     const CallSpec kept = c;
     insert(site->rank, site->at, added_call(std::move(c)));
-    Deviation d = at_call({site->rank}, kept, kUnset);
-    // Only usual messages have a usual number.
-    d.has_reference = true;
-    return d;
+    return at_call({site->rank}, kept, kUnset);
   }
 
   Found leave_out_message() {
@@ -596,7 +593,7 @@ class MeshInjector {
     late.kind = Action::Kind::late;
     late.n = pick(random_, 2000, 8000);
     insert(site->rank, site->at, late);
-    if (look) behaviour_.stop_after_late = pick(random_, 1, 4);
+    if (look) behaviour_.stop_after_late = 1;
     return Deviation{};
   }
 

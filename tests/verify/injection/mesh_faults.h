@@ -58,7 +58,7 @@ struct Deviation {
   std::int64_t seq = kUnset;     // there; kUnset: at a message
   int step = kUnset;
   // Something besides the two sides tells which of them is right: a majority, a sister group, or
-  // the step before.
+  // who waits for whom. Else their own history may.
   bool has_reference = false;
   std::vector<int> not_recorded;  // ranks whose files are not there
 };

@@ -35,6 +35,9 @@ bool contains(const std::vector<int>& ranks, int r) {
 // What was called, whoever ran it.
 struct Calls {
   std::vector<std::vector<const CallSpec*>> ranks;  // in their order
+  std::vector<bool> raised;                         // by rank
+  // By rank: the first collective that never completed; null: none, or nobody knows.
+  std::vector<const CallSpec*> open;
   bool hung = false;
 
   std::vector<const CallSpec*> collectives(int r, const std::string& group) const {
@@ -50,7 +53,13 @@ Calls calls_of(const DeviceOutcome& outcome) {
   Calls out;
   for (const RankOutcome& rank : outcome.ranks) {
     out.ranks.emplace_back();
-    for (const Entry& e : rank.entries) out.ranks.back().push_back(&e.call);
+    out.raised.push_back(rank.end == "exception");
+    out.open.push_back(nullptr);
+    for (const Entry& e : rank.entries) {
+      out.ranks.back().push_back(&e.call);
+      const bool is_open = e.state != Entry::State::completed && !e.point_to_point;
+      if (is_open && out.open.back() == nullptr) out.open.back() = &e.call;
+    }
   }
   out.hung = outcome.hung;
   return out;
@@ -60,8 +69,11 @@ Calls calls_of(const Job& job, const Outcome& outcome) {
   Calls out;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     out.ranks.emplace_back();
+    out.raised.push_back(false);
+    out.open.push_back(nullptr);
     for (std::size_t i = 0; i < outcome.reached[r]; ++i) {
       const Action& a = job.ranks[r][i];
+      if (a.kind == Action::Kind::raise) out.raised.back() = true;
       if (a.kind == Action::Kind::issue) out.ranks.back().push_back(&a.call);
     }
   }
@@ -118,7 +130,7 @@ class Expecting {
     Expectation e;
     e.rules = rules();
     e.culprits = deviation_.culprits;
-    e.culprits_needed = deviation_.has_reference || recording_.step;
+    e.culprits_needed = deviation_.has_reference || history_tells();
     e.groups = deviation_.groups;
     if (deviation_.seq != kUnset) e.seqs = {deviation_.seq};
     if (recording_.step && deviation_.step != kUnset) e.steps = {deviation_.step};
@@ -139,12 +151,12 @@ class Expecting {
       case MeshFault::bystander_missing:
         return with_ends({"missing-collective", "cross-group-deadlock"});
       case MeshFault::one_too_many:
-        return {"extra-collective", "op-mismatch", "size-mismatch"};
+        return at_last({"extra-collective", "op-mismatch", "size-mismatch"});
       case MeshFault::modality_skip:
         if (recording_.modality && recording_.step) return {"modality-divergence"};
         return with_ends({"modality-divergence", "missing-collective", "cross-group-deadlock"});
       case MeshFault::ddp_unused:
-        if (known_.exceptions) return {"unused-parameter", "modality-divergence"};
+        if (known_.exceptions && any_raised()) return {"unused-parameter", "modality-divergence"};
         return with_ends({"unused-parameter", "modality-divergence", "missing-collective",
                           "cross-group-deadlock", "host-stall"});
       case MeshFault::swapped:
@@ -182,10 +194,38 @@ class Expecting {
       case MeshFault::left_out_message:
         return {"p2p-unmatched", "deadlock", "missing-collective", "p2p-cycle"};
       case MeshFault::lone_barrier:
-        return {"extra-collective", "cross-group-deadlock", "missing-collective", "op-mismatch"};
+        return at_last(
+            {"extra-collective", "cross-group-deadlock", "missing-collective", "op-mismatch"});
       default:
         return {};
     }
+  }
+
+  // What went before, or comes later, shows what a step looks like.
+  bool history_tells() const {
+    if (deviation_.culprits.empty()) return false;
+    const int r = deviation_.culprits[0];
+    std::set<std::string> kinds;
+    bool later = false;
+    Recording stepless = recording_;
+    stepless.step = false;
+    for (const CallSpec* c : calls_.ranks[static_cast<std::size_t>(r)]) {
+      kinds.insert(c->group + visible(*c, stepless));
+      later |= c->step > deviation_.step;
+    }
+    // The broadcast at the beginning and one kind of call repeat nothing that could be missed.
+    return kinds.size() > 2 && (deviation_.step >= 1 || (recording_.step && later));
+  }
+
+  bool any_raised() const {
+    return std::any_of(deviation_.culprits.begin(), deviation_.culprits.end(),
+                       [&](int r) { return calls_.raised[static_cast<std::size_t>(r)]; });
+  }
+
+  // In the last step, the others are through.
+  std::set<std::string> at_last(std::set<std::string> rules) const {
+    if (deviation_.step == job_.steps - 1) rules.insert("unequal-iterations");
+    return rules;
   }
 
   // A rank that left out the last call that it would have made just stops.
@@ -225,6 +265,7 @@ class Expecting {
   // Where names and steps are not recorded, a shift shows only later.
   void see_place(Expectation& e) const {
     if (e.seqs.empty() || deviation_.culprits.empty()) return;
+    if (fault_ == MeshFault::killed) see_open_call(e);
     for (const int r : deviation_.culprits) {
       for (const std::string& group : deviation_.groups) {
         const Members& members = job_.groups.at(group);
@@ -245,6 +286,17 @@ class Expecting {
         if (recording_.step && there != nullptr) e.steps.insert(there->step);
       }
     }
+  }
+
+  // Whoever dies takes along what its device had not done.
+  void see_open_call(Expectation& e) const {
+    const int r = deviation_.culprits[0];
+    const CallSpec* const open = calls_.open[static_cast<std::size_t>(r)];
+    if (open == nullptr) return;
+    const auto own = calls_.collectives(r, open->group);
+    e.groups.insert(open->group);
+    e.seqs.insert(std::find(own.begin(), own.end(), open) - own.begin());
+    if (recording_.step) e.steps.insert(open->step);
   }
 
   void weaken_stalls(Expectation& e) const {
@@ -336,7 +388,8 @@ bool blocks_like_gloo(MeshFault fault) {
   }
 }
 
-// Who is late may come at the next moment: a dump of that moment looks like one of a hang.
+// Who is ahead may be waited for at the next moment: a dump of that moment looks like one of a
+// hang.
 bool shows_in_dumps(MeshFault fault, const Calls& calls) {
   if (fault == MeshFault::preempted) return false;
   return fault != MeshFault::wrong_redop || calls.hung;
@@ -448,7 +501,7 @@ class CaseMaker {
     DumpStyle style;
     style.timing = chance(random_, 0.4);
     style.frames = recording.at || chance(random_, 0.5);
-    style.only_active = chance(random_, 0.15);
+    style.only_active = fault_ != MeshFault::straggler_came && chance(random_, 0.15);
     style.json = chance(random_, 0.2);
     Knowledge known;
     known.starts = style.timing;
@@ -538,8 +591,12 @@ MeshJudgement judge(const Report& report, MeshFault fault, const MeshView& view)
   const auto is_in = [](const std::set<std::int64_t>& wanted, auto got) {
     return wanted.empty() || (got && wanted.contains(static_cast<std::int64_t>(*got)));
   };
-  out.place = out.rule && (e.groups.empty() || e.groups.contains(f.group)) &&
-              is_in(e.seqs, f.seq) && is_in(e.steps, f.step);
+  // A cycle has no first place; an exception has its own.
+  const std::string_view name = rule(f.rule).name;
+  const bool placeless = name == "cross-group-deadlock" || name == "deadlock" ||
+                         (name == "rank-exception" && f.group.empty());
+  const bool group = e.groups.empty() || e.groups.contains(f.group);
+  out.place = out.rule && (placeless || (group && is_in(e.seqs, f.seq))) && is_in(e.steps, f.step);
   return out;
 }
 

@@ -7,9 +7,11 @@
 #include <tuple>
 
 #include "base/text.h"
+#include "verify/habit.h"
 #include "verify/loose_ends.h"
 #include "verify/overtaking.h"
 #include "verify/snapshot.h"
+#include "verify/unanswered.h"
 #include "verify/wait_words.h"
 
 namespace lockstep {
@@ -81,15 +83,6 @@ bool comes_later(const Context& context, CallRef current, CallRef waited) {
   return false;
 }
 
-// The newest call that shows how far the rank's program came: over NCCL the one it issued last,
-// since its host goes on; else the one in which it waits.
-std::uint32_t newest_call(const Context& context, std::uint32_t rank) {
-  const std::uint32_t waits = context.where.positions[rank].waiting_in();
-  const auto issued = static_cast<std::uint32_t>(context.run.ranks[rank].calls.size());
-  if (context.semantics == CallSemantics::nccl && waits != kNoCall) return issued - 1;
-  return waits;
-}
-
 // Whether the rank left out a call of a kind that it made in the round before, a round being what
 // it issues from one call like its newest to the next. For traces without steps.
 bool broke_its_round(const Context& context, std::uint32_t rank, const Call& left_out) {
@@ -141,13 +134,6 @@ bool passed_by(const Context& context, std::uint32_t rank, const WaitPoint& poin
     return queued && broke_its_round(context, rank, context.call(waited));
   }
   return position.step > step || (position.state == State::finished && lacks);
-}
-
-// Whether those who passed a call are more than those who wait in it, and not because their batches
-// lacked what the call carries. Then the majority is right, as everywhere.
-bool went_on_without_the_few(const Context& context, const Deviation& d) {
-  return d.deviants.size() > d.reference.size() &&
-         context.modalities.lacking(d.deviants[0], d.reference[0], d.step).empty();
 }
 
 // Where some of the missing ranks went past the call: a deviation that no comparison of streams
@@ -244,6 +230,13 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
 Cause explain_gone(const Context& context, const WaitCause& wait) {
   const WaitPoint& point = first_point(context, wait);
   const std::uint32_t root = wait.roots[0];
+  // Without completions nothing shows that the peer stands still: a message of a new kind may as
+  // well be one too many.
+  if (point.group == WaitPoint::kPointToPoint && !point.missing.empty() &&
+      !records_completion(context.run, context.semantics) &&
+      is_new_kind_of_message(context, waiting_call(context, point.waiting[0]))) {
+    return explain_message(context, point);
+  }
   Cause cause;
   const bool raised = context.where.positions[root].state == State::raised;
   cause.finding = make_finding(raised ? rule_of_exception(context, root) : RuleId::host_stall);
@@ -265,93 +258,6 @@ bool all_point_to_point(const Context& context, const std::vector<std::size_t>& 
   });
 }
 
-// Whether the rank's call is the first message of its kind that it ever made.
-bool is_first_of_its_kind(const Context& context, CallRef ref) {
-  const RankTrace& trace = context.run.ranks[ref.rank];
-  const Call& message = trace.calls[ref.call];
-  if (trace.dropped > 0) return false;
-  return std::none_of(trace.calls.begin(), trace.calls.begin() + ref.call, [&](const Call& c) {
-    return c.group == message.group && c.peer == message.peer &&
-           context.run.tables.signatures[c.signature].op ==
-               context.run.tables.signatures[message.signature].op;
-  });
-}
-
-// A message without its other side: a rank waits for a peer that went on to a collective together
-// with most of its group, which now waits for that rank. Who is left out of the collective is not
-// at fault for it: the peer never posted its side, unless such a message is new to both and the
-// sender or receiver alone made it. Nothing: another kind of cycle.
-std::optional<Cause> explain_lost_message(const Context& context, const WaitCause& wait) {
-  for (const std::size_t p : points_of_roots(context, wait)) {
-    const WaitPoint& message = context.where.wait_points[p];
-    if (message.group != WaitPoint::kPointToPoint || message.missing.size() != 1) continue;
-    const std::uint32_t peer = message.missing[0];
-    if (context.where.point_of[peer] == SIZE_MAX) continue;
-    const WaitPoint& collective = context.where.wait_points[context.where.point_of[peer]];
-    if (collective.group == WaitPoint::kPointToPoint || collective.mismatched) continue;
-    // The collective lacks the rank of the message, and nobody else.
-    if (collective.missing != message.waiting && collective.behind != message.waiting) continue;
-    const std::size_t members = context.groups[collective.group].streams.size();
-    const bool issued = !collective.behind.empty();
-    if (!issued && 2 * collective.waiting.size() <= members) continue;
-    const bool extra = !issued && collective.waiting.size() > 1 &&
-                       is_first_of_its_kind(context, waiting_call(context, message.waiting[0]));
-    const std::vector<std::uint32_t> culprits =
-        extra ? message.waiting : std::vector<std::uint32_t>{peer};
-    Cause cause;
-    cause.finding = make_finding(RuleId::p2p_unmatched);
-    cause.finding.message =
-        waiting_for_words(context, message) +
-        (extra ? ", which went on without it" : ", which never posted it and went on") + ": " +
-        waiting_for_words(context, collective);
-    cause.finding.culprits = context.ranks(culprits);
-    cause.deviants = culprits;
-    place_at(context, message, cause);
-    return cause;
-  }
-  return std::nullopt;
-}
-
-// A cycle in which only one call lacks ranks that never issued it, while all the others are there
-// and merely queued: who never issued that one call left it out. (Where several calls lack ranks,
-// each of them may just not have been reached.)
-std::optional<Cause> explain_left_out_call(const Context& context, const WaitCause& wait) {
-  const WaitPoint* lacking = nullptr;
-  for (const std::size_t p : points_of_roots(context, wait)) {
-    const WaitPoint& point = context.where.wait_points[p];
-    if (point.missing.empty()) continue;
-    if (lacking != nullptr) return std::nullopt;
-    lacking = &point;
-  }
-  if (lacking == nullptr || lacking->unknown_member || lacking->any_source) return std::nullopt;
-  if (lacking->group == WaitPoint::kPointToPoint) {
-    Cause cause;
-    cause.finding = make_finding(RuleId::p2p_unmatched);
-    cause.finding.message = waiting_for_words(context, *lacking) + ", which never posted it";
-    cause.deviants = lacking->missing;
-    cause.finding.culprits = context.ranks(cause.deviants);
-    place_at(context, *lacking, cause);
-    return cause;
-  }
-  Deviation d;
-  d.kind = Deviation::Kind::missing;
-  d.group = lacking->group;
-  d.seq = context.seq_of(*lacking);
-  d.expected = waiting_call(context, lacking->waiting[0]);
-  d.step = context.call(d.expected).step;
-  d.reference = lacking->waiting;
-  d.deviants = lacking->missing;
-  d.got = {d.deviants[0], newest_call(context, d.deviants[0])};
-  Cause cause = explain_deviation(context, d);
-  if (cause.finding.rule == RuleId::missing_collective) {
-    cause.finding.why =
-        "The other calls of the cycle were issued by all their members; they stand in queues "
-        "behind "
-        "this one.";
-  }
-  return cause;
-}
-
 // The few of the ranks in both groups of a circle that entered them in the other order; nobody
 // where as many did the one as the other.
 std::vector<std::uint32_t> in_the_other_order(const WaitPoint& a, const WaitPoint& b) {
@@ -367,9 +273,48 @@ std::vector<std::uint32_t> in_the_other_order(const WaitPoint& a, const WaitPoin
   return in_a.size() < in_b.size() ? in_a : in_b;
 }
 
+// Whether the rank's past puts `second` where it issued `first`: it took the two in another order.
+// Nothing: its past does not say.
+std::optional<bool> broke_its_order(const Context& context, std::uint32_t rank, std::uint32_t first,
+                                    std::uint32_t second) {
+  const std::optional<std::uint32_t> usual = usual_call(context, {rank, first});
+  if (!usual) return std::nullopt;
+  const std::vector<Call>& calls = context.run.ranks[rank].calls;
+  if (is_same_of_program(context, calls[*usual], calls[first])) return false;
+  if (is_same_of_program(context, calls[*usual], calls[second])) return true;
+  return std::nullopt;
+}
+
+// Of a cycle of queues: the ranks that issued two of its calls in another order than the last time;
+// nobody where all did, or none.
+std::vector<std::uint32_t> out_of_their_order(const Context& context,
+                                              const std::vector<std::size_t>& points) {
+  std::vector<std::uint32_t> broke;
+  std::size_t judged = 0;
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.group == WaitPoint::kPointToPoint) continue;
+    for (const Stream& s : context.groups[point.group].streams) {
+      const bool behind =
+          std::binary_search(point.behind.begin(), point.behind.end(), s.rank_index);
+      if (!behind || point.meeting >= s.calls.size()) continue;
+      const std::uint32_t first = context.where.positions[s.rank_index].waiting_in();
+      const auto out = broke_its_order(context, s.rank_index, first, s.calls[point.meeting]);
+      if (!out) continue;
+      ++judged;
+      if (*out) broke.push_back(s.rank_index);
+    }
+  }
+  if (broke.size() == judged) return {};
+  std::sort(broke.begin(), broke.end());
+  broke.erase(std::unique(broke.begin(), broke.end()), broke.end());
+  return broke;
+}
+
 Cause explain_circle(const Context& context, const WaitCause& wait,
                      const std::optional<Overtaking>& overtaking) {
-  if (std::optional<Cause> lost = explain_lost_message(context, wait)) return std::move(*lost);
+  if (std::optional<Cause> lost = explain_lost_message(context, points_of_roots(context, wait)))
+    return std::move(*lost);
   const std::vector<std::size_t> points = points_of_roots(context, wait);
   std::set<GroupId> groups;
   for (const std::size_t p : points) {
@@ -407,6 +352,9 @@ Cause explain_circle(const Context& context, const WaitCause& wait,
     cause.finding.culprits = context.ranks(in_the_other_order(
         context.where.wait_points[points[0]], context.where.wait_points[points[1]]));
   }
+  if (cause.finding.culprits.empty()) {
+    cause.finding.culprits = context.ranks(out_of_their_order(context, points));
+  }
   return cause;
 }
 
@@ -432,7 +380,8 @@ Cause explain_wait(const Context& context, const WaitCause& wait) {
     cause = explain_left_out(context, *overtaking);
     f.consequences.push_back(wait_consequence(context, wait));
   } else if (std::optional<Cause> left_out =
-                 wait.circle ? explain_left_out_call(context, wait) : std::nullopt) {
+                 wait.circle ? explain_left_out_call(context, points_of_roots(context, wait))
+                             : std::nullopt) {
     cause = std::move(*left_out);
     f.consequences.push_back(wait_consequence(context, wait));
   } else {

@@ -232,6 +232,7 @@ Cause explain_deviation(const Context& context, const Deviation& d) {
   const CallRef call = d.expected.call != kNoCall ? d.expected : d.got;
   set_fingerprint(finding, describe(context.run.tables, context.call(call).signature));
   cause.deviants = d.deviants;
+  cause.call = context.call(call).signature;
   cause.group = d.group;
   cause.seq = d.seq;
   cause.step = d.step;

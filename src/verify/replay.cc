@@ -32,7 +32,9 @@ class Replayer {
         options_(options),
         was_recorded_(was_recorded(run)),
         recorded_(options.follow_record && was_recorded_),
-        queued_(recorded_ && options.semantics == CallSemantics::nccl),
+        queued_(recorded_ && (options.semantics == CallSemantics::nccl ||
+                              std::any_of(run.ranks.begin(), run.ranks.end(),
+                                          [](const RankTrace& t) { return t.snapshot; }))),
         records_completion_(recorded_ && records_completion(run, options.semantics)) {
     prepare();
   }
@@ -550,6 +552,7 @@ class Replayer {
   // Whether the rank's device has an older open call than this one, and nothing shows that this one
   // began all the same.
   bool stands_before(std::uint32_t r, std::uint32_t c) const {
+    if (options_.semantics != CallSemantics::nccl) return false;  // no device: groups run apart
     const std::uint32_t open = result_.positions[r].waiting_in();
     const Call& k = call(r, c);
     const bool same_batch =

@@ -38,7 +38,12 @@ CallSemantics recorded_semantics(const Run& run) {
     return CallSemantics::mpi;
   }
   // torch.distributed writes several backends as "cpu:gloo,cuda:nccl".
-  if (any([](const RankTrace& t) { return t.backend.find("nccl") != std::string::npos; })) {
+  const auto names = [&](std::string_view backend) {
+    return any([&](const RankTrace& t) { return t.backend.find(backend) != std::string::npos; });
+  };
+  if (names("nccl")) return CallSemantics::nccl;
+  // What looks at running processes shows the devices' queues, unless it says that there are none.
+  if (any([](const RankTrace& t) { return t.snapshot; }) && !names("gloo")) {
     return CallSemantics::nccl;
   }
   return CallSemantics::gloo;

@@ -25,8 +25,8 @@ enum class CallSemantics : std::uint8_t { gloo, nccl, mpi };
 std::string_view to_string(CallSemantics semantics);
 std::optional<CallSemantics> call_semantics_from_name(std::string_view name);
 
-// What the headers say: mpi where a rank's `semantics` does, nccl where a rank's backend is NCCL,
-// else gloo, whose rules hold for every backend of c10d.
+// What the headers say: mpi where a rank's `semantics` does, nccl where a rank's backend is NCCL or
+// a snapshot names none, else gloo, whose rules hold for every backend of c10d.
 CallSemantics recorded_semantics(const Run& run);
 
 // Whether the rank's trace shows that a call is over: it completed, or a wait for it returned where

@@ -103,6 +103,14 @@ bool all_killed(const Context& context) {
                      });
 }
 
+// Whether a call that has everybody it needs stands still because a rank died in it.
+bool lost_a_rank(const Context& context, const WaitCause& wait) {
+  return std::any_of(wait.roots.begin(), wait.roots.end(), [&](std::uint32_t r) {
+    const Position::State state = context.where.positions[r].state;
+    return state == Position::State::killed || state == Position::State::cut;
+  });
+}
+
 // Hangs what others wait for below its cause, or makes it one.
 void add_waits(const Context& context, Outlook& outlook, Causes& causes) {
   const bool snapshot = is_snapshot(context.run);
@@ -110,6 +118,7 @@ void add_waits(const Context& context, Outlook& outlook, Causes& causes) {
   for (WaitCause& wait : wait_causes(context.where)) {
     if (context.live && !wait.stuck) continue;
     if (wait.stalled != SIZE_MAX) {
+      if (lost_a_rank(context, wait)) continue;  // Causes::add_deaths tells it
       std::string why = may_be_under_way(context, context.where.wait_points[wait.stalled]);
       if (why.empty()) {
         left.push_back(std::move(wait));
@@ -136,6 +145,7 @@ void add_waits(const Context& context, Outlook& outlook, Causes& causes) {
     left.push_back(std::move(wait));
   }
   for (const WaitCause& wait : left) causes.add_wait(wait);
+  causes.merge_sister_groups();
 }
 
 // Ranks whose calls do not fit together. Two ranks that still run, or a file that ends, are not yet

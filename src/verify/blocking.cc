@@ -7,9 +7,11 @@
 #include <tuple>
 
 #include "base/text.h"
+#include "verify/habit.h"
 #include "verify/loose_ends.h"
 #include "verify/overtaking.h"
 #include "verify/snapshot.h"
+#include "verify/unanswered.h"
 #include "verify/wait_words.h"
 
 namespace lockstep {
@@ -62,8 +64,8 @@ void add_wait_evidence(const Context& context, const WaitCause& wait, Finding& f
   }
 }
 
-// Whether the rank's own past says that a call like `waited` comes behind one like its current
-// call: then it has not passed it, it has not come to it.
+// Whether the rank's own past says that a call like `waited` comes after one like its current call:
+// then it has not passed it, it has not come to it.
 bool comes_later(const Context& context, CallRef current, CallRef waited) {
   const std::vector<Call>& calls = context.run.ranks[current.rank].calls;
   const auto like = [&](const Call& a, const Call& b) {
@@ -72,32 +74,64 @@ bool comes_later(const Context& context, CallRef current, CallRef waited) {
   };
   const Call& now = calls[current.call];
   const Call& other = context.call(waited);
+  bool seen = false;  // one like `waited`, in the past
   for (std::size_t c = current.call; c-- > 0;) {
     if (calls[c].step == now.step) continue;
-    if (like(calls[c], other)) return true;  // behind the last one like the current call
-    if (like(calls[c], now)) return false;
+    if (like(calls[c], now)) return seen;  // … after the last one like the current call
+    seen = seen || like(calls[c], other);
+  }
+  return false;
+}
+
+// Whether the rank left out a call of a kind that it made in the round before, a round being what
+// it issues from one call like its newest to the next. For traces without steps.
+bool broke_its_round(const Context& context, std::uint32_t rank, const Call& left_out) {
+  const RankTrace& trace = context.run.ranks[rank];
+  const std::uint32_t newest = newest_call(context, rank);
+  if (newest == kNoCall) return false;
+  const auto like = [&](const Call& a, const Call& b) {
+    const bool same_place = a.at == b.at || a.at.value == 0 || b.at.value == 0;
+    return a.group == b.group && a.what == b.what && same_place && a.peer == b.peer &&
+           context.agreement.agree(a.signature, b.signature);
+  };
+  bool in_last_round = false;
+  for (std::uint32_t c = newest; c-- > 0;) {
+    const Call& call = trace.calls[c];
+    if (like(call, trace.calls[newest])) {
+      if (in_last_round) return false;
+      in_last_round = true;
+    } else if (like(call, left_out)) {
+      return in_last_round;
+    }
   }
   return false;
 }
 
 // Whether a rank went past a call in which others wait: it is in a later step, or in the same step
 // with a batch that lacked a modality which theirs held. A rank that waits at an earlier call of
-// the same group is late, not past it.
+// the same group is late, not past it. Over NCCL, where the host's order is that of its calls and
+// not of its waits, a round without the call tells it too.
 bool passed_by(const Context& context, std::uint32_t rank, const WaitPoint& point) {
   const CallRef waited = waiting_call(context, point.waiting[0]);
   const std::int32_t step = context.call(waited).step;
-  if (step == kNone) return false;
-  const bool lacks = !context.modalities.lacking(rank, waited.rank, step).empty();
   const Position& position = context.where.positions[rank];
-  if (const std::uint32_t own = position.waiting_in(); own != kNoCall) {
+  const bool queued = context.semantics == CallSemantics::nccl;
+  if (step == kNone || position.step == kNone) {
+    return queued && broke_its_round(context, rank, context.call(waited));
+  }
+  const bool lacks = !context.modalities.lacking(rank, waited.rank, step).empty();
+  if (const std::uint32_t own = newest_call(context, rank); own != kNoCall) {
     const Call& call = context.call({rank, own});
     // Within a step only another group's collective tells: a message may come before the call, and
     // of one group's collectives an earlier one does.
     const bool message = is_point_to_point(context.run.tables.signatures[call.signature].op);
     const bool other_group = call.group != context.call(waited).group;
-    if (!message && !other_group) return false;
-    if (call.step != step) return call.step > step;
-    return lacks && !message && !comes_later(context, {rank, own}, waited);
+    // A call without a step of its own (a barrier between two steps) is in the rank's.
+    const std::int32_t own_step = call.step == kNone ? position.step : call.step;
+    if (own_step != step) return own_step > step && (message || other_group || queued);
+    if (message || !other_group) return false;
+    if (lacks) return !comes_later(context, {rank, own}, waited);
+    return queued && broke_its_round(context, rank, context.call(waited));
   }
   return position.step > step || (position.state == State::finished && lacks);
 }
@@ -122,7 +156,13 @@ std::optional<Deviation> passed_by_deviation(const Context& context, const WaitC
       if (root && passed_by(context, r, point)) d.deviants.push_back(r);
     }
     if (d.deviants.empty()) continue;
-    d.got = {d.deviants[0], context.where.positions[d.deviants[0]].waiting_in()};
+    d.got = {d.deviants[0], newest_call(context, d.deviants[0])};
+    if (went_on_without_the_few(context, d)) {
+      // Most of the group went on without the few that wait: those made a call too many.
+      d.kind = Deviation::Kind::extra;
+      std::swap(d.deviants, d.reference);
+      std::swap(d.got, d.expected);
+    }
     if (!best || std::pair(d.step, d.seq) < std::pair(best->step, best->seq)) best = std::move(d);
   }
   return best;
@@ -190,9 +230,16 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
 Cause explain_gone(const Context& context, const WaitCause& wait) {
   const WaitPoint& point = first_point(context, wait);
   const std::uint32_t root = wait.roots[0];
+  // Without completions nothing shows that the peer stands still: a message of a new kind may as
+  // well be one too many.
+  if (point.group == WaitPoint::kPointToPoint && !point.missing.empty() &&
+      !records_completion(context.run, context.semantics) &&
+      is_new_kind_of_message(context, waiting_call(context, point.waiting[0]))) {
+    return explain_message(context, point);
+  }
   Cause cause;
   const bool raised = context.where.positions[root].state == State::raised;
-  cause.finding = make_finding(raised ? RuleId::rank_exception : RuleId::host_stall);
+  cause.finding = make_finding(raised ? rule_of_exception(context, root) : RuleId::host_stall);
   cause.finding.message = context.rank_words(wait.roots) + " " + state_words(context, root) + "; " +
                           waiting_words(context, point);
   for (const std::uint32_t r : wait.roots) {
@@ -211,32 +258,6 @@ bool all_point_to_point(const Context& context, const std::vector<std::size_t>& 
   });
 }
 
-// A message without its other side: a rank waits for a peer that went on to a collective together
-// with most of its group, which now waits for that rank. Who is left out of the collective is not
-// at fault for it: the peer never posted its side. (A dump shows no more of a rank than its last
-// calls; where whole programs are there, the deviations say who.) Nothing: another kind of circle.
-std::optional<Cause> explain_lost_message(const Context& context, const WaitCause& wait) {
-  for (const std::size_t p : points_of_roots(context, wait)) {
-    const WaitPoint& message = context.where.wait_points[p];
-    if (message.group != WaitPoint::kPointToPoint || message.missing.size() != 1) continue;
-    const std::uint32_t peer = message.missing[0];
-    if (context.where.point_of[peer] == SIZE_MAX) continue;
-    const WaitPoint& collective = context.where.wait_points[context.where.point_of[peer]];
-    if (collective.group == WaitPoint::kPointToPoint || collective.mismatched) continue;
-    if (collective.missing != message.waiting) continue;
-    if (2 * collective.waiting.size() <= context.groups[collective.group].streams.size()) continue;
-    Cause cause;
-    cause.finding = make_finding(RuleId::p2p_unmatched);
-    cause.finding.message = waiting_for_words(context, message) + ", which never posted it and " +
-                            "went on: " + waiting_for_words(context, collective);
-    cause.finding.culprits = context.ranks({peer});
-    cause.deviants = {peer};
-    place_at(context, message, cause);
-    return cause;
-  }
-  return std::nullopt;
-}
-
 // The few of the ranks in both groups of a circle that entered them in the other order; nobody
 // where as many did the one as the other.
 std::vector<std::uint32_t> in_the_other_order(const WaitPoint& a, const WaitPoint& b) {
@@ -252,11 +273,48 @@ std::vector<std::uint32_t> in_the_other_order(const WaitPoint& a, const WaitPoin
   return in_a.size() < in_b.size() ? in_a : in_b;
 }
 
+// Whether the rank's past puts `second` where it issued `first`: it took the two in another order.
+// Nothing: its past does not say.
+std::optional<bool> broke_its_order(const Context& context, std::uint32_t rank, std::uint32_t first,
+                                    std::uint32_t second) {
+  const std::optional<std::uint32_t> usual = usual_call(context, {rank, first});
+  if (!usual) return std::nullopt;
+  const std::vector<Call>& calls = context.run.ranks[rank].calls;
+  if (is_same_of_program(context, calls[*usual], calls[first])) return false;
+  if (is_same_of_program(context, calls[*usual], calls[second])) return true;
+  return std::nullopt;
+}
+
+// Of a cycle of queues: the ranks that issued two of its calls in another order than the last time;
+// nobody where all did, or none.
+std::vector<std::uint32_t> out_of_their_order(const Context& context,
+                                              const std::vector<std::size_t>& points) {
+  std::vector<std::uint32_t> broke;
+  std::size_t judged = 0;
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.group == WaitPoint::kPointToPoint) continue;
+    for (const Stream& s : context.groups[point.group].streams) {
+      const bool behind =
+          std::binary_search(point.behind.begin(), point.behind.end(), s.rank_index);
+      if (!behind || point.meeting >= s.calls.size()) continue;
+      const std::uint32_t first = context.where.positions[s.rank_index].waiting_in();
+      const auto out = broke_its_order(context, s.rank_index, first, s.calls[point.meeting]);
+      if (!out) continue;
+      ++judged;
+      if (*out) broke.push_back(s.rank_index);
+    }
+  }
+  if (broke.size() == judged) return {};
+  std::sort(broke.begin(), broke.end());
+  broke.erase(std::unique(broke.begin(), broke.end()), broke.end());
+  return broke;
+}
+
 Cause explain_circle(const Context& context, const WaitCause& wait,
                      const std::optional<Overtaking>& overtaking) {
-  if (is_snapshot(context.run)) {
-    if (std::optional<Cause> lost = explain_lost_message(context, wait)) return std::move(*lost);
-  }
+  if (std::optional<Cause> lost = explain_lost_message(context, points_of_roots(context, wait)))
+    return std::move(*lost);
   const std::vector<std::size_t> points = points_of_roots(context, wait);
   std::set<GroupId> groups;
   for (const std::size_t p : points) {
@@ -294,35 +352,22 @@ Cause explain_circle(const Context& context, const WaitCause& wait,
     cause.finding.culprits = context.ranks(in_the_other_order(
         context.where.wait_points[points[0]], context.where.wait_points[points[1]]));
   }
-  return cause;
-}
-
-// Where the ranks that hold others up are in a call to which everybody came: that call; else null.
-const WaitPoint* stalled_point(const Context& context, const WaitCause& wait) {
-  if (wait.circle || is_snapshot(context.run)) return nullptr;
-  for (const std::uint32_t r : wait.roots) {
-    const std::size_t p = context.where.point_of[r];
-    if (p != SIZE_MAX && is_stalled(context, context.where.wait_points[p])) {
-      return &context.where.wait_points[p];
-    }
+  if (cause.finding.culprits.empty()) {
+    cause.finding.culprits = context.ranks(out_of_their_order(context, points));
   }
-  return nullptr;
-}
-
-// What carries the calls does not go on; others wait for the ranks that this holds up.
-Cause explain_stalled_root(const Context& context, const WaitCause& wait, const WaitPoint& point) {
-  Cause cause = explain_stall(context, point);
-  cause.finding.consequences.push_back(wait_consequence(context, wait));
-  cause.finding.certainty = Certainty::observed;
-  cause.finding.ranks = context.ranks(all_ranks(wait));
   return cause;
 }
 
 }  // namespace
 
 Cause explain_wait(const Context& context, const WaitCause& wait) {
-  if (const WaitPoint* point = stalled_point(context, wait)) {
-    return explain_stalled_root(context, wait, *point);
+  if (wait.stalled != SIZE_MAX) {
+    Cause cause = explain_stall(context, context.where.wait_points[wait.stalled]);
+    if (!wait.victims.empty()) {
+      cause.finding.consequences.push_back(wait_consequence(context, wait));
+    }
+    cause.finding.ranks = context.ranks(all_ranks(wait));
+    return cause;
   }
   std::optional<Overtaking> overtaking;
   if (wait.circle) overtaking = find_overtaking(context, points_of_roots(context, wait));
@@ -333,6 +378,11 @@ Cause explain_wait(const Context& context, const WaitCause& wait) {
     f.consequences.push_back(wait_consequence(context, wait));
   } else if (overtaking && overtaking->left_out) {
     cause = explain_left_out(context, *overtaking);
+    f.consequences.push_back(wait_consequence(context, wait));
+  } else if (std::optional<Cause> left_out =
+                 wait.circle ? explain_left_out_call(context, points_of_roots(context, wait))
+                             : std::nullopt) {
+    cause = std::move(*left_out);
     f.consequences.push_back(wait_consequence(context, wait));
   } else {
     cause = wait.circle ? explain_circle(context, wait, overtaking)
@@ -366,8 +416,7 @@ Finding wait_consequence(const Context& context, const WaitCause& wait) {
     parts += "; and " + std::to_string(wait.points.size() - 4) + " more calls";
   for (const std::uint32_t r : wait.roots) {
     if (wait.circle || shown++ > 8) break;
-    const std::size_t p = context.where.point_of[r];
-    if (p != SIZE_MAX && is_stalled(context, context.where.wait_points[p])) continue;
+    if (wait.stalled != SIZE_MAX) break;
     parts +=
         "; rank " + std::to_string(context.run.ranks[r].rank.value) + " " + state_words(context, r);
   }

@@ -13,6 +13,8 @@ namespace lockstep {
 
 namespace {
 
+constexpr std::size_t kMostEvidence = 8;
+
 bool intersect(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b) {
   auto i = a.begin();
   auto j = b.begin();
@@ -90,6 +92,36 @@ void Causes::add_wait(const WaitCause& wait) {
     return;
   }
   causes_.push_back(explain_wait(context_, wait));
+}
+
+void Causes::merge_sister_groups() {
+  std::vector<Cause> kept;
+  for (Cause& cause : causes_) {
+    const auto sister = std::find_if(kept.begin(), kept.end(), [&](const Cause& k) {
+      return k.call.value != 0 && k.group != SIZE_MAX && cause.group != SIZE_MAX &&
+             k.group != cause.group && k.finding.rule == cause.finding.rule &&
+             k.call == cause.call && k.seq == cause.seq && k.step == cause.step &&
+             k.finding.what == cause.finding.what &&
+             k.finding.culprits.empty() == cause.finding.culprits.empty() &&
+             context_.groups[k.group].members.size() == context_.groups[cause.group].members.size();
+    });
+    if (sister == kept.end()) {
+      kept.push_back(std::move(cause));
+      continue;
+    }
+    Finding& f = sister->finding;
+    f.message +=
+        "; the same in group " + cause.finding.group + ": " + context_.rank_words(cause.deviants);
+    sister->deviants = united(sister->deviants, cause.deviants);
+    f.culprits = united(f.culprits, cause.finding.culprits);
+    f.ranks = united(f.ranks, cause.finding.ranks);
+    f.evidence.insert(f.evidence.end(), cause.finding.evidence.begin(),
+                      cause.finding.evidence.end());
+    f.evidence.resize(std::min<std::size_t>(f.evidence.size(), kMostEvidence));
+    for (Finding& below : cause.finding.consequences) f.consequences.push_back(std::move(below));
+    if (cause.finding.certainty < f.certainty) f.certainty = cause.finding.certainty;
+  }
+  causes_ = std::move(kept);
 }
 
 void Causes::add_deaths() {

@@ -34,6 +34,10 @@ class Causes {
   // A part of the wait-for graph: below the deviation that led to it, else a cause of its own.
   void add_wait(const WaitCause& wait);
 
+  // The same call left out, or made too often, in the same place of several groups of one size: the
+  // tensor-parallel ranks of a replica that skip a step of their data-parallel groups. One cause.
+  void merge_sister_groups();
+
   // Deaths that no cause speaks of yet.
   void add_deaths();
 

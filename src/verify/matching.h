@@ -14,6 +14,7 @@ struct Cause {
   std::size_t group = SIZE_MAX;         // SIZE_MAX: none
   std::uint64_t seq = 0;
   std::int32_t step = kNone;
+  SignatureId call;       // of a deviation: the call at which the ranks part
   bool can_block = true;  // false: it makes numbers wrong but keeps nobody waiting
 };
 

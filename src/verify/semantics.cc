@@ -38,10 +38,27 @@ CallSemantics recorded_semantics(const Run& run) {
     return CallSemantics::mpi;
   }
   // torch.distributed writes several backends as "cpu:gloo,cuda:nccl".
-  if (any([](const RankTrace& t) { return t.backend.find("nccl") != std::string::npos; })) {
+  const auto names = [&](std::string_view backend) {
+    return any([&](const RankTrace& t) { return t.backend.find(backend) != std::string::npos; });
+  };
+  if (names("nccl")) return CallSemantics::nccl;
+  // What looks at running processes shows the devices' queues, unless it says that there are none.
+  if (any([](const RankTrace& t) { return t.snapshot; }) && !names("gloo")) {
     return CallSemantics::nccl;
   }
   return CallSemantics::gloo;
+}
+
+bool is_over(const Call& call, CallSemantics semantics) {
+  return call.has(kCompleted) || (semantics != CallSemantics::nccl && call.has(kWaitEnded));
+}
+
+bool records_completion(const Run& run, CallSemantics semantics) {
+  return std::any_of(run.ranks.begin(), run.ranks.end(), [&](const RankTrace& trace) {
+    return trace.snapshot ||
+           std::any_of(trace.calls.begin(), trace.calls.end(),
+                       [&](const Call& call) { return is_over(call, semantics); });
+  });
 }
 
 bool is_any_source(const Tables& tables, const Call& call, CallSemantics semantics) {

@@ -216,9 +216,20 @@ TEST(Matching, AStepLeftOutByOneRank) {
       "all_reduce n=4 what=w step=0; all_reduce n=4 what=w step=2; "
       "all_reduce n=4 what=w step=3; clean";
   EXPECT_EQ(judge({usual, skips, usual}),
-            "step-mismatch warning observed culprits=1 group=world seq=1 step=1\nverdict findings");
+            "step-mismatch error observed culprits=1 group=world seq=1 step=1\nverdict findings");
   EXPECT_EQ(judge({usual, skips}),
-            "step-mismatch warning observed group=world seq=1 step=1\nverdict findings");
+            "step-mismatch error observed group=world seq=1 step=1\nverdict findings");
+}
+
+// Of calls whose parameters are not recorded nobody knows what was meant.
+TEST(Matching, AStepLeftOutOfUnnamedCallsIsAWarning) {
+  const auto calls = [](const std::vector<int>& steps) {
+    std::string out;
+    for (const int s : steps) out += "all_reduce n=4 step=" + std::to_string(s) + "; ";
+    return out + "clean";
+  };
+  EXPECT_EQ(judge({calls({0, 1, 2}), calls({0, 2, 3}), calls({0, 1, 2})}),
+            "step-mismatch warning observed culprits=1 group=world seq=1 step=1\nverdict findings");
 }
 
 TEST(Matching, AStepLeftOutInAHangIsTheMissingCall) {

@@ -153,7 +153,7 @@ Injector::Found Injector::device_stall() {
   if (!site) return std::nullopt;
   const auto all = collectives(actions(site->rank), call(*site).group);
   if (all.back() == site->at) return std::nullopt;
-  call(*site).device_stalls = true;
+  call(*site).stall = Stall::never_completes;
   Expectation e;
   e.rules = {"device-stall"};
   e.culprits = std::vector{site->rank};

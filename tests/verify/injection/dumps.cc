@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include <nlohmann/json.hpp>
+
 #include "trace/formats/pickle_writer.h"
 
 namespace lockstep::injection {
@@ -18,7 +20,8 @@ DumpStyle any_style(Random& random) {
 }
 
 void forget(DeviceOutcome& outcome, const DumpStyle& style) {
-  for (auto& entries : outcome.entries) {
+  for (RankOutcome& rank : outcome.ranks) {
+    auto& entries = rank.entries;
     if (entries.size() > style.ring) {
       entries.erase(entries.begin(), entries.end() - static_cast<std::ptrdiff_t>(style.ring));
     }
@@ -26,7 +29,7 @@ void forget(DeviceOutcome& outcome, const DumpStyle& style) {
 }
 
 void skew(const Job& job, DeviceOutcome& outcome, int most, Random& random) {
-  std::vector<bool> late(outcome.entries.size());
+  std::vector<bool> late(outcome.ranks.size());
   for (std::size_t r = 0; r < late.size(); ++r) {
     late[r] = chance(random, 0.5);
     const bool unseen = std::any_of(job.groups.begin(), job.groups.end(), [&](const auto& group) {
@@ -38,7 +41,7 @@ void skew(const Job& job, DeviceOutcome& outcome, int most, Random& random) {
   }
   for (std::size_t r = 0; r < late.size(); ++r) {
     if (!late[r]) continue;
-    auto& entries = outcome.entries[r];
+    auto& entries = outcome.ranks[r].entries;
     auto left = static_cast<std::size_t>(pick(random, 1, most));
     for (auto e = entries.rbegin(); e != entries.rend() && left > 0; ++e, --left) {
       e->state = left == 1 ? Entry::State::started : Entry::State::scheduled;
@@ -76,6 +79,55 @@ std::string list(const Members& members) {
   return out + "]";
 }
 
+// Writes the JSON twin with the same calls: what is missing is 0 there.
+class JsonWriter {
+ public:
+  JsonWriter& begin_dict() { return open('{'); }
+  JsonWriter& end_dict() { return close('}'); }
+  JsonWriter& begin_list() { return open('['); }
+  JsonWriter& end_list() { return close(']'); }
+  JsonWriter& pair(std::string_view a, std::string_view b) {
+    return begin_list().text(a).text(b).end_list();
+  }
+  JsonWriter& none() { return value("0"); }
+  JsonWriter& boolean(bool b) { return value(b ? "true" : "false"); }
+  JsonWriter& integer(std::int64_t i) { return value(std::to_string(i)); }
+  JsonWriter& text(std::string_view s) { return value('"' + std::string(s) + '"'); }
+  std::string finish() { return nlohmann::json::parse(out_).dump(); }  // the keys sorted
+
+ private:
+  struct Level {
+    char bracket = '{';
+    int values = 0;
+  };
+  JsonWriter& value(const std::string& text) {
+    separate();
+    out_ += text;
+    return *this;
+  }
+  void separate() {
+    if (levels_.empty()) return;
+    Level& l = levels_.back();
+    if (l.values > 0) out_ += l.bracket == '{' && l.values % 2 == 1 ? ':' : ',';
+    ++l.values;
+  }
+  JsonWriter& open(char bracket) {
+    separate();
+    levels_.push_back({bracket, 0});
+    out_ += bracket;
+    return *this;
+  }
+  JsonWriter& close(char bracket) {
+    levels_.pop_back();
+    out_ += bracket;
+    return *this;
+  }
+
+  std::vector<Level> levels_;
+  std::string out_;
+};
+
+template <class Writer>
 class DumpWriter {
  public:
   DumpWriter(const Job& job, int rank, const DumpStyle& style)
@@ -95,11 +147,18 @@ class DumpWriter {
     }
     w_.end_dict().text("comm_lib_version").text("2.28.9").text("pg_status").begin_dict();
     for (const auto& [name, number] : numbers_) write_status(name, number, entries);
-    w_.end_dict().text("entries").begin_list();
-    for (const Entry& e : entries) {
-      if (!style_.only_active || e.state != Entry::State::completed) write_entry(e);
+    w_.end_dict();
+    const auto is_kept = [&](const Entry& e) {
+      return !style_.only_active || e.state != Entry::State::completed;
+    };
+    if (!style_.json || std::any_of(entries.begin(), entries.end(), is_kept)) {
+      w_.text("entries").begin_list();
+      for (const Entry& e : entries) {
+        if (is_kept(e)) write_entry(e);
+      }
+      w_.end_list();
     }
-    w_.end_list().end_dict();
+    w_.end_dict();
     return w_.finish();
   }
 
@@ -118,25 +177,40 @@ class DumpWriter {
       if (e.state == Entry::State::completed) completed = seq;
     }
     w_.text(std::to_string(number)).begin_dict();
-    w_.text("last_enqueued_collective").integer(enqueued);
-    w_.text("last_started_collective").integer(started);
-    w_.text("last_completed_collective").integer(completed).end_dict();
+    const auto put = [&](const char* key, std::int64_t value) {
+      w_.text(key);
+      style_.json ? w_.text(std::to_string(value)) : w_.integer(value);
+    };
+    put("last_enqueued_collective", enqueued);
+    put("last_started_collective", started);
+    put("last_completed_collective", completed);
+    w_.end_dict();
   }
 
+  // Of a batch no message ever gets further than scheduled; the entry that closes it tells.
   void write_entry(const Entry& e) {
-    const bool completed = e.state == Entry::State::completed;
-    const bool started = style_.timing && e.state != Entry::State::scheduled;
-    const auto time = [](std::int64_t clock) { return 1795247719749931269 + clock * 50000; };
+    if (e.call.coalesced == kUnset) return write_entry(e, e.state, profiling_name(e), false);
+    write_entry(e, Entry::State::scheduled, profiling_name(e), false);
+    if (e.ends_batch) write_entry(e, e.state, "nccl:coalesced", true);
+  }
+
+  std::string profiling_name(const Entry& e) const {
+    return name_in_torch(e.call, job_.members(rank_, e.call.group), rank_);
+  }
+
+  void write_entry(const Entry& e, Entry::State state, const std::string& name, bool closes) {
+    const bool completed = state == Entry::State::completed;
+    const bool started = style_.timing && state != Entry::State::scheduled;
+    const auto time = [](std::int64_t clock) { return 1795247719749931269 + clock; };
     w_.begin_dict();
-    if (style_.frames) write_frames(e.call);
+    if (style_.frames && !style_.json) write_frames(e.call);
     w_.text("record_id").integer(e.record).text("pg_id").integer(numbers_.at(e.call.group));
     w_.text("process_group").pair(e.call.group, desc(e.call.group));
     w_.text("collective_seq_id").integer(e.collective_seq);
     w_.text("p2p_seq_id").integer(e.p2p_seq);
-    w_.text("op_id").integer(e.record + 1).text("profiling_name");
-    w_.text(name_in_torch(e.call, job_.members(rank_, e.call.group), rank_));
+    w_.text("op_id").integer(e.record + 1).text("profiling_name").text(name);
     w_.text("time_created_ns").integer(time(e.created_at));
-    write_tensors(e.call);
+    write_tensors(closes ? CallSpec{} : e.call);
     w_.text("state").text(completed ? "completed" : started ? "started" : "scheduled");
     w_.text("time_discovered_started_ns");
     started ? w_.integer(time(e.started_at)) : w_.none();
@@ -185,18 +259,35 @@ class DumpWriter {
   const int rank_;
   const DumpStyle& style_;
   std::map<std::string, int> numbers_;
-  PickleWriter w_;
+  Writer w_;
 };
 
 }  // namespace
+
+void name_as_torch(Job& job) {
+  const auto world = job.groups.find("world");
+  if (world == job.groups.end()) return;
+  job.groups.emplace("0", world->second);
+  job.groups.erase("world");
+  for (Actions& actions : job.ranks) {
+    for (Action& a : actions) {
+      if (a.call.group == "world") a.call.group = "0";
+    }
+  }
+}
 
 Files dump_files(const Job& job, const DeviceOutcome& outcome, const DumpStyle& style) {
   Files out;
   for (int r = 0; r < job.world(); ++r) {
     const auto rank = static_cast<std::size_t>(r);
-    if (!outcome.dumped[rank]) continue;
-    out["nccl_trace_rank_" + std::to_string(r)] =
-        DumpWriter(job, r, style).write(outcome.entries[rank]);
+    if (!outcome.ranks[rank].dumped) continue;
+    const auto& entries = outcome.ranks[rank].entries;
+    std::string& file = out["nccl_trace_rank_" + std::to_string(r)];
+    if (style.json) {
+      file = DumpWriter<JsonWriter>(job, r, style).write(entries);
+    } else {
+      file = DumpWriter<PickleWriter>(job, r, style).write(entries);
+    }
   }
   return out;
 }

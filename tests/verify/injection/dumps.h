@@ -14,6 +14,7 @@ struct DumpStyle {
   bool timing = false;       // starts are recorded
   bool frames = true;        // source places are
   bool only_active = false;  // completed calls are left out
+  bool json = false;         // the twin in JSON: without source places
   std::size_t ring = 2000;   // the recorder keeps that many of the newest calls
 };
 DumpStyle any_style(Random& random);
@@ -24,6 +25,9 @@ void forget(DeviceOutcome& outcome, const DumpStyle& style);
 // Makes some ranks see the completion of up to `most` of their newest calls only later: they were
 // looked at a little before the others. Of each group one member at least has seen everything.
 void skew(const Job& job, DeviceOutcome& outcome, int most, Random& random);
+
+// PyTorch calls the group of all ranks "0".
+void name_as_torch(Job& job);
 
 Files dump_files(const Job& job, const DeviceOutcome& outcome, const DumpStyle& style);
 

@@ -99,6 +99,8 @@ class Executor {
         lines(r).exception(a.text, kUnset);
         s.status = Status::raised;
         break;
+      case Action::Kind::late:
+        break;
       case Action::Kind::stall:
         s.status = Status::stalled;
         break;
@@ -132,6 +134,10 @@ class Executor {
 
   // Completes call `seq` of a group for every rank whose members are all there.
   void meet_members(const std::string& group, std::size_t seq) {
+    const Members& all = job_.groups.at(group);
+    const auto is_there = [&](int m) { return call_at(m, group, seq) != nullptr; };
+    // Where all agree on the members, nobody gets through before the last one came.
+    if (job_.beliefs.empty() && !std::all_of(all.begin(), all.end(), is_there)) return;
     for (int r = 0; r < job_.world(); ++r) {
       if (call_at(r, group, seq) == nullptr) continue;
       std::vector<const CallSpec*> calls;

@@ -3,6 +3,8 @@
 #include <iterator>
 #include <numeric>
 
+#include "verify/injection/program_writer.h"
+
 namespace lockstep::injection {
 
 namespace {
@@ -10,80 +12,6 @@ namespace {
 const std::vector<std::string> kParameters = {
     "head.weight",       "text.layer1.weight", "text.layer0.weight", "text.embedding.weight",
     "image.proj.weight", "image.proj.bias",    "image.conv1.weight", "image.conv0.weight"};
-
-// Writes one rank's program.
-class Writer {
- public:
-  explicit Writer(Actions& out) : out_(out) {}
-
-  int issue(CallSpec call) {
-    call.step = step;
-    Action a;
-    a.call = std::move(call);
-    a.handle = next_handle_++;
-    if (!a.call.async) a.call.at = "train.py:" + std::to_string(100 + line_++);
-    out_.push_back(std::move(a));
-    return next_handle_ - 1;
-  }
-  void wait(int handle) {
-    Action a;
-    a.kind = Action::Kind::wait;
-    a.handle = handle;
-    out_.push_back(std::move(a));
-  }
-  void begin_step(int n, const std::vector<std::string>& modalities) {
-    step = n;
-    line_ = 0;
-    Action a;
-    a.kind = Action::Kind::modality;
-    a.n = n;
-    a.names = modalities;
-    out_.push_back(std::move(a));
-  }
-  void end_step() {
-    Action a;
-    a.kind = Action::Kind::step;
-    a.n = step;
-    out_.push_back(std::move(a));
-  }
-
-  int step = kUnset;
-
- private:
-  Actions& out_;
-  int next_handle_ = 0;
-  int line_ = 0;
-};
-
-CallSpec all_reduce(const std::string& group, std::int64_t size, std::vector<std::string> what) {
-  CallSpec c;
-  c.op = "all_reduce";
-  c.group = group;
-  c.in = c.out = {size};
-  c.redop = "sum";
-  c.what = std::move(what);
-  return c;
-}
-
-CallSpec collective(const std::string& op, const std::string& group, std::int64_t in,
-                    std::int64_t out) {
-  CallSpec c;
-  c.op = op;
-  c.group = group;
-  if (in > 0) c.in = {in};
-  if (out > 0) c.out = {out};
-  return c;
-}
-
-CallSpec transfer(const std::string& op, int peer, int tag, std::int64_t size) {
-  CallSpec c;
-  c.op = op;
-  c.group = "world";
-  (op == "send" ? c.in : c.out) = {size};
-  c.peer = peer;
-  c.ptag = tag;
-  return c;
-}
 
 struct Parameter {
   std::vector<std::string> names;
@@ -135,13 +63,13 @@ void pipeline_step(Writer& w, int stage, int stages, int micro_batches, bool tag
                    bool async_send) {
   std::vector<int> sends;
   const auto send = [&](int to, int m) {
-    CallSpec c = transfer("send", to, tags ? m : kUnset, 64);
+    CallSpec c = transfer("send", "world", to, tags ? m : kUnset, 64);
     c.async = async_send;
     const int h = w.issue(std::move(c));
     if (async_send) sends.push_back(h);
   };
   const auto receive = [&](int from, int m) {
-    w.issue(transfer("recv", from, tags ? m : kUnset, 64));
+    w.issue(transfer("recv", "world", from, tags ? m : kUnset, 64));
   };
   for (int m = 0; m < micro_batches; ++m) {
     if (stage > 0) receive(stage - 1, m);
@@ -158,11 +86,11 @@ void ring_step(Writer& w, int rank, int world) {
   const int next = (rank + 1) % world;
   const int previous = (rank + world - 1) % world;
   if (rank % 2 == 0) {
-    w.issue(transfer("send", next, kUnset, 32));
-    w.issue(transfer("recv", previous, kUnset, 32));
+    w.issue(transfer("send", "world", next, kUnset, 32));
+    w.issue(transfer("recv", "world", previous, kUnset, 32));
   } else {
-    w.issue(transfer("recv", previous, kUnset, 32));
-    w.issue(transfer("send", next, kUnset, 32));
+    w.issue(transfer("recv", "world", previous, kUnset, 32));
+    w.issue(transfer("send", "world", next, kUnset, 32));
   }
 }
 

@@ -39,8 +39,8 @@ bool fit(const CallSpec& a, const CallSpec& b) {
 
 bool splits_fit(const std::vector<const CallSpec*>& calls) {
   for (std::size_t i = 0; i < calls.size(); ++i) {
+    if (calls[i]->splits_in.size() != calls.size()) continue;
     for (std::size_t j = 0; j < calls.size(); ++j) {
-      if (calls[i]->splits_in.size() != calls.size()) continue;
       if (calls[j]->splits_out.size() != calls.size()) continue;
       if (calls[i]->splits_in[j] != calls[j]->splits_out[i]) return false;
     }

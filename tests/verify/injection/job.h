@@ -13,6 +13,14 @@ namespace lockstep::injection {
 
 inline constexpr int kUnset = -1;
 
+// What a device does with a call instead of running it to its end.
+enum class Stall {
+  none,
+  never_starts,     // its kernel waits behind other work for ever
+  never_completes,  // it starts, and its peers get through; the device does not
+  link,             // all members start it, nobody gets through
+};
+
 // One collective or point-to-point call, with everything that a trace may record of it.
 struct CallSpec {
   std::string op, group;
@@ -25,8 +33,9 @@ struct CallSpec {
   std::vector<std::string> what;
   std::string at;
   int step = kUnset;
-  std::string mode;            // MPI: how a send waits
-  bool device_stalls = false;  // on this rank's device it never completes, for its peers it does
+  std::string mode;        // MPI: how a send waits
+  int coalesced = kUnset;  // of calls in a row that are posted together: unique in the rank
+  Stall stall = Stall::none;
 };
 
 struct Action {
@@ -36,6 +45,7 @@ struct Action {
     modality,  // the batch of `n` holds `names`
     step,      // finished step `n`
     raise,     // an exception with `text` ends the rank
+    late,      // the host does something else for `n` milliseconds
     stall,     // the host never moves again
     die,       // the process vanishes
   } kind = Kind::issue;
@@ -64,6 +74,7 @@ struct Job {
 
 // What the traces of one run hold: real recorders differ in this, never within a run.
 struct Recording {
+  std::string backend = "gloo";
   bool what = true, step = true, at = true, modality = true, times = true;
   bool dtype = true, redop = true, step_marks = false;
   bool root = true, splits = true;

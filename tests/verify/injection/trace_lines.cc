@@ -2,16 +2,29 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 namespace lockstep::injection {
 
 namespace {
 
-std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
+// Names and messages of this harness need no escapes, apart from quotes and line ends.
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    c == '\n' ? out += "\\n" : out += c;
+  }
+  return out += '"';
+}
+std::string element(const std::string& text) { return quoted(text); }
+std::string element(std::int64_t number) { return std::to_string(number); }
 template <class List>
 std::string list(const List& values) {
-  return nlohmann::json(values).dump();
+  std::string out = "[";
+  for (const auto& v : values) {
+    if (out.size() > 1) out += ',';
+    out += element(v);
+  }
+  return out += ']';
 }
 
 }  // namespace
@@ -19,8 +32,8 @@ std::string list(const List& values) {
 TraceLines::TraceLines(const Job& job, int rank, const Recording& recording, Random& random)
     : recording_(recording), random_(random), mpi_(job.mpi) {
   text_ = R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":)" +
-          std::to_string(job.world()) + R"(,"backend":"gloo","clock":"ns","dropped":0)" +
-          (mpi_ ? R"(,"semantics":"mpi"})" : "}") + "\n";
+          std::to_string(job.world()) + R"(,"backend":)" + quoted(recording.backend) +
+          R"(,"clock":"ns","dropped":0)" + (mpi_ ? R"(,"semantics":"mpi"})" : "}") + "\n";
   for (const auto& [name, members] : job.groups) {
     const Members& mine = job.members(rank, name);
     const bool member = std::find(members.begin(), members.end(), rank) != members.end();
@@ -30,7 +43,7 @@ TraceLines::TraceLines(const Job& job, int rank, const Recording& recording, Ran
 }
 
 void TraceLines::add(std::string line) {
-  time_ += pick(random_, 50, 900);
+  time_ = clock_ ? *clock_ : time_ + pick(random_, 50, 900);
   if (recording_.times) line += R"(,"t":)" + std::to_string(time_);
   text_ += line + "}\n";
 }
@@ -56,6 +69,7 @@ void TraceLines::issue(int id, const CallSpec& c) {
   number("root", c.root);
   number("peer", c.peer);
   number("ptag", c.ptag);
+  number("coalesced", c.coalesced);
   if (!c.splits_in.empty()) line += R"(,"splits_in":)" + list(c.splits_in);
   if (!c.splits_out.empty()) line += R"(,"splits_out":)" + list(c.splits_out);
   if (recording_.what && !c.what.empty()) line += R"(,"what":)" + list(c.what);

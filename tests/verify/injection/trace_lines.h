@@ -1,6 +1,7 @@
 // Writes the lines of one rank's trace, as the contract of the text form has them.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "verify/injection/job.h"
@@ -11,8 +12,10 @@ class TraceLines {
  public:
   TraceLines(const Job& job, int rank, const Recording& recording, Random& random);
 
+  // From now on lines carry this time; before the first call, times are made up.
+  void move_clock(long long nanoseconds) { clock_ = nanoseconds; }
   void issue(int id, const CallSpec& call);
-  // "complete", "wait", "waited"
+  // "start", "complete", "wait", "waited"
   void call_event(const char* kind, int id);
   void modality(const Action& action);
   void step(int n);
@@ -29,6 +32,7 @@ class TraceLines {
   const bool mpi_;
   std::string text_;
   long long time_ = 1000;
+  std::optional<long long> clock_;
 };
 
 }  // namespace lockstep::injection

@@ -26,19 +26,6 @@ Recording recording_for(Form form, Random& random) {
   return form == Form::dumps ? dump_recording(random) : any_recording(random);
 }
 
-// PyTorch calls the group of all ranks "0".
-void name_as_torch(Job& job) {
-  const auto world = job.groups.find("world");
-  if (world == job.groups.end()) return;
-  job.groups.emplace("0", world->second);
-  job.groups.erase("world");
-  for (Actions& actions : job.ranks) {
-    for (Action& a : actions) {
-      if (a.call.group == "world") a.call.group = "0";
-    }
-  }
-}
-
 DeviceBehaviour on_devices(const Behaviour& behaviour, Random& random) {
   DeviceBehaviour d;
   d.silent = behaviour.mismatch == Behaviour::Mismatch::silent;
@@ -80,7 +67,8 @@ View view_of(const std::vector<Entry>& all, const std::string& group, const Dump
 
 // Whether the ring forgot a call that a rank waits in.
 bool forgot_a_wait(const DeviceOutcome& outcome, const DumpStyle& style) {
-  return std::any_of(outcome.entries.begin(), outcome.entries.end(), [&](const auto& entries) {
+  return std::any_of(outcome.ranks.begin(), outcome.ranks.end(), [&](const RankOutcome& rank) {
+    const auto& entries = rank.entries;
     const auto open = std::find_if(entries.begin(), entries.end(), [](const Entry& e) {
       return e.state != Entry::State::completed;
     });
@@ -100,7 +88,7 @@ bool still_seen(Expectation& e, const Job& job, const DeviceOutcome& outcome,
   bool past = false;
   for (const int r : job.groups.at(group)) {
     const View view =
-        view_of(outcome.entries[static_cast<std::size_t>(r)], group, style, recording);
+        view_of(outcome.ranks[static_cast<std::size_t>(r)].entries, group, style, recording);
     const auto there = view.shown.find(seq);
     if (there == view.shown.end()) {
       if (seq < view.issued) return false;

@@ -1,0 +1,40 @@
+// Calls that some ranks wait in and others never issued: who is at fault?
+//
+// Either the call is missing on the one side, or it is one too many on the other. The majority
+// decides; where as many wait as are missing, the past of the one that waits (verify/habit.h).
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "verify/context.h"
+#include "verify/matching.h"
+
+namespace lockstep {
+
+// Whether those who went past a call are more than those who wait in it, and not because their
+// batches lacked what the call carries. Then the majority is right, as everywhere.
+bool went_on_without_the_few(const Context& context, const Deviation& d);
+
+// Whether a message is the first of its kind that the rank ever made, as far as its trace tells.
+bool is_new_kind_of_message(const Context& context, CallRef message);
+
+// A message that has no other side: the peer never posted it, or the rank that waits in it made a
+// message too many. One whose batch has other messages is none too many: its peer took part in the
+// exchange.
+Cause explain_message(const Context& context, const WaitPoint& message);
+
+// A message without its other side, in a cycle over `points`: a rank waits for a peer that went on
+// to a collective together with most of its group, which now waits for that rank. Who is left out
+// of the collective is not at fault for it. Nothing: another kind of cycle.
+std::optional<Cause> explain_lost_message(const Context& context,
+                                          const std::vector<std::size_t>& points);
+
+// A cycle in which only one call lacks ranks that never issued it, while all the others are there
+// and merely queued: who never issued that one call left it out, or who issued it made one too
+// many. (Where several calls lack ranks, each of them may just not have been reached.)
+std::optional<Cause> explain_left_out_call(const Context& context,
+                                           const std::vector<std::size_t>& points);
+
+}  // namespace lockstep

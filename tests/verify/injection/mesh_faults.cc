@@ -1,0 +1,621 @@
+#include "verify/injection/mesh_faults.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "verify/injection/mesh_jobs.h"
+
+namespace lockstep::injection {
+
+const char* to_string(MeshFault fault) {
+  static constexpr std::array kNames = {"left_out",
+                                        "left_out_by_several",
+                                        "left_out_by_subgroup",
+                                        "left_out_all_to_all",
+                                        "one_too_many",
+                                        "modality_skip",
+                                        "ddp_unused",
+                                        "swapped",
+                                        "groups_swapped",
+                                        "wrong_size",
+                                        "wrong_op",
+                                        "wrong_dtype",
+                                        "wrong_root",
+                                        "wrong_redop",
+                                        "realigned",
+                                        "host_stall",
+                                        "never_starts",
+                                        "never_completes",
+                                        "link_stall",
+                                        "exception",
+                                        "killed",
+                                        "lone_send",
+                                        "left_out_message",
+                                        "lone_barrier",
+                                        "culprit_missing",
+                                        "bystander_missing",
+                                        "healthy",
+                                        "legal_skip",
+                                        "straggler",
+                                        "straggler_came",
+                                        "preempted",
+                                        "missing_trace"};
+  static_assert(kNames.size() == kMeshFaults);
+  return kNames[static_cast<std::size_t>(fault)];
+}
+
+namespace {
+
+using Found = std::optional<Deviation>;
+using Test = std::function<bool(const CallSpec&)>;
+struct Site {
+  int rank = 0;
+  std::size_t at = 0;  // in the rank's actions
+};
+
+class MeshInjector {
+ public:
+  MeshInjector(Job& job, DeviceBehaviour& behaviour, Random& random)
+      : job_(job), behaviour_(behaviour), random_(random) {
+    // The first step, the last one, or one between.
+    const int when = pick(random, 0, 3);
+    first_ = when == 0 ? 0 : when == 1 ? job.steps - 1 : 1;
+    last_ = when == 0 ? 0 : job.steps - 1;
+  }
+
+  Found inject(MeshFault fault) {
+    switch (fault) {
+      case MeshFault::left_out:
+        return leave_out(find([](const CallSpec& c) { return c.splits_in.empty(); }), 1);
+      case MeshFault::left_out_by_several:
+        return leave_out_by_several();
+      case MeshFault::left_out_by_subgroup:
+        return leave_out_by_subgroup();
+      case MeshFault::left_out_all_to_all:
+        return leave_out(find([](const CallSpec& c) { return !c.splits_in.empty(); }), 1);
+      case MeshFault::one_too_many:
+        return one_too_many();
+      case MeshFault::modality_skip:
+        return modality_skip();
+      case MeshFault::ddp_unused:
+        return ddp_unused();
+      case MeshFault::swapped:
+        return swap(true);
+      case MeshFault::groups_swapped:
+        return swap(false);
+      case MeshFault::wrong_size:
+      case MeshFault::wrong_op:
+      case MeshFault::wrong_dtype:
+      case MeshFault::wrong_root:
+      case MeshFault::wrong_redop:
+        return change(fault);
+      case MeshFault::realigned:
+        return realign();
+      case MeshFault::host_stall:
+        return end_with(Action::Kind::stall);
+      case MeshFault::never_starts:
+        return stall_device(Stall::never_starts);
+      case MeshFault::never_completes:
+        return stall_device(Stall::never_completes);
+      case MeshFault::link_stall:
+        return stall_link();
+      case MeshFault::exception:
+        return end_with(Action::Kind::raise);
+      case MeshFault::killed:
+        return end_with(Action::Kind::die);
+      case MeshFault::lone_send:
+        return lone_send();
+      case MeshFault::left_out_message:
+        return leave_out_message();
+      case MeshFault::lone_barrier:
+        return lone_barrier();
+      case MeshFault::culprit_missing: {
+        Found found = end_with(Action::Kind::stall);
+        if (found) found->not_recorded = found->culprits;
+        return found;
+      }
+      case MeshFault::bystander_missing: {
+        Found found = leave_out(find([](const CallSpec&) { return true; }), 1);
+        if (!found || job_.world() < 5) return std::nullopt;
+        found->not_recorded = {(found->culprits[0] + pick(random_, 1, job_.world() - 1)) %
+                               job_.world()};
+        return found;
+      }
+      case MeshFault::healthy:
+        return Deviation{};
+      case MeshFault::legal_skip:
+        return legal_skip();
+      case MeshFault::straggler:
+      case MeshFault::straggler_came:
+        return straggle(fault == MeshFault::straggler_came);
+      case MeshFault::preempted:
+        return preempt();
+      case MeshFault::missing_trace: {
+        Deviation d;
+        d.not_recorded = {pick(random_, 0, job_.world() - 1)};
+        return d;
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  Actions& actions(int r) { return job_.ranks[static_cast<std::size_t>(r)]; }
+  CallSpec& call(const Site& s) { return actions(s.rank)[s.at].call; }
+  std::size_t size_of(const std::string& group) const { return job_.groups.at(group).size(); }
+
+  template <class List>
+  const auto& any(const List& list) {
+    return list[static_cast<std::size_t>(pick(random_, 0, static_cast<int>(list.size()) - 1))];
+  }
+
+  // A call of a group of several, in the steps of this fault, that passes the test.
+  std::optional<Site> find_call(const Test& test) {
+    std::vector<Site> sites;
+    for (int r = 0; r < job_.world(); ++r) {
+      for (std::size_t i = 0; i < actions(r).size(); ++i) {
+        const Action& a = actions(r)[i];
+        if (a.kind != Action::Kind::issue || a.call.step < first_ || a.call.step > last_) continue;
+        if (size_of(a.call.group) > 1 && test(a.call)) sites.push_back({r, i});
+      }
+    }
+    if (sites.empty()) return std::nullopt;
+    return any(sites);
+  }
+  // … a collective.
+  std::optional<Site> find(const Test& test) {
+    return find_call([&](const CallSpec& c) { return !is_point_to_point(c) && test(c); });
+  }
+
+  std::int64_t seq_of(const Site& s) {
+    const auto all = collectives(actions(s.rank), call(s).group);
+    return std::find(all.begin(), all.end(), s.at) - all.begin();
+  }
+
+  void remove(int rank, std::size_t at) {
+    Actions& list = actions(rank);
+    const int handle = list[at].handle;
+    list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
+    std::erase_if(
+        list, [&](const Action& a) { return a.kind == Action::Kind::wait && a.handle == handle; });
+  }
+
+  void insert(int rank, std::size_t at, Action a) {
+    Actions& list = actions(rank);
+    list.insert(list.begin() + static_cast<std::ptrdiff_t>(at), std::move(a));
+  }
+
+  // Group, step and reference of a deviation at a call.
+  Deviation at_call(std::vector<int> culprits, const CallSpec& c, std::int64_t seq) {
+    Deviation d;
+    std::sort(culprits.begin(), culprits.end());
+    d.groups = {c.group};
+    d.seq = seq;
+    d.step = c.step;
+    const Members& members = job_.groups.at(c.group);
+    const auto deviate = std::count_if(members.begin(), members.end(), [&](int m) {
+      return std::binary_search(culprits.begin(), culprits.end(), m);
+    });
+    const bool majority = 2 * static_cast<std::size_t>(deviate) < members.size();
+    const auto sisters = std::count_if(job_.groups.begin(), job_.groups.end(), [&](const auto& g) {
+      return dimension(g.first) == dimension(c.group);
+    });
+    // Where a whole row of ranks deviates, so do half of the sisters' members.
+    const bool alone = culprits.size() == static_cast<std::size_t>(deviate);
+    d.has_reference = majority || (alone && sisters > 1);
+    d.culprits = std::move(culprits);
+    return d;
+  }
+
+  Found leave_out(const std::optional<Site>& site, int ranks) {
+    if (!site) return std::nullopt;
+    const CallSpec gone = call(*site);
+    const std::int64_t seq = seq_of(*site);
+    Members members = job_.groups.at(gone.group);
+    std::erase(members, site->rank);
+    std::shuffle(members.begin(), members.end(), random_);
+    std::vector<int> culprits = {site->rank};
+    culprits.insert(culprits.end(), members.begin(), members.begin() + ranks - 1);
+    for (const int r : culprits) {
+      const auto all = collectives(actions(r), gone.group);
+      remove(r, all[static_cast<std::size_t>(seq)]);
+    }
+    return at_call(culprits, gone, seq);
+  }
+
+  Found leave_out_by_several() {
+    const auto site = find([&](const CallSpec& c) { return size_of(c.group) >= 5; });
+    if (!site) return std::nullopt;
+    const auto most = static_cast<int>((size_of(call(*site).group) - 1) / 2);
+    return leave_out(site, pick(random_, 2, std::min(most, 5)));
+  }
+
+  // The ranks of a tensor-parallel group, or of one replica.
+  std::vector<int> row_of(int rank, const std::set<std::string>& dimensions) {
+    std::vector<int> row = {rank};
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      for (const auto& [name, members] : job_.groups) {
+        if (!dimensions.contains(dimension(name))) continue;
+        if (std::find(members.begin(), members.end(), row[i]) == members.end()) continue;
+        for (const int m : members) {
+          if (std::find(row.begin(), row.end(), m) == row.end()) row.push_back(m);
+        }
+      }
+    }
+    std::sort(row.begin(), row.end());
+    return row;
+  }
+
+  static bool syncs_replicas(const CallSpec& c) {
+    return std::set<std::string>{"dp", "text", "image"}.contains(dimension(c.group));
+  }
+
+  Found leave_out_by_subgroup() {
+    const auto site = find(syncs_replicas);
+    if (!site) return std::nullopt;
+    const std::vector<int> row = row_of(site->rank, {"tp"});
+    if (row.size() < 2) return std::nullopt;
+    const CallSpec gone = call(*site);
+    const std::int64_t seq = seq_of(*site);
+    std::set<std::string> groups;
+    for (const int r : row) {
+      for (const auto& [name, members] : job_.groups) {
+        const bool member = std::find(members.begin(), members.end(), r) != members.end();
+        if (!member || dimension(name) != dimension(gone.group)) continue;
+        remove(r, collectives(actions(r), name)[static_cast<std::size_t>(seq)]);
+        groups.insert(name);
+      }
+    }
+    Deviation d = at_call(row, gone, seq);
+    d.groups = groups;
+    return d;
+  }
+
+  Action added_call(CallSpec c) {
+    Action a;
+    a.handle = 100000 + added_++;
+    a.call = std::move(c);
+    return a;
+  }
+
+  Found one_too_many() {
+    const auto site = find([](const CallSpec& c) { return c.splits_in.empty(); });
+    if (!site) return std::nullopt;
+    const std::int64_t seq = seq_of(*site);
+    CallSpec extra = call(*site);
+    if (chance(random_, 0.5)) {
+      extra = CallSpec{};
+      extra.op = "all_reduce";
+      extra.group = call(*site).group;
+      extra.in = extra.out = {7};
+      extra.redop = "sum";
+      extra.what = {"accuracy"};
+      extra.step = call(*site).step;
+    }
+    extra.async = false;
+    extra.at = "log.py:7";
+    const CallSpec kept = extra;
+    insert(site->rank, site->at + 1, added_call(std::move(extra)));
+    return at_call({site->rank}, kept, seq + 1);
+  }
+
+  static bool is_image(const CallSpec& c) {
+    return !c.what.empty() && c.what[0].starts_with("image.");
+  }
+
+  void set_batch(int rank, int step, const std::vector<std::string>& names) {
+    for (Action& a : actions(rank)) {
+      if (a.kind == Action::Kind::modality && a.n == step) a.names = names;
+    }
+  }
+
+  // Removes the rank's calls of that step that pass; the place of the first.
+  struct First {
+    std::string group;
+    std::int64_t seq = kUnset;
+  };
+  First remove_all(int rank, int step, const Test& test) {
+    First first;
+    Actions& list = actions(rank);
+    for (std::size_t i = list.size(); i-- > 0;) {
+      if (list[i].kind != Action::Kind::issue || list[i].call.step != step) continue;
+      if (!test(list[i].call)) continue;
+      first = {list[i].call.group, seq_of({rank, i})};
+      remove(rank, i);
+    }
+    return first;
+  }
+
+  Found modality_skip() {
+    const auto site = find([](const CallSpec& c) { return is_image(c) && syncs_replicas(c); });
+    if (!site) return std::nullopt;
+    const CallSpec gone = call(*site);
+    const std::vector<int> replica = row_of(site->rank, {"tp", "pp"});
+    Deviation d = at_call(replica, gone, seq_of(*site));
+    d.groups.clear();
+    for (const int r : replica) {
+      set_batch(r, gone.step, {"text"});
+      const First first = remove_all(r, gone.step, is_image);
+      d.groups.insert(first.group);
+      d.seq = first.seq;
+    }
+    return d;
+  }
+
+  // DDP's buckets go out in their order: behind one that never fills, none does.
+  Found ddp_unused() {
+    const auto site = find(
+        [](const CallSpec& c) { return is_image(c) && c.async && dimension(c.group) == "dp"; });
+    if (!site || call(*site).step + 1 >= job_.steps) return std::nullopt;
+    const CallSpec gone = call(*site);
+    const std::vector<int> replica = row_of(site->rank, {"tp", "pp"});
+    Deviation d = at_call(replica, gone, seq_of(*site));
+    d.groups.clear();
+    for (const int r : replica) {
+      set_batch(r, gone.step, {"text"});
+      bool image_came = false;
+      std::set<std::vector<std::string>> from_then_on;
+      for (const Action& a : actions(r)) {
+        const bool bucket = a.kind == Action::Kind::issue && a.call.step == gone.step &&
+                            a.call.async && dimension(a.call.group) == "dp";
+        if (!bucket) continue;
+        image_came |= is_image(a.call);
+        if (image_came) from_then_on.insert(a.call.what);
+      }
+      const First first = remove_all(r, gone.step, [&](const CallSpec& c) {
+        return dimension(c.group) == "dp" && from_then_on.contains(c.what);
+      });
+      d.groups.insert(first.group);
+      d.seq = first.seq;
+      Actions& list = actions(r);
+      const auto next = std::find_if(list.begin(), list.end(), [&](const Action& a) {
+        return a.kind == Action::Kind::modality && a.n == gone.step + 1;
+      });
+      list.erase(next + 1, list.end());
+      Action raise;
+      raise.kind = Action::Kind::raise;
+      raise.text =
+          "RuntimeError: Expected to have finished reduction in the prior iteration before "
+          "starting a new one. This error indicates that your module has parameters that were not "
+          "used in producing loss.";
+      list.push_back(std::move(raise));
+    }
+    return d;
+  }
+
+  Found swap(bool same_group) {
+    std::vector<Site> sites;
+    for (int r = 0; r < job_.world(); ++r) {
+      const Actions& list = actions(r);
+      for (std::size_t i = 0; i + 1 < list.size(); ++i) {
+        const CallSpec& a = list[i].call;
+        const CallSpec& b = list[i + 1].call;
+        if (list[i].kind != Action::Kind::issue || list[i + 1].kind != Action::Kind::issue)
+          continue;
+        if (is_point_to_point(a) || is_point_to_point(b)) continue;
+        if (a.step < first_ || b.step > last_ || (a.group == b.group) != same_group) continue;
+        if (size_of(a.group) < 2 || size_of(b.group) < 2) continue;
+        Recording bare;
+        bare.what = bare.step = bare.redop = bare.root = false;
+        if (same_group ? visible(a, bare) == visible(b, bare) : a.async || b.async) continue;
+        sites.push_back({r, i});
+      }
+    }
+    if (sites.empty()) return std::nullopt;
+    const Site site = any(sites);
+    Actions& list = actions(site.rank);
+    const CallSpec first = list[site.at].call;
+    const CallSpec second = list[site.at + 1].call;
+    const std::int64_t seq = seq_of(site);
+    const std::int64_t other = seq_of({site.rank, site.at + 1});
+    std::swap(list[site.at], list[site.at + 1]);
+    Deviation d = at_call({site.rank}, first, seq);
+    if (!same_group) {
+      // Who came first to which group is all that differs.
+      d.groups.insert(second.group);
+      if (seq != other) d.seq = kUnset;
+    }
+    return d;
+  }
+
+  Found change(MeshFault fault) {
+    const auto site = find([&](const CallSpec& c) {
+      switch (fault) {
+        case MeshFault::wrong_size:
+          return !c.in.empty() && c.splits_in.empty();
+        case MeshFault::wrong_dtype:
+          return !c.in.empty();
+        case MeshFault::wrong_redop:
+          return !c.redop.empty();
+        case MeshFault::wrong_root:
+          return c.root != kUnset;
+        default:
+          return c.op == "all_reduce";
+      }
+    });
+    if (!site) return std::nullopt;
+    CallSpec& c = call(*site);
+    switch (fault) {
+      case MeshFault::wrong_size:
+        if (!c.in.empty()) c.in[0] = c.in[0] * 2 + 2;
+        if (!c.out.empty()) c.out[0] = c.out[0] * 2 + 2;
+        break;
+      case MeshFault::wrong_dtype:
+        c.dtype = "bfloat16";
+        break;
+      case MeshFault::wrong_redop:
+        c.redop = "max";
+        break;
+      case MeshFault::wrong_root:
+        c.root = any(job_.groups.at(c.group));
+        if (c.root == 0) c.root = job_.groups.at(c.group).back();
+        break;
+      default:
+        c.op = "broadcast";
+        c.redop.clear();
+        c.root = job_.groups.at(c.group)[0];
+        break;
+    }
+    return at_call({site->rank}, c, seq_of(*site));
+  }
+
+  Found realign() {
+    last_ = job_.steps - 2;
+    first_ = std::min(first_, last_);
+    const auto site =
+        find([](const CallSpec& c) { return c.splits_in.empty() && !c.what.empty(); });
+    if (!site) return std::nullopt;
+    const CallSpec gone = call(*site);
+    const std::int64_t seq = seq_of(*site);
+    const int later = pick(random_, gone.step + 1, job_.steps - 1);
+    remove(site->rank, site->at);
+    if (is_image(gone)) set_batch(site->rank, gone.step, {"text"});
+    Actions& list = actions(site->rank);
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const CallSpec& c = list[i].call;
+      if (list[i].kind != Action::Kind::issue || c.group != gone.group || c.what != gone.what ||
+          c.op != gone.op || c.step != later) {
+        continue;
+      }
+      CallSpec again = c;
+      again.async = false;
+      insert(site->rank, i, added_call(std::move(again)));
+      return at_call({site->rank}, gone, seq);
+    }
+    return std::nullopt;
+  }
+
+  // The rank's program ends at a random place; others miss a call of it.
+  Found end_with(Action::Kind kind) {
+    const auto site = find([](const CallSpec&) { return true; });
+    if (!site) return std::nullopt;
+    const CallSpec missed = call(*site);
+    const std::int64_t seq = seq_of(*site);
+    // Before the messages, if there are some directly ahead of it.
+    Deviation d = at_call({site->rank}, missed, seq);
+    d.has_reference = true;  // it waits for nobody
+    Actions& list = actions(site->rank);
+    list.resize(site->at);
+    Action last;
+    last.kind = kind;
+    last.text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.";
+    list.push_back(std::move(last));
+    return d;
+  }
+
+  Found stall_device(Stall stall) {
+    const auto site = find([](const CallSpec&) { return true; });
+    if (!site) return std::nullopt;
+    call(*site).stall = stall;
+    Deviation d = at_call({site->rank}, call(*site), seq_of(*site));
+    d.has_reference = true;
+    return d;
+  }
+
+  Found stall_link() {
+    const auto site = find([](const CallSpec&) { return true; });
+    if (!site) return std::nullopt;
+    const std::string group = call(*site).group;
+    const std::int64_t seq = seq_of(*site);
+    for (const int m : job_.groups.at(group)) {
+      const auto all = collectives(actions(m), group);
+      actions(m)[all[static_cast<std::size_t>(seq)]].call.stall = Stall::link;
+    }
+    Deviation d = at_call({}, call(*site), seq);
+    return d;
+  }
+
+  Found lone_send() {
+    behaviour_.eager_sends = false;
+    const auto site = find([](const CallSpec&) { return true; });
+    if (!site) return std::nullopt;
+    CallSpec c;
+    c.op = "send";
+    c.group = call(*site).group;
+    Members others = job_.groups.at(c.group);
+    std::erase(others, site->rank);
+    c.peer = any(others);
+    c.in = {16};
+    c.step = call(*site).step;
+    c.at = "debug.py:3";
+    const CallSpec kept = c;
+    insert(site->rank, site->at, added_call(std::move(c)));
+    return at_call({site->rank}, kept, kUnset);
+  }
+
+  Found leave_out_message() {
+    behaviour_.eager_sends = false;
+    const auto site = find_call([](const CallSpec& c) { return is_point_to_point(c); });
+    if (!site) return std::nullopt;
+    const CallSpec gone = call(*site);
+    remove(site->rank, site->at);
+    return at_call({site->rank}, gone, kUnset);
+  }
+
+  Found lone_barrier() {
+    const auto site = find([](const CallSpec&) { return true; });
+    if (!site || job_.world() < 3) return std::nullopt;
+    // As "if rank == 0: save(); barrier()" has it.
+    const int rank = chance(random_, 0.7) ? 0 : site->rank;
+    const Actions& list = actions(rank);
+    std::size_t at = 0;
+    while (at < list.size() &&
+           !(list[at].kind == Action::Kind::step && list[at].n == call(*site).step)) {
+      ++at;
+    }
+    CallSpec c;
+    c.op = "barrier";
+    c.group = "world";
+    c.step = call(*site).step;
+    c.at = "checkpoint.py:30";
+    const auto before = collectives(list, "world");
+    const auto seq =
+        std::count_if(before.begin(), before.end(), [&](std::size_t i) { return i < at; });
+    const CallSpec kept = c;
+    insert(rank, at, added_call(std::move(c)));
+    return at_call({rank}, kept, seq);
+  }
+
+  Found legal_skip() {
+    const auto site = find([&](const CallSpec& c) { return c.group != "world"; });
+    if (!site) return std::nullopt;
+    const std::string group = call(*site).group;
+    const auto seq = static_cast<std::size_t>(seq_of(*site));
+    for (const int m : job_.groups.at(group)) remove(m, collectives(actions(m), group)[seq]);
+    return Deviation{};
+  }
+
+  Found straggle(bool look) {
+    const auto site = find([](const CallSpec& c) { return c.step >= 1; });
+    if (!site) return std::nullopt;
+    Action late;
+    late.kind = Action::Kind::late;
+    late.n = pick(random_, 2000, 8000);
+    insert(site->rank, site->at, late);
+    if (look) behaviour_.stop_after_late = 1;
+    return Deviation{};
+  }
+
+  Found preempt() {
+    std::size_t all = 0;
+    for (const Actions& a : job_.ranks) all += a.size();
+    behaviour_.stop_after = pick(random_, static_cast<int>(all) / 5, static_cast<int>(all) - 1);
+    return Deviation{};
+  }
+
+  Job& job_;
+  DeviceBehaviour& behaviour_;
+  Random& random_;
+  int first_ = 0, last_ = 0;
+  int added_ = 0;
+};
+
+}  // namespace
+
+std::optional<Deviation> inject(MeshFault fault, Job& job, DeviceBehaviour& behaviour,
+                                Random& random) {
+  return MeshInjector(job, behaviour, random).inject(fault);
+}
+
+}  // namespace lockstep::injection

@@ -1,0 +1,223 @@
+#include "verify/injection/mesh_tally.h"
+
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+#include <thread>
+#include <tuple>
+
+#include "verify/injection/judging.h"
+#include "verify/verify.h"
+
+namespace lockstep::injection {
+
+namespace {
+
+std::size_t bytes_of(const Files& files) {
+  std::size_t sum = 0;
+  for (const auto& [name, content] : files) sum += content.size();
+  return sum;
+}
+
+template <class Set>
+std::string joined(const Set& values) {
+  std::string out;
+  for (const auto& v : values) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::string>) {
+      out += v + " ";
+    } else {
+      out += std::to_string(v) + " ";
+    }
+  }
+  return out.empty() ? "- " : out;
+}
+
+std::string wanted(const MeshView& view) {
+  const Expectation& e = view.expected;
+  return "want " + text_of(*e.culprits) + (e.culprits_needed ? "" : " or nobody") + ", rules " +
+         joined(e.rules) + "group " + joined(e.groups) + "seq " + joined(e.seqs) + "step " +
+         joined(e.steps) + (e.may_be_open ? "or inconclusive" : "") +
+         (view.may_be_clean ? "or clean" : "");
+}
+
+void judge_case(MeshFault fault, std::uint32_t seed, MeshTally& tally) {
+  const auto made = make_mesh_case(fault, seed);
+  if (!made) return;
+  ++tally.programs;
+  struct Answer {
+    const MeshView* view = nullptr;
+    Report report;
+  };
+  std::vector<Answer> answers;
+  const auto fail = [&](const MeshView& view, const std::string& complaint,
+                        const std::string& got) {
+    std::string text = std::string(to_string(fault)) + " seed " + std::to_string(seed) + " form " +
+                       to_string(view.form) + " (" + made->words + ";" + view.words + ")\n  " +
+                       complaint + "; " + wanted(view) + "\n  got " + got;
+    tally.failures.push_back(
+        {view.form, fault, complaint, seed, bytes_of(view.files), std::move(text)});
+  };
+  for (const MeshView& view : made->views) {
+    Report report = verify(read_files(view.files));
+    const MeshJudgement judgement = judge(report, fault, view);
+    MeshScore& score =
+        tally.scores[static_cast<std::size_t>(view.form)][static_cast<std::size_t>(fault)];
+    ++score.cases;
+    ++score.marks[static_cast<std::size_t>(judgement.mark)];
+    const bool told = judgement.mark == Mark::exact && report.verdict == Verdict::findings;
+    score.told += told ? 1 : 0;
+    score.rule += judgement.rule ? 1 : 0;
+    score.place += judgement.place ? 1 : 0;
+    const std::string wrong = complaint(judgement, fault, view);
+    if (!wrong.empty()) fail(view, wrong, text_of(report));
+    answers.push_back({&view, std::move(report)});
+  }
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    for (std::size_t j = i + 1; j < answers.size(); ++j) {
+      if (agree(answers[i].report, answers[j].report)) continue;
+      fail(*answers[j].view, std::string("differs from ") + to_string(answers[i].view->form),
+           text_of(answers[j].report) + "\n  beside " + text_of(answers[i].report));
+    }
+  }
+}
+
+std::string share(int part, int whole) {
+  return whole == 0 ? "–" : std::to_string(100 * part / whole) + " %";
+}
+
+std::string row(const std::string& name, const MeshScore& s) {
+  std::string out = "| " + name + " | " + std::to_string(s.cases);
+  for (const int count : s.marks) out += " | " + std::to_string(count);
+  return out + " | " + share(s.rule, s.told) + " | " + share(s.place, s.told) + " |\n";
+}
+
+std::string healthy_row(const std::string& name, const MeshScore& s) {
+  return "| " + name + " | " + std::to_string(s.cases) + " | " +
+         std::to_string(s.count(Mark::exact)) + " | " + std::to_string(s.count(Mark::undecided)) +
+         " | " + std::to_string(s.count(Mark::missed)) + " | " +
+         std::to_string(s.count(Mark::innocents)) + " |\n";
+}
+
+void add(MeshScore& to, const MeshScore& s) {
+  to.cases += s.cases;
+  to.rule += s.rule;
+  to.place += s.place;
+  to.told += s.told;
+  for (std::size_t m = 0; m < kMarks; ++m) to.marks[m] += s.marks[m];
+}
+
+const char* title(MeshForm form) {
+  switch (form) {
+    case MeshForm::profiler:
+      return "T: what NCCL's profiler records (starts and completions of the device, no waits)";
+    case MeshForm::recorder:
+      return "P: our recorder over NCCL (waits that are over at once, completions)";
+    case MeshForm::blocking:
+      return "G: waits that block (Gloo)";
+    case MeshForm::issues:
+      return "I: issue lines alone";
+    case MeshForm::flight_recorder:
+      return "F: Flight Recorder dumps";
+  }
+  return "";
+}
+
+}  // namespace
+
+MeshScore MeshTally::total(MeshForm form, bool healthy) const {
+  MeshScore out;
+  for (int f = 0; f < kMeshFaults; ++f) {
+    if (is_healthy(static_cast<MeshFault>(f)) != healthy) continue;
+    add(out, scores[static_cast<std::size_t>(form)][static_cast<std::size_t>(f)]);
+  }
+  return out;
+}
+
+void MeshTally::merge(const MeshTally& other) {
+  programs += other.programs;
+  failures.insert(failures.end(), other.failures.begin(), other.failures.end());
+  for (std::size_t form = 0; form < kMeshForms; ++form) {
+    for (std::size_t f = 0; f < kMeshFaults; ++f) add(scores[form][f], other.scores[form][f]);
+  }
+}
+
+MeshTally judge_meshes(const MeshRange& range) {
+  std::vector<MeshFault> faults;
+  for (int f = 0; f < kMeshFaults; ++f) {
+    const auto fault = static_cast<MeshFault>(f);
+    if (range.only.empty() || range.only == to_string(fault)) faults.push_back(fault);
+  }
+  if (faults.empty()) return {};
+  const unsigned threads = std::max(1U, std::thread::hardware_concurrency());
+  std::vector<MeshTally> parts(threads);
+  std::atomic<int> next = 0;
+  {
+    std::vector<std::jthread> workers;
+    for (MeshTally& part : parts) {
+      workers.emplace_back([&] {
+        for (int i = next++; i < range.programs; i = next++) {
+          const auto n = static_cast<std::size_t>(i);
+          const auto round = static_cast<std::uint32_t>(n / faults.size());
+          judge_case(faults[n % faults.size()], range.first + round, part);
+        }
+      });
+    }
+  }
+  MeshTally out;
+  for (const MeshTally& part : parts) out.merge(part);
+  std::sort(out.failures.begin(), out.failures.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.form, a.fault, a.complaint, a.bytes, a.seed) <
+           std::tie(b.form, b.fault, b.complaint, b.bytes, b.seed);
+  });
+  return out;
+}
+
+std::string mesh_tables(const MeshTally& tally) {
+  std::string out;
+  for (int i = 0; i < kMeshForms; ++i) {
+    const auto form = static_cast<MeshForm>(i);
+    out += "### " + std::string(title(form)) + "\n\n| fault | cases";
+    for (int m = 0; m < kMarks; ++m) out += " | " + std::string(to_string(static_cast<Mark>(m)));
+    out += " | rule right | place right |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+    std::string healthy =
+        "| nothing is wrong | cases | right | undecided | called clean | false alarms |\n"
+        "|---|--:|--:|--:|--:|--:|\n";
+    for (int f = 0; f < kMeshFaults; ++f) {
+      const auto fault = static_cast<MeshFault>(f);
+      const MeshScore& s = tally.scores[static_cast<std::size_t>(i)][static_cast<std::size_t>(f)];
+      if (s.cases == 0) continue;
+      is_healthy(fault) ? healthy += healthy_row(to_string(fault), s)
+                        : out += row(to_string(fault), s);
+    }
+    out += row("**all**", tally.total(form, false)) + "\n" + healthy +
+           healthy_row("**all**", tally.total(form, true)) + "\n";
+  }
+  return out;
+}
+
+std::string mesh_failures(const MeshTally& tally) {
+  struct Class {
+    std::string name;
+    std::vector<const MeshFailure*> cases;  // the smallest first
+  };
+  std::vector<Class> classes;
+  for (const MeshFailure& f : tally.failures) {
+    const std::string name =
+        std::string(to_string(f.form)) + " " + to_string(f.fault) + ": " + f.complaint;
+    if (classes.empty() || classes.back().name != name) classes.push_back({name, {}});
+    classes.back().cases.push_back(&f);
+  }
+  std::stable_sort(classes.begin(), classes.end(),
+                   [](const Class& a, const Class& b) { return a.cases.size() > b.cases.size(); });
+  std::string out;
+  for (const Class& c : classes) {
+    out += std::to_string(c.cases.size()) + " x " + c.name + "; seeds";
+    for (std::size_t i = 0; i < std::min<std::size_t>(6, c.cases.size()); ++i) {
+      out += " " + std::to_string(c.cases[i]->seed);
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace lockstep::injection

@@ -1,0 +1,269 @@
+// NCCL's rules: a call returns once it is enqueued, a wait orders streams and does not block the
+// host, calls of one group run in order on the device, and completion is what the device says.
+// Each job that hangs stands beside one that does not.
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/trace_text.h"
+#include "verify/program.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::string judge(const std::vector<std::string>& programs) {
+  std::vector<std::string> over_nccl;
+  for (const std::string& p : programs) over_nccl.push_back("backend nccl; " + p);
+  return summary(verify(program(over_nccl)));
+}
+
+Report report_of(const std::vector<std::string>& programs) {
+  std::vector<std::string> over_nccl;
+  for (const std::string& p : programs) over_nccl.push_back("backend nccl; " + p);
+  return verify(program(over_nccl));
+}
+
+// One rank as our recorder sees it over NCCL: every call is followed by a wait that returns at
+// once.
+class Lane {
+ public:
+  Lane& batch(int step, const std::string& modalities) {
+    text_ += "modality " + std::to_string(step) + " " + modalities + "; ";
+    return *this;
+  }
+  Lane& done(const std::string& call) { return add(call, ""); }
+  Lane& open(const std::string& call) { return add(call, " open"); }
+  std::string ends(const std::string& mark) const { return text_ + mark; }
+
+ private:
+  Lane& add(const std::string& call, const std::string& state) {
+    text_ += call + state + "; wait " + std::to_string(calls_++) + "; ";
+    return *this;
+  }
+
+  std::string text_ = "group img 0,1,2,3; group txt 0,1,2,3; ";
+  int calls_ = 0;
+};
+
+std::string image(int step) {
+  return "all_reduce g=img n=4 what=image.w step=" + std::to_string(step);
+}
+std::string text(int step) {
+  return "all_reduce g=txt n=8 what=text.w step=" + std::to_string(step);
+}
+
+// Manual synchronisation with a group per modality. Ranks 1 and 3 hold text only in step 2; their
+// image calls of step 3 meet those of step 2 of ranks 0 and 2, and at the end one call is left
+// over.
+std::vector<std::string> a_group_per_modality(const std::string& end) {
+  Lane whole;
+  for (int s = 0; s < 4; ++s) whole.batch(s, "image,text").done(image(s)).done(text(s));
+  whole.batch(4, "image,text").open(image(4)).done(text(4));
+  Lane lacks;
+  for (int s = 0; s < 5; ++s) {
+    lacks.batch(s, s == 2 ? "text" : "image,text");
+    if (s != 2) lacks.done(image(s));
+    lacks.done(text(s));
+  }
+  return {whole.ends(end), lacks.ends(end), whole.ends(end), lacks.ends(end)};
+}
+
+TEST(NcclRules, CallsThatPairAcrossStepsAreTracedToTheFirstOneLeftOut) {
+  const char* const cause =
+      "modality-divergence error observed culprits=1,3 group=img seq=2 step=2\nverdict findings";
+  EXPECT_EQ(judge(a_group_per_modality("hung")), cause);
+  EXPECT_EQ(judge(a_group_per_modality("killed")), cause);
+  EXPECT_EQ(judge(a_group_per_modality("cut")), cause);
+}
+
+TEST(NcclRules, AGroupPerModalityThatEveryRankCallsIsHealthy) {
+  Lane lane;
+  for (int s = 0; s < 5; ++s) lane.batch(s, "image,text").done(image(s)).done(text(s));
+  const std::string rank = lane.ends("clean");
+  EXPECT_EQ(judge({rank, rank, rank, rank}), "verdict clean");
+}
+
+TEST(NcclRules, OneGroupForAllParts) {
+  const auto call = [](const std::string& what, int step) {
+    return "all_reduce g=img n=4 what=" + what + " step=" + std::to_string(step);
+  };
+  Lane whole;
+  whole.batch(0, "image,text").done(call("i", 0)).done(call("t", 0));
+  Lane lacks = whole;
+  whole.batch(1, "image,text").done(call("i", 1)).open(call("t", 1));
+  lacks.batch(1, "text").done(call("t", 1));
+  EXPECT_EQ(judge({whole.ends("hung"), lacks.ends("hung"), whole.ends("hung"), whole.ends("hung")}),
+            "modality-divergence error observed culprits=1 group=img seq=2 step=1\n"
+            "verdict findings");
+}
+
+// DDP: the ranks without an image gradient never launch the bucket, and raise when the next step
+// begins. The others stay on the device.
+TEST(NcclRules, DdpRaisesAStepAfterTheBucketThatWasNotLaunched) {
+  const std::string bucket = "all_reduce g=img n=4 async step=0 what=";
+  const std::string waits = "group img 0,1,2,3; modality 0 image,text; " + bucket + "text; " +
+                            bucket + "image open; hung";
+  const std::string raises =
+      "group img 0,1,2,3; modality 0 text; " + bucket +
+      "text; modality 1 image,text; raise Expected to have finished reduction in the prior "
+      "iteration before starting a new one.; exception";
+  const Report report = report_of({waits, raises, waits, raises});
+  ASSERT_FALSE(report.findings.empty());
+  const Finding& f = report.findings[0];
+  EXPECT_EQ(f.rule, RuleId::modality_divergence);
+  EXPECT_THAT(f.culprits, testing::ElementsAre(Rank(1), Rank(3)));
+  EXPECT_EQ(f.step, 0);
+  EXPECT_TRUE(std::any_of(f.consequences.begin(), f.consequences.end(), [](const Finding& c) {
+    return c.message.find("Expected to have finished reduction") != std::string::npos;
+  }));
+  // Without modalities DDP's own words are what is known.
+  const std::string plain = "group img 0,1; all_reduce g=img n=4 async; ";
+  EXPECT_THAT(judge({plain + "all_reduce g=img n=4 async open; hung",
+                     plain + "raise Expected to have finished reduction in the prior iteration; "
+                             "exception"}),
+              StartsWith("unused-parameter error observed culprits=1 group=img seq=1"));
+}
+
+TEST(NcclRules, AFullyShardedBlockThatOneRankSkips) {
+  const auto gather = [](const std::string& block, int step) {
+    return "all_gather_into_tensor g=img n=4 what=" + block + " step=" + std::to_string(step);
+  };
+  Lane whole;
+  whole.batch(0, "image,text").done(gather("image", 0)).done(gather("text", 0));
+  Lane lacks = whole;
+  whole.batch(1, "image,text").done(gather("image", 1)).open(gather("text", 1));
+  lacks.batch(1, "text").done(gather("text", 1));
+  EXPECT_EQ(judge({lacks.ends("hung"), whole.ends("hung"), whole.ends("hung"), whole.ends("hung")}),
+            "modality-divergence error observed culprits=0 group=img seq=2 step=1\n"
+            "verdict findings");
+}
+
+TEST(NcclRules, SendsThatCrossAreACycle) {
+  const std::string step = "all_reduce n=4 async; ";
+  const std::string first = "send n=4 peer=1 async open; recv n=4 peer=1 async open; hung";
+  const std::string second = "send n=4 peer=0 async open; recv n=4 peer=0 async open; hung";
+  EXPECT_THAT(judge({step + first, step + second}), StartsWith("p2p-cycle error observed"));
+  // In one batch they post together.
+  const std::string one = "send n=4 peer=1 async; recv n=4 peer=1 async; clean";
+  const std::string other = "recv n=4 peer=0 async; send n=4 peer=0 async; clean";
+  EXPECT_EQ(judge({one, other}), "verdict clean");
+}
+
+TEST(NcclRules, ARankThatRaisesWhileTheOthersWaitOnTheDevice) {
+  const std::string step = "all_reduce n=4 async step=0; ";
+  const std::string waits = step + "all_reduce n=4 async step=1 open; hung";
+  EXPECT_THAT(judge({waits, step + "raise ValueError: bad batch; exception", waits}),
+              StartsWith("rank-exception error observed culprits=1 group=world seq=1"));
+  // It raised after the last call that the others need.
+  const std::string ends = step + "clean";
+  EXPECT_THAT(judge({ends, step + "raise ValueError: bad batch; exception", ends}),
+              Not(HasSubstr("group=world")));
+}
+
+TEST(NcclRules, WhatAllIssuedAndNoneCompletedIsAStallAndNoDivergence) {
+  const std::string rank = "all_reduce n=4 async; all_reduce n=4 async open; hung";
+  EXPECT_EQ(judge({rank, rank, rank}),
+            "device-stall error observed group=world seq=1\nverdict findings");
+  // Behind it on every rank: one cause, placed at the oldest open call.
+  const std::string queue =
+      "group a 0,1,2; all_reduce n=4 async; all_reduce n=4 async open; "
+      "all_reduce g=a n=4 async open; hung";
+  EXPECT_EQ(judge({queue, queue, queue}),
+            "device-stall error observed group=world seq=1\nverdict findings");
+}
+
+TEST(NcclRules, ACallBehindAnOpenOneHasNotBegun) {
+  const std::string groups = "group a 0,1,2; group b 0,1,2; all_reduce g=a n=4 async; ";
+  const std::string whole =
+      groups + "all_reduce g=a n=4 async open; all_reduce g=b n=4 async open; hung";
+  const std::string skips = groups + "all_reduce g=b n=4 async open; hung";
+  const Report report = report_of({whole, skips, whole});
+  EXPECT_THAT(summary(report),
+              StartsWith("missing-collective error observed culprits=1 group=a seq=1"));
+  EXPECT_THAT(report.findings[0].message, Not(HasSubstr("completed")));
+}
+
+TEST(NcclRules, QueuesInOppositeOrdersBlockEachOther) {
+  const std::string groups =
+      "group a 0,1; group b 0,1; all_reduce g=a n=4 async; all_reduce g=b n=4 async; ";
+  const std::string first = "all_reduce g=a n=4 async open; all_reduce g=b n=4 async open; hung";
+  const std::string second = "all_reduce g=b n=4 async open; all_reduce g=a n=4 async open; hung";
+  // Rank 1 issued them the other way round than before.
+  EXPECT_THAT(judge({groups + first, groups + second}),
+              StartsWith("cross-group-deadlock error observed culprits=1"));
+}
+
+TEST(NcclRules, AHostThatBlocksInAWaitIsStuck) {
+  // The wait did not return: TORCH_NCCL_BLOCKING_WAIT, or a host that reads a value.
+  const std::string step = "all_reduce n=4 async step=0; wait 0; ";
+  const std::string waits = step + "all_reduce n=4 async step=1 open; wait 1 open; hung";
+  EXPECT_THAT(judge({waits, step + "clean", waits}),
+              StartsWith("unequal-iterations error proven culprits=1 group=world seq=1"));
+}
+
+TEST(NcclRules, AStragglerThatComesIsHealthy) {
+  const std::string rank = "all_reduce n=4 async step=0; all_reduce n=4 async step=1; clean";
+  EXPECT_EQ(judge({rank, rank, rank}), "verdict clean");
+  // Looked at while the others wait for it: nothing tells whether it will come.
+  const std::string waits = "all_reduce n=4 async step=0; all_reduce n=4 async step=1 open; ";
+  const std::string late = "all_reduce n=4 async step=0; ";
+  EXPECT_EQ(judge({waits + "killed", late + "killed", waits + "killed"}), "verdict inconclusive");
+}
+
+TEST(NcclRules, CallsThatPairAcrossStepsAndEndAreWrongNumbers) {
+  const auto calls = [](const std::vector<int>& steps) {
+    std::string out;
+    for (const int s : steps) out += "all_reduce n=4 what=w async step=" + std::to_string(s) + "; ";
+    return out + "clean";
+  };
+  // Together again in step 4.
+  EXPECT_EQ(judge({calls({0, 1, 2, 4}), calls({0, 2, 3, 4})}),
+            "step-mismatch error observed group=world seq=1 step=1\nverdict findings");
+  EXPECT_EQ(judge({calls({0, 1, 2, 3, 4}), calls({0, 1, 2, 3, 4})}), "verdict clean");
+}
+
+TEST(NcclRules, StartsTellWhoseDeviceStandsStill) {
+  const auto rank = [](bool begins) {
+    return std::string("{\"header\":1,\"rank\":") + "R" +
+           ",\"world_size\":2,\"backend\":\"nccl\"}\n"
+           "{\"group\":\"world\",\"ranks\":[0,1]}\n"
+           "{\"ev\":\"issue\",\"id\":0,\"g\":\"world\",\"op\":\"all_reduce\",\"async\":true}\n"
+           "{\"ev\":\"start\",\"id\":0}\n{\"ev\":\"complete\",\"id\":0}\n"
+           "{\"ev\":\"issue\",\"id\":1,\"g\":\"world\",\"op\":\"all_reduce\",\"async\":true}\n" +
+           (begins ? "{\"ev\":\"start\",\"id\":1}\n" : "") + "{\"end\":\"hung\"}\n";
+  };
+  const auto run = [&](bool first, bool second) {
+    std::string a = rank(first);
+    std::string b = rank(second);
+    a.replace(a.find('R'), 1, "0");
+    b.replace(b.find('R'), 1, "1");
+    return summary(verify(run_from_text({a, b})));
+  };
+  EXPECT_EQ(run(true, false),
+            "device-stall error observed culprits=1 group=world seq=1\n"
+            "verdict findings");
+  EXPECT_EQ(run(true, true), "device-stall error observed group=world seq=1\nverdict findings");
+}
+
+TEST(NcclRules, WithoutCompletionsACallThatAMemberNeverIssuedIsOpen) {
+  const auto issues = [](const std::string& calls, const std::string& end) {
+    std::string out = "group a 0,1,2; ";
+    for (const char c : calls) {
+      out += c == 'a' ? "all_reduce g=a n=4 async open; " : "all_reduce n=4 async open; ";
+    }
+    return out + end;
+  };
+  EXPECT_THAT(judge({issues("wawa", "hung"), issues("waw", "hung"), issues("wawa", "hung")}),
+              StartsWith("host-stall error observed culprits=1 group=a seq=1"));
+  EXPECT_EQ(judge({issues("wawa", "hung"), issues("wawa", "hung"), issues("wawa", "hung")}),
+            "verdict inconclusive");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -204,6 +204,7 @@ class MeshInjector {
     // Where a whole row of ranks deviates, so do half of the sisters' members.
     const bool alone = culprits.size() == static_cast<std::size_t>(deviate);
     d.has_reference = majority || (alone && sisters > 1);
+    d.is_regular = c.op != "barrier" && c.step != kUnset;
     d.culprits = std::move(culprits);
     return d;
   }

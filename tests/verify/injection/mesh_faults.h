@@ -60,6 +60,7 @@ struct Deviation {
   // Something besides the two sides tells which of them is right: a majority, a sister group, or
   // who waits for whom. Else their own history may.
   bool has_reference = false;
+  bool is_regular = true;         // what deviates is made in every step
   std::vector<int> not_recorded;  // ranks whose files are not there
 };
 

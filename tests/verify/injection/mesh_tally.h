@@ -33,6 +33,7 @@ struct MeshFailure {
 struct MeshTally {
   std::array<std::array<MeshScore, kMeshFaults>, kMeshForms> scores{};
   int programs = 0;
+  int differing = 0;  // programs of which the answers to two forms name different ranks
   std::vector<MeshFailure> failures;
 
   MeshScore total(MeshForm form, bool healthy) const;

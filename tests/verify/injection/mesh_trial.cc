@@ -139,10 +139,19 @@ class Expecting {
     if (deviation_.seq != kUnset) e.seqs = {deviation_.seq};
     if (recording_.step && deviation_.step != kUnset) e.steps = {deviation_.step};
     see_place(e);
+    // It raises when the next step begins.
+    if (fault_ == MeshFault::ddp_unused && recording_.step) e.steps.insert(deviation_.step + 1);
     e.may_be_open = !known_.ends || !known_.past || !known_.complete;
     if (!known_.past || !known_.complete) e.culprits_needed = false;
     weaken_stalls(e);
     if (recording_.snapshot) weaken_looks(e);
+    // Of two sides that nothing tells apart, one has too few calls or the other too many.
+    if (!e.culprits_needed && e.rules.contains("missing-collective")) {
+      e.rules.insert("extra-collective");
+    }
+    if (!e.culprits_needed && e.rules.contains("extra-collective")) {
+      e.rules.insert("missing-collective");
+    }
     return e;
   }
 
@@ -270,7 +279,9 @@ class Expecting {
 
   // Where names and steps are not recorded, a shift shows only later.
   void see_place(Expectation& e) const {
-    if (e.seqs.empty() || deviation_.culprits.empty()) return;
+    const bool is_device = fault_ == MeshFault::never_starts ||
+                           fault_ == MeshFault::never_completes || fault_ == MeshFault::link_stall;
+    if (e.seqs.empty() || deviation_.culprits.empty() || is_device) return;
     if (fault_ == MeshFault::killed) see_open_call(e);
     for (const int r : deviation_.culprits) {
       for (const std::string& group : deviation_.groups) {
@@ -614,8 +625,9 @@ MeshJudgement judge(const Report& report, MeshFault fault, const MeshView& view)
   };
   // A cycle has no first place; an exception has its own.
   const std::string_view name = rule(f.rule).name;
-  const bool placeless = name == "cross-group-deadlock" || name == "deadlock" ||
-                         (name == "rank-exception" && f.group.empty());
+  const bool placeless =
+      name == "cross-group-deadlock" || name == "deadlock" ||
+      ((name == "rank-exception" || name == "unused-parameter") && f.group.empty());
   const bool group = e.groups.empty() || e.groups.contains(f.group);
   out.place = out.rule && (placeless || (group && is_in(e.seqs, f.seq))) && is_in(e.steps, f.step);
   return out;

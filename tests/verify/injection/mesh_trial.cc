@@ -141,6 +141,8 @@ class Expecting {
     see_place(e);
     // It raises when the next step begins.
     if (fault_ == MeshFault::ddp_unused && recording_.step) e.steps.insert(deviation_.step + 1);
+    // Who knows of a call without its step may tell it by the batches, or by the calls around it.
+    if (!recording_.world_steps) e.steps.clear();
     e.may_be_open = !known_.ends || !known_.past || !known_.complete;
     if (!known_.past || !known_.complete) e.culprits_needed = false;
     weaken_stalls(e);
@@ -373,6 +375,7 @@ Recording any_nccl_recording(MeshForm form, Random& random) {
   r.what = chance(random, ours ? 0.8 : 0.4);
   r.step = chance(random, ours ? 0.8 : 0.4);
   r.modality = ours && r.step && chance(random, 0.6);
+  r.world_steps = !ours || chance(random, 0.7);
   r.at = ours && chance(random, 0.7);
   r.step_marks = ours && chance(random, 0.5);
   if (form == MeshForm::flight_recorder) {
@@ -384,8 +387,9 @@ Recording any_nccl_recording(MeshForm form, Random& random) {
 
 std::string words_of(const Recording& r, const Knowledge& k) {
   return std::string(r.what ? " what" : "") + (r.step ? " step" : "") +
-         (r.modality ? " modality" : "") + (r.at ? " at" : "") + (k.starts ? " starts" : "") +
-         (k.ends ? " ends" : "") + (k.past ? "" : " only-active");
+         (r.modality ? " modality" : "") + (r.world_steps ? "" : " stepless-world") +
+         (r.at ? " at" : "") + (k.starts ? " starts" : "") + (k.ends ? " ends" : "") +
+         (k.past ? "" : " only-active");
 }
 
 DeviceBehaviour any_devices(Random& random) {

@@ -44,7 +44,7 @@ struct MeshTally {
 struct MeshRange {
   int programs = 0;
   std::uint32_t first = 0;
-  std::string only;  // the name of one fault; empty: all
+  std::string only = {};  // the name of one fault; empty: all
 };
 // On as many threads as the machine has. The order of threads changes nothing.
 MeshTally judge_meshes(const MeshRange& range);

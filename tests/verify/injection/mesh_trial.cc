@@ -328,6 +328,7 @@ class Expecting {
         e.culprits_needed = false;
         return;
       case MeshFault::never_completes:
+      case MeshFault::groups_swapped:  // streams of their own let both orders through
         if (known_.completions) return;
         e.may_be_open = true;
         e.culprits_needed = false;
@@ -454,7 +455,8 @@ class CaseMaker {
     if (is_healthy(fault_) && outcome_.hung) {
       throw std::logic_error("a healthy program hangs: " + out_.words);
     }
-    if (fault_ == MeshFault::straggler_came && !outcome_.stopped) return std::nullopt;
+    const bool is_look = fault_ == MeshFault::straggler_came || fault_ == MeshFault::preempted;
+    if (is_look && !outcome_.stopped) return std::nullopt;
     const Calls calls = calls_of(outcome_);
     add_traces(MeshForm::profiler, calls);
     add_traces(MeshForm::recorder, calls);

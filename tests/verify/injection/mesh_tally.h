@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "verify/injection/mesh_trial.h"
+#include "verify/injection/mesh_judging.h"
 
 namespace lockstep::injection {
 

@@ -202,7 +202,7 @@ std::string mesh_tables(const MeshTally& tally) {
   return out;
 }
 
-std::string mesh_failures(const MeshTally& tally) {
+std::string mesh_failures(const MeshTally& tally, bool with_text) {
   struct Class {
     std::string name;
     std::vector<const MeshFailure*> cases;  // the smallest first
@@ -223,6 +223,7 @@ std::string mesh_failures(const MeshTally& tally) {
       out += " " + std::to_string(c.cases[i]->seed);
     }
     out += "\n";
+    if (with_text) out += "  " + c.cases[0]->text + "\n";
   }
   return out;
 }

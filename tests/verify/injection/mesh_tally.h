@@ -51,8 +51,8 @@ MeshTally judge_meshes(const MeshRange& range);
 
 // A table by fault for each form, in Markdown.
 std::string mesh_tables(const MeshTally& tally);
-// The classes of wrong answers (form, fault, complaint), the largest first, with their smallest
-// cases.
-std::string mesh_failures(const MeshTally& tally);
+// The classes of wrong answers (form, fault, complaint), the largest first, with the seeds of their
+// smallest cases and, if wished, all about the smallest.
+std::string mesh_failures(const MeshTally& tally, bool with_text = false);
 
 }  // namespace lockstep::injection

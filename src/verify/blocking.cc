@@ -62,8 +62,8 @@ void add_wait_evidence(const Context& context, const WaitCause& wait, Finding& f
   }
 }
 
-// Whether the rank's own past says that a call like `waited` comes behind one like its current
-// call: then it has not passed it, it has not come to it.
+// Whether the rank's own past says that a call like `waited` comes after one like its current call:
+// then it has not passed it, it has not come to it.
 bool comes_later(const Context& context, CallRef current, CallRef waited) {
   const std::vector<Call>& calls = context.run.ranks[current.rank].calls;
   const auto like = [&](const Call& a, const Call& b) {
@@ -72,34 +72,82 @@ bool comes_later(const Context& context, CallRef current, CallRef waited) {
   };
   const Call& now = calls[current.call];
   const Call& other = context.call(waited);
+  bool seen = false;  // one like `waited`, in the past
   for (std::size_t c = current.call; c-- > 0;) {
     if (calls[c].step == now.step) continue;
-    if (like(calls[c], other)) return true;  // behind the last one like the current call
-    if (like(calls[c], now)) return false;
+    if (like(calls[c], now)) return seen;  // … after the last one like the current call
+    seen = seen || like(calls[c], other);
+  }
+  return false;
+}
+
+// The newest call that shows how far the rank's program came: over NCCL the one it issued last,
+// since its host goes on; else the one in which it waits.
+std::uint32_t newest_call(const Context& context, std::uint32_t rank) {
+  const std::uint32_t waits = context.where.positions[rank].waiting_in();
+  const auto issued = static_cast<std::uint32_t>(context.run.ranks[rank].calls.size());
+  if (context.semantics == CallSemantics::nccl && waits != kNoCall) return issued - 1;
+  return waits;
+}
+
+// Whether the rank left out a call of a kind that it made in the round before, a round being what
+// it issues from one call like its newest to the next. For traces without steps.
+bool broke_its_round(const Context& context, std::uint32_t rank, const Call& left_out) {
+  const RankTrace& trace = context.run.ranks[rank];
+  const std::uint32_t newest = newest_call(context, rank);
+  if (newest == kNoCall) return false;
+  const auto like = [&](const Call& a, const Call& b) {
+    const bool same_place = a.at == b.at || a.at.value == 0 || b.at.value == 0;
+    return a.group == b.group && a.what == b.what && same_place && a.peer == b.peer &&
+           context.agreement.agree(a.signature, b.signature);
+  };
+  bool in_last_round = false;
+  for (std::uint32_t c = newest; c-- > 0;) {
+    const Call& call = trace.calls[c];
+    if (like(call, trace.calls[newest])) {
+      if (in_last_round) return false;
+      in_last_round = true;
+    } else if (like(call, left_out)) {
+      return in_last_round;
+    }
   }
   return false;
 }
 
 // Whether a rank went past a call in which others wait: it is in a later step, or in the same step
 // with a batch that lacked a modality which theirs held. A rank that waits at an earlier call of
-// the same group is late, not past it.
+// the same group is late, not past it. Over NCCL, where the host's order is that of its calls and
+// not of its waits, a round without the call tells it too.
 bool passed_by(const Context& context, std::uint32_t rank, const WaitPoint& point) {
   const CallRef waited = waiting_call(context, point.waiting[0]);
   const std::int32_t step = context.call(waited).step;
-  if (step == kNone) return false;
-  const bool lacks = !context.modalities.lacking(rank, waited.rank, step).empty();
   const Position& position = context.where.positions[rank];
-  if (const std::uint32_t own = position.waiting_in(); own != kNoCall) {
+  const bool queued = context.semantics == CallSemantics::nccl;
+  if (step == kNone || position.step == kNone) {
+    return queued && broke_its_round(context, rank, context.call(waited));
+  }
+  const bool lacks = !context.modalities.lacking(rank, waited.rank, step).empty();
+  if (const std::uint32_t own = newest_call(context, rank); own != kNoCall) {
     const Call& call = context.call({rank, own});
     // Within a step only another group's collective tells: a message may come before the call, and
     // of one group's collectives an earlier one does.
     const bool message = is_point_to_point(context.run.tables.signatures[call.signature].op);
     const bool other_group = call.group != context.call(waited).group;
-    if (!message && !other_group) return false;
-    if (call.step != step) return call.step > step;
-    return lacks && !message && !comes_later(context, {rank, own}, waited);
+    // A call without a step of its own (a barrier between two steps) is in the rank's.
+    const std::int32_t own_step = call.step == kNone ? position.step : call.step;
+    if (own_step != step) return own_step > step && (message || other_group || queued);
+    if (message || !other_group) return false;
+    if (lacks) return !comes_later(context, {rank, own}, waited);
+    return queued && broke_its_round(context, rank, context.call(waited));
   }
   return position.step > step || (position.state == State::finished && lacks);
+}
+
+// Whether those who passed a call are more than those who wait in it, and not because their batches
+// lacked what the call carries. Then the majority is right, as everywhere.
+bool went_on_without_the_few(const Context& context, const Deviation& d) {
+  return d.deviants.size() > d.reference.size() &&
+         context.modalities.lacking(d.deviants[0], d.reference[0], d.step).empty();
 }
 
 // Where some of the missing ranks went past the call: a deviation that no comparison of streams
@@ -122,7 +170,13 @@ std::optional<Deviation> passed_by_deviation(const Context& context, const WaitC
       if (root && passed_by(context, r, point)) d.deviants.push_back(r);
     }
     if (d.deviants.empty()) continue;
-    d.got = {d.deviants[0], context.where.positions[d.deviants[0]].waiting_in()};
+    d.got = {d.deviants[0], newest_call(context, d.deviants[0])};
+    if (went_on_without_the_few(context, d)) {
+      // Most of the group went on without the few that wait: those made a call too many.
+      d.kind = Deviation::Kind::extra;
+      std::swap(d.deviants, d.reference);
+      std::swap(d.got, d.expected);
+    }
     if (!best || std::pair(d.step, d.seq) < std::pair(best->step, best->seq)) best = std::move(d);
   }
   return best;
@@ -192,7 +246,7 @@ Cause explain_gone(const Context& context, const WaitCause& wait) {
   const std::uint32_t root = wait.roots[0];
   Cause cause;
   const bool raised = context.where.positions[root].state == State::raised;
-  cause.finding = make_finding(raised ? RuleId::rank_exception : RuleId::host_stall);
+  cause.finding = make_finding(raised ? rule_of_exception(context, root) : RuleId::host_stall);
   cause.finding.message = context.rank_words(wait.roots) + " " + state_words(context, root) + "; " +
                           waiting_words(context, point);
   for (const std::uint32_t r : wait.roots) {
@@ -211,10 +265,22 @@ bool all_point_to_point(const Context& context, const std::vector<std::size_t>& 
   });
 }
 
+// Whether the rank's call is the first message of its kind that it ever made.
+bool is_first_of_its_kind(const Context& context, CallRef ref) {
+  const RankTrace& trace = context.run.ranks[ref.rank];
+  const Call& message = trace.calls[ref.call];
+  if (trace.dropped > 0) return false;
+  return std::none_of(trace.calls.begin(), trace.calls.begin() + ref.call, [&](const Call& c) {
+    return c.group == message.group && c.peer == message.peer &&
+           context.run.tables.signatures[c.signature].op ==
+               context.run.tables.signatures[message.signature].op;
+  });
+}
+
 // A message without its other side: a rank waits for a peer that went on to a collective together
 // with most of its group, which now waits for that rank. Who is left out of the collective is not
-// at fault for it: the peer never posted its side. (A dump shows no more of a rank than its last
-// calls; where whole programs are there, the deviations say who.) Nothing: another kind of circle.
+// at fault for it: the peer never posted its side, unless such a message is new to both and the
+// sender or receiver alone made it. Nothing: another kind of cycle.
 std::optional<Cause> explain_lost_message(const Context& context, const WaitCause& wait) {
   for (const std::size_t p : points_of_roots(context, wait)) {
     const WaitPoint& message = context.where.wait_points[p];
@@ -223,18 +289,67 @@ std::optional<Cause> explain_lost_message(const Context& context, const WaitCaus
     if (context.where.point_of[peer] == SIZE_MAX) continue;
     const WaitPoint& collective = context.where.wait_points[context.where.point_of[peer]];
     if (collective.group == WaitPoint::kPointToPoint || collective.mismatched) continue;
-    if (collective.missing != message.waiting) continue;
-    if (2 * collective.waiting.size() <= context.groups[collective.group].streams.size()) continue;
+    // The collective lacks the rank of the message, and nobody else.
+    if (collective.missing != message.waiting && collective.behind != message.waiting) continue;
+    const std::size_t members = context.groups[collective.group].streams.size();
+    const bool issued = !collective.behind.empty();
+    if (!issued && 2 * collective.waiting.size() <= members) continue;
+    const bool extra = !issued && collective.waiting.size() > 1 &&
+                       is_first_of_its_kind(context, waiting_call(context, message.waiting[0]));
+    const std::vector<std::uint32_t> culprits =
+        extra ? message.waiting : std::vector<std::uint32_t>{peer};
     Cause cause;
     cause.finding = make_finding(RuleId::p2p_unmatched);
-    cause.finding.message = waiting_for_words(context, message) + ", which never posted it and " +
-                            "went on: " + waiting_for_words(context, collective);
-    cause.finding.culprits = context.ranks({peer});
-    cause.deviants = {peer};
+    cause.finding.message =
+        waiting_for_words(context, message) +
+        (extra ? ", which went on without it" : ", which never posted it and went on") + ": " +
+        waiting_for_words(context, collective);
+    cause.finding.culprits = context.ranks(culprits);
+    cause.deviants = culprits;
     place_at(context, message, cause);
     return cause;
   }
   return std::nullopt;
+}
+
+// A cycle in which only one call lacks ranks that never issued it, while all the others are there
+// and merely queued: who never issued that one call left it out. (Where several calls lack ranks,
+// each of them may just not have been reached.)
+std::optional<Cause> explain_left_out_call(const Context& context, const WaitCause& wait) {
+  const WaitPoint* lacking = nullptr;
+  for (const std::size_t p : points_of_roots(context, wait)) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.missing.empty()) continue;
+    if (lacking != nullptr) return std::nullopt;
+    lacking = &point;
+  }
+  if (lacking == nullptr || lacking->unknown_member || lacking->any_source) return std::nullopt;
+  if (lacking->group == WaitPoint::kPointToPoint) {
+    Cause cause;
+    cause.finding = make_finding(RuleId::p2p_unmatched);
+    cause.finding.message = waiting_for_words(context, *lacking) + ", which never posted it";
+    cause.deviants = lacking->missing;
+    cause.finding.culprits = context.ranks(cause.deviants);
+    place_at(context, *lacking, cause);
+    return cause;
+  }
+  Deviation d;
+  d.kind = Deviation::Kind::missing;
+  d.group = lacking->group;
+  d.seq = context.seq_of(*lacking);
+  d.expected = waiting_call(context, lacking->waiting[0]);
+  d.step = context.call(d.expected).step;
+  d.reference = lacking->waiting;
+  d.deviants = lacking->missing;
+  d.got = {d.deviants[0], newest_call(context, d.deviants[0])};
+  Cause cause = explain_deviation(context, d);
+  if (cause.finding.rule == RuleId::missing_collective) {
+    cause.finding.why =
+        "The other calls of the cycle were issued by all their members; they stand in queues "
+        "behind "
+        "this one.";
+  }
+  return cause;
 }
 
 // The few of the ranks in both groups of a circle that entered them in the other order; nobody
@@ -254,9 +369,7 @@ std::vector<std::uint32_t> in_the_other_order(const WaitPoint& a, const WaitPoin
 
 Cause explain_circle(const Context& context, const WaitCause& wait,
                      const std::optional<Overtaking>& overtaking) {
-  if (is_snapshot(context.run)) {
-    if (std::optional<Cause> lost = explain_lost_message(context, wait)) return std::move(*lost);
-  }
+  if (std::optional<Cause> lost = explain_lost_message(context, wait)) return std::move(*lost);
   const std::vector<std::size_t> points = points_of_roots(context, wait);
   std::set<GroupId> groups;
   for (const std::size_t p : points) {
@@ -297,32 +410,16 @@ Cause explain_circle(const Context& context, const WaitCause& wait,
   return cause;
 }
 
-// Where the ranks that hold others up are in a call to which everybody came: that call; else null.
-const WaitPoint* stalled_point(const Context& context, const WaitCause& wait) {
-  if (wait.circle || is_snapshot(context.run)) return nullptr;
-  for (const std::uint32_t r : wait.roots) {
-    const std::size_t p = context.where.point_of[r];
-    if (p != SIZE_MAX && is_stalled(context, context.where.wait_points[p])) {
-      return &context.where.wait_points[p];
-    }
-  }
-  return nullptr;
-}
-
-// What carries the calls does not go on; others wait for the ranks that this holds up.
-Cause explain_stalled_root(const Context& context, const WaitCause& wait, const WaitPoint& point) {
-  Cause cause = explain_stall(context, point);
-  cause.finding.consequences.push_back(wait_consequence(context, wait));
-  cause.finding.certainty = Certainty::observed;
-  cause.finding.ranks = context.ranks(all_ranks(wait));
-  return cause;
-}
-
 }  // namespace
 
 Cause explain_wait(const Context& context, const WaitCause& wait) {
-  if (const WaitPoint* point = stalled_point(context, wait)) {
-    return explain_stalled_root(context, wait, *point);
+  if (wait.stalled != SIZE_MAX) {
+    Cause cause = explain_stall(context, context.where.wait_points[wait.stalled]);
+    if (!wait.victims.empty()) {
+      cause.finding.consequences.push_back(wait_consequence(context, wait));
+    }
+    cause.finding.ranks = context.ranks(all_ranks(wait));
+    return cause;
   }
   std::optional<Overtaking> overtaking;
   if (wait.circle) overtaking = find_overtaking(context, points_of_roots(context, wait));
@@ -333,6 +430,10 @@ Cause explain_wait(const Context& context, const WaitCause& wait) {
     f.consequences.push_back(wait_consequence(context, wait));
   } else if (overtaking && overtaking->left_out) {
     cause = explain_left_out(context, *overtaking);
+    f.consequences.push_back(wait_consequence(context, wait));
+  } else if (std::optional<Cause> left_out =
+                 wait.circle ? explain_left_out_call(context, wait) : std::nullopt) {
+    cause = std::move(*left_out);
     f.consequences.push_back(wait_consequence(context, wait));
   } else {
     cause = wait.circle ? explain_circle(context, wait, overtaking)
@@ -366,8 +467,7 @@ Finding wait_consequence(const Context& context, const WaitCause& wait) {
     parts += "; and " + std::to_string(wait.points.size() - 4) + " more calls";
   for (const std::uint32_t r : wait.roots) {
     if (wait.circle || shown++ > 8) break;
-    const std::size_t p = context.where.point_of[r];
-    if (p != SIZE_MAX && is_stalled(context, context.where.wait_points[p])) continue;
+    if (wait.stalled != SIZE_MAX) break;
     parts +=
         "; rank " + std::to_string(context.run.ranks[r].rank.value) + " " + state_words(context, r);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <utility>
 
 #include "verify/edit_finder.h"
 #include "verify/sequence.h"
@@ -12,6 +13,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kMaxDeviations = 64;  // distinct ones kept per group
+constexpr std::size_t kMostSisters = 64;    // groups asked what is usual
 
 struct Cursor {
   std::size_t class_index = 0;
@@ -24,6 +26,7 @@ class Walker {
   Walker(const Run& run, const std::vector<GroupStreams>& groups, std::size_t group,
          const ReplayResult& where, const Modalities& modalities, Agreement& agreement)
       : run_(run),
+        groups_(groups),
         group_index_(group),
         group_(groups[group]),
         where_(where),
@@ -53,15 +56,18 @@ class Walker {
   }
 
  private:
-  // Steps are labels that a program gives itself; they compare where all began with the same one.
+  // Steps are labels that a program gives itself. They compare where the ranks' first labels agree,
+  // or their last ones: a rank that left out its first step begins with a later label and ends with
+  // the same one, a rank that counts from another number does neither.
   bool steps_comparable() const {
-    std::optional<std::int32_t> first;
+    std::optional<std::pair<std::int32_t, std::int32_t>> reference;
     for (const StreamClass& c : group_.classes) {
       const Stream& stream = group_.streams[c.streams[0]];
       if (stream.calls.empty()) continue;
-      const std::int32_t step = run_.ranks[stream.rank_index].calls[stream.calls[0]].step;
-      if (first && *first != step) return false;
-      first = step;
+      const std::vector<Call>& calls = run_.ranks[stream.rank_index].calls;
+      const std::pair ends(calls[stream.calls.front()].step, calls[stream.calls.back()].step);
+      if (!reference) reference = ends;
+      if (ends.first != reference->first && ends.second != reference->second) return false;
     }
     return true;
   }
@@ -130,10 +136,10 @@ class Walker {
     return out;
   }
 
-  // The reference party: the largest; of equal ones the one that has not deviated yet, that behaves
-  // as it did before, that issues a call it issued before, that is in the earliest step (the others
-  // went past it), whose batch held every modality, or that has the lowest rank. Second: whether
-  // the choice says who deviates.
+  // The reference party: the largest; of equal ones the one that has not deviated yet, that does as
+  // sister groups do, that behaves as it did before, that issues a call it issued before, that is
+  // in the earliest step (the others went past it), whose batch held every modality, or that has
+  // the lowest rank. Second: whether the choice says who deviates.
   std::pair<std::size_t, bool> choose(const std::vector<std::vector<std::size_t>>& parties) {
     std::vector<std::size_t> largest;
     for (std::size_t p = 0; p < parties.size(); ++p) {
@@ -152,6 +158,7 @@ class Walker {
     };
     const auto behaved = [&](std::size_t c) { return !deviated_[cursors_[c].class_index]; };
     if (const auto p = only(behaved)) return {*p, true};
+    if (const auto p = as_sister_groups(parties, largest)) return {*p, true};
     if (const auto p = only([&](std::size_t c) { return follows_habit(c); })) return {*p, true};
     const auto familiar = [&](std::size_t c) {
       return sequences_[cursors_[c].class_index].seen_before(cursors_[c].next, next_token(c));
@@ -188,6 +195,46 @@ class Walker {
     const unsigned form = agreement_.differences(x.signature, y.signature);
     const bool same_identity = x.what == y.what && x.what.value != 0;
     return !same_identity && (x.what != y.what || (form & (kDifferentOp | kDifferentSize)) != 0);
+  }
+
+  // Which of the parties issues what sister groups issued in this place: groups as large as this
+  // one (the tensor-parallel groups of a mesh) whose calls were the same up to here. Nothing where
+  // there are none, or where they are divided. At most kMostSisters are asked.
+  std::optional<std::size_t> as_sister_groups(const std::vector<std::vector<std::size_t>>& parties,
+                                              const std::vector<std::size_t>& among) {
+    std::vector<std::size_t> votes(parties.size());
+    std::size_t asked = 0;
+    for (std::size_t g = 0; g < groups_.size() && asked < kMostSisters; ++g) {
+      if (g == group_index_ || groups_[g].members.size() != group_.members.size()) continue;
+      ++asked;
+      for (const std::size_t p : among) {
+        if (does_alike(groups_[g], parties[p][0])) ++votes[p];
+      }
+    }
+    const std::size_t most = *std::max_element(votes.begin(), votes.end());
+    if (most == 0 || std::count(votes.begin(), votes.end(), most) > 1) return std::nullopt;
+    return static_cast<std::size_t>(std::find(votes.begin(), votes.end(), most) - votes.begin());
+  }
+
+  // Whether every member of the other group issued what the cursor's class did, up to its next
+  // call.
+  bool does_alike(const GroupStreams& other, std::size_t cursor) {
+    const Cursor& c = cursors_[cursor];
+    if (!other.comparable || other.first_seq != group_.first_seq || other.classes.empty()) {
+      return false;
+    }
+    const Stream& mine = stream_of(cursor);
+    return std::all_of(other.classes.begin(), other.classes.end(), [&](const StreamClass& cls) {
+      const Stream& theirs = other.streams[cls.streams[0]];
+      if (theirs.calls.size() <= c.next) return false;
+      for (std::size_t back = 0; back <= c.next && back <= Sequence::kSuffix; ++back) {
+        const Call& a = run_.ranks[mine.rank_index].calls[mine.calls[c.next - back]];
+        const Call& b = run_.ranks[theirs.rank_index].calls[theirs.calls[c.next - back]];
+        const bool same_place = a.at == b.at || a.at.value == 0 || b.at.value == 0;
+        if (!same_place || !agreement_.agree(a.signature, b.signature)) return false;
+      }
+      return true;
+    });
   }
 
   bool follows_habit(std::size_t cursor) {
@@ -358,6 +405,7 @@ class Walker {
   }
 
   const Run& run_;
+  const std::vector<GroupStreams>& groups_;
   const std::size_t group_index_;
   const GroupStreams& group_;
   const ReplayResult& where_;

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/text.h"
-#include "verify/device_order.h"
 #include "verify/wait_words.h"
 
 namespace lockstep {
@@ -60,8 +59,9 @@ Standing standing_of(const Context& context, const Counters& counters, GroupId g
   Standing out;
   const auto look_at = [&](std::uint32_t c) {
     const Call& call = trace.calls[c];
-    out.known |= call.has(kStarted) || call.has(kCompleted) || call.has(kWaitEnded);
-    if (call.has(kCompleted) || call.has(kWaitEnded)) {
+    const bool over = is_over(call, context.semantics);
+    out.known |= call.has(kStarted) || over;
+    if (over) {
       out.completed = std::max<std::uint64_t>(out.completed, call.seq + std::uint64_t{1});
     } else if (!out.pending) {
       out.pending = call.seq;
@@ -228,10 +228,7 @@ DeviceStall find_device_stall(const Context& context) {
       best_group = g;
     }
   }
-  if (!best) {
-    if (out.undecided.empty()) out.cause = find_device_circle(context);
-    return out;
-  }
+  if (!best) return out;
   out.undecided.clear();
   Cause& cause = out.cause.emplace();
   cause.finding = make_finding(RuleId::device_stall);

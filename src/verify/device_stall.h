@@ -16,7 +16,6 @@ namespace lockstep {
 // themselves, while those peers wait in a later one of the same group. By the entries' states and
 // the ranks' own counters. One cause for all groups, placed in the one that shows it best (most
 // members, then largest lag). A call that some member saw completed stalls nobody.
-// Where there is none: devices that hold each other up (device_order.h).
 // O(calls + events + counters · log), however many groups there are.
 //
 // Ranks that lag stall where they are few. Of four and more, where they are most of the group, or

@@ -88,11 +88,75 @@ std::vector<Cause> check_point_to_point(const Context& context) {
   return out;
 }
 
-bool is_stalled(const Context& context, const WaitPoint& point) {
-  if (!point.missing.empty() || point.unknown_member || point.mismatched) return false;
-  return std::any_of(point.waiting.begin(), point.waiting.end(), [&](std::uint32_t r) {
+namespace {
+
+bool is_message(const WaitPoint& point) { return point.group == WaitPoint::kPointToPoint; }
+
+bool tells_starts(const RankTrace& trace) {
+  return std::any_of(trace.calls.begin(), trace.calls.end(),
+                     [](const Call& c) { return c.has(kStarted); });
+}
+
+bool has_begun(const Context& context, std::uint32_t rank) {
+  return context.call(waiting_call(context, rank)).has(kStarted);
+}
+
+// Members whose trace shows that they completed the call in which others wait.
+std::vector<std::uint32_t> completed_by(const Context& context, const WaitPoint& point) {
+  std::vector<std::uint32_t> out;
+  if (is_message(point)) return out;
+  for (const Stream& s : context.groups[point.group].streams) {
+    if (point.meeting >= s.calls.size()) continue;
+    const CallRef call{s.rank_index, s.calls[point.meeting]};
+    if (is_over(context.call(call), context.semantics)) out.push_back(s.rank_index);
+  }
+  return out;
+}
+
+// Devices exchange for ever what was split in ways that do not fit; the totals may agree.
+bool has_unknown_splits(const Context& context, CallRef ref) {
+  const Signature& s = context.run.tables.signatures[context.call(ref).signature];
+  return (s.op == Op::all_to_all || s.op == Op::all_to_all_single) && s.splits_in.value == 0;
+}
+
+}  // namespace
+
+Begun begun(const Context& context, const WaitPoint& point) {
+  std::size_t count = 0;
+  for (const std::uint32_t r : point.waiting) {
+    if (!tells_starts(context.run.ranks[r])) return Begun::unknown;
+    if (has_begun(context, r)) ++count;
+  }
+  if (count == point.waiting.size()) return Begun::all;
+  return count == 0 ? Begun::none : Begun::some;
+}
+
+std::string may_be_under_way(const Context& context, const WaitPoint& point) {
+  const bool hung = std::any_of(point.waiting.begin(), point.waiting.end(), [&](std::uint32_t r) {
     return context.where.positions[r].state == State::hung;
   });
+  const bool snapshot = std::any_of(point.waiting.begin(), point.waiting.end(),
+                                    [&](std::uint32_t r) { return context.run.ranks[r].snapshot; });
+  if (hung && !snapshot) return "";
+  const CallRef call = waiting_call(context, point.waiting[0]);
+  const std::string what = context.rank_words(point.waiting) + " had not completed " +
+                           context.call_words(call) + " (" +
+                           context.place_words(call, seq_at(context, point)) + ")";
+  if (const auto others = completed_by(context, point); !others.empty()) {
+    return what + " when " + context.rank_words(others) +
+           " had: the traces do not tell whether they stall or were only looked at earlier";
+  }
+  if (has_unknown_splits(context, call)) {
+    return what +
+           ", which has everybody it needs: its splits were not recorded, and may not fit "
+           "together";
+  }
+  const Begun who = begun(context, point);
+  if (snapshot && (who == Begun::all || who == Begun::some)) return "";
+  return what + ", which has everybody it needs: " +
+         (who == Begun::none ? "no device had begun it"
+                             : "the traces do not tell whether it runs, stalls, or has only just "
+                               "been issued");
 }
 
 Cause explain_stall(const Context& context, const WaitPoint& point) {
@@ -101,32 +165,36 @@ Cause explain_stall(const Context& context, const WaitPoint& point) {
   Finding& f = cause.finding;
   const CallRef call = waiting_call(context, point.waiting[0]);
   const std::string call_words = context.call_words(call);
-  const bool message = point.group == WaitPoint::kPointToPoint;
-  const bool all = !message && point.waiting.size() == context.groups[point.group].streams.size();
-  if (all) {
-    f.message = "all members issued " + call_words + ", and it completed on none of them";
-  } else if (message) {
+  const Begun who = begun(context, point);
+  const std::vector<std::uint32_t> others = completed_by(context, point);
+  cause.deviants = point.waiting;
+  if (who == Begun::some) {
+    std::vector<std::uint32_t> begun_on;
+    std::vector<std::uint32_t> not_begun_on;
+    for (const std::uint32_t r : point.waiting) {
+      (has_begun(context, r) ? begun_on : not_begun_on).push_back(r);
+    }
+    cause.deviants = not_begun_on;
+    f.message = context.rank_words(not_begun_on) + " issued " + call_words +
+                ", and its device never began it; it runs on " + context.rank_words(begun_on);
+    f.culprits = context.ranks(not_begun_on);
+  } else if (!others.empty()) {
+    f.message = context.rank_words(point.waiting) + " did not complete " + call_words +
+                ", which everybody issued and " + context.rank_words(others) + " completed";
+    f.culprits = context.ranks(point.waiting);
+  } else if (is_message(point)) {
     f.message = context.rank_words(point.waiting) + " did not complete " + call_words +
                 ", whose other side rank " + std::to_string(context.call(call).peer.value) +
                 " did issue";
+  } else if (who == Begun::all) {
+    f.message = call_words + " runs on the devices of all its ranks and ends on none";
   } else {
-    f.message = context.rank_words(point.waiting) + " did not complete " + call_words +
-                ", which everybody issued and the others completed";
+    f.message = "all members issued " + call_words + ", and it completed on none of them";
   }
-  cause.deviants = point.waiting;
-  if (!all && !message) f.culprits = context.ranks(point.waiting);
   f.ranks = context.ranks(point.waiting);
   place_at(context, point, cause);
   set_fingerprint(f, "");
   return cause;
-}
-
-std::vector<Cause> check_transport(const Context& context) {
-  std::vector<Cause> out;
-  for (const WaitPoint& point : context.where.wait_points) {
-    if (is_stalled(context, point)) out.push_back(explain_stall(context, point));
-  }
-  return out;
 }
 
 namespace {
@@ -248,11 +316,15 @@ bool tells_unused_parameters(const std::string& text) {
 
 }  // namespace
 
+RuleId rule_of_exception(const Context& context, std::uint32_t rank) {
+  const auto& marks = context.run.ranks[rank].exceptions;
+  const bool unused = !marks.empty() && tells_unused_parameters(marks.back().what);
+  return unused ? RuleId::unused_parameter : RuleId::rank_exception;
+}
+
 Cause explain_exceptions(const Context& context, const std::vector<std::uint32_t>& ranks) {
   Cause cause;
-  const auto& marks = context.run.ranks[ranks[0]].exceptions;
-  const bool unused = !marks.empty() && tells_unused_parameters(marks.back().what);
-  cause.finding = make_finding(unused ? RuleId::unused_parameter : RuleId::rank_exception);
+  cause.finding = make_finding(rule_of_exception(context, ranks[0]));
   Finding& f = cause.finding;
   f.message = context.rank_words(ranks) + " " + state_words(context, ranks[0]);
   f.culprits = context.ranks(ranks);

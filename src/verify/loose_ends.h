@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "verify/context.h"
@@ -15,13 +16,16 @@ namespace lockstep {
 // finished. O(unmatched calls · log ranks).
 std::vector<Cause> check_point_to_point(const Context& context);
 
-// Meetings to which everybody came, and which still did not complete in a run that hung. O(wait
-// points + waiting ranks).
-std::vector<Cause> check_transport(const Context& context);
+// Of a call that has everybody it needs and does not complete: whose devices began it, by their
+// start events.
+enum class Begun : std::uint8_t { all, some, none, unknown };
+Begun begun(const Context& context, const WaitPoint& point);
 
-// Whether this is one: nobody is missing, and a watchdog ended a rank that waits there.
-bool is_stalled(const Context& context, const WaitPoint& point);
-// What it is then: neither its ranks nor their program are at fault, but what carries their calls.
+// Why such a call shows no stall: no watchdog ended a rank that waits there, or a look at running
+// processes shows no more than that it is under way. Empty: it shows one.
+std::string may_be_under_way(const Context& context, const WaitPoint& point);
+// What it is else: neither its ranks nor their program are at fault, but what carries their calls;
+// where start events tell, the devices that did not begin it. O(waiting ranks).
 Cause explain_stall(const Context& context, const WaitPoint& point);
 
 // Ranks that died (killed, or their trace ends without a mark) while others were in calls with
@@ -39,6 +43,8 @@ struct Exceptions {
   std::vector<std::uint32_t> causes, victims;  // rank indices, ascending
 };
 Exceptions sort_exceptions(const Context& context);
+// What an exception of the rank is: DDP's own words for parameters without a gradient, or any.
+RuleId rule_of_exception(const Context& context, std::uint32_t rank);
 Cause explain_exceptions(const Context& context, const std::vector<std::uint32_t>& ranks);
 
 }  // namespace lockstep

@@ -242,23 +242,43 @@ Cause explain_deviation(const Context& context, const Deviation& d) {
 
 namespace {
 
-// The first pair of members whose splits contradict each other at one all-to-all, as group ranks.
+// A pair of members whose splits contradict each other at one all-to-all, as group ranks.
 struct SplitConflict {
   std::size_t sender, receiver;
   std::int64_t sent, expected;
 };
 
-std::optional<SplitConflict> conflict(const Tables& tables, const std::vector<const Call*>& calls) {
+constexpr std::size_t kConflictsKept = 4096;  // of one all-to-all: enough to see who is in them all
+
+std::vector<SplitConflict> conflicts(const Tables& tables, const std::vector<const Call*>& calls) {
+  std::vector<SplitConflict> out;
   for (std::size_t from = 0; from < calls.size(); ++from) {
     if (calls[from] == nullptr) continue;
     const IntList& sent = tables.int_lists[tables.signatures[calls[from]->signature].splits_in];
     if (sent.size() != calls.size()) continue;
-    for (std::size_t to = 0; to < calls.size(); ++to) {
+    for (std::size_t to = 0; to < calls.size() && out.size() < kConflictsKept; ++to) {
       if (calls[to] == nullptr) continue;
       const IntList& taken = tables.int_lists[tables.signatures[calls[to]->signature].splits_out];
       if (taken.size() != calls.size() || sent[to] == taken[from]) continue;
-      return SplitConflict{from, to, sent[to], taken[from]};
+      out.push_back({from, to, sent[to], taken[from]});
     }
+  }
+  return out;
+}
+
+// The one member that takes part in every conflict, where more than one pair conflicts.
+std::optional<std::size_t> in_all(const std::vector<SplitConflict>& found) {
+  if (found.size() < 2) return std::nullopt;
+  for (const std::size_t member : {found[0].sender, found[0].receiver}) {
+    const std::size_t other = member == found[0].sender ? found[0].receiver : found[0].sender;
+    const auto with = [](const SplitConflict& c, std::size_t m) {
+      return c.sender == m || c.receiver == m;
+    };
+    const bool all = std::all_of(found.begin(), found.end(),
+                                 [&](const SplitConflict& c) { return with(c, member); });
+    const bool other_too = std::all_of(found.begin(), found.end(),
+                                       [&](const SplitConflict& c) { return with(c, other); });
+    if (all && !other_too) return member;
   }
   return std::nullopt;
 }
@@ -292,6 +312,73 @@ Cause splits_cause(const Context& context, std::size_t g, std::uint64_t meeting,
 
 }  // namespace
 
+namespace {
+
+// The calls of one all-to-all, by group rank; `shifted`'s call is taken so many places later. Those
+// that are not there are null.
+struct Exchange {
+  std::vector<CallRef> refs;
+  std::vector<const Call*> calls;
+};
+Exchange exchange_at(const Context& context, const std::vector<const Stream*>& members,
+                     std::size_t meeting, std::size_t shifted = SIZE_MAX, std::size_t by = 0) {
+  Exchange out;
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    const std::size_t at = meeting + (m == shifted ? by : 0);
+    const bool there = members[m] != nullptr && at < members[m]->calls.size();
+    out.refs.push_back(there ? CallRef{members[m]->rank_index, members[m]->calls[at]} : CallRef{});
+    out.calls.push_back(there ? &context.call(out.refs.back()) : nullptr);
+  }
+  return out;
+}
+
+// Where every conflict involves one member: whether it left out an exchange or made one too many,
+// by whether its calls fit those of the others one place later, or earlier.
+std::optional<Deviation> shifted_exchange(const Context& context, std::size_t g,
+                                          const std::vector<const Stream*>& members,
+                                          std::size_t meeting, std::size_t deviant) {
+  const auto exchanges = [&](const Call* c) {
+    return c != nullptr && context.run.tables.signatures[c->signature].splits_in.value != 0;
+  };
+  const auto fits = [&](const Exchange& exchange) {
+    return exchanges(exchange.calls[deviant]) &&
+           std::count_if(exchange.calls.begin(), exchange.calls.end(), exchanges) > 1 &&
+           conflicts(context.run.tables, exchange.calls).empty();
+  };
+  Deviation d;
+  d.group = g;
+  d.seq = context.groups[g].first_seq + meeting;
+  d.deviants = {members[deviant]->rank_index};
+  const Exchange here = exchange_at(context, members, meeting);
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    if (m != deviant && members[m] != nullptr) d.reference.push_back(members[m]->rank_index);
+  }
+  std::sort(d.reference.begin(), d.reference.end());
+  const auto other = std::find_if(here.refs.begin(), here.refs.end(), [&](const CallRef& ref) {
+    return ref.call != kNoCall && ref.rank != d.deviants[0];
+  });
+  if (other == here.refs.end()) return std::nullopt;
+  d.expected = *other;
+  d.got = here.refs[deviant];
+  d.step = context.call(d.expected).step;
+  // Left out: what it issued here fits what the others issue next. (A shift of the one by -1 is a
+  // shift of all others by 1.)
+  Exchange next = exchange_at(context, members, meeting + 1);
+  next.refs[deviant] = here.refs[deviant];
+  next.calls[deviant] = here.calls[deviant];
+  if (fits(next)) {
+    d.kind = Deviation::Kind::missing;
+    return d;
+  }
+  if (fits(exchange_at(context, members, meeting, deviant, 1))) {
+    d.kind = Deviation::Kind::extra;
+    return d;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::vector<Cause> check_splits(const Context& context) {
   std::vector<Cause> out;
   const Tables& tables = context.run.tables;
@@ -304,28 +391,35 @@ std::vector<Cause> check_splits(const Context& context) {
       by_rank[context.run.ranks[s.rank_index].rank] = &s;
       shortest = std::min(shortest, s.calls.size());
     }
+    std::vector<const Stream*> members;  // by group rank; null: without a trace
+    for (const Rank member : group.members) {
+      const auto found = by_rank.find(member);
+      members.push_back(found == by_rank.end() ? nullptr : found->second);
+    }
     const Stream& first = group.streams[0];
     std::vector<SignatureId> judged;
     for (std::size_t m = 0; m < shortest; ++m) {
       const Call& lead = context.run.ranks[first.rank_index].calls[first.calls[m]];
       if (tables.signatures[lead.signature].splits_in.value == 0) continue;
-      std::vector<CallRef> refs;
-      std::vector<const Call*> calls;
-      for (const Rank member : group.members) {
-        const auto found = by_rank.find(member);
-        refs.push_back(found == by_rank.end()
-                           ? CallRef{}
-                           : CallRef{found->second->rank_index, found->second->calls[m]});
-        calls.push_back(found == by_rank.end() ? nullptr : &context.call(refs.back()));
-      }
+      const Exchange here = exchange_at(context, members, m);
       std::vector<SignatureId> signatures;
-      for (const Call* c : calls) signatures.push_back(c == nullptr ? SignatureId{} : c->signature);
+      for (const Call* c : here.calls) {
+        signatures.push_back(c == nullptr ? SignatureId{} : c->signature);
+      }
       if (signatures == judged) continue;  // the same as the last one
       judged = std::move(signatures);
-      if (const auto c = conflict(tables, calls)) {
-        out.push_back(splits_cause(context, g, m, refs, *c));
-        break;  // one cause a group: what follows is as wrong
+      const std::vector<SplitConflict> found = conflicts(tables, here.calls);
+      if (found.empty()) continue;
+      const std::optional<std::size_t> odd = in_all(found);
+      const std::optional<Deviation> shifted =
+          odd ? shifted_exchange(context, g, members, m, *odd) : std::nullopt;
+      out.push_back(shifted ? explain_deviation(context, *shifted)
+                            : splits_cause(context, g, m, here.refs, found[0]));
+      if (!shifted && odd) {
+        out.back().deviants = {here.refs[*odd].rank};
+        out.back().finding.culprits = context.ranks(out.back().deviants);
       }
+      break;  // one cause a group: what follows is as wrong
     }
   }
   return out;

@@ -31,7 +31,9 @@ class Replayer {
         agreement_(agreement),
         options_(options),
         was_recorded_(was_recorded(run)),
-        recorded_(options.follow_record && was_recorded_) {
+        recorded_(options.follow_record && was_recorded_),
+        queued_(recorded_ && options.semantics == CallSemantics::nccl),
+        records_completion_(recorded_ && records_completion(run, options.semantics)) {
     prepare();
   }
 
@@ -71,7 +73,6 @@ class Replayer {
     group_index_.assign(run_.tables.groups.size(), kNoGroup);
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
       const RankTrace& trace = run_.ranks[r];
-      records_completion_ = records_completion_ || trace.snapshot;
       meeting_of_[r].assign(trace.calls.size(), UINT32_MAX);
       met_[r].assign(trace.calls.size(), false);
       RankState& state = states_[r];
@@ -80,9 +81,6 @@ class Replayer {
         // An exception is not progress: it ends the call that the rank was in.
         const bool passive = event.kind == EventKind::complete || event.kind == EventKind::start ||
                              event.kind == EventKind::exception;
-        if (event.kind == EventKind::complete || event.kind == EventKind::waited) {
-          records_completion_ = recorded_;
-        }
         if (!passive) state.last_host = e + 1;
       }
     }
@@ -183,9 +181,9 @@ class Replayer {
 
   // Whether a rank that blocks in this call gets through.
   bool may_pass(std::uint32_t r, std::uint32_t c) const {
+    if (queued_) return true;  // the host went on, whatever the device does
     const RankState& state = states_[r];
-    const Call& k = call(r, c);
-    if (options_.follow_record && (k.has(kCompleted) || k.has(kWaitEnded))) return true;
+    if (options_.follow_record && is_over(call(r, c), options_.semantics)) return true;
     if (recorded_ && state.next < state.last_host) return true;  // it did go on
     return complete(r, c);
   }
@@ -271,6 +269,10 @@ class Replayer {
     }
     met_[r][c] = true;
     met_[other->rank][other->call] = true;
+    if (queued_) {
+      partner_[{r, c}] = {other->rank, other->call};
+      partner_[{other->rank, other->call}] = {r, c};
+    }
     const Mailbox::Posted& send = sends ? mine : *other;
     const Mailbox::Posted& receive = sends ? *other : mine;
     if (elements_differ(send, receive)) {
@@ -365,14 +367,71 @@ class Replayer {
       out.interrupted = std::exchange(out.blocked, kNoCall);
     }
     if (out.state != Position::State::finished && records_completion_) out.last_open = last_open(r);
-    if (out.waiting_in() == kNoCall && out.state != Position::State::finished &&
-        out.state != Position::State::running && records_completion_) {
+    if (queued_) {
+      take_oldest_open(r, out);
+    } else if (out.waiting_in() == kNoCall && out.state != Position::State::finished &&
+               out.state != Position::State::running && records_completion_) {
       out.pending = oldest_pending(r);
       // A rank that died waits for nobody who came.
       const bool died = out.state != Position::State::hung;
       if (died && out.pending != kNoCall && everybody_came(r, out.pending)) out.pending = kNoCall;
     }
     return out;
+  }
+
+  // Where the rank's device stands. The host stands there, too, where its last act was to wait for
+  // a call that is still open: a wait that does not return is one in which it blocks.
+  void take_oldest_open(std::uint32_t r, Position& out) const {
+    if (out.state == Position::State::finished) return;
+    const std::uint32_t open = oldest_open(r);
+    if (open == kNoCall) return;
+    if (out.interrupted != kNoCall) {
+      out.interrupted = open;
+    } else if (host_waits(r)) {
+      out.blocked = open;
+    } else if (out.state != Position::State::running) {
+      out.pending = open;
+    }
+  }
+
+  bool host_waits(std::uint32_t r) const {
+    const RankTrace& trace = run_.ranks[r];
+    const std::size_t last = states_[r].last_host;
+    if (last == 0 || trace.events[last - 1].kind != EventKind::wait) return false;
+    const Call& waited_for = trace.calls[trace.events[last - 1].index];
+    return !waited_for.has(kWaitEnded) && !waited_for.has(kCompleted);
+  }
+
+  // The oldest call of the rank that is not over. Of a batch, whose calls run as one, the first
+  // that its other side has not posted: that one holds up the rest.
+  std::uint32_t oldest_open(std::uint32_t r) const {
+    const std::vector<Call>& calls = run_.ranks[r].calls;
+    std::uint32_t oldest = kNoCall;
+    for (std::size_t c = calls.size(); c-- > 0;) {
+      if (is_open(r, static_cast<std::uint32_t>(c))) {
+        oldest = static_cast<std::uint32_t>(c);
+      } else if (calls.size() - c > kLongestQueue) {
+        break;
+      }
+    }
+    if (oldest == kNoCall || calls[oldest].coalesced == kNone) return oldest;
+    for (std::uint32_t c = oldest;
+         c < calls.size() && calls[c].coalesced == calls[oldest].coalesced; ++c) {
+      if (is_open(r, c) && !met_[r][c]) return c;
+    }
+    return oldest;
+  }
+
+  bool is_open(std::uint32_t r, std::uint32_t c) const {
+    if (records_completion_) return !is_over(call(r, c), options_.semantics);
+    // Nobody recorded completions: open is what cannot be complete, since a member never issued it,
+    // or issued another call in its place.
+    return !complete(r, c) && (is_point_to_point(signature(r, c).op) || !has_absent_member(r, c));
+  }
+
+  bool has_absent_member(std::uint32_t r, std::uint32_t c) const {
+    const std::uint32_t g = group_index_[call(r, c).group.value];
+    return g != kNoGroup && !groups_[g].absent.empty();
   }
 
   // A rank that waits in MPI_Finalize for ranks that are still at work is through with its program:
@@ -391,14 +450,17 @@ class Replayer {
     return static_cast<std::uint32_t>(trace.calls.size() - 1);
   }
 
-  // Only the newest calls can be pending: stop at a long run of completed ones.
+  // Only the newest calls can be open: more than that are not enqueued at once, so that a search
+  // from the newest call back ends after so many that are over.
+  static constexpr std::size_t kLongestQueue = 4096;
+
   std::uint32_t oldest_pending(std::uint32_t r) const {
     const RankTrace& trace = run_.ranks[r];
     std::uint32_t oldest = kNoCall;
     for (std::size_t c = trace.calls.size(); c-- > 0;) {
       const Call& k = trace.calls[c];
-      if (k.has(kCompleted) || k.has(kWaitEnded)) {
-        if (trace.calls.size() - c > 4096) break;
+      if (is_over(k, options_.semantics)) {
+        if (trace.calls.size() - c > kLongestQueue) break;
         continue;
       }
       // A blocking call that others follow was left, whatever was recorded of it.
@@ -433,6 +495,10 @@ class Replayer {
         // Every waiting call is a point of its own, numbered behind all groups.
         WaitPoint& point = points[{kNoGroup, r}];
         point.waiting.push_back(r);
+        if (queued_ && met_[r][c]) {
+          add_behind(point, c, r);
+          continue;
+        }
         if (lost_in_transport(r, c)) continue;  // nobody is missing
         if (is_any_source(run_.tables, k, options_.semantics)) {
           add_all_others(point, r, k.group);
@@ -467,13 +533,36 @@ class Replayer {
     for (const Stream& stream : groups_[g].streams) {
       const bool arrived =
           m < stream.calls.size() && arrived_at(stream.rank_index, stream.calls[m]);
-      if (arrived) continue;
+      if (arrived) {
+        if (queued_ && stands_before(stream.rank_index, stream.calls[m])) {
+          point.behind.push_back(stream.rank_index);
+        }
+        continue;
+      }
       if (run_.ranks[stream.rank_index].open_ended) {
         point.unknown_member = true;  // the file ends here, the rank did not
       } else {
         point.missing.push_back(stream.rank_index);
       }
     }
+  }
+
+  // Whether the rank's device has an older open call than this one, and nothing shows that this one
+  // began all the same.
+  bool stands_before(std::uint32_t r, std::uint32_t c) const {
+    const std::uint32_t open = result_.positions[r].waiting_in();
+    const Call& k = call(r, c);
+    const bool same_batch =
+        open != kNoCall && k.coalesced != kNone && k.coalesced == call(r, open).coalesced;
+    return open < c && !same_batch && !k.has(kStarted) && !k.has(kCompleted);
+  }
+
+  // The peer of a message, where its device has not come to the other side of it.
+  void add_behind(WaitPoint& point, std::uint32_t c, std::uint32_t r) const {
+    const auto other = partner_.find({r, c});
+    if (other == partner_.end()) return;
+    const auto [peer, call] = other->second;
+    if (stands_before(peer, call)) point.behind.push_back(peer);
   }
 
   bool arrived_at(std::uint32_t r, std::uint32_t c) const {
@@ -520,8 +609,9 @@ class Replayer {
     std::vector<std::size_t> open(result_.wait_points.size());
     for (std::size_t p = 0; p < open.size(); ++p) {
       const WaitPoint& point = result_.wait_points[p];
-      open[p] = point.missing.size();
+      open[p] = point.missing.size() + point.behind.size();
       for (const std::uint32_t r : point.missing) waited_for_at[r].push_back(p);
+      for (const std::uint32_t r : point.behind) waited_for_at[r].push_back(p);
       if (point.any_source) open[p] = point.unknown_member ? 0 : std::min<std::size_t>(open[p], 1);
       // Everybody came, or may have come unseen: nothing here keeps the ranks from going on.
       if (open[p] == 0 && !point.mismatched) release(p, may_move, work);
@@ -553,8 +643,9 @@ class Replayer {
   Agreement& agreement_;
   const ReplayOptions options_;
   const bool was_recorded_;
-  const bool recorded_;              // and what was recorded counts
-  bool records_completion_ = false;  // some rank's trace tells when calls complete
+  const bool recorded_;            // and what was recorded counts
+  const bool queued_;              // over NCCL: hosts went on, devices stand in queues
+  const bool records_completion_;  // some rank's trace tells when calls complete
   std::vector<RankState> states_;
   std::vector<std::vector<std::uint32_t>> meeting_of_;  // by rank index and call
   std::vector<std::vector<bool>> met_;                  // point-to-point calls that met
@@ -562,6 +653,9 @@ class Replayer {
   std::vector<Meetings> meetings_;                      // by group index
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> parked_;
   std::map<Channel, ChannelState> channels_;
+  // Both sides of each message, over NCCL: by rank index and call.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint32_t, std::uint32_t>>
+      partner_;
   ReplayResult result_;
 };
 

@@ -9,6 +9,11 @@
 // Receives from any source do not fit that: which message each takes is given (WildcardChoices,
 // found by verify/schedule_search.h), and the replay is exact for this choice.
 //
+// Over NCCL a recorded host went on after every call that it issued; it is the devices that are
+// replayed. A rank waits at its oldest open call: what it issued later stands in a queue behind
+// that one, so that a call which all members issued need not have begun on all of them
+// (WaitPoint::behind). Where the trace shows that a call began, it is not behind another.
+//
 // Traces of a run show that they are of one (was_recorded): where the rank demonstrably went on, it
 // went on, and only its last call is in question. A program is replayed from the semantics alone;
 // so is a recorded run where the question is what another legal schedule would do (ReplayOptions).
@@ -61,10 +66,13 @@ struct WaitPoint {
   std::size_t group = kPointToPoint;   // index into the groups given
   std::uint64_t meeting = 0;           // index into the group's streams
   std::vector<std::uint32_t> waiting;  // rank indices, ascending
-  std::vector<std::uint32_t> missing;  // rank indices that have not arrived, ascending
-  bool unknown_member = false;         // a member without trace: it may have arrived
-  bool mismatched = false;             // those who arrived do not agree
-  bool any_source = false;             // one of the missing is enough
+  std::vector<std::uint32_t> missing;  // rank indices that never issued it, ascending
+  // Over NCCL: rank indices that issued it after a call that is still open. Their devices have not
+  // come to it. Ascending.
+  std::vector<std::uint32_t> behind;
+  bool unknown_member = false;  // a member without trace: it may have arrived
+  bool mismatched = false;      // those who arrived do not agree
+  bool any_source = false;      // one of the missing is enough
 };
 
 // From whom each receive from any source takes its message, by rank index and call.

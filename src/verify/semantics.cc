@@ -44,6 +44,18 @@ CallSemantics recorded_semantics(const Run& run) {
   return CallSemantics::gloo;
 }
 
+bool is_over(const Call& call, CallSemantics semantics) {
+  return call.has(kCompleted) || (semantics != CallSemantics::nccl && call.has(kWaitEnded));
+}
+
+bool records_completion(const Run& run, CallSemantics semantics) {
+  return std::any_of(run.ranks.begin(), run.ranks.end(), [&](const RankTrace& trace) {
+    return trace.snapshot ||
+           std::any_of(trace.calls.begin(), trace.calls.end(),
+                       [&](const Call& call) { return is_over(call, semantics); });
+  });
+}
+
 bool is_any_source(const Tables& tables, const Call& call, CallSemantics semantics) {
   const Op op = tables.signatures[call.signature].op;
   if (op == Op::recv_any) return true;

@@ -2,9 +2,10 @@
 //
 //   gloo  the host blocks at wait, and in a call that is not asynchronous; sends wait for their
 //         receive
-//   nccl  the same for the host; on the device the calls of one communicator run in their order,
-//         each behind the one before, and kernels of different communicators may keep each other
-//         from running
+//   nccl  a call returns once it is enqueued, and a wait only orders streams: the host goes on, and
+//         blocks where it reads a value. On the device the calls of one communicator run in their
+//         order, each after the one before, and kernels of different communicators may keep each
+//         other from running. A call is over when the device says so
 //   mpi   standard sends may or may not be buffered, collectives may or may not synchronise:
 //         a right program ends under all of these
 //
@@ -27,6 +28,14 @@ std::optional<CallSemantics> call_semantics_from_name(std::string_view name);
 // What the headers say: mpi where a rank's `semantics` does, nccl where a rank's backend is NCCL,
 // else gloo, whose rules hold for every backend of c10d.
 CallSemantics recorded_semantics(const Run& run);
+
+// Whether the rank's trace shows that a call is over: it completed, or a wait for it returned where
+// waits block the host. (Over NCCL `waited` says nothing: the wait returned at once.)
+bool is_over(const Call& call, CallSemantics semantics);
+
+// Whether any rank's trace tells when calls complete. Where none does, an open call is one that its
+// group cannot have completed. O(events) where there is none.
+bool records_completion(const Run& run, CallSemantics semantics);
 
 // A receive (or probe) that takes a message from whoever sends one. In c10d traces a peer of -1 is
 // one that was not recorded, except for recv_any.

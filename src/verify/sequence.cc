@@ -6,17 +6,26 @@ std::optional<Token> Sequence::ahead(std::size_t i) {
   if (i < size()) return token(i);
   if (!repetition_) repetition_ = find_repetition(size());
   if (*repetition_ == 0) return std::nullopt;
-  Token t = token(size() - *repetition_ + (i - size()) % *repetition_);
-  t.step = kNone;
+  const std::size_t rounds = (i - size()) / *repetition_ + 1;
+  return repeated(i - rounds * *repetition_, rounds, *repetition_, size());
+}
+
+Token Sequence::repeated(std::size_t i, std::size_t rounds, std::size_t period,
+                         std::size_t end) const {
+  Token t = token(i);
+  const std::int32_t now = call(end - 1).step;
+  const std::int32_t before = call(end - 1 - period).step;
+  // The step grows by as much in each round as it did in the last one.
+  if (t.step != kNone && now != kNone && before != kNone) {
+    t.step += static_cast<std::int32_t>(rounds) * (now - before);
+  }
   return t;
 }
 
 std::optional<Token> Sequence::habit(std::size_t i) {
   const std::size_t period = find_repetition(i);
   if (period == 0) return std::nullopt;
-  Token t = token(i - period);
-  t.step = kNone;
-  return t;
+  return repeated(i - period, 1, period, i);
 }
 
 bool Sequence::seen_before(std::size_t i, const Token& like) {
@@ -28,7 +37,10 @@ bool Sequence::seen_before(std::size_t i, const Token& like) {
 }
 
 bool Sequence::alike(std::size_t i, std::size_t j) {
-  return call(i).what == call(j).what && agreement_.agree(call(i).signature, call(j).signature);
+  const bool same_place =
+      call(i).at == call(j).at || call(i).at.value == 0 || call(j).at.value == 0;
+  return same_place && call(i).what == call(j).what &&
+         agreement_.agree(call(i).signature, call(j).signature);
 }
 
 std::size_t Sequence::suffix(std::size_t last, std::size_t back) {

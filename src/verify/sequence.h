@@ -38,7 +38,7 @@ class Sequence {
     return {c.signature, c.what, c.step};
   }
 
-  // The call at i; beyond the end the call that is expected there, with an unknown step.
+  // The call at i; beyond the end the call that is expected there.
   std::optional<Token> ahead(std::size_t i);
 
   // What the sequence's own past says should come at i; nothing where it has no such past.
@@ -53,7 +53,11 @@ class Sequence {
 
  private:
   const Call& call(std::size_t i) const { return calls_[stream_.calls[i]]; }
+  // By operation, size, parameters and source line.
   bool alike(std::size_t i, std::size_t j);
+  // The call at i as it comes again so many rounds of `period` calls later; the rounds are those up
+  // to `end`.
+  Token repeated(std::size_t i, std::size_t rounds, std::size_t period, std::size_t end) const;
   // How many calls up to `last` look like those up to `last - back`.
   std::size_t suffix(std::size_t last, std::size_t back);
   // The distance to the earlier place whose calls look most like those up to `end`; 0: none.

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "verify/device_order.h"
 #include "verify/wait_words.h"
 
 namespace lockstep {
@@ -111,11 +110,6 @@ std::optional<Cause> find_extra_before(const Context& context, const WaitCause& 
 }
 
 std::string may_be_ahead(const Context& context, const WaitCause& wait) {
-  if (all_posted(context, wait)) {
-    return context.rank_words(wait.roots) +
-           ": both sides of the messages that are under way were " +
-           "posted; the dumps do not tell whether they are late or the transport hangs";
-  }
   if (wait.circle) return "";
   const WaitPoint* const point = collective_point(context, wait);
   if (point == nullptr || point->waiting.size() > point->missing.size()) return "";

@@ -22,9 +22,8 @@ bool is_snapshot(const Run& run);
 std::optional<Cause> find_extra_before(const Context& context, const WaitCause& wait);
 inline constexpr std::size_t kMostExtra = 8;
 
-// Why a wait shows no fault: both sides of its messages were posted; or half of the group or more
-// are not there, and have never made such a call before, so that the few may just be ahead. Empty:
-// it shows one.
+// Why a wait shows no fault: half of the group or more are not there, and have never made such a
+// call before, so that the few may just be ahead. Empty: it shows one.
 std::string may_be_ahead(const Context& context, const WaitCause& wait);
 
 }  // namespace lockstep

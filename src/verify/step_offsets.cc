@@ -26,12 +26,12 @@ class GroupSteps {
     return true;
   }
 
-  // The classes that are out of step with `reference` for the longest, if any are.
+  // The classes that are first out of step with `reference` for a whole step, if any are.
   std::optional<Offset> offset_from(std::size_t reference) const {
     std::optional<Offset> out;
     for (std::size_t c = 0; c < group_.classes.size(); ++c) {
-      const std::size_t from = agrees_before(reference, c);
-      if (!spans_steps(reference, from)) continue;
+      const std::size_t from = first_offset(reference, c);
+      if (from == stream(reference).calls.size()) continue;
       if (!out || from < out->from) out = Offset{from, {}};
       if (from == out->from) out->classes.push_back(c);
     }
@@ -63,61 +63,99 @@ class GroupSteps {
  private:
   const Stream& stream(std::size_t c) const { return group_.streams[group_.classes[c].streams[0]]; }
 
-  // The number of calls in front of those at the end that all differ in their step.
-  std::size_t agrees_before(std::size_t a, std::size_t b) const {
-    std::size_t from = stream(a).calls.size();
-    while (from > 0 && step(a, from - 1) != kNone && step(b, from - 1) != kNone &&
-           step(a, from - 1) != step(b, from - 1)) {
-      --from;
+  // The first call of a run of calls that all differ in their step and span a whole one; the number
+  // of calls where there is no such run.
+  std::size_t first_offset(std::size_t a, std::size_t b) const {
+    const std::size_t calls = stream(a).calls.size();
+    for (std::size_t from = 0; from < calls; ++from) {
+      if (!differ(a, b, from)) continue;
+      std::size_t to = from + 1;
+      while (to < calls && differ(a, b, to)) ++to;
+      if (spans_step(a, from, to)) return from;
+      from = to;
     }
-    return from;
+    return calls;
   }
 
-  bool spans_steps(std::size_t c, std::size_t from) const {
+  bool differ(std::size_t a, std::size_t b, std::size_t i) const {
+    return step(a, i) != kNone && step(b, i) != kNone && step(a, i) != step(b, i);
+  }
+
+  // Whether [from, to) reaches over more than one step, or holds all calls of one. (A label that is
+  // late by a call differs in a part of each step. The last step of a stream may itself be a part.)
+  bool spans_step(std::size_t c, std::size_t from, std::size_t to) const {
     const std::size_t calls = stream(c).calls.size();
-    return from < calls && step(c, from) != step(c, calls - 1);
+    if (step(c, from) != step(c, to - 1)) return true;
+    const bool whole_start = from == 0 || step(c, from - 1) != step(c, from);
+    return whole_start && to < calls && step(c, to) != step(c, to - 1);
   }
 
   const Context& context_;
   const GroupStreams& group_;
 };
 
+// The later step's ranks left out their call of the earlier one.
+Deviation as_deviation(std::size_t g, const GroupStreams& group, const GroupSteps& steps,
+                       std::size_t reference, const Offset& offset) {
+  Deviation d;
+  d.kind = Deviation::Kind::missing;
+  d.group = g;
+  d.seq = group.first_seq + offset.from;
+  d.expected = steps.call(reference, offset.from);
+  d.reference = steps.ranks_of({reference});
+  d.got = steps.call(offset.classes[0], offset.from);
+  d.deviants = steps.ranks_of(offset.classes);
+  const std::int32_t expected = steps.step(reference, offset.from);
+  const std::int32_t got = steps.step(offset.classes[0], offset.from);
+  d.step = std::min(expected, got);
+  if (expected > got) {  // it is the reference that went ahead
+    std::swap(d.expected, d.got);
+    std::swap(d.reference, d.deviants);
+  }
+  d.singled_out = d.deviants.size() != d.reference.size();
+  return d;
+}
+
 Cause explain(const Context& context, std::size_t g, const GroupSteps& steps, std::size_t reference,
               const Offset& offset) {
   const GroupStreams& group = context.groups[g];
-  const CallRef expected = steps.call(reference, offset.from);
-  const CallRef got = steps.call(offset.classes[0], offset.from);
-  const std::vector<std::uint32_t> deviants = steps.ranks_of(offset.classes);
-  const std::vector<std::uint32_t> others = steps.ranks_of({reference});
-  Cause cause;
-  cause.group = g;
-  cause.seq = group.first_seq + offset.from;
-  cause.step = std::min(context.call(expected).step, context.call(got).step);
-  cause.deviants = deviants;
+  const Deviation d = as_deviation(g, group, steps, reference, offset);
+  Cause cause = explain_deviation(context, d);
   cause.can_block = false;
   Finding& finding = cause.finding;
-  finding = make_finding(RuleId::step_mismatch);
-  finding.certainty = Certainty::observed;
-  finding.message = context.rank_words(deviants) + " issued " + context.call_words(got) +
-                    " in step " + std::to_string(context.call(got).step) + " where " +
-                    context.rank_words(others) + " issued it in step " +
-                    std::to_string(context.call(expected).step) + " (" +
-                    context.place_words(expected, cause.seq) + ")";
-  finding.why =
-      "From there to the last call of the group the ranks meet in different steps: what "
-      "one computes for a step is combined with what the others compute for another.";
-  finding.group = group.name;
-  finding.seq = cause.seq;
-  finding.step = cause.step;
-  if (deviants.size() < others.size()) finding.culprits = context.ranks(deviants);
-  std::vector<std::uint32_t> concerned = deviants;
-  concerned.insert(concerned.end(), others.begin(), others.end());
-  std::sort(concerned.begin(), concerned.end());
-  finding.ranks = context.ranks(concerned);
-  finding.what = context.run.tables.names(context.call(expected).what);
-  finding.evidence = {context.evidence(expected, context.call_words(expected)),
-                      context.evidence(got, context.call_words(got))};
-  set_fingerprint(finding, describe(context.run.tables, context.call(expected).signature));
+  const std::string meeting =
+      context.rank_words(d.deviants) + " issued " + context.call_words(d.got) + " in step " +
+      std::to_string(context.call(d.got).step) + " where " + context.rank_words(d.reference) +
+      " issued it in step " + std::to_string(context.call(d.expected).step) + " (" +
+      context.place_words(d.expected, cause.seq) + ")";
+  if (finding.rule == RuleId::modality_divergence || finding.rule == RuleId::dead_remedy) {
+    finding.certainty = Certainty::observed;
+    finding.why = meeting + ". Nothing hangs, and the gradients of different steps are combined.";
+    return cause;
+  }
+  const bool known =
+      context.call(d.got).what.value != 0 && context.call(d.expected).what.value != 0;
+  Finding told = make_finding(RuleId::step_mismatch);
+  // The same parameters in different steps are wrong numbers; of unnamed calls nobody knows what
+  // was meant.
+  if (known) told.severity = Severity::error;
+  told.certainty = Certainty::observed;
+  told.message = meeting;
+  told.why =
+      "The ranks meet in different steps: what one computes for a step is combined with what the "
+      "others compute for another.";
+  told.group = group.name;
+  told.seq = cause.seq;
+  told.step = cause.step;
+  // Who deviates is told by numbers alone: who is ahead left a step out, or the others repeated
+  // one.
+  const std::vector<std::uint32_t> odd = steps.ranks_of(offset.classes);
+  if (odd.size() < steps.ranks_of({reference}).size()) told.culprits = context.ranks(odd);
+  told.ranks = finding.ranks;
+  told.what = context.run.tables.names(context.call(d.expected).what);
+  told.evidence = finding.evidence;
+  set_fingerprint(told, describe(context.run.tables, context.call(d.expected).signature));
+  finding = std::move(told);
   return cause;
 }
 

@@ -10,10 +10,11 @@
 
 namespace lockstep {
 
-// Groups whose members' calls agree in everything but the step, from some call to the last one and
-// over more than one step: a label that is late by a call is no fault. Steps are labels that a
-// program gives itself; they compare where all members began with the same one. Where the numbers
-// of calls differ, find_deviations says more. O(calls of the different classes).
+// Groups whose members' calls agree in everything but the step, for a whole step or more: to the
+// end, or until a later difference brings them together again. A label that is late by a call is no
+// fault. Steps are labels that a program gives itself; they compare where all members began with
+// the same one. Where the numbers of calls differ, find_deviations says more. O(calls of the
+// different classes).
 std::vector<Cause> check_step_offsets(const Context& context);
 
 }  // namespace lockstep

@@ -94,12 +94,37 @@ void find_possible_causes(const Context& context, Outlook& outlook, Causes& caus
   outlook.waits_unknown = inversions.waits_unknown;
 }
 
+// Whether every rank was killed: a job that was preempted, or whose hang somebody ended. Who waits
+// for a rank that was killed with it may have waited for a moment or for an hour.
+bool all_killed(const Context& context) {
+  return std::all_of(context.where.positions.begin(), context.where.positions.end(),
+                     [](const Position& p) {
+                       return p.state == Position::State::killed || p.state == Position::State::cut;
+                     });
+}
+
 // Hangs what others wait for below its cause, or makes it one.
 void add_waits(const Context& context, Outlook& outlook, Causes& causes) {
   const bool snapshot = is_snapshot(context.run);
   std::vector<WaitCause> left;
   for (WaitCause& wait : wait_causes(context.where)) {
     if (context.live && !wait.stuck) continue;
+    if (wait.stalled != SIZE_MAX) {
+      std::string why = may_be_under_way(context, context.where.wait_points[wait.stalled]);
+      if (why.empty()) {
+        left.push_back(std::move(wait));
+      } else if (causes.empty()) {
+        outlook.undecided.push_back(std::move(why));
+      }
+      continue;
+    }
+    if (!wait.circle && causes.empty() && all_killed(context)) {
+      outlook.undecided.push_back(
+          wait_consequence(context, wait).message +
+          ": all ranks were killed, and nothing tells whether it was late or "
+          "would never have come");
+      continue;
+    }
     if (snapshot) {
       if (std::optional<Cause> extra = find_extra_before(context, wait)) {
         causes.add(std::move(*extra));
@@ -162,7 +187,6 @@ void add_at_the_end(const Context& context, Outlook& outlook, std::vector<Cause>
                                   std::make_move_iterator(orders.end())));
     orders.erase(explains, orders.end());
   }
-  if (causes.empty() && !is_snapshot(context.run)) causes.add(check_transport(context));
   if (causes.empty()) find_possible_causes(context, outlook, causes);
   causes.add(check_lifecycle(context));
   causes.add(check_buffers(context));
@@ -198,13 +222,21 @@ void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
 }
 
 // Ranks that a watchdog ended, which wait for nobody, nobody waits for, and nothing explains.
-std::optional<Finding> unexplained_hang(const Context& context) {
+std::optional<Finding> unexplained_hang(const Context& context, Outlook& outlook) {
   std::vector<std::uint32_t> hung;
   for (std::uint32_t r = 0; r < context.where.positions.size(); ++r) {
     const Position& p = context.where.positions[r];
     if (p.state == Position::State::hung && p.waiting_in() == kNoCall) hung.push_back(r);
   }
   if (hung.empty()) return std::nullopt;
+  if (context.semantics == CallSemantics::nccl &&
+      !records_completion(context.run, context.semantics)) {
+    outlook.undecided.push_back(
+        context.rank_words(hung) +
+        " hung, every call was issued by all its members, and completions were not recorded: a "
+        "device, the network, or the hosts themselves may stand still");
+    return std::nullopt;
+  }
   Finding f = make_finding(RuleId::host_stall);
   f.message = context.rank_words(hung) + " hung outside of any recorded call";
   f.culprits = f.ranks = context.ranks(hung);
@@ -217,6 +249,23 @@ bool tells_of_an_end(const Finding& f) {
   const std::string_view family = rule(f.rule).family;
   return f.severity == Severity::error &&
          (family == "blocking" || family == "matching" || family == "modality");
+}
+
+// Calls that were under way when devices were last looked at, where nothing else was found: they
+// may have been issued a moment before, or hang. Over Gloo, where hosts block in their calls, the
+// replay says what can complete.
+void note_open_calls(const Context& context, Outlook& outlook) {
+  if (context.semantics != CallSemantics::nccl && !is_snapshot(context.run)) return;
+  std::vector<std::uint32_t> open;
+  for (std::uint32_t r = 0; r < context.where.positions.size(); ++r) {
+    if (context.where.positions[r].last_open != kNoCall) open.push_back(r);
+  }
+  if (open.empty()) return;
+  const CallRef first{open[0], context.where.positions[open[0]].last_open};
+  outlook.undecided.push_back(context.rank_words(open) + " had calls under way, " +
+                              context.call_words(first) + " (" +
+                              context.place_words(first, context.call(first).seq) +
+                              ") among them: the traces do not tell whether these hang");
 }
 
 void list_unknowns(const Context& context, const Outlook& outlook, Report& report) {
@@ -340,8 +389,11 @@ Report verify(const Run& run, const VerifyOptions& options) {
   Causes causes(context);
   find_causes(context, outlook, causes);
   report.findings = causes.take();
+  if (report.findings.empty() && outlook.undecided.empty() && !options.live) {
+    note_open_calls(context, outlook);
+  }
   if (report.findings.empty() && !options.live && !is_snapshot(run)) {
-    if (auto hang = unexplained_hang(context)) report.findings.push_back(std::move(*hang));
+    if (auto hang = unexplained_hang(context, outlook)) report.findings.push_back(std::move(*hang));
   }
   // While others run, they may yet come to wait for it.
   if (!options.live &&

@@ -21,6 +21,7 @@ Graph build(const ReplayResult& where) {
   for (std::size_t p = 0; p < where.wait_points.size(); ++p) {
     for (const std::uint32_t r : where.wait_points[p].waiting) add_edge(r, ranks + p, graph);
     for (const std::uint32_t r : where.wait_points[p].missing) add_edge(ranks + p, r, graph);
+    for (const std::uint32_t r : where.wait_points[p].behind) add_edge(ranks + p, r, graph);
     if (!where.wait_points[p].mismatched) continue;
     // Calls that do not fit together never complete: who met there holds the others up.
     for (const std::uint32_t r : where.wait_points[p].waiting) add_edge(ranks + p, r, graph);
@@ -133,6 +134,13 @@ std::vector<WaitCause> wait_causes(const ReplayResult& where) {
   // Roots in one state that hold up the same calls are one cause: two ranks that died in one step.
   RootsByHeld roots_by_held;
   std::vector<WaitCause> causes;
+  for (std::size_t p = 0; p < where.wait_points.size(); ++p) {
+    const WaitPoint& point = where.wait_points[p];
+    if (leaves[component[ranks + p]] || point.mismatched || point.unknown_member) continue;
+    if (!ranks_in[component[ranks + p]].empty() || point.any_source) continue;
+    causes.push_back(cause_of(where, graph, point.waiting, false));
+    causes.back().stalled = p;
+  }
   for (std::size_t c = 0; c < count; ++c) {
     if (leaves[c] || ranks_in[c].empty()) continue;
     const std::uint32_t first = ranks_in[c][0];

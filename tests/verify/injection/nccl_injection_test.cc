@@ -67,13 +67,12 @@ struct Limit {
   int exact = 95;     // at least, of those that the data tell
   int innocents = 0;  // at most
   int missed = 0;
-  int alarms = 0;  // at most, of the runs in which nothing is wrong
 };
-constexpr Limit kLimits[] = {{MeshForm::profiler, 79, 6, 1, 0},
-                             {MeshForm::recorder, 77, 6, 1, 0},
-                             {MeshForm::blocking, 75, 2, 1, 0},
-                             {MeshForm::issues, 76, 5, 3, 0},
-                             {MeshForm::flight_recorder, 74, 8, 2, 9}};
+constexpr Limit kLimits[] = {{MeshForm::profiler, 78, 6, 1},
+                             {MeshForm::recorder, 76, 6, 1},
+                             {MeshForm::blocking, 75, 2, 1},
+                             {MeshForm::issues, 81, 5, 2},
+                             {MeshForm::flight_recorder, 73, 7, 2}};
 constexpr int kDiffering = 5;  // per cent of the programs of which two forms name different ranks
 
 void expect_within(const Limit& limit, const MeshTally& tally) {
@@ -85,7 +84,8 @@ void expect_within(const Limit& limit, const MeshTally& tally) {
   EXPECT_GE(100 * wrong.count(Mark::exact), limit.exact * told);
   EXPECT_LE(100 * wrong.count(Mark::innocents), limit.innocents * wrong.cases);
   EXPECT_LE(100 * wrong.count(Mark::missed), limit.missed * wrong.cases);
-  EXPECT_LE(100 * healthy.count(Mark::innocents), limit.alarms * healthy.cases);
+  EXPECT_GT(healthy.cases, 0);
+  EXPECT_EQ(healthy.count(Mark::innocents), 0);
 }
 
 TEST(NcclInjection, FindsWhatTheDataTell) {

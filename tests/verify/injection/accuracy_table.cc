@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "verify/injection/judging.h"
+#include "verify/injection/mesh_tally.h"
 #include "verify/injection/recorded_programs.h"
 #include "verify/injection/tally.h"
 #include "verify/injection/trial.h"
@@ -165,6 +166,22 @@ constexpr std::string_view kLimits = R"(## What cannot be told apart, and why
   clock that tells how long they wait, so that this looks like a host or device that stands still.
 )";
 
+constexpr std::string_view kMeshes = R"(## Meshes under NCCL's rules
+
+Random meshes of 2 to 64 ranks with tensor-, data-, pipeline- and expert-parallel groups, 3 to 6 steps,
+batched messages. Hosts enqueue and go on; each communicator has a stream; a wait only orders streams;
+a kernel completes when all members' kernels run; in a third of the runs the kernels of one device keep
+each other from running. One run is written in every form that it can be recorded in; the blocking
+executor runs the same program for G. Each answer is judged by what that form shows.
+
+- **exact**: the right ranks, or nobody where no one can be told. **among**: some of them, or others
+  as well. **nobody**: found, and no rank named though one could be. **innocents**: only others.
+- **undecided**: `inconclusive` where the data allow it. **missed**: `clean` or `inconclusive` where
+  they tell.
+- **rule right**, **place right**: of the exact findings.
+
+)";
+
 std::string page(const Options& options) {
   std::string out(kTop);
   out += "Made with " + std::to_string(options.seeds) + " seeds per fault and " +
@@ -184,6 +201,8 @@ std::string page(const Options& options) {
   out += "Dumps taken of healthy jobs under way, ranks at different calls: " +
          std::to_string(running.looks) + ", of which something was said of " +
          std::to_string(running.said) + " (see the end of this page).\n\n";
+  out += std::string(kMeshes) +
+         mesh_tables(judge_meshes({.programs = static_cast<int>(options.seeds) * 10}));
   const struct {
     const char* title;
     std::vector<Recorded> programs;

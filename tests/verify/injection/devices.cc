@@ -104,11 +104,6 @@ class Devices {
       return false;
     }
     d.waits_for_gates = false;
-    if (d.since_late != kUnset && ++d.since_late > behaviour_.stop_after_late &&
-        behaviour_.stop_after_late != kUnset) {
-      stopped_ = true;
-      return false;
-    }
     if (d.next == actions(r).size()) {
       d.host = Host::finished;
       return true;
@@ -142,6 +137,10 @@ class Devices {
       case Action::Kind::die:
         d.host = Host::gone;
         return true;
+    }
+    if (a.kind != Action::Kind::late && d.since_late != kUnset &&
+        ++d.since_late == behaviour_.stop_after_late) {
+      stopped_ = true;
     }
     schedule_host(r, pause);
     return true;

@@ -60,6 +60,11 @@ bool messages_fit(const CallSpec& a, const CallSpec& b) {
   return size(a) == size(b) && a.dtype == b.dtype;
 }
 
+int step_of(const CallSpec& call, const Recording& recording) {
+  const bool shown = recording.step && (recording.world_steps || call.group != "world");
+  return shown ? call.step : kUnset;
+}
+
 std::string visible(const CallSpec& call, const Recording& recording) {
   // What an all-to-all exchanges differs from rank to rank by design.
   const bool uneven = !call.splits_in.empty();
@@ -68,7 +73,7 @@ std::string visible(const CallSpec& call, const Recording& recording) {
   if (recording.root) out += std::to_string(call.root);
   if (recording.dtype) out += "/" + call.dtype;
   if (recording.redop) out += "/" + call.redop;
-  if (recording.step) out += "/" + std::to_string(call.step);
+  if (recording.step) out += "/" + std::to_string(step_of(call, recording));
   if (recording.what) {
     for (const std::string& name : call.what) out += "/" + name;
   }

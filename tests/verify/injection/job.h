@@ -78,7 +78,8 @@ struct Recording {
   bool what = true, step = true, at = true, modality = true, times = true;
   bool dtype = true, redop = true, step_marks = false;
   bool root = true, splits = true;
-  bool snapshot = false;  // a Flight Recorder's dump: the newest calls and how far each got
+  bool world_steps = true;  // where steps are: so do the calls of the group of all ranks
+  bool snapshot = false;    // a Flight Recorder's dump: the newest calls and how far each got
 };
 
 bool is_point_to_point(const CallSpec& call);
@@ -91,6 +92,9 @@ bool messages_fit(const CallSpec& a, const CallSpec& b);
 
 // The calls of a rank that are collectives of `group`, as positions in its actions.
 std::vector<std::size_t> collectives(const Actions& actions, const std::string& group);
+
+// The call's training step, where it is recorded.
+int step_of(const CallSpec& call, const Recording& recording);
 
 // As much of a call as such a recording shows and a comparison of ranks may use.
 std::string visible(const CallSpec& call, const Recording& recording);

@@ -40,7 +40,8 @@ const char* to_string(MeshFault fault) {
                                         "straggler",
                                         "straggler_came",
                                         "preempted",
-                                        "missing_trace"};
+                                        "missing_trace",
+                                        "batches_differ"};
   static_assert(kNames.size() == kMeshFaults);
   return kNames[static_cast<std::size_t>(fault)];
 }
@@ -136,6 +137,11 @@ class MeshInjector {
         d.not_recorded = {pick(random_, 0, job_.world() - 1)};
         return d;
       }
+      case MeshFault::batches_differ:
+        for (int r = 0; r < job_.world(); ++r) {
+          if (chance(random_, 0.3)) set_batch(r, pick(random_, 0, job_.steps - 1), {"text"});
+        }
+        return Deviation{};
     }
     return std::nullopt;
   }
@@ -204,6 +210,7 @@ class MeshInjector {
     // Where a whole row of ranks deviates, so do half of the sisters' members.
     const bool alone = culprits.size() == static_cast<std::size_t>(deviate);
     d.has_reference = majority || (alone && sisters > 1);
+    d.is_regular = c.op != "barrier" && c.step != kUnset;
     d.culprits = std::move(culprits);
     return d;
   }

@@ -47,8 +47,9 @@ enum class MeshFault {
   straggler_came,  // … and looked at just after it came
   preempted,       // everything killed at once
   missing_trace,   // of a healthy run
+  batches_differ,  // some lack a modality, and every call is made all the same
 };
-inline constexpr int kMeshFaults = static_cast<int>(MeshFault::missing_trace) + 1;
+inline constexpr int kMeshFaults = static_cast<int>(MeshFault::batches_differ) + 1;
 const char* to_string(MeshFault fault);
 constexpr bool is_healthy(MeshFault fault) { return fault >= MeshFault::healthy; }
 
@@ -60,6 +61,7 @@ struct Deviation {
   // Something besides the two sides tells which of them is right: a majority, a sister group, or
   // who waits for whom. Else their own history may.
   bool has_reference = false;
+  bool is_regular = true;         // what deviates is made in every step
   std::vector<int> not_recorded;  // ranks whose files are not there
 };
 

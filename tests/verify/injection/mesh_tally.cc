@@ -72,13 +72,16 @@ void judge_case(MeshFault fault, std::uint32_t seed, MeshTally& tally) {
     if (!wrong.empty()) fail(view, wrong, text_of(report));
     answers.push_back({&view, std::move(report)});
   }
+  bool differs = false;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     for (std::size_t j = i + 1; j < answers.size(); ++j) {
       if (agree(answers[i].report, answers[j].report)) continue;
+      differs = true;
       fail(*answers[j].view, std::string("differs from ") + to_string(answers[i].view->form),
            text_of(answers[j].report) + "\n  beside " + text_of(answers[i].report));
     }
   }
+  tally.differing += differs ? 1 : 0;
 }
 
 std::string share(int part, int whole) {
@@ -135,6 +138,7 @@ MeshScore MeshTally::total(MeshForm form, bool healthy) const {
 
 void MeshTally::merge(const MeshTally& other) {
   programs += other.programs;
+  differing += other.differing;
   failures.insert(failures.end(), other.failures.begin(), other.failures.end());
   for (std::size_t form = 0; form < kMeshForms; ++form) {
     for (std::size_t f = 0; f < kMeshFaults; ++f) add(scores[form][f], other.scores[form][f]);
@@ -173,7 +177,10 @@ MeshTally judge_meshes(const MeshRange& range) {
 }
 
 std::string mesh_tables(const MeshTally& tally) {
-  std::string out;
+  std::string out = std::to_string(tally.programs) +
+                    " programs, each seen in all forms that it can take. Of " +
+                    std::to_string(tally.differing) +
+                    " of them the answers to two forms name different ranks.\n\n";
   for (int i = 0; i < kMeshForms; ++i) {
     const auto form = static_cast<MeshForm>(i);
     out += "### " + std::string(title(form)) + "\n\n| fault | cases";
@@ -195,7 +202,7 @@ std::string mesh_tables(const MeshTally& tally) {
   return out;
 }
 
-std::string mesh_failures(const MeshTally& tally) {
+std::string mesh_failures(const MeshTally& tally, bool with_text) {
   struct Class {
     std::string name;
     std::vector<const MeshFailure*> cases;  // the smallest first
@@ -216,6 +223,7 @@ std::string mesh_failures(const MeshTally& tally) {
       out += " " + std::to_string(c.cases[i]->seed);
     }
     out += "\n";
+    if (with_text) out += "  " + c.cases[0]->text + "\n";
   }
   return out;
 }

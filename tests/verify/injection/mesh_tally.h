@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "verify/injection/mesh_trial.h"
+#include "verify/injection/mesh_judging.h"
 
 namespace lockstep::injection {
 
@@ -33,6 +33,7 @@ struct MeshFailure {
 struct MeshTally {
   std::array<std::array<MeshScore, kMeshFaults>, kMeshForms> scores{};
   int programs = 0;
+  int differing = 0;  // programs of which the answers to two forms name different ranks
   std::vector<MeshFailure> failures;
 
   MeshScore total(MeshForm form, bool healthy) const;
@@ -43,15 +44,15 @@ struct MeshTally {
 struct MeshRange {
   int programs = 0;
   std::uint32_t first = 0;
-  std::string only;  // the name of one fault; empty: all
+  std::string only = {};  // the name of one fault; empty: all
 };
 // On as many threads as the machine has. The order of threads changes nothing.
 MeshTally judge_meshes(const MeshRange& range);
 
 // A table by fault for each form, in Markdown.
 std::string mesh_tables(const MeshTally& tally);
-// The classes of wrong answers (form, fault, complaint), the largest first, with their smallest
-// cases.
-std::string mesh_failures(const MeshTally& tally);
+// The classes of wrong answers (form, fault, complaint), the largest first, with the seeds of their
+// smallest cases and, if wished, all about the smallest.
+std::string mesh_failures(const MeshTally& tally, bool with_text = false);
 
 }  // namespace lockstep::injection

@@ -74,7 +74,7 @@ void TraceLines::issue(int id, const CallSpec& c) {
   if (!c.splits_out.empty()) line += R"(,"splits_out":)" + list(c.splits_out);
   if (recording_.what && !c.what.empty()) line += R"(,"what":)" + list(c.what);
   if (recording_.at && !c.at.empty()) line += R"(,"at":)" + quoted(c.at);
-  if (recording_.step) number("step", c.step);
+  number("step", step_of(c, recording_));
   line += std::string(R"(,"async":)") + (c.async ? "true" : "false");
   add(std::move(line));
 }

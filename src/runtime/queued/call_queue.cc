@@ -172,6 +172,8 @@ CallQueue::CallPtr CallQueue::put(const std::string& stream, std::vector<at::Ten
 }
 
 void CallQueue::carry_out(const std::shared_ptr<State>& state, Stream& stream) {
+  const at::NoGradGuard
+      no_grad;  // as on a device: what a call writes is no operation of autograd's
   std::unique_lock lock(state->mutex);
   for (;;) {
     state->changed.wait(lock, [&] { return state->stop || !stream.calls.empty(); });

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "trace/ids.h"
 #include "runtime/record/queue_mark.h"
+#include "trace/ids.h"
 
 namespace lockstep {
 

@@ -228,7 +228,7 @@ TEST(RunSummary, of_what_we_ended_tells_how_far_it_came_and_that_nothing_was_wro
 TEST(RunSummary, tells_where_ranks_hung) {
   JobOutcome outcome = ended(JobEnd::stopped);
   for (WorkerOutcome& worker : outcome.workers) worker.hung_in = "poll < lockstep::train";
-  EXPECT_THAT(run_summary(outcome), HasSubstr("ranks 0-1 hung in\n  poll < lockstep::train\n"));
+  EXPECT_THAT(run_summary(outcome), HasSubstr("ranks 0,1 hung in\n  poll < lockstep::train\n"));
 }
 
 TEST(RunSummary, prints_no_times_that_mean_nothing) {

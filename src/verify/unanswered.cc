@@ -37,7 +37,8 @@ Fault fault_at(const Context& context, CallRef waiting) {
   return made_before ? Fault::missing : Fault::unknown;
 }
 
-// The same for a message; the first one of its kind in a program that made others is one too many.
+// The same for a message: the first one of its kind, in a program that made other calls before, is
+// one too many.
 Fault message_fault(const Context& context, CallRef waiting) {
   const RankTrace& trace = context.run.ranks[waiting.rank];
   if (!knows_its_past(context, waiting.rank)) return Fault::unknown;
@@ -48,7 +49,8 @@ Fault message_fault(const Context& context, CallRef waiting) {
                context.run.tables.signatures[c.signature].op ==
                    context.run.tables.signatures[message.signature].op;
       });
-  return made_before ? Fault::missing : Fault::extra;
+  if (made_before) return Fault::missing;
+  return waiting.call > 0 ? Fault::extra : Fault::unknown;
 }
 
 constexpr const char* kEitherWay =

@@ -190,8 +190,8 @@ TEST(NcclRules, ACallBehindAnOpenOneHasNotBegun) {
 }
 
 TEST(NcclRules, QueuesInOppositeOrdersBlockEachOther) {
-  const std::string groups =
-      "group a 0,1; group b 0,1; all_reduce g=a n=4 async; all_reduce g=b n=4 async; ";
+  const std::string round = "all_reduce g=a n=4 async; all_reduce g=b n=4 async; ";
+  const std::string groups = "group a 0,1; group b 0,1; " + round + round;
   const std::string first = "all_reduce g=a n=4 async open; all_reduce g=b n=4 async open; hung";
   const std::string second = "all_reduce g=b n=4 async open; all_reduce g=a n=4 async open; hung";
   // Rank 1 issued them the other way round than before.

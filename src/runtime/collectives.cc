@@ -88,6 +88,7 @@ double sum_over(c10d::ProcessGroup& group, Recorder& recorder, double own, const
   const at::Tensor sum = at::full({1}, own, at::kDouble);
   const NoteScope scope(recorder, recorder.note({what}, tag), where);
   all_reduce(group, sum);
+  const Recorder::HostWait reading(recorder);
   return sum.item<double>();
 }
 

@@ -54,6 +54,7 @@ bool LossScaler::unscale(const NamedTensors& parameters) {
   }
   constexpr double kGrowth = 2, kBackoff = 0.5;  // torch.amp.GradScaler's
   at::_amp_update_scale_(scale_, growth_, found, kGrowth, kBackoff, growth_interval_);
+  const Recorder::HostWait reading(recorder_);
   return found.item<float>() > 0;
 }
 

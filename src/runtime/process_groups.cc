@@ -102,6 +102,10 @@ ProcessGroups::ProcessGroups(const Rendezvous& rendezvous, RankOf who,
   store_->setTimeout(timeout_);
   one_machine_ = meet(*store_, who_, timeout_);
   if (!device_) device_ = open_cpu();
+  if (!device_->queues()) return;
+  recorder_.follow_calls();
+  device_->when_host_blocks(
+      [&recorder] { return std::make_shared<Recorder::HostWait>(recorder); });
 }
 
 ProcessGroups::ProcessGroups(Others others, RankOf who, Recorder& recorder, bool on_meta)

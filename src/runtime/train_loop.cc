@@ -348,7 +348,10 @@ double TrainLoop::accumulate(const std::vector<Batch>& batches) {
       const Autocast autocast(scenario_.train.precision, groups_.device().place().type());
       loss = remedy_->loss(batches[i]);
     }
-    sum += loss.item<double>();
+    {
+      const Recorder::HostWait reading(recorder_);
+      sum += loss.item<double>();
+    }
     const auto parts = static_cast<double>(batches.size());
     strategy_->backward(scaler_->scale(parts == 1 ? loss : loss / parts), pass);
     mark_gradients(optimised_);

@@ -151,6 +151,8 @@ std::string may_be_under_way(const Context& context, const WaitPoint& point) {
            ", which has everybody it needs: its splits were not recorded, and may not fit "
            "together";
   }
+  // Where a message's two sides were looked at, at different moments, they need not be one message.
+  if (snapshot && is_message(point)) return what + ", whose other side was posted";
   const Begun who = begun(context, point);
   if (snapshot && (who == Begun::all || who == Begun::some)) return "";
   return what + ", which has everybody it needs: " +

@@ -396,12 +396,16 @@ class Replayer {
     }
   }
 
+  // Several waits in a row are one for all these calls: the host reads a value.
   bool host_waits(std::uint32_t r) const {
     const RankTrace& trace = run_.ranks[r];
-    const std::size_t last = states_[r].last_host;
-    if (last == 0 || trace.events[last - 1].kind != EventKind::wait) return false;
-    const Call& waited_for = trace.calls[trace.events[last - 1].index];
-    return !waited_for.has(kWaitEnded) && !waited_for.has(kCompleted);
+    for (std::size_t e = states_[r].last_host; e-- > 0;) {
+      const Event& event = trace.events[e];
+      if (event.kind == EventKind::complete || event.kind == EventKind::start) continue;
+      if (event.kind != EventKind::wait) return false;
+      if (is_open(r, event.index)) return true;
+    }
+    return false;
   }
 
   // The oldest call of the rank that is not over. Of a batch, whose calls run as one, the first
@@ -497,8 +501,9 @@ class Replayer {
         // Every waiting call is a point of its own, numbered behind all groups.
         WaitPoint& point = points[{kNoGroup, r}];
         point.waiting.push_back(r);
-        if (queued_ && met_[r][c]) {
-          add_behind(point, c, r);
+        if (const auto other = partner_.find({r, c}); other != partner_.end()) {
+          const auto [peer, its_call] = other->second;
+          if (stands_before(peer, its_call)) point.behind.push_back(peer);
           continue;
         }
         if (lost_in_transport(r, c)) continue;  // nobody is missing
@@ -558,14 +563,6 @@ class Replayer {
     const bool same_batch =
         open != kNoCall && k.coalesced != kNone && k.coalesced == call(r, open).coalesced;
     return open < c && !same_batch && !k.has(kStarted) && !k.has(kCompleted);
-  }
-
-  // The peer of a message, where its device has not come to the other side of it.
-  void add_behind(WaitPoint& point, std::uint32_t c, std::uint32_t r) const {
-    const auto other = partner_.find({r, c});
-    if (other == partner_.end()) return;
-    const auto [peer, call] = other->second;
-    if (stands_before(peer, call)) point.behind.push_back(peer);
   }
 
   bool arrived_at(std::uint32_t r, std::uint32_t c) const {

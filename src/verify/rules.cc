@@ -93,11 +93,11 @@ constexpr std::array kRules = {
          "order the calls by parameter name; give every parameter a gradient on every rank"},
     Rule{RuleId::step_mismatch, "step-mismatch", "matching", Severity::warning, kSeen,
          "ranks meet in calls of different training steps",
-         "Form and number of the calls agree, so that nothing hangs, but from some call on a rank "
-         "is "
-         "a step ahead or behind: it left out a whole step, and its gradients are combined with "
-         "those of another one. Seen only where the trace records steps. A label that is late by a "
-         "few calls is not reported.",
+         "Form and number of the calls agree, so that nothing hangs, but for a step or more a rank "
+         "is ahead or behind: it left out a whole step, and its gradients are combined with those "
+         "of another one, until it leaves out one less or the run ends. An error where the calls "
+         "name the same parameters. Seen only where the trace records steps. A label that is late "
+         "by a few calls is not reported.",
          "skip a step on all ranks or on none: all_reduce the decision"},
     Rule{
         RuleId::deadlock, "deadlock", "blocking", Severity::error, kAnyCertainty,

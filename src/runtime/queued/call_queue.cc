@@ -236,17 +236,25 @@ std::shared_ptr<const QueueMark> CallQueue::mark() const {
   return std::make_shared<Mark>(state_, state_->own);
 }
 
-void CallQueue::synchronise() {
+// `done` is asked with the mutex held.
+void CallQueue::block_until(const std::function<bool()>& done) {
   std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [&] {
+  if (done()) return;
+  lock.unlock();
+  const std::shared_ptr<void> scope = scope_ ? scope_() : nullptr;
+  lock.lock();
+  state_->changed.wait(lock, done);
+}
+
+void CallQueue::synchronise() {
+  block_until([&] {
     state_->prune();
     return state_->own.empty();
   });
 }
 
 void CallQueue::settle(const std::vector<const c10::StorageImpl*>& storages) {
-  std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [&] {
+  block_until([&] {
     return std::none_of(
         state_->in_flight.begin(), state_->in_flight.end(), [&](const CallPtr& call) {
           return std::any_of(storages.begin(), storages.end(),

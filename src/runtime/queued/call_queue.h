@@ -22,6 +22,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -58,6 +59,8 @@ class CallQueue {
 
   // Blocks the host until the rank's own queue is done.
   void synchronise();
+  // `scope()` is asked for before the host blocks, and what it gives lives until it goes on.
+  void when_host_blocks(std::function<std::shared_ptr<void>()> scope) { scope_ = std::move(scope); }
 
   static bool has_begun(const Call& call);
   static bool is_complete(const Call& call);
@@ -66,6 +69,7 @@ class CallQueue {
   static std::unique_ptr<at::ObserverContext> look(const at::RecordFunction& function);
   // Blocks the host until no call in flight uses any of the storages.
   void settle(const std::vector<const c10::StorageImpl*>& storages);
+  void block_until(const std::function<bool()>& done);
 
   struct State;
   struct Stream;
@@ -75,6 +79,7 @@ class CallQueue {
   // Shared with the threads: one that its transport does not let go outlives the queue.
   std::shared_ptr<State> state_;
   Order order_;
+  std::function<std::shared_ptr<void>()> scope_;
   at::CallbackHandle handle_;
 };
 

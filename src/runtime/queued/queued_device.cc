@@ -22,6 +22,7 @@ class QueuedCpu final : public Device {
   }
   std::function<bool(c10d::Work&)> begun() const override { return queue_has_begun; }
   bool queues() const override { return true; }
+  void when_host_blocks(HostBlocks scope) override { queue_->when_host_blocks(std::move(scope)); }
   std::shared_ptr<const QueueMark> mark() const override { return queue_->mark(); }
 
  private:

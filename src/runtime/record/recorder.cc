@@ -14,6 +14,21 @@ Recorder::Timed::~Timed() {
   recorder_.nanos_.fetch_add(monotonic_nanos() - began_, std::memory_order_relaxed);
 }
 
+Recorder::HostWait::HostWait(Recorder& recorder) : recorder_(recorder) {
+  if (!recorder_.follows_calls_ || recorder_.host_waits_) return;
+  {
+    const std::lock_guard lock(recorder_.in_flight_mutex_);
+    calls_ = recorder_.in_flight_;
+  }
+  recorder_.host_waits_ = !calls_.empty();
+  for (const std::uint32_t call : calls_) recorder_.ring_.wait(call);
+}
+
+Recorder::HostWait::~HostWait() {
+  for (const std::uint32_t call : calls_) recorder_.ring_.waited(call);
+  if (!calls_.empty()) recorder_.host_waits_ = false;
+}
+
 Recorder::Blocked::Blocked(Recorder& recorder, const char* what, Limit limit)
     : recorder_(recorder),
       what_before_(recorder.blocked_in()),
@@ -62,6 +77,10 @@ std::uint32_t Recorder::issue(RingWriter::Issue fields) {
   fields.at = context_.at;
   outstanding_.fetch_add(1, std::memory_order_relaxed);
   const std::uint32_t call = ring_.issue(fields);
+  if (follows_calls_) {
+    const std::lock_guard lock(in_flight_mutex_);
+    in_flight_.push_back(call);
+  }
   tell(Moment::call, call);
   return call;
 }
@@ -70,6 +89,10 @@ void Recorder::complete(std::uint32_t call, std::string_view error) {
   if (error.empty()) {
     outstanding_.fetch_sub(1, std::memory_order_relaxed);
     ring_.complete(call);
+    if (follows_calls_) {
+      const std::lock_guard lock(in_flight_mutex_);
+      std::erase(in_flight_, call);
+    }
     return;
   }
   const std::lock_guard lock(failures_mutex_);

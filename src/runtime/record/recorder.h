@@ -96,6 +96,24 @@ class Recorder {
   // Whether the program is inside a wait.
   bool waiting() const { return waiting_.load(std::memory_order_relaxed) > 0; }
 
+  // From now on the calls in flight are known one by one, for HostWait: where calls are queued.
+  void follow_calls() { follows_calls_ = true; }
+  // While it lives, the host blocks until its device has done what was queued: it reads a value.
+  // Over NCCL that is where hosts wait, outside of any call. Recorded as a wait for each call in
+  // flight, so that a trace shows which calls hold up a rank. Nothing where no calls are followed or
+  // in flight; a nested one does nothing. For the thread that trains.
+  class HostWait {
+   public:
+    explicit HostWait(Recorder& recorder);
+    ~HostWait();
+    HostWait(const HostWait&) = delete;
+    HostWait& operator=(const HostWait&) = delete;
+
+   private:
+    Recorder& recorder_;
+    std::vector<std::uint32_t> calls_;
+  };
+
   // While it lives, the program depends on the other ranks outside of any call: to find them, to
   // connect to them, to leave together. For the thread that trains; they nest.
   class Blocked {
@@ -172,6 +190,11 @@ class Recorder {
   };
   std::vector<Failure> failures_;  // reported by the transport; bounded
   std::string raised_;             // the last exception that was recorded
+
+  bool follows_calls_ = false;
+  bool host_waits_ = false;  // for the thread that trains
+  std::mutex in_flight_mutex_;
+  std::vector<std::uint32_t> in_flight_;  // issued and not complete, where calls are followed
 
   std::atomic<const char*> blocked_in_{nullptr};
   std::atomic<Blocked::Limit> blocked_until_{Blocked::Limit::hang_after};

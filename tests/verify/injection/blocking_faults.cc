@@ -101,8 +101,13 @@ Injector::Found Injector::inverted() {
     Expectation e;
     e.rules = {"cross-group-deadlock", "deadlock"};
     e.seqs = {seq, other};
-    // A dump shows this run's end, not that no schedule has another.
-    if (!recording_.snapshot) e.certainty = "proven";
+    // A dump shows this run's end, not that no schedule has another; nor, of a host that blocks, that
+    // it would have made the other call later.
+    if (recording_.snapshot) {
+      e.rules.insert(e.rules.end(), "missing-collective");
+    } else {
+      e.certainty = "proven";
+    }
     e.only_if_hung = true;
     if (recording_.step) e.steps = {a.step};
     return e;

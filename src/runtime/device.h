@@ -62,9 +62,9 @@ class Device {
   // Whether calls and computations are queued: they return before they are done, and a wait for a
   // call makes what is queued later come behind it, but does not block the host.
   virtual bool queues() const { return false; }
-  // From now on `scope()` is asked for before the host blocks where the program does not show it (an
-  // operation of a queued CPU), and what it gives lives as long. Reads of values that the trainer
-  // makes itself stand in a Recorder::HostWait of their own.
+  // From now on `scope()` is asked for before the host blocks where the program does not show it
+  // (an operation of a queued CPU), and what it gives lives as long. Reads of values that the
+  // trainer makes itself stand in a Recorder::HostWait of their own.
   using HostBlocks = std::function<std::shared_ptr<void>()>;
   virtual void when_host_blocks(HostBlocks /*scope*/) {}
   // The end of the calling thread's queue; null where nothing is queued.

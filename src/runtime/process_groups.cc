@@ -104,8 +104,7 @@ ProcessGroups::ProcessGroups(const Rendezvous& rendezvous, RankOf who,
   if (!device_) device_ = open_cpu();
   if (!device_->queues()) return;
   recorder_.follow_calls();
-  device_->when_host_blocks(
-      [&recorder] { return std::make_shared<Recorder::HostWait>(recorder); });
+  device_->when_host_blocks([&recorder] { return std::make_shared<Recorder::HostWait>(recorder); });
 }
 
 ProcessGroups::ProcessGroups(Others others, RankOf who, Recorder& recorder, bool on_meta)

@@ -19,6 +19,7 @@
 #include "verify/lifecycle.h"
 #include "verify/loose_ends.h"
 #include "verify/matching.h"
+#include "verify/missing_ranks.h"
 #include "verify/mpi_forms.h"
 #include "verify/near_misses.h"
 #include "verify/numbers/check_numbers.h"
@@ -415,6 +416,11 @@ Report verify(const Run& run, const VerifyOptions& options) {
   if (!options.live &&
       std::none_of(report.findings.begin(), report.findings.end(), tells_of_an_end)) {
     if (auto killed = note_killed(context)) report.findings.push_back(std::move(*killed));
+  }
+  for (Finding& note : input.findings) {
+    if (note.rule == RuleId::missing_rank) {
+      tell_who_waits_for_the_missing(context, report.ranks_missing, note);
+    }
   }
   report.findings.insert(report.findings.end(), input.findings.begin(), input.findings.end());
   add_job_evidence(run, report);

@@ -100,8 +100,8 @@ class Recorder {
   void follow_calls() { follows_calls_ = true; }
   // While it lives, the host blocks until its device has done what was queued: it reads a value.
   // Over NCCL that is where hosts wait, outside of any call. Recorded as a wait for each call in
-  // flight, so that a trace shows which calls hold up a rank. Nothing where no calls are followed or
-  // in flight; a nested one does nothing. For the thread that trains.
+  // flight, so that a trace shows which calls hold up a rank. Nothing where no calls are followed
+  // or in flight; a nested one does nothing. For the thread that trains.
   class HostWait {
    public:
     explicit HostWait(Recorder& recorder);

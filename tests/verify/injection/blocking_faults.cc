@@ -101,8 +101,8 @@ Injector::Found Injector::inverted() {
     Expectation e;
     e.rules = {"cross-group-deadlock", "deadlock"};
     e.seqs = {seq, other};
-    // A dump shows this run's end, not that no schedule has another; nor, of a host that blocks, that
-    // it would have made the other call later.
+    // A dump shows this run's end, not that no schedule has another; nor, of a host that blocks,
+    // that it would have made the other call later.
     if (recording_.snapshot) {
       e.rules.insert(e.rules.end(), "missing-collective");
     } else {

@@ -287,7 +287,16 @@ std::optional<Finding> note_killed(const Context& context) {
     f.step = earliest;
   }
   const std::string them = killed.size() == 1 ? "it" : "them";
-  f.message += "; nobody waits for " + them + ", and the traces do not tell what ended " + them;
+  const bool waited_for = std::any_of(
+      context.where.wait_points.begin(), context.where.wait_points.end(), [&](const WaitPoint& p) {
+        return std::any_of(p.missing.begin(), p.missing.end(), [&](std::uint32_t r) {
+          return std::binary_search(killed.begin(), killed.end(), r);
+        });
+      });
+  f.message +=
+      (waited_for ? "; the traces do not tell what ended "
+                  : "; nobody waits for " + them + ", and the traces do not tell what ended ") +
+      them;
   f.ranks = context.ranks(killed);
   for (const std::uint32_t r : killed) {
     if (f.evidence.size() == kShown) break;

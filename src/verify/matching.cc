@@ -80,8 +80,8 @@ bool may_be_modality(const Context& context, const Deviation& d) {
     case Deviation::Kind::missing:
       return true;
     case Deviation::Kind::extra:
-      // A branch that only the deviants' batches reach; or, where calls are prefetched, the next one's
-      // call in the place of one that the deviants skipped.
+      // A branch that only the deviants' batches reach; or, where calls are prefetched, the next
+      // one's call in the place of one that the deviants skipped.
       return !context.modalities.lacking(d.reference[0], d.deviants[0], d.step).empty() ||
              carries_something_else(context, d);
     case Deviation::Kind::swapped:

@@ -96,13 +96,20 @@ void find_possible_causes(const Context& context, Outlook& outlook, Causes& caus
   outlook.waits_unknown = inversions.waits_unknown;
 }
 
-// Whether every rank was killed: a job that was preempted, or whose hang somebody ended. Who waits
-// for a rank that was killed with it may have waited for a moment or for an hour.
-bool all_killed(const Context& context) {
-  return std::all_of(context.where.positions.begin(), context.where.positions.end(),
-                     [](const Position& p) {
-                       return p.state == Position::State::killed || p.state == Position::State::cut;
-                     });
+// Whether nobody is left who shows that a killed rank was waited for in vain: all others were
+// killed with it, or had finished. The job was preempted or interrupted, or somebody ended its
+// hang; who waits for a rank that was killed may have waited for a moment or for an hour.
+bool ended_together(const Context& context, const WaitCause& wait) {
+  const auto killed = [&](std::uint32_t r) {
+    const Position::State state = context.where.positions[r].state;
+    return state == Position::State::killed || state == Position::State::cut;
+  };
+  const auto over = [&](const Position& p) {
+    return p.state == Position::State::killed || p.state == Position::State::cut ||
+           p.state == Position::State::finished;
+  };
+  return std::all_of(wait.roots.begin(), wait.roots.end(), killed) &&
+         std::all_of(context.where.positions.begin(), context.where.positions.end(), over);
 }
 
 // Whether a call that has everybody it needs stands still because a rank died in it.
@@ -129,7 +136,7 @@ void add_waits(const Context& context, Outlook& outlook, Causes& causes) {
       }
       continue;
     }
-    if (!wait.circle && causes.empty() && all_killed(context)) {
+    if (!wait.circle && causes.empty() && ended_together(context, wait)) {
       outlook.undecided.push_back(
           wait_consequence(context, wait).message +
           ": all ranks were killed, and nothing tells whether it was late or "

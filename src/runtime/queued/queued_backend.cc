@@ -64,8 +64,12 @@ QueuedBackend::QueuedBackend(c10::intrusive_ptr<c10d::Backend> gloo, std::string
       queue_(std::move(queue)) {}
 
 std::string QueuedBackend::pair_with(int peer) const {
-  const auto [low, high] = std::minmax(getRank(), peer);
-  return "/" + std::to_string(low) + ":" + std::to_string(high);
+  const auto [low, high] = std::minmax({getRank(), peer});
+  std::string pair = "/";
+  pair += std::to_string(low);
+  pair += ':';
+  pair += std::to_string(high);
+  return pair;
 }
 
 QueuedBackend::WorkPtr QueuedBackend::queue(c10d::OpType op, bool is_async, Tensors tensors,

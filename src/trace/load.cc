@@ -398,13 +398,18 @@ std::string disagreement(const std::map<std::string, std::vector<std::int32_t>>&
   return join_and(parts, 8);
 }
 
+// Whether it is a recording of somebody else's without times: nothing tells two of a rank apart but
+// their names and calls.
+bool is_untimed_recording(const RankTrace& trace) {
+  return !trace.calls.empty() && !trace.source.ends_with(".ring") &&
+         trace.source.find(".trace.jsonl") == std::string::npos &&
+         std::all_of(trace.events.begin(), trace.events.end(),
+                     [](const Event& event) { return event.time == kNoTime; });
+}
+
 // Logs repeat what others say: the same calls, without times, twice.
 bool say_the_same(const RankTrace& a, const RankTrace& b) {
-  const auto untimed = [](const RankTrace& trace) {
-    return std::all_of(trace.events.begin(), trace.events.end(),
-                       [](const Event& event) { return event.time == kNoTime; });
-  };
-  return !a.calls.empty() && untimed(a) && untimed(b) &&
+  return is_untimed_recording(a) && is_untimed_recording(b) &&
          std::equal(a.calls.begin(), a.calls.end(), b.calls.begin(), b.calls.end(),
                     [](const Call& x, const Call& y) {
                       return x.group == y.group && x.seq == y.seq && x.signature == y.signature;
@@ -414,13 +419,8 @@ bool say_the_same(const RankTrace& a, const RankTrace& b) {
 // Two recordings without times whose names differ in more than their numbers ("chakra.0.json",
 // "small_chakra.0.json"): samples in one folder, of which nothing is known to contradict itself.
 bool of_two_programs(const RankTrace& a, const RankTrace& b) {
-  const auto by_name = [](const RankTrace& trace) {
-    return !trace.calls.empty() &&
-           std::all_of(trace.events.begin(), trace.events.end(),
-                       [](const Event& event) { return event.time == kNoTime; }) &&
-           !trace.source.ends_with(".ring") && !trace.source.ends_with(".trace.jsonl");
-  };
-  return by_name(a) && by_name(b) && shape_of(a.source) != shape_of(b.source);
+  return is_untimed_recording(a) && is_untimed_recording(b) &&
+         shape_of(a.source) != shape_of(b.source);
 }
 
 // Keeps one trace of each rank, whatever the order in which they came.

@@ -98,11 +98,11 @@ void find_possible_causes(const Context& context, Outlook& outlook, Causes& caus
 
 // Whether nobody is left who shows that a killed rank was waited for in vain: all others were
 // killed with it, or had finished. The job was preempted or interrupted, or somebody ended its
-// hang; who waits for a rank that was killed may have waited for a moment or for an hour.
+// hang; who waits for a rank that was killed may have waited for a moment or for an hour. (A rank
+// without an end mark beside others that have one died by itself.)
 bool ended_together(const Context& context, const WaitCause& wait) {
   const auto killed = [&](std::uint32_t r) {
-    const Position::State state = context.where.positions[r].state;
-    return state == Position::State::killed || state == Position::State::cut;
+    return context.where.positions[r].state == Position::State::killed;
   };
   const auto over = [&](const Position& p) {
     return p.state == Position::State::killed || p.state == Position::State::cut ||

@@ -24,6 +24,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "runtime/record/device_time.h"
 #include "runtime/record/recorded_group.h"
 #include "runtime/record/recorder.h"
 #include "runtime/record/work_watch.h"

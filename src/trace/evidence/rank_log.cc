@@ -387,7 +387,7 @@ bool tells_of_a_peer(std::string_view text) {
 
 EvidenceSource rank_log_source() {
   return {.name = "log",
-          .summary = "the output of ranks: tracebacks, out of memory, NCCL warnings, Xid lines",
+          .summary = "output of ranks: tracebacks, out of memory, NCCL, Xid",
           .recognises = recognises,
           .read = read};
 }

@@ -242,7 +242,7 @@ bool recognises(std::string_view bytes, std::string_view /*name*/) {
 
 EvidenceSource stack_source() {
   return {.name = "stack",
-          .summary = "stacks of processes: py-spy, gdb, faulthandler, PyTorch's debug server",
+          .summary = "stacks by py-spy, gdb, faulthandler, a debug server",
           .recognises = recognises,
           .read = read};
 }

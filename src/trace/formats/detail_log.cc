@@ -162,7 +162,7 @@ bool recognises(std::string_view bytes) {
 
 Format detail_log_format() {
   return {.name = "detail-log",
-          .summary = "a job's output with PyTorch's DETAIL messages about collectives",
+          .summary = "job output with PyTorch's DETAIL messages on collectives",
           .recognises = recognises,
           .read = read,
           .link = link,

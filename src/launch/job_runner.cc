@@ -111,6 +111,9 @@ class Job {
     if (!run) return no_traces();
     outcome_.run = std::move(*run);
     outcome_.report = verify(outcome_.run);
+    // Of ranks that were all killed, the first by itself, the traces do not show that the others
+    // waited in vain. The proof did, while they lived.
+    if (proven_ && !proves_stuck(outcome_.report)) outcome_.report = std::move(*proven_);
     return std::move(outcome_);
   }
 
@@ -152,8 +155,9 @@ class Job {
       return JobEnd::interrupted;
     }
     if (never_began_) return JobEnd::failed;  // the others would wait for it
-    if (const auto proof = live_.look(now, ended_)) {
+    if (auto proof = live_.look(now, ended_)) {
       outcome_.proof_s = proof->seconds;
+      proven_ = std::move(proof->report);
       return JobEnd::stopped;
     }
     if (seconds(now - began_) > scenario_.limits.total_s) return JobEnd::timed_out;
@@ -182,9 +186,10 @@ class Job {
   void freeze_and_kill() {
     stop_all(workers_, kFreezing);
     live_.follow(monotonic_nanos());
-    const auto proof = never_began_ ? std::nullopt : live_.judge(monotonic_nanos());
+    auto proof = never_began_ ? std::nullopt : live_.judge(monotonic_nanos());
     if (proof) {
       outcome_.proof_s = proof->seconds;  // stuck, and ended by other means before it was proven
+      proven_ = std::move(proof->report);
       for (Process& worker : workers_) worker.signal(SIGTERM);
       for (Process& worker : workers_) worker.signal(SIGCONT);
       end_all(workers_, options_.grace);
@@ -228,6 +233,7 @@ class Job {
   std::vector<bool> ended_by_us_;           // filled when the job is ended
   std::optional<std::size_t> never_began_;  // a worker that ended badly without a trace, or refused
   Nanos began_ = 0;
+  std::optional<Report> proven_;  // what the proof says, where there is one
   JobOutcome outcome_;
 };
 

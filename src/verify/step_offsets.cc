@@ -81,16 +81,10 @@ class GroupSteps {
     return step(a, i) != kNone && step(b, i) != kNone && step(a, i) != step(b, i);
   }
 
-  // Whether [from, to) reaches over more than one step, or holds all calls of one, whose parameters
-  // are known. (A label that is late by a call differs in a part of each step; where a step has one
-  // call of unknown content, nothing tells it from another step's. The last step of a stream may
-  // itself be a part.)
+  // Whether [from, to) reaches over more than one step. (A label that is late by a call differs in a
+  // part of each step, and nothing tells a step of one call from such a label.)
   bool spans_step(std::size_t c, std::size_t from, std::size_t to) const {
-    const std::size_t calls = stream(c).calls.size();
-    if (step(c, from) != step(c, to - 1)) return true;
-    if (context_.call(call(c, from)).what.value == 0) return false;
-    const bool whole_start = from == 0 || step(c, from - 1) != step(c, from);
-    return whole_start && to < calls && step(c, to) != step(c, to - 1);
+    return step(c, from) != step(c, to - 1);
   }
 
   const Context& context_;

@@ -118,7 +118,10 @@ TEST(DigestVerdict, IsThatOnFilesOfEveryFormat) {
       SCOPED_TRACE(file);
       const TempDir folder;  // some tell their rank by their name only
       const std::string named = folder.write("x_rank_0", TempDir::read(file));
-      if (!load_run({named})) continue;  // several in one, or no trace at all
+      const auto run = load_run({named});
+      if (!run) continue;  // several in one, or no trace at all
+      // Why calls cannot be compared (kernels without their groups) is not among what a digest keeps.
+      if (!run->ranks.empty() && !run->ranks[0].inconclusive.empty()) continue;
       expect_same(std::vector<std::string>{named});
       ++judged;
     }

@@ -70,9 +70,13 @@ class GroupSteps {
     for (std::size_t from = 0; from < calls; ++from) {
       if (!differ(a, b, from)) continue;
       std::size_t to = from + 1;
-      while (to < calls && differ(a, b, to)) ++to;
+      // … with the same one ahead.
+      while (to < calls && differ(a, b, to) &&
+             (step(a, to) < step(b, to)) == (step(a, from) < step(b, from))) {
+        ++to;
+      }
       if (spans_step(a, from, to)) return from;
-      from = to;
+      from = to - 1;
     }
     return calls;
   }

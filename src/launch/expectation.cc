@@ -47,13 +47,12 @@ void compare(std::vector<std::string>& out, const std::string& what, const std::
 }
 
 // Whether a rank failed by itself, and the others, which its failure did not reach, were ended once
-// they were proven stuck. Over Gloo a failure closes the connections of all; over NCCL those who wait
-// on their devices see nothing of it.
+// they were proven stuck. Over Gloo a failure closes the connections of all; over NCCL those who
+// wait on their devices see nothing of it.
 bool was_stopped_after_a_failure(const JobOutcome& outcome) {
   return outcome.end == JobEnd::stopped &&
-         std::any_of(outcome.workers.begin(), outcome.workers.end(), [](const WorkerOutcome& w) {
-           return !w.ended_by_us && !w.end.success();
-         });
+         std::any_of(outcome.workers.begin(), outcome.workers.end(),
+                     [](const WorkerOutcome& w) { return !w.ended_by_us && !w.end.success(); });
 }
 
 void compare_finding(std::vector<std::string>& out, const Scenario::Expect& expected,
@@ -78,8 +77,8 @@ std::vector<std::string> differences(const Scenario::Expect& expected, const Job
   std::vector<std::string> out;
   const Report& report = outcome.report;
   compare(out, "verdict", expected.verdict, std::string(to_string(report.verdict)));
-  if (expected.ends && !(*expected.ends == Scenario::Expect::Ends::failed &&
-                         was_stopped_after_a_failure(outcome))) {
+  if (expected.ends &&
+      !(*expected.ends == Scenario::Expect::Ends::failed && was_stopped_after_a_failure(outcome))) {
     compare(out, "the job to be", ends(*expected.ends), ends(outcome.end));
   }
   if (!report.findings.empty())

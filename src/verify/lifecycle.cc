@@ -95,9 +95,9 @@ Unwaited unwaited_in(const Context& context, const GroupStreams& group) {
     for (std::size_t m = 0; m < stream.calls.size(); ++m) {
       const Call& call = trace.calls[stream.calls[m]];
       if (!call.has(kAsync) || waits(call) || !waits_of_all.waited[m]) continue;
-      // Our recorder's ring over NCCL: a synchronous call, too, returns before it is complete, and a
-      // host that reads a value waits for whatever is in flight just then. Who did not wait had it
-      // completed before.
+      // Our recorder's ring over NCCL: a synchronous call, too, returns before it is complete, and
+      // a host that reads a value waits for whatever is in flight just then. Who did not wait had
+      // it completed before.
       const bool reads = context.run.ranks[stream.rank_index].source.ends_with(".ring");
       if (reads && context.semantics == CallSemantics::nccl && call.has(kCompleted)) continue;
       if (out.calls++ > 0) continue;

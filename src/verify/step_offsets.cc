@@ -85,8 +85,8 @@ class GroupSteps {
     return step(a, i) != kNone && step(b, i) != kNone && step(a, i) != step(b, i);
   }
 
-  // Whether [from, to) reaches over more than one step. (A label that is late by a call differs in a
-  // part of each step, and nothing tells a step of one call from such a label.)
+  // Whether [from, to) reaches over more than one step. (A label that is late by a call differs in
+  // a part of each step, and nothing tells a step of one call from such a label.)
   bool spans_step(std::size_t c, std::size_t from, std::size_t to) const {
     return step(c, from) != step(c, to - 1);
   }

@@ -1,11 +1,15 @@
 #include "runtime/record/recorder.h"
 
+#include <cstddef>
+#include <iterator>
+
 #include "base/clock.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::size_t kMaxFailures = 64;
+constexpr std::ptrdiff_t kWaitsKept = 8;
 
 }  // namespace
 
@@ -19,6 +23,11 @@ Recorder::HostWait::HostWait(Recorder& recorder) : recorder_(recorder) {
   {
     const std::lock_guard lock(recorder_.in_flight_mutex_);
     calls_ = recorder_.in_flight_;
+  }
+  // The oldest hold up the rest, the newest are what the value comes from: more would fill the
+  // ring.
+  if (std::ssize(calls_) > 2 * kWaitsKept) {
+    calls_.erase(calls_.begin() + kWaitsKept, calls_.end() - kWaitsKept);
   }
   recorder_.host_waits_ = !calls_.empty();
   for (const std::uint32_t call : calls_) recorder_.ring_.wait(call);

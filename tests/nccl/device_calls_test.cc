@@ -86,8 +86,8 @@ class DeviceCallsTest : public testing::Test {
   std::vector<bool> completed() {
     Tables tables;
     std::vector<bool> out;
-    for (const Call& call : read_ring_file(folder_.file("rank_0.ring"), tables)->calls)
-      out.push_back(call.has(kCompleted));
+    const auto trace = read_ring_file(folder_.file("rank_0.ring"), tables);
+    for (const Call& call : trace->calls) out.push_back(call.has(kCompleted));
     return out;
   }
   static cuda::Stream stream(std::uintptr_t number) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <charconv>
 #include <cstdio>
 #include <string_view>
@@ -31,6 +32,8 @@ const pid_t& own_pid() {
   return pid;
 }
 
+std::atomic<JobRecord*> recording_job{nullptr};
+
 }  // namespace
 
 JobRecord::JobRecord(std::string library, Environment get)
@@ -44,6 +47,7 @@ JobRecord& JobRecord::of_process(const char* library) {
     auto* const made = new JobRecord(library, ::getenv);
     own_pid();
     ::on_exit(&JobRecord::at_exit, made);
+    recording_job.store(made, std::memory_order_release);
     made->has_watcher_ = made->hung_after_ > 0;
     return made;
   }();
@@ -53,6 +57,11 @@ JobRecord& JobRecord::of_process(const char* library) {
 void JobRecord::at_exit(int status, void* job) {
   if (::getpid() != own_pid()) return;
   static_cast<JobRecord*>(job)->finish(status == 0 ? End::clean : End::exception);
+}
+
+void JobRecord::at_immediate_exit(int status) {
+  JobRecord* const job = recording_job.load(std::memory_order_acquire);
+  if (status == 0 && job != nullptr) at_exit(status, job);
 }
 
 void JobRecord::start_watcher() {

@@ -42,6 +42,9 @@ class JobRecord {
   // The process's: never destroyed, since calls may come until the process is gone. The end mark
   // tells whether the program exited with 0; a process that is killed leaves none.
   static JobRecord& of_process(const char* library);
+  // The process ends by _exit(), which runs no handlers. Only a good end is marked: others come
+  // from whoever ends a hung process, often in the handler of a signal.
+  static void at_immediate_exit(int status);
 
   // The recorder of the communicator that all its processes call `name`, in which this one has
   // `place`. The same name and place again give the same recorder. `parent`: what it was split off;

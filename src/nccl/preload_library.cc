@@ -12,6 +12,9 @@
 // What NCCL calls of itself while it is in one of these functions is not the program's, and is not
 // recorded. Nothing that goes wrong here reaches the program, but for an NCCL without the function
 // that it calls: then the result is ncclInternalError.
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <string>
@@ -352,3 +355,12 @@ ResultCode ncclRecv(void* buffer, std::size_t count, int dtype, int peer, Comm c
 #pragma GCC visibility pop
 }  // extern "C"
 // NOLINTEND(readability-identifier-naming)
+
+// In front of the C library's.
+extern "C" __attribute__((visibility("default"))) void _exit(int status) {
+  lockstep::JobRecord::at_immediate_exit(status);
+  for (;;) ::syscall(SYS_exit_group, status);
+}
+extern "C" __attribute__((visibility("default"))) void _Exit(int status) noexcept {
+  ::_exit(status);
+}

@@ -118,6 +118,12 @@ TEST_F(Preload, KeepsWhatAKilledProgramHadCalled) {
   EXPECT_EQ(ending(folder_.path(), 0), "cut");
 }
 
+TEST_F(Preload, SeesTheEndOfAProgramThatRunsNoHandlers) {
+  const Arguments leaves = {"all_reduce:8", "leave"};
+  EXPECT_THAT(job({leaves, leaves}), Each(0));
+  for (const int rank : {0, 1}) EXPECT_EQ(ending(folder_.path(), rank), "clean");
+}
+
 TEST_F(Preload, SeesOnTheDeviceWhatIsComplete) {
   EXPECT_THAT(job({{"cuda", "all_reduce:8", "group", "all_reduce:16", "end", "stop",
                     "all_reduce:24", "group", "send:4:0", "recv:4:0", "end"}}),

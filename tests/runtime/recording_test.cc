@@ -140,7 +140,12 @@ TEST(RecordingBackend, AnErrorOfTheTransportIsRecordedWithItsCall) {
 // A call of a device: it says how far it is to who asks.
 struct AskedWork : c10d::Work {
   using c10d::Work::finish;
-  std::atomic<bool> begun{false};
+  bool isCompleted() override {
+    const bool complete = Work::isCompleted();
+    if (complete) seen_complete = true;
+    return complete;
+  }
+  std::atomic<bool> begun{false}, seen_complete{false};
 };
 
 std::uint32_t issue_barrier(Recorder& recorder, RingWriter::GroupRef group, std::uint32_t seq) {
@@ -152,6 +157,8 @@ std::uint32_t issue_barrier(Recorder& recorder, RingWriter::GroupRef group, std:
   call.signature = recorder.ring().make_signature(fields);
   return recorder.issue(call);
 }
+
+constexpr std::chrono::milliseconds kGenerous{60'000};
 
 void wait_for(const std::function<bool()>& condition) {
   while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -197,7 +204,7 @@ TEST(WorkWatch, AFailureIsNoCompletion) {
     const auto group = recorder.ring().make_group("world", std::vector<std::int32_t>{0});
     watch.follow(work, issue_barrier(recorder, group, 0));
     work->finish(std::make_exception_ptr(std::runtime_error("NCCL communicator was aborted")));
-    wait_for([&] { return !recorder.outstanding(); });
+    watch.look_now(kGenerous);
     recorder.raised("step failed: NCCL communicator was aborted");
     return 0;
   });
@@ -236,8 +243,10 @@ TEST(BackendHooks, WhatTheBackendSaysIsRecordedAtOnce) {
       work->finish(i == 0 ? nullptr : std::make_exception_ptr(std::runtime_error("timed out")));
       if (i == 0) backend.completes({});
       if (i == 1) backend.aborts();
-      wait_for([&] { return !recorder.outstanding(); });
+      wait_for([&] { return work->seen_complete.load(); });
     }
+    watch.look_now(kGenerous);  // what it saw is recorded, too
+    recorder.raised("step failed: timed out");
     return 0;
   });
   EXPECT_THAT(statuses, ElementsAre(0));
@@ -245,6 +254,7 @@ TEST(BackendHooks, WhatTheBackendSaysIsRecordedAtOnce) {
   ASSERT_EQ(run.trace.calls.size(), 2U);
   EXPECT_TRUE(run.trace.calls[0].has(kCompleted));
   EXPECT_FALSE(run.trace.calls[1].has(kCompleted));
+  EXPECT_EQ(run.trace.exceptions.at(0).call, 1U);
 }
 
 TEST(BackendHooks, GlooSaysNothingAndItsFuturesAreAsked) {
@@ -272,7 +282,7 @@ TEST(WorkWatch, ADeviceThatAnswersNoMoreFailsTheCallAndNotTheProcess) {
     WorkWatch watch(recorder, {});
     const auto group = recorder.ring().make_group("world", std::vector<std::int32_t>{0});
     watch.follow(c10::make_intrusive<LostWork>(), issue_barrier(recorder, group, 0));
-    wait_for([&] { return !recorder.outstanding(); });
+    watch.look_now(kGenerous);
     recorder.raised("step failed: CUDA error: illegal memory access");
     return 0;
   });
@@ -287,7 +297,7 @@ struct FailingWork : c10d::Work {
   bool wait(std::chrono::milliseconds) override { throw std::runtime_error("peer is gone"); }
 };
 
-TEST(RecordingWork, AFailedCallIsOverOnceHoweverOftenItIsWaitedFor) {
+TEST(RecordingWork, AFailedCallStaysOutstandingHoweverOftenItIsWaitedFor) {
   const TempDir folder;
   const auto statuses = run_ranks(1, folder, [&](ProcessGroups&, Recorder& recorder) {
     const auto group = recorder.ring().make_group("world", std::vector<std::int32_t>{0});
@@ -296,9 +306,9 @@ TEST(RecordingWork, AFailedCallIsOverOnceHoweverOftenItIsWaitedFor) {
     for (int i = 0; i < 2; ++i) {
       EXPECT_THROW(work->wait(std::chrono::milliseconds(1)), std::runtime_error);
     }
-    if (recorder.outstanding()) return 1;
-    issue_barrier(recorder, group, 1);
-    return recorder.outstanding() ? 0 : 2;  // which the watchdog goes by
+    if (!recorder.outstanding()) return 1;  // which the watchdog goes by
+    recorder.complete(issue_barrier(recorder, group, 1));
+    return recorder.outstanding() ? 0 : 2;
   });
   EXPECT_THAT(statuses, ElementsAre(0));
 }

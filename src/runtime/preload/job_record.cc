@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <charconv>
 #include <cstdio>
 #include <numeric>
@@ -44,6 +45,8 @@ std::uint64_t capacity() {
   return events;
 }
 
+std::atomic<JobRecord*> recording_job{nullptr};  // once it has a file
+
 }  // namespace
 
 JobRecord& JobRecord::of_process() {
@@ -58,6 +61,11 @@ void JobRecord::at_exit(int status, void* job) {
   self.ended_ = true;
   if (status == 0) self.ring_->resume();  // whatever it was taken for
   self.ring_->finish(status == 0 ? End::clean : End::exception);
+}
+
+void JobRecord::at_immediate_exit(int status) {
+  JobRecord* const job = recording_job.load(std::memory_order_acquire);
+  if (status == 0 && job != nullptr) at_exit(status, job);
 }
 
 void JobRecord::look_for_hang(std::int64_t now) {
@@ -108,6 +116,7 @@ void JobRecord::open(const c10d::ProcessGroup& first) {
   ring_ = std::move(*ring);
   recorder_ = std::make_unique<Recorder>(*ring_);
   ::on_exit(&JobRecord::at_exit, this);
+  recording_job.store(this, std::memory_order_release);
   start_hang_watch();
 }
 

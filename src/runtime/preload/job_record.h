@@ -33,6 +33,9 @@ class JobRecord {
  public:
   // The process's. What keeps it from recording is said on standard error, once.
   static JobRecord& of_process();
+  // The process ends by _exit(), which runs no handlers. Only a good end is marked: others come
+  // from whoever ends a hung process, often in the handler of a signal.
+  static void at_immediate_exit(int status);
 
   // The group's, made at its first call. Null: nothing is recorded of it, because there is nowhere
   // to write to, or because it does not tell which ranks are in it.

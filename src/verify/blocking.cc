@@ -10,6 +10,7 @@
 #include "verify/habit.h"
 #include "verify/loose_ends.h"
 #include "verify/overtaking.h"
+#include "verify/sisters.h"
 #include "verify/snapshot.h"
 #include "verify/unanswered.h"
 #include "verify/wait_words.h"
@@ -157,8 +158,10 @@ std::optional<Deviation> passed_by_deviation(const Context& context, const WaitC
     }
     if (d.deviants.empty()) continue;
     d.got = {d.deviants[0], newest_call(context, d.deviants[0])};
-    if (went_on_without_the_few(context, d)) {
-      // Most of the group went on without the few that wait: those made a call too many.
+    const bool tie = d.deviants.size() == d.reference.size();
+    if (went_on_without_the_few(context, d) || (tie && is_one_too_many(context, d.expected))) {
+      // Most of the group went on without the few that wait, or these never made such a call
+      // before: it is one too many.
       d.kind = Deviation::Kind::extra;
       std::swap(d.deviants, d.reference);
       std::swap(d.got, d.expected);
@@ -190,13 +193,16 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   const WaitPoint& point = first_point(context, wait);
   const CallRef call = waiting_call(context, point.waiting[0]);
   const std::int32_t step = context.call(call).step;
-  const bool few_go_on = fewer_wait_than_finished(context, point);
+  const bool one_too_many = point.group != WaitPoint::kPointToPoint &&
+                            point.waiting.size() == point.missing.size() &&
+                            is_one_too_many(context, call);
+  const bool few_go_on = one_too_many || fewer_wait_than_finished(context, point);
   std::int32_t last_step = kNone;
   for (const std::uint32_t r : wait.roots) {
     last_step = std::max(last_step, context.where.positions[r].step);
   }
   const bool steps_known = step != kNone && last_step != kNone;
-  const bool further_step = !steps_known || step > last_step;
+  const bool further_step = !one_too_many && (!steps_known || step > last_step);
   Cause cause;
   if (point.group == WaitPoint::kPointToPoint && !(steps_known && further_step)) {
     cause.finding = make_finding(RuleId::p2p_unmatched);
@@ -234,7 +240,7 @@ Cause explain_gone(const Context& context, const WaitCause& wait) {
   // well be one too many.
   if (point.group == WaitPoint::kPointToPoint && !point.missing.empty() &&
       !records_completion(context.run, context.semantics) &&
-      is_new_kind_of_message(context, waiting_call(context, point.waiting[0]))) {
+      is_new_kind_of_message(context, point)) {
     return explain_message(context, point);
   }
   Cause cause;
@@ -258,19 +264,55 @@ bool all_point_to_point(const Context& context, const std::vector<std::size_t>& 
   });
 }
 
+// The ranks that a call still lacks: they never issued it, or their devices have not come to it.
+std::vector<std::uint32_t> not_there(const WaitPoint& point) {
+  std::vector<std::uint32_t> out;
+  std::set_union(point.missing.begin(), point.missing.end(), point.behind.begin(),
+                 point.behind.end(), std::back_inserter(out));
+  return out;
+}
+
 // The few of the ranks in both groups of a circle that entered them in the other order; nobody
 // where as many did the one as the other.
 std::vector<std::uint32_t> in_the_other_order(const WaitPoint& a, const WaitPoint& b) {
   const auto missed = [](const WaitPoint& there, const WaitPoint& here) {
+    const std::vector<std::uint32_t> lacks = not_there(here);
     std::vector<std::uint32_t> out;
-    std::set_intersection(there.waiting.begin(), there.waiting.end(), here.missing.begin(),
-                          here.missing.end(), std::back_inserter(out));
+    std::set_intersection(there.waiting.begin(), there.waiting.end(), lacks.begin(), lacks.end(),
+                          std::back_inserter(out));
     return out;
   };
   std::vector<std::uint32_t> in_a = missed(a, b);
   std::vector<std::uint32_t> in_b = missed(b, a);
   if (in_a.size() == in_b.size()) return {};
   return in_a.size() < in_b.size() ? in_a : in_b;
+}
+
+// The ranks of a cycle that came to a call before most of its group did, and are missing in one in
+// which most of another group wait: whether they left that one out or took it later, it is they who
+// did as few did.
+std::vector<std::uint32_t> ahead_of_most(const Context& context,
+                                         const std::vector<std::size_t>& points) {
+  const auto few = [&](const std::vector<std::uint32_t>& ranks, const WaitPoint& point) {
+    return 2 * ranks.size() < context.groups[point.group].streams.size();
+  };
+  std::vector<std::uint32_t> early;
+  std::vector<std::uint32_t> missed;
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.group == WaitPoint::kPointToPoint || point.unknown_member) return {};
+    if (few(point.waiting, point))
+      early.insert(early.end(), point.waiting.begin(), point.waiting.end());
+    if (const std::vector<std::uint32_t> lacks = not_there(point); few(lacks, point))
+      missed.insert(missed.end(), lacks.begin(), lacks.end());
+  }
+  std::sort(early.begin(), early.end());
+  std::sort(missed.begin(), missed.end());
+  missed.erase(std::unique(missed.begin(), missed.end()), missed.end());
+  std::vector<std::uint32_t> out;
+  std::set_intersection(early.begin(), early.end(), missed.begin(), missed.end(),
+                        std::back_inserter(out));
+  return out;
 }
 
 // Whether the rank's past puts `second` where it issued `first`: it took the two in another order.
@@ -355,6 +397,17 @@ Cause explain_circle(const Context& context, const WaitCause& wait,
   if (cause.finding.culprits.empty()) {
     cause.finding.culprits = context.ranks(out_of_their_order(context, points));
   }
+  if (cause.finding.culprits.empty()) {
+    cause.finding.culprits = context.ranks(ahead_of_most(context, points));
+  }
+  if (cause.finding.culprits.empty()) {
+    std::vector<std::uint32_t> broke;
+    for (const Break& b : breaks_with_the_past(context, wait.roots)) broke.push_back(b.rank);
+    cause.finding.culprits = context.ranks(broke);
+  }
+  if (cause.finding.culprits.empty()) {
+    cause.finding.culprits = context.ranks(part_from_sisters(context, points));
+  }
   return cause;
 }
 
@@ -380,9 +433,16 @@ Cause explain_wait(const Context& context, const WaitCause& wait) {
     cause = explain_left_out(context, *overtaking);
     f.consequences.push_back(wait_consequence(context, wait));
   } else if (std::optional<Cause> left_out =
-                 wait.circle ? explain_left_out_call(context, points_of_roots(context, wait))
-                             : std::nullopt) {
+                 wait.circle
+                     ? explain_left_out_call(context, wait.roots, points_of_roots(context, wait))
+                     : std::nullopt) {
     cause = std::move(*left_out);
+    f.consequences.push_back(wait_consequence(context, wait));
+  } else if (std::optional<Cause> broken =
+                 wait.circle
+                     ? explain_broken_habit(context, wait.roots, points_of_roots(context, wait))
+                     : std::nullopt) {
+    cause = std::move(*broken);
     f.consequences.push_back(wait_consequence(context, wait));
   } else {
     cause = wait.circle ? explain_circle(context, wait, overtaking)

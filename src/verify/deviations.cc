@@ -137,9 +137,10 @@ class Walker {
   }
 
   // The reference party: the largest; of equal ones the one that has not deviated yet, that does as
-  // sister groups do, that behaves as it did before, that issues a call it issued before, that is
-  // in the earliest step (the others went past it), whose batch held every modality, or that has
-  // the lowest rank. Second: whether the choice says who deviates.
+  // sister groups do, that behaves as it did before, that issues a call it issued before, or
+  // again later, or one of a form that it uses elsewhere, that is in the earliest step (the others
+  // went past it), whose batch held every modality, or that has the lowest rank. Second: whether
+  // the choice says who deviates.
   std::pair<std::size_t, bool> choose(const std::vector<std::vector<std::size_t>>& parties) {
     std::vector<std::size_t> largest;
     for (std::size_t p = 0; p < parties.size(); ++p) {
@@ -164,6 +165,11 @@ class Walker {
       return sequences_[cursors_[c].class_index].seen_before(cursors_[c].next, next_token(c));
     };
     if (const auto p = only(familiar)) return {*p, true};
+    const auto made_again = [&](std::size_t c) {
+      return sequences_[cursors_[c].class_index].seen_after(cursors_[c].next, next_token(c));
+    };
+    if (const auto p = only(made_again)) return {*p, true};
+    if (const auto p = only([&](std::size_t c) { return is_of_common_form(c); })) return {*p, true};
     const auto earliest = [&](std::size_t c) {
       return std::all_of(largest.begin(), largest.end(), [&](std::size_t q) {
         return next_token(c).step <= next_token(parties[q][0]).step;
@@ -235,6 +241,24 @@ class Walker {
       }
       return true;
     });
+  }
+
+  // Whether the rank uses the operation, reduction and type of the cursor's next call elsewhere, in
+  // any group. In a first step that is all there is to tell which of two forms is the odd one.
+  bool is_of_common_form(std::size_t cursor) {
+    constexpr std::size_t kMostCalls = 4096;
+    const Stream& mine = stream_of(cursor);
+    const std::vector<Call>& calls = run_.ranks[mine.rank_index].calls;
+    const std::uint32_t self = mine.calls[cursors_[cursor].next];
+    const Signature& form = run_.tables.signatures[calls[self].signature];
+    for (std::size_t c = 0; c < calls.size() && c < kMostCalls; ++c) {
+      const Signature& other = run_.tables.signatures[calls[c].signature];
+      if (c != self && other.op == form.op && other.redop == form.redop &&
+          other.dtypes == form.dtypes) {
+        return true;
+      }
+    }
+    return false;
   }
 
   bool follows_habit(std::size_t cursor) {

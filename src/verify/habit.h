@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "verify/context.h"
 
@@ -17,17 +18,34 @@ bool knows_its_past(const Context& context, std::uint32_t rank);
 // peer and source line, as far as these were recorded.
 bool is_same_of_program(const Context& context, const Call& a, const Call& b);
 
-// The earlier call that the rank's past puts in this call's place: what came the last time after
-// the calls just before it. The longest stretch of equal calls decides; nothing where there is
-// none, or where two as long say different things. O(4096 · 64) comparisons at most.
+// The earlier calls that the rank's past puts in this call's place: what came after the calls just
+// before it whenever these came by. The longest sequence of equal calls decides; where two as long
+// went on differently, each is one. At most 8, the newest first. O(4096 · 64) comparisons at most.
+std::vector<std::uint32_t> usual_calls(const Context& context, CallRef place);
+
+// The only one of them; nothing where there is none, or more than one.
 std::optional<std::uint32_t> usual_call(const Context& context, CallRef place);
 
 // The newest call that shows how far the rank's program came: over NCCL the one it issued last,
 // since its host goes on; else the one in which it waits. kNoCall: it waits in none.
 std::uint32_t newest_call(const Context& context, std::uint32_t rank);
 
-// What the past says of a call: that it is usual there; that another one is; or nothing.
+// What the past says of a call: that it is usual there; that only others are; or nothing.
 enum class Usual : std::uint8_t { yes, no, unknown };
 Usual is_usual(const Context& context, CallRef call);
+
+// Where a rank broke with its own past: a call among its newest that was not usual there.
+struct Break {
+  std::uint32_t rank = 0;   // rank index
+  std::uint32_t call = 0;   // the first such call
+  std::uint32_t usual = 0;  // the earlier call that its past has in that place
+
+  friend bool operator==(const Break&, const Break&) = default;
+};
+
+// The breaks of some ranks, while all the others went on as always. None, where the past of one of
+// them does not say. O(ranks · 64) times the cost of `is_usual`.
+std::vector<Break> breaks_with_the_past(const Context& context,
+                                        const std::vector<std::uint32_t>& ranks);
 
 }  // namespace lockstep

@@ -36,6 +36,14 @@ bool Sequence::seen_before(std::size_t i, const Token& like) {
   return false;
 }
 
+bool Sequence::seen_after(std::size_t i, const Token& like) {
+  for (std::size_t j = i + 1; j < size() && j <= i + kHistory; ++j) {
+    const Token t = token(j);
+    if (t.what == like.what && agreement_.agree(t.signature, like.signature)) return true;
+  }
+  return false;
+}
+
 bool Sequence::alike(std::size_t i, std::size_t j) {
   const bool same_place =
       call(i).at == call(j).at || call(i).at.value == 0 || call(j).at.value == 0;

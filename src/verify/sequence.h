@@ -47,6 +47,9 @@ class Sequence {
   // Whether a call like this one comes before i.
   bool seen_before(std::size_t i, const Token& like);
 
+  // Whether a call like this one comes after i.
+  bool seen_after(std::size_t i, const Token& like);
+
   // How far behind a call like `first` one like `then` came, the last time that it came within a
   // few calls, before `end`.
   std::optional<std::size_t> distance_after(std::size_t end, const Token& first, const Token& then);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "verify/habit.h"
+#include "verify/sisters.h"
 #include "verify/snapshot.h"
 #include "verify/wait_words.h"
 
@@ -38,9 +39,18 @@ Fault fault_at(const Context& context, CallRef waiting) {
   return made_before ? Fault::missing : Fault::unknown;
 }
 
-// The same for a message: the first one of its kind, in a program that made other calls before, is
-// one too many.
-Fault message_fault(const Context& context, CallRef waiting) {
+// Whether a rank posted messages in a group.
+bool posted_messages(const Context& context, std::uint32_t rank, GroupId group) {
+  const std::vector<Call>& calls = context.run.ranks[rank].calls;
+  return std::any_of(calls.begin(), calls.end(), [&](const Call& c) {
+    return c.group == group && is_point_to_point(context.run.tables.signatures[c.signature].op);
+  });
+}
+
+// The same for a message: the first one of its kind, where the rank's past has another call, is one
+// too many.
+Fault message_fault(const Context& context, const WaitPoint& point) {
+  const CallRef waiting = waiting_call(context, point.waiting[0]);
   const RankTrace& trace = context.run.ranks[waiting.rank];
   if (!knows_its_past(context, waiting.rank)) return Fault::unknown;
   const Call& message = trace.calls[waiting.call];
@@ -51,28 +61,21 @@ Fault message_fault(const Context& context, CallRef waiting) {
                    context.run.tables.signatures[message.signature].op;
       });
   if (made_before) return Fault::missing;
-  return waiting.call > 0 ? Fault::extra : Fault::unknown;
+  if (waiting.call == 0) return Fault::unknown;
+  if (is_usual(context, waiting) == Usual::no) return Fault::extra;
+  // In the first round of a program with messages every message is the first of its kind.
+  if (is_made_in_sister_groups(context, waiting)) return Fault::missing;
+  const bool in_exchange = std::any_of(
+      point.missing.begin(), point.missing.end(),
+      [&](std::uint32_t peer) { return posted_messages(context, peer, message.group); });
+  return in_exchange ? Fault::unknown : Fault::extra;
 }
 
 constexpr const char* kEitherWay =
     "The traces do not tell which: either it is missing on the one side, or it is one too many on "
     "the other.";
 
-}  // namespace
-
-bool went_on_without_the_few(const Context& context, const Deviation& d) {
-  return d.deviants.size() > d.reference.size() &&
-         context.modalities.lacking(d.deviants[0], d.reference[0], d.step).empty();
-}
-
-bool is_new_kind_of_message(const Context& context, CallRef message) {
-  return message_fault(context, message) == Fault::extra;
-}
-
-Cause explain_message(const Context& context, const WaitPoint& message) {
-  const CallRef call = waiting_call(context, message.waiting[0]);
-  const bool in_exchange = shares_a_batch(context.run.ranks[call.rank], call.call);
-  const Fault fault = in_exchange ? Fault::missing : message_fault(context, call);
+Cause message_cause(const Context& context, const WaitPoint& message, Fault fault) {
   Cause cause;
   cause.finding = make_finding(RuleId::p2p_unmatched);
   Finding& f = cause.finding;
@@ -89,6 +92,45 @@ Cause explain_message(const Context& context, const WaitPoint& message) {
   return cause;
 }
 
+// Whether the call in which others wait at `point` is the one that a rank made in its past.
+bool is_call_at(const Context& context, const WaitPoint& point, std::uint32_t rank,
+                const Call& usual) {
+  const CallRef waiting = waiting_call(context, point.waiting[0]);
+  const Call& call = context.call(waiting);
+  if (point.mismatched || call.group != usual.group ||
+      !std::binary_search(point.missing.begin(), point.missing.end(), rank)) {
+    return false;
+  }
+  if (point.group != WaitPoint::kPointToPoint)
+    return call.what == usual.what && context.agreement.agree(call.signature, usual.signature);
+  const Signature& mine = context.run.tables.signatures[usual.signature];
+  const Signature& theirs = context.run.tables.signatures[call.signature];
+  return usual.peer == context.run.ranks[waiting.rank].rank && mine.op != theirs.op &&
+         is_point_to_point(mine.op);
+}
+
+}  // namespace
+
+bool went_on_without_the_few(const Context& context, const Deviation& d) {
+  return d.deviants.size() > d.reference.size() &&
+         context.modalities.lacking(d.deviants[0], d.reference[0], d.step).empty();
+}
+
+bool is_one_too_many(const Context& context, CallRef waiting) {
+  return fault_at(context, waiting) == Fault::extra;
+}
+
+bool is_new_kind_of_message(const Context& context, const WaitPoint& message) {
+  return message_fault(context, message) == Fault::extra;
+}
+
+Cause explain_message(const Context& context, const WaitPoint& message) {
+  const CallRef call = waiting_call(context, message.waiting[0]);
+  const bool in_exchange = shares_a_batch(context.run.ranks[call.rank], call.call);
+  return message_cause(context, message,
+                       in_exchange ? Fault::missing : message_fault(context, message));
+}
+
 std::optional<Cause> explain_lost_message(const Context& context,
                                           const std::vector<std::size_t>& points) {
   for (const std::size_t p : points) {
@@ -101,16 +143,16 @@ std::optional<Cause> explain_lost_message(const Context& context,
     if (collective.missing != message.waiting) continue;
     const bool most =
         2 * collective.waiting.size() > context.groups[collective.group].streams.size();
-    const CallRef call = waiting_call(context, message.waiting[0]);
     // Of whole programs the deviations say who; a dump shows no more of a rank than its last calls.
     const bool told = most && is_snapshot(context.run);
-    if (!told && !is_new_kind_of_message(context, call)) continue;
+    if (!told && !is_new_kind_of_message(context, message)) continue;
     return explain_message(context, message);
   }
   return std::nullopt;
 }
 
 std::optional<Cause> explain_left_out_call(const Context& context,
+                                           const std::vector<std::uint32_t>& ranks,
                                            const std::vector<std::size_t>& points) {
   const WaitPoint* lacking = nullptr;
   for (const std::size_t p : points) {
@@ -120,6 +162,14 @@ std::optional<Cause> explain_left_out_call(const Context& context,
     lacking = &point;
   }
   if (lacking == nullptr || lacking->unknown_member || lacking->any_source) return std::nullopt;
+  // A host that blocks has not come to its next calls. Where another rank broke with its past, that
+  // one is why.
+  const std::vector<Break> breaks = breaks_with_the_past(context, ranks);
+  const bool elsewhere =
+      !breaks.empty() && std::none_of(breaks.begin(), breaks.end(), [&](const Break& b) {
+        return std::binary_search(lacking->missing.begin(), lacking->missing.end(), b.rank);
+      });
+  if (elsewhere) return std::nullopt;
   if (lacking->group == WaitPoint::kPointToPoint) return explain_message(context, *lacking);
   Deviation d;
   d.kind = Deviation::Kind::missing;
@@ -149,6 +199,40 @@ std::optional<Cause> explain_left_out_call(const Context& context,
         "this one.";
   }
   return cause;
+}
+
+std::optional<Cause> explain_broken_habit(const Context& context,
+                                          const std::vector<std::uint32_t>& ranks,
+                                          const std::vector<std::size_t>& points) {
+  const std::vector<Break> breaks = breaks_with_the_past(context, ranks);
+  if (breaks.size() != 1) return std::nullopt;
+  const Break& broke = breaks[0];
+  const std::vector<Call>& calls = context.run.ranks[broke.rank].calls;
+  const Call& usual = calls[broke.usual];
+  // Taken later, it was not left out: two calls changed places, or others came before it.
+  const bool taken_later = std::any_of(calls.begin() + broke.call, calls.end(), [&](const Call& c) {
+    return is_same_of_program(context, c, usual);
+  });
+  if (taken_later) return std::nullopt;
+  // Held up in the very call that came in its place, it may have wanted to make it next.
+  if (newest_call(context, broke.rank) == broke.call) return std::nullopt;
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (!is_call_at(context, point, broke.rank, usual)) continue;
+    if (point.group == WaitPoint::kPointToPoint)
+      return message_cause(context, point, Fault::missing);
+    Deviation d;
+    d.kind = Deviation::Kind::missing;
+    d.group = point.group;
+    d.seq = context.seq_of(point);
+    d.expected = waiting_call(context, point.waiting[0]);
+    d.step = context.call(d.expected).step;
+    d.reference = point.waiting;
+    d.deviants = {broke.rank};
+    d.got = {broke.rank, broke.call};
+    return explain_deviation(context, d);
+  }
+  return std::nullopt;
 }
 
 }  // namespace lockstep

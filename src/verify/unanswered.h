@@ -17,8 +17,13 @@ namespace lockstep {
 // batches lacked what the call carries. Then the majority is right, as everywhere.
 bool went_on_without_the_few(const Context& context, const Deviation& d);
 
-// Whether a message is the first of its kind that the rank ever made, as far as its trace tells.
-bool is_new_kind_of_message(const Context& context, CallRef message);
+// Whether a rank that waits alone made a call too many: its past has another one there, and the
+// call nowhere.
+bool is_one_too_many(const Context& context, CallRef waiting);
+
+// Whether a message without its other side is the first of its kind that the rank ever made, as far
+// as its trace tells.
+bool is_new_kind_of_message(const Context& context, const WaitPoint& message);
 
 // A message that has no other side: the peer never posted it, or the rank that waits in it made a
 // message too many. One whose batch has other messages is none too many: its peer took part in the
@@ -35,6 +40,13 @@ std::optional<Cause> explain_lost_message(const Context& context,
 // and merely queued: who never issued that one call left it out, or who issued it made one too
 // many. (Where several calls lack ranks, each of them may just not have been reached.)
 std::optional<Cause> explain_left_out_call(const Context& context,
+                                           const std::vector<std::uint32_t>& ranks,
                                            const std::vector<std::size_t>& points);
+
+// A cycle in which one rank left out a call that its past has there, while all the others went on
+// as always; the call is one in which others of the cycle wait for it.
+std::optional<Cause> explain_broken_habit(const Context& context,
+                                          const std::vector<std::uint32_t>& ranks,
+                                          const std::vector<std::size_t>& points);
 
 }  // namespace lockstep

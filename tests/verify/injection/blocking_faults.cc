@@ -100,6 +100,8 @@ Injector::Found Injector::inverted() {
     std::swap(list[site->at], list[site->at + 1]);
     Expectation e;
     e.rules = {"cross-group-deadlock", "deadlock"};
+    e.culprits = std::vector{site->rank};
+    e.culprits_needed = false;
     e.seqs = {seq, other};
     // A dump shows this run's end, not that no schedule has another; nor, of a host that blocks,
     // that it would have made the other call later.
@@ -130,6 +132,7 @@ Injector::Found Injector::p2p(Fault fault) {
     e.rules = {"p2p-size"};
     return e;
   }
+  e.culprits = std::vector{site->rank};
   Actions& list = actions(site->rank);
   if (fault == Fault::p2p_unmatched) {
     remove(site->rank, site->at);

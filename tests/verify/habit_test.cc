@@ -1,0 +1,109 @@
+// Ties that the ranks' own past, their later calls or their sisters decide; and those that nothing
+// decides.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "verify/program.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string judge(const std::vector<std::string>& ranks) { return summary(verify(program(ranks))); }
+
+// Rank 1 of two takes the groups in the order that `last` says, after so many usual rounds.
+std::string two_groups(int usual_rounds, const std::string& last_of_0,
+                       const std::string& last_of_1) {
+  std::string head = "group image 0,1; group text 0,1; ";
+  for (int i = 0; i < usual_rounds; ++i) head += "all_reduce g=image n=4; all_reduce g=text n=8; ";
+  return judge({head + last_of_0, head + last_of_1});
+}
+
+TEST(Habit, OfTwoWhoEnterTwoGroupsInOppositeOrdersThePastTellsWhoSwapped) {
+  const std::string as_always = "all_reduce g=image n=4 open; hung";
+  const std::string swapped = "all_reduce g=text n=8 open; hung";
+  EXPECT_THAT(two_groups(2, as_always, swapped),
+              HasSubstr("cross-group-deadlock error proven culprits=1"));
+  EXPECT_THAT(two_groups(2, swapped, as_always),
+              HasSubstr("cross-group-deadlock error proven culprits=0"));
+}
+
+TEST(Habit, WithoutAPastNobodyIsNamed) {
+  EXPECT_THAT(
+      two_groups(0, "all_reduce g=image n=4 open; hung", "all_reduce g=text n=8 open; hung"),
+      HasSubstr("cross-group-deadlock error proven group="));
+}
+
+TEST(Habit, WhoLeavesOutAMessageThatItAlwaysPostedIsNamed) {
+  const std::string first = "send peer=1 n=4; recv peer=1 n=4; all_reduce n=2; ";
+  const std::string second = "recv peer=0 n=4; send peer=0 n=4; all_reduce n=2; ";
+  EXPECT_THAT(judge({first + first + "recv peer=1 n=4 open; hung",
+                     second + second + "recv peer=0 n=4 open; hung"}),
+              HasSubstr("p2p-unmatched error proven culprits=0"));
+  // In the first round both may be wrong.
+  EXPECT_THAT(judge({"recv peer=1 n=4 open; hung", "recv peer=0 n=4 open; hung"}),
+              HasSubstr("p2p-cycle error proven group="));
+}
+
+TEST(Habit, AFirstCallOfItsKindMayOpenANewPartOfTheProgram) {
+  // Rank 1's barrier is new, but so is the end of the training that rank 0 has not come to.
+  const std::string usual = "all_reduce g=image n=4; all_reduce g=image n=4; ";
+  const std::string groups = "group image 0,1; ";
+  EXPECT_THAT(judge({groups + usual + "all_reduce g=image n=4 open; hung",
+                     groups + usual + "barrier open; hung"}),
+              ::testing::Not(HasSubstr("culprits=0")));
+}
+
+TEST(Habit, ACallThatIsNewWhereItsPeerHasFinishedIsOneTooMany) {
+  const std::string usual = "all_reduce n=4; all_reduce n=8; all_reduce n=4; all_reduce n=8; ";
+  EXPECT_THAT(judge({usual + "all_reduce n=7 open; hung", usual + "clean"}),
+              HasSubstr("extra-collective error proven culprits=0"));
+  // A usual one: its peer ended too early.
+  EXPECT_THAT(judge({usual + "all_reduce n=4 open; hung", usual + "clean"}),
+              HasSubstr("unequal-iterations error proven culprits=1"));
+}
+
+TEST(Habit, OfTwoFormsTheOneThatIsNeverUsedElsewhereIsTheOddOne) {
+  const std::string head = "backend nccl; group a 0,1; ";
+  EXPECT_THAT(judge({head + "all_reduce n=4 redop=sum; all_reduce g=a n=8 redop=sum; clean",
+                     head + "all_reduce n=4 redop=max; all_reduce g=a n=8 redop=sum; clean"}),
+              HasSubstr("redop-mismatch error observed culprits=1"));
+  // Both are in use.
+  EXPECT_THAT(judge({head + "all_reduce n=4 redop=sum; all_reduce g=a n=8 redop=sum; "
+                            "all_reduce g=a n=2 redop=max; clean",
+                     head + "all_reduce n=4 redop=max; all_reduce g=a n=8 redop=sum; "
+                            "all_reduce g=a n=2 redop=max; clean"}),
+              HasSubstr("redop-mismatch error observed group="));
+}
+
+TEST(Habit, OfTwoSizesTheOneThatComesAgainLaterIsRight) {
+  const std::string head = "backend nccl; ";
+  EXPECT_THAT(judge({head + "all_reduce n=4; all_reduce n=4; clean",
+                     head + "all_reduce n=5; all_reduce n=4; clean"}),
+              HasSubstr("size-mismatch error observed culprits=1"));
+}
+
+// Pipelines of two stages, side by side: ranks 0 and 1 of the first, 2 and 3 of the others.
+std::string pipelines(const std::string& first, const std::string& second) {
+  const std::string other_first = "group q 2,3; send g=q peer=3 n=4; recv g=q peer=3 n=4; clean";
+  const std::string other_second = "group q 2,3; recv g=q peer=2 n=4; send g=q peer=2 n=4; clean";
+  return judge({"group p 0,1; " + first, "group p 0,1; " + second, other_first, other_second});
+}
+
+TEST(Sisters, ShowWhoOfACycleOfMessagesPartedFromTheProgram) {
+  EXPECT_THAT(pipelines("recv g=p peer=1 n=4 open; hung", "recv g=p peer=0 n=4 open; hung"),
+              HasSubstr("p2p-cycle error proven culprits=0"));
+  EXPECT_THAT(pipelines("send g=p peer=1 n=4 open; hung", "send g=p peer=0 n=4 open; hung"),
+              HasSubstr("culprits=1"));
+}
+
+TEST(Sisters, WhereThereAreNoneNobodyIsNamed) {
+  EXPECT_THAT(judge({"group p 0,1; recv g=p peer=1 n=4 open; hung",
+                     "group p 0,1; recv g=p peer=0 n=4 open; hung"}),
+              HasSubstr("p2p-cycle error proven group="));
+}
+
+}  // namespace
+}  // namespace lockstep

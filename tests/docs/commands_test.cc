@@ -175,7 +175,7 @@ TEST(DocCommands, DoWhatTheySay) {
     const auto listed = kStatus.find(command.text);
     const int expected = listed == kStatus.end() ? command.status : listed->second;
     std::string output;
-    EXPECT_EQ(sandbox->run(command.text, 300, output), expected)
+    EXPECT_EQ(sandbox->run(command.text, 1800, output), expected)
         << command.page << ":" << command.line << ": " << command.text << "\n"
         << output
         << "\nA new command? Give the sandbox what it names, or say in kNotRun why it is not run.";

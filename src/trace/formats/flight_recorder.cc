@@ -98,6 +98,7 @@ class DumpReader {
     // World size follows from all dumps (link_dumps): until then every rank is possible.
     if (entries != nullptr) read_entries(*entries);
     if (status != nullptr) read_status(*status);
+    if (only_gloo_ && !trace_.calls.empty()) trace_.backend = "gloo";
     builder_.finish();
     return std::move(trace_);
   }
@@ -247,6 +248,8 @@ class DumpReader {
     }
     GroupState& state = groups_[group];
     const Operation& operation = names_.operation(entry[Key::profiling_name]);
+    // "gloo:all_reduce": LibTorch's own recorder, of a job on CPUs. One on GPUs may use it beside.
+    if (!tree_.text(entry[Key::profiling_name]).starts_with("gloo:")) only_gloo_ = false;
     const bool p2p = entry[Key::is_p2p].boolean();
     state.point_to_point |= p2p;
     std::int64_t seq = entry[p2p ? Key::p2p_seq_id : Key::collective_seq_id].integer(0);
@@ -518,6 +521,7 @@ class DumpReader {
   bool numbered_together_ = false;
   std::size_t budget_ = 0;  // values that may still be looked at
   bool exhausted_ = false;
+  bool only_gloo_ = true;
   std::vector<StringId> scratch_types_;
   IntList scratch_sizes_;
 };

@@ -113,6 +113,17 @@ std::map<std::string, std::uint64_t> completed_by_group(const lockstep::Run& run
   return out;
 }
 
+TEST_F(FlightRecorder, ADumpWithCallsOfTwoBackendsIsOneOfNccl) {
+  write(0, dump({{.name = "gloo:all_reduce"}}, 3));
+  write(1, dump({{.name = "gloo:all_reduce"}, {.name = "nccl:all_reduce", .seq = 2}}, 3));
+  write(2, dump({}, 3));
+  const lockstep::Run run = load();
+  ASSERT_THAT(run.ranks, SizeIs(3));
+  EXPECT_EQ(run.ranks[0].backend, "gloo");
+  EXPECT_EQ(run.ranks[1].backend, "nccl");
+  EXPECT_EQ(run.ranks[2].backend, "nccl");
+}
+
 TEST_F(FlightRecorder, CountersOfGroupsWithoutEntriesAreToldByTheOrderOfCreation) {
   write(0, idle_dump({"57", "0", "9"}, {3, 0, 12}));
   write(1, idle_dump({"0"}, {0}));
@@ -226,6 +237,7 @@ TEST_F(FlightRecorder, TheJsonTwinSaysTheSame) {
   ASSERT_THAT(run.ranks, SizeIs(1));
   ASSERT_THAT(run.ranks[0].calls, SizeIs(1));
   EXPECT_TRUE(run.ranks[0].calls[0].has(kCompleted));  // gloo: `retired` tells
+  EXPECT_EQ(run.ranks[0].backend, "gloo");
   ASSERT_THAT(run.ranks[0].progress, SizeIs(1));
   EXPECT_EQ(run.ranks[0].progress[0].completed, 1U);
 }

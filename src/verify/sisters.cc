@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kMostSisters = 8;
+constexpr std::size_t kSistersAsked = 8;
 
 const RankTrace::Membership* membership(const RankTrace& trace, GroupId group) {
   const auto found = std::find_if(trace.groups.begin(), trace.groups.end(),
@@ -25,15 +25,15 @@ std::ptrdiff_t place_in(const RankTrace::Membership& group, Rank rank) {
 }
 
 // A message as its sisters make it: peers by their index in the group.
-struct Message {
+struct SisterMessage {
   Op op = Op::other;
   std::ptrdiff_t peer = 0;
   SignatureId signature;
 };
 
-std::vector<Message> messages_in(const Context& context, std::uint32_t rank,
-                                 const RankTrace::Membership& group) {
-  std::vector<Message> out;
+std::vector<SisterMessage> messages_in(const Context& context, std::uint32_t rank,
+                                       const RankTrace::Membership& group) {
+  std::vector<SisterMessage> out;
   for (const Call& call : context.run.ranks[rank].calls) {
     const Op op = context.run.tables.signatures[call.signature].op;
     if (call.group == group.group && is_point_to_point(op))
@@ -43,12 +43,12 @@ std::vector<Message> messages_in(const Context& context, std::uint32_t rank,
 }
 
 // Whether two sequences of messages are alike as far as both go; nothing where one is empty.
-std::optional<bool> are_alike(const Context& context, const std::vector<Message>& a,
-                              const std::vector<Message>& b) {
+std::optional<bool> are_alike(const Context& context, const std::vector<SisterMessage>& a,
+                              const std::vector<SisterMessage>& b) {
   if (a.empty() || b.empty()) return std::nullopt;
   const std::size_t both = std::min(a.size(), b.size());
   return std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(both), b.begin(),
-                    [&](const Message& x, const Message& y) {
+                    [&](const SisterMessage& x, const SisterMessage& y) {
                       return x.op == y.op && x.peer == y.peer &&
                              context.agreement.agree(x.signature, y.signature);
                     });
@@ -60,11 +60,11 @@ std::optional<bool> does_as_sisters(const Context& context, std::uint32_t rank, 
   const RankTrace::Membership* mine = membership(trace, group);
   if (mine == nullptr) return std::nullopt;
   const std::ptrdiff_t place = place_in(*mine, trace.rank);
-  const std::vector<Message> own = messages_in(context, rank, *mine);
+  const std::vector<SisterMessage> own = messages_in(context, rank, *mine);
   std::size_t alike = 0;
   std::size_t others = 0;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
-    if (alike + others == kMostSisters) break;
+    if (alike + others == kSistersAsked) break;
     for (const RankTrace::Membership& theirs : context.run.ranks[r].groups) {
       if (r == rank || theirs.group == group || theirs.ranks.size() != mine->ranks.size() ||
           place_in(theirs, context.run.ranks[r].rank) != place) {

@@ -48,7 +48,8 @@ class Expander {
         t.modalities.size() * sizeof(ModalityMark) + t.spans.size() * sizeof(SpanMark) +
         t.exceptions.size() * sizeof(ExceptionMark) + form_.slots * sizeof(RankTrace::Membership) +
         form_.kinds.size() * sizeof(DigestForm::CallKind) + t.backend.size() + t.program.size() +
-        this->bytes(DigestColumn::host).size() + (t.progress.size() + t.first_seq.size()) * 64;
+        t.inconclusive.size() + this->bytes(DigestColumn::host).size() +
+        (t.progress.size() + t.first_seq.size()) * 64;
     for (const ExceptionMark& mark : t.exceptions) bytes += mark.what.size();
     for (const DamagedRecord& record : t.damaged) bytes += record.message.size();
     for (const DigestColumn which :

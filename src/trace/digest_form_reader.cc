@@ -44,12 +44,13 @@ class FormReader {
   void read_header() {
     trace_.semantics = static_cast<Semantics>(in_.below(2));
     trace_.end = static_cast<End>(in_.below(static_cast<std::uint64_t>(End::killed) + 1));
-    const std::uint64_t flags = in_.below(4);
+    const std::uint64_t flags = in_.below(8);
     trace_.snapshot = (flags & 1U) != 0;
     trace_.open_ended = (flags & 2U) != 0;
     trace_.dropped = in_.number();
     trace_.backend = in_.text();
     trace_.program = in_.text();
+    if ((flags & 4U) != 0) trace_.inconclusive = in_.text();
     form_.slots = static_cast<std::uint32_t>(in_.count());
     trace_.created_in_order = static_cast<std::uint32_t>(in_.below(std::uint64_t{form_.slots} + 1));
     for (std::uint64_t n = in_.count(); n > 0 && in_.ok(); --n) {

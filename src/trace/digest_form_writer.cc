@@ -82,10 +82,12 @@ class FormWriter {
   void write_header() {
     out_.number(static_cast<std::uint64_t>(trace_.semantics));
     out_.number(static_cast<std::uint64_t>(trace_.end));
-    out_.number((trace_.snapshot ? 1U : 0U) | (trace_.open_ended ? 2U : 0U));
+    out_.number((trace_.snapshot ? 1U : 0U) | (trace_.open_ended ? 2U : 0U) |
+                (trace_.inconclusive.empty() ? 0U : 4U));
     out_.number(trace_.dropped);
     out_.text(trace_.backend);
     out_.text(trace_.program);
+    if (!trace_.inconclusive.empty()) out_.text(trace_.inconclusive);
     out_.number(slots_.groups().size());
     out_.number(trace_.created_in_order);
     out_.number(trace_.first_seq.size());

@@ -77,8 +77,6 @@ class Contradictions {
     if (scenario_.strategy.trace.empty())
       refuse_key("/strategy", "a replay needs the calls of a recorded run, in \"trace\"",
                  "let `lockstep trace-to-scenario DIR -o job.yaml` write the scenario");
-    if (scenario_.backend == Scenario::Backend::nccl)
-      refuse_key("/backend", "a replay makes its calls on Gloo", "backend: gloo");
     for (const std::string key : {"model", "data", "remedy", "train", "watch", "study"}) {
       if (document_.spots.contains("/" + key))
         refuse_key("/" + key,

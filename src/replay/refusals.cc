@@ -1,7 +1,9 @@
 #include "replay/refusals.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -129,5 +131,50 @@ std::string call_in_words(const Tables& tables, const Call& call) {
 }
 
 std::optional<Error> find_refusal(const Run& run) { return Refusals(run).find(); }
+
+std::optional<Error> find_nccl_refusal(const Run& program) {
+  struct Message {
+    const RankTrace* trace;
+    const Call* call;
+  };
+  struct Messages {
+    std::vector<Message> sends, receives;
+  };
+  std::map<std::tuple<GroupId, Rank, Rank>, Messages> by_pair;
+  const auto refuse = [&](const Message& of, const std::string& why) {
+    return Error{"rank " + std::to_string(of.trace->rank.value) + ", " +
+                     call_in_words(program.tables, *of.call) + ": " + why,
+                 {of.trace->source},
+                 "backend: gloo"};
+  };
+  for (const RankTrace& trace : program.ranks) {
+    for (const Call& call : trace.calls) {
+      switch (program.tables.signatures[call.signature].op) {
+        case Op::recv_any:
+          return refuse({&trace, &call}, "NCCL has no receive from any source");
+        case Op::send:
+          by_pair[{call.group, trace.rank, call.peer}].sends.push_back({&trace, &call});
+          break;
+        case Op::recv:
+          by_pair[{call.group, call.peer, trace.rank}].receives.push_back({&trace, &call});
+          break;
+        default:
+          break;
+      }
+    }
+  }
+  for (const auto& [pair, messages] : by_pair) {
+    const std::size_t both = std::min(messages.sends.size(), messages.receives.size());
+    for (std::size_t i = 0; i < both; ++i) {
+      const std::int32_t sent = messages.sends[i].call->ptag;
+      const std::int32_t received = messages.receives[i].call->ptag;
+      if (sent == received || sent == kNoPeerTag || received == kNoPeerTag) continue;
+      return refuse(messages.receives[i],
+                    "NCCL has no tags: it would receive the message with tag " +
+                        std::to_string(sent) + " for the one with tag " + std::to_string(received));
+    }
+  }
+  return std::nullopt;
+}
 
 }  // namespace lockstep

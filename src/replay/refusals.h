@@ -13,6 +13,11 @@ namespace lockstep {
 // other sides that were not recorded.
 std::optional<Error> find_refusal(const Run& run);
 
+// The first reason why NCCL could not carry the calls of `program` as they were made: receives from
+// any source, and messages that are received in another order than they are sent in, which Gloo
+// tells by their tags. O(calls log calls).
+std::optional<Error> find_nccl_refusal(const Run& program);
+
 // "call 17, all_reduce in group dp0", for messages. Safe to print.
 std::string call_in_words(const Tables& tables, const Call& call);
 

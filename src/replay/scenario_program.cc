@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "replay/program.h"
+#include "replay/refusals.h"
 #include "replay/tensors.h"
 #include "trace/load.h"
 
@@ -50,6 +51,9 @@ Result<Run> load_replay_program(const Scenario& scenario) {
                  "write \"ranks: " + std::to_string(program->world_size) + "\""};
   }
   if (const Status fits = check_tensors(*program); !fits) return fits.error();
+  if (scenario.backend == Scenario::Backend::nccl) {
+    if (auto refused = find_nccl_refusal(*program)) return *refused;
+  }
   return program;
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "runtime/collectives.h"
+#include "runtime/record/host_read.h"
 
 namespace lockstep {
 namespace {
@@ -12,16 +13,23 @@ void send(c10d::ProcessGroup& group, Recorder& recorder, const char* name, at::T
   broadcast(group, std::move(tensor));
 }
 
+// Brings it to the host, which waits for it where calls are queued.
+void read(Recorder& recorder, at::Tensor& tensor) {
+  const HostRead reading(recorder, tensor);
+  tensor = tensor.cpu();
+}
+
 }  // namespace
 
 void broadcast_batch(c10d::ProcessGroup& group, Recorder& recorder, Batch& batch) {
   const auto images = batch.has_image() ? batch.images.size(0) : 0;
   const auto rows_of = [](const at::Tensor& t) { return t.defined() ? t.size(0) : 0; };
-  const at::Tensor sizes = at::tensor(
+  at::Tensor sizes = at::tensor(
       {static_cast<std::int64_t>(batch.indices.size()), images,
        images == 0 ? 0 : batch.images.size(2), rows_of(batch.tokens), rows_of(batch.image_rows)},
       at::kLong);
   send(group, recorder, "batch.sizes", sizes);
+  read(recorder, sizes);
   const auto count = sizes[0].item<std::int64_t>();
   const auto with_image = sizes[1].item<std::int64_t>();
   const auto texts = sizes[3].item<std::int64_t>();
@@ -31,7 +39,7 @@ void broadcast_batch(c10d::ProcessGroup& group, Recorder& recorder, Batch& batch
   at::Tensor indices =
       source ? at::tensor(batch.indices, at::kLong) : at::empty({count}, at::kLong);
   send(group, recorder, "batch.indices", indices);
-  indices = indices.cpu();  // the host reads it, and waits for it where calls are queued
+  read(recorder, indices);
   const auto* first = indices.const_data_ptr<std::int64_t>();
   batch.indices.assign(first, first + count);
   if (!source) batch.tokens = at::empty({texts, batch.tokens.size(1)}, at::kLong);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/check.h"
+#include "runtime/record/host_read.h"
 
 // Torch 2.15 has new names for the two operations on whole tensors; 2.11 has only these.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -88,7 +89,7 @@ double sum_over(c10d::ProcessGroup& group, Recorder& recorder, double own, const
   const at::Tensor sum = at::full({1}, own, at::kDouble);
   const NoteScope scope(recorder, recorder.note({what}, tag), where);
   all_reduce(group, sum);
-  const Recorder::HostWait reading(recorder);
+  const HostRead reading(recorder, sum);
   return sum.item<double>();
 }
 

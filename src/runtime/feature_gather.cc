@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "runtime/collectives.h"
+#include "runtime/record/host_read.h"
 
 namespace lockstep {
 namespace {
@@ -41,6 +42,10 @@ FeatureGather::Gathered FeatureGather::gather(const at::Tensor& features, const 
   {
     const NoteScope scope(recorder_, recorder_.note({name}, "contrastive.rows"));
     rows = all_gather(*group_, rows);
+  }
+  {
+    const HostRead reading(recorder_, rows);
+    rows = rows.cpu();
   }
   const auto most = rows.max().item<std::int64_t>();
   const at::Tensor padded = at::constant_pad_nd(features, {0, 0, 0, most - features.size(0)});

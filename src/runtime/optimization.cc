@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "runtime/models/branches.h"
+#include "runtime/record/host_read.h"
 
 namespace lockstep {
 
@@ -41,7 +42,7 @@ void set_learning_rate(torch::optim::Optimizer& optimizer, double rate) {
 }
 
 std::vector<std::pair<std::string, double>> clip_gradients(
-    const Scenario::Train::Clip& limits, const NamedTensors& parameters,
+    const Scenario::Train::Clip& limits, const NamedTensors& parameters, Recorder& recorder,
     const std::function<double(double)>& whole) {
   constexpr double kTiny = 1e-6;  // clip_grad_norm_'s, against a norm of 0
   const at::NoGradGuard no_grad;
@@ -49,13 +50,19 @@ std::vector<std::pair<std::string, double>> clip_gradients(
   const auto clip = [&](const char* factor_name, Branch branch,
                         const std::optional<double>& limit) {
     if (!limit) return;
-    std::vector<at::Tensor> group;
+    std::vector<at::Tensor> group, norms;
     double squared = 0;
     for (const auto& [name, parameter] : parameters) {
       if (branch_of(name) != branch || !parameter.grad().defined()) continue;
       group.push_back(parameter.grad());
-      const auto norm = at::linalg_vector_norm(group.back(), 2).item<double>();
-      squared += norm * norm;
+      norms.push_back(at::linalg_vector_norm(group.back(), 2));
+    }
+    if (!norms.empty()) {
+      const HostRead reading(recorder, norms.front());
+      for (const at::Tensor& each : norms) {
+        const auto norm = each.item<double>();
+        squared += norm * norm;
+      }
     }
     const double factor = *limit / (std::sqrt(whole ? whole(squared) : squared) + kTiny);
     factors.emplace_back(factor_name, std::min(factor, 1.0));

@@ -8,6 +8,7 @@
 
 #include "job/scenario.h"
 #include "runtime/models/contrastive.h"
+#include "runtime/record/recorder.h"
 
 namespace lockstep {
 
@@ -28,7 +29,7 @@ void set_learning_rate(torch::optim::Optimizer& optimizer, double rate);
 // shards; it is called for every group that has a limit, on all ranks alike. Gives the factor of
 // each of those groups: "clip/image" and so on; 1 where nothing was to be done.
 std::vector<std::pair<std::string, double>> clip_gradients(
-    const Scenario::Train::Clip& limits, const NamedTensors& parameters,
+    const Scenario::Train::Clip& limits, const NamedTensors& parameters, Recorder& recorder,
     const std::function<double(double)>& whole = {});
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 
 #include "runtime/collectives.h"
 #include "runtime/memory/counted_memory.h"
+#include "runtime/record/host_read.h"
 
 namespace lockstep {
 
@@ -54,8 +55,14 @@ bool LossScaler::unscale(const NamedTensors& parameters) {
   }
   constexpr double kGrowth = 2, kBackoff = 0.5;  // torch.amp.GradScaler's
   at::_amp_update_scale_(scale_, growth_, found, kGrowth, kBackoff, growth_interval_);
-  const Recorder::HostWait reading(recorder_);
+  const HostRead reading(recorder_, found);
   return found.item<float>() > 0;
+}
+
+double LossScaler::current() const {
+  if (!on_) return 1;
+  const HostRead reading(recorder_, scale_);
+  return scale_.item<double>();
 }
 
 }  // namespace lockstep

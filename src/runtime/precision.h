@@ -43,7 +43,7 @@ class LossScaler {
   bool unscale(const NamedTensors& parameters);
 
   bool decides_alone() const { return on_ && !agreed_; }
-  double current() const { return on_ ? scale_.item<double>() : 1; }
+  double current() const;
 
   // The state that a checkpoint keeps: scale and steps since it changed. Float and int scalars.
   at::Tensor scale_state() const { return scale_; }

@@ -134,44 +134,71 @@ ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::strin
   const auto place = std::find(ranks.begin(), ranks.end(), who_.rank);
   LOCKSTEP_CHECK(place != ranks.end(), "a rank makes a group that it is not in");
   const Recorder::Blocked connecting(recorder_, "the connections of a group");
-  const auto rank = static_cast<int>(place - ranks.begin());
-  const auto size = static_cast<int>(ranks.size());
-  using Type = c10d::ProcessGroup::BackendType;
-  const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(name, store_);
-  c10::intrusive_ptr<c10d::Backend> gloo;
-  if (transport.connected) gloo = make_host_transport(name, prefixed, rank, size);
-  gloo = transport.around ? transport.around(std::move(gloo)) : device_->around_gloo(gloo, name);
-  const auto own = device_->make_transport(
-      c10::make_intrusive<c10d::PrefixStore>("device", prefixed), rank, size, timeout_);
-  const auto kind = device_->place().type();
+  const Members members{name, c10::make_intrusive<c10d::PrefixStore>(name, store_),
+                        static_cast<int>(place - ranks.begin()), static_cast<int>(ranks.size())};
+  const auto make_host = [&](const std::string& connection) {
+    c10::intrusive_ptr<c10d::Store> store = members.store;
+    if (!connection.empty()) store = c10::make_intrusive<c10d::PrefixStore>(connection, store);
+    const std::string group = name + connection;
+    return device_->around_gloo(make_host_transport(group, store, members.rank, members.size),
+                                group);
+  };
+  if (!transport) {
+    auto host = make_host({});
+    return make(members, description, ranks, std::move(host), make_own_transport(members, {}));
+  }
+  auto carrier = transport([&](const std::string& connection) {
+    auto own = make_own_transport(members, connection);
+    return own ? own : make_host(connection);
+  });
+  if (device_->place().is_cpu()) return make(members, description, ranks, std::move(carrier), {});
+  return make(members, description, ranks, {}, std::move(carrier));
+}
 
-  auto group = kind == c10::DeviceType::Meta
-                   ? Ptr(c10::make_intrusive<DirectGroup>(prefixed, rank, size))
-                   : c10::make_intrusive<c10d::ProcessGroup>(prefixed, rank, size);
+c10::intrusive_ptr<c10d::Backend> ProcessGroups::make_own_transport(const Members& members,
+                                                                    const std::string& connection) {
+  const auto store = c10::make_intrusive<c10d::PrefixStore>("device" + connection, members.store);
+  auto own = device_->make_transport(store, members.rank, members.size, timeout_);
+  if (own) {
+    const std::lock_guard lock(transports_mutex_);
+    transports_.push_back(own);
+  }
+  return own;
+}
+
+ProcessGroups::Ptr ProcessGroups::make(const Members& members, const std::string& description,
+                                       const std::vector<std::int32_t>& ranks,
+                                       c10::intrusive_ptr<c10d::Backend> host,
+                                       c10::intrusive_ptr<c10d::Backend> own) {
+  using Type = c10d::ProcessGroup::BackendType;
+  const auto kind = device_->place().type();
+  auto group =
+      kind == c10::DeviceType::Meta
+          ? Ptr(c10::make_intrusive<DirectGroup>(members.store, members.rank, members.size))
+          : c10::make_intrusive<c10d::ProcessGroup>(members.store, members.rank, members.size);
   group->setDefaultBackend(own ? Type::NCCL : Type::GLOO);
   std::optional<RecordingBackend::OnDevice> on_device;
-  if (device_->queues() && !transport.around) {
+  if (device_->queues()) {
     if (!watch_) watch_ = std::make_unique<WorkWatch>(recorder_, device_->begun());
     on_device.emplace(
         RecordingBackend::OnDevice{*watch_, device_time_, [this] { return device_->mark(); }});
   }
-  const auto recording = c10::make_intrusive<RecordingBackend>(
-      gloo, recorder_, RecordingBackend::Group{own ? name + ".host" : name, ranks, description},
-      own ? std::nullopt : on_device);
-  group->setBackend(c10::DeviceType::CPU, Type::GLOO, recording);
-  if (own) {
-    {
-      const std::lock_guard lock(transports_mutex_);
-      transports_.push_back(own);
-    }
+  if (host) {
     const auto recorded = c10::make_intrusive<RecordingBackend>(
-        own, recorder_, RecordingBackend::Group{name, ranks, description}, on_device);
+        std::move(host), recorder_,
+        RecordingBackend::Group{own ? members.name + ".host" : members.name, ranks, description},
+        own ? std::nullopt : on_device);
+    group->setBackend(c10::DeviceType::CPU, Type::GLOO, recorded);
+    if (!own && kind == c10::DeviceType::CUDA) group->setBackend(kind, Type::GLOO, recorded);
+  }
+  if (own) {
+    const auto recorded = c10::make_intrusive<RecordingBackend>(
+        std::move(own), recorder_, RecordingBackend::Group{members.name, ranks, description},
+        on_device);
     recorded->setBoundDeviceId(device_->place());
     group->setBackend(kind, Type::NCCL, recorded);
-  } else if (kind == c10::DeviceType::CUDA) {
-    group->setBackend(kind, Type::GLOO, recording);
   }
-  group->setGroupName(name);
+  group->setGroupName(members.name);
   made_.push_back(group);
   return group;
 }

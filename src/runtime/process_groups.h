@@ -69,12 +69,12 @@ class ProcessGroups {
   Ptr make(const std::string& name, const std::string& description,
            const std::vector<std::int32_t>& ranks);
 
-  // What carries a group's calls, where it is not Gloo as it is.
-  struct Transport {
-    bool connected = true;  // false: the members are not connected to each other
-    // Given Gloo's (null where they are not), what stands behind the recorder. Empty: Gloo's.
-    std::function<c10::intrusive_ptr<c10d::Backend>(c10::intrusive_ptr<c10d::Backend>)> around;
-  };
+  // Connects the members of the group that is being made, by what carries this device's tensors;
+  // `name`: of the connection, of which a group may have several. Collective over the members.
+  using Connect = std::function<c10::intrusive_ptr<c10d::Backend>(const std::string& name)>;
+  // What stands behind the recorder, where that is not one connection as it is.
+  using Transport = std::function<c10::intrusive_ptr<c10d::Backend>(const Connect&)>;
+  // The group carries this device's tensors alone.
   Ptr make(const std::string& name, const std::string& description,
            const std::vector<std::int32_t>& ranks, const Transport& transport);
 
@@ -110,6 +110,18 @@ class ProcessGroups {
   DeviceTime& device_time() { return device_time_; }
 
  private:
+  // A group that is being made.
+  struct Members {
+    std::string name;
+    c10::intrusive_ptr<c10d::Store> store;  // its own
+    int rank = 0, size = 0;                 // in it
+  };
+  Ptr make(const Members& members, const std::string& description,
+           const std::vector<std::int32_t>& ranks, c10::intrusive_ptr<c10d::Backend> host,
+           c10::intrusive_ptr<c10d::Backend> own);
+  // What carries the device's tensors; null: Gloo does.
+  c10::intrusive_ptr<c10d::Backend> make_own_transport(const Members& members,
+                                                       const std::string& connection);
   // What carries the host's tensors of the group `group`.
   c10::intrusive_ptr<c10d::Backend> make_host_transport(
       const std::string& group, const c10::intrusive_ptr<c10d::Store>& store, int rank,

@@ -14,6 +14,7 @@
 #include "runtime/memory/counted_memory.h"
 #include "runtime/meta/meta_device.h"
 #include "runtime/optimization.h"
+#include "runtime/record/host_read.h"
 
 namespace lockstep {
 namespace {
@@ -349,7 +350,7 @@ double TrainLoop::accumulate(const std::vector<Batch>& batches) {
       loss = remedy_->loss(batches[i]);
     }
     {
-      const Recorder::HostWait reading(recorder_);
+      const HostRead reading(recorder_, loss);
       sum += loss.item<double>();
     }
     const auto parts = static_cast<double>(batches.size());
@@ -368,7 +369,7 @@ void TrainLoop::update() {
   if (scaler_->decides_alone() && scaler_->unscale(optimised_)) return watch_update(false);
   const Scenario::Train::Clip& clip = scenario_.train.clip;
   std::vector<std::pair<std::string, double>> factors;
-  if (clip.any() && clip.before_sync) factors = clip_gradients(clip, optimised_);
+  if (clip.any() && clip.before_sync) factors = clip_gradients(clip, optimised_, recorder_);
   strategy_->synchronise();
   mark_gradients(optimised_);
   remedy_->after_sync();
@@ -381,7 +382,7 @@ void TrainLoop::update() {
   if (clip.any() && !clip.before_sync) {
     std::function<double(double)> whole;
     if (!clip.local_norm) whole = [&](double own) { return strategy_->norm_squared(own); };
-    factors = clip_gradients(clip, optimised_, whole);
+    factors = clip_gradients(clip, optimised_, recorder_, whole);
   }
   for (const auto& [name, factor] : factors) watch_.scalar(name, factor);
   // Where there is nothing to update, it communicates nothing; who counts its cost wants it, and a

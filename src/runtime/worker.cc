@@ -13,6 +13,7 @@
 
 #include "base/text.h"
 #include "job/reference.h"
+#include "replay/refusals.h"
 #include "replay/scenario_program.h"
 #include "runtime/device.h"
 #include "runtime/known_failures.h"
@@ -99,11 +100,6 @@ namespace {
   std::_Exit(kExitException);
 }
 
-// What is replayed is made as it was recorded, by Gloo.
-QueuedCalls queued_calls(const Scenario& scenario, const WorkerOptions& options) {
-  return scenario.replays() ? QueuedCalls::no : options.queued;
-}
-
 // CUDA says by exceptions that its driver is too old, or that a device is full or broken.
 Result<std::unique_ptr<Device>> open_device_of(const Scenario& scenario,
                                                const WorkerOptions& options) {
@@ -112,7 +108,7 @@ Result<std::unique_ptr<Device>> open_device_of(const Scenario& scenario,
                         .transport = scenario.backend,
                         .local_rank = options.local_rank,
                         .share_gpus = options.share_gpus,
-                        .queued = queued_calls(scenario, options)});
+                        .queued = options.queued});
   } catch (const std::exception& error) {
     const std::string message = message_of(error);
     return known_failure(message).value_or(Error{message, {}, "nvidia-smi shows the GPUs"});
@@ -141,8 +137,10 @@ Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
   }
   const int expected = options.reference ? 1 : scenario.ranks;
   if (options.world_size != expected) return refuse_world_size(scenario, options, expected);
-  if (scenario.replays() && device_kind(scenario, options) == DeviceKind::cuda) {
-    return refuse("a replay makes its calls on Gloo, with tensors of the host", "--device cpu");
+  const bool on_gpu = device_kind(scenario, options) == DeviceKind::cuda;
+  if (scenario.replays() && on_gpu && scenario.backend == Scenario::Backend::gloo) {
+    return refuse("a replay on Gloo makes its calls with tensors of the host",
+                  "--device cpu, or backend: nccl");
   }
   const bool balances = scenario.data.balance == Scenario::Data::Balance::cost;
   if (balances && options.device == "cuda" && scenario.backend == Scenario::Backend::gloo) {
@@ -204,6 +202,12 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
       std::fprintf(stderr, "%s\n", loaded.error().str().c_str());
       return kExitUsage;
     }
+    if (options.queued != QueuedCalls::no) {
+      if (const auto refused = find_nccl_refusal(*loaded)) {
+        std::fprintf(stderr, "%s\n", refused->str().c_str());
+        return kExitUsage;
+      }
+    }
     program = std::move(*loaded);
   }
   auto ring =
@@ -212,7 +216,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
                                .folder = options.trace,
                                .records = program ? records_of(*program->find(Rank(options.rank)))
                                                   : records_of(scenario, options.rank),
-                               .queued = queued_calls(scenario, options) != QueuedCalls::no});
+                               .queued = options.queued != QueuedCalls::no});
   if (!ring) {
     std::fprintf(stderr, "%s\n", ring.error().str().c_str());
     return kExitUsage;
@@ -250,7 +254,8 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
     } else {
       train(job, scenario, *groups, recorder, result, options);
     }
-    if (groups->device().queues()) wait_for_device(recorder);
+    // Who stands still never called what some of its calls may wait for.
+    if (groups->device().queues() && end != End::hung) wait_for_device(recorder);
   } catch (const std::exception& error) {
     const Recorder::Blocked telling(recorder, "the store");
     if (groups) groups->announce_done();

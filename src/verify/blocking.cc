@@ -108,17 +108,34 @@ bool broke_its_round(const Context& context, std::uint32_t rank, const Call& lef
   return false;
 }
 
+// Whether some of those who wait at `point`, at which the rank is missing, never issued the call in
+// which the rank waits itself: two orders of two calls, and each is where the other has yet to
+// come.
+bool crosses(const Context& context, const WaitCause& wait, std::uint32_t rank,
+             const WaitPoint& point) {
+  return std::any_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
+    const WaitPoint& own = context.where.wait_points[p];
+    return std::binary_search(own.waiting.begin(), own.waiting.end(), rank) &&
+           std::any_of(point.waiting.begin(), point.waiting.end(), [&](std::uint32_t other) {
+             return std::binary_search(own.missing.begin(), own.missing.end(), other);
+           });
+  });
+}
+
 // Whether a rank went past a call in which others wait: it is in a later step, or in the same step
 // with a batch that lacked a modality which theirs held. A rank that waits at an earlier call of
 // the same group is late, not past it. Over NCCL, where the host's order is that of its calls and
-// not of its waits, a round without the call tells it too.
-bool passed_by(const Context& context, std::uint32_t rank, const WaitPoint& point) {
+// not of its waits, a round without the call tells it too; but not of hosts that stand in two calls
+// each of which lacks the others.
+bool passed_by(const Context& context, const WaitCause& wait, std::uint32_t rank,
+               const WaitPoint& point) {
   const CallRef waited = waiting_call(context, point.waiting[0]);
   const std::int32_t step = context.call(waited).step;
   const Position& position = context.where.positions[rank];
   const bool queued = context.semantics == CallSemantics::nccl;
   if (step == kNone || position.step == kNone) {
-    return queued && broke_its_round(context, rank, context.call(waited));
+    return queued && !crosses(context, wait, rank, point) &&
+           broke_its_round(context, rank, context.call(waited));
   }
   const bool lacks = !context.modalities.lacking(rank, waited.rank, step).empty();
   if (const std::uint32_t own = newest_call(context, rank); own != kNoCall) {
@@ -132,7 +149,8 @@ bool passed_by(const Context& context, std::uint32_t rank, const WaitPoint& poin
     if (own_step != step) return own_step > step && (message || other_group || queued);
     if (message || !other_group) return false;
     if (lacks) return !comes_later(context, {rank, own}, waited);
-    return queued && broke_its_round(context, rank, context.call(waited));
+    return queued && !crosses(context, wait, rank, point) &&
+           broke_its_round(context, rank, context.call(waited));
   }
   return position.step > step || (position.state == State::finished && lacks);
 }
@@ -154,7 +172,7 @@ std::optional<Deviation> passed_by_deviation(const Context& context, const WaitC
     for (const std::uint32_t r : point.missing) {
       // A victim has just not come that far.
       const bool root = std::binary_search(wait.roots.begin(), wait.roots.end(), r);
-      if (root && passed_by(context, r, point)) d.deviants.push_back(r);
+      if (root && passed_by(context, wait, r, point)) d.deviants.push_back(r);
     }
     if (d.deviants.empty()) continue;
     d.got = {d.deviants[0], newest_call(context, d.deviants[0])};

@@ -66,8 +66,8 @@ TEST(ScenarioErrors, a_replay_has_its_calls_and_nothing_of_training) {
   EXPECT_EQ(error_of("strategy: {kind: ddp, trace: x}\n"),
             "job.yaml:3:23: error: \"trace\" is an option of replay, but the strategy is ddp\n"
             "  fix: remove it, or write \"kind: replay\"");
-  EXPECT_EQ(error_of("strategy: {kind: replay, trace: x}\nbackend: nccl\n"),
-            "job.yaml:4:1: error: a replay makes its calls on Gloo\n  fix: backend: gloo");
+  EXPECT_EQ(error_of("ranks: 2\nstrategy: {kind: replay, trace: x}\nbackend: nccl\ngpus: shared\n"),
+            "no error");
 }
 
 TEST(ScenarioErrors, yes_is_text_not_true) {

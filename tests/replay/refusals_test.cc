@@ -76,5 +76,41 @@ TEST(ReplayRefusals, sizes_that_nobody_recorded) {
               HasSubstr("no member recorded its sizes"));
 }
 
+// Rank 0 sends with the tags in the order of `sent`, rank 1 receives in that of `received`.
+std::string why_not_over_nccl(const std::vector<int>& sent, const std::vector<int>& received) {
+  const auto calls = [](const char* op, const char* side, int peer, const std::vector<int>& tags) {
+    std::string out;
+    for (std::size_t i = 0; i < tags.size(); ++i) {
+      out += R"({"ev":"issue","id":)" + std::to_string(i) + R"(,"g":"world","op":")" + op +
+             R"(",")" + side + R"(":[[1]],"peer":)" + std::to_string(peer) + R"(,"ptag":)" +
+             std::to_string(tags[i]) + R"(,"async":true})" + "\n";
+    }
+    return out + R"({"end":"hung"})" + "\n";
+  };
+  const Result<lockstep::Run> program =
+      replay_program(recorded({calls("send", "in", 1, sent), calls("recv", "out", 0, received)}));
+  if (!program) return program.error().str();
+  const auto refused = find_nccl_refusal(*program);
+  return refused ? refused->str() : "no error";
+}
+
+TEST(ReplayRefusals, messages_whose_order_nccl_would_not_keep) {
+  EXPECT_EQ(why_not_over_nccl({5, 7, 7}, {5, 7, 7}), "no error");
+  EXPECT_EQ(why_not_over_nccl({5, 7}, {5}), "no error");  // a message that nobody takes
+  EXPECT_THAT(why_not_over_nccl({5, 7}, {7, 5}),
+              HasSubstr("rank 1, call 0, recv in group world: NCCL has no tags: it would receive "
+                        "the message with tag 5 for the one with tag 7"));
+}
+
+TEST(ReplayRefusals, receives_from_any_source_over_nccl) {
+  const Result<lockstep::Run> program = replay_program(
+      recorded({R"({"ev":"issue","id":0,"g":"world","op":"recv_any","out":[[1]]})"}));
+  ASSERT_TRUE(program) << program.error().str();
+  const auto refused = find_nccl_refusal(*program);
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_THAT(refused->str(),
+              HasSubstr("NCCL has no receive from any source\n  fix: backend: gloo"));
+}
+
 }  // namespace
 }  // namespace lockstep

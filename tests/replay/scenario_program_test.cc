@@ -76,6 +76,20 @@ TEST_F(ScenarioProgram, what_is_not_there_or_does_not_fit_is_said) {
   EXPECT_THAT(refusal(2), HasSubstr("rank_1.trace.jsonl"));
 }
 
+TEST_F(ScenarioProgram, what_nccl_does_not_carry_is_said_where_it_is_to) {
+  const std::string receive = R"({"ev":"issue","id":0,"g":"world","op":"recv_any","out":[[1]]})"
+                              "\n";
+  write_calls(0, header(0, 2) + receive);
+  write_calls(1, header(1, 2) + kBarrier);
+  Scenario s = scenario(2);
+  EXPECT_TRUE(load_replay_program(s));
+  s.backend = Scenario::Backend::nccl;
+  const Result<lockstep::Run> program = load_replay_program(s);
+  ASSERT_FALSE(program);
+  EXPECT_THAT(program.error().str(), HasSubstr("NCCL has no receive from any source"));
+  EXPECT_THAT(program.error().str(), HasSubstr("rank_0.trace.jsonl"));
+}
+
 TEST_F(ScenarioProgram, every_damaged_byte_is_refused_or_replayable) {
   write_calls(0, header(0, 2) + kBarrier);
   const std::string whole = header(1, 2) + kBarrier;

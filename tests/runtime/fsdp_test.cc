@@ -118,7 +118,7 @@ Trained train(const Job& job, ProcessGroups& groups, Recorder& recorder) {
     if (!job.clip.local_norm) {
       whole = [&](double own) { return it.strategy->norm_squared(own); };
     }
-    clip_gradients(job.clip, optimised, whole);
+    clip_gradients(job.clip, optimised, recorder, whole);
     optimizer->step();
   }
   recorder.context().step = kNone;

@@ -6,6 +6,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "support/temp_dir.h"
+
 namespace lockstep {
 namespace {
 
@@ -35,12 +37,22 @@ NamedTensors with_gradients() {
   return all;
 }
 
+void clip(const Train::Clip& limits, const NamedTensors& parameters) {
+  const TempDir folder;
+  RingWriter::Options options;
+  options.path = folder.file("rank_0.ring");
+  options.rank = Rank(0);
+  const auto ring = RingWriter::create(options);
+  Recorder recorder(**ring);
+  clip_gradients(limits, parameters, recorder);
+}
+
 TEST(ClipGradients, LimitsTheNormOfEachGroupByItself) {
   const NamedTensors parameters = with_gradients();
   Train::Clip limits;
   limits.image = 1;
   limits.text = 100;
-  clip_gradients(limits, parameters);
+  clip(limits, parameters);
   const auto gradient = [&](std::size_t i) { return parameters[i].second.grad().item<float>(); };
   EXPECT_NEAR(gradient(0), 1 / std::sqrt(2.0), 1e-5);  // 3 / norm of (3, 3)
   EXPECT_NEAR(gradient(1), 1 / std::sqrt(2.0), 1e-5);
@@ -53,7 +65,7 @@ TEST(ClipGradients, LeavesOutWhatHasNoGradient) {
   parameters[0].second.mutable_grad().reset();
   Train::Clip limits;
   limits.image = 1;
-  clip_gradients(limits, parameters);
+  clip(limits, parameters);
   EXPECT_FALSE(parameters[0].second.grad().defined());
   EXPECT_NEAR(parameters[1].second.grad().item<float>(), 1, 1e-5);
 }

@@ -1,5 +1,6 @@
 # Makes a scenario of what a shipped scenario recorded, and runs it: it must go as its traces say. With
-# REFUSED, none may be made of it: its verdict is not about calls.
+# REFUSED, none may be made of it: its verdict is not about calls. With QUEUED it must go so with its
+# calls queued as on a GPU, too.
 file(REMOVE_RECURSE ${FOLDER})
 file(MAKE_DIRECTORY ${FOLDER})
 execute_process(COMMAND ${LOCKSTEP} trace-to-scenario ${RUN} -o ${FOLDER}/job.yaml
@@ -17,4 +18,12 @@ execute_process(COMMAND ${LOCKSTEP} run --check --output-dir ${FOLDER}/run ${FOL
                 RESULT_VARIABLE status)
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "the replay ended with ${status}; traces and logs are in ${FOLDER}/run")
+endif()
+if(QUEUED)
+  set(ENV{LOCKSTEP_QUEUED_CALLS} per-group)
+  execute_process(COMMAND ${LOCKSTEP} run --check --output-dir ${FOLDER}/queued ${FOLDER}/job.yaml
+                  RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "the replay with queued calls ended with ${status}; traces and logs are in ${FOLDER}/queued")
+  endif()
 endif()

@@ -199,6 +199,27 @@ TEST(NcclRules, QueuesInOppositeOrdersBlockEachOther) {
               StartsWith("cross-group-deadlock error observed culprits=1"));
 }
 
+TEST(NcclRules, HostsThatBlockInCallsThatLackEachOtherAreInTwoOrders) {
+  // As above, but each host waits for its first call, and never comes to the second. Nobody left
+  // out the other call, and nobody made one too many: most of them came to `b` first.
+  const std::string groups = "group a 0,1,2; group b 0,1,2; ";
+  std::string rounds;
+  for (int i = 0; i < 4; ++i) {
+    rounds += "all_reduce g=a n=4 async step=" + std::to_string(i / 2) + "; ";
+    rounds += "all_reduce g=b n=4 async step=" + std::to_string(i / 2) + "; ";
+  }
+  const auto stands = [&](const std::string& group) {
+    return groups + rounds + "all_reduce g=" + group + " n=4 async open step=2; wait 8 open; hung";
+  };
+  EXPECT_THAT(judge({stands("b"), stands("a"), stands("b")}),
+              StartsWith("cross-group-deadlock error proven culprits=1"));
+  // Where the host of the one goes on, and has issued all calls but one, that one was left out.
+  const std::string goes_on = groups + rounds +
+                              "all_reduce g=b n=4 async open step=2; "
+                              "all_reduce g=a n=4 async open step=3; wait 9 open; hung";
+  EXPECT_THAT(judge({stands("a"), goes_on, stands("a")}), Not(HasSubstr("cross-group-deadlock")));
+}
+
 TEST(NcclRules, AHostThatBlocksInAWaitIsStuck) {
   // The wait did not return: TORCH_NCCL_BLOCKING_WAIT, or a host that reads a value.
   const std::string step = "all_reduce n=4 async step=0; wait 0; ";

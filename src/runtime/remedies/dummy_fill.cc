@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "runtime/collectives.h"
 #include "runtime/models/branches.h"
+#include "runtime/record/host_read.h"
 #include "runtime/remedies/dummy_image.h"
 
 namespace lockstep {
@@ -60,8 +61,12 @@ void DummyFill::after_sync() {
                           parts().recorder.note({"contributions"}, "remedy.contributors"));
     all_reduce(*parts().groups.world(), counts);
   }
-  const auto contributed = counts[0].item<std::int64_t>();
-  const auto passes = counts[1].item<std::int64_t>();
+  std::int64_t contributed = 0, passes = 0;
+  {
+    const HostRead reading(parts().recorder, counts);
+    contributed = counts[0].item<std::int64_t>();
+    passes = counts[1].item<std::int64_t>();
+  }
   const at::NoGradGuard no_grad;
   for (at::Tensor& parameter : image_path_) {
     at::Tensor& gradient = parameter.mutable_grad();

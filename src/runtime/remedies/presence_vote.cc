@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include "runtime/collectives.h"
+#include "runtime/record/host_read.h"
 
 namespace lockstep {
 
@@ -17,7 +18,10 @@ void PresenceVote::before_step(std::vector<Batch>& batches) {
                           parts().recorder.note({"has_image"}, "remedy.presence_vote"));
     all_reduce(*parts().groups.world(), vote, Reduce::min);
   }
-  if (vote.item<int>() == 1) return;
+  {
+    const HostRead reading(parts().recorder, vote);
+    if (vote.item<int>() == 1) return;
+  }
   for (Batch& batch : batches) batch.drop_images();
 }
 

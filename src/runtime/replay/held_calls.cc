@@ -13,6 +13,7 @@ void HeldCalls::HeldWork::start() {
     failed_ = std::current_exception();
   }
   call_ = nullptr;
+  started_ = true;
 }
 
 bool HeldCalls::HeldWork::wait(std::chrono::milliseconds timeout) {

@@ -3,9 +3,14 @@
 // Gloo may abort the process as soon as two ranks' calls do not fit, and a rank that is ahead would
 // take away from the others what they were about to record. So from the first call on that does not
 // fit (replay/disputes.h), a rank's calls are held until it waits for something or its program
-// ends, which is as far as it would have come in any case.
+// ends, which is as far as it would have come in any case. NCCL aborts nothing, and nothing is held
+// over it.
+//
+// For the thread that plays the rank; a held call may be asked from any thread whether it is
+// complete.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <exception>
@@ -24,6 +29,8 @@ class HeldCalls {
   // Holds the calls that come, unless they were released before.
   void hold() { holding_ = !released_; }
   bool any() const { return !held_.empty(); }
+  // Whether start() would keep a call now.
+  bool holding() const { return holding_; }
 
   // Starts the call now, or keeps it; what comes back is waited for after release() alone.
   WorkPtr start(Start call);
@@ -37,14 +44,15 @@ class HeldCalls {
    public:
     explicit HeldWork(Start call) : call_(std::move(call)) {}
     void start();
-    bool isCompleted() override { return inner_ && inner_->isCompleted(); }
-    bool isSuccess() const override { return inner_ && inner_->isSuccess(); }
+    bool isCompleted() override { return started_ && inner_ && inner_->isCompleted(); }
+    bool isSuccess() const override { return started_ && inner_ && inner_->isSuccess(); }
     bool wait(std::chrono::milliseconds timeout) override;
 
    private:
     Start call_;
     WorkPtr inner_;
     std::exception_ptr failed_;
+    std::atomic<bool> started_{false};  // `inner_` is what it will be
   };
 
   bool holding_ = false, released_ = false;

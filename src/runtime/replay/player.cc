@@ -7,9 +7,11 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -28,7 +30,10 @@ namespace lockstep {
 namespace {
 
 constexpr std::chrono::seconds kPatienceWithOthers{10};
-constexpr std::uint64_t kRecordsPerCall = 4;  // issue, complete, wait, waited
+// For who reads a value, the time after which a queue is not just a little late.
+constexpr std::chrono::milliseconds kShort{20};
+constexpr std::chrono::milliseconds kSeen{100};
+constexpr std::uint64_t kRecordsPerCall = 5;  // issue, start, complete, wait, waited
 constexpr std::uint64_t kRecordsOfOne = 1024;
 
 at::ScalarType scalar_type(const std::string& name) {
@@ -62,7 +67,8 @@ c10d::ReduceOp reduce_op(const std::string& name) {
   return found == kOps.end() ? c10d::ReduceOp::SUM : found->second;
 }
 
-at::Tensor zeros(const CallTensors::Shape& shape, at::ScalarType type) {
+at::Tensor zeros(const CallTensors::Shape& shape, at::ScalarType type, c10::Device place) {
+  if (!place.is_cpu()) return at::zeros(shape, at::device(place).dtype(type));
   at::Tensor tensor = at::empty(shape, type);
   std::memset(tensor.data_ptr(), 0, tensor.nbytes());
   return tensor;
@@ -83,6 +89,7 @@ class Player {
   }
 
   End run() {
+    find_messages();
     make_groups();
     std::size_t last_issue = 0;
     for (std::size_t e = 0; e < trace_.events.size(); ++e) {
@@ -129,19 +136,56 @@ class Player {
            (own == trace_.groups.end() || own->ranks == group.ranks);
   }
 
+  // Which ranks send to which others, by group; all ranks find the same.
+  void find_messages() {
+    for (const RankTrace& trace : program_.ranks) {
+      for (const Call& call : trace.calls) {
+        const Op op = program_.tables.signatures[call.signature].op;
+        if (op == Op::send) messages_[call.group].emplace(trace.rank, call.peer);
+        if (op == Op::recv) messages_[call.group].emplace(call.peer, trace.rank);
+      }
+    }
+  }
+
   void make_group(const RankTrace::Membership& group, bool connected) {
     std::vector<std::int32_t> ranks;
     for (const Rank rank : group.ranks) ranks.push_back(rank.value);
-    const auto size = static_cast<int>(ranks.size());
-    const auto place =
-        static_cast<int>(std::find(ranks.begin(), ranks.end(), trace_.rank.value) - ranks.begin());
-    const auto made = groups_.make(
-        program_.tables.str(group.group), program_.tables.str(group.desc), ranks,
-        {connected, [&](c10::intrusive_ptr<c10d::Backend> gloo) {
-           return c10::make_intrusive<ReplayTransport>(std::move(gloo), place, size, held_);
-         }});
-    by_id_[group.group] = {made->getBackend(c10::DeviceType::CPU), group.ranks.ranks()};
+    const Group members{{}, group.ranks.ranks()};
+    const auto made =
+        groups_.make(program_.tables.str(group.group), program_.tables.str(group.desc), ranks,
+                     [&](const ProcessGroups::Connect& connect) {
+                       ReplayTransport::Carriers carriers;
+                       if (connected) carriers = connect_all(group, members, connect);
+                       return c10::make_intrusive<ReplayTransport>(
+                           std::move(carriers), members.place_of(trace_.rank.value),
+                           static_cast<int>(ranks.size()), held_);
+                     });
+    by_id_[group.group] = {made->getBackend(place().type()), members.members};
   }
+
+  // NCCL connects ranks in their first call, whose host blocks until the others make theirs. The
+  // recorded run had come past that, often in another order than its calls now have: so all is
+  // connected here, in one order.
+  ReplayTransport::Carriers connect_all(const RankTrace::Membership& group, const Group& members,
+                                        const ProcessGroups::Connect& connect) {
+    const auto all = connect("");
+    if (!groups_.device().queues()) return {all, all, all};
+    std::vector<at::Tensor> nothing = {zeros({1}, at::kFloat, place())};
+    all->allreduce(nothing, c10d::AllreduceOptions())->wait();
+    const auto& messages = messages_[group.group];
+    if (messages.empty()) return {all, {}, {}};
+    const ReplayTransport::Carriers carriers{all, connect("/up"), connect("/down")};
+    for (const auto& [from, to] : messages) {
+      if (!group.ranks.contains(from) || !group.ranks.contains(to)) continue;
+      const auto& carrier =
+          members.place_of(from.value) < members.place_of(to.value) ? carriers.up : carriers.down;
+      if (from == trace_.rank) carrier->send(nothing, members.place_of(to.value), 0)->wait();
+      if (to == trace_.rank) carrier->recv(nothing, members.place_of(from.value), 0)->wait();
+    }
+    return carriers;
+  }
+
+  c10::Device place() const { return groups_.device().place(); }
 
   void play(const Event& event, bool is_last_issue) {
     switch (event.kind) {
@@ -171,7 +215,7 @@ class Player {
 
   void issue(std::uint32_t index, bool is_last) {
     const Call& call = trace_.calls[index];
-    if (disputed_[index]) held_.hold();
+    if (disputed_[index] && place().is_cpu()) held_.hold();
     CallContext& context = recorder_.context();
     context.step = call.step;
     context.at = recorder_.ring().intern(program_.tables.str(call.at));
@@ -183,7 +227,8 @@ class Player {
 
   void wait(std::uint32_t index) {
     release();
-    std::exchange(works_[index], nullptr)->wait();
+    // None of a call that runs in the rank's own queue: what is queued next comes behind it.
+    if (const WorkPtr work = std::exchange(works_[index], nullptr)) work->wait();
   }
 
   // What is held goes to Gloo once all ranks that hold something have come as far as they can.
@@ -194,9 +239,27 @@ class Player {
     held_.release();
   }
 
+  // Where calls are queued their waits do not block the host. That of the recorded run was past
+  // them, or stood in the last one: as on Gloo, a rank ends by itself only behind its waits.
+  void wait_for_queue() {
+    const auto mark = groups_.device().mark();
+    if (!mark) return;
+    const auto began = std::chrono::steady_clock::now();
+    std::optional<Recorder::HostWait> reading;
+    while (!mark->reached()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (!reading && std::chrono::steady_clock::now() - began > kShort) reading.emplace(recorder_);
+    }
+    // Who asks for completions may come to it a little later, and the rank may be about to die.
+    const auto reached = std::chrono::steady_clock::now();
+    while (recorder_.outstanding() && std::chrono::steady_clock::now() - reached < kSeen) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
   End end() {
-    if (trace_.end == End::clean) return trace_.end;
-    if (trace_.end == End::hung) return trace_.end;
+    wait_for_queue();
+    if (trace_.end == End::clean || trace_.end == End::hung) return trace_.end;
     groups_.wait_until_announced("issued", everybody_, kPatienceWithOthers);
     if (trace_.end == End::killed) raise(SIGKILL);
     LOCKSTEP_CHECK(!trace_.exceptions.empty(), "a program that raised says what");
@@ -213,10 +276,10 @@ class Player {
     const CallTensors wanted = tensors_of(program_.tables, call, group.members.size(), is_root);
     std::vector<at::Tensor> in, out;
     for (std::size_t i = 0; i < wanted.in.size(); ++i) {
-      in.push_back(zeros(wanted.in[i], scalar_type(wanted.type(i))));
+      in.push_back(zeros(wanted.in[i], scalar_type(wanted.type(i)), place()));
     }
     for (std::size_t i = 0; i < wanted.out.size(); ++i) {
-      out.push_back(zeros(wanted.out[i], scalar_type(wanted.type(i))));
+      out.push_back(zeros(wanted.out[i], scalar_type(wanted.type(i)), place()));
     }
     const bool async = call.has(kAsync);
     const auto with_root = [&](auto options) {
@@ -292,6 +355,7 @@ class Player {
   HeldCalls held_;  // outlived by the groups' transports, which are given nothing any more
   std::vector<std::int32_t> disputing_, everybody_;
   std::vector<bool> disputed_;
+  std::map<GroupId, std::set<std::pair<Rank, Rank>>> messages_;  // from, to
   std::map<GroupId, Group> by_id_;
   std::vector<WorkPtr> works_;
 };

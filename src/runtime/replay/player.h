@@ -6,6 +6,10 @@
 // have issued; a call that does not fit its meeting reaches Gloo when the ranks that have such
 // calls wait (held_calls.h). Both are asked through the store, with bounded patience, since a rank
 // may have been stopped on its way.
+//
+// On a device that queues (NCCL) synchronous calls run in the rank's own queue and a wait only
+// orders it, as in training: the host runs ahead of its calls, and waits for its queue where its
+// program ends.
 #pragma once
 
 #include "runtime/process_groups.h"

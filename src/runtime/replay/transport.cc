@@ -23,8 +23,11 @@ class EndlessWork : public c10d::Work {
   }
 };
 
-bool gloo_knows(at::ScalarType type) {
-  switch (type) {
+bool is_on_gpu(const at::Tensor& tensor) { return !tensor.is_cpu(); }
+
+// Whether what carries the tensor has its type.
+bool is_known(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
     case at::kFloat:
     case at::kDouble:
     case at::kHalf:
@@ -33,6 +36,8 @@ bool gloo_knows(at::ScalarType type) {
     case at::kInt:
     case at::kLong:
       return true;
+    case at::kBFloat16:
+      return is_on_gpu(tensor);
     default:
       return false;
   }
@@ -52,7 +57,7 @@ at::ScalarType of_width(std::size_t bytes) {
 }
 
 at::Tensor carried(const at::Tensor& tensor) {
-  if (gloo_knows(tensor.scalar_type())) return tensor;
+  if (is_known(tensor)) return tensor;
   return tensor.flatten().view(of_width(static_cast<std::size_t>(tensor.element_size())));
 }
 
@@ -73,7 +78,9 @@ std::vector<at::Tensor> as_one(const std::vector<at::Tensor>& tensors) {
   if (tensors.size() == 1) return carried(tensors);
   std::size_t bytes = 0;
   for (const at::Tensor& tensor : tensors) bytes += tensor.nbytes();
-  return {at::zeros({static_cast<std::int64_t>(bytes)}, at::kByte)};
+  at::TensorOptions options(at::kByte);
+  if (!tensors.empty()) options = tensors.front().options().dtype(at::kByte);
+  return {at::zeros({static_cast<std::int64_t>(bytes)}, options)};
 }
 
 c10d::ReduceOp carried(const c10d::ReduceOp& op, const at::Tensor& tensor) {
@@ -82,10 +89,12 @@ c10d::ReduceOp carried(const c10d::ReduceOp& op, const at::Tensor& tensor) {
     case c10d::ReduceOp::MIN:
     case c10d::ReduceOp::MAX:
       return op;
+    case c10d::ReduceOp::AVG:
+      return is_on_gpu(tensor) ? op : c10d::ReduceOp(c10d::ReduceOp::SUM);
     case c10d::ReduceOp::BAND:
     case c10d::ReduceOp::BOR:
     case c10d::ReduceOp::BXOR:
-      if (at::isIntegralType(tensor.scalar_type(), false)) return op;
+      if (!is_on_gpu(tensor) && at::isIntegralType(tensor.scalar_type(), false)) return op;
       return c10d::ReduceOp::SUM;
     default:
       return c10d::ReduceOp::SUM;
@@ -94,76 +103,95 @@ c10d::ReduceOp carried(const c10d::ReduceOp& op, const at::Tensor& tensor) {
 
 }  // namespace
 
-ReplayTransport::WorkPtr ReplayTransport::carry(HeldCalls::Start call) {
-  if (!gloo_) return c10::make_intrusive<EndlessWork>();
-  return held_.start(std::move(call));
+ReplayTransport::WorkPtr ReplayTransport::carry(const Carrier& carrier,
+                                                std::function<WorkPtr(c10d::Backend&)> call) {
+  if (!carrier) return c10::make_intrusive<EndlessWork>();
+  return held_.start([carrier, make = std::move(call)] { return make(*carrier); });
+}
+
+template <class CallOptions>
+ReplayTransport::WorkPtr ReplayTransport::carry(
+    const CallOptions& options, std::function<WorkPtr(c10d::Backend&, CallOptions&)> call) {
+  CallOptions made_with = options;
+  if (held_.holding()) made_with.asyncOp = true;
+  return carry(carriers_.collectives,
+               [made_with, make = std::move(call)](c10d::Backend& by) mutable {
+                 return make(by, made_with);
+               });
 }
 
 ReplayTransport::WorkPtr ReplayTransport::broadcast(Tensors& tensors,
                                                     const c10d::BroadcastOptions& opts) {
-  return carry([this, all = as_one(tensors), options = opts]() mutable {
-    return gloo_->broadcast(all, options);
-  });
+  return carry<c10d::BroadcastOptions>(
+      opts, [all = as_one(tensors)](c10d::Backend& by, auto& options) mutable {
+        return by.broadcast(all, options);
+      });
 }
 
 ReplayTransport::WorkPtr ReplayTransport::allreduce(Tensors& tensors,
                                                     const c10d::AllreduceOptions& opts) {
-  return carry([this, all = as_one(tensors), options = opts]() mutable {
-    options.reduceOp = carried(options.reduceOp, all.front());
-    return gloo_->allreduce(all, options);
-  });
+  return carry<c10d::AllreduceOptions>(
+      opts, [all = as_one(tensors)](c10d::Backend& by, auto& options) mutable {
+        options.reduceOp = carried(options.reduceOp, all.front());
+        return by.allreduce(all, options);
+      });
 }
 
 ReplayTransport::WorkPtr ReplayTransport::reduce(Tensors& tensors,
                                                  const c10d::ReduceOptions& opts) {
-  return carry([this, all = as_one(tensors), options = opts]() mutable {
-    options.reduceOp = carried(options.reduceOp, all.front());
-    return gloo_->reduce(all, options);
-  });
+  return carry<c10d::ReduceOptions>(
+      opts, [all = as_one(tensors)](c10d::Backend& by, auto& options) mutable {
+        options.reduceOp = carried(options.reduceOp, all.front());
+        return by.reduce(all, options);
+      });
 }
 
 ReplayTransport::WorkPtr ReplayTransport::allgather(TensorLists& outputs, Tensors& inputs,
                                                     const c10d::AllgatherOptions& opts) {
-  return carry([this, out = carried(outputs), in = carried(inputs), options = opts]() mutable {
-    return gloo_->allgather(out, in, options);
+  return carry<c10d::AllgatherOptions>(opts, [out = carried(outputs), in = carried(inputs)](
+                                                 c10d::Backend& by, auto& options) mutable {
+    return by.allgather(out, in, options);
   });
 }
 
 ReplayTransport::WorkPtr ReplayTransport::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                           const c10d::AllgatherOptions& opts) {
-  return carry([this, out = carried(output), in = carried(input), options = opts]() mutable {
-    return gloo_->_allgather_base(out, in, options);
-  });
+  return carry<c10d::AllgatherOptions>(
+      opts, [out = carried(output), in = carried(input)](c10d::Backend& by, auto& options) mutable {
+        return by._allgather_base(out, in, options);
+      });
 }
 
 ReplayTransport::WorkPtr ReplayTransport::gather(TensorLists& outputs, Tensors& inputs,
                                                  const c10d::GatherOptions& opts) {
-  return carry([this, out = carried(outputs), in = carried(inputs), options = opts]() mutable {
-    return gloo_->gather(out, in, options);
-  });
+  return carry<c10d::GatherOptions>(
+      opts, [out = carried(outputs), in = carried(inputs)](
+                c10d::Backend& by, auto& options) mutable { return by.gather(out, in, options); });
 }
 
 ReplayTransport::WorkPtr ReplayTransport::scatter(Tensors& outputs, TensorLists& inputs,
                                                   const c10d::ScatterOptions& opts) {
-  return carry([this, out = carried(outputs), in = carried(inputs), options = opts]() mutable {
-    return gloo_->scatter(out, in, options);
-  });
+  return carry<c10d::ScatterOptions>(
+      opts, [out = carried(outputs), in = carried(inputs)](
+                c10d::Backend& by, auto& options) mutable { return by.scatter(out, in, options); });
 }
 
 ReplayTransport::WorkPtr ReplayTransport::reduce_scatter(Tensors& outputs, TensorLists& inputs,
                                                          const c10d::ReduceScatterOptions& opts) {
-  return carry([this, out = carried(outputs), in = carried(inputs), options = opts]() mutable {
+  return carry<c10d::ReduceScatterOptions>(opts, [out = carried(outputs), in = carried(inputs)](
+                                                     c10d::Backend& by, auto& options) mutable {
     options.reduceOp = carried(options.reduceOp, out.front());
-    return gloo_->reduce_scatter(out, in, options);
+    return by.reduce_scatter(out, in, options);
   });
 }
 
 ReplayTransport::WorkPtr ReplayTransport::_reduce_scatter_base(
     at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) {
-  return carry([this, out = carried(output), in = carried(input), options = opts]() mutable {
-    options.reduceOp = carried(options.reduceOp, out);
-    return gloo_->_reduce_scatter_base(out, in, options);
-  });
+  return carry<c10d::ReduceScatterOptions>(
+      opts, [out = carried(output), in = carried(input)](c10d::Backend& by, auto& options) mutable {
+        options.reduceOp = carried(options.reduceOp, out);
+        return by._reduce_scatter_base(out, in, options);
+      });
 }
 
 ReplayTransport::WorkPtr ReplayTransport::alltoall_base(at::Tensor& output, at::Tensor& input,
@@ -172,43 +200,50 @@ ReplayTransport::WorkPtr ReplayTransport::alltoall_base(at::Tensor& output, at::
                                                         const c10d::AllToAllOptions& opts) {
   // Rows of bytes: a view of another width could not be split as the tensor is.
   const auto rows = [](const at::Tensor& tensor) {
-    if (gloo_knows(tensor.scalar_type()) || tensor.dim() == 0) return carried(tensor);
+    if (is_known(tensor) || tensor.dim() == 0) return carried(tensor);
     const std::int64_t count = tensor.size(0);
-    return count == 0 ? at::zeros({0}, at::kByte)
+    return count == 0 ? at::zeros({0}, tensor.options().dtype(at::kByte))
                       : tensor.flatten().view(at::kByte).view({count, -1});
   };
-  return carry([this, out = rows(output), in = rows(input), splits_out = output_splits,
-                splits_in = input_splits, options = opts]() mutable {
-    return gloo_->alltoall_base(out, in, splits_out, splits_in, options);
-  });
+  return carry<c10d::AllToAllOptions>(
+      opts, [out = rows(output), in = rows(input), splits_out = output_splits,
+             splits_in = input_splits](c10d::Backend& by, auto& options) mutable {
+        return by.alltoall_base(out, in, splits_out, splits_in, options);
+      });
 }
 
 ReplayTransport::WorkPtr ReplayTransport::alltoall(Tensors& outputs, Tensors& inputs,
                                                    const c10d::AllToAllOptions& opts) {
-  return carry([this, out = carried(outputs), in = carried(inputs), options = opts]() mutable {
-    return gloo_->alltoall(out, in, options);
+  return carry<c10d::AllToAllOptions>(opts, [out = carried(outputs), in = carried(inputs)](
+                                                c10d::Backend& by, auto& options) mutable {
+    return by.alltoall(out, in, options);
   });
 }
 
 ReplayTransport::WorkPtr ReplayTransport::barrier(const c10d::BarrierOptions& opts) {
-  return carry([this, options = opts] { return gloo_->barrier(options); });
+  return carry<c10d::BarrierOptions>(
+      opts, [](c10d::Backend& by, auto& options) { return by.barrier(options); });
 }
 
 ReplayTransport::WorkPtr ReplayTransport::send(Tensors& tensors, int destination, int tag) {
-  return carry([this, all = as_one(tensors), destination, tag]() mutable {
-    return gloo_->send(all, destination, tag);
-  });
+  return carry(destination > getRank() ? carriers_.up : carriers_.down,
+               [all = as_one(tensors), destination, tag](c10d::Backend& by) mutable {
+                 return by.send(all, destination, tag);
+               });
 }
 
 ReplayTransport::WorkPtr ReplayTransport::recv(Tensors& tensors, int source, int tag) {
-  return carry([this, all = as_one(tensors), source, tag]() mutable {
-    return gloo_->recv(all, source, tag);
-  });
+  return carry(source < getRank() ? carriers_.up : carriers_.down,
+               [all = as_one(tensors), source, tag](c10d::Backend& by) mutable {
+                 return by.recv(all, source, tag);
+               });
 }
 
+// Nobody knows the direction: on Gloo alone, where it makes no difference (refusals.h).
 ReplayTransport::WorkPtr ReplayTransport::recvAnysource(Tensors& tensors, int tag) {
-  return carry(
-      [this, all = as_one(tensors), tag]() mutable { return gloo_->recvAnysource(all, tag); });
+  return carry(carriers_.collectives, [all = as_one(tensors), tag](c10d::Backend& by) mutable {
+    return by.recvAnysource(all, tag);
+  });
 }
 
 }  // namespace lockstep

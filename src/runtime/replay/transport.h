@@ -1,16 +1,20 @@
-// ReplayTransport: carries a replayed group's calls by Gloo, also those that Gloo has no form for.
+// ReplayTransport: carries a replayed group's calls by Gloo or NCCL, also those that these have no
+// form for.
 //
 // What is recorded is the call as it was made; what travels has the same number of bytes:
 //
-//   types that Gloo does not know     as integers or halves of the same width
-//   avg, premul_sum                   as sum; so are and, or, xor of floating-point numbers
-//   lists of several tensors          one after the other, in one tensor of bytes
+//   types that the carrier does not know   as integers or halves of the same width
+//   premul_sum; on Gloo avg                as sum; so are and, or, xor of floating-point numbers,
+//                                          and on NCCL of all
+//   lists of several tensors               one after the other, in one tensor of bytes
 //
 // Values are zeros and stay it. A group whose members do not agree on who they are cannot be
-// connected; its calls never complete.
+// connected; its calls never complete, and block the host where it waits for them.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -21,13 +25,24 @@ namespace lockstep {
 
 class ReplayTransport : public c10d::Backend {
  public:
-  // `gloo`: null for a group that is not connected. `held` must outlive this.
-  ReplayTransport(c10::intrusive_ptr<c10d::Backend> gloo, int rank, int size, HeldCalls& held)
-      : Backend(rank, size), gloo_(std::move(gloo)), held_(held) {}
+  using Carrier = c10::intrusive_ptr<c10d::Backend>;
+  // A group's connections. Where calls are queued, those of one connection hold each other up, as
+  // they do not on Gloo: so messages have their own, and those to a higher place in the group
+  // another one than those back. The same one three times where it makes no difference.
+  struct Carriers {
+    Carrier collectives, up, down;
+  };
+  // `carriers`: null for a group that is not connected. `held` must outlive this.
+  ReplayTransport(Carriers carriers, int rank, int size, HeldCalls& held)
+      : Backend(rank, size), carriers_(std::move(carriers)), held_(held) {}
 
-  const std::string getBackendName() const override { return "gloo"; }
+  const std::string getBackendName() const override {
+    return carriers_.collectives ? carriers_.collectives->getBackendName() : "gloo";
+  }
   void setTimeout(std::chrono::milliseconds timeout) override {
-    if (gloo_) gloo_->setTimeout(timeout);
+    for (const Carrier& each : {carriers_.collectives, carriers_.up, carriers_.down}) {
+      if (each) each->setTimeout(timeout);
+    }
   }
 
   using Tensors = std::vector<at::Tensor>;
@@ -58,9 +73,13 @@ class ReplayTransport : public c10d::Backend {
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
  private:
-  WorkPtr carry(HeldCalls::Start call);
+  // `call` is given the options as the call may be made with: one that is held is waited for later.
+  template <class CallOptions>
+  WorkPtr carry(const CallOptions& options,
+                std::function<WorkPtr(c10d::Backend&, CallOptions&)> call);
+  WorkPtr carry(const Carrier& carrier, std::function<WorkPtr(c10d::Backend&)> call);
 
-  c10::intrusive_ptr<c10d::Backend> gloo_;
+  Carriers carriers_;
   HeldCalls& held_;
 };
 

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "runtime/collectives.h"
 #include "runtime/memory/counted_memory.h"
+#include "runtime/record/host_read.h"
 
 namespace lockstep {
 namespace {
@@ -111,7 +112,10 @@ void Pipeline::forward(int m, const Batch& batch, std::size_t micro_batches) {
     return;
   }
   const at::Tensor loss = compute_loss(m, batch, flight);
-  flight.value = loss.item<double>();
+  {
+    const HostRead reading(parts_.recorder, loss);
+    flight.value = loss.item<double>();
+  }
   flight.loss = loss / static_cast<double>(micro_batches);
   step_.loss += flight.value;
 }
@@ -191,8 +195,11 @@ void Pipeline::synchronise() {
     all_reduce(*peers_, flat);
   }
   flat.div_(peers_->getSize());
-  const at::Tensor anyone =
-      flat.slice(0, flat.size(0) - static_cast<std::int64_t>(names.size())).cpu();
+  at::Tensor anyone = flat.slice(0, flat.size(0) - static_cast<std::int64_t>(names.size()));
+  {
+    const HostRead reading(parts_.recorder, anyone);
+    anyone = anyone.cpu();
+  }
   std::int64_t from = 0;
   for (std::size_t i = 0; i < trained.size(); ++i) {
     at::Tensor parameter = trained[i].second;

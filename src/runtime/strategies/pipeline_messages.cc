@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include "base/text.h"
+#include "runtime/record/host_read.h"
 #include "runtime/strategies/pipeline.h"
 
 namespace lockstep {
@@ -124,6 +125,7 @@ at::Tensor Pipeline::head_of(int m, int from) {
   const Incoming in = incoming_.at({m, from});
   wait(*in.work);
   incoming_.erase({m, from});
+  const HostRead reading(parts_.recorder, in.head);
   return in.head.cpu();  // for the host, which waits for it where calls are queued
 }
 

@@ -7,6 +7,7 @@
 #include <torch/csrc/api/include/torch/optim.h>
 
 #include "base/clock.h"
+#include "runtime/record/host_read.h"
 
 namespace lockstep {
 
@@ -124,7 +125,10 @@ void ValueWatch::end_step() {
   if (asked_.empty()) return;
   const Timed timed(nanos_);
   std::vector<Look> asked = std::exchange(asked_, {});
-  const std::vector<Fingerprint> prints = device_->collect();
+  const std::vector<Fingerprint> prints = [&] {
+    const Recorder::HostWait reading(recorder_);
+    return device_->collect();
+  }();
   for (std::size_t i = 0; i < asked.size(); ++i) write(asked[i], prints.at(i));
 }
 
@@ -149,6 +153,7 @@ ValueWatch::Look ValueWatch::look(std::string_view name, const at::Tensor& value
 
 void ValueWatch::take(Look look, const at::Tensor& value, std::uint64_t first) {
   if (device_ == nullptr || value.is_cpu()) {
+    const HostRead reading(recorder_, value);
     write(look, fingerprint_of(value, sketch(), first));
     return;
   }

@@ -36,12 +36,16 @@ TEST(Habit, WithoutAPastNobodyIsNamed) {
       HasSubstr("cross-group-deadlock error proven group="));
 }
 
-TEST(Habit, WhoLeavesOutAMessageThatItAlwaysPostedIsNamed) {
+TEST(Habit, WhoReceivesWhereItAlwaysSentIsNamed) {
   const std::string first = "send peer=1 n=4; recv peer=1 n=4; all_reduce n=2; ";
   const std::string second = "recv peer=0 n=4; send peer=0 n=4; all_reduce n=2; ";
   EXPECT_THAT(judge({first + first + "recv peer=1 n=4 open; hung",
                      second + second + "recv peer=0 n=4 open; hung"}),
-              HasSubstr("p2p-unmatched error proven culprits=0"));
+              HasSubstr("p2p-cycle error proven culprits=0"));
+  // It went on without the message: it left it out.
+  EXPECT_THAT(judge({first + first + "all_reduce n=2 open; hung",
+                     second + second + "recv peer=0 n=4 open; hung"}),
+              HasSubstr("culprits=0"));
   // In the first round both may be wrong.
   EXPECT_THAT(judge({"recv peer=1 n=4 open; hung", "recv peer=0 n=4 open; hung"}),
               HasSubstr("p2p-cycle error proven group="));

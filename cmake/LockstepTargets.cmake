@@ -1,16 +1,40 @@
 # The three ways in which this project makes a target.
 #
-#   lockstep_library(NAME  SOURCES a.cc …  [LINKS lockstep_base …] [RAW_BYTES] [RUNS_ONCE])
-#                                                                    a layer: static, PIC
+#   lockstep_library(NAME  SOURCES a.cc …  [LINKS lockstep_base …] [RAW_BYTES] [RUNS_ONCE]
+#                          [FILE_BY_FILE])                           a layer: static, PIC
 #   lockstep_test(NAME     SOURCES a_test.cc …  LINKS … [LABEL core|runtime] [TIMEOUT s] [TORCH])
 #   lockstep_bench(NAME    SOURCES a_bench.cc …  LINKS …)
 
 include_guard(GLOBAL)
 
-# Set by the presets that CI builds from nothing: half of a test file's compilation goes into
-# GoogleTest's headers and into optimising what runs once. `core` goes without: clang-tidy reads its
-# commands, and would have to read GCC's precompiled header.
-option(LOCKSTEP_QUICK_TESTS "Compile the tests with -O1 and one precompiled header" OFF)
+# Set by the presets that CI builds from nothing. Most of a file's compilation goes into headers: several
+# files are compiled as one, and the tests with one precompiled header; optimising what runs once takes
+# the rest of a test's. It is the slower way for who edits one file and builds again. `core` goes
+# without: clang-tidy reads its commands, each file must compile by itself, and the tests are optimised
+# and warned about like the rest.
+option(LOCKSTEP_QUICK_BUILD
+  "Compile several files as one, tests with -O1 and one precompiled header (OFF: to edit one file)" OFF)
+
+# How many files are compiled as one. They share one namespace: no two files of a target may give the
+# same name to different things, not in anonymous namespaces either. 0 takes all files of a target as
+# one, which shows every such pair.
+set(LOCKSTEP_QUICK_FILES 8 CACHE STRING "How many files LOCKSTEP_QUICK_BUILD compiles as one; 0: all")
+mark_as_advanced(LOCKSTEP_QUICK_FILES)
+
+# After lockstep_warnings(). CMake leaves out files with compile options of their own.
+function(lockstep_several_files_as_one target)
+  if(NOT LOCKSTEP_QUICK_BUILD)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LOCKSTEP_QUICK_FILES})
+  # What is global in one file may be a local name in the next; the core preset warns of the rest.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE -Wno-shadow -Wshadow=local)
+  else()
+    target_compile_options(${target} PRIVATE -Wno-shadow)
+  endif()
+endfunction()
 
 # The precompiled header of the tests, made by the first of them. For targets that are compiled alike.
 function(lockstep_test_headers target)
@@ -42,14 +66,18 @@ function(lockstep_cache_with_precompiled_header target)
 endfunction()
 
 # RAW_BYTES: it lays types over the bytes of files. RUNS_ONCE: options and tables, nothing that takes
-# time. Both only matter to the sanitizers, whose builds take half as long for it.
+# time. Both only matter to the sanitizers, whose builds take half as long for it. FILE_BY_FILE: a
+# library that strange programs load takes from it the files that it uses, and only what these link.
 function(lockstep_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "RAW_BYTES;RUNS_ONCE" "" "SOURCES;LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "RAW_BYTES;RUNS_ONCE;FILE_BY_FILE" "" "SOURCES;LINKS")
   add_library(${name} STATIC ${arg_SOURCES})
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${name} PUBLIC ${arg_LINKS})
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   lockstep_warnings(${name})
+  if(NOT arg_FILE_BY_FILE)
+    lockstep_several_files_as_one(${name})
+  endif()
   if(arg_RAW_BYTES AND LOCKSTEP_SANITIZE STREQUAL "address")
     target_compile_options(${name} PRIVATE -fsanitize=alignment,pointer-overflow)
   endif()
@@ -74,9 +102,10 @@ function(lockstep_test name)
     LOCKSTEP_SOURCE_DIR="${CMAKE_SOURCE_DIR}" LOCKSTEP_BINARY_DIR="${CMAKE_BINARY_DIR}")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   lockstep_warnings(${name})
+  lockstep_several_files_as_one(${name})
   if(arg_TORCH)
     lockstep_torch_pch(${name} REUSE lockstep_runtime)
-  elseif(LOCKSTEP_QUICK_TESTS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  elseif(LOCKSTEP_QUICK_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     lockstep_test_headers(${name})
   endif()
   add_test(NAME ${name} COMMAND ${name})

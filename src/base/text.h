@@ -10,6 +10,16 @@
 
 namespace lockstep {
 
+// What the searches of std::string_view give where there is nothing to be found.
+inline constexpr std::size_t kNpos = std::string_view::npos;
+
+inline bool contains_text(std::string_view text, std::string_view part) {
+  return text.find(part) != kNpos;
+}
+
+// `text` without the blanks and tabs at both ends.
+std::string_view trimmed(std::string_view text);
+
 // Levenshtein distance; O(|a|·|b|).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 

@@ -53,7 +53,7 @@ std::string together_job(std::string_view strategy) {
          "limits: {hang_after_s: 60}\n";
 }
 
-std::string text_of(const WorkJob& job) {
+std::string work_scenario(const WorkJob& job) {
   return "data: {modality: [{has: [" + std::string(job.has) +
          "]}]}\nstrategy: " + std::string(job.strategy) +
          "\ntrain: {steps: " + std::to_string(kWorkSteps) +
@@ -77,7 +77,7 @@ void add_to(WorkMeasured& out, const RankCosts& rank, int batch_size) {
 Result<WorkMeasured> measure_work(const CalibrateOptions& options, Interrupts& interrupts) {
   std::vector<CalibrationJob> jobs;
   for (std::size_t i = 0; i < kWorkJobs.size(); ++i) {
-    jobs.emplace_back(text_of(kWorkJobs[i]), 2, options.folder + "/work-" + std::to_string(i),
+    jobs.emplace_back(work_scenario(kWorkJobs[i]), 2, options.folder + "/work-" + std::to_string(i),
                       options, interrupts);
     if (const Status ok = jobs.back().count(); !ok) return ok.error();
   }

@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kCalibrateFooter = R"(Examples:
   Measure this machine, with four ranks that all-reduce:
     lockstep calibrate --ranks 4 -o here.yaml
   … and predict what `lockstep run` will take on it:
@@ -119,7 +119,7 @@ void add_calibrate(CLI::App& app, ExitStatus& status) {
       ->type_name("TEXT")
       ->capture_default_str();
   command->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
-  command->footer(kFooter);
+  command->footer(kCalibrateFooter);
   command->callback([options, &status] { status = calibrate_command(*options); });
 }
 

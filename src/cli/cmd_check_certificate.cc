@@ -24,7 +24,7 @@ struct CheckCommand {
 
 constexpr std::size_t kLargestCertificate = std::size_t{1} << 30U;
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kCheckCertificateFooter = R"(Examples:
   Write a certificate for a derived program, and check it:
     lockstep verify --product derived/ --certificate safe.txt
     lockstep check-certificate safe.txt derived/
@@ -100,7 +100,7 @@ void add_check_certificate(CLI::App& app, ExitStatus& status) {
   command->add_option("--rank-pattern", options->load.rank_pattern,
                       "Of a run: regular expression whose first\n"
                       "group is the rank in a file's name");
-  command->footer(kFooter);
+  command->footer(kCheckCertificateFooter);
   command->callback([options, &status] { status = run_check(*options); });
 }
 

@@ -19,7 +19,7 @@ struct CompareCommand {
   std::optional<double> tolerance;
 };
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kCompareFooter = R"(Examples:
   Does DDP give what manual synchronisation gives? Two runs that record values
   (watch: {every: 1} in both scenarios):
     lockstep run ddp.yaml --output-dir run-ddp
@@ -50,7 +50,7 @@ ExitStatus run_compare(const CompareCommand& command) {
 void add_compare(CLI::App& app, ExitStatus& status) {
   auto command = std::make_shared<CompareCommand>();
   CLI::App* sub = app.add_subcommand("compare", "Say where two runs of one job part");
-  sub->footer(kFooter);
+  sub->footer(kCompareFooter);
   sub->add_option("RUN_A", command->first, "Traces of one run")->required();
   sub->add_option("RUN_B", command->second, "… and of the one it is measured against")->required();
   sub->add_option("--tolerance", command->tolerance,

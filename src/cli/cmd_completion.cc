@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kCompletionFooter = R"(Examples:
   In this shell:
     source <(lockstep completion bash)
   For good:
@@ -37,7 +37,7 @@ void add_completion(CLI::App& app, ExitStatus& status) {
       ->type_name("")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}).description(""));
-  command->footer(kFooter);
+  command->footer(kCompletionFooter);
   command->callback([&app, shell, &status] { status = print_script(app, *shell); });
 }
 

@@ -28,7 +28,7 @@ struct ConvertCommand {
   bool force = false;
 };
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kConvertFooter = R"(Examples:
   Read a killed job's ring files with your own eyes:
     lockstep convert /tmp/job-4711/ /tmp/job-4711-text
   Small enough to attach to a bug report:
@@ -90,7 +90,7 @@ void add_convert(CLI::App& app, ExitStatus& status) {
       ->expected(2, CLI::detail::expected_max_vector_size);
   command->add_flag("--gzip", options->gzip, "Compress the files");
   command->add_flag("--force", options->force, "Replace files that are there already");
-  command->footer(kFooter);
+  command->footer(kConvertFooter);
   command->callback([options, &status] { status = run_convert(*options); });
 }
 

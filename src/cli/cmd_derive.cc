@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kDeriveFooter = R"(Examples:
   Can any mix of batches make this job hang or mispair its tensors?
     lockstep derive scenarios/modality/manual_hang_bad.yaml
   See it happen:
@@ -73,7 +73,7 @@ void add_derive(CLI::App& app, ExitStatus& status) {
   command->add_flag("--no-meta", options->no_meta, "With the values, whatever they take")
       ->excludes(meta);
   command->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
-  command->footer(kFooter);
+  command->footer(kDeriveFooter);
   command->callback([options, &status] { status = derive_scenario(*options); });
 }
 

@@ -26,7 +26,7 @@ struct DigestCommand {
   bool quiet = false;
 };
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kDigestFooter = R"(Examples:
   On each machine of a job, of the ranks that recorded there:
     srun --ntasks-per-node=1 sh -c \
       'lockstep digest /tmp/job-4711 -o /shared/job-4711/$(hostname).digest'
@@ -78,7 +78,7 @@ void add_digest(CLI::App& app, ExitStatus& status) {
                       "Regular expression whose first group is\n"
                       "the rank in a file's name");
   command->add_flag("-q,--quiet", options->quiet, "Say nothing where all is well");
-  command->footer(kFooter);
+  command->footer(kDigestFooter);
   command->callback([options, &status] { status = run_digest(*options); });
 }
 

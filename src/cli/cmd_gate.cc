@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kGateFooter = R"(Examples:
   What a training test recorded:
     lockstep gate traces/
   What any mix of batches would do, of a scenario, or of a program of your own:
@@ -104,7 +104,7 @@ void add_gate(CLI::App& app, ExitStatus& status) {
       ->type_name("github|gitlab|junit")
       ->check(CLI::IsMember({"github", "gitlab", "junit"}).description(""));
   add_report_options(*command, options->report);
-  command->footer(kFooter);
+  command->footer(kGateFooter);
   command->callback(
       [options, &status] { status = gate(*options, ci_environment_of_this_process()); });
 }

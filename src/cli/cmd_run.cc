@@ -34,7 +34,7 @@ namespace {
 
 constexpr const char* kRunsFolder = "lockstep-runs";
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kRunFooter = R"(Examples:
   Run a job whose ranks disagree about images, and have the hang explained:
     lockstep run scenarios/modality/manual_hang_bad.yaml
   The same job with its remedy:
@@ -306,7 +306,7 @@ void add_run(CLI::App& app, ExitStatus& status) {
                        std::string(kRunsFolder))
       ->type_name("DIR");
   add_report_options(*command, options->report);
-  command->footer(kFooter);
+  command->footer(kRunFooter);
   command->callback([options, &status] { status = Runner(*options).run(); });
 }
 

@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kScenarioFooter = R"(Examples:
   lockstep scenario --new > my_job.yaml                (every key, explained)
   lockstep scenario --new --strategy fsdp --remedy dummy-image
   lockstep scenario --list scenarios/
@@ -36,7 +36,7 @@ struct ScenarioCommand {
   std::vector<std::string> paths;
 };
 
-ExitStatus list(const std::vector<std::string>& files) {
+ExitStatus list_scenarios(const std::vector<std::string>& files) {
   ExitStatus status = ExitStatus::clean;
   std::size_t width = 0;
   for (const std::string& file : files) width = std::max(width, columns_of(printable(file)));
@@ -98,7 +98,7 @@ ExitStatus run_scenario(const ScenarioCommand& command) {
   const Result<std::vector<std::string>> files = scenario_files(paths);
   if (!files) return fail(files.error());
   if (command.json) return print_json(*files);
-  return command.list ? list(*files) : check(*files);
+  return command.list ? list_scenarios(*files) : check(*files);
 }
 
 }  // namespace
@@ -120,7 +120,7 @@ void add_scenario(CLI::App& app, ExitStatus& status) {
       ->needs(make_new);
   command->add_option("PATH", options->paths, "Scenario files, or folders that hold them")
       ->type_name("");
-  command->footer(kFooter);
+  command->footer(kScenarioFooter);
   command->callback([options, command, &status] {
     if ((options->check || options->json) && options->paths.empty())
       throw CLI::RequiredError(command->get_name() + (options->check ? " --check" : " --json") +

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kSimulateFooter = R"(Examples:
   How long does a ring all-reduce over 64 ranks take?
     lockstep simulate collective --op all_reduce --algorithm ring \
       --ranks 64 --bytes 1MiB --alpha 500ns --beta 50GB/s
@@ -67,7 +67,7 @@ Error with_option(const std::string& option, Error error) {
 void add_simulate(CLI::App& app, ExitStatus& status) {
   CLI::App* command = app.add_subcommand("simulate", "Predict times, on machines not at hand");
   command->require_subcommand(0, 1);
-  command->footer(kFooter);
+  command->footer(kSimulateFooter);
   add_simulate_collective(*command, status);
   add_simulate_scenario(*command, status);
   add_simulate_trace(*command, status);

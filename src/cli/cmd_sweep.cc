@@ -34,9 +34,9 @@ using sweep::Goal;
 using sweep::Objective;
 using sweep::PointId;
 
-constexpr PointId kMostTrials = 100'000;
+constexpr PointId kMostSweepTrials = 100'000;
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kSweepFooter = R"(Examples:
   Which strategy, on how many ranks, with which batch?
     lockstep sweep job.yaml --machine machines/dgx-h100.yaml -o sweep \
       --vary strategy=ddp,fsdp --vary ranks=2..64*2 \
@@ -169,7 +169,7 @@ Status write_results(const sweep::Summary& summary, const SweepCommand& command)
   });
 }
 
-Result<ExitStatus> run(const SweepCommand& asked) {
+Result<ExitStatus> run_sweep_command(const SweepCommand& asked) {
   if (const auto targets = parse_output_targets(asked.outputs, forms()); !targets)
     return targets.error();
   const Result<SweepCommand> with_its_file = with_sweep_file(asked);
@@ -181,7 +181,7 @@ Result<ExitStatus> run(const SweepCommand& asked) {
   if (!inputs) return inputs.error();
   const sweep::Variation& variation = inputs->variation();
   const sweep::Grid& grid = variation.grid();
-  if (command.trials == 0 && grid.size() > kMostTrials)
+  if (command.trials == 0 && grid.size() > kMostSweepTrials)
     return Error{"this grid has " + grouped(grid.size()) + " points, too many to try all",
                  {},
                  "search it: --trials 200"};
@@ -220,7 +220,7 @@ Result<ExitStatus> run(const SweepCommand& asked) {
 }
 
 ExitStatus run_sweep(const SweepCommand& command) {
-  const Result<ExitStatus> status = run(command);
+  const Result<ExitStatus> status = run_sweep_command(command);
   return status ? *status : fail(status.error());
 }
 
@@ -282,7 +282,7 @@ void add_sweep(CLI::App& app, ExitStatus& status) {
                    "Try so many points, found by a search that is not\nexhaustive, where the grid "
                    "has more")
       ->type_name("N")
-      ->check(CLI::Range(PointId{1}, kMostTrials));
+      ->check(CLI::Range(PointId{1}, kMostSweepTrials));
   // CLI11 would take -1 for a large number.
   command->add_option("--seed", options->seed, "Of the search; default: 1")
       ->type_name("N")
@@ -302,7 +302,7 @@ void add_sweep(CLI::App& app, ExitStatus& status) {
   command->add_flag("--no-meta", options->no_meta, "Derive with the values, whatever they take")
       ->excludes(meta);
   add_outputs(*command, *options);
-  command->footer(kFooter);
+  command->footer(kSweepFooter);
   command->callback([options, &status] { status = run_sweep(*options); });
 }
 

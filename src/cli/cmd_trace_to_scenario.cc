@@ -36,7 +36,7 @@ struct TraceToScenario {
   bool force = false;
 };
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kTraceToScenarioFooter = R"(Examples:
   From a job that hung to a test in CI:
     lockstep trace-to-scenario /tmp/job-4711/ -o hang.yaml
     lockstep run --check hang.yaml
@@ -265,7 +265,7 @@ void add_trace_to_scenario(CLI::App& app, ExitStatus& status) {
       ->add_option("--rank-pattern", options->load.rank_pattern,
                    "Regular expression whose first group is the rank in a\nfile's name")
       ->type_name("REGEX");
-  command->footer(kFooter);
+  command->footer(kTraceToScenarioFooter);
   command->callback([options, &status] { status = run_trace_to_scenario(*options); });
 }
 

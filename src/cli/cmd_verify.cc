@@ -20,7 +20,7 @@ struct VerifyCommand {
   ReportOptions report;
 };
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kVerifyFooter = R"(Examples:
   Why did this job hang? A folder with the traces of its ranks, and whatever
   else there is of it (logs, stacks, what ncclras said):
     lockstep verify /tmp/job-4711/
@@ -43,7 +43,7 @@ Reads, plain, gzipped or in a tar archive, known by content, in any order:
 )";
 
 std::string footer() {
-  std::string text = kFooter;
+  std::string text = kVerifyFooter;
   for (const Format& format : all_formats()) {
     std::string name = "  " + std::string(format.name);
     name.resize(std::max<std::size_t>(name.size() + 1, 19), ' ');

@@ -37,7 +37,7 @@ constexpr auto kSlice = std::chrono::milliseconds(50);
 constexpr Nanos kSettle = kSecond / 2;            // between the two looks of --once
 constexpr Nanos kProgressInterval = 5 * kSecond;  // of the line that says how far the job is
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kWatchFooter = R"(Examples:
   What do the ranks of this job do, and who waits for whom?
     lockstep watch lockstep-runs/my-job-20260401/
   In a script: wait until it ended or is proven to hang, then send a mail:
@@ -295,7 +295,7 @@ void add_watch(CLI::App& app, ExitStatus& status) {
                     "The ranks run in another container: do not take\n"
                     "one whose process is not here for killed");
   add_report_options(*command, options->report);
-  command->footer(kFooter);
+  command->footer(kWatchFooter);
   command->callback([options, &status] { status = Watcher(*options).run(); });
 }
 

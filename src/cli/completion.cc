@@ -74,7 +74,7 @@ void add_command(const CLI::App& app, const std::vector<std::string>& path,
   }
 }
 
-std::string joined(const std::vector<std::string>& words) {
+std::string joined_words(const std::vector<std::string>& words) {
   std::string out;
   for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
   return out;
@@ -152,15 +152,16 @@ std::string bash_script(const std::string& name, const std::vector<CompletedComm
   out += value_cases(commands, [](const std::vector<std::string>& values) {
     return values.empty()
                ? std::string(":")
-               : "COMPREPLY=($(compgen -W " + quoted(joined(values)) + " -- \"$current\"))";
+               : "COMPREPLY=($(compgen -W " + quoted(joined_words(values)) + " -- \"$current\"))";
   });
   out += "  esac\n  case \"$path\" in\n";
   for (const CompletedCommand& command : commands) {
     std::vector<std::string> options;
     for (const CompletedCommand::Option& option : command.options)
       options.insert(options.end(), option.names.begin(), option.names.end());
-    out += "    " + quoted(path_of(command)) + ") commands=" + quoted(joined(command.commands)) +
-           " options=" + quoted(joined(options)) + " ;;\n";
+    out += "    " + quoted(path_of(command)) +
+           ") commands=" + quoted(joined_words(command.commands)) +
+           " options=" + quoted(joined_words(options)) + " ;;\n";
   }
   return out +
          "  esac\n"
@@ -190,7 +191,7 @@ std::string zsh_script(const std::string& name, const std::vector<CompletedComma
                     "  done\n"
                     "  case \"$where ${words[CURRENT-1]}\" in\n";
   out += value_cases(commands, [](const std::vector<std::string>& values) {
-    return values.empty() ? std::string("_files") : "compadd -- " + joined(values);
+    return values.empty() ? std::string("_files") : "compadd -- " + joined_words(values);
   });
   out += "  esac\n  case \"$where\" in\n";
   for (const CompletedCommand& command : commands) {
@@ -240,7 +241,7 @@ std::string fish_condition(const CompletedCommand& command) {
   for (const std::string& word : command.path)
     out += (out.empty() ? "" : "; and ") + ("__fish_seen_subcommand_from " + word);
   if (!command.commands.empty())
-    out += "; and not __fish_seen_subcommand_from " + joined(command.commands);
+    out += "; and not __fish_seen_subcommand_from " + joined_words(command.commands);
   return out;
 }
 
@@ -260,7 +261,7 @@ std::string fish_script(const std::string& name, const std::vector<CompletedComm
       for (const std::string& each : option.names)
         out += each.starts_with("--") ? " -l " + each.substr(2) : " -s " + each.substr(1);
       if (option.takes_value) out += " -r";
-      if (!option.values.empty()) out += " -f -a " + quoted(joined(option.values), true);
+      if (!option.values.empty()) out += " -f -a " + quoted(joined_words(option.values), true);
       out += " -d " + quoted(option.description, true) + "\n";
     }
   }

@@ -27,13 +27,15 @@ std::vector<html::Series> categories() {
   return out;
 }
 
-std::vector<double> parts(const MemoryUse& use) { return {use.bytes.begin(), use.bytes.end()}; }
+std::vector<double> use_by_category(const MemoryUse& use) {
+  return {use.bytes.begin(), use.bytes.end()};
+}
 
 std::string chart(const sim::MemoryTimeline& timeline, const sim::Machine& machine) {
   std::vector<html::AreaPoint> points;
   for (const sim::MemoryStretch& stretch : timeline.stretches) {
-    points.push_back({stretch.begin.seconds(), parts(stretch.memory.peak)});
-    points.push_back({stretch.end.seconds(), parts(stretch.memory.end)});
+    points.push_back({stretch.begin.seconds(), use_by_category(stretch.memory.peak)});
+    points.push_back({stretch.end.seconds(), use_by_category(stretch.memory.end)});
   }
   const std::string who = ranges(timeline.ranks);
   const double limit = machine.per_device ? static_cast<double>(machine.per_device->value) : 0;
@@ -45,7 +47,7 @@ std::string chart(const sim::MemoryTimeline& timeline, const sim::Machine& machi
                              limit <= 4 * peak ? limit : 0, amount, milliseconds);
 }
 
-std::string table(const std::vector<const sim::MemoryTimeline*>& timelines) {
+std::string peaks_table(const std::vector<const sim::MemoryTimeline*>& timelines) {
   std::string head = "<th>at the peak of ranks</th><th class=\"n\">all</th>";
   for (std::size_t c = 0; c < kMemoryCategories; ++c)
     head += "<th class=\"n\">" + name_of(c) + "</th>";
@@ -73,7 +75,7 @@ std::string memory_charts(const std::vector<sim::MemoryTimeline>& timelines,
   std::stable_sort(most.begin(), most.end(), [](const auto* a, const auto* b) {
     return a->peak_use().total() > b->peak_use().total();
   });
-  std::string out = table(most);
+  std::string out = peaks_table(most);
   for (std::size_t i = 0; i < std::min(kCharts, most.size()); ++i) out += chart(*most[i], machine);
   if (most.size() > kCharts)
     out += html::element(

@@ -25,7 +25,7 @@ std::vector<std::size_t> held_categories(const sim::MemoryTimeline& timeline) {
   return out;
 }
 
-std::string words(std::string_view category) {
+std::string category_words(std::string_view category) {
   std::string out(category);
   std::replace(out.begin(), out.end(), '_', ' ');
   return out;
@@ -53,7 +53,8 @@ std::vector<TimelineCounter> memory_counters(const MemoryForecast& memory) {
     TimelineCounter all{rank, name + ", in all:", {"total"}, {}};
     TimelineCounter parts{rank, name + ":", {}, {}};
     const std::vector<std::size_t> held = held_categories(timeline);
-    for (const std::size_t c : held) parts.series.push_back(words(kMemoryCategoryNames[c]));
+    for (const std::size_t c : held)
+      parts.series.push_back(category_words(kMemoryCategoryNames[c]));
     for_each_change(timeline, [&](Nanos time, const MemoryUse& use) {
       all.points.push_back({time, {use.total()}});
       parts.points.push_back({time, {}});

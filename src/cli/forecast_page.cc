@@ -29,9 +29,11 @@ const std::vector<html::Series>& uses() {
       {"computes", 0}, {"waits for a call that is carried out", 1}, {"waits for other ranks", 2}};
   return series;
 }
-std::vector<double> parts(const sim::RankUse& use) { return {use.busy, use.exposed, use.idle}; }
+std::vector<double> shares_of_time(const sim::RankUse& use) {
+  return {use.busy, use.exposed, use.idle};
+}
 
-std::string card(std::string_view title, const std::string& content) {
+std::string forecast_card(std::string_view title, const std::string& content) {
   return content.empty() ? ""
                          : "<section class=\"card\"><h2>" + std::string(title) + "</h2>" + content +
                                "</section>\n";
@@ -77,13 +79,13 @@ class Page {
   explicit Page(const ScenarioForecast& f) : f_(f), ranks_(ranks_by_class(f)) {}
 
   std::string str() const {
-    const std::string body = "<p class=\"brand\">Lockstep forecast</p>\n<main>\n" + head() +
-                             card("What the ranks do", use()) + card("Step by step", steps()) +
-                             card("Memory", memory_charts(f_.memory.classes, f_.machine)) +
-                             card("Critical path", path()) + card("What if", what_if()) +
-                             card("Trials", trials()) + card("What this rests on", basis()) +
-                             "</main>\n<footer><p>Simulated by " + text(tool_version()) +
-                             ".</p></footer>\n";
+    const std::string body =
+        "<p class=\"brand\">Lockstep forecast</p>\n<main>\n" + head() +
+        forecast_card("What the ranks do", use()) + forecast_card("Step by step", steps()) +
+        forecast_card("Memory", memory_charts(f_.memory.classes, f_.machine)) +
+        forecast_card("Critical path", path()) + forecast_card("What if", what_if()) +
+        forecast_card("Trials", trials()) + forecast_card("What this rests on", basis()) +
+        "</main>\n<footer><p>Simulated by " + text(tool_version()) + ".</p></footer>\n";
     return html::page("Lockstep forecast: " + f_.scenario, body);
   }
 
@@ -108,7 +110,7 @@ class Page {
       const sim::RankUse& use = f_.figures.classes[c];
       const double all = use.busy + use.exposed + use.idle;
       most = std::max(most, all);
-      bars.push_back({of_kind(ranks_[c]), parts(use)});
+      bars.push_back({of_kind(ranks_[c]), shares_of_time(use)});
       const auto share = [&](double part) { return percent(all > 0 ? part / all : 0); };
       table.add({text(shorten_end(of_kind(ranks_[c]), 60)), share(use.busy), share(use.exposed),
                  share(use.idle), share(use.hidden)});
@@ -129,7 +131,7 @@ class Page {
     for (std::size_t s = 0; s < f_.figures.times.size(); ++s) {
       std::vector<double> mean(uses().size(), 0);
       for (std::size_t c = 0; c < ranks_.size(); ++c) {
-        const std::vector<double> own = parts(f_.figures.steps[c][s].use);
+        const std::vector<double> own = shares_of_time(f_.figures.steps[c][s].use);
         for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += weight[c] * own[i];
       }
       columns.push_back(std::move(mean));

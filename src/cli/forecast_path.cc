@@ -13,7 +13,6 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kColumns = 80;
 constexpr std::size_t kShownSums = 6, kShownItems = 8, kShownRanks = 24;
 constexpr double kShownShare = 0.005;
 
@@ -26,26 +25,26 @@ std::string who(const std::string& ranks) {
 
 std::string where(bool between_nodes) { return between_nodes ? "between nodes" : "inside a node"; }
 
-std::string line(double share, const std::string& words) {
+std::string share_line(double share, const std::string& words) {
   return "  " + pad_left(fixed(100 * share, 1), 7) + " %  " +
-         shorten_middle(printable(words), kColumns - 13) + "\n";
+         shorten_middle(printable(words), kReportColumns - 13) + "\n";
 }
 
 // The first lines of a list, those that matter, and what the others come to.
 template <class T>
-std::string list(const ForecastPath& path, const std::vector<T>& parts, std::size_t most,
-                 const std::vector<std::string>& ranks, const std::string& noun) {
+std::string shares_list(const ForecastPath& path, const std::vector<T>& parts, std::size_t most,
+                        const std::vector<std::string>& ranks, const std::string& noun) {
   std::string out;
   double left = 1;
   std::size_t i = 0;
   for (; i < std::min(most, parts.size()); ++i) {
     const double share = path.share(parts[i].time);
     if (i > 0 && share < kShownShare) break;
-    out += line(share, words_of(parts[i], ranks));
+    out += share_line(share, words_of(parts[i], ranks));
     left -= share;
   }
   if (i < parts.size())
-    out += line(std::max(left, 0.0), "in " + plural(parts.size() - i, "other " + noun));
+    out += share_line(std::max(left, 0.0), "in " + plural(parts.size() - i, "other " + noun));
   return out;
 }
 
@@ -109,8 +108,8 @@ std::string words_of(const ForecastPath::Item& item, const std::vector<std::stri
 std::string path_text(const ForecastPath& path, const std::vector<std::string>& ranks) {
   std::string out = "  critical path of " + path.of_what() + ", " +
                     fixed((path.end - path.begin).seconds() * 1e3, 3) + " ms\n";
-  out += list(path, path.sums, kShownSums, ranks, "kind");
-  return out + "  most of it in\n" + list(path, path.items, kShownItems, ranks, "place");
+  out += shares_list(path, path.sums, kShownSums, ranks, "kind");
+  return out + "  most of it in\n" + shares_list(path, path.items, kShownItems, ranks, "place");
 }
 
 std::string change_in_words(const sim::WhatIf& one) {

@@ -23,7 +23,7 @@ std::int64_t samples_of(const Scenario& scenario, int rank) {
   return std::int64_t{scenario.train.batch_size} * scenario.micro_batches(rank);
 }
 
-RanksCosts costs_of(const Scenario& scenario, DerivedRanks& derived) {
+RanksCosts ranks_costs(const Scenario& scenario, DerivedRanks& derived) {
   RanksCosts out;
   out.different = std::move(derived.costs);
   std::map<std::int32_t, std::size_t> place;
@@ -164,7 +164,7 @@ Result<Scenario> scenario_to_derive(const std::string& path, const SimulatedChan
 
 Result<TimedScenario> time_scenario(const Scenario& scenario, DerivedRanks derived,
                                     const sim::Machine& machine) {
-  RanksCosts costs = costs_of(scenario, derived);
+  RanksCosts costs = ranks_costs(scenario, derived);
   // How crowded a node is depends on all ranks, so the work is timed after it was spread.
   Result<Run> run = sim::spread(std::move(derived.run), derived.traced);
   if (!run) return run.error();

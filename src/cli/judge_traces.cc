@@ -10,14 +10,14 @@
 namespace lockstep {
 namespace {
 
-Result<Run> load(const TracesToJudge& traces) {
+Result<Run> load_recorded(const TracesToJudge& traces) {
   const Patience patience("reading traces");
   LoadOptions options = traces.load;
   options.evidence = true;
   return load_run(traces.paths, options);
 }
 
-Report judge(const Run& run, std::optional<CallSemantics> semantics) {
+Report judge_recorded(const Run& run, std::optional<CallSemantics> semantics) {
   const Patience patience("verifying");
   VerifyOptions options;
   options.semantics = semantics;
@@ -40,11 +40,11 @@ ExitStatus write_certificate_of(const Run& run, const Report& report, CallSemant
 ExitStatus judge_traces(const TracesToJudge& traces, const ReportOptions& report) {
   const Result<Filter> filter = load_filter(report.filter);
   if (!filter) return fail(filter.error());
-  const Result<Run> run = load(traces);
+  const Result<Run> run = load_recorded(traces);
   if (!run) return fail(run.error());
   ReportOptions outputs = report;
   outputs.semantics = call_semantics_from_name(traces.semantics);
-  const Report judged = judge(*run, outputs.semantics);
+  const Report judged = judge_recorded(*run, outputs.semantics);
   const FilteredReport left = filtered(judged, *run, *filter, today_utc());
   if (const Status written = write_reports(left, *run, outputs); !written)
     return fail(written.error(), ExitStatus::own_failure);

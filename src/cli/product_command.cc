@@ -16,7 +16,7 @@ namespace lockstep {
 
 namespace {
 
-Result<Derivation> load(const std::string& folder) {
+Result<Derivation> load_program(const std::string& folder) {
   const Patience patience("reading traces");
   return load_derivation(folder);
 }
@@ -63,7 +63,7 @@ ExitStatus judge_product(const std::string& folder, const std::string& certifica
                          const ReportOptions& options) {
   const Result<Filter> filter = load_filter(options.filter);
   if (!filter) return fail(filter.error());
-  const Result<Derivation> derivation = load(folder);
+  const Result<Derivation> derivation = load_program(folder);
   if (!derivation) return fail(derivation.error());
   const ProductModel model(*derivation);
   const ProductDecision decision = decide(model);

@@ -23,7 +23,7 @@ namespace {
 constexpr const char* kDescription =
     "Finds why a distributed training job hangs, dies or computes the wrong thing.";
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kProgramFooter = R"(Examples:
   Run a job on real processes, prove a hang and explain it:
     lockstep run scenarios/modality/manual_hang_bad.yaml
   Find out why a job hung, from what its ranks left on disk:
@@ -89,7 +89,7 @@ int run(int argc, const char* const* argv) {
   ExitStatus status = ExitStatus::clean;
   CLI::App app(kDescription, "lockstep");
   app.set_version_flag("--version", std::string(tool_version()));
-  app.footer(kFooter);
+  app.footer(kProgramFooter);
   app.require_subcommand(0, 1);
   const auto help = std::make_shared<SteadyHelp>();
   help->column_width(26);

@@ -127,7 +127,7 @@ std::string balance_in_words(const WorkerNumbers::Balance& balance) {
   return out + "\n";
 }
 
-std::string numbers(const JobOutcome& outcome) {
+std::string numbers_text(const JobOutcome& outcome) {
   const auto first = std::find_if(outcome.workers.begin(), outcome.workers.end(),
                                   [](const WorkerOutcome& w) { return w.numbers.has_value(); });
   if (first == outcome.workers.end()) return "";
@@ -257,7 +257,7 @@ std::string job_in_words(const Scenario& scenario) {
 }
 
 std::string run_summary(const JobOutcome& outcome) {
-  return how_it_ended(outcome) + deaths(outcome) + hanging_places(outcome) + numbers(outcome);
+  return how_it_ended(outcome) + deaths(outcome) + hanging_places(outcome) + numbers_text(outcome);
 }
 
 TableRow table_row(const Scenario& scenario, const JobOutcome& outcome) {

@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kCollectiveFooter = R"(Examples:
   By the formula, exactly:
     lockstep simulate collective --op all_reduce --algorithm ring \
       --ranks 64 --bytes 1MiB --alpha 500ns --beta 50GB/s
@@ -151,7 +151,7 @@ double bus_bandwidth(const sim::Collective& collective, sim::Picos time) {
   return algorithm_bandwidth(collective, time) * sim::bus_factor(collective.op, collective.ranks);
 }
 
-std::string as_text(const std::vector<sim::Collective>& collectives, const Times& times) {
+std::string collectives_text(const std::vector<sim::Collective>& collectives, const Times& times) {
   const sim::Collective& first = collectives.front();
   const sim::Formula& formula = *sim::find_formula(first.op, first.algorithm);
   std::ostringstream out;
@@ -177,7 +177,7 @@ std::string as_text(const std::vector<sim::Collective>& collectives, const Times
   return out.str();
 }
 
-std::string as_json(const std::vector<sim::Collective>& collectives, const Times& times) {
+std::string collectives_json(const std::vector<sim::Collective>& collectives, const Times& times) {
   const sim::Collective& first = collectives.front();
   const sim::Formula& formula = *sim::find_formula(first.op, first.algorithm);
   nlohmann::ordered_json out;
@@ -216,8 +216,8 @@ ExitStatus simulate_collective(const CollectiveCommand& command) {
   if (!collectives) return fail(collectives.error());
   const Result<Times> times = times_of(command, *collectives, *links);
   if (!times) return fail(times.error());
-  const Status written = write_simulation(as_text(*collectives, *times),
-                                          as_json(*collectives, *times), command.output);
+  const Status written = write_simulation(collectives_text(*collectives, *times),
+                                          collectives_json(*collectives, *times), command.output);
   return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
 }
 
@@ -288,7 +288,7 @@ void add_simulate_collective(CLI::App& simulate, ExitStatus& status) {
                    "after the other")
       ->type_name("FILE");
   add_simulation_output(*command, options->output);
-  command->footer(kFooter);
+  command->footer(kCollectiveFooter);
   command->callback([command, options, &status] {
     status = options->machine.empty() ? simulate_collective(*options)
                                       : simulate_for_machine(*command, *options);

@@ -20,7 +20,7 @@ struct FitCommand {
   sim::FitOptions options;
 };
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kFitFooter = R"(Examples:
   The calibration of the shipped A100 cluster, as it was made:
     lockstep simulate fit vtrain_measured_multi.json --rows 8,28,34 \
       --start a100-cluster --parameters gemm_efficiency,memory_bandwidth \
@@ -73,7 +73,7 @@ ExitStatus simulate_fit(const FitCommand& command) {
 void add_simulate_fit(CLI::App& simulate, ExitStatus& status) {
   auto command = std::make_shared<FitCommand>();
   CLI::App* sub = simulate.add_subcommand("fit", "Calibrate a machine type on measured rows");
-  sub->footer(kFooter);
+  sub->footer(kFitFooter);
   sub->add_option("FILE", command->file, "A table of training steps, as JSON")->required();
   sub->add_option("--rows", command->rows, "Rows of the table to fit to, from 1")
       ->delimiter(',')

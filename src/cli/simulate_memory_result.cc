@@ -15,7 +15,6 @@ namespace {
 using sim::MemoryStretch;
 using sim::MemoryTimeline;
 
-constexpr std::size_t kColumns = 80;
 constexpr std::size_t kShownKinds = 8;  // beside the one that is shown whole
 
 // "optimizer state".
@@ -29,7 +28,7 @@ double needed(const MemoryTimeline& timeline, const sim::Machine& machine) {
   return sim::device_bytes(timeline.peak_use(), machine);
 }
 
-bool fits(const MemoryTimeline& timeline, const sim::Machine& machine) {
+bool timeline_fits(const MemoryTimeline& timeline, const sim::Machine& machine) {
   return !machine.per_device ||
          needed(timeline, machine) <= static_cast<double>(machine.per_device->value);
 }
@@ -68,7 +67,7 @@ std::vector<std::size_t> by_bytes(const MemoryUse& use) {
   return out;
 }
 
-std::string line(const std::string& what, double bytes, const std::string& behind = {}) {
+std::string memory_line(const std::string& what, double bytes, const std::string& behind = {}) {
   return "    " + pad_right(what, 18) + pad_left(amount(bytes), 12) + behind + "\n";
 }
 
@@ -88,17 +87,18 @@ std::string composition(const MemoryTimeline& timeline, const sim::Machine& mach
   std::string out;
   for (const std::size_t c : by_bytes(use)) {
     const auto bytes = static_cast<double>(use.bytes[c]);
-    out += line(words_of(c), bytes, pad_left(fixed(100 * bytes / total, 1) + " %", 10));
+    out += memory_line(words_of(c), bytes, pad_left(fixed(100 * bytes / total, 1) + " %", 10));
   }
-  if (machine.fragmentation > 1) out += line("fragmentation", total * (machine.fragmentation - 1));
+  if (machine.fragmentation > 1)
+    out += memory_line("fragmentation", total * (machine.fragmentation - 1));
   if (machine.reserved.value > 0)
-    out += line("reserved", static_cast<double>(machine.reserved.value));
+    out += memory_line("reserved", static_cast<double>(machine.reserved.value));
   return out;
 }
 
 std::string misfit(const MemoryForecast& memory, const Kind& kind, const sim::Machine& machine) {
   const MemoryTimeline& timeline = memory.classes[kind.shown];
-  if (fits(timeline, machine)) return {};
+  if (timeline_fits(timeline, machine)) return {};
   const auto there = static_cast<double>(machine.per_device->value);
   const double need = needed(timeline, machine);
   return "  " +
@@ -106,7 +106,7 @@ std::string misfit(const MemoryForecast& memory, const Kind& kind, const sim::Ma
                   (kind.ranks.size() == 1 ? " needs " : " need ") + amount(need) + " of " +
                   amount(there) + ", " + amount(need - there) + " too much; " +
                   largest_share(timeline.peak_use()),
-              kColumns - 2, 4) +
+              kReportColumns - 2, 4) +
          "\n";
 }
 
@@ -116,9 +116,9 @@ std::string others(const MemoryForecast& memory, const std::vector<Kind>& kinds,
   std::string out;
   for (std::size_t i = 1; i < kinds.size() && i <= kShownKinds; ++i) {
     const MemoryTimeline& timeline = memory.classes[kinds[i].shown];
-    out += line(rank_label(kinds[i].ranks, 18), needed(timeline, machine),
-                "  " + largest_share(timeline.peak_use()) +
-                    (fits(timeline, machine) ? "" : "; does not fit"));
+    out += memory_line(rank_label(kinds[i].ranks, 18), needed(timeline, machine),
+                       "  " + largest_share(timeline.peak_use()) +
+                           (timeline_fits(timeline, machine) ? "" : "; does not fit"));
   }
   if (kinds.size() > kShownKinds + 1)
     out += "    and " + std::to_string(kinds.size() - kShownKinds - 1) +
@@ -180,8 +180,9 @@ MemoryForecast memory_forecast(std::vector<MemoryTimeline> timelines, const Run&
 }
 
 bool fits(const MemoryForecast& memory, const sim::Machine& machine) {
-  return std::all_of(memory.classes.begin(), memory.classes.end(),
-                     [&](const MemoryTimeline& timeline) { return fits(timeline, machine); });
+  return std::all_of(
+      memory.classes.begin(), memory.classes.end(),
+      [&](const MemoryTimeline& timeline) { return timeline_fits(timeline, machine); });
 }
 
 nlohmann::ordered_json memory_json(const MemoryForecast& memory, const sim::Machine& machine) {
@@ -199,7 +200,7 @@ nlohmann::ordered_json memory_json(const MemoryForecast& memory, const sim::Mach
     nlohmann::ordered_json own;
     own["ranks"] = ranges(timeline.ranks);
     own["needed_bytes"] = needed(timeline, machine);
-    own["fits"] = fits(timeline, machine);
+    own["fits"] = timeline_fits(timeline, machine);
     own["peak"] = {{"bytes", peak.memory.peak.total()},
                    {"by_category", nullptr},
                    {"step", peak.step},
@@ -225,7 +226,7 @@ std::string memory_text(const MemoryForecast& memory, const sim::Machine& machin
                     wrap("memory at its peak: " + rank_label(first.ranks, 30) + ", " + step +
                              ", at " + milliseconds(peak.end.seconds()) + ", before " +
                              shorten_middle(printable(memory.peaks_before[first.shown]), 60),
-                         kColumns - 2, 4) +
+                         kReportColumns - 2, 4) +
                     "\n";
   out += composition(most, machine);
   if (kinds.size() > 1) out += "  other ranks need\n" + others(memory, kinds, machine);

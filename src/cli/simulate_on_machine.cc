@@ -28,15 +28,15 @@ struct Line {
   std::vector<sim::NcclCost> pairs;
 };
 
-struct Answer {
+struct MachineAnswer {
   sim::Machine machine;
   Op op = Op::all_reduce;
   sim::GroupPlace place;
   std::vector<Line> lines;
 };
 
-Result<Answer> price(const OnMachine& command) {
-  Answer out;
+Result<MachineAnswer> price(const OnMachine& command) {
+  MachineAnswer out;
   const std::optional<Op> op = op_from_name(command.op);
   if (!op)
     return Error{"--op: no operation \"" + printable(command.op) + "\"", {}, "try all_reduce"};
@@ -69,7 +69,7 @@ Result<Answer> price(const OnMachine& command) {
   return out;
 }
 
-double algorithm_bandwidth(const Line& line) {
+double line_bandwidth(const Line& line) {
   return line.time.value == 0 ? 0 : static_cast<double>(line.bytes.value) / line.time.seconds();
 }
 
@@ -110,13 +110,13 @@ std::string estimates(const Line& line) {
   return out;
 }
 
-std::string text_of(const Answer& answer) {
+std::string machine_answer_text(const MachineAnswer& answer) {
   std::string out = std::string(op_name(answer.op)) + " on " + printable(answer.machine.name) +
                     ", " + plural(static_cast<std::uint64_t>(answer.place.ranks), "rank") + " on " +
                     plural(static_cast<std::uint64_t>(answer.place.nodes), "node") + "\n\n";
   out += "  bytes       algorithm   protocol          time   algbw GB/s   busbw GB/s\n";
   for (const Line& line : answer.lines) {
-    const double algbw = algorithm_bandwidth(line) / 1e9;
+    const double algbw = line_bandwidth(line) / 1e9;
     out += "  " + pad_right(bytes_in_words(static_cast<std::uint64_t>(line.bytes.value)), 12);
     if (line.chosen)
       out += pad_right(std::string(sim::algorithm_name(line.chosen->algorithm)), 12) +
@@ -130,7 +130,7 @@ std::string text_of(const Answer& answer) {
   return out;
 }
 
-std::string json_of(const Answer& answer) {
+std::string machine_answer_json(const MachineAnswer& answer) {
   nlohmann::ordered_json out;
   out["machine"] = printable(answer.machine.name);
   out["op"] = op_name(answer.op);
@@ -146,9 +146,9 @@ std::string json_of(const Answer& answer) {
     } else {
       one["algorithm"] = formula_name(answer.op);
     }
-    one["algbw_bytes_per_s"] = algorithm_bandwidth(line);
+    one["algbw_bytes_per_s"] = line_bandwidth(line);
     one["busbw_bytes_per_s"] =
-        algorithm_bandwidth(line) * sim::bus_factor(answer.op, answer.place.ranks);
+        line_bandwidth(line) * sim::bus_factor(answer.op, answer.place.ranks);
     for (const sim::NcclCost& pair : line.pairs)
       one["estimates"].push_back({{"algorithm", sim::algorithm_name(pair.algorithm)},
                                   {"protocol", sim::protocol_name(pair.protocol)},
@@ -161,9 +161,10 @@ std::string json_of(const Answer& answer) {
 }  // namespace
 
 ExitStatus simulate_on_machine(const OnMachine& command) {
-  const Result<Answer> answer = price(command);
+  const Result<MachineAnswer> answer = price(command);
   if (!answer) return fail(answer.error());
-  const Status written = write_simulation(text_of(*answer), json_of(*answer), command.output);
+  const Status written =
+      write_simulation(machine_answer_text(*answer), machine_answer_json(*answer), command.output);
   return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
 }
 

@@ -29,7 +29,7 @@ struct PipelineCommand {
   SimulationOutput output;
 };
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kPipelineFooter = R"(Examples:
   Four stages, eight micro-batches, forward 1 us and backward 2 us:
     lockstep simulate pipeline --schedule 1f1b --stages 4 --micro-batches 8 \
       --forward 1us --backward 2us
@@ -139,8 +139,8 @@ Status set_activations(const PipelineCommand& command, const sim::PipelineProgra
   return Status::ok();
 }
 
-Result<sim::PipelineCosts> costs_of(const PipelineCommand& command,
-                                    const sim::PipelineProgram& program) {
+Result<sim::PipelineCosts> pipeline_costs(const PipelineCommand& command,
+                                          const sim::PipelineProgram& program) {
   sim::PipelineCosts costs;
   const Result<std::vector<Picos>> forward = durations("--forward", command.forward, program);
   if (!forward) return forward.error();
@@ -182,7 +182,7 @@ Result<PipelineAnswer> answer(PipelineCommand command) {
   Result<sim::PipelineProgram> program = sim::make_pipeline(*schedule, command.shape);
   if (!program) return program.error();
   if (const Status layers = check_layers(command, command.shape); !layers) return layers.error();
-  const Result<sim::PipelineCosts> costs = costs_of(command, *program);
+  const Result<sim::PipelineCosts> costs = pipeline_costs(command, *program);
   if (!costs) return costs.error();
   Result<sim::PipelineRun> run = sim::run_pipeline(*program, *costs);
   if (!run) return run.error();
@@ -204,7 +204,7 @@ ExitStatus simulate_pipeline(const PipelineCommand& command) {
 void add_simulate_pipeline(CLI::App& simulate, ExitStatus& status) {
   auto command = std::make_shared<PipelineCommand>();
   CLI::App* sub = simulate.add_subcommand("pipeline", "A pipeline schedule: time, bubble, memory");
-  sub->footer(kFooter);
+  sub->footer(kPipelineFooter);
   sub->add_option("--schedule", command->schedule,
                   "gpipe, 1f1b, interleaved, zb-h1, zb-h2 or zbv;\nleft out: 1f1b")
       ->type_name("NAME");

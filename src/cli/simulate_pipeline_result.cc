@@ -18,14 +18,14 @@ namespace {
 constexpr std::size_t kMostRows = 64;
 
 // The idle share of all stages' periods together; 0 where nothing takes time.
-double bubble(const sim::PipelineRun& run) {
+double run_bubble(const sim::PipelineRun& run) {
   double idle = 0;
   for (const sim::Picos stage : run.idle) idle += stage.seconds();
   const double all = run.period.seconds() * static_cast<double>(run.idle.size());
   return all > 0 ? idle / all : 0;
 }
 
-std::string table(const std::vector<std::vector<std::string>>& rows) {
+std::string aligned_table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths(rows.front().size(), 0);
   for (const std::vector<std::string>& row : rows)
     for (std::size_t i = 0; i < row.size(); ++i)
@@ -54,7 +54,7 @@ std::string stage_table(const PipelineAnswer& answer) {
       rows.back().push_back(
           bytes_in_words(static_cast<std::uint64_t>(run.peak_bytes[stage].value)));
   }
-  std::string out = table(rows);
+  std::string out = aligned_table(rows);
   if (shown < run.busy.size())
     out += "and " + plural(run.busy.size() - shown, "stage") + " more (--output json has all)\n";
   return out;
@@ -80,7 +80,7 @@ std::string pipeline_text(const PipelineAnswer& answer) {
   if (run.period != run.time)
     out += "each stage is at work for " + to_string(run.period) +
            " at most: steps without a barrier follow so\n";
-  out += "bubble: " + percent(bubble(run)) + " of the stages' time\n\n";
+  out += "bubble: " + percent(run_bubble(run)) + " of the stages' time\n\n";
   return out + stage_table(answer) + "\n" + pipeline_timeline(answer.program, run);
 }
 
@@ -94,7 +94,7 @@ std::string pipeline_json(const PipelineAnswer& answer) {
   out["chunks"] = shape.chunks;
   out["time_ps"] = run.time.value;
   out["period_ps"] = run.period.value;
-  out["bubble"] = bubble(run);
+  out["bubble"] = run_bubble(run);
   out["busy_ps"] = values(run.busy);
   out["idle_ps"] = values(run.idle);
   out["peak_in_flight"] = run.peak_in_flight;

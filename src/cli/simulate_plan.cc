@@ -19,7 +19,7 @@ struct PlanCommand {
   SimulationOutput output;
 };
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kPlanFooter = R"(Examples:
   How long does a step take, where does its time go, and does it fit?
     lockstep simulate plan plans/llama3-70b.yaml
   The same with other keys, and with a network twice as fast:
@@ -82,7 +82,7 @@ void add_simulate_plan(CLI::App& simulate, ExitStatus& status) {
   auto command = std::make_shared<PlanCommand>();
   command->output.forms = {"result", {"text", "json", "csv", "html"}};
   CLI::App* sub = simulate.add_subcommand("plan", "A transformer on a cluster: time and memory");
-  sub->footer(kFooter);
+  sub->footer(kPlanFooter);
   sub->add_option("FILE", command->file, "The plan, as YAML: plans/*.yaml are examples")
       ->required();
   sub->add_option("--calibration", command->calibration,

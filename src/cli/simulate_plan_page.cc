@@ -36,12 +36,12 @@ const std::vector<html::Series>& time_series() {
   return out;
 }
 
-std::string card(std::string_view title, const std::string& content) {
+std::string plan_card(std::string_view title, const std::string& content) {
   return "<section class=\"card\"><h2>" + text(title) + "</h2>" + content + "</section>\n";
 }
 
-std::string table(const std::string& name, const std::vector<ForecastPart>& parts, double whole,
-                  std::string (*words)(double)) {
+std::string parts_table(const std::string& name, const std::vector<ForecastPart>& parts,
+                        double whole, std::string (*words)(double)) {
   std::string rows;
   for (const ForecastPart& part : parts)
     rows += "<tr>" + element("td", "", text(part.what)) +
@@ -59,9 +59,9 @@ std::string table(const std::string& name, const std::vector<ForecastPart>& part
 std::string time_card(const PlanForecast& f) {
   html::StackedBar bar{"a step", std::vector<double>(time_series().size(), 0)};
   for (const ForecastPart& part : f.time) bar.parts[series_of_part().at(part.key)] += part.value;
-  return card("Where the step's time goes",
-              html::stacked_bars("parts of a step", time_series(), {bar}, f.step.seconds) +
-                  table("parts of a step", f.time, f.step.seconds, milliseconds));
+  return plan_card("Where the step's time goes",
+                   html::stacked_bars("parts of a step", time_series(), {bar}, f.step.seconds) +
+                       parts_table("parts of a step", f.time, f.step.seconds, milliseconds));
 }
 
 std::string memory_card(const PlanForecast& f) {
@@ -72,14 +72,14 @@ std::string memory_card(const PlanForecast& f) {
     bar.parts.push_back(part.value);
   }
   const std::string fit = plan_fit(f);
-  return card(
+  return plan_card(
       "Memory of a GPU of the fullest stage",
       (fit.empty() ? "" : element("p", "caption", html::sentence(fit) + ".")) +
           html::stacked_bars("parts of a GPU's memory", series, {bar}, f.step.memory_bytes) +
-          table("parts of a GPU's memory", f.memory, f.step.memory_bytes, amount));
+          parts_table("parts of a GPU's memory", f.memory, f.step.memory_bytes, amount));
 }
 
-std::string numbers(const std::vector<PlanLine>& lines) {
+std::string numbers_list(const std::vector<PlanLine>& lines) {
   std::string out;
   for (const PlanLine& line : lines)
     out += "<div>" + element("dt", "", text(line.what)) + element("dd", "", text(line.value)) +
@@ -98,9 +98,9 @@ std::string plan_html(const PlanForecast& f) {
   return html::page(
       "Lockstep plan: " + f.plan.name,
       "<p class=\"brand\">Lockstep plan</p>\n<main>\n<header class=\"verdict\">" +
-          element("h1", "", text(f.plan.name)) + numbers(plan_headlines(f)) + "</header>\n" +
-          card("Plan", element("ul", "plain", description)) + time_card(f) + memory_card(f) +
-          card("What this rests on", element("ul", "plain", basis)) + "</main>\n<footer><p>" +
+          element("h1", "", text(f.plan.name)) + numbers_list(plan_headlines(f)) + "</header>\n" +
+          plan_card("Plan", element("ul", "plain", description)) + time_card(f) + memory_card(f) +
+          plan_card("What this rests on", element("ul", "plain", basis)) + "</main>\n<footer><p>" +
           text("lockstep " + std::string(tool_version())) + "</p></footer>\n");
 }
 

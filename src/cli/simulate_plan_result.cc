@@ -20,10 +20,9 @@ using Json = nlohmann::ordered_json;
 using sim::ForecastPart;
 using sim::PlanForecast;
 
-constexpr std::size_t kColumns = 80;
-constexpr std::size_t kNames = 12;   // of the headlines
-constexpr std::size_t kParts = 32;   // of a part's words
-constexpr std::size_t kFigure = 12;  // of a part's figure
+constexpr std::size_t kHeadlineColumns = 12;  // of the headlines
+constexpr std::size_t kParts = 32;            // of a part's words
+constexpr std::size_t kFigure = 12;           // of a part's figure
 
 std::string seconds(double value) {
   if (value < 1e-3) return fixed(value * 1e6, 1) + " us";
@@ -98,17 +97,17 @@ const ForecastPart& largest(const PlanForecast& f) {
 
 // `text` beside a column of names.
 std::string beside_names(const std::string& text) {
-  const std::string lines = wrap(text, kColumns - kNames - 1);
+  const std::string lines = wrap(text, kReportColumns - kHeadlineColumns - 1);
   std::string out;
   for (const char c : lines)
-    out += c == '\n' ? "\n" + std::string(kNames + 1, ' ') : std::string(1, c);
+    out += c == '\n' ? "\n" + std::string(kHeadlineColumns + 1, ' ') : std::string(1, c);
   return out + "\n";
 }
 
 std::string basis_text(const PlanForecast& f) {
   std::string out;
   const auto line = [&](const std::string& text) {
-    out += "  " + wrap(text, kColumns - 2, 4) + "\n";
+    out += "  " + wrap(text, kReportColumns - 2, 4) + "\n";
   };
   for (const std::string& sentence : f.basis()) line(sentence);
   for (const auto* parts : {&f.time, &f.memory})
@@ -209,16 +208,16 @@ std::string plan_fit(const PlanForecast& f) {
 }
 
 std::string plan_text(const PlanForecast& f) {
-  std::string out = wrap(printable(f.plan.name), kColumns) + "\n\n";
+  std::string out = wrap(printable(f.plan.name), kReportColumns) + "\n\n";
   const auto lines = [&](const std::vector<PlanLine>& of) {
     for (const PlanLine& line : of)
-      out += pad_right(line.what, kNames) + " " + beside_names(line.value);
+      out += pad_right(line.what, kHeadlineColumns) + " " + beside_names(line.value);
   };
   lines(plan_description(f));
   out += "\n";
   lines(plan_headlines(f));
   if (const std::string fit = plan_fit(f); !fit.empty())
-    out += std::string(kNames + 1, ' ') + beside_names(fit);
+    out += std::string(kHeadlineColumns + 1, ' ') + beside_names(fit);
   out += "\nwhere the step's time goes, mean over the GPUs\n";
   for (const ForecastPart& part : f.time)
     out += table_line(part.what, seconds(part.value), percent(part.value / f.step.seconds));

@@ -38,7 +38,7 @@ bool shows_a_circle(const Report& report) {
 
 // Where hosts went on and their devices hold each other up, all calls were made, and only a look at
 // the devices shows what is wrong.
-Report judge(Run& run) {
+Report judge_program(Run& run) {
   Report report = verify(run);
   if (shows_a_circle(report)) return report;
   for (RankTrace& trace : run.ranks) trace.snapshot = true;
@@ -65,12 +65,12 @@ Result<SimulatedProgram> simulate_on_cores(sim::RunProgram program, const sim::P
 }
 
 std::string simulated_timeline(Run& run, std::vector<TimelineCounter> counters) {
-  return timeline_of(judge(run), run, std::move(counters));
+  return timeline_of(judge_program(run), run, std::move(counters));
 }
 
 Report judge_hang(const SimulatedProgram& simulated, Run& run) {
   run = sim::as_simulated(std::move(run), simulated.program, simulated.folding, simulated.result);
-  return judge(run);
+  return judge_program(run);
 }
 
 std::vector<Rank> stuck_ranks(const SimulatedProgram& simulated) {

@@ -26,7 +26,7 @@
 namespace lockstep {
 namespace {
 
-struct ScenarioCommand {
+struct SimulateScenarioCommand {
   std::string path, machine, output_dir, traces;
   int ranks = 0;  // 0: the scenario's
   int steps = 0;
@@ -54,13 +54,13 @@ ExitStatus write_forecast(TimedScenario timed, const SimulationOutput& output) {
   return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
 }
 
-Status keep_traces(const ScenarioCommand& command, const SimulatedProgram& simulated,
+Status keep_traces(const SimulateScenarioCommand& command, const SimulatedProgram& simulated,
                    const Run& run) {
   return command.traces.empty() ? Status::ok()
                                 : write_simulated_traces(simulated, run, command.traces);
 }
 
-Result<ExitStatus> simulate(const ScenarioCommand& command, const sim::Machine& machine,
+Result<ExitStatus> simulate(const SimulateScenarioCommand& command, const sim::Machine& machine,
                             const sim::TrialOptions& trials, const std::string& folder,
                             Interrupts& interrupts) {
   ForecastOptions options{folder, std::nullopt, command.time_work, command.output.quiet};
@@ -98,7 +98,7 @@ Result<ExitStatus> simulate(const ScenarioCommand& command, const sim::Machine& 
   return write_forecast(std::move(*timed), command.output);
 }
 
-ExitStatus simulate_scenario(const ScenarioCommand& command) {
+ExitStatus simulate_scenario(const SimulateScenarioCommand& command) {
   if (const Status outputs = check_simulation_output(command.output); !outputs)
     return fail(outputs.error());
   if (command.path.empty())
@@ -130,7 +130,7 @@ ExitStatus simulate_scenario(const ScenarioCommand& command) {
 }  // namespace
 
 void add_simulate_scenario(CLI::App& simulate, ExitStatus& status) {
-  const auto options = std::make_shared<ScenarioCommand>();
+  const auto options = std::make_shared<SimulateScenarioCommand>();
   simulate.add_option("SCENARIO", options->path, "Scenario file: how long its steps take")
       ->type_name("");
   simulate.add_option("--machine", options->machine, "What it would run on: machines/*.yaml")

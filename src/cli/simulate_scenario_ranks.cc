@@ -15,8 +15,9 @@
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::milliseconds kPoll(5);  // so that a short derivation ends when it is over
-constexpr int kPollsALook = 20;                // at the worker's log
+constexpr std::chrono::milliseconds kDerivationPoll(
+    5);                          // so that a short derivation ends when it is over
+constexpr int kPollsALook = 20;  // at the worker's log
 
 // What a rank meets, step by step: the number of the modality rule that decides its batch, and
 // what its images are multiplied with.
@@ -161,7 +162,7 @@ Result<DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRanksOpt
     if (interrupts.poll() != 0) return Error{"interrupted", {}, ""};
     if (polls % kPollsALook == kPollsALook - 1)
       progress.show(derivation->finished(), derivation->teams());
-    std::this_thread::sleep_for(kPoll);
+    std::this_thread::sleep_for(kDerivationPoll);
   }
 }
 

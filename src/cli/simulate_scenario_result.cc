@@ -13,7 +13,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kShownClasses = 16;
-constexpr std::size_t kColumns = 80;
 
 double samples_per_second(const ScenarioForecast& f) {
   const double seconds = f.figures.step_time.seconds();
@@ -21,7 +20,7 @@ double samples_per_second(const ScenarioForecast& f) {
 }
 
 // Where memory was not counted, what the rank trains is the least that it needs.
-bool fits(const ScenarioForecast& f) {
+bool forecast_fits(const ScenarioForecast& f) {
   if (!f.memory.classes.empty()) return fits(f.memory, f.machine);
   return !f.machine.per_device || f.state_bytes <= static_cast<double>(f.machine.per_device->value);
 }
@@ -87,7 +86,7 @@ std::string links_assumption(const ScenarioForecast& f) {
 }
 
 // The share of their time in which the stages of a pipeline wait for each other.
-double bubble(const ScenarioForecast& f) {
+double forecast_bubble(const ScenarioForecast& f) {
   std::vector<double> ranks(f.figures.classes.size(), 0);
   for (const std::uint32_t c : f.class_of) ++ranks[c];
   double idle = 0, all = 0;
@@ -186,7 +185,8 @@ std::vector<Headline> headlines(const ScenarioForecast& f) {
   out.push_back({f.dummies ? "HFU" : "MFU", fixed(peak, peak < 1 ? 3 : 1) + " % of the peak FLOP/s",
                  "flops, step time"});
   if (f.pipeline)
-    out.push_back({"bubble", percent(bubble(f)) + " of the stages' time", "calls, work, links"});
+    out.push_back(
+        {"bubble", percent(forecast_bubble(f)) + " of the stages' time", "calls, work, links"});
   if (!f.memory.classes.empty())
     out.push_back({"device memory", memory_headline(f.memory, f.machine), "memory"});
   return out;
@@ -214,7 +214,7 @@ nlohmann::ordered_json forecast_json(const ScenarioForecast& f) {
   out["bytes_between_nodes_per_step"] = f.figures.bytes_between;
   out["calls_per_step"] = f.figures.calls;
   out["state_bytes"] = f.state_bytes;
-  out["fits_memory"] = fits(f);
+  out["fits_memory"] = forecast_fits(f);
   out["memory"] = memory_json(f.memory, f.machine);
   out["step_begins_ps"] = nlohmann::ordered_json::array();
   out["step_ends_ps"] = nlohmann::ordered_json::array();
@@ -236,7 +236,7 @@ nlohmann::ordered_json forecast_json(const ScenarioForecast& f) {
                           {"idle_s", use.idle},
                           {"hidden_s", use.hidden}});
   }
-  if (f.pipeline) out["bubble"] = bubble(f);
+  if (f.pipeline) out["bubble"] = forecast_bubble(f);
   out["flops_per_step"] = f.flops.flops;
   out["flop_utilisation"] = f.flops_share;
   out["critical_path"] = path_json(f.path, ranks);
@@ -256,7 +256,7 @@ std::string forecast_text(const ScenarioForecast& f) {
   std::string out = wrap("\"" + printable(f.scenario) + "\": " + plural(f.class_of.size(), "rank") +
                              " on " + printable(f.machine.name) + ", " +
                              plural(static_cast<std::uint64_t>(f.steps), "step"),
-                         kColumns) +
+                         kReportColumns) +
                     "\n\n";
   for (const Headline& one : headlines(f))
     out += "  " + pad_right(one.what, 16) + pad_right(one.value + " ", 35) + "[" + one.rests_on +
@@ -267,7 +267,7 @@ std::string forecast_text(const ScenarioForecast& f) {
   if (!f.what_ifs.empty()) out += what_if_text(f.what_ifs) + "  [what if]\n\n";
   if (f.trials) out += trials_text(*f.trials) + "  [trials]\n\n";
   for (const Assumption& a : assumptions(f))
-    out += wrap("[" + a.key + "] " + printable(a.text), kColumns, 2) + "\n";
+    out += wrap("[" + a.key + "] " + printable(a.text), kReportColumns, 2) + "\n";
   return out;
 }
 

@@ -29,7 +29,7 @@ struct TableCommand {
   SimulationOutput output;
 };
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kTableFooter = R"(Examples:
   How far off is the model on measured training steps?
     lockstep simulate table vtrain_measured_multi.json
   The same with a calibration of your own:
@@ -42,15 +42,15 @@ constexpr const char* kFooter = R"(Examples:
 
 The forms of tables, the model and its sources: docs/simulate-workloads.md.)";
 
-struct Row {
+struct ComparedRow {
   std::string label;
   Comparison figure;
   bool fitted = false;  // the calibration was made with it
 };
 
-struct Answer {
+struct TableAnswer {
   std::string file, calibration;
-  std::vector<Row> rows;
+  std::vector<ComparedRow> rows;
 };
 
 bool contains(const std::vector<std::string>& list, const std::string& what) {
@@ -69,16 +69,17 @@ std::string_view kind_name(Comparison::Kind kind) {
   return "";
 }
 
-std::string words(Comparison::Kind kind, double value) {
+std::string figure_words(Comparison::Kind kind, double value) {
   if (kind == Comparison::Kind::memory) return fixed(value / (1024.0 * 1024 * 1024), 1) + " GiB";
   if (kind == Comparison::Kind::tokens) return fixed(value, value < 1000 ? 1 : 0) + " tok/s";
   if (value < 1e-3) return fixed(value * 1e6, 2) + " us";
   return value < 1 ? fixed(value * 1e3, 2) + " ms" : fixed(value, 2) + " s";
 }
 
-std::vector<Comparison> figures_of(const Answer& answer, Comparison::Kind kind, bool held_out) {
+std::vector<Comparison> figures_of(const TableAnswer& answer, Comparison::Kind kind,
+                                   bool held_out) {
   std::vector<Comparison> out;
-  for (const Row& row : answer.rows)
+  for (const ComparedRow& row : answer.rows)
     if (row.figure.kind == kind && (!held_out || !row.fitted)) out.push_back(row.figure);
   return out;
 }
@@ -89,18 +90,18 @@ std::string summary_line(const std::string& name, const sim::ErrorSummary& summa
          " %, largest " + fixed(100 * summary.largest, 1) + " %\n";
 }
 
-std::string text_of(const Answer& answer) {
+std::string table_answer_text(const TableAnswer& answer) {
   std::string out = "calibration: " + printable(answer.calibration) + "\n\n";
   out += "  row    measured   predicted    error  \n";
-  for (const Row& row : answer.rows) {
+  for (const ComparedRow& row : answer.rows) {
     const std::string error =
         (row.figure.error() < 0 ? "" : "+") + fixed(100 * row.figure.error(), 1) + " %";
     const auto right = [](const std::string& text, std::size_t width) {
       return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
     };
     out += right(std::to_string(row.figure.row), 5) + (row.fitted ? "*" : " ") +
-           right(words(row.figure.kind, row.figure.measured), 11) +
-           right(words(row.figure.kind, row.figure.predicted), 12) + right(error, 9) + "  " +
+           right(figure_words(row.figure.kind, row.figure.measured), 11) +
+           right(figure_words(row.figure.kind, row.figure.predicted), 12) + right(error, 9) + "  " +
            shorten_middle(printable(row.label), 39) + "\n";
   }
   out += "\n";
@@ -127,12 +128,12 @@ nlohmann::ordered_json summary_json(const sim::ErrorSummary& summary) {
           {"max", summary.largest}};
 }
 
-std::string json_of(const Answer& answer) {
+std::string table_answer_json(const TableAnswer& answer) {
   nlohmann::ordered_json out;
   out["file"] = printable(answer.file);
   out["calibration"] = printable(answer.calibration);
   out["rows"] = nlohmann::ordered_json::array();
-  for (const Row& row : answer.rows)
+  for (const ComparedRow& row : answer.rows)
     out["rows"].push_back({{"row", row.figure.row},
                            {"label", printable(row.label)},
                            {"kind", kind_name(row.figure.kind)},
@@ -153,11 +154,11 @@ std::string json_of(const Answer& answer) {
   return out.dump(2) + "\n";
 }
 
-Result<Answer> predict_steps(const TableCommand& command, const sim::MeasuredTable& table) {
+Result<TableAnswer> predict_steps(const TableCommand& command, const sim::MeasuredTable& table) {
   const Result<sim::Calibration> calibration =
       load_calibration(command.calibration, table.machine_type);
   if (!calibration) return calibration.error();
-  Answer answer{command.file, calibration->name + " (" + calibration->origin + ")", {}};
+  TableAnswer answer{command.file, calibration->name + " (" + calibration->origin + ")", {}};
   for (std::size_t i = 0; i < table.steps.size(); ++i) {
     const sim::MeasuredStep& step = table.steps[i];
     const auto figures = sim::compare_row(step, i + 1, calibration->cost);
@@ -180,10 +181,11 @@ bool is_point(const std::vector<sim::NcclCurve>& curves, const sim::MeasuredColl
 }
 
 // As `simulate collective --machine` and scenarios have it, in place of measured curves.
-Result<Answer> predict_on_machine(const TableCommand& command, const sim::MeasuredTable& table) {
+Result<TableAnswer> predict_on_machine(const TableCommand& command,
+                                       const sim::MeasuredTable& table) {
   const Result<sim::Machine> machine = sim::load_machine(command.machine);
   if (!machine) return machine.error();
-  Answer answer{command.file, command.machine, {}};
+  TableAnswer answer{command.file, command.machine, {}};
   std::size_t row = 0;
   for (const sim::MeasuredCollective& measured : table.collectives) {
     ++row;
@@ -208,11 +210,12 @@ Result<Answer> predict_on_machine(const TableCommand& command, const sim::Measur
 }
 
 // Leaves the rows whose labels begin with `only`.
-void keep_only(Answer& answer, const std::string& only) {
-  std::erase_if(answer.rows, [&](const Row& row) { return !row.label.starts_with(only); });
+void keep_only(TableAnswer& answer, const std::string& only) {
+  std::erase_if(answer.rows, [&](const ComparedRow& row) { return !row.label.starts_with(only); });
 }
 
-Result<Answer> predict_collectives(const TableCommand& command, const sim::MeasuredTable& table) {
+Result<TableAnswer> predict_collectives(const TableCommand& command,
+                                        const sim::MeasuredTable& table) {
   if (!command.machine.empty()) return predict_on_machine(command, table);
   const std::string file =
       command.curves.empty() ? "machines/calibration-nccl.yaml" : command.curves;
@@ -222,7 +225,7 @@ Result<Answer> predict_collectives(const TableCommand& command, const sim::Measu
   if (!text) return text.error();
   const auto curves = sim::parse_nccl_curves(*text, file);
   if (!curves) return curves.error();
-  Answer answer{command.file, file, {}};
+  TableAnswer answer{command.file, file, {}};
   std::size_t row = 0;
   for (const sim::MeasuredCollective& measured : table.collectives) {
     ++row;
@@ -245,15 +248,16 @@ ExitStatus simulate_table(const TableCommand& command) {
     return fail({"--machine prices collectives, and the table has training steps",
                  {command.file},
                  "leave it out, or give a table of nccl-tests"});
-  Result<Answer> answer = table->collectives.empty() ? predict_steps(command, *table)
-                                                     : predict_collectives(command, *table);
+  Result<TableAnswer> answer = table->collectives.empty() ? predict_steps(command, *table)
+                                                          : predict_collectives(command, *table);
   if (!answer) return fail(answer.error());
   keep_only(*answer, command.only);
   if (answer->rows.empty())
     return fail({"no row begins with \"" + printable(command.only) + "\"",
                  {command.file},
                  "give --only the beginning of a label that the whole table shows"});
-  const Status written = write_simulation(text_of(*answer), json_of(*answer), command.output);
+  const Status written =
+      write_simulation(table_answer_text(*answer), table_answer_json(*answer), command.output);
   return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
 }
 
@@ -279,7 +283,7 @@ Result<sim::Calibration> load_calibration(const std::string& given,
 void add_simulate_table(CLI::App& simulate, ExitStatus& status) {
   auto command = std::make_shared<TableCommand>();
   CLI::App* sub = simulate.add_subcommand("table", "Predict the rows of a table of measurements");
-  sub->footer(kFooter);
+  sub->footer(kTableFooter);
   sub->add_option("FILE", command->file, "The table, as JSON")->required();
   sub->add_option("--calibration", command->calibration,
                   "A file, or the name of a shipped calibration;\nleft out: that of the table's "

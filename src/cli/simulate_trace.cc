@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kTraceFooter = R"(Examples:
   How long would the recorded job take on links of 50 GB/s?
     lockstep simulate trace lockstep-runs/job-20261122T101500Z \
       --alpha 2us --beta 50GB/s
@@ -67,7 +67,7 @@ Result<Machine> parse_machine(const TraceCommand& command) {
   return machine;
 }
 
-nlohmann::ordered_json as_json(const SimulatedProgram& simulated) {
+nlohmann::ordered_json simulated_json(const SimulatedProgram& simulated) {
   nlohmann::ordered_json out;
   out["time_ps"] = simulated.result.end.value;
   out["stuck"] = simulated.result.stuck;
@@ -83,7 +83,7 @@ nlohmann::ordered_json as_json(const SimulatedProgram& simulated) {
   return out;
 }
 
-std::string as_text(const SimulatedProgram& simulated) {
+std::string simulated_text(const SimulatedProgram& simulated) {
   std::ostringstream out;
   out << plural(simulated.folding.class_of.size(), "rank") << ", "
       << simulated.result.classes.size() << " of them different\n"
@@ -131,12 +131,12 @@ ExitStatus simulate_trace(const TraceCommand& command) {
     if (!kept) return fail(kept.error(), ExitStatus::own_failure);
   }
   if (simulated->result.stuck)
-    return report_hang(*simulated, std::move(*run), as_json(*simulated), command.output);
+    return report_hang(*simulated, std::move(*run), simulated_json(*simulated), command.output);
   Run played =
       sim::as_simulated(std::move(*run), simulated->program, simulated->folding, simulated->result);
   const auto content = [&](const std::string& kind, bool) {
     if (kind == "timeline") return simulated_timeline(played);
-    return kind == "json" ? as_json(*simulated).dump(2) + "\n" : as_text(*simulated);
+    return kind == "json" ? simulated_json(*simulated).dump(2) + "\n" : simulated_text(*simulated);
   };
   const Status written = write_simulation(content, command.output);
   return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
@@ -171,7 +171,7 @@ void add_simulate_trace(CLI::App& simulate, ExitStatus& status) {
       ->type_name("DIR");
   options->output.forms.kinds.emplace_back("timeline");
   add_simulation_output(*command, options->output);
-  command->footer(kFooter);
+  command->footer(kTraceFooter);
   command->callback([options, &status] { status = simulate_trace(*options); });
 }
 

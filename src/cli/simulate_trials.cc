@@ -18,7 +18,7 @@ namespace lockstep {
 namespace {
 
 using Share = double sim::Jitter::*;
-constexpr std::array<std::pair<std::string_view, Share>, 4> kNames = {
+constexpr std::array<std::pair<std::string_view, Share>, 4> kShareNames = {
     {{"compute", &sim::Jitter::work},
      {"communication", &sim::Jitter::meetings},
      {"image", &sim::Jitter::images},
@@ -32,10 +32,10 @@ Error bad(const std::string& item, const std::string& why) {
 
 Status read_item(const std::string& item, sim::Jitter& out) {
   const std::size_t equals = item.find('=');
-  const auto* const name = std::find_if(kNames.begin(), kNames.end(), [&](const auto& one) {
-    return one.first == item.substr(0, equals);
-  });
-  if (equals == std::string::npos || name == kNames.end())
+  const auto* const name =
+      std::find_if(kShareNames.begin(), kShareNames.end(),
+                   [&](const auto& one) { return one.first == item.substr(0, equals); });
+  if (equals == std::string::npos || name == kShareNames.end())
     return bad(item, "names nothing that varies");
   if (!item.ends_with('%')) return bad(item, "is no share in percent");
   double percent = -1;
@@ -66,7 +66,7 @@ std::string row(const std::string& name, const TrialsForecast::Quantiles& q) {
          milliseconds(q.p95) + milliseconds(q.mean) + "\n";
 }
 
-nlohmann::ordered_json as_json(const TrialsForecast::Quantiles& q) {
+nlohmann::ordered_json quantiles_json(const TrialsForecast::Quantiles& q) {
   return {{"p5_ps", q.p5.value},
           {"p50_ps", q.p50.value},
           {"p95_ps", q.p95.value},
@@ -145,17 +145,17 @@ std::string trials_text(const TrialsForecast& t) {
 
 nlohmann::ordered_json trials_json(const TrialsForecast& t) {
   nlohmann::ordered_json out = {{"trials", t.options.trials}, {"seed", t.options.seed}};
-  for (const auto& [name, share] : kNames)
+  for (const auto& [name, share] : kShareNames)
     out["jitter"][std::string(name)] = t.options.jitter.*share;
   out["redraw_batches"] = t.options.redraw_batches;
-  out["steps"] = as_json(t.steps);
-  out["trial_means"] = as_json(t.trials);
+  out["steps"] = quantiles_json(t.steps);
+  out["trial_means"] = quantiles_json(t.trials);
   return out;
 }
 
 std::string trials_assumption(const TrialsForecast& t) {
   std::string varied;
-  for (const auto& [name, share] : kNames) {
+  for (const auto& [name, share] : kShareNames) {
     const double percent = 100 * (t.options.jitter.*share);
     if (percent == 0) continue;
     varied += (varied.empty() ? "" : ", ") + std::string(name) + " by " +

@@ -27,7 +27,7 @@ constexpr const char* kResultsFile = "/results.jsonl";
 constexpr std::size_t kIdentityBytes = std::size_t{1} << 20U;
 constexpr std::size_t kResultsBytes = std::size_t{1} << 30U;
 
-Json as_json(const SweepIdentity& identity) {
+Json identity_json(const SweepIdentity& identity) {
   Json out = {{"sweep", 1}, {"lockstep", identity.version}, {"scenario", identity.scenario}};
   out["steps"] = identity.steps ? Json(*identity.steps) : Json();
   out["meta"] = identity.on_meta ? Json(*identity.on_meta) : Json();
@@ -42,7 +42,7 @@ Error other_sweep(const std::string& file, const std::string& what) {
 }
 
 // Errors: the folder's sweep is another one. Gives what to write: with the machines of both.
-Result<Json> joined(const Json& there, const Json& now, const std::string& file) {
+Result<Json> joined_identity(const Json& there, const Json& now, const std::string& file) {
   constexpr std::pair<const char*, const char*> kParts[] = {
       {"sweep", "format"},
       {"lockstep", "version of lockstep"},
@@ -87,7 +87,7 @@ Result<std::optional<Json>> identity_to_write(const std::string& folder,
                                               const SweepIdentity& identity) {
   if (const Status ok = check_is_ours(folder); !ok) return ok.error();
   const std::string file = folder + kIdentityFile;
-  Json now = as_json(identity);
+  Json now = identity_json(identity);
   std::error_code unknown;
   if (!std::filesystem::exists(file, unknown)) return std::optional(std::move(now));
   const Result<std::string> text = read_file(file, kIdentityBytes);
@@ -96,7 +96,7 @@ Result<std::optional<Json>> identity_to_write(const std::string& folder,
   // as deep as they are.
   const auto keep = [](int depth, Json::parse_event_t, const Json&) { return depth <= 2; };
   const Json there = Json::parse(*text, keep, /*allow_exceptions=*/false);
-  Result<Json> both = joined(there, now, file);
+  Result<Json> both = joined_identity(there, now, file);
   if (!both) return both.error();
   return *both == there ? std::optional<Json>() : std::optional(std::move(*both));
 }

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::milliseconds kPoll(5);
+constexpr std::chrono::milliseconds kSweepPoll(5);
 // What was derived is kept for points that only differ in their machine: of so many jobs.
 constexpr std::size_t kMostKept = 4;
 
@@ -53,7 +53,7 @@ Status SweepRun::compute(const std::vector<sweep::PointId>& points) {
       continue;
     }
     if (const Status ok = poll_running(); !ok) return ok;
-    if (!running_.empty()) std::this_thread::sleep_for(kPoll);
+    if (!running_.empty()) std::this_thread::sleep_for(kSweepPoll);
   }
   running_.clear();  // of an interrupted sweep: ends the workers
   return Status::ok();

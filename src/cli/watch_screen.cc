@@ -22,13 +22,13 @@ constexpr std::size_t kBehindWidth = 9;
 constexpr std::size_t kFindingsShown = 3;
 
 // Ranks in the same situation.
-struct Row {
+struct RanksRow {
   std::vector<Rank> ranks;
   const WatchedRank* one = nullptr;  // the latest of them
   bool waited_for = false;
 };
 
-std::vector<Row> rows_of(const WatchState& state) {
+std::vector<RanksRow> rows_of(const WatchState& state) {
   std::vector<Rank> waited_for;
   for (const WatchedRank& r : state.ranks)
     waited_for.insert(waited_for.end(), r.waits_for.begin(), r.waits_for.end());
@@ -40,16 +40,16 @@ std::vector<Row> rows_of(const WatchState& state) {
   for (const WatchedRank& r : state.ranks) sorted.push_back(&r);
   std::stable_sort(sorted.begin(), sorted.end(),
                    [&](auto* a, auto* b) { return key(*a) < key(*b); });
-  std::vector<Row> rows;
+  std::vector<RanksRow> rows;
   for (const WatchedRank* r : sorted) {
     if (rows.empty() || key(*rows.back().one) != key(*r)) rows.emplace_back().one = r;
-    Row& row = rows.back();
+    RanksRow& row = rows.back();
     row.ranks.push_back(r->rank);
     if (r->behind > row.one->behind) row.one = r;
     row.waited_for |= std::binary_search(waited_for.begin(), waited_for.end(), r->rank);
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-    const auto calm = [](const Row& row) { return row.one->doing == Doing::ended; };
+  std::stable_sort(rows.begin(), rows.end(), [](const RanksRow& a, const RanksRow& b) {
+    const auto calm = [](const RanksRow& row) { return row.one->doing == Doing::ended; };
     return std::tuple(!a.waited_for, calm(a), a.ranks.front()) <
            std::tuple(!b.waited_for, calm(b), b.ranks.front());
   });
@@ -77,7 +77,7 @@ std::string cell(const std::string& text, std::size_t width) {
   return pad_right(shorten_middle(text, width - 1), width);
 }
 
-std::string trimmed(std::string line) {
+std::string without_trailing_blanks(std::string line) {
   line.erase(line.find_last_not_of(' ') + 1);
   return line;
 }
@@ -94,7 +94,7 @@ struct Widths {
   }
 };
 
-std::string row_line(const Row& row, const Widths& widths, const Paint& paint) {
+std::string row_line(const RanksRow& row, const Widths& widths, const Paint& paint) {
   const WatchedRank& r = *row.one;
   std::string call = r.call;
   // Where the call stands in its group is told where there is room for it.
@@ -109,17 +109,18 @@ std::string row_line(const Row& row, const Widths& widths, const Paint& paint) {
                widths.waits_for);
   if (r.behind >= kShownDelay)
     line += duration_words(static_cast<double>(r.behind) / kNanosPerSecond);
-  return trimmed(std::move(line));
+  return without_trailing_blanks(std::move(line));
 }
 
-std::vector<std::string> table(const WatchState& state, const Widths& widths, std::size_t most,
-                               const Paint& paint) {
-  const std::vector<Row> rows = rows_of(state);
+std::vector<std::string> ranks_table(const WatchState& state, const Widths& widths,
+                                     std::size_t most, const Paint& paint) {
+  const std::vector<RanksRow> rows = rows_of(state);
   std::vector<std::string> out;
   if (rows.empty() || most < 2) return out;
-  out.push_back(paint.dim(trimmed(pad_right("rank", widths.ranks) + pad_right("step", kStepWidth) +
-                                  pad_right("doing", kDoingWidth) + pad_right("call", widths.call) +
-                                  pad_right("for", widths.waits_for) + "behind")));
+  out.push_back(paint.dim(
+      without_trailing_blanks(pad_right("rank", widths.ranks) + pad_right("step", kStepWidth) +
+                              pad_right("doing", kDoingWidth) + pad_right("call", widths.call) +
+                              pad_right("for", widths.waits_for) + "behind")));
   const bool cut = rows.size() + 1 > most;
   const std::size_t shown = cut ? most - 2 : rows.size();
   for (std::size_t i = 0; i < shown; ++i) out.push_back(row_line(rows[i], widths, paint));
@@ -221,7 +222,7 @@ std::string watch_screen(const WatchState& state, const ScreenSize& size, const 
   }
   std::string out;
   for (const std::string& line : top) out += line + "\n";
-  for (const std::string& line : table(state, Widths(width), room, paint)) out += line + "\n";
+  for (const std::string& line : ranks_table(state, Widths(width), room, paint)) out += line + "\n";
   for (const std::string& line : below) out += line + "\n";
   return out;
 }

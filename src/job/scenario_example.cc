@@ -13,25 +13,26 @@
 namespace lockstep {
 namespace {
 
-using Json = nlohmann::ordered_json;  // keys in the schema's order
+using OrderedJson = nlohmann::ordered_json;  // keys in the schema's order
 
 constexpr std::size_t kColumns = 100;
 
 // Flow style, as YAML and JSON share it.
-std::string value_text(const Json& value) {
+std::string value_text(const OrderedJson& value) {
   return value.is_string() && !value.get_ref<const std::string&>().empty()
              ? value.get<std::string>()
              : value.dump();
 }
 
-std::string names_of(const Json& list) {
+std::string names_of(const OrderedJson& list) {
   std::string out;
-  for (const Json& item : list) out += (out.empty() ? "" : ", ") + value_text(item);
+  for (const OrderedJson& item : list) out += (out.empty() ? "" : ", ") + value_text(item);
   return out;
 }
 
 // Keys that mean nothing, or are refused, beside the example's other values.
-bool belongs_elsewhere(const std::string& path, const Json& schema, const ExampleOptions& options) {
+bool belongs_elsewhere(const std::string& path, const OrderedJson& schema,
+                       const ExampleOptions& options) {
   static const std::set<std::string> kElsewhere = {
       "data.manifest", "data.vocab",      "data.balance_every",
       "model.fusion",  "train.clip.norm", "strategy.skip_all_reduce_unused_params"};
@@ -45,7 +46,8 @@ bool belongs_elsewhere(const std::string& path, const Json& schema, const Exampl
 
 class Example {
  public:
-  Example(const Json& schema, const ExampleOptions& options) : schema_(schema), options_(options) {}
+  Example(const OrderedJson& schema, const ExampleOptions& options)
+      : schema_(schema), options_(options) {}
 
   std::string text() {
     out_ << "# A Lockstep scenario: a training job on images and texts, and what is expected of "
@@ -64,12 +66,12 @@ class Example {
 
  private:
   // What `$ref` names, and of several forms the one with keys.
-  const Json& resolved(const Json& node) const {
+  const OrderedJson& resolved(const OrderedJson& node) const {
     if (node.contains("$ref"))
       return schema_["definitions"][node["$ref"].get<std::string>().substr(
           std::string_view("#/definitions/").size())];
     if (!node.contains("oneOf")) return node;
-    for (const Json& form : node["oneOf"]) {
+    for (const OrderedJson& form : node["oneOf"]) {
       if (form.contains("properties") && form.contains("required")) return form;
     }
     return node;
@@ -93,13 +95,14 @@ class Example {
     if (line != start) out_ << line << "\n";
   }
 
-  void keys(const Json& properties, const std::string& path, int depth, bool off) {
+  void keys(const OrderedJson& properties, const std::string& path, int depth, bool off) {
     for (const auto& [key, node] : properties.items())
       one(key, node, path.empty() ? key : path + "." + key, depth, off);
   }
 
-  void one(const std::string& key, const Json& node, const std::string& path, int depth, bool off) {
-    const Json& form = resolved(node);
+  void one(const std::string& key, const OrderedJson& node, const std::string& path, int depth,
+           bool off) {
+    const OrderedJson& form = resolved(node);
     off = off || belongs_elsewhere(path, node, options_);
     if (depth == 0) out_ << "\n";
     const std::string description = node.value("description", form.value("description", ""));
@@ -136,7 +139,7 @@ class Example {
     return "";
   }
 
-  static std::string sample(const Json& form) {
+  static std::string sample(const OrderedJson& form) {
     if (form.contains("minimum")) return value_text(form["minimum"]);
     return form.value("type", "") == "string" ? "text" : "1";
   }
@@ -150,7 +153,7 @@ class Example {
          << more << "- {has: [image, text]}\n";
   }
 
-  void study(const Json& form) {
+  void study(const OrderedJson& form) {
     out_ << "#study:\n";
     for (const auto& [key, node] : form["properties"].items()) {
       comment(node["description"], 1);
@@ -162,7 +165,7 @@ class Example {
   }
 
   // Not of what is wrong on purpose.
-  void expectation(const Json& form, bool off) {
+  void expectation(const OrderedJson& form, bool off) {
     static const std::set<std::string> kWrong = {"dummy-image-outside-graph",
                                                  "dummy-image-in-batchnorm", "alternating-per-rank",
                                                  "gradient-mask-decayed"};
@@ -181,12 +184,12 @@ class Example {
     }
   }
 
-  const Json& schema_;
+  const OrderedJson& schema_;
   const ExampleOptions& options_;
   std::ostringstream out_;
 };
 
-Status check_kind(const Json& schema, const std::string& of, const std::string& kind) {
+Status check_kind(const OrderedJson& schema, const std::string& of, const std::string& kind) {
   const auto names = schema["definitions"][of + "_kind"]["enum"].get<std::vector<std::string>>();
   if (std::find(names.begin(), names.end(), kind) != names.end()) return Status::ok();
   const std::string near = nearest(kind, names);
@@ -198,7 +201,7 @@ Status check_kind(const Json& schema, const std::string& of, const std::string& 
 }  // namespace
 
 Result<std::string> example_scenario(const ExampleOptions& options) {
-  const Json schema = Json::parse(scenario_schema());
+  const OrderedJson schema = OrderedJson::parse(scenario_schema());
   if (const Status known = check_kind(schema, "strategy", options.strategy); !known)
     return known.error();
   if (const Status known = check_kind(schema, "remedy", options.remedy); !known)

@@ -12,6 +12,7 @@
 #include "base/read_file.h"
 #include "base/write_file.h"
 #include "launch/run_folder.h"
+#include "launch/worker_program.h"
 
 namespace lockstep {
 
@@ -19,7 +20,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kPoll(5);  // so that a short derivation ends when it is over
 constexpr int kPollsALook = 20;                // at the log
-constexpr int kRefusal = 2;  // the status of a worker that refuses what it is given
 constexpr std::size_t kLogLines = 3;
 constexpr std::size_t kLogBytes = std::size_t{1} << 26U;
 
@@ -61,7 +61,7 @@ std::size_t finished_in(const std::string& log) {
   return 0;
 }
 
-bool refused(const ProcessEnd& end) { return end.signal == 0 && end.exit_status == kRefusal; }
+bool refused(const ProcessEnd& end) { return end.signal == 0 && end.exit_status == kWorkerRefusal; }
 
 Status outcome_of(const ProcessEnd& end, const std::string& log) {
   if (end.success()) return Status::ok();

@@ -9,7 +9,7 @@ namespace lockstep {
 
 namespace {
 
-std::string numbers(const std::vector<int>& sorted) {
+std::string numbers_text(const std::vector<int>& sorted) {
   return sorted.empty() ? "none" : ranges(std::vector<std::int32_t>(sorted.begin(), sorted.end()));
 }
 
@@ -64,7 +64,7 @@ void compare_finding(std::vector<std::string>& out, const Scenario::Expect& expe
   if (expected.culprits) {
     std::vector<int> culprits;
     for (const Rank rank : leading.culprits) culprits.push_back(rank.value);
-    compare(out, "culprits", numbers(*expected.culprits), numbers(culprits));
+    compare(out, "culprits", numbers_text(*expected.culprits), numbers_text(culprits));
   }
   if (expected.step)
     compare(out, "step", std::to_string(*expected.step),

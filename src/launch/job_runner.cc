@@ -15,6 +15,7 @@
 #include "launch/hanging_place.h"
 #include "launch/run_folder.h"
 #include "launch/shared_segments.h"
+#include "launch/worker_program.h"
 #include "trace/load.h"
 #include "verify/verify.h"
 
@@ -22,7 +23,6 @@ namespace lockstep {
 
 namespace {
 
-constexpr int kRefusal = 2;  // the status of a worker that refuses what it is given
 // Nothing moved for so long: a job that hangs rather than one that was ended on its way.
 constexpr double kStandstillS = 5;
 constexpr std::chrono::milliseconds kFreezing(500);
@@ -142,7 +142,7 @@ class Job {
     const ProcessEnd& end = *workers_[rank].poll();
     const std::string ring = ring_file(options_.folder, static_cast<int>(rank));
     std::error_code unknown;
-    const bool refused = end.signal == 0 && end.exit_status == kRefusal;
+    const bool refused = end.signal == 0 && end.exit_status == kWorkerRefusal;
     if (!end.success() && !never_began_ && (refused || !std::filesystem::exists(ring, unknown)))
       never_began_ = rank;
     (void)mark_killed(ring);

@@ -7,6 +7,9 @@
 
 namespace lockstep {
 
+// The exit status of a worker that refuses what it is given.
+inline constexpr int kWorkerRefusal = 2;
+
 // What the search looks at; passed in so that tests need no environment.
 struct WorkerSearch {
   std::string named;    // by LOCKSTEP_WORKER; empty: not set

@@ -21,7 +21,7 @@ std::int64_t whole(const Json& object, const char* key) {
   return found == object.end() || !found->is_number_integer() ? 0 : found->get<std::int64_t>();
 }
 
-std::vector<double> numbers(const Json& object, const char* key) {
+std::vector<double> numbers_at(const Json& object, const char* key) {
   std::vector<double> out;
   const auto found = object.find(key);
   if (found == object.end() || !found->is_array()) return out;
@@ -49,7 +49,7 @@ std::optional<WorkerNumbers> read_worker_numbers(const std::string& path) {
   out.skipped_items = whole(json, "skipped_items");
   out.idle_share = number(json, "idle_share");
   out.peak_rss_bytes = whole(json, "peak_rss_bytes");
-  out.step_flops = numbers(json, "step_flops");
+  out.step_flops = numbers_at(json, "step_flops");
   if (const auto found = json.find("balance"); found != json.end() && found->is_object()) {
     out.balance = {whole(*found, "fixed_steps"),
                    whole(*found, "balanced_steps"),
@@ -64,7 +64,7 @@ std::optional<WorkerNumbers> read_worker_numbers(const std::string& path) {
                      number(*found, "recall_at_10").value_or(0),
                      number(*found, "chance").value_or(0),
                      whole(*found, "items"),
-                     numbers(*found, "image_sketches")};
+                     numbers_at(*found, "image_sketches")};
   }
   return out;
 }

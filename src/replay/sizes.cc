@@ -13,7 +13,7 @@ namespace {
 
 using Shapes = std::vector<std::vector<std::int64_t>>;
 
-std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
+std::int64_t elements_of_shape(const std::vector<std::int64_t>& shape) {
   return total_elements(flatten_shapes({shape}));
 }
 
@@ -71,7 +71,7 @@ class Shrinker {
 
   Part part(const Signature& s, const std::vector<std::int64_t>& shape, bool out,
             std::size_t tensors, std::size_t members) const {
-    const std::int64_t n = elements_of(shape);
+    const std::int64_t n = elements_of_shape(shape);
     if (has_splits(s) && !shape.empty()) {
       const std::int64_t rows = std::max<std::int64_t>(1, shape.front());
       return {shape.front(), n / rows, true};

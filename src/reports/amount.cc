@@ -1,5 +1,6 @@
 #include "reports/amount.h"
 
+#include <cstdio>
 #include <string_view>
 
 #include "base/text.h"
@@ -17,5 +18,11 @@ std::string amount(double bytes) {
 std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
 
 std::string milliseconds(double seconds) { return fixed(seconds * 1e3, 3) + " ms"; }
+
+std::string scientific(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1e", x);
+  return text;
+}
 
 }  // namespace lockstep

@@ -10,5 +10,6 @@ std::string amount(double bytes);
 
 std::string percent(double share);         // "45.3 %" of 0.453
 std::string milliseconds(double seconds);  // "12.345 ms"
+std::string scientific(double x);          // "1.2e-03"
 
 }  // namespace lockstep

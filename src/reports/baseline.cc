@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "reports/json_text.h"
 #include "reports/tool_version.h"
 
 namespace lockstep {
@@ -15,10 +16,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFix = "write it anew with --write-baseline";
-
-std::string dumped(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 // Where the byte of that 1-based number stands.
 Place place_of(const std::string& text, std::size_t byte, const std::string& file) {
@@ -43,13 +40,13 @@ std::string baseline_text(const FilteredReport& filtered) {
   for (const Finding& finding : filtered.report.findings) add(finding);
   for (const SetAside& one : filtered.set_aside)
     if (one.why == SetAside::Why::known) add(one.finding);
-  std::string out = "{\"lockstep_baseline\":1,\"tool\":" + dumped(std::string(tool_version())) +
+  std::string out = "{\"lockstep_baseline\":1,\"tool\":" + json_text(std::string(tool_version())) +
                     ",\"findings\":[";
   bool first = true;
   for (const auto& [key, message] : entries) {
     const Json entry = {
         {"fingerprint", std::get<1>(key)}, {"rule", std::get<0>(key)}, {"message", message}};
-    out += (first ? "\n" : ",\n") + dumped(entry);
+    out += (first ? "\n" : ",\n") + json_text(entry);
     first = false;
   }
   return out + "\n]}\n";

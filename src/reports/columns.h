@@ -12,6 +12,9 @@
 
 namespace lockstep {
 
+// The width of the reports that people read.
+inline constexpr std::size_t kReportColumns = 80;
+
 std::size_t columns_of(std::string_view utf8);
 
 // `text` in at most `width` columns; what is left out of its middle is shown as "..".  Names of

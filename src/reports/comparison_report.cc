@@ -1,24 +1,19 @@
 #include "reports/comparison_report.h"
 
-#include <cstdio>
-
 #include "base/text.h"
+#include "reports/amount.h"
 
 namespace lockstep {
 
 namespace {
 
-std::string scientific(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1e", x);
-  return x == 0 ? "equal" : text;
-}
+std::string apart(double x) { return x == 0 ? "equal" : scientific(x); }
 
 std::string kind(const TensorDifference& d) {
   return d.phase == Phase::param ? "parameter" : "gradient of";
 }
 
-std::string headline(const Comparison& c) {
+std::string comparison_headline(const Comparison& c) {
   if (c.compared == 0 && !c.max_loss_difference) {
     return "NOTHING TO COMPARE: the runs have no recorded value in common\n";
   }
@@ -40,14 +35,14 @@ std::string headline(const Comparison& c) {
   return wrap(out, 80, 2) + "\n";
 }
 
-std::string cell(const std::optional<TensorDifference>& d) {
+std::string difference_cell(const std::optional<TensorDifference>& d) {
   if (!d) return "-";
-  return scientific(d->error) + (d->error > d->tolerance ? " !" : "");
+  return apart(d->error) + (d->error > d->tolerance ? " !" : "");
 }
 
-std::string row(const std::string& n, const std::string& a, const std::string& b,
-                const std::string& gradient, const std::string& parameter,
-                const std::string& worst) {
+std::string comparison_row(const std::string& n, const std::string& a, const std::string& b,
+                           const std::string& gradient, const std::string& parameter,
+                           const std::string& worst) {
   const auto padded = [](std::string text, std::size_t width) {
     if (text.size() < width) text.insert(0, width - text.size(), ' ');
     return text;
@@ -62,15 +57,16 @@ std::string row(const std::string& n, const std::string& a, const std::string& b
 }  // namespace
 
 std::string comparison_text(const Comparison& c, std::size_t lines) {
-  std::string out = headline(c);
+  std::string out = comparison_headline(c);
   if (c.max_loss_difference) {
-    out += "losses at most " + scientific(*c.max_loss_difference) + " apart\n";
+    out += "losses at most " + apart(*c.max_loss_difference) + " apart\n";
   }
   if (c.only_in_one > 0) {
     out += plural(c.only_in_one, "tensor") + " that one run alone recorded left out\n";
   }
   if (c.steps.empty()) return out;
-  out += "\n" + row("step", "loss 1", "loss 2", "gradients", "parameters", "worst gradient");
+  out += "\n" +
+         comparison_row("step", "loss 1", "loss 2", "gradients", "parameters", "worst gradient");
   for (std::size_t i = 0; i < c.steps.size(); ++i) {
     if (c.steps.size() > lines && i == lines / 2) {
       const std::size_t left_out = c.steps.size() - lines;
@@ -79,8 +75,9 @@ std::string comparison_text(const Comparison& c, std::size_t lines) {
     }
     const StepDifference& s = c.steps[i];
     const auto loss = [](const std::optional<double>& x) { return x ? fixed(*x, 5) : "-"; };
-    out += row(std::to_string(s.n), loss(s.loss_a), loss(s.loss_b), cell(s.gradient),
-               cell(s.parameter), s.gradient ? printable(s.gradient->name) : "");
+    out += comparison_row(std::to_string(s.n), loss(s.loss_a), loss(s.loss_b),
+                          difference_cell(s.gradient), difference_cell(s.parameter),
+                          s.gradient ? printable(s.gradient->name) : "");
   }
   return out;
 }

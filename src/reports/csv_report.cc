@@ -27,23 +27,23 @@ std::string place_in(const Finding& finding) {
   return found == finding.evidence.end() ? "" : found->at;
 }
 
-std::string row(const std::vector<std::string>& fields) {
+std::string csv_row(const std::vector<std::string>& fields) {
   std::string out;
   for (const std::string& field : fields) out += (out.empty() ? "" : ",") + field;
   return out + "\r\n";
 }
 
-std::string row(const Finding& finding, std::string_view status) {
+std::string csv_row(const Finding& finding, std::string_view status) {
   std::string what;
   for (const std::string& name : finding.what) what += (what.empty() ? "" : " ") + name;
-  return row({std::string(to_string(finding.severity)), std::string(rule(finding.rule).name),
-              std::string(to_string(finding.certainty)), std::string(status),
-              csv_field(finding.group), finding.seq ? std::to_string(*finding.seq) : "",
-              finding.step ? std::to_string(*finding.step) : "",
-              csv_field(rank_ranges(finding.culprits)), csv_field(rank_ranges(finding.ranks)),
-              csv_field(what), csv_field(place_in(finding)), csv_field(finding.message),
-              csv_field(finding.fix), std::to_string(finding.consequences.size()),
-              csv_field(finding.fingerprint)});
+  return csv_row({std::string(to_string(finding.severity)), std::string(rule(finding.rule).name),
+                  std::string(to_string(finding.certainty)), std::string(status),
+                  csv_field(finding.group), finding.seq ? std::to_string(*finding.seq) : "",
+                  finding.step ? std::to_string(*finding.step) : "",
+                  csv_field(rank_ranges(finding.culprits)), csv_field(rank_ranges(finding.ranks)),
+                  csv_field(what), csv_field(place_in(finding)), csv_field(finding.message),
+                  csv_field(finding.fix), std::to_string(finding.consequences.size()),
+                  csv_field(finding.fingerprint)});
 }
 
 }  // namespace
@@ -60,10 +60,10 @@ std::string csv_field(std::string_view text) {
 
 std::string csv_report(const FilteredReport& filtered) {
   std::string out =
-      row({"severity", "rule", "certainty", "status", "group", "seq", "step", "culprits", "ranks",
-           "what", "at", "message", "fix", "consequences", "fingerprint"});
-  for (const Finding& finding : filtered.report.findings) out += row(finding, "open");
-  for (const SetAside& one : filtered.set_aside) out += row(one.finding, to_string(one.why));
+      csv_row({"severity", "rule", "certainty", "status", "group", "seq", "step", "culprits",
+               "ranks", "what", "at", "message", "fix", "consequences", "fingerprint"});
+  for (const Finding& finding : filtered.report.findings) out += csv_row(finding, "open");
+  for (const SetAside& one : filtered.set_aside) out += csv_row(one.finding, to_string(one.why));
   return out;
 }
 

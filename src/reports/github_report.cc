@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kAnnotations = 10;
 
 // What the runner undoes: in data % CR LF, in properties ":" and "," as well.
-std::string escaped(std::string_view text, bool property) {
+std::string escaped_for_github(std::string_view text, bool property) {
   std::string out;
   for (const char c : text) {
     if (c == '%')
@@ -48,19 +48,22 @@ std::string_view command_for(Severity severity) {
 std::string annotation(const Finding& finding, std::string_view root) {
   std::string out = "::" + std::string(command_for(finding.severity)) + " ";
   if (const auto place = place_of(finding, root)) {
-    out += "file=" + escaped(place->file, true) + ",line=" + std::to_string(place->line) + ",";
+    out += "file=" + escaped_for_github(place->file, true) +
+           ",line=" + std::to_string(place->line) + ",";
     if (place->column) out += "col=" + std::to_string(*place->column) + ",";
   }
-  out += "title=" + escaped("lockstep " + std::string(rule(finding.rule).name), true) + "::";
+  out += "title=" + escaped_for_github("lockstep " + std::string(rule(finding.rule).name), true) +
+         "::";
   std::string text = printable(finding.message);
   if (const std::string where = where_in_words(finding); !where.empty())
     text += "\nwhere: " + printable(where);
   if (!finding.fix.empty()) text += "\nwhat to do: " + printable(finding.fix);
-  return out + escaped(text, false) + "\n";
+  return out + escaped_for_github(text, false) + "\n";
 }
 
 std::string plain(std::string_view kind, const std::string& text) {
-  return "::" + std::string(kind) + " title=lockstep::" + escaped(printable(text), false) + "\n";
+  return "::" + std::string(kind) +
+         " title=lockstep::" + escaped_for_github(printable(text), false) + "\n";
 }
 
 }  // namespace

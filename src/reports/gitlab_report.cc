@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "reports/finding_words.h"
+#include "reports/json_text.h"
 #include "reports/source_place.h"
 
 namespace lockstep {
@@ -44,7 +45,7 @@ std::string gitlab_report(const FilteredReport& filtered, std::string_view root)
     one["location"] = location(finding, root);
     out.push_back(std::move(one));
   }
-  return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(out) + "\n";
 }
 
 }  // namespace lockstep

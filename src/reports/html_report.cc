@@ -29,7 +29,7 @@ using html::text;
 
 constexpr std::size_t kFull = 12;  // findings in full
 constexpr std::size_t kBriefly = 500;
-constexpr std::size_t kListed = 200;
+constexpr std::size_t kListedOnPage = 200;
 constexpr std::size_t kCharts = 6;
 
 std::string card(std::string_view title, const std::string& content) {
@@ -37,9 +37,9 @@ std::string card(std::string_view title, const std::string& content) {
   return "<section class=\"card\"><h2>" + std::string(title) + "</h2>" + content + "</section>\n";
 }
 
-class Writer {
+class HtmlWriter {
  public:
-  Writer(const FilteredReport& filtered, const Run& run, std::optional<CallSemantics> semantics)
+  HtmlWriter(const FilteredReport& filtered, const Run& run, std::optional<CallSemantics> semantics)
       : filtered_(filtered),
         report_(filtered.report),
         run_(run),
@@ -189,10 +189,11 @@ class Writer {
   static std::string listed(std::string_view title, const std::vector<std::string>& lines) {
     if (lines.empty()) return {};
     std::string items;
-    for (std::size_t i = 0; i < std::min(kListed, lines.size()); ++i)
+    for (std::size_t i = 0; i < std::min(kListedOnPage, lines.size()); ++i)
       items += "<li>" + html::sentence(lines[i]) + "</li>\n";
-    if (lines.size() > kListed)
-      items += "<li class=\"soft\">and " + std::to_string(lines.size() - kListed) + " more</li>";
+    if (lines.size() > kListedOnPage)
+      items +=
+          "<li class=\"soft\">and " + std::to_string(lines.size() - kListedOnPage) + " more</li>";
     return card(title, element("ul", "plain", items));
   }
 
@@ -215,7 +216,7 @@ class Writer {
 
 std::string html_report(const FilteredReport& filtered, const Run& run,
                         std::optional<CallSemantics> semantics) {
-  return Writer(filtered, run, semantics).str();
+  return HtmlWriter(filtered, run, semantics).str();
 }
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "reports/json_text.h"
 #include "reports/ranks_json.h"
 #include "reports/tool_version.h"
 
@@ -66,9 +67,7 @@ Json report_json(const Report& report) {
   return out;
 }
 
-std::string text_of(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string text_of(const Json& json) { return json_text(json) + "\n"; }
 
 }  // namespace
 

@@ -12,12 +12,12 @@ namespace lockstep {
 namespace {
 
 // ` name="value"`.
-std::string attribute(std::string_view name, std::string_view value) {
+std::string junit_attribute(std::string_view name, std::string_view value) {
   return " " + std::string(name) + "=\"" + xml_attribute(value) + "\"";
 }
 
-std::string attribute(std::string_view name, std::size_t value) {
-  return attribute(name, std::to_string(value));
+std::string junit_attribute(std::string_view name, std::size_t value) {
+  return junit_attribute(name, std::to_string(value));
 }
 
 // The finding for a person who reads the log of a failed test.
@@ -47,8 +47,8 @@ class Suite {
     if (finding.severity == Severity::note)
       return add_case(finding, "<system-out>" + xml_text(details(finding)) + "</system-out>");
     ++failures_;
-    add_case(finding, "<failure" + attribute("message", finding.message) +
-                          attribute("type", to_string(finding.severity)) + ">" +
+    add_case(finding, "<failure" + junit_attribute("message", finding.message) +
+                          junit_attribute("type", to_string(finding.severity)) + ">" +
                           xml_text(details(finding)) + "</failure>");
   }
 
@@ -57,7 +57,7 @@ class Suite {
     std::string message(to_string(one.why));
     if (!one.reason.empty()) message += ": " + one.reason;
     if (!one.expires.empty()) message += " (until " + one.expires + ")";
-    add_case(one.finding, "<skipped" + attribute("message", message) + "/>");
+    add_case(one.finding, "<skipped" + junit_attribute("message", message) + "/>");
   }
 
   // The test case that is always there, so that a service sees a test that passes.
@@ -65,17 +65,18 @@ class Suite {
     std::string inside;
     if (report.verdict == Verdict::inconclusive) {
       ++errors_;
-      inside = "<error" + attribute("message", verdict_in_words(report)) +
-               attribute("type", "inconclusive") + "/>";
+      inside = "<error" + junit_attribute("message", verdict_in_words(report)) +
+               junit_attribute("type", "inconclusive") + "/>";
     }
     write_case("lockstep", "verdict", inside);
   }
 
   std::string str(const FilteredReport& filtered) const {
     std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite" +
-                      attribute("name", std::string_view("lockstep")) + attribute("tests", tests_) +
-                      attribute("failures", failures_) + attribute("errors", errors_) +
-                      attribute("skipped", skipped_) + ">\n" + cases_;
+                      junit_attribute("name", std::string_view("lockstep")) +
+                      junit_attribute("tests", tests_) + junit_attribute("failures", failures_) +
+                      junit_attribute("errors", errors_) + junit_attribute("skipped", skipped_) +
+                      ">\n" + cases_;
     std::string said = std::string(to_string(filtered.report.verdict)) + ": " +
                        verdict_in_words(filtered.report) + "\n";
     for (const std::string& unknown : filtered.report.unknown)
@@ -96,7 +97,8 @@ class Suite {
 
   void write_case(std::string_view class_name, std::string_view name, const std::string& inside) {
     ++tests_;
-    cases_ += "    <testcase" + attribute("name", name) + attribute("classname", class_name) +
+    cases_ += "    <testcase" + junit_attribute("name", name) +
+              junit_attribute("classname", class_name) +
               (inside.empty() ? "/>\n" : ">" + inside + "</testcase>\n");
   }
 

@@ -13,7 +13,7 @@ namespace {
 
 using State = LaneCell::State;
 
-constexpr std::size_t kGap = 3;          // blanks between columns; the mark stands in them
+constexpr std::size_t kLaneGap = 3;      // blanks between columns; the mark stands in them
 constexpr std::size_t kLabelWidth = 22;  // at most, of a row's label
 constexpr std::size_t kGoodCell = 14;    // a cell narrower than this says too little
 
@@ -49,7 +49,7 @@ class Drawing {
     out_ = std::string(options_.indent, ' ') +
            options_.paint.dim(pad_right(shorten_middle(table_.title, label_width_), label_width_));
     for (std::size_t column = 0; column < widths_.size(); ++column)
-      out_ += std::string(kGap, ' ') +
+      out_ += std::string(kLaneGap, ' ') +
               options_.paint.dim(pad_right(table_.heads[column], widths_[column]));
     end_line();
     for (const LaneRow& row : table_.rows) draw(row);
@@ -87,7 +87,7 @@ class Drawing {
   }
 
   std::size_t room_for_cells() const {
-    const std::size_t taken = options_.indent + label_width_ + kGap * table_.heads.size();
+    const std::size_t taken = options_.indent + label_width_ + kLaneGap * table_.heads.size();
     return options_.width - std::min(options_.width, taken);
   }
 
@@ -129,7 +129,8 @@ class Drawing {
   std::string cell_text(const LaneCell& cell, const std::string& line, bool marked, bool first,
                         std::size_t width) const {
     const std::string text = pad_right(shorten_middle(line, width), width);
-    const std::string gap = marked && first ? options_.paint.red(" ! ") : std::string(kGap, ' ');
+    const std::string gap =
+        marked && first ? options_.paint.red(" ! ") : std::string(kLaneGap, ' ');
     if (marked) return gap + options_.paint.red(text);
     const bool state_line = !line.empty() && line == state_text(cell);
     if (state_line && cell.state == State::waits) return gap + options_.paint.yellow(text);

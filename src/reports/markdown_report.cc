@@ -12,10 +12,10 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kRows = 50;   // of the table; a job summary may have 1 MiB
-constexpr std::size_t kNames = 25;  // parameters
-constexpr std::size_t kEvidence = 50;
-constexpr std::size_t kListed = 50;
+constexpr std::size_t kMarkdownRows = 50;   // of the table; a job summary may have 1 MiB
+constexpr std::size_t kMarkdownNames = 25;  // parameters
+constexpr std::size_t kMarkdownEvidence = 50;
+constexpr std::size_t kListedInMarkdown = 50;
 
 // `lines` as a code block, whose fence is longer than any run of backticks in it.
 std::string code_block(const std::string& lines) {
@@ -35,9 +35,9 @@ std::string capital(std::string_view text) {
   return out;
 }
 
-class Writer {
+class MarkdownWriter {
  public:
-  Writer(const FilteredReport& filtered, const Run& run)
+  MarkdownWriter(const FilteredReport& filtered, const Run& run)
       : filtered_(filtered), report_(filtered.report), run_(run) {}
 
   std::string str() {
@@ -58,7 +58,7 @@ class Writer {
     out_ +=
         "\n| severity | rule | certainty | who | where | what happened "
         "|\n|---|---|---|---|---|---|\n";
-    for (std::size_t i = 0; i < std::min(kRows, findings.size()); ++i) {
+    for (std::size_t i = 0; i < std::min(kMarkdownRows, findings.size()); ++i) {
       const Finding& one = findings[i];
       const std::vector<Rank>& who = one.culprits.empty() ? one.ranks : one.culprits;
       out_ += "| " + std::string(to_string(one.severity)) + " | `" +
@@ -66,8 +66,8 @@ class Writer {
               " | " + (who.empty() ? "" : rank_label(who, 30)) + " | " +
               markdown_text(where_in_words(one)) + " | " + markdown_text(one.message) + " |\n";
     }
-    if (findings.size() > kRows)
-      out_ += "\nand " + plural(findings.size() - kRows, "more finding") + ".\n";
+    if (findings.size() > kMarkdownRows)
+      out_ += "\nand " + plural(findings.size() - kMarkdownRows, "more finding") + ".\n";
   }
 
   void item(std::string_view key, const std::string& markdown) {
@@ -84,10 +84,10 @@ class Writer {
     item("who", markdown_text(who_in_words(finding)));
     item("where", markdown_text(where_in_words(finding)));
     std::string names;
-    for (std::size_t i = 0; i < std::min(kNames, finding.what.size()); ++i)
+    for (std::size_t i = 0; i < std::min(kMarkdownNames, finding.what.size()); ++i)
       names += (i == 0 ? "" : ", ") + markdown_code(finding.what[i]);
-    if (finding.what.size() > kNames)
-      names += " and " + std::to_string(finding.what.size() - kNames) + " more";
+    if (finding.what.size() > kMarkdownNames)
+      names += " and " + std::to_string(finding.what.size() - kMarkdownNames) + " more";
     item("what", names);
     item("why", markdown_text(finding.why));
     for (const Finding& consequence : finding.consequences)
@@ -100,14 +100,14 @@ class Writer {
   void evidence(const Finding& finding) {
     if (finding.evidence.empty()) return;
     begin_details("Evidence");
-    for (std::size_t i = 0; i < std::min(kEvidence, finding.evidence.size()); ++i) {
+    for (std::size_t i = 0; i < std::min(kMarkdownEvidence, finding.evidence.size()); ++i) {
       const Evidence& one = finding.evidence[i];
       out_ += "- rank " + std::to_string(one.rank.value);
       if (!one.at.empty()) out_ += " at " + markdown_code(one.at);
       if (one.id) out_ += " (id " + std::to_string(*one.id) + ")";
       out_ += ": " + markdown_text(one.text) + "\n";
     }
-    end_details(finding.evidence.size(), kEvidence);
+    end_details(finding.evidence.size(), kMarkdownEvidence);
   }
 
   void set_aside() {
@@ -119,9 +119,9 @@ class Writer {
   void listed(std::string_view title, const std::vector<std::string>& lines) {
     if (lines.empty()) return;
     begin_details(std::string(title) + " (" + std::to_string(lines.size()) + ")");
-    for (std::size_t i = 0; i < std::min(kListed, lines.size()); ++i)
+    for (std::size_t i = 0; i < std::min(kListedInMarkdown, lines.size()); ++i)
       out_ += "- " + markdown_text(lines[i]) + "\n";
-    end_details(lines.size(), kListed);
+    end_details(lines.size(), kListedInMarkdown);
   }
 
   // The blank line after the tag makes what follows Markdown again.
@@ -165,7 +165,7 @@ std::string markdown_code(std::string_view text) {
 }
 
 std::string markdown_report(const FilteredReport& filtered, const Run& run) {
-  return Writer(filtered, run).str();
+  return MarkdownWriter(filtered, run).str();
 }
 
 }  // namespace lockstep

@@ -13,13 +13,14 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kWidth = 80;
-constexpr std::size_t kWindow = 64;  // calls that are aligned
-constexpr std::size_t kBefore = 2, kBehind = 2;
+constexpr std::size_t kAlignedCalls = 64;  // calls that are aligned
+constexpr std::size_t kShownBefore = 2, kShownBehind = 2;
 
-std::string paragraph(const std::string& text) { return "  " + wrap(text, kWidth - 2, 4) + "\n"; }
+std::string paragraph(const std::string& text) {
+  return "  " + wrap(text, kReportColumns - 2, 4) + "\n";
+}
 
-std::string headline(const ProductModel& model, const ProductDecision& decision) {
+std::string product_headline(const ProductModel& model, const ProductDecision& decision) {
   const ProductSpec& spec = model.spec();
   std::string verdict(to_string(decision.verdict));
   for (char& c : verdict) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
@@ -45,7 +46,7 @@ std::string table(const ProductModel& model, const Counterexample& example,
     ranks.insert(r);
   const std::size_t steps = a.steps.size() - first;
   const std::size_t width =
-      std::max<std::size_t>(6, (kWidth - 12) / std::max<std::size_t>(steps, 1) - 2);
+      std::max<std::size_t>(6, (kReportColumns - 12) / std::max<std::size_t>(steps, 1) - 2);
   const auto name = [&](std::size_t step, std::int32_t rank) {
     const ProductOption& option = a.options[step][static_cast<std::size_t>(rank)];
     return shorten_middle(printable(model.spec().conditions[option.condition].name), width);
@@ -96,18 +97,18 @@ std::string side_by_side(const Counterexample& example) {
   };
   std::size_t i = example.parts_at;
   std::size_t j = i;
-  for (std::size_t k = i - std::min(i, kBefore); k < i; ++k) row(x[k], y[k], ' ');
+  for (std::size_t k = i - std::min(i, kShownBefore); k < i; ++k) row(x[k], y[k], ' ');
   if (i < x.size() && j < y.size()) {
     EditProblem problem;
-    problem.reference = problem.seen = problem.owed = std::min(kWindow, x.size() - i);
-    problem.deviant = std::min(kWindow, y.size() - j);
+    problem.reference = problem.seen = problem.owed = std::min(kAlignedCalls, x.size() - i);
+    problem.deviant = std::min(kAlignedCalls, y.size() - j);
     problem.reference_ends = true;
     problem.same = [&](std::size_t a, std::size_t b) {
       return !(a == 0 && b == 0) && x[i + a] == y[j + b];
     };
     problem.replacement = [](std::size_t, std::size_t) { return std::size_t{2}; };
     const FirstEdit edit = first_edit(problem);
-    for (std::size_t n = 0; n < std::min(edit.count, kWindow); ++n) {
+    for (std::size_t n = 0; n < std::min(edit.count, kAlignedCalls); ++n) {
       if (edit.kind == FirstEdit::Kind::missing) {
         row(at(x, i++), "", '>');
       } else if (edit.kind == FirstEdit::Kind::extra) {
@@ -117,7 +118,7 @@ std::string side_by_side(const Counterexample& example) {
       }
     }
   }
-  for (std::size_t n = 0; n < kBehind && (i < x.size() || j < y.size()); ++n, ++i, ++j)
+  for (std::size_t n = 0; n < kShownBehind && (i < x.size() || j < y.size()); ++n, ++i, ++j)
     row(at(x, i), at(y, j), at(x, i) == at(y, j) ? ' ' : '>');
   if (i < x.size() || j < y.size()) row(i < x.size() ? "..." : "", j < y.size() ? "..." : "", ' ');
   return out;
@@ -156,7 +157,7 @@ std::string counterexample_text(const ProductModel& model, const Counterexample&
 
 std::string product_text_report(const ProductModel& model, const ProductDecision& decision,
                                 const ProductTextOptions& options) {
-  std::string out = wrap(headline(model, decision), kWidth, 2) + "\n";
+  std::string out = wrap(product_headline(model, decision), kReportColumns, 2) + "\n";
   if (decision.verdict == ProductVerdict::safe) {
     out += paragraph("no assignment of conditions to ranks diverges or deadlocks: " +
                      plural(decision.situations, "situation") + ", " +

@@ -2,23 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 
 #include "base/text.h"
+#include "reports/amount.h"
 #include "reports/columns.h"
 
 namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kColumns = 80;
 using Cells = std::array<std::string, 7>;
-
-std::string scientific(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1e", x);
-  return text;
-}
 
 std::string in_words(ReferenceVerdict verdict) {
   switch (verdict) {
@@ -85,8 +78,8 @@ std::string reference_table(const std::vector<ReferenceRow>& rows) {
   std::size_t others = 2 * (widths.size() - 1);
   for (std::size_t i = 1; i < widths.size(); ++i) others += widths[i];
   constexpr std::size_t kShortestName = 8;
-  widths[0] =
-      std::min(widths[0], kColumns > others + kShortestName ? kColumns - others : kShortestName);
+  widths[0] = std::min(
+      widths[0], kReportColumns > others + kShortestName ? kReportColumns - others : kShortestName);
   std::string out;
   for (Cells& line : lines) {
     line[0] = shorten_middle(line[0], widths[0]);
@@ -95,7 +88,7 @@ std::string reference_table(const std::vector<ReferenceRow>& rows) {
   }
   for (const ReferenceRow& row : rows) {
     if (const std::string why = reason(row); !why.empty()) {
-      out += wrap(printable(row.scenario) + ": " + why, kColumns, 2) + "\n";
+      out += wrap(printable(row.scenario) + ": " + why, kReportColumns, 2) + "\n";
     }
   }
   return out;

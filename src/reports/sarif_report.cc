@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "reports/finding_words.h"
+#include "reports/json_text.h"
 #include "reports/ranks_json.h"
 #include "reports/source_place.h"
 #include "reports/tool_version.h"
@@ -212,7 +213,7 @@ std::string sarif_report(const FilteredReport& filtered, std::string_view root) 
   out["$schema"] = kSchema;
   out["version"] = "2.1.0";
   out["runs"] = Json::array({std::move(run)});
-  return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(out) + "\n";
 }
 
 }  // namespace lockstep

@@ -7,10 +7,10 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kBefore = 8;   // calls before the place that are compared
-constexpr std::size_t kWindow = 48;  // calls of each side that are
-constexpr std::size_t kContext = 3;  // equal calls shown around a difference
-constexpr std::size_t kMostRows = 40;
+constexpr std::size_t kBeforePlace = 8;     // calls before the place that are compared
+constexpr std::size_t kComparedCalls = 48;  // calls of each side that are
+constexpr std::size_t kContext = 3;         // equal calls shown around a difference
+constexpr std::size_t kMostDiffRows = 40;
 
 using Lengths = std::vector<std::vector<std::uint32_t>>;
 
@@ -49,7 +49,7 @@ struct Pair {
 };
 
 // The first culprit, and the largest class without culprits.
-std::optional<Pair> choose(const Finding& finding, const GroupStreams& group, const Run& run) {
+std::optional<Pair> choose_pair(const Finding& finding, const GroupStreams& group, const Run& run) {
   const auto is_culprit = [&](std::uint32_t s) {
     return std::binary_search(finding.culprits.begin(), finding.culprits.end(),
                               run.ranks[group.streams[s].rank_index].rank);
@@ -71,8 +71,8 @@ std::optional<Pair> choose(const Finding& finding, const GroupStreams& group, co
 Window window_of(const Stream& stream, const GroupStreams& group, const Run& run,
                  std::size_t place) {
   Window out{&run.ranks[stream.rank_index], &stream, group.first_seq, 0, 0};
-  out.begin = std::min(stream.calls.size(), place - std::min(place, kBefore));
-  out.count = std::min(kWindow, stream.calls.size() - out.begin);
+  out.begin = std::min(stream.calls.size(), place - std::min(place, kBeforePlace));
+  out.count = std::min(kComparedCalls, stream.calls.size() - out.begin);
   return out;
 }
 
@@ -136,8 +136,8 @@ bool trim(std::vector<DiffRow>& rows) {
   const auto after = std::min<std::ptrdiff_t>(kContext, rows.end() - last);
   const bool whole = last + after == rows.end();
   rows = std::vector<DiffRow>(first - before, last + after);
-  if (rows.size() <= kMostRows) return whole;
-  rows.resize(kMostRows);
+  if (rows.size() <= kMostDiffRows) return whole;
+  rows.resize(kMostDiffRows);
   return false;
 }
 
@@ -150,7 +150,7 @@ std::optional<SequenceDiff> sequence_diff(const Finding& finding, const Run& run
     return one.name == finding.group && one.comparable;
   });
   if (group == groups.end() || *finding.seq < group->first_seq) return std::nullopt;
-  const std::optional<Pair> pair = choose(finding, *group, run);
+  const std::optional<Pair> pair = choose_pair(finding, *group, run);
   if (!pair) return std::nullopt;
   const auto place = static_cast<std::size_t>(*finding.seq - group->first_seq);
   const Window usual = window_of(group->streams[pair->usual], *group, run, place);

@@ -29,9 +29,9 @@ std::string count_of(const Report& report, Severity severity) {
   return n == 0 ? "" : plural(n, to_string(severity));
 }
 
-class Writer {
+class TextReportWriter {
  public:
-  Writer(const FilteredReport& filtered, const Run& run, const TextOptions& options)
+  TextReportWriter(const FilteredReport& filtered, const Run& run, const TextOptions& options)
       : filtered_(filtered),
         report_(filtered.report),
         run_(run),
@@ -267,7 +267,7 @@ class Writer {
 
 std::string text_report(const FilteredReport& filtered, const Run& run,
                         const TextOptions& options) {
-  return Writer(filtered, run, options).str();
+  return TextReportWriter(filtered, run, options).str();
 }
 
 std::string text_report(const Report& report, const Run& run, const TextOptions& options) {

@@ -3,15 +3,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "reports/json_text.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string dumped(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 // Microseconds, to the nanosecond.
 std::string microseconds(Nanos time) {
@@ -21,7 +18,7 @@ std::string microseconds(Nanos time) {
 
 }  // namespace
 
-std::string json_string(std::string_view bytes) { return dumped(Json(std::string(bytes))); }
+std::string json_string(std::string_view bytes) { return json_text(Json(std::string(bytes))); }
 
 void TimelineEvents::begin(char phase, std::string_view name, std::string_view category,
                            TimelinePlace place) {
@@ -35,20 +32,20 @@ void TimelineEvents::begin(char phase, std::string_view name, std::string_view c
 
 void TimelineEvents::metadata(std::string_view kind, TimelinePlace place, const Json& args) {
   begin('M', kind, {}, place);
-  out_ += ",\"args\":" + dumped(args) + "}";
+  out_ += ",\"args\":" + json_text(args) + "}";
 }
 
 void TimelineEvents::slice(std::string_view name, std::string_view category, TimelinePlace place,
                            Nanos from, Nanos to, const Json& args) {
   begin('X', name, category, place);
   out_ += ",\"ts\":" + microseconds(from) + ",\"dur\":" + microseconds(to - from) +
-          ",\"args\":" + dumped(args) + "}";
+          ",\"args\":" + json_text(args) + "}";
 }
 
 void TimelineEvents::counter(std::string_view name, TimelinePlace place, Nanos time,
                              const Json& args) {
   begin('C', name, {}, place);
-  out_ += ",\"ts\":" + microseconds(time) + ",\"args\":" + dumped(args) + "}";
+  out_ += ",\"ts\":" + microseconds(time) + ",\"args\":" + json_text(args) + "}";
 }
 
 void TimelineEvents::instant(std::string_view name, std::string_view category, TimelinePlace place,
@@ -56,7 +53,7 @@ void TimelineEvents::instant(std::string_view name, std::string_view category, T
   begin('i', name, category, place);
   out_ += ",\"ts\":" + microseconds(time) + ",\"s\":\"";
   out_ += static_cast<char>(scope);
-  out_ += "\",\"args\":" + dumped(args) + "}";
+  out_ += "\",\"args\":" + json_text(args) + "}";
 }
 
 void TimelineEvents::arrow(std::uint64_t id, Arrow part, TimelinePlace place, Nanos time) {

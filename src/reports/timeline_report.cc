@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "reports/columns.h"
 #include "reports/finding_words.h"
+#include "reports/json_text.h"
 #include "reports/matched_calls.h"
 #include "reports/replayed.h"
 #include "reports/timeline_clock.h"
@@ -63,7 +64,7 @@ struct Shown {
   std::uint64_t left_out = 0;       // entries
 };
 
-Shown choose(const Run& run, const TimelineOptions& options) {
+Shown choose_shown(const Run& run, const TimelineOptions& options) {
   Shown out{std::vector<TimelinePart>(run.ranks.size()), 0};
   if (!was_recorded(run)) {
     Agreement agreement(run.tables);
@@ -87,14 +88,14 @@ Shown choose(const Run& run, const TimelineOptions& options) {
   return out;
 }
 
-class Writer {
+class TimelineWriter {
  public:
-  Writer(const FilteredReport& filtered, const Run& run, const TimelineOptions& options)
+  TimelineWriter(const FilteredReport& filtered, const Run& run, const TimelineOptions& options)
       : filtered_(filtered),
         run_(run),
         clock_(timeline_clock(run)),
         matched_(match_calls(run)),
-        shown_(choose(run, options)),
+        shown_(choose_shown(run, options)),
         options_(options),
         shortest_(clock_.ordinal ? kOrdinalStep : 1) {
     for (std::size_t r = 0; r < run.ranks.size(); ++r) {
@@ -124,7 +125,7 @@ class Writer {
     if (shown_.left_out > 0)
       out["left_out"] = "the first " + grouped(shown_.left_out) +
                         " calls, spans and steps; each rank's last ones are here";
-    return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+    return json_text(out);
   }
 
   void rank(std::size_t r) {
@@ -322,7 +323,7 @@ class Writer {
 
 std::string timeline_report(const FilteredReport& filtered, const Run& run,
                             const TimelineOptions& options) {
-  return Writer(filtered, run, options).str();
+  return TimelineWriter(filtered, run, options).str();
 }
 
 }  // namespace lockstep

@@ -15,9 +15,11 @@ struct Lanes {
   std::multimap<Nanos, std::uint32_t> ends;  // last end to track
 };
 
-class Layout {
+class TrackLayout {
  public:
-  Layout(TimelineRank& out, Nanos shortest) : out_(out), shortest_(shortest) { track("host", 0); }
+  TrackLayout(TimelineRank& out, Nanos shortest) : out_(out), shortest_(shortest) {
+    track("host", 0);
+  }
 
   // Where the lane's slice before ends, if that is before `end`: the operations of a stream run one
   // after the other.
@@ -159,7 +161,7 @@ TimelineRank timeline_of(const RankTrace& trace, const Tables& tables,
                          const std::vector<Nanos>& times, const TimelinePart& part, Nanos shortest,
                          Nanos end) {
   TimelineRank out;
-  Layout layout(out, shortest);
+  TrackLayout layout(out, shortest);
   std::vector<TimelineSlice> on_host;
   std::vector<OnStream> on_streams;
   std::vector<CallTimes> calls(trace.calls.size());

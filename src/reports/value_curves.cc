@@ -57,7 +57,7 @@ std::optional<std::int64_t> first_difference(const Series& series) {
 using Points = std::vector<std::pair<std::int64_t, double>>;
 
 // Equal curves once, those of most ranks first.
-void fold(const std::map<Rank, Points>& of_rank, ValueCurves& out) {
+void fold_curves(const std::map<Rank, Points>& of_rank, ValueCurves& out) {
   std::map<Points, std::vector<Rank>> folded;
   for (const auto& [rank, points] : of_rank) folded[points].push_back(rank);
   for (const auto& [points, ranks] : folded) {
@@ -86,7 +86,7 @@ ValueCurves curves_of(const Series& series, const Run& run) {
     if (row->readings.size() > 1 && ought_to_agree(*row))
       out.agreement.push_back({row->n, !differ(*row)});
   }
-  fold(of_rank, out);
+  fold_curves(of_rank, out);
   out.first_difference = first_difference(series);
   return out;
 }

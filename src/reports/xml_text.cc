@@ -31,7 +31,7 @@ std::string_view entity(char c, bool in_attribute) {
   }
 }
 
-std::string escaped(std::string_view bytes, bool in_attribute) {
+std::string escaped_for_xml(std::string_view bytes, bool in_attribute) {
   const std::string text = to_utf8(bytes);
   std::string out;
   out.reserve(text.size());
@@ -51,8 +51,8 @@ std::string escaped(std::string_view bytes, bool in_attribute) {
 
 }  // namespace
 
-std::string xml_text(std::string_view bytes) { return escaped(bytes, false); }
+std::string xml_text(std::string_view bytes) { return escaped_for_xml(bytes, false); }
 
-std::string xml_attribute(std::string_view bytes) { return escaped(bytes, true); }
+std::string xml_attribute(std::string_view bytes) { return escaped_for_xml(bytes, true); }
 
 }  // namespace lockstep

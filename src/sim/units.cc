@@ -65,7 +65,7 @@ constexpr std::array kFlopRates = {
     Unit{"PFLOP/s", 1'000'000'000'000'000},
 };
 
-struct Kind {
+struct UnitKind {
   std::string_view what;     // "a duration"
   std::string_view example;  // "500ns"
   std::string_view finest;   // what the result is a whole number of
@@ -73,13 +73,13 @@ struct Kind {
   bool may_be_zero;
 };
 
-std::string unit_names(const Kind& kind) {
+std::string unit_names(const UnitKind& kind) {
   std::vector<std::string> names;
   for (const Unit& unit : kind.units) names.emplace_back(unit.name);
   return join_and(names);
 }
 
-Error refusal(std::string_view text, std::string why, const Kind& kind) {
+Error refusal(std::string_view text, std::string why, const UnitKind& kind) {
   constexpr std::size_t kShown = 60;
   const std::string shown = printable(text.substr(0, kShown)) + (text.size() > kShown ? "…" : "");
   return {"\"" + shown + "\" " + std::move(why),
@@ -122,7 +122,7 @@ Decimal read_decimal(std::string_view text) {
   return number;
 }
 
-Result<std::int64_t> parse(std::string_view text, const Kind& kind) {
+Result<std::int64_t> parse(std::string_view text, const UnitKind& kind) {
   if (text.empty()) return refusal(text, "is empty", kind);
   if (text.front() == '-') return refusal(text, "is negative", kind);
   Decimal number = read_decimal(text);
@@ -156,12 +156,12 @@ Result<std::int64_t> parse(std::string_view text, const Kind& kind) {
   return value;
 }
 
-const Kind& duration_kind() {
-  static const Kind kind = {"a duration", "500ns", "picoseconds", kDurations, true};
+const UnitKind& duration_kind() {
+  static const UnitKind kind = {"a duration", "500ns", "picoseconds", kDurations, true};
   return kind;
 }
-const Kind& size_kind() {
-  static const Kind kind = {"a size", "1MiB", "bytes", kSizes, true};
+const UnitKind& size_kind() {
+  static const UnitKind kind = {"a size", "1MiB", "bytes", kSizes, true};
   return kind;
 }
 
@@ -213,14 +213,14 @@ Result<Bytes> parse_bytes(std::string_view text) {
 }
 
 Result<Bandwidth> parse_bandwidth(std::string_view text) {
-  static const Kind kind = {"a bandwidth", "50GB/s", "bits per second", kBandwidths, false};
+  static const UnitKind kind = {"a bandwidth", "50GB/s", "bits per second", kBandwidths, false};
   const Result<std::int64_t> value = parse(text, kind);
   if (!value) return value.error();
   return Bandwidth{*value};
 }
 
 Result<FlopRate> parse_flop_rate(std::string_view text) {
-  static const Kind kind = {"a rate", "989TFLOP/s", "operations per second", kFlopRates, false};
+  static const UnitKind kind = {"a rate", "989TFLOP/s", "operations per second", kFlopRates, false};
   const Result<std::int64_t> value = parse(text, kind);
   if (!value) return value.error();
   return FlopRate{*value};

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::optional<std::size_t> number(const std::string& text) {
+std::optional<std::size_t> parse_number(const std::string& text) {
   std::size_t out = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (failed != std::errc{} || end != text.data() + text.size()) return std::nullopt;
@@ -35,7 +35,7 @@ Result<Json> with_value(Json document, const std::string& key, const Json& value
   std::string walked;
   for (const std::string& part : key_parts(key)) {
     if (at->is_array()) {
-      const auto index = number(part);
+      const auto index = parse_number(part);
       if (!index || *index >= at->size())
         return Error{"\"" + printable(walked) + "\" is a list of " + plural(at->size(), "element") +
                          ", which has no \"" + printable(part) + "\"",

@@ -29,7 +29,7 @@ std::string card(std::string_view title, const std::string& content) {
   return "<section class=\"card\"><h2>" + text(title) + "</h2>" + content + "</section>\n";
 }
 
-std::string number(std::string_view name, std::string_view value) {
+std::string named_number(std::string_view name, std::string_view value) {
   return "<div>" + element("dt", "", text(name)) + element("dd", "", text(value)) + "</div>";
 }
 
@@ -53,14 +53,14 @@ class Page {
     std::string out = "<header class=\"verdict\">" + element("h1", "", text(summary_.scenario)) +
                       element("p", "", html::sentence(tried_text(summary_)) + ".") +
                       "<dl class=\"numbers\">";
-    out += number("sorted by", objective_text(summary_.goal.objective));
+    out += named_number("sorted by", objective_text(summary_.goal.objective));
     if (summary_.goal.memory_limit)
-      out += number("memory of a rank at most", amount(*summary_.goal.memory_limit));
-    out += number("fit", grouped(ranking_.fitting.size()));
-    out += number("do not fit", grouped(ranking_.too_large.size()));
-    out += number("hang", grouped(ranking_.hanging.size()));
-    out += number("refused", grouped(ranking_.refused.size()));
-    if (!ranking_.failed.empty()) out += number("failed", grouped(ranking_.failed.size()));
+      out += named_number("memory of a rank at most", amount(*summary_.goal.memory_limit));
+    out += named_number("fit", grouped(ranking_.fitting.size()));
+    out += named_number("do not fit", grouped(ranking_.too_large.size()));
+    out += named_number("hang", grouped(ranking_.hanging.size()));
+    out += named_number("refused", grouped(ranking_.refused.size()));
+    if (!ranking_.failed.empty()) out += named_number("failed", grouped(ranking_.failed.size()));
     return out + "</dl></header>\n";
   }
 

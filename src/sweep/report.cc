@@ -17,9 +17,8 @@
 namespace lockstep::sweep {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-constexpr std::size_t kColumns = 80;
 constexpr std::size_t kShown = 40;  // best first; the front besides
 constexpr std::size_t kShownOfFront = 100;
 constexpr std::size_t kShownReasons = 12;
@@ -62,7 +61,7 @@ class TextTable {
       return sum;
     };
     const auto end = out.begin() + static_cast<std::ptrdiff_t>(values_);
-    while (all() > kColumns) {
+    while (all() > kReportColumns) {
       const auto widest = std::max_element(out.begin(), end);
       if (widest == end || *widest <= kNarrowest) break;
       --*widest;
@@ -116,12 +115,12 @@ std::string table_text(const Summary& summary, const Ranking& ranking) {
   if (all > shown)
     out += "  and " + grouped(all - shown) + " more: --output csv=FILE has them all\n";
   out += "\n";
-  out += wrap(memory_text(summary), kColumns, 2) + "\n";
+  out += wrap(memory_text(summary), kReportColumns, 2) + "\n";
   if (!ranking.fitting.empty())
     out += wrap("* Pareto front: none that fits is as good in " +
                     objective_text(summary.goal.objective) +
                     ", memory of a rank and number of ranks, and better in one of them",
-                kColumns, 2) +
+                kReportColumns, 2) +
            "\n";
   if (!ranking.too_large.empty())
     out += wrap("! does not fit: " + plural(ranking.too_large.size(), "plan") +
@@ -129,7 +128,7 @@ std::string table_text(const Summary& summary, const Ranking& ranking) {
                                                      " a rank, or less "
                                                      "where the machine has less"
                                                : ", with what the machine has"),
-                kColumns, 2) +
+                kReportColumns, 2) +
            "\n";
   return out;
 }
@@ -141,11 +140,13 @@ std::string reasons_text(const Summary& summary, const std::string& title,
   const std::vector<Reason> reasons = by_reason(summary, rows);
   for (std::size_t i = 0; i < std::min(reasons.size(), kShownReasons); ++i) {
     const Reason& reason = reasons[i];
-    out += "  " +
-           wrap(grouped(reason.rows.size()) + " × " + printable(reason.text), kColumns - 2, 6) +
-           "\n";
+    out +=
+        "  " +
+        wrap(grouped(reason.rows.size()) + " × " + printable(reason.text), kReportColumns - 2, 6) +
+        "\n";
     const std::string first = point_text(summary, summary.rows[reason.rows.front()]);
-    out += "      " + shorten_end((reason.rows.size() > 1 ? "first: " : "") + first, kColumns - 6) +
+    out += "      " +
+           shorten_end((reason.rows.size() > 1 ? "first: " : "") + first, kReportColumns - 6) +
            "\n";
   }
   if (reasons.size() > kShownReasons)
@@ -153,7 +154,7 @@ std::string reasons_text(const Summary& summary, const std::string& title,
   return out;
 }
 
-std::string number(double value) {
+std::string shortest_number(double value) {
   std::array<char, 40> buffer{};
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
   return {buffer.data(), end};
@@ -177,7 +178,8 @@ std::vector<std::size_t> sorted(const Ranking& ranking) {
 std::string sweep_text(const Summary& summary) {
   const Ranking ranking = rank(summary.rows, summary.goal);
   std::string out =
-      wrap("\"" + printable(summary.scenario) + "\": " + tried_text(summary), kColumns) + "\n";
+      wrap("\"" + printable(summary.scenario) + "\": " + tried_text(summary), kReportColumns) +
+      "\n";
   out += "best by " + objective_text(summary.goal.objective);
   if (summary.goal.memory_limit) out += " within " + amount(*summary.goal.memory_limit) + " a rank";
   out += "\n";
@@ -222,7 +224,7 @@ std::string sweep_csv(const Summary& summary) {
       figures.insert(figures.end(), {own.tokens_per_second_per_rank, own.mfu, own.bubble});
     else
       figures.push_back(row.sent_bytes);
-    for (const double value : figures) fields.push_back(trains ? number(value) : "");
+    for (const double value : figures) fields.push_back(trains ? shortest_number(value) : "");
     fields.push_back(row.reason);
     out += line(fields);
   }
@@ -231,7 +233,7 @@ std::string sweep_csv(const Summary& summary) {
 
 std::string sweep_json(const Summary& summary) {
   const Ranking ranking = rank(summary.rows, summary.goal);
-  Json out;
+  OrderedJson out;
   out["sweep"] = 1;
   out[summary.transformers ? "plan" : "scenario"] = to_utf8(summary.scenario);
   out["varied"] = summary.keys;
@@ -247,14 +249,14 @@ std::string sweep_json(const Summary& summary) {
                    {"hangs", ranking.hanging.size()},
                    {"refused", ranking.refused.size()},
                    {"failed", ranking.failed.size()}};
-  out["rows"] = Json::array();
+  out["rows"] = OrderedJson::array();
   for (const std::size_t i : sorted(ranking)) {
     const Row& row = summary.rows[i];
-    Json one = Json::parse(row_line(row, fits(row, summary.goal)));
+    OrderedJson one = OrderedJson::parse(row_line(row, fits(row, summary.goal)));
     one["pareto"] = static_cast<bool>(ranking.on_front[i]);
     out["rows"].push_back(std::move(one));
   }
-  return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return out.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace lockstep::sweep

@@ -11,7 +11,7 @@
 namespace lockstep::sweep {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::array<Outcome, 4> kOutcomes = {Outcome::trains, Outcome::hangs, Outcome::refused,
                                               Outcome::failed};
@@ -23,36 +23,36 @@ constexpr std::string_view kDoesNotFit = "does-not-fit";
 // Each takes what it says from the object; the first that is missing or of another type is kept.
 class Reader {
  public:
-  explicit Reader(const Json& object) : object_(object) {}
+  explicit Reader(const OrderedJson& object) : object_(object) {}
 
   std::string text(const char* key) {
-    return has(key, &Json::is_string) ? object_[key].get<std::string>() : std::string();
+    return has(key, &OrderedJson::is_string) ? object_[key].get<std::string>() : std::string();
   }
   double number(const char* key) {
-    if (!has(key, &Json::is_number)) return 0;
+    if (!has(key, &OrderedJson::is_number)) return 0;
     const double value = object_[key];
     if (!(value >= 0 && std::isfinite(value))) problem_ = key;
     return value;
   }
   std::int64_t whole(const char* key) {
-    return has(key, &Json::is_number_integer) ? object_[key].get<std::int64_t>() : 0;
+    return has(key, &OrderedJson::is_number_integer) ? object_[key].get<std::int64_t>() : 0;
   }
   bool yes_or_no(const char* key) {
-    return has(key, &Json::is_boolean) && object_[key].get<bool>();
+    return has(key, &OrderedJson::is_boolean) && object_[key].get<bool>();
   }
-  Json mapping(const char* key) {
-    return has(key, &Json::is_object) ? object_[key] : Json::object();
+  OrderedJson mapping(const char* key) {
+    return has(key, &OrderedJson::is_object) ? object_[key] : OrderedJson::object();
   }
   const std::string& problem() const { return problem_; }
 
  private:
-  bool has(const char* key, bool (Json::*is)() const noexcept) {
+  bool has(const char* key, bool (OrderedJson::*is)() const noexcept) {
     const bool there = object_.contains(key) && (object_[key].*is)();
     if (!there) problem_ = key;
     return there;
   }
 
-  const Json& object_;
+  const OrderedJson& object_;
   std::string problem_;
 };
 
@@ -83,7 +83,7 @@ std::string_view to_string(Outcome outcome) {
   LOCKSTEP_CHECK(false, "no such outcome");
 }
 
-std::string point_key(const std::string& machine, const Json& values) {
+std::string point_key(const std::string& machine, const OrderedJson& values) {
   std::map<std::string, std::string> sorted;
   const auto text = [](const nlohmann::json& one) {
     return one.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -94,7 +94,7 @@ std::string point_key(const std::string& machine, const Json& values) {
 
 std::string row_line(const Row& row, bool fits) {
   const bool trains = row.outcome == Outcome::trains;
-  Json out;
+  OrderedJson out;
   out["machine"] = row.machine;
   out["values"] = row.values;
   out["verdict"] = trains ? (fits ? kFits : kDoesNotFit) : to_string(row.outcome);
@@ -117,14 +117,14 @@ std::string row_line(const Row& row, bool fits) {
       out["calls_per_step"] = row.calls;
     }
   }
-  return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 Result<Row> parse_row(std::string_view line) {
   bool deep = false;  // what is nested deeper is left out, and never walked
-  const Json object = Json::parse(
+  const OrderedJson object = OrderedJson::parse(
       line,
-      [&](int depth, Json::parse_event_t, const Json&) {
+      [&](int depth, OrderedJson::parse_event_t, const OrderedJson&) {
         deep = deep || depth > kDeepest;
         return depth <= kDeepest;
       },

@@ -16,7 +16,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::string_view kMagic = "LKSDIG01";
+constexpr std::string_view kDigestMagic = "LKSDIG01";
 constexpr std::string_view kAnyVersion = "LKSDIG";
 constexpr std::size_t kSumBytes = 64;  // SHA-256 in hexadecimal digits
 
@@ -69,9 +69,9 @@ void write_all_unreadable(DigestWriter& out, const std::vector<Run::Unreadable>&
   for (const std::string& bytes : coded) out.text(bytes);
 }
 
-class Reader {
+class DigestFileReader {
  public:
-  Reader(std::string_view body, const std::string& file, Tables& tables)
+  DigestFileReader(std::string_view body, const std::string& file, Tables& tables)
       : in_(body), file_(file), tables_(tables), room_{most_expanded(body.size())} {}
 
   Result<ReadDigest> read() {
@@ -196,26 +196,27 @@ Digest write_digest(std::span<const RankTrace> traces, const Tables& tables,
     for (const auto* column : row.columns) out.number(column->second);
   }
   const std::string body = out.take();
-  return {std::string(kMagic) + sha256(body) + body, columns[0].size()};
+  return {std::string(kDigestMagic) + sha256(body) + body, columns[0].size()};
 }
 
 Result<ReadDigest> read_digest(std::string_view bytes, const std::string& file, Tables& tables) {
-  if (looks_like_digest(bytes) && bytes.size() >= kMagic.size() && !bytes.starts_with(kMagic)) {
+  if (looks_like_digest(bytes) && bytes.size() >= kDigestMagic.size() &&
+      !bytes.starts_with(kDigestMagic)) {
     return Error{"a digest of a version that this lockstep does not know",
                  {file},
                  "read it with the lockstep that made it, or a newer one"};
   }
-  if (bytes.size() < kMagic.size() + kSumBytes) {
+  if (bytes.size() < kDigestMagic.size() + kSumBytes) {
     return Error{"the digest is cut off", {file}, "make it again with `lockstep digest`"};
   }
-  const std::string_view sum = bytes.substr(kMagic.size(), kSumBytes);
-  const std::string_view body = bytes.substr(kMagic.size() + kSumBytes);
-  if (!bytes.starts_with(kMagic) || sum != sha256(body)) {
+  const std::string_view sum = bytes.substr(kDigestMagic.size(), kSumBytes);
+  const std::string_view body = bytes.substr(kDigestMagic.size() + kSumBytes);
+  if (!bytes.starts_with(kDigestMagic) || sum != sha256(body)) {
     return Error{"the digest is cut off or damaged: its checksum is another",
                  {file},
                  "copy it again, or make it again with `lockstep digest`"};
   }
-  return Reader(body, file, tables).read();
+  return DigestFileReader(body, file, tables).read();
 }
 
 }  // namespace lockstep

@@ -9,10 +9,6 @@ namespace lockstep {
 
 namespace {
 
-std::int64_t wrapping_sum(std::int64_t a, std::int64_t b) {
-  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-}
-
 class Expander {
  public:
   Expander(const DigestForm& form, const ColumnViews& columns, const DigestTables& values,

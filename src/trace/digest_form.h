@@ -67,6 +67,15 @@ inline constexpr std::size_t kCompletionsTimed = 32;
 CodedColumns code_columns(const RankTrace& trace, const Tables& tables, const DigestValues& values,
                           RankPlaces& places);
 
+// Beside Call::flags, of what kind a call is: it has values, it is one of a batch.
+inline constexpr std::uint64_t kHasValues = 64;
+inline constexpr std::uint64_t kHasBatch = 128;
+
+// Differences are coded modulo 2^64: damaged ones must not overflow.
+inline std::int64_t wrapping_sum(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+}
+
 // A form that was read: a trace of nobody, and how to make it that of a rank.
 struct DigestForm {
   // Something relative to the group in which a call is.

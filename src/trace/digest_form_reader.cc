@@ -8,13 +8,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::uint8_t kCallFlags = 63;
-constexpr std::uint64_t kHasValues = 64;
-constexpr std::uint64_t kHasBatch = 128;
-
-std::int64_t wrapping_sum(std::int64_t a, std::int64_t b) {
-  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-}
-
 class FormReader {
  public:
   FormReader(std::string_view bytes, const DigestTables& tables, DigestForm& form)

@@ -8,9 +8,6 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::uint64_t kHasValues = 64;
-constexpr std::uint64_t kHasBatch = 128;
-
 // The part of a trace that is told in groups' places: the rank's own numbering of its groups, those
 // that it declared first.
 class Slots {

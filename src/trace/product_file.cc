@@ -24,9 +24,9 @@ constexpr std::int64_t kMaxStep = std::int64_t{1} << 40U;
 constexpr const char* kFix = "docs/product.md shows a whole product.json";
 
 // Reads typed values; the first thing that is wrong is kept, and everything after it is moot.
-class Reader {
+class ProductFileReader {
  public:
-  explicit Reader(const std::string& file) : file_(file) {}
+  explicit ProductFileReader(const std::string& file) : file_(file) {}
 
   std::optional<Error> problem;
 
@@ -291,7 +291,7 @@ class SpecReader {
       spec_.steps.push_back(condition(read_.as_text(item, "steps")));
   }
 
-  Reader read_;
+  ProductFileReader read_;
   ProductSpec spec_;
   std::map<std::string, std::size_t> by_name_;
   std::size_t named_steps_ = 0;

@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kTextVersion = 1;
 
 class TextReader {
  public:
@@ -76,7 +76,7 @@ Status TextReader::read_header() {
   fields_.load(object);
   if (fields_.line_kind() != Key::header) return header_error("the first line is no header", fix);
   const std::optional<std::int64_t> version = fields_.integer(Key::header);
-  if (version && *version != kVersion) {
+  if (version && *version != kTextVersion) {
     return header_error("trace format " + std::to_string(*version) + " is not known",
                         "this lockstep reads version 1");
   }

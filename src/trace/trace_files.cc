@@ -31,7 +31,7 @@ Result<std::vector<std::string>> list_folder(const std::string& folder) {
   return files;
 }
 
-bool is_number(const std::string& name) {
+bool all_digits(const std::string& name) {
   return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
 }
 
@@ -55,13 +55,13 @@ void add_torchrun_logs(const fs::path& folder, bool may_hold_runs, std::vector<s
   std::optional<std::pair<int, fs::path>> last;
   for (const fs::path& inner : folders_in(folder)) {
     const std::string name = inner.filename().string();
-    if (is_number(name)) {
+    if (all_digits(name)) {
       for (const std::string_view log : {"stdout.log", "stderr.log"}) {
         std::error_code unknown;
         const fs::path file = inner / log;
         if (fs::is_regular_file(file, unknown)) out.push_back(file.string());
       }
-    } else if (name.starts_with(kAttempt) && is_number(name.substr(kAttempt.size())) &&
+    } else if (name.starts_with(kAttempt) && all_digits(name.substr(kAttempt.size())) &&
                name.size() < kAttempt.size() + 9) {
       const int attempt = std::stoi(name.substr(kAttempt.size()));
       if (!last || attempt > last->first) last = {attempt, inner};

@@ -18,7 +18,7 @@ namespace {
 namespace dom = simdjson::dom;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 30U;
-constexpr std::int64_t kVersion = 2;
+constexpr std::int64_t kCostsVersion = 2;
 constexpr std::size_t kMostDtypes = 64;  // of one stretch
 // Of one category, so that their sum fits.
 constexpr std::int64_t kMostMemory = (std::int64_t{1} << 62U) / kMemoryCategories;
@@ -40,7 +40,7 @@ bool is_dtype(std::string_view name) {
 
 // The shortest text that is read as the same number. JSON's readers take digits alone for a whole
 // number, of 64 bits at most.
-std::string number(double value) {
+std::string shortest_number(double value) {
   constexpr double kMostDigits = 1e18;
   std::array<char, 32> text{};
   char* const end = text.data() + text.size();
@@ -62,9 +62,9 @@ std::string by_category(const MemoryUse& use) {
 }
 
 // Reads one file; the first thing that is wrong is kept.
-class Reader {
+class CostsReader {
  public:
-  explicit Reader(const std::string& file) : file_(file) {}
+  explicit CostsReader(const std::string& file) : file_(file) {}
 
   Result<RankCosts> read(std::string_view text) {
     dom::parser parser(kMostBytes);
@@ -75,7 +75,7 @@ class Reader {
       return failure("this is no JSON object");
     }
     RankCosts out;
-    if (whole(object, "work_costs") != kVersion) {
+    if (whole(object, "work_costs") != kCostsVersion) {
       return failure("\"work_costs\" is not 2, the version that is known");
     }
     out.rank = static_cast<std::int32_t>(whole(object, "rank", INT32_MAX));
@@ -206,7 +206,7 @@ std::string costs_file(const std::string& folder, std::int32_t rank) {
 
 std::string work_costs_text(const RankCosts& costs) {
   std::string out = "{\"work_costs\":2,\"rank\":" + std::to_string(costs.rank) +
-                    ",\"state_bytes\":" + number(costs.state_bytes) +
+                    ",\"state_bytes\":" + shortest_number(costs.state_bytes) +
                     ",\"beside_nanos\":" + std::to_string(costs.beside_nanos) + ",\"work\":[";
   const char* separator = "\n";
   for (const WorkCost& work : costs.work) {
@@ -217,11 +217,11 @@ std::string work_costs_text(const RankCosts& costs) {
     for (const WorkCost::Flops& flops : work.flops) {
       LOCKSTEP_CHECK(is_dtype(flops.dtype), "a type's name that JSON would have to escape");
       if (&flops != &work.flops.front()) out += ",";
-      out += "\"" + flops.dtype + "\":{\"matmul\":" + number(flops.matmul) +
-             ",\"convolution\":" + number(flops.convolution) + "}";
+      out += "\"" + flops.dtype + "\":{\"matmul\":" + shortest_number(flops.matmul) +
+             ",\"convolution\":" + shortest_number(flops.convolution) + "}";
     }
-    out += "},\"product_bytes\":" + number(work.product_bytes) +
-           ",\"memory_bytes\":" + number(work.memory_bytes) +
+    out += "},\"product_bytes\":" + shortest_number(work.product_bytes) +
+           ",\"memory_bytes\":" + shortest_number(work.memory_bytes) +
            ",\"kernels\":" + std::to_string(work.kernels) +
            ",\"operations\":" + std::to_string(work.operations) +
            ",\"nanos\":" + std::to_string(work.nanos);
@@ -236,7 +236,7 @@ std::string work_costs_text(const RankCosts& costs) {
 }
 
 Result<RankCosts> parse_work_costs(std::string_view text, const std::string& file) {
-  return Reader(file).read(text);
+  return CostsReader(file).read(text);
 }
 
 Result<RankCosts> read_work_costs(const std::string& file) {

@@ -34,7 +34,7 @@ struct Race {
 };
 using Site = std::tuple<GroupId, SignatureId, StringId, NameListId>;
 
-void collect(const Context& context, std::uint32_t rank, std::map<Site, Race>& races) {
+void collect_races(const Context& context, std::uint32_t rank, std::map<Site, Race>& races) {
   const RankTrace& trace = context.run.ranks[rank];
   std::vector<bool> over(trace.calls.size());
   for (const Event& event : trace.events) {
@@ -74,7 +74,7 @@ void collect(const Context& context, std::uint32_t rank, std::map<Site, Race>& r
 
 std::vector<Cause> check_buffers(const Context& context) {
   std::map<Site, Race> races;
-  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) collect(context, r, races);
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) collect_races(context, r, races);
   std::vector<Cause> out;
   for (auto& [site, race] : races) {
     const CallSite& calls = race.calls;

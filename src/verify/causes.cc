@@ -8,6 +8,7 @@
 
 #include "verify/blocking.h"
 #include "verify/loose_ends.h"
+#include "verify/rank_indices.h"
 
 namespace lockstep {
 
@@ -23,13 +24,6 @@ bool intersect(const std::vector<std::uint32_t>& a, const std::vector<std::uint3
     ++(*i < *j ? i : j);
   }
   return false;
-}
-
-template <class T>
-std::vector<T> united(const std::vector<T>& a, const std::vector<T>& b) {
-  std::vector<T> out;
-  std::set_union(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
-  return out;
 }
 
 // Earlier first: by step where both know theirs, then by place in the group.

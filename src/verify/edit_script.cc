@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-using Kind = FirstEdit::Kind;
+using EditScriptKind = FirstEdit::Kind;
 
 struct Cell {
   std::size_t cost = std::numeric_limits<std::size_t>::max() / 2;
@@ -75,17 +75,17 @@ FirstEdit first_edit(const EditProblem& problem) {
   out.agreement = first.agreement;
   switch (first.step) {
     case Cell::Step::swap:
-      out.kind = Kind::swapped;
+      out.kind = EditScriptKind::swapped;
       out.count = 2;
       break;
     case Cell::Step::miss:
-      out.kind = Kind::missing;
+      out.kind = EditScriptKind::missing;
       while (out.count < problem.reference && table.at(out.count, 0).step == Cell::Step::miss) {
         ++out.count;
       }
       break;
     case Cell::Step::add:
-      out.kind = Kind::extra;
+      out.kind = EditScriptKind::extra;
       while (out.count < problem.deviant && table.at(0, out.count).step == Cell::Step::add) {
         ++out.count;
       }

@@ -13,14 +13,13 @@
 #include <boost/graph/strong_components.hpp>
 
 #include "base/text.h"
+#include "verify/rank_indices.h"
 
 namespace lockstep {
 
 namespace {
 
 using Membership = RankTrace::Membership;
-using RankIndices = std::vector<std::uint32_t>;  // ascending
-
 std::string list_words(const std::vector<Rank>& ranks) {
   std::vector<std::string> numbers;
   numbers.reserve(ranks.size());
@@ -46,12 +45,6 @@ class GroupIndex {
  private:
   std::vector<std::size_t> index_;
 };
-
-RankIndices united(const RankIndices& a, const RankIndices& b) {
-  RankIndices out;
-  std::set_union(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
-  return out;
-}
 
 RankIndices common(const RankIndices& a, const RankIndices& b) {
   RankIndices out;
@@ -141,7 +134,7 @@ class Descriptions {
 };
 
 // One group that `ranks` call what others (`usual`) call another.
-struct Exchange {
+struct NameExchange {
   std::size_t group, other;
   std::string description, usual_description;
   RankIndices ranks, usual;
@@ -151,8 +144,8 @@ struct Exchange {
 // Whether the ranks that call the group so call a group by its usual description that ranks of the
 // usual kind are in as well. Descriptions that depend on the rank ("to the next stage") differ over
 // a group's members too, but the group that they stand for elsewhere is another rank's.
-std::optional<Exchange> exchange_in(const Context& context, const Descriptions& descriptions,
-                                    std::size_t group) {
+std::optional<NameExchange> exchange_in(const Context& context, const Descriptions& descriptions,
+                                        std::size_t group) {
   const auto& kinds = descriptions.of(group);
   if (kinds.size() < 2) return std::nullopt;
   const auto usual = std::max_element(kinds.begin(), kinds.end(), [](const auto& a, const auto& b) {
@@ -167,7 +160,7 @@ std::optional<Exchange> exchange_in(const Context& context, const Descriptions& 
       return std::find(there.begin(), there.end(), context.run.ranks[r].rank) != there.end();
     });
     if (!shared) continue;
-    Exchange found{group, *other, description, usual->first, {}, usual->second, false};
+    NameExchange found{group, *other, description, usual->first, {}, usual->second, false};
     for (const std::uint32_t r : ranks) {
       if (descriptions.group_called(usual->first, r) == other) found.ranks.push_back(r);
     }
@@ -183,7 +176,7 @@ std::vector<ExchangedNames> check_names(const Context& context) {
   const Descriptions descriptions(context);
   std::vector<ExchangedNames> out;
   for (std::size_t g = 0; g < context.groups.size(); ++g) {
-    const std::optional<Exchange> exchange = exchange_in(context, descriptions, g);
+    const std::optional<NameExchange> exchange = exchange_in(context, descriptions, g);
     if (!exchange) continue;
     if (!out.empty()) {  // one order of creation, one finding
       auto& groups = out[0].groups;

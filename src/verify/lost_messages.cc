@@ -14,7 +14,7 @@ namespace lockstep {
 
 namespace {
 
-struct Message {
+struct LoggedMessage {
   std::uint32_t rank = 0, call = 0;
   Nanos issued = kNoTime, completed = kNoTime;
   bool done = false;
@@ -22,24 +22,24 @@ struct Message {
 
 // Both ends of a channel, each in the order of its rank.
 struct Ends {
-  std::vector<Message> sends, receives;
+  std::vector<LoggedMessage> sends, receives;
 };
 
 // Source, destination, group and tag.
-using Channel = std::tuple<std::int32_t, std::int32_t, std::uint32_t, std::int32_t>;
+using MessageChannel = std::tuple<std::int32_t, std::int32_t, std::uint32_t, std::int32_t>;
 
 // How many calls there are up to the last completed one.
-std::ptrdiff_t history(const std::vector<Message>& messages) {
-  const auto last =
-      std::find_if(messages.rbegin(), messages.rend(), [](const Message& m) { return m.done; });
+std::ptrdiff_t history(const std::vector<LoggedMessage>& messages) {
+  const auto last = std::find_if(messages.rbegin(), messages.rend(),
+                                 [](const LoggedMessage& m) { return m.done; });
   return messages.rend() - last;
 }
 
-class Collector {
+class MessageCollector {
  public:
-  explicit Collector(const Run& run) : run_(run) {}
+  explicit MessageCollector(const Run& run) : run_(run) {}
 
-  std::map<Channel, Ends> channels() {
+  std::map<MessageChannel, Ends> channels() {
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) add(r);
     return std::move(channels_);
   }
@@ -47,7 +47,7 @@ class Collector {
  private:
   void add(std::uint32_t r) {
     const RankTrace& trace = run_.ranks[r];
-    std::vector<std::pair<std::vector<Message>*, std::size_t>> places(trace.calls.size());
+    std::vector<std::pair<std::vector<LoggedMessage>*, std::size_t>> places(trace.calls.size());
     for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
       const Call& call = trace.calls[c];
       const Op op = run_.tables.signatures[call.signature].op;
@@ -56,7 +56,7 @@ class Collector {
       const std::int32_t peer = call.peer.value;
       Ends& ends = op == Op::send ? channels_[{self, peer, call.group.value, call.ptag}]
                                   : channels_[{peer, self, call.group.value, call.ptag}];
-      std::vector<Message>& end = op == Op::send ? ends.sends : ends.receives;
+      std::vector<LoggedMessage>& end = op == Op::send ? ends.sends : ends.receives;
       places[c] = {&end, end.size()};
       end.push_back({r, c, kNoTime, kNoTime, call.has(kCompleted) || call.has(kWaitEnded)});
     }
@@ -70,7 +70,7 @@ class Collector {
   }
 
   const Run& run_;
-  std::map<Channel, Ends> channels_;  // nodes stay where they are
+  std::map<MessageChannel, Ends> channels_;  // nodes stay where they are
 };
 
 class Aligner {
@@ -104,13 +104,13 @@ class Aligner {
  private:
   // Whether the first `surplus` open calls of one side can have met the last completed ones of the
   // other: it has so many, and none is known to have completed before its partner was issued.
-  static bool completed_after(const std::vector<Message>& open, std::ptrdiff_t first_open,
-                              const std::vector<Message>& other, std::ptrdiff_t other_history,
+  static bool completed_after(const std::vector<LoggedMessage>& open, std::ptrdiff_t first_open,
+                              const std::vector<LoggedMessage>& other, std::ptrdiff_t other_history,
                               std::ptrdiff_t surplus) {
     if (other_history < surplus) return false;
     for (std::ptrdiff_t i = 0; i < surplus; ++i) {
-      const Message& mine = open[static_cast<std::size_t>(first_open + i)];
-      const Message& theirs = other[static_cast<std::size_t>(other_history - surplus + i)];
+      const LoggedMessage& mine = open[static_cast<std::size_t>(first_open + i)];
+      const LoggedMessage& theirs = other[static_cast<std::size_t>(other_history - surplus + i)];
       if (mine.issued != kNoTime && theirs.completed != kNoTime && theirs.completed < mine.issued) {
         return false;
       }
@@ -133,7 +133,7 @@ class Aligner {
     return out;
   }
 
-  const Signature& signature(const Message& m) const {
+  const Signature& signature(const LoggedMessage& m) const {
     return run_.tables.signatures[run_.ranks[m.rank].calls[m.call].signature];
   }
 
@@ -153,15 +153,15 @@ std::vector<std::vector<bool>> find_lost_messages(const Run& run) {
   });
   if (!any) return lost;
   for (const RankTrace& trace : run.ranks) lost.emplace_back(trace.calls.size());
-  for (const auto& [channel, ends] : Collector(run).channels()) {
+  for (const auto& [channel, ends] : MessageCollector(run).channels()) {
     if (ends.sends.empty() || ends.receives.empty()) continue;
     if (run.ranks[ends.sends[0].rank].dropped == 0 && run.ranks[ends.receives[0].rank].dropped == 0)
       continue;
     const std::optional<std::ptrdiff_t> shift = Aligner(run, ends).shift();
-    const auto mark = [&](const std::vector<Message>& mine, const std::vector<Message>& other,
-                          std::ptrdiff_t offset) {
+    const auto mark = [&](const std::vector<LoggedMessage>& mine,
+                          const std::vector<LoggedMessage>& other, std::ptrdiff_t offset) {
       for (std::ptrdiff_t i = 0; i < std::ssize(mine); ++i) {
-        const Message& m = mine[static_cast<std::size_t>(i)];
+        const LoggedMessage& m = mine[static_cast<std::size_t>(i)];
         const bool outside = !shift || i < offset || i - offset >= std::ssize(other);
         if (outside && (m.done || i < offset)) lost[m.rank][m.call] = true;
       }

@@ -27,7 +27,7 @@ std::string modality_words(const std::optional<std::vector<std::string>>& held) 
   return join_and(clean);
 }
 
-RuleId rule_of(const Deviation& d) {
+RuleId rule_of_deviation(const Deviation& d) {
   switch (d.kind) {
     case Deviation::Kind::missing:
       return RuleId::missing_collective;
@@ -221,7 +221,7 @@ Cause explain_deviation(const Context& context, const Deviation& d) {
   Cause cause;
   Finding& finding = cause.finding;
   if (!tell_modality(context, d, finding)) {
-    finding = make_finding(rule_of(d));
+    finding = make_finding(rule_of_deviation(d));
     finding.message = form_message(context, d);
     finding.why = usual_why(d);
     finding.what = names_carried(context, d);
@@ -327,13 +327,14 @@ namespace {
 
 // The calls of one all-to-all, by group rank; `shifted`'s call is taken so many places later. Those
 // that are not there are null.
-struct Exchange {
+struct ShiftedExchange {
   std::vector<CallRef> refs;
   std::vector<const Call*> calls;
 };
-Exchange exchange_at(const Context& context, const std::vector<const Stream*>& members,
-                     std::size_t meeting, std::size_t shifted = SIZE_MAX, std::size_t by = 0) {
-  Exchange out;
+ShiftedExchange exchange_at(const Context& context, const std::vector<const Stream*>& members,
+                            std::size_t meeting, std::size_t shifted = SIZE_MAX,
+                            std::size_t by = 0) {
+  ShiftedExchange out;
   for (std::size_t m = 0; m < members.size(); ++m) {
     const std::size_t at = meeting + (m == shifted ? by : 0);
     const bool there = members[m] != nullptr && at < members[m]->calls.size();
@@ -351,7 +352,7 @@ std::optional<Deviation> shifted_exchange(const Context& context, std::size_t g,
   const auto exchanges = [&](const Call* c) {
     return c != nullptr && context.run.tables.signatures[c->signature].splits_in.value != 0;
   };
-  const auto fits = [&](const Exchange& exchange) {
+  const auto fits = [&](const ShiftedExchange& exchange) {
     return exchanges(exchange.calls[deviant]) &&
            std::count_if(exchange.calls.begin(), exchange.calls.end(), exchanges) > 1 &&
            conflicts(context.run.tables, exchange.calls).empty();
@@ -360,7 +361,7 @@ std::optional<Deviation> shifted_exchange(const Context& context, std::size_t g,
   d.group = g;
   d.seq = context.groups[g].first_seq + meeting;
   d.deviants = {members[deviant]->rank_index};
-  const Exchange here = exchange_at(context, members, meeting);
+  const ShiftedExchange here = exchange_at(context, members, meeting);
   for (std::size_t m = 0; m < members.size(); ++m) {
     if (m != deviant && members[m] != nullptr) d.reference.push_back(members[m]->rank_index);
   }
@@ -374,7 +375,7 @@ std::optional<Deviation> shifted_exchange(const Context& context, std::size_t g,
   d.step = context.call(d.expected).step;
   // Left out: what it issued here fits what the others issue next. (A shift of the one by -1 is a
   // shift of all others by 1.)
-  Exchange next = exchange_at(context, members, meeting + 1);
+  ShiftedExchange next = exchange_at(context, members, meeting + 1);
   next.refs[deviant] = here.refs[deviant];
   next.calls[deviant] = here.calls[deviant];
   if (fits(next)) {
@@ -412,7 +413,7 @@ std::vector<Cause> check_splits(const Context& context) {
     for (std::size_t m = 0; m < shortest; ++m) {
       const Call& lead = context.run.ranks[first.rank_index].calls[first.calls[m]];
       if (tables.signatures[lead.signature].splits_in.value == 0) continue;
-      const Exchange here = exchange_at(context, members, m);
+      const ShiftedExchange here = exchange_at(context, members, m);
       std::vector<SignatureId> signatures;
       for (const Call* c : here.calls) {
         signatures.push_back(c == nullptr ? SignatureId{} : c->signature);

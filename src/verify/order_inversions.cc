@@ -190,7 +190,8 @@ class OrderGraph {
   bool waits_unknown_ = false;
 };
 
-Cause explain(const Context& context, const OrderGraph& graph, const std::vector<Edge>& circle) {
+Cause explain_inversion(const Context& context, const OrderGraph& graph,
+                        const std::vector<Edge>& circle) {
   Cause cause;
   cause.finding = make_finding(RuleId::cross_group_deadlock);
   Finding& f = cause.finding;
@@ -241,7 +242,7 @@ OrderInversions check_order_inversions(const Context& context) {
   const OrderGraph graph(context);
   out.waits_unknown = graph.waits_unknown();
   for (const auto& circle : graph.circles()) {
-    out.causes.push_back(explain(context, graph, circle));
+    out.causes.push_back(explain_inversion(context, graph, circle));
   }
   if (!out.causes.empty() && graph.inversions() > 2 * kFindings) {
     out.causes[0].finding.why +=

@@ -1,20 +1,18 @@
 #include "verify/overtaking.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "base/text.h"
+#include "verify/rank_indices.h"
 #include "verify/wait_words.h"
 
 namespace lockstep {
 
 namespace {
-
-using RankIndices = std::vector<std::uint32_t>;
 
 // Groups of one kind are sisters: the tensor-parallel groups of a mesh, the nodes of a cluster.
 struct GroupKind {
@@ -41,12 +39,6 @@ struct Candidate {
   std::size_t at = SIZE_MAX;
   RankIndices waiting, deviants;
 };
-
-RankIndices united(const RankIndices& a, const RankIndices& b) {
-  RankIndices out;
-  std::set_union(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
-  return out;
-}
 
 bool may_be_compared(const WaitPoint& point) {
   return point.group != WaitPoint::kPointToPoint && !point.mismatched && !point.unknown_member;

@@ -36,7 +36,8 @@ std::vector<std::size_t> points_to_tell(const Context& strict, const WaitCause& 
   return out;
 }
 
-Cause explain(const Context& strict, const ReplayResult& lenient, const WaitCause& wait) {
+Cause explain_synchronous_wait(const Context& strict, const ReplayResult& lenient,
+                               const WaitCause& wait) {
   const std::vector<std::size_t> points = points_to_tell(strict, wait);
   bool all_messages = true;
   bool any_send = false;
@@ -106,7 +107,7 @@ std::vector<Cause> check_rendezvous(const Context& context, const WildcardChoice
   const ReplayResult lenient = replay_program(true);
   for (const WaitCause& wait : wait_causes(where)) {
     if (wait.stuck && !points_to_tell(strict, wait).empty()) {
-      out.push_back(explain(strict, lenient, wait));
+      out.push_back(explain_synchronous_wait(strict, lenient, wait));
     }
   }
   return out;

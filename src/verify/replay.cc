@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint32_t kNoGroup = UINT32_MAX;
 
 // Source, destination and group of a point-to-point call.
-using Channel = std::tuple<std::int32_t, std::int32_t, std::uint32_t>;
+using SendChannel = std::tuple<std::int32_t, std::int32_t, std::uint32_t>;
 
 struct ChannelState {
   Mailbox mailbox;
@@ -255,8 +255,8 @@ class Replayer {
       peer = run_.ranks[*sender].rank.value;
     }
     const bool sends = op == Op::send;
-    const Channel channel =
-        sends ? Channel{self, peer, k.group.value} : Channel{peer, self, k.group.value};
+    const SendChannel channel =
+        sends ? SendChannel{self, peer, k.group.value} : SendChannel{peer, self, k.group.value};
     ChannelState& state = channels_[channel];
     if (op == Op::probe) {
       met_[r][c] = state.mailbox.holds(k.ptag);
@@ -652,7 +652,7 @@ class Replayer {
   std::vector<std::uint32_t> group_index_;              // by GroupId
   std::vector<Meetings> meetings_;                      // by group index
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> parked_;
-  std::map<Channel, ChannelState> channels_;
+  std::map<SendChannel, ChannelState> channels_;
   // Both sides of each message, over NCCL: by rank index and call.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint32_t, std::uint32_t>>
       partner_;

@@ -14,7 +14,7 @@ constexpr std::size_t kStateBytes = std::size_t{256} << 20U;  // of all states k
 
 // Two independent 64-bit hashes: with the number of states bounded, a collision of both is less
 // likely than a fault of the machine.
-struct Digest {
+struct StateDigest {
   std::uint64_t a = 0x9E3779B97F4A7C15ULL, b = 0xD1B54A32D192ED03ULL;
   void add(std::uint64_t value) {
     a = (a ^ value) * 0xBF58476D1CE4E5B9ULL;
@@ -22,15 +22,15 @@ struct Digest {
     b = (b + value) * 0x94D049BB133111EBULL;
     b ^= b >> 32U;
   }
-  friend bool operator==(const Digest&, const Digest&) = default;
+  friend bool operator==(const StateDigest&, const StateDigest&) = default;
 };
 struct DigestHash {
-  std::size_t operator()(const Digest& d) const noexcept { return d.a; }
+  std::size_t operator()(const StateDigest& d) const noexcept { return d.a; }
 };
 
 // `issued` and the frontiers follow from `next`.
-Digest digest(const ScheduleState& state) {
-  Digest out;
+StateDigest digest(const ScheduleState& state) {
+  StateDigest out;
   for (const std::uint32_t n : state.next) out.add(n);
   for (const auto* side : {&state.sends, &state.receives}) {
     for (const auto& list : *side) {
@@ -141,7 +141,7 @@ class Walk {
   const ScheduleMachine::Allowed allowed_;
   std::vector<Node> nodes_;
   std::vector<Frame> frames_;
-  std::unordered_set<Digest, DigestHash> seen_;
+  std::unordered_set<StateDigest, DigestHash> seen_;
   std::size_t kept_ = 0;  // bytes of the states in frames_
 };
 

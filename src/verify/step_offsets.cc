@@ -117,8 +117,8 @@ Deviation as_deviation(std::size_t g, const GroupStreams& group, const GroupStep
   return d;
 }
 
-Cause explain(const Context& context, std::size_t g, const GroupSteps& steps, std::size_t reference,
-              const Offset& offset) {
+Cause explain_offset(const Context& context, std::size_t g, const GroupSteps& steps,
+                     std::size_t reference, const Offset& offset) {
   const GroupStreams& group = context.groups[g];
   const Deviation d = as_deviation(g, group, steps, reference, offset);
   Cause cause = explain_deviation(context, d);
@@ -169,7 +169,7 @@ std::vector<Cause> check_step_offsets(const Context& context) {
     if (!steps.comparable()) continue;
     const std::size_t reference = steps.largest();
     if (const std::optional<Offset> offset = steps.offset_from(reference))
-      out.push_back(explain(context, g, steps, reference, *offset));
+      out.push_back(explain_offset(context, g, steps, reference, *offset));
   }
   return out;
 }

@@ -49,7 +49,7 @@ void begin_stream(std::vector<Stream>& streams, std::uint32_t rank_index) {
 }
 
 // Every rank's collectives by group; the streams of a group by rank.
-std::vector<std::vector<Stream>> collect(const Run& run) {
+std::vector<std::vector<Stream>> collect_streams(const Run& run) {
   std::vector<std::vector<Stream>> by_group(run.tables.groups.size());
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
     const RankTrace& trace = run.ranks[r];
@@ -179,7 +179,7 @@ void add_silent_members(const Run& run, GroupStreams& group) {
 }  // namespace
 
 std::vector<GroupStreams> group_streams(const Run& run) {
-  std::vector<std::vector<Stream>> collected = collect(run);
+  std::vector<std::vector<Stream>> collected = collect_streams(run);
   const std::vector<RankList> members = members_by_group(run);
   std::vector<GroupStreams> out;
   for (std::uint32_t g = 0; g < collected.size(); ++g) {

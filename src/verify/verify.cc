@@ -121,7 +121,7 @@ bool lost_a_rank(const Context& context, const WaitCause& wait) {
 }
 
 // Hangs what others wait for below its cause, or makes it one.
-void add_waits(const Context& context, Outlook& outlook, Causes& causes) {
+void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
   const bool snapshot = is_snapshot(context.run);
   std::vector<WaitCause> left;
   for (WaitCause& wait : wait_causes(context.where)) {
@@ -227,7 +227,7 @@ void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
   std::erase_if(exchanged, [&](ExchangedNames& names) { return causes.add_above(names); });
   if (is_snapshot(context.run) && causes.empty() && add_device_stall(context, outlook, causes))
     return;
-  add_waits(context, outlook, causes);
+  add_wait_causes(context, outlook, causes);
   causes.add_deaths();
   causes.add_exceptions();
   std::vector<Cause> orders = check_creation_order(context);
@@ -344,7 +344,7 @@ bool tells(const Report& report, RuleId id) {
                      [id](const Finding& f) { return f.rule == id; });
 }
 
-Verdict judge(const Report& report, const Run& run, const Outlook& outlook) {
+Verdict verdict_of(const Report& report, const Run& run, const Outlook& outlook) {
   const bool serious = std::any_of(report.findings.begin(), report.findings.end(),
                                    [](const Finding& f) { return f.severity != Severity::note; });
   if (serious) return Verdict::findings;
@@ -433,7 +433,7 @@ Report verify(const Run& run, const VerifyOptions& options) {
   add_job_evidence(run, report);
   sort_findings(report.findings);
   list_unknowns(context, outlook, report);
-  report.verdict = judge(report, run, outlook);
+  report.verdict = verdict_of(report, run, outlook);
   return report;
 }
 

@@ -95,7 +95,7 @@ std::vector<std::uint32_t> waiting_ranks(const ReplayResult& where) {
 }
 
 // "rank 0 waits in recv … for rank 1; …", each also as evidence.
-std::string add_waits(const Context& stuck, Finding& finding) {
+std::string add_wait_words(const Context& stuck, Finding& finding) {
   std::string out;
   std::size_t shown = 0;
   for (const WaitPoint& point : stuck.where.wait_points) {
@@ -120,7 +120,7 @@ std::optional<Cause> race_behind_hang(const Context& context, const ScheduleSear
     if (m == matches[0]) continue;
     f.message += "; had it taken " + message_words(context, m) + ", all would have gone on";
   }
-  f.message += ". So " + add_waits(context, f);
+  f.message += ". So " + add_wait_words(context, f);
   for (const std::uint32_t r : waiting) add_rank(cause.deviants, r);
   f.ranks = context.ranks(cause.deviants);
   return cause;
@@ -178,7 +178,7 @@ std::optional<Cause> possible_hang(const Context& context, const ScheduleSearch&
   Finding& f = cause.finding;
   f.certainty = Certainty::possible;
   f.message = receive_words(context, matches[0]) + " may take " +
-              message_words(context, matches[0]) + ". Then " + add_waits(stuck, f);
+              message_words(context, matches[0]) + ". Then " + add_wait_words(stuck, f);
   f.why = "Messages of different senders come in any order. " +
           std::string(was_recorded(context.run) ? "This run ended well" : "Other orders end well") +
           "; the order given as evidence does not.";

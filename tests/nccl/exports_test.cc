@@ -37,14 +37,14 @@ TEST(Exports, OfTheProfilerAreItsVersions) {
               testing::ElementsAre("ncclProfiler_v4", "ncclProfiler_v5", "ncclProfiler_v7"));
 }
 
-TEST(Exports, OfThePreloadedLibraryAreNcclsFunctions) {
+TEST(Exports, OfThePreloadedLibraryAreNcclsFunctionsAndTheWaysToLeaveAProcess) {
   EXPECT_THAT(exported("liblockstep_nccl.so"),
-              testing::ElementsAre("ncclAllGather", "ncclAllReduce", "ncclAlltoAll", "ncclBcast",
-                                   "ncclBroadcast", "ncclCommAbort", "ncclCommDestroy",
-                                   "ncclCommInitAll", "ncclCommInitRank", "ncclCommInitRankConfig",
-                                   "ncclCommInitRankScalable", "ncclCommShrink", "ncclCommSplit",
-                                   "ncclGather", "ncclGroupEnd", "ncclGroupStart", "ncclRecv",
-                                   "ncclReduce", "ncclReduceScatter", "ncclScatter", "ncclSend"));
+              testing::ElementsAre(
+                  "_Exit", "_exit", "ncclAllGather", "ncclAllReduce", "ncclAlltoAll", "ncclBcast",
+                  "ncclBroadcast", "ncclCommAbort", "ncclCommDestroy", "ncclCommInitAll",
+                  "ncclCommInitRank", "ncclCommInitRankConfig", "ncclCommInitRankScalable",
+                  "ncclCommShrink", "ncclCommSplit", "ncclGather", "ncclGroupEnd", "ncclGroupStart",
+                  "ncclRecv", "ncclReduce", "ncclReduceScatter", "ncclScatter", "ncclSend"));
 }
 
 TEST(Exports, NeitherNeedsMoreThanTheCLibrary) {

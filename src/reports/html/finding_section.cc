@@ -16,11 +16,11 @@
 namespace lockstep::html {
 namespace {
 
-constexpr std::size_t kNames = 8;  // parameters shown without being asked
+constexpr std::size_t kNamesInSection = 8;  // parameters shown without being asked
 constexpr std::size_t kMostNames = 400;
 constexpr std::size_t kPlaces = 6;
 constexpr std::size_t kLong = 180;  // of a message: more than a heading holds
-constexpr std::size_t kEvidence = 200;
+constexpr std::size_t kEvidenceInSection = 200;
 constexpr std::size_t kConsequences = 50;
 
 std::string fact(std::string_view key, const std::string& markup) {
@@ -39,12 +39,12 @@ std::string name_list(const std::vector<std::string>& names, std::size_t begin, 
 
 std::string what(const std::vector<std::string>& names) {
   if (names.empty()) return {};
-  if (names.size() <= kNames + 1) return name_list(names, 0, names.size());
+  if (names.size() <= kNamesInSection + 1) return name_list(names, 0, names.size());
   std::string out;
-  for (std::size_t i = 0; i < kNames; ++i) out += "<li>" + code(names[i]) + "</li>";
+  for (std::size_t i = 0; i < kNamesInSection; ++i) out += "<li>" + code(names[i]) + "</li>";
   return "<ul>" + out + "</ul>" +
-         details(std::to_string(names.size() - kNames) + " more",
-                 name_list(names, kNames, kMostNames));
+         details(std::to_string(names.size() - kNamesInSection) + " more",
+                 name_list(names, kNamesInSection, kMostNames));
 }
 
 std::string sources(const Finding& finding) {
@@ -83,7 +83,7 @@ std::string evidence(const Finding& finding) {
   const std::vector<FoldedEvidence> folded = fold_evidence(finding.evidence);
   if (folded.empty()) return {};
   std::string rows;
-  for (std::size_t i = 0; i < std::min(kEvidence, folded.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(kEvidenceInSection, folded.size()); ++i) {
     const Evidence& one = *folded[i].one;
     rows += "<tr><td>" + text(rank_label(folded[i].ranks, 30)) + "</td><td class=\"n\">" +
             (one.id && folded[i].ranks.size() == 1 ? std::to_string(*one.id) : "") + "</td><td>" +
@@ -94,8 +94,9 @@ std::string evidence(const Finding& finding) {
                "<table><thead><tr><th>ranks</th><th class=\"n\">id</th><th>seen</th>"
                "<th>source</th></tr></thead><tbody>" +
                    rows + "</tbody></table>");
-  if (folded.size() > kEvidence)
-    table += element("p", "caption", "and " + plural(folded.size() - kEvidence, "more row"));
+  if (folded.size() > kEvidenceInSection)
+    table +=
+        element("p", "caption", "and " + plural(folded.size() - kEvidenceInSection, "more row"));
   return details("Evidence", table);
 }
 

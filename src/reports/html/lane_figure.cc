@@ -14,11 +14,11 @@ namespace {
 
 using State = LaneCell::State;
 
-constexpr std::size_t kMostRows = 10;
-constexpr std::size_t kLetters = 18;  // that fit into a box
-constexpr double kLabel = 136;        // width of the lanes' names
+constexpr std::size_t kMostLaneRows = 10;
+constexpr std::size_t kBoxLetters = 18;  // that fit into a box
+constexpr double kLabel = 136;           // width of the lanes' names
 constexpr double kBox = 150;
-constexpr double kGap = 20;  // between boxes, both ways
+constexpr double kBoxGap = 20;  // between boxes, both ways
 constexpr double kHead = 30;
 constexpr double kLine = 16;
 constexpr double kPad = 9;
@@ -33,10 +33,10 @@ CellText cell_text(const LaneCell& cell, const LaneTable& table) {
   if (cell.has_call())
     for (std::size_t field = 0; field < kLaneFields; ++field)
       if (table.shown[field] && !cell.fields[field].empty())
-        out.lines.push_back(shorten_middle(cell.fields[field], kLetters));
+        out.lines.push_back(shorten_middle(cell.fields[field], kBoxLetters));
   out.state = state_words(cell.state);
   if (cell.state == State::waits_elsewhere)
-    out.state = shorten_middle(out.state + " " + cell.elsewhere, kLetters);
+    out.state = shorten_middle(out.state + " " + cell.elsewhere, kBoxLetters);
   return out;
 }
 
@@ -50,16 +50,16 @@ std::string full_words(const LaneCell& cell) {
   return out;
 }
 
-class Figure {
+class LaneFigure {
  public:
-  Figure(LaneTable table, const Run& run, const MatchedCalls& matched, std::string id)
+  LaneFigure(LaneTable table, const Run& run, const MatchedCalls& matched, std::string id)
       : table_(std::move(table)), run_(run), matched_(matched), id_(std::move(id)) {
-    hidden_ = limit_rows(table_, kMostRows);
+    hidden_ = limit_rows(table_, kMostLaneRows);
     place();
   }
 
   std::string str() {
-    const double width = kLabel + static_cast<double>(table_.heads.size()) * (kBox + kGap);
+    const double width = kLabel + static_cast<double>(table_.heads.size()) * (kBox + kBoxGap);
     std::string content = heads() + joins();
     for (std::size_t r = 0; r < table_.rows.size(); ++r) content += row(r);
     std::string out = scroller("the calls of each kind of rank",
@@ -79,10 +79,10 @@ class Figure {
       const double box = 2 * kPad + static_cast<double>(most) * kLine - 3;
       std::vector<Box>& boxes = boxes_.emplace_back();
       for (std::size_t c = 0; c < row.cells.size(); ++c)
-        boxes.push_back({kLabel + static_cast<double>(c) * (kBox + kGap), height_, kBox, box});
-      height_ += box + kGap;
+        boxes.push_back({kLabel + static_cast<double>(c) * (kBox + kBoxGap), height_, kBox, box});
+      height_ += box + kBoxGap;
     }
-    height_ -= kGap - 4;
+    height_ -= kBoxGap - 4;
   }
 
   std::string summary() const {
@@ -97,13 +97,13 @@ class Figure {
 
   std::string heads() const {
     std::string out;
-    const double x = kLabel + static_cast<double>(table_.focus) * (kBox + kGap);
+    const double x = kLabel + static_cast<double>(table_.focus) * (kBox + kBoxGap);
     if (table_.compared)
-      out += svg_rect("focus", {x - kGap / 2 + 3, 0, kBox + kGap - 6, height_}, 6);
+      out += svg_rect("focus", {x - kBoxGap / 2 + 3, 0, kBox + kBoxGap - 6, height_}, 6);
     out += svg_text("head", {0, 14}, shorten_middle(table_.title, 21));
     for (std::size_t c = 0; c < table_.heads.size(); ++c)
-      out +=
-          svg_text("head", {kLabel + static_cast<double>(c) * (kBox + kGap), 14}, table_.heads[c]);
+      out += svg_text("head", {kLabel + static_cast<double>(c) * (kBox + kBoxGap), 14},
+                      table_.heads[c]);
     return out;
   }
 
@@ -145,7 +145,7 @@ class Figure {
     const Box& first = boxes_[r].front();
     const double middle = first.y + first.height / 2;
     std::string out =
-        svg_line("lane", {kLabel - kGap, middle}, {boxes_[r].back().right().x, middle});
+        svg_line("lane", {kLabel - kBoxGap, middle}, {boxes_[r].back().right().x, middle});
     out +=
         svg_text(row.culprit ? "name bad-ink" : "name", {0, middle + 1}, rank_label(row.ranks, 18));
     out += svg_text("note", {0, middle + 17},
@@ -256,7 +256,7 @@ std::string lane_figure(const Finding& finding, const Run& run, const MatchedCal
                         const std::string& id) {
   LaneTable table = choose_lanes(finding, run, {.before = 2, .after = 2, .last = 4});
   if (table.rows.empty()) return {};
-  return Figure(std::move(table), run, matched, id).str();
+  return LaneFigure(std::move(table), run, matched, id).str();
 }
 
 }  // namespace lockstep::html

@@ -13,7 +13,7 @@ namespace lockstep::html {
 namespace {
 
 constexpr std::size_t kSteps = 9;
-constexpr std::size_t kRows = 12;
+constexpr std::size_t kModalityRows = 12;
 
 // The steps shown: those around `step`, or the last ones.
 std::vector<std::int64_t> steps_around(const Run& run, std::optional<std::int64_t> step) {
@@ -33,7 +33,8 @@ std::vector<std::int64_t> steps_around(const Run& run, std::optional<std::int64_
 // By step: what the rank's batch held; nothing recorded: id 0.
 using Held = std::vector<NameListId>;
 
-std::map<Held, std::vector<Rank>> fold(const Run& run, const std::vector<std::int64_t>& steps) {
+std::map<Held, std::vector<Rank>> ranks_by_held(const Run& run,
+                                                const std::vector<std::int64_t>& steps) {
   std::map<Held, std::vector<Rank>> rows;
   for (const RankTrace& trace : run.ranks) {
     Held held(steps.size());
@@ -48,7 +49,7 @@ std::map<Held, std::vector<Rank>> fold(const Run& run, const std::vector<std::in
 }
 
 // A chip for each modality that anybody's batch held in that step.
-std::string cell(const Run& run, NameListId held, const std::set<std::string>& somebody_has) {
+std::string batch_cell(const Run& run, NameListId held, const std::set<std::string>& somebody_has) {
   if (held.value == 0) return "<span class=\"soft\">not recorded</span>";
   const std::vector<std::string> names = run.tables.names(held);
   std::string out;
@@ -65,7 +66,7 @@ std::string cell(const Run& run, NameListId held, const std::set<std::string>& s
 std::string modality_table(const Run& run, std::optional<std::int64_t> step) {
   const std::vector<std::int64_t> steps = steps_around(run, step);
   if (steps.empty()) return {};
-  const auto folded = fold(run, steps);
+  const auto folded = ranks_by_held(run, steps);
   std::vector<std::set<std::string>> somebody_has(steps.size());
   for (const auto& [held, ranks] : folded)
     for (std::size_t s = 0; s < steps.size(); ++s)
@@ -78,16 +79,17 @@ std::string modality_table(const Run& run, std::optional<std::int64_t> step) {
   std::string out = "<table><thead><tr><th>ranks</th>";
   for (const std::int64_t n : steps) out += "<th>step " + std::to_string(n) + "</th>";
   out += "</tr></thead><tbody>";
-  for (std::size_t r = 0; r < std::min(rows.size(), kRows); ++r) {
+  for (std::size_t r = 0; r < std::min(rows.size(), kModalityRows); ++r) {
     out += "<tr><th>" + text(rank_label(rows[r].first, 24)) + "</th>";
     for (std::size_t s = 0; s < steps.size(); ++s)
       out += std::string(step && steps[s] == *step ? "<td class=\"here\">" : "<td>") +
-             cell(run, rows[r].second[s], somebody_has[s]) + "</td>";
+             batch_cell(run, rows[r].second[s], somebody_has[s]) + "</td>";
     out += "</tr>\n";
   }
   out = scroller("modalities of the batches", out + "</tbody></table>");
-  if (rows.size() > kRows)
-    out += element("p", "caption", "and " + plural(rows.size() - kRows, "more kind") + " of ranks");
+  if (rows.size() > kModalityRows)
+    out += element("p", "caption",
+                   "and " + plural(rows.size() - kModalityRows, "more kind") + " of ranks");
   return out;
 }
 

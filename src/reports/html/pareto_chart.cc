@@ -9,8 +9,8 @@
 namespace lockstep::html {
 namespace {
 
-constexpr double kWidth = 760, kHeight = 420;
-constexpr Box kPlot{74, 30, kWidth - 74 - 24, kHeight - 30 - 52};
+constexpr double kParetoWidth = 760, kParetoHeight = 420;
+constexpr Box kParetoPlot{74, 30, kParetoWidth - 74 - 24, kParetoHeight - 30 - 52};
 constexpr double kFarApart = 50;        // largest to smallest, from which an axis is logarithmic
 constexpr std::size_t kMostMarks = 24;  // that stay readable
 constexpr double kTicks = 5;
@@ -71,9 +71,9 @@ std::string classes_of(ParetoDot::Kind kind) {
   return "dot";
 }
 
-class Chart {
+class ParetoDrawing {
  public:
-  explicit Chart(const ParetoChart& chart)
+  explicit ParetoDrawing(const ParetoChart& chart)
       : chart_(chart), x_(numbers(&ParetoDot::x)), y_(numbers(&ParetoDot::y)) {}
 
   std::string str() const {
@@ -89,25 +89,28 @@ class Chart {
     return out;
   }
   Point at(const ParetoDot& dot) const {
-    return {kPlot.x + kPlot.width * x_.place(dot.x),
-            kPlot.y + kPlot.height * (1 - y_.place(dot.y))};
+    return {kParetoPlot.x + kParetoPlot.width * x_.place(dot.x),
+            kParetoPlot.y + kParetoPlot.height * (1 - y_.place(dot.y))};
   }
 
   std::string axes() const {
-    const double bottom = kPlot.y + kPlot.height;
-    std::string out = svg_line("axis", {kPlot.x, kPlot.y}, {kPlot.x, bottom}) +
-                      svg_line("axis", {kPlot.x, bottom}, {kPlot.x + kPlot.width, bottom});
+    const double bottom = kParetoPlot.y + kParetoPlot.height;
+    std::string out =
+        svg_line("axis", {kParetoPlot.x, kParetoPlot.y}, {kParetoPlot.x, bottom}) +
+        svg_line("axis", {kParetoPlot.x, bottom}, {kParetoPlot.x + kParetoPlot.width, bottom});
     for (const double tick : x_.ticks()) {
-      const double x = kPlot.x + kPlot.width * x_.place(tick);
+      const double x = kParetoPlot.x + kParetoPlot.width * x_.place(tick);
       out += svg_line("axis", {x, bottom}, {x, bottom + 5}) +
              svg_text("note", {x, bottom + 19}, chart_.x_text(tick), "middle");
     }
     for (const double tick : y_.ticks()) {
-      const double y = kPlot.y + kPlot.height * (1 - y_.place(tick));
-      out += svg_line("axis", {kPlot.x - 5, y}, {kPlot.x, y}) +
-             svg_text("note", {kPlot.x - 9, y + 4}, chart_.y_text(tick), "end");
+      const double y = kParetoPlot.y + kParetoPlot.height * (1 - y_.place(tick));
+      out += svg_line("axis", {kParetoPlot.x - 5, y}, {kParetoPlot.x, y}) +
+             svg_text("note", {kParetoPlot.x - 9, y + 4}, chart_.y_text(tick), "end");
     }
-    return out + svg_text("note", {kPlot.x + kPlot.width, kHeight - 8}, chart_.x_title, "end") +
+    return out +
+           svg_text("note", {kParetoPlot.x + kParetoPlot.width, kParetoHeight - 8}, chart_.x_title,
+                    "end") +
            svg_text("note", {6, 14}, chart_.y_title);
   }
 
@@ -142,7 +145,8 @@ class Chart {
 
 std::string pareto_chart(const ParetoChart& chart) {
   if (chart.dots.empty()) return {};
-  const std::string picture = svg_picture(chart.label, kWidth, kHeight, Chart(chart).str());
+  const std::string picture =
+      svg_picture(chart.label, kParetoWidth, kParetoHeight, ParetoDrawing(chart).str());
   return element("figure", "", scroller(chart.label, picture));
 }
 

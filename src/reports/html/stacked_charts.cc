@@ -12,12 +12,12 @@
 namespace lockstep::html {
 namespace {
 
-constexpr double kWidth = 720;
+constexpr double kStackWidth = 720;
 constexpr double kRow = 26, kBar = 16;     // heights
 constexpr double kLabels = 170;            // room for what a bar is called
 constexpr std::size_t kLabelColumns = 24;  // that fit there
-constexpr double kLeft = 76, kTop = 10, kPlot = 180;
-constexpr std::size_t kMostColumns = 120, kMostPoints = 360;
+constexpr double kStackLeft = 76, kStackTop = 10, kStackPlot = 180;
+constexpr std::size_t kMostColumns = 120, kMostStackPoints = 360;
 
 std::string look(const Series& series) { return "f f" + std::to_string(series.look); }
 
@@ -32,15 +32,15 @@ std::string figure(const std::string& picture, const std::vector<Series>& series
 // The frame of a plot from 0 to `most`, with what is written below it.
 std::string axes(double most, const NumberWords& words, const std::string& first,
                  const std::string& last) {
-  const double bottom = kTop + kPlot;
-  return svg_line("axis", {kLeft, kTop}, {kLeft, bottom}) +
-         svg_line("axis", {kLeft, bottom}, {kWidth, bottom}) +
-         svg_text("note", {kLeft - 7, kTop + 9}, words(most), "end") +
-         svg_text("note", {kLeft - 7, bottom}, words(0), "end") +
-         svg_text("note", {kLeft, bottom + 18}, first) +
-         svg_text("note", {kWidth, bottom + 18}, last, "end");
+  const double bottom = kStackTop + kStackPlot;
+  return svg_line("axis", {kStackLeft, kStackTop}, {kStackLeft, bottom}) +
+         svg_line("axis", {kStackLeft, bottom}, {kStackWidth, bottom}) +
+         svg_text("note", {kStackLeft - 7, kStackTop + 9}, words(most), "end") +
+         svg_text("note", {kStackLeft - 7, bottom}, words(0), "end") +
+         svg_text("note", {kStackLeft, bottom + 18}, first) +
+         svg_text("note", {kStackWidth, bottom + 18}, last, "end");
 }
-constexpr double kPlotHeight = kTop + kPlot + 24;
+constexpr double kPlotHeight = kStackTop + kStackPlot + 24;
 
 // Of many columns the means of neighbours.
 std::vector<std::vector<double>> thinned(const std::vector<std::vector<double>>& columns) {
@@ -60,13 +60,13 @@ std::vector<std::vector<double>> thinned(const std::vector<std::vector<double>>&
 
 // Of many points the largest of neighbours, which begins where the first of them does.
 std::vector<AreaPoint> thinned(const std::vector<AreaPoint>& points) {
-  if (points.size() <= kMostPoints) return points;
+  if (points.size() <= kMostStackPoints) return points;
   std::vector<AreaPoint> out;
-  for (std::size_t c = 0; c < kMostPoints; ++c) {
+  for (std::size_t c = 0; c < kMostStackPoints; ++c) {
     const auto begin =
-        points.begin() + static_cast<std::ptrdiff_t>(c * points.size() / kMostPoints);
+        points.begin() + static_cast<std::ptrdiff_t>(c * points.size() / kMostStackPoints);
     const auto end =
-        points.begin() + static_cast<std::ptrdiff_t>((c + 1) * points.size() / kMostPoints);
+        points.begin() + static_cast<std::ptrdiff_t>((c + 1) * points.size() / kMostStackPoints);
     out.push_back(*std::max_element(begin, end, [](const AreaPoint& a, const AreaPoint& b) {
       return sum(a.parts) < sum(b.parts);
     }));
@@ -93,13 +93,13 @@ std::string stacked_bars(const std::string& label, const std::vector<Series>& se
     content += svg_text("note", {0, y + kBar - 3}, shorten_middle(bar.label, kLabelColumns));
     double x = kLabels;
     for (std::size_t s = 0; s < bar.parts.size(); ++s) {
-      const double width = whole > 0 ? (kWidth - kLabels) * bar.parts[s] / whole : 0;
+      const double width = whole > 0 ? (kStackWidth - kLabels) * bar.parts[s] / whole : 0;
       if (width >= .05) content += svg_rect(look(series[s]), {x, y, width, kBar}, 0);
       x += width;
     }
     y += kRow;
   }
-  return figure(svg_picture(label, kWidth, std::max(y, kRow), content), series);
+  return figure(svg_picture(label, kStackWidth, std::max(y, kRow), content), series);
 }
 
 std::string stacked_columns(const std::string& label, const std::vector<Series>& series,
@@ -111,20 +111,20 @@ std::string stacked_columns(const std::string& label, const std::vector<Series>&
   for (const std::vector<double>& parts : shown) most = std::max(most, sum(parts));
   std::string content = axes(most, words, first, last);
   const double width =
-      (kWidth - kLeft) / static_cast<double>(std::max<std::size_t>(1, shown.size()));
+      (kStackWidth - kStackLeft) / static_cast<double>(std::max<std::size_t>(1, shown.size()));
   for (std::size_t c = 0; c < shown.size(); ++c) {
-    double y = kTop + kPlot;
+    double y = kStackTop + kStackPlot;
     for (std::size_t s = 0; s < shown[c].size(); ++s) {
-      const double height = most > 0 ? kPlot * shown[c][s] / most : 0;
+      const double height = most > 0 ? kStackPlot * shown[c][s] / most : 0;
       y -= height;
       if (height >= .05)
         content += svg_rect(look(series[s]),
-                            {kLeft + static_cast<double>(c) * width, y,
+                            {kStackLeft + static_cast<double>(c) * width, y,
                              std::max(1.0, width - (width > 4 ? 1.5 : 0)), height},
                             0);
     }
   }
-  return figure(svg_picture(label, kWidth, kPlotHeight, content), series);
+  return figure(svg_picture(label, kStackWidth, kPlotHeight, content), series);
 }
 
 std::string stacked_areas(const std::string& label, const std::vector<Series>& series,
@@ -136,9 +136,12 @@ std::string stacked_areas(const std::string& label, const std::vector<Series>& s
   for (const AreaPoint& point : shown) most = std::max(most, sum(point.parts));
   const double begin = shown.front().x;
   const auto x_of = [&](double x) {
-    return end > begin ? kLeft + (kWidth - kLeft) * (x - begin) / (end - begin) : kLeft;
+    return end > begin ? kStackLeft + (kStackWidth - kStackLeft) * (x - begin) / (end - begin)
+                       : kStackLeft;
   };
-  const auto y_of = [&](double y) { return kTop + kPlot * (1 - (most > 0 ? y / most : 0)); };
+  const auto y_of = [&](double y) {
+    return kStackTop + kStackPlot * (1 - (most > 0 ? y / most : 0));
+  };
   std::string content = axes(most, words, x_words(begin), x_words(end));
   std::vector<double> below(shown.size(), 0);
   for (std::size_t s = 0; s < series.size(); ++s) {
@@ -157,13 +160,13 @@ std::string stacked_areas(const std::string& label, const std::vector<Series>& s
     if (any)
       content += "<polygon class=\"" + look(series[s]) + "\" points=\"" + upper + lower + "\"/>";
   }
-  if (limit > 0) content += svg_line("mark", {kLeft, y_of(limit)}, {kWidth, y_of(limit)});
-  return figure(svg_picture(label, kWidth, kPlotHeight, content), series);
+  if (limit > 0) content += svg_line("mark", {kStackLeft, y_of(limit)}, {kStackWidth, y_of(limit)});
+  return figure(svg_picture(label, kStackWidth, kPlotHeight, content), series);
 }
 
 std::string signed_bars(const std::string& label, const std::vector<SignedBar>& bars) {
   constexpr double kNames = 330, kWords = 80;
-  constexpr double kMiddle = kNames + 60, kRight = kWidth - kWords;
+  constexpr double kMiddle = kNames + 60, kRight = kStackWidth - kWords;
   double most = 0;
   for (const SignedBar& bar : bars) most = std::max(most, std::abs(bar.value));
   std::string content;
@@ -176,12 +179,12 @@ std::string signed_bars(const std::string& label, const std::vector<SignedBar>& 
     if (width >= .05)
       content += svg_rect(bar.value < 0 ? "f f1" : "f f0",
                           {bar.value < 0 ? kMiddle - width : kMiddle, y, width, kBar}, 0);
-    content += svg_text("note", {kWidth, y + kBar - 3}, bar.words, "end");
+    content += svg_text("note", {kStackWidth, y + kBar - 3}, bar.words, "end");
     y += kRow;
   }
   content += svg_line("axis", {kMiddle, 0}, {kMiddle, y});
   return element("figure", "wide",
-                 scroller("chart", svg_picture(label, kWidth, std::max(y, kRow), content)));
+                 scroller("chart", svg_picture(label, kStackWidth, std::max(y, kRow), content)));
 }
 
 }  // namespace lockstep::html

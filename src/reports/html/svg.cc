@@ -8,15 +8,17 @@
 namespace lockstep::html {
 namespace {
 
-std::string attribute(std::string_view name, std::string_view value) {
+std::string svg_attribute(std::string_view name, std::string_view value) {
   return " " + std::string(name) + "=\"" + std::string(value) + "\"";
 }
-std::string attribute(std::string_view name, double value) { return attribute(name, px(value)); }
+std::string svg_attribute(std::string_view name, double value) {
+  return svg_attribute(name, px(value));
+}
 
 std::string at(Point point) { return px(point.x) + " " + px(point.y); }
 
 std::string path(std::string_view classes, const std::string& data) {
-  return "<path" + attribute("class", classes) + attribute("d", data) + "/>";
+  return "<path" + svg_attribute("class", classes) + svg_attribute("d", data) + "/>";
 }
 
 }  // namespace
@@ -28,22 +30,22 @@ std::string px(double value) {
 }
 
 std::string svg_rect(std::string_view classes, const Box& box, double radius) {
-  return "<rect" + attribute("class", classes) + attribute("x", box.x) + attribute("y", box.y) +
-         attribute("width", box.width) + attribute("height", box.height) + attribute("rx", radius) +
-         "/>";
+  return "<rect" + svg_attribute("class", classes) + svg_attribute("x", box.x) +
+         svg_attribute("y", box.y) + svg_attribute("width", box.width) +
+         svg_attribute("height", box.height) + svg_attribute("rx", radius) + "/>";
 }
 
 std::string svg_line(std::string_view classes, Point from, Point to) {
-  return "<line" + attribute("class", classes) + attribute("x1", from.x) + attribute("y1", from.y) +
-         attribute("x2", to.x) + attribute("y2", to.y) + "/>";
+  return "<line" + svg_attribute("class", classes) + svg_attribute("x1", from.x) +
+         svg_attribute("y1", from.y) + svg_attribute("x2", to.x) + svg_attribute("y2", to.y) + "/>";
 }
 
 std::string svg_text(std::string_view classes, Point at, std::string_view words,
                      std::string_view anchor) {
   std::string out = "<text";
-  if (!classes.empty()) out += attribute("class", classes);
-  out += attribute("x", at.x) + attribute("y", at.y);
-  if (anchor != "start") out += attribute("text-anchor", anchor);
+  if (!classes.empty()) out += svg_attribute("class", classes);
+  out += svg_attribute("x", at.x) + svg_attribute("y", at.y);
+  if (anchor != "start") out += svg_attribute("text-anchor", anchor);
   return out + ">" + text(words) + "</text>";
 }
 
@@ -72,10 +74,11 @@ std::string svg_tip(std::string_view classes, Point from, Point to) {
 
 std::string svg_picture(std::string_view label, double width, double height,
                         std::string_view content, bool has_links) {
-  return "<svg" + attribute("role", has_links ? "group" : "img") +
-         attribute("aria-label", text(label)) + attribute("width", width) +
-         attribute("height", height) + attribute("viewBox", "0 0 " + px(width) + " " + px(height)) +
-         ">" + std::string(content) + "</svg>\n";
+  return "<svg" + svg_attribute("role", has_links ? "group" : "img") +
+         svg_attribute("aria-label", text(label)) + svg_attribute("width", width) +
+         svg_attribute("height", height) +
+         svg_attribute("viewBox", "0 0 " + px(width) + " " + px(height)) + ">" +
+         std::string(content) + "</svg>\n";
 }
 
 }  // namespace lockstep::html

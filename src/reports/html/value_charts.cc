@@ -13,12 +13,12 @@
 namespace lockstep::html {
 namespace {
 
-constexpr double kWidth = 320;
-constexpr double kLeft = 58;  // room for the numbers of an axis
-constexpr double kTop = 8;
-constexpr double kPlot = 110;  // height
-constexpr double kStrip = 8;   // height of the strip of agreement
-constexpr std::size_t kMostPoints = 160;
+constexpr double kValuesWidth = 320;
+constexpr double kValuesLeft = 58;  // room for the numbers of an axis
+constexpr double kValuesTop = 8;
+constexpr double kValuesPlot = 110;  // height
+constexpr double kStrip = 8;         // height of the strip of agreement
+constexpr std::size_t kMostValuePoints = 160;
 constexpr std::size_t kMostCells = 80;
 
 // Three digits.
@@ -41,9 +41,9 @@ struct Range {
   double place(double value) const { return high > low ? (value - low) / (high - low) : .5; }
 };
 
-class Chart {
+class ValueChart {
  public:
-  explicit Chart(const ValueCurves& curves) : curves_(curves) {
+  explicit ValueChart(const ValueCurves& curves) : curves_(curves) {
     for (const Curve& curve : curves.curves) {
       for (const CurvePoint& point : curve.points) {
         steps_.add(static_cast<double>(point.n));
@@ -51,13 +51,13 @@ class Chart {
       }
     }
     for (const auto& step : curves.agreement) steps_.add(static_cast<double>(step.n));
-    if (!values_.empty()) left_ = kLeft;
+    if (!values_.empty()) left_ = kValuesLeft;
   }
 
   std::string str() const {
     if (steps_.empty()) return {};
-    const double plot = values_.empty() ? 0 : kPlot;
-    double y = kTop + plot;
+    const double plot = values_.empty() ? 0 : kValuesPlot;
+    double y = kValuesTop + plot;
     std::string content = values_.empty() ? "" : axes() + lines();
     if (!curves_.agreement.empty()) {
       y += 8;
@@ -66,30 +66,33 @@ class Chart {
     }
     y += 16;
     content += svg_text("note", {left_, y}, "step " + number(steps_.low));
-    content += svg_text("note", {kWidth - 4, y}, number(steps_.high), "end");
+    content += svg_text("note", {kValuesWidth - 4, y}, number(steps_.high), "end");
     return element("figure", "",
                    element("h3", "", code(curves_.name) + " " + text(curves_.kind)) +
-                       svg_picture(summary(), kWidth, y + 6, content) + legend());
+                       svg_picture(summary(), kValuesWidth, y + 6, content) + legend());
   }
 
  private:
   Point at(const CurvePoint& point) const {
-    return {x_of(static_cast<double>(point.n)), kTop + kPlot * (1 - values_.place(point.value))};
+    return {x_of(static_cast<double>(point.n)),
+            kValuesTop + kValuesPlot * (1 - values_.place(point.value))};
   }
-  double x_of(double n) const { return left_ + (kWidth - 8 - left_) * steps_.place(n); }
+  double x_of(double n) const { return left_ + (kValuesWidth - 8 - left_) * steps_.place(n); }
 
   std::string axes() const {
-    std::string out = svg_line("axis", {left_, kTop}, {left_, kTop + kPlot}) +
-                      svg_line("axis", {left_, kTop + kPlot}, {kWidth - 4, kTop + kPlot});
+    std::string out = svg_line("axis", {left_, kValuesTop}, {left_, kValuesTop + kValuesPlot}) +
+                      svg_line("axis", {left_, kValuesTop + kValuesPlot},
+                               {kValuesWidth - 4, kValuesTop + kValuesPlot});
     if (values_.high > values_.low) {
-      out += svg_text("note", {left_ - 7, kTop + 9}, number(values_.high), "end");
-      out += svg_text("note", {left_ - 7, kTop + kPlot}, number(values_.low), "end");
+      out += svg_text("note", {left_ - 7, kValuesTop + 9}, number(values_.high), "end");
+      out += svg_text("note", {left_ - 7, kValuesTop + kValuesPlot}, number(values_.low), "end");
     } else {
-      out += svg_text("note", {left_ - 7, kTop + kPlot / 2 + 4}, number(values_.low), "end");
+      out += svg_text("note", {left_ - 7, kValuesTop + kValuesPlot / 2 + 4}, number(values_.low),
+                      "end");
     }
     if (curves_.first_difference) {
       const double x = x_of(static_cast<double>(*curves_.first_difference));
-      out += svg_line("mark", {x, kTop}, {x, kTop + kPlot});
+      out += svg_line("mark", {x, kValuesTop}, {x, kValuesTop + kValuesPlot});
     }
     return out;
   }
@@ -98,7 +101,7 @@ class Chart {
     std::string out;
     for (std::size_t c = 0; c < curves_.curves.size(); ++c) {
       const std::vector<CurvePoint>& points = curves_.curves[c].points;
-      const std::size_t stride = points.size() / kMostPoints + 1;
+      const std::size_t stride = points.size() / kMostValuePoints + 1;
       std::string data;
       for (std::size_t i = 0; i < points.size(); i += stride)
         data += (data.empty() ? "" : " ") + px(at(points[i]).x) + "," + px(at(points[i]).y);
@@ -114,7 +117,7 @@ class Chart {
   // A cell for each step, or for a few of them: red where ranks differed in any.
   std::string strip(double y) const {
     const std::size_t cells = std::min(kMostCells, curves_.agreement.size());
-    const double width = (kWidth - 4 - left_) / static_cast<double>(cells);
+    const double width = (kValuesWidth - 4 - left_) / static_cast<double>(cells);
     std::string out;
     for (std::size_t c = 0; c < cells; ++c) {
       const std::size_t begin = c * curves_.agreement.size() / cells;
@@ -170,7 +173,7 @@ class Chart {
 
 std::string value_charts(const std::vector<ValueCurves>& all) {
   std::string out;
-  for (const ValueCurves& curves : all) out += Chart(curves).str();
+  for (const ValueCurves& curves : all) out += ValueChart(curves).str();
   return out.empty() ? out : element("div", "charts", out);
 }
 

@@ -15,7 +15,7 @@ namespace lockstep::html {
 namespace {
 
 constexpr std::size_t kMostNodes = 16;
-constexpr std::size_t kLetters = 25;  // that fit into a node
+constexpr std::size_t kNodeLetters = 25;  // that fit into a node
 
 // A graph that is small enough to be drawn.
 struct Drawn {
@@ -75,9 +75,9 @@ Drawn drawn_part(const WaitPicture& picture) {
   return out;
 }
 
-class Figure {
+class WaitFigure {
  public:
-  explicit Figure(const WaitPicture& picture)
+  explicit WaitFigure(const WaitPicture& picture)
       : drawn_(drawn_part(picture)), layout_(lay_out(drawn_.nodes.size(), drawn_.edges)) {}
 
   std::string str() const {
@@ -172,13 +172,13 @@ class Figure {
                       "</title>";
     out += svg_rect(node.culprit ? "box bad" : waits ? "box waits" : "box", box, 6);
     out += svg_text(node.culprit ? "name bad-ink" : "name", {box.x + 12, box.y + 20},
-                    rank_label(node.ranks, kLetters));
+                    rank_label(node.ranks, kNodeLetters));
     if (!waits) return out + svg_text("note", {box.x + 12, box.y + 39}, node.state) + "</g>";
-    out +=
-        svg_text("", {box.x + 12, box.y + 38}, shorten_middle(printable(node.call), kLetters - 1));
+    out += svg_text("", {box.x + 12, box.y + 38},
+                    shorten_middle(printable(node.call), kNodeLetters - 1));
     return out +
            svg_text("note", {box.x + 12, box.y + 54},
-                    shorten_middle("waits, " + printable(node.place), kLetters + 3)) +
+                    shorten_middle("waits, " + printable(node.place), kNodeLetters + 3)) +
            "</g>";
   }
 
@@ -190,7 +190,7 @@ class Figure {
 
 std::string wait_figure(const WaitPicture& picture) {
   if (picture.nodes.empty()) return {};
-  return Figure(picture).str();
+  return WaitFigure(picture).str();
 }
 
 }  // namespace lockstep::html

@@ -9,17 +9,17 @@
 namespace lockstep::html {
 namespace {
 
-constexpr double kWidth = 204;
-constexpr double kHeight = 62;
+constexpr double kNodeWidth = 204;
+constexpr double kNodeHeight = 62;
 constexpr double kAcross = 66;  // between columns
 constexpr double kDown = 34;    // between the nodes of a column
 constexpr double kEdge = 3;     // room for strokes at the picture's edge
 
 using Nodes = std::vector<std::size_t>;
 
-class Layout {
+class LayeredLayout {
  public:
-  Layout(std::size_t nodes, const std::vector<WaitEdge>& edges) : count_(nodes) {
+  LayeredLayout(std::size_t nodes, const std::vector<WaitEdge>& edges) : count_(nodes) {
     for (const WaitEdge& edge : edges)
       if (edge.kind != WaitEdge::Kind::mismatch && edge.from != edge.to) edges_.push_back(edge);
     close();
@@ -27,7 +27,7 @@ class Layout {
   }
 
   WaitLayout lay_out() {
-    boxes_.assign(count_, {0, 0, kWidth, kHeight});
+    boxes_.assign(count_, {0, 0, kNodeWidth, kNodeHeight});
     placed_.assign(count_, false);
     place_rings();
     std::map<int, Nodes> columns;
@@ -100,17 +100,17 @@ class Layout {
       const Nodes order = around(ring);
       const std::size_t left = order.size() / 2;
       const std::size_t right = order.size() - left;
-      const double offset = static_cast<double>(right - left) * (kHeight + kDown) / 2;
+      const double offset = static_cast<double>(right - left) * (kNodeHeight + kDown) / 2;
       for (std::size_t i = 0; i < order.size(); ++i) {
         const bool up = i < left;
         const auto row = static_cast<double>(up ? left - 1 - i : i - left);
         Box& box = boxes_[order[i]];
-        box.x = up ? 0 : kWidth + kAcross;  // finished() moves them
-        box.y = top + row * (kHeight + kDown) + (up ? offset : 0);
+        box.x = up ? 0 : kNodeWidth + kAcross;  // finished() moves them
+        box.y = top + row * (kNodeHeight + kDown) + (up ? offset : 0);
         placed_[order[i]] = true;
       }
       ring_level_ = std::max(ring_level_.value_or(0), level_[order[0]]);
-      top += static_cast<double>(right) * (kHeight + kDown) + kDown;
+      top += static_cast<double>(right) * (kNodeHeight + kDown) + kDown;
     }
   }
 
@@ -161,7 +161,8 @@ class Layout {
                      [&](std::size_t a, std::size_t b) { return heights[a] < heights[b]; });
     double shift = 0;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
-      const double above = i == 0 ? heights[nodes[0]] : boxes_[nodes[i - 1]].y + kHeight + kDown;
+      const double above =
+          i == 0 ? heights[nodes[0]] : boxes_[nodes[i - 1]].y + kNodeHeight + kDown;
       boxes_[nodes[i]].y = std::max(heights[nodes[i]], above);
       shift += (heights[nodes[i]] - boxes_[nodes[i]].y) / static_cast<double>(nodes.size());
     }
@@ -182,7 +183,7 @@ class Layout {
       for (const std::size_t n : nodes) boxes_[n].x = x;
       for (std::size_t n = 0; rings && n < count_; ++n)
         if (in_ring(n)) boxes_[n].x += x;
-      x += kWidth + kAcross + (rings ? kWidth + kAcross : 0);
+      x += kNodeWidth + kAcross + (rings ? kNodeWidth + kAcross : 0);
     }
     WaitLayout out{{}, x - kAcross + kEdge, 0, ring_level_.has_value()};
     for (Box& box : boxes_) {
@@ -205,7 +206,7 @@ class Layout {
 }  // namespace
 
 WaitLayout lay_out(std::size_t nodes, const std::vector<WaitEdge>& edges) {
-  return Layout(nodes, edges).lay_out();
+  return LayeredLayout(nodes, edges).lay_out();
 }
 
 }  // namespace lockstep::html

@@ -59,15 +59,15 @@ PathTerm ring_term(std::size_t level, const Collective& c, const Rational& bytes
   const Rational passed = bytes * Rational(c.ranks - 1, c.ranks);
   return {level, rounds * (c.ranks - 1), passed * rounds, reduces ? passed : Rational()};
 }
-Path hierarchical(const Collective& c, int rounds, bool reduces) {
+Path hierarchical_path(const Collective& c, int rounds, bool reduces) {
   const Halves halves = split(c);
   return {
       ring_term(0, halves.inside, size_of(c), rounds, reduces),
       ring_term(1, halves.between, size_of(c) * Rational(1, c.ranks_per_node), rounds, reduces)};
 }
-Path hierarchical_all_reduce(const Collective& c) { return hierarchical(c, 2, true); }
-Path hierarchical_gathering(const Collective& c) { return hierarchical(c, 1, false); }
-Path hierarchical_reducing(const Collective& c) { return hierarchical(c, 1, true); }
+Path hierarchical_all_reduce(const Collective& c) { return hierarchical_path(c, 2, true); }
+Path hierarchical_gathering(const Collective& c) { return hierarchical_path(c, 1, false); }
+Path hierarchical_reducing(const Collective& c) { return hierarchical_path(c, 1, true); }
 
 Path switch_all_reduce(const Collective& c) { return {{0, 2, size_of(c), 0}}; }
 

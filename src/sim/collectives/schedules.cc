@@ -68,7 +68,7 @@ std::unique_ptr<Schedule> halving_doubling(const Collective& c) {
   return make_unique<StepSchedule>(c.ranks, std::move(sizes), std::move(steps));
 }
 
-std::unique_ptr<Schedule> hierarchical(const Collective& c) {
+std::unique_ptr<Schedule> hierarchical_schedule(const Collective& c) {
   const std::int64_t inside = c.ranks_per_node;
   const std::int64_t nodes = c.ranks / inside;
   const bool gathers = c.op != Op::reduce_scatter;
@@ -121,7 +121,7 @@ std::unique_ptr<Schedule> make_schedule(const Collective& given) {
     case Algorithm::halving_doubling:
       return halving_doubling(c);
     case Algorithm::hierarchical:
-      return hierarchical(c);
+      return hierarchical_schedule(c);
     case Algorithm::direct:
       return direct(c);
     case Algorithm::binomial:

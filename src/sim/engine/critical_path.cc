@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t kNone32 = std::numeric_limits<std::uint32_t>::max();
 
-struct Place {
+struct PathPlace {
   std::uint32_t rank_class = 0;
   std::uint32_t step = 0;
 };
@@ -95,32 +95,32 @@ class Search {
       put(PathPart::Kind::work, at.rank_class, at.step, ready({at.rank_class, at.step}), end);
       return before_begin({at.rank_class, at.step});
     }
-    const Place latest = latest_of(at);
+    const PathPlace latest = latest_of(at);
     put(PathPart::Kind::call, latest.rank_class, latest.step, ready(latest), end);
     return before_begin(latest);
   }
 
   // Who came last to the meeting; where several did, the rank that is looked at.
-  Place latest_of(const Cursor& at) const {
-    Place latest{at.rank_class, at.step};
+  PathPlace latest_of(const Cursor& at) const {
+    PathPlace latest{at.rank_class, at.step};
     const ProgramStep& one = step(at.rank_class, at.step);
-    for (const Place& other :
+    for (const PathPlace& other :
          meetings_[group_class(at.rank_class, one)][number_[at.rank_class][at.step]])
       if (ready(other) > ready(latest)) latest = other;
     return latest;
   }
 
-  Picos put_at(const Place& a) const {
+  Picos put_at(const PathPlace& a) const {
     const bool host = step(a.rank_class, a.step).stream == ProgramStep::kHost;
     return issued(a.rank_class, a.step) + (host ? Picos{} : launch_);
   }
   // When the stream came to it; not for steps that are waits.
-  Picos ready(const Place& a) const {
+  Picos ready(const PathPlace& a) const {
     const std::uint32_t before = before_[a.rank_class][a.step];
     const Picos put = put_at(a);
     return before == kNone32 ? put : std::max(put, ended(a.rank_class, before));
   }
-  Cursor before_begin(const Place& a) {
+  Cursor before_begin(const PathPlace& a) {
     if (ready(a) > put_at(a)) return {true, a.rank_class, before_[a.rank_class][a.step]};
     put(PathPart::Kind::launch, a.rank_class, a.step, issued(a.rank_class, a.step), put_at(a));
     return {false, a.rank_class, a.step};
@@ -152,8 +152,8 @@ class Search {
   Picos launch_;
   std::vector<std::vector<std::uint32_t>> before_;  // by class and step: the one in its stream
   std::vector<std::vector<std::uint32_t>> number_;  // of a call in its group
-  std::vector<std::vector<std::vector<Place>>> meetings_;  // by class of groups and number
-  std::vector<PathPart> path_;                             // backwards
+  std::vector<std::vector<std::vector<PathPlace>>> meetings_;  // by class of groups and number
+  std::vector<PathPart> path_;                                 // backwards
 };
 
 }  // namespace

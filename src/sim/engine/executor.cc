@@ -19,18 +19,18 @@ struct Queued {
   Picos issued;
 };
 
-struct Stream {
+struct StreamState {
   Picos free;                 // when what had an end is done
   std::deque<Queued> queued;  // the first has come to its meeting
 };
 
-struct Rank {
+struct RankState {
   const Program* program = nullptr;
   Picos now;  // of the host
   std::uint32_t next = 0;
   bool blocked = false;
   std::uint32_t blocked_on = 0;         // step
-  std::vector<Stream> streams;          // the host's own is the last one
+  std::vector<StreamState> streams;     // the host's own is the last one
   std::vector<std::uint32_t> groups;    // of each slot: its class
   std::vector<std::uint32_t> meetings;  // of each slot: how many the host issued
 };
@@ -42,7 +42,7 @@ class Executor {
       : job_(job), folding_(folding), cost_(cost), options_(options), meetings_(job, folding) {
     result_.classes.resize(folding.representatives.size());
     for (const std::uint32_t representative : folding.representatives) {
-      Rank rank;
+      RankState rank;
       rank.program = &job.programs[job.ranks[representative].program];
       rank.streams.resize(rank.program->streams + 1);
       for (const std::uint32_t group : job.ranks[representative].groups)
@@ -74,7 +74,7 @@ class Executor {
  private:
   // Lets the host of `r` go on until it waits for what has no end.
   void walk(std::uint32_t r) {
-    Rank& rank = ranks_[r];
+    RankState& rank = ranks_[r];
     const std::vector<ProgramStep>& steps = rank.program->steps;
     while (rank.next < steps.size() && !rank.blocked) {
       const std::uint32_t index = rank.next;
@@ -103,7 +103,7 @@ class Executor {
 
   // The host waited for the end of `awaited`, which is known, and goes on.
   void pass(std::uint32_t r, std::uint32_t awaited) {
-    Rank& rank = ranks_[r];
+    RankState& rank = ranks_[r];
     RankOutcome& outcome = result_.classes[r];
     const ProgramStep& step = rank.program->steps[rank.next];
     const Picos until = outcome.ended[awaited];
@@ -114,15 +114,15 @@ class Executor {
     ++rank.next;
   }
 
-  Stream& stream_of(Rank& rank, const ProgramStep& step) {
+  StreamState& stream_of(RankState& rank, const ProgramStep& step) {
     const bool host = step.stream == ProgramStep::kHost;
     return host ? rank.streams.back() : rank.streams[step.stream];
   }
 
   void put(std::uint32_t r, std::uint32_t index) {
-    Rank& rank = ranks_[r];
+    RankState& rank = ranks_[r];
     const ProgramStep& step = rank.program->steps[index];
-    Stream& stream = stream_of(rank, step);
+    StreamState& stream = stream_of(rank, step);
     Queued queued{index, 0, rank.now};
     if (step.kind == StepKind::meet) queued.number = rank.meetings[step.slot]++;
     if (step.kind == StepKind::compute && stream.queued.empty()) return compute(r, stream, queued);
@@ -130,7 +130,7 @@ class Executor {
     if (stream.queued.size() == 1) arrive(r, stream);
   }
 
-  void compute(std::uint32_t r, Stream& stream, const Queued& queued) {
+  void compute(std::uint32_t r, StreamState& stream, const Queued& queued) {
     Picos duration = ranks_[r].program->steps[queued.step].duration;
     if (options_.variation != nullptr && options_.variation->work)
       duration = options_.variation->work(r, queued.step, duration);
@@ -142,7 +142,7 @@ class Executor {
   }
 
   // The first of the stream, a meeting, has its turn.
-  void arrive(std::uint32_t r, Stream& stream) {
+  void arrive(std::uint32_t r, StreamState& stream) {
     const Queued& head = stream.queued.front();
     const ProgramStep& step = ranks_[r].program->steps[head.step];
     const std::uint32_t group_class = ranks_[r].groups[step.slot];
@@ -161,8 +161,8 @@ class Executor {
       duration = options_.variation->meeting(group_class, number, duration);
     const Picos end = meeting.last + duration;
     for (const Arrival& arrival : meeting.arrivals) {
-      Rank& rank = ranks_[arrival.rank];
-      Stream& stream = stream_of(rank, rank.program->steps[arrival.step]);
+      RankState& rank = ranks_[arrival.rank];
+      StreamState& stream = stream_of(rank, rank.program->steps[arrival.step]);
       stream.free = end;
       stream.queued.pop_front();
       result_.classes[arrival.rank].ended[arrival.step] = end;
@@ -182,8 +182,8 @@ class Executor {
 
   // What stands behind a call that ended, in its stream; and the host, if it waited for it.
   void advance(const Arrival& arrival) {
-    Rank& rank = ranks_[arrival.rank];
-    Stream& stream = stream_of(rank, rank.program->steps[arrival.step]);
+    RankState& rank = ranks_[arrival.rank];
+    StreamState& stream = stream_of(rank, rank.program->steps[arrival.step]);
     wake(arrival.rank);
     while (!stream.queued.empty()) {
       const Queued head = stream.queued.front();
@@ -197,7 +197,7 @@ class Executor {
   }
 
   void wake(std::uint32_t r) {
-    Rank& rank = ranks_[r];
+    RankState& rank = ranks_[r];
     if (!rank.blocked || result_.classes[r].ended[rank.blocked_on] == RankOutcome::kNever) return;
     rank.blocked = false;
     pass(r, rank.blocked_on);
@@ -205,12 +205,12 @@ class Executor {
   }
 
   void finish(std::uint32_t r) {
-    const Rank& rank = ranks_[r];
+    const RankState& rank = ranks_[r];
     RankOutcome& outcome = result_.classes[r];
     outcome.next = rank.next;
     outcome.end = rank.now;
     outcome.done = rank.next == rank.program->steps.size();
-    for (const Stream& stream : rank.streams) {
+    for (const StreamState& stream : rank.streams) {
       outcome.end = std::max(outcome.end, stream.free);
       outcome.done &= stream.queued.empty();
     }
@@ -222,7 +222,7 @@ class Executor {
   const Folding& folding_;
   const CostOfCall& cost_;
   const ExecutionOptions& options_;
-  std::vector<Rank> ranks_;
+  std::vector<RankState> ranks_;
   Meetings meetings_;
   std::vector<std::uint32_t> awake_;  // ranks whose hosts can go on
   std::vector<Arrival> moving_;       // calls that ended, whose streams can go on

@@ -237,7 +237,7 @@ class Compiler {
   std::map<Channel, std::uint32_t> channels_;
 };
 
-Nanos nanos(Picos time) { return time.value / 1000; }
+Nanos whole_nanos(Picos time) { return time.value / 1000; }
 
 // The trace of one rank, cut where its host stands.
 RankTrace cut(const RankTrace& trace, const Tables& tables,
@@ -255,7 +255,7 @@ RankTrace cut(const RankTrace& trace, const Tables& tables,
   const auto complete = [&](std::uint32_t call) {
     if (told[call] != 0 || ended[call] == RankOutcome::kNever) return;
     told[call] = 1;
-    builder.add_call_event(EventKind::complete, trace.calls[call].id, nanos(ended[call]));
+    builder.add_call_event(EventKind::complete, trace.calls[call].id, whole_nanos(ended[call]));
   };
   // A call that blocks is waited for from when it was issued on.
   const auto is_awaited_at_once = [&](std::uint32_t e) {
@@ -268,7 +268,7 @@ RankTrace cut(const RankTrace& trace, const Tables& tables,
     const Event& event = trace.events[e];
     const bool is_step = step < step_events.size() && step_events[step] == e;
     if (is_step && step > outcome.next) break;
-    const Nanos time = is_step ? nanos(outcome.issued[step]) : kNoTime;
+    const Nanos time = is_step ? whole_nanos(outcome.issued[step]) : kNoTime;
     if (event.kind == EventKind::issue) {
       Call call = trace.calls[event.index];
       const bool asynchronous = call.has(kAsync);
@@ -286,7 +286,7 @@ RankTrace cut(const RankTrace& trace, const Tables& tables,
       complete(event.index);
       if (outcome.ended[step] != RankOutcome::kNever)
         builder.add_call_event(EventKind::waited, trace.calls[event.index].id,
-                               nanos(outcome.ended[step]));
+                               whole_nanos(outcome.ended[step]));
     } else if (event.kind == EventKind::exception) {
       builder.add_mark(event.kind, out.exceptions, trace.exceptions[event.index], kNoTime);
     } else if (event.kind != EventKind::complete && event.kind != EventKind::start &&

@@ -12,23 +12,23 @@
 namespace lockstep::sim {
 namespace {
 
-struct Stream {
+struct SharingStream {
   std::deque<std::uint32_t> queued;  // steps; the first is being carried out, or waits for others
   std::uint32_t call = 0;            // into Executor::calls_, of the first
 };
 
-struct Rank {
+struct SharingRank {
   const Program* program = nullptr;
   std::uint32_t next = 0;
   std::optional<std::uint32_t> blocked_on;  // the step whose end the host waits for
   Picos blocked_since;
-  Picos cold;                   // how much longer its next work takes, at most twice as long
-  std::vector<Stream> streams;  // the host's own is the last one
+  Picos cold;                          // how much longer its next work takes, at most twice as long
+  std::vector<SharingStream> streams;  // the host's own is the last one
   std::vector<std::uint32_t> meetings;  // of each slot: how many came to their turn
 };
 
 // A call that all have come to. All make a hop before anybody makes the next.
-struct Call {
+struct SharedCall {
   std::vector<Arrival> members;  // by rank
   std::size_t busy = 0;          // members that have not made this hop
   std::int64_t hops = 0;         // behind this one
@@ -38,10 +38,10 @@ struct Call {
   std::uint32_t group = 0;
 };
 
-class Executor {
+class SharingExecutor {
  public:
-  Executor(const ProgramJob& job, const CostOfCall& cost, const SharedCores& shared,
-           const Variation* variation)
+  SharingExecutor(const ProgramJob& job, const CostOfCall& cost, const SharedCores& shared,
+                  const Variation* variation)
       : job_(job),
         cost_(cost),
         shared_(shared),
@@ -49,7 +49,7 @@ class Executor {
         folding_(keep_apart(job)),
         meetings_(job, folding_) {
     for (const ProgramJob::Member& member : job.ranks) {
-      Rank rank;
+      SharingRank rank;
       rank.program = &job.programs[member.program];
       rank.streams.resize(rank.program->streams + 1);
       rank.meetings.resize(member.groups.size());
@@ -98,14 +98,14 @@ class Executor {
     touched_.clear();
   }
 
-  Stream& stream_of(Rank& rank, std::uint32_t index) {
+  SharingStream& stream_of(SharingRank& rank, std::uint32_t index) {
     const std::uint8_t stream = rank.program->steps[index].stream;
     return stream == ProgramStep::kHost ? rank.streams.back() : rank.streams[stream];
   }
 
   // Lets the host of `r` go on until it waits for what has not ended.
   void walk(std::uint32_t r) {
-    Rank& rank = ranks_[r];
+    SharingRank& rank = ranks_[r];
     RankOutcome& outcome = result_.classes[r];
     while (rank.next < rank.program->steps.size()) {
       const std::uint32_t index = rank.next;
@@ -116,7 +116,7 @@ class Executor {
         LOCKSTEP_CHECK(step.index < index, "a wait for a later step");
         awaited = step.index;
       } else {
-        Stream& stream = stream_of(rank, index);
+        SharingStream& stream = stream_of(rank, index);
         stream.queued.push_back(index);
         if (stream.queued.size() == 1) begin_first(r, stream);
       }
@@ -133,14 +133,14 @@ class Executor {
 
   // The host goes on behind the step that it is in.
   void pass(std::uint32_t r) {
-    Rank& rank = ranks_[r];
+    SharingRank& rank = ranks_[r];
     if (rank.program->steps[rank.next].kind == StepKind::wait)
       result_.classes[r].ended[rank.next] = now_;
     ++rank.next;
   }
 
   // The first of a stream has its turn.
-  void begin_first(std::uint32_t r, Stream& stream) {
+  void begin_first(std::uint32_t r, SharingStream& stream) {
     const std::uint32_t index = stream.queued.front();
     const ProgramStep& step = ranks_[r].program->steps[index];
     if (step.kind == StepKind::compute) {
@@ -176,7 +176,7 @@ class Executor {
     begin_hop(calls_.back());
   }
 
-  void begin_hop(Call& call) {
+  void begin_hop(SharedCall& call) {
     call.now = Picos{call.work.value / call.hops};
     call.work = call.work - call.now;
     --call.hops;
@@ -194,13 +194,13 @@ class Executor {
   }
 
   void end_task(const CorePool::Task& task) {
-    Rank& rank = ranks_[task.rank];
+    SharingRank& rank = ranks_[task.rank];
     if (rank.program->steps[task.step].kind == StepKind::compute) {
       RankOutcome& outcome = result_.classes[task.rank];
       outcome.compute += now_ - outcome.began[task.step];
       return end_step(task.rank, task.step);
     }
-    Call& call = calls_[stream_of(rank, task.step).call];
+    SharedCall& call = calls_[stream_of(rank, task.step).call];
     if (task.sleeps) return begin(task.rank, task.step, call.now);
     if (--call.busy > 0) return;
     if (call.hops > 0) return begin_hop(call);
@@ -213,9 +213,9 @@ class Executor {
 
   // What stands behind it in its stream has its turn, and the host, if it waited for it.
   void end_step(std::uint32_t r, std::uint32_t index) {
-    Rank& rank = ranks_[r];
+    SharingRank& rank = ranks_[r];
     result_.classes[r].ended[index] = now_;
-    Stream& stream = stream_of(rank, index);
+    SharingStream& stream = stream_of(rank, index);
     stream.queued.pop_front();
     if (!stream.queued.empty()) begin_first(r, stream);
     if (rank.blocked_on != index) return;
@@ -230,13 +230,13 @@ class Executor {
   }
 
   void finish(std::uint32_t r) {
-    const Rank& rank = ranks_[r];
+    const SharingRank& rank = ranks_[r];
     RankOutcome& outcome = result_.classes[r];
     outcome.next = rank.next;
     outcome.done = rank.next == rank.program->steps.size();
     for (const Picos end : outcome.ended)
       if (end != RankOutcome::kNever) outcome.end = std::max(outcome.end, end);
-    for (const Stream& stream : rank.streams) outcome.done &= stream.queued.empty();
+    for (const SharingStream& stream : rank.streams) outcome.done &= stream.queued.empty();
     result_.stuck |= !outcome.done;
     result_.end = std::max(result_.end, outcome.end);
   }
@@ -247,8 +247,8 @@ class Executor {
   const Variation* variation_;
   const Folding folding_;
   Meetings meetings_;
-  std::vector<Rank> ranks_;
-  std::vector<Call> calls_;
+  std::vector<SharingRank> ranks_;
+  std::vector<SharedCall> calls_;
   std::vector<std::optional<Picos>> rests_since_;  // of each group; nothing: it made no call yet
   std::vector<CorePool> nodes_;
   std::vector<Picos> due_;                           // of each node, as it is in order_
@@ -264,7 +264,7 @@ ExecutionResult execute_on_cores(const ProgramJob& job, const CostOfCall& cost,
                                  const SharedCores& shared, const Variation* variation) {
   LOCKSTEP_CHECK(shared.node_of.size() == job.ranks.size() && shared.speeds.cores > 0,
                  "a node with cores for every rank");
-  return Executor(job, cost, shared, variation).run();
+  return SharingExecutor(job, cost, shared, variation).run();
 }
 
 }  // namespace lockstep::sim

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kMostNanos = 9e18;
 
-Nanos nanos(double seconds) {
+Nanos nanos_of_seconds(double seconds) {
   return static_cast<Nanos>(std::llround(std::min(seconds * 1e9, kMostNanos)));
 }
 
@@ -148,7 +148,7 @@ std::vector<Nanos> work_nanos(const RankCosts& costs, std::int64_t samples, cons
       step = work.step;
       seconds += preparation;
     }
-    out.push_back(nanos(seconds));
+    out.push_back(nanos_of_seconds(seconds));
   }
   return out;
 }

@@ -66,9 +66,9 @@ struct Slots {
 };
 constexpr std::uint32_t kNoSegment = UINT32_MAX;
 
-class Job {
+class TrialJob {
  public:
-  Job(const Run& run, const RunProgram& program, const Machine& machine)
+  TrialJob(const Run& run, const RunProgram& program, const Machine& machine)
       : run_(run), machine_(machine), job_(program.job) {
     job_.programs.clear();
     std::vector<StepMarks> marks(program.job.programs.size());
@@ -286,7 +286,7 @@ class Job {
 
 Result<Trials> run_trials(const Run& run, const RunProgram& program, const Machine& machine,
                           const TrialOptions& options, const std::function<bool()>& stop) {
-  Job job(run, program, machine);
+  TrialJob job(run, program, machine);
   const std::size_t first = job.steps() > 1 ? 1 : 0;
   if (options.trials > kMostTrialSteps / std::max<std::size_t>(job.steps(), 1))
     return Error{"so many trials of " + std::to_string(job.steps()) + " steps each are more than " +

@@ -21,7 +21,7 @@ const CostParameter* parameter_named(std::string_view name) {
   return nullptr;
 }
 
-std::string number(double value) {
+std::string six_digits(double value) {
   std::array<char, 32> text{};
   const auto end =
       std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 6);
@@ -50,8 +50,8 @@ Status read_parameters(const YamlDocument& document, C& cost) {
     if (!(x >= parameter->low && x <= parameter->high))
       return at(document.value_place(pointer),
                 "parameter " + name + " is outside of what is possible",
-                "give a number from " + number(parameter->low) + " to " + number(parameter->high) +
-                    " (" + std::string(parameter->unit) + ")");
+                "give a number from " + six_digits(parameter->low) + " to " +
+                    six_digits(parameter->high) + " (" + std::string(parameter->unit) + ")");
     cost.*(parameter->value) = x;
   }
   for (const CostParameter& parameter : cost_parameters())
@@ -124,8 +124,9 @@ Result<Calibration> parse_calibration(const std::string& text, const std::string
 std::string calibration_yaml(const Calibration& calibration) {
   std::string out = "name: " + quoted(calibration.name) + "\nparameters:\n";
   for (const CostParameter& parameter : cost_parameters())
-    out += "  " + std::string(parameter.name) + ": " + number(calibration.cost.*(parameter.value)) +
-           "  # " + std::string(parameter.unit) + "\n";
+    out += "  " + std::string(parameter.name) + ": " +
+           six_digits(calibration.cost.*(parameter.value)) + "  # " + std::string(parameter.unit) +
+           "\n";
   out += calibration.fitted_on.empty() ? "" : "fitted_on:\n";
   for (const std::string& row : calibration.fitted_on) out += "  - " + quoted(row) + "\n";
   return out;

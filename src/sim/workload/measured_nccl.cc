@@ -10,13 +10,13 @@ namespace {
 
 using nlohmann::json;
 
-struct Machine {
+struct MeasuredMachine {
   std::string name;
   std::int64_t ranks = 1, nodes = 1;
 };
 
 Status add_rows(MeasuredTable& table, const json& rows, const json& columns,
-                const Machine& machine) {
+                const MeasuredMachine& machine) {
   const bool nanos = [&] {
     for (const json& column : columns)
       if (column == "time_oop_ns") return true;
@@ -60,7 +60,7 @@ Result<MeasuredTable> read_nccl_tests(const json& root, const std::string& file)
       return Error{place + ": the machine is no object", {}, "give it \"gpus\" and \"rows\""};
     if (machine.contains("rows")) {
       TableRow about(machine, place);
-      const Machine one{name, about.count("gpus"), about.count("nodes", 1)};
+      const MeasuredMachine one{name, about.count("gpus"), about.count("nodes", 1)};
       if (const Status read = about.status(); !read) return read.error();
       if (!is_list_of_lists(machine["rows"]))
         return Error{place + ": \"rows\" is no list of lists", {}, "correct it"};

@@ -75,7 +75,7 @@ Result<MeasuredStep> read_step(TableRow& row) {
   return step;
 }
 
-void add(MeasuredTable& table, MeasuredStep step, double tokens_per_second) {
+void add_step(MeasuredTable& table, MeasuredStep step, double tokens_per_second) {
   step.seconds = static_cast<double>(step.plan.global_batch) *
                  static_cast<double>(step.plan.sequence) / tokens_per_second /
                  static_cast<double>(step.plan.ranks());
@@ -97,11 +97,11 @@ Result<MeasuredTable> read_torchtitan(const json& root, const std::string& file)
     const double second = both ? row.number("async_") : 1;
     Result<MeasuredStep> step = read_step(row);
     if (!step) return step.error();
-    add(table, *step, first);
+    add_step(table, *step, first);
     if (!both) continue;
     step->plan.overlapped_tensor = true;
     step->label += ", async";
-    add(table, std::move(*step), second);
+    add_step(table, std::move(*step), second);
   }
   return table;
 }

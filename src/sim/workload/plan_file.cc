@@ -24,10 +24,11 @@ std::string pointer_of(std::string_view field) {
   return "/" + std::string(field);
 }
 
-std::string number(std::int64_t value) { return std::to_string(value); }
+std::string whole_number(std::int64_t value) { return std::to_string(value); }
 
 std::string times(std::int64_t a, std::int64_t b, std::int64_t c) {
-  return number(a) + " x " + number(b) + " x " + number(c) + " = " + number(a * b * c);
+  return whole_number(a) + " x " + whole_number(b) + " x " + whole_number(c) + " = " +
+         whole_number(a * b * c);
 }
 
 // What is wrong: the place as a JSON pointer, and why.
@@ -129,18 +130,19 @@ class Reader {
     const std::int64_t gpus = root_["gpus"];
     const std::int64_t of_model = std::int64_t{plan.tensor} * plan.context * plan.pipeline;
     if (gpus % of_model != 0)
-      return refuse("/gpus",
-                    number(gpus) + " GPUs do not divide by tensor x context x pipeline.stages = " +
-                        times(plan.tensor, plan.context, plan.pipeline),
-                    gpus < of_model
-                        ? "use at least " + number(of_model) + " GPUs, or cut less"
-                        : "use " + number(gpus / of_model * of_model) + " or " +
-                              number((gpus / of_model + 1) * of_model) + " GPUs, or cut otherwise");
-    if (gpus / of_model > kMostData)
       return refuse(
           "/gpus",
-          number(gpus / of_model) + " data-parallel ranks are more than " + number(kMostData),
-          "use fewer GPUs, or cut the model over more of them");
+          whole_number(gpus) + " GPUs do not divide by tensor x context x pipeline.stages = " +
+              times(plan.tensor, plan.context, plan.pipeline),
+          gpus < of_model
+              ? "use at least " + whole_number(of_model) + " GPUs, or cut less"
+              : "use " + whole_number(gpus / of_model * of_model) + " or " +
+                    whole_number((gpus / of_model + 1) * of_model) + " GPUs, or cut otherwise");
+    if (gpus / of_model > kMostData)
+      return refuse("/gpus",
+                    whole_number(gpus / of_model) + " data-parallel ranks are more than " +
+                        whole_number(kMostData),
+                    "use fewer GPUs, or cut the model over more of them");
     plan.data = static_cast<std::int32_t>(gpus / of_model);
   }
 
@@ -153,8 +155,9 @@ class Reader {
     const std::int64_t gpus = root_["gpus"];
     const std::int64_t each = *out_.gpus_per_node;
     if (gpus > each && gpus % each != 0)
-      refuse("/gpus", number(gpus) + " GPUs do not fill nodes of " + number(each),
-             "use " + number(gpus / each * each) + " or " + number((gpus / each + 1) * each));
+      refuse("/gpus", whole_number(gpus) + " GPUs do not fill nodes of " + whole_number(each),
+             "use " + whole_number(gpus / each * each) + " or " +
+                 whole_number((gpus / each + 1) * each));
   }
 
   void read_memory() {
@@ -184,8 +187,8 @@ class Reader {
              const char* pointer) {
     if (all % ranks != 0)
       refuse(pointer,
-             std::string(what) + " " + number(all) + " does not divide by " + over + " " +
-                 number(ranks),
+             std::string(what) + " " + whole_number(all) + " does not divide by " + over + " " +
+                 whole_number(ranks),
              "change one of the two");
   }
 
@@ -194,24 +197,25 @@ class Reader {
     const std::string name(pipeline_schedule_name(plan.schedule));
     if (plan.schedule == PipelineSchedule::zbv && plan.chunks != 2)
       refuse("/pipeline/chunks",
-             "zbv lays the model over the stages and back, in 2 chunks, not " + number(plan.chunks),
+             "zbv lays the model over the stages and back, in 2 chunks, not " +
+                 whole_number(plan.chunks),
              "leave chunks out");
     if (!in_chunks() && plan.chunks != 1)
       refuse("/pipeline/chunks",
-             name + " has one piece of the model on each stage, not " + number(plan.chunks),
+             name + " has one piece of the model on each stage, not " + whole_number(plan.chunks),
              "leave chunks out, or use schedule: interleaved");
     const std::int64_t each = plan.micro_batches();
     if (plan.schedule == PipelineSchedule::interleaved && each % plan.pipeline != 0)
       refuse("/global_batch",
              "interleaved takes micro-batches in groups of as many as there are stages, and " +
-                 number(each) + " of each data-parallel rank are no multiple of " +
-                 number(plan.pipeline),
+                 whole_number(each) + " of each data-parallel rank are no multiple of " +
+                 whole_number(plan.pipeline),
              "change global_batch, micro_batch or pipeline.stages, or use schedule: 1f1b");
     const std::int64_t passes = splits_backward(plan.schedule) ? 3 : 2;
     const std::int64_t pieces = std::int64_t{plan.pipeline} * plan.chunks;
     if (each > kMostPipelineTasks / passes / pieces)
       refuse("/global_batch",
-             "a step of " + number(each) + " micro-batches on " + number(pieces) +
+             "a step of " + whole_number(each) + " micro-batches on " + whole_number(pieces) +
                  " pieces of the model is too long to be simulated",
              "use a smaller global_batch or larger micro-batches: a pipeline's middle only "
              "repeats itself");
@@ -253,11 +257,11 @@ Result<CostParameters> plan_cost(const PlanFile& plan, const CostParameters& cal
   const std::int64_t gpus = plan.plan.ranks();
   const auto each = static_cast<std::int64_t>(out.ranks_per_node);
   if (gpus > each && gpus % each != 0)
-    return Error{number(gpus) + " GPUs do not fill the nodes of " + number(each) +
+    return Error{whole_number(gpus) + " GPUs do not fill the nodes of " + whole_number(each) +
                      " that the calibration has",
                  {},
-                 "use " + number(gpus / each * each) + " or " + number((gpus / each + 1) * each) +
-                     " GPUs, or say gpus_per_node"};
+                 "use " + whole_number(gpus / each * each) + " or " +
+                     whole_number((gpus / each + 1) * each) + " GPUs, or say gpus_per_node"};
   return out;
 }
 

@@ -7,7 +7,9 @@
 namespace lockstep::sim {
 namespace {
 
-std::string number(double value) { return fixed(value, value < 10 ? 2 : value < 100 ? 1 : 0); }
+std::string about_three_digits(double value) {
+  return fixed(value, value < 10 ? 2 : value < 100 ? 1 : 0);
+}
 
 std::string tensor_basis(const TrainingPlan& plan) {
   return std::string(
@@ -27,7 +29,7 @@ std::string data_basis(const TrainingPlan& plan) {
 }
 
 std::string optimizer_basis(const CostParameters& cost) {
-  return "Adam and clipping: " + number(cost.optimizer_traffic) +
+  return "Adam and clipping: " + about_three_digits(cost.optimizer_traffic) +
          " bytes of memory traffic a parameter that the GPU updates";
 }
 
@@ -41,7 +43,8 @@ std::vector<ForecastPart> time_parts(const PlanForecast& f) {
       {"recompute", "recomputed forward", parts.recompute,
        "the layers' forward once more in each backward pass"},
       {"logits", "embedding, logits and loss", parts.logits,
-       "the product by its FLOPs, the loss by " + number(cost.logit_traffic) + " bytes a logit"},
+       "the product by its FLOPs, the loss by " + about_three_digits(cost.logit_traffic) +
+           " bytes a logit"},
       {"host", "GPU waits for the host", parts.host,
        "the host issues each layer's kernels at the calibrated pace"},
       {"tensor_parallel", "tensor-parallel collectives", parts.tensor, tensor_basis(plan)},
@@ -125,13 +128,14 @@ std::vector<std::string> PlanForecast::basis() const {
       "all GPUs are alike and compute alike; nobody else uses the network; no stragglers",
       std::string("MFU: 3 x the forward's matrix products") +
           (model.causal ? ", attention counted as far as the mask leaves it" : "") + ", of " +
-          number(calibration.cost.peak_flops * 1e-12) + " TFLOP/s (16 bits)"};
+          about_three_digits(calibration.cost.peak_flops * 1e-12) + " TFLOP/s (16 bits)"};
   const std::int64_t pieces = std::int64_t{p.pipeline} * p.chunks;
   if (model.layers % pieces != 0)
-    out.push_back(std::to_string(model.layers) + " layers do not divide by " +
-                  std::to_string(pieces) + " pieces: each counts as " +
-                  number(static_cast<double>(model.layers) / static_cast<double>(pieces)) +
-                  " layers");
+    out.push_back(
+        std::to_string(model.layers) + " layers do not divide by " + std::to_string(pieces) +
+        " pieces: each counts as " +
+        about_three_digits(static_cast<double>(model.layers) / static_cast<double>(pieces)) +
+        " layers");
   if (p.recompute == Recompute::selective)
     out.emplace_back("what selective recompute computes again takes no time of its own here");
   if (p.pipeline > 1)

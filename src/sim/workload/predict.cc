@@ -115,11 +115,11 @@ double send_seconds(const Transformer& model, const TrainingPlan& plan,
   return bytes / (one_node ? cost.node_bandwidth / 2 : cost.network_bandwidth);
 }
 
-Picos picos(double seconds) {
+Picos picos_of_seconds(double seconds) {
   return Picos{static_cast<std::int64_t>(std::llround(seconds * 1e12))};
 }
 
-void add(StepParts& sum, const StepParts& more, double times) {
+void add_times(StepParts& sum, const StepParts& more, double times) {
   for (double StepParts::*part :
        {&StepParts::layers, &StepParts::recompute, &StepParts::logits, &StepParts::host,
         &StepParts::tensor, &StepParts::context, &StepParts::data, &StepParts::handover})
@@ -156,13 +156,13 @@ Result<Pieces> pieces_of(const Transformer& model, const TrainingPlan& plan,
       return Error{"a micro-batch takes a pipeline stage more than a day",
                    {},
                    "use smaller micro-batches, more ranks or a smaller model"};
-    out.costs.pieces.push_back({.forward = picos(time.forward),
-                                .backward = picos(time.backward - weight),
-                                .weight = picos(weight)});
+    out.costs.pieces.push_back({.forward = picos_of_seconds(time.forward),
+                                .backward = picos_of_seconds(time.backward - weight),
+                                .weight = picos_of_seconds(weight)});
   }
-  add(out.parts, layers.parts, pieces);
-  add(out.parts, first.parts, 1);
-  add(out.parts, last.parts, 1);
+  add_times(out.parts, layers.parts, pieces);
+  add_times(out.parts, first.parts, 1);
+  add_times(out.parts, last.parts, 1);
   out.parts.handover = 2 * handover * pieces;
   return out;
 }
@@ -208,7 +208,7 @@ Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan
       traffic_seconds(cost, cost.optimizer_traffic * parameters_per_rank(model, plan) / shards);
   out.update_seconds = cost.step_overhead + optimizer;
   out.seconds = out.pipeline_seconds + out.exchange_seconds + out.update_seconds;
-  add(out.parts, pieces->parts, static_cast<double>(micro_batches) / plan.pipeline);
+  add_times(out.parts, pieces->parts, static_cast<double>(micro_batches) / plan.pipeline);
   for (const Picos busy : run->busy)
     out.parts.bubble += (run->time - busy).seconds() / plan.pipeline;
   out.parts.data += out.exchange_seconds;

@@ -17,7 +17,7 @@ namespace {
 
 const std::array kSources = {ras_source(), stack_source(), rank_log_source()};
 
-using Kind = RankNote::Kind;
+using NoteKind = RankNote::Kind;
 
 // Ranks by the process that they were; of a pid that several ranks had, on different hosts, none.
 std::map<std::int64_t, Rank> ranks_by_pid(const Run& run, const std::vector<RankNote>& notes) {
@@ -42,7 +42,7 @@ const RankNote* ending_of(const std::vector<RankNote>& notes, Rank rank) {
 }
 
 void explain_end(RankTrace& trace, const RankNote& note) {
-  const bool by_signal = note.kind == Kind::killed;
+  const bool by_signal = note.kind == NoteKind::killed;
   if (trace.snapshot || trace.end != End::cut) return;
   trace.end = by_signal ? End::killed : End::exception;
   if (by_signal) return;
@@ -55,33 +55,33 @@ void explain_end(RankTrace& trace, const RankNote& note) {
 
 std::string_view to_string(RankNote::Kind kind) {
   switch (kind) {
-    case Kind::exception:
+    case NoteKind::exception:
       return "exception";
-    case Kind::out_of_memory:
+    case NoteKind::out_of_memory:
       return "out of memory";
-    case Kind::killed:
+    case NoteKind::killed:
       return "killed";
-    case Kind::crashed:
+    case NoteKind::crashed:
       return "crashed";
-    case Kind::gpu_fault:
+    case NoteKind::gpu_fault:
       return "GPU fault";
-    case Kind::caught:
+    case NoteKind::caught:
       return "exception that it went on after";
-    case Kind::peer_lost:
+    case NoteKind::peer_lost:
       return "lost a peer";
-    case Kind::watchdog:
+    case NoteKind::watchdog:
       return "watchdog";
-    case Kind::nccl_warning:
+    case NoteKind::nccl_warning:
       return "NCCL warning";
-    case Kind::gpu_warning:
+    case NoteKind::gpu_warning:
       return "GPU warning";
-    case Kind::stack:
+    case NoteKind::stack:
       return "stack";
-    case Kind::ras:
+    case NoteKind::ras:
       return "RAS";
-    case Kind::calls:
+    case NoteKind::calls:
       return "another recording";
-    case Kind::contradiction:
+    case NoteKind::contradiction:
       return "contradiction";
   }
   return "";
@@ -123,7 +123,7 @@ void join_evidence(Run& run, JobEvidence evidence, bool own_form) {
     // Only what writes an end mark can be contradicted by a later end.
     if (!own_form || trace.end != End::clean) continue;
     RankNote note = *ending;
-    note.kind = Kind::contradiction;
+    note.kind = NoteKind::contradiction;
     note.text = "its trace ends in order, and yet: " + note.text;
     contradictions.push_back(std::move(note));
   }

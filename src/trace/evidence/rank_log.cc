@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/watchdog_lines.h"
 #include "trace/trace_builder.h"
@@ -16,19 +17,10 @@ namespace lockstep {
 
 namespace {
 
-using Kind = RankNote::Kind;
-constexpr std::size_t kNpos = std::string_view::npos;
+using NoteKind = RankNote::Kind;
 constexpr std::size_t kMostOfAKind = 4;  // of one rank: the first ones say what the later repeat
 
-bool has(std::string_view text, std::string_view part) { return text.find(part) != kNpos; }
-
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return text;
-}
 
 // "torch.OutOfMemoryError: CUDA out of memory", "KeyError: 'x'", "AssertionError".
 bool looks_like_exception(std::string_view line) {
@@ -48,12 +40,13 @@ bool tells_of_memory(std::string_view text) {
   static constexpr std::array<std::string_view, 6> kSigns = {
       "OutOfMemoryError",  "out of memory",         "MemoryError",
       "HIP out of memory", "can't allocate memory", "Cannot allocate memory"};
-  return std::any_of(kSigns.begin(), kSigns.end(), [&](auto sign) { return has(text, sign); });
+  return std::any_of(kSigns.begin(), kSigns.end(),
+                     [&](auto sign) { return contains_text(text, sign); });
 }
 
-Kind kind_of_exception(std::string_view text) {
-  if (tells_of_a_peer(text)) return Kind::peer_lost;
-  return tells_of_memory(text) ? Kind::out_of_memory : Kind::exception;
+NoteKind kind_of_exception(std::string_view text) {
+  if (tells_of_a_peer(text)) return NoteKind::peer_lost;
+  return tells_of_memory(text) ? NoteKind::out_of_memory : NoteKind::exception;
 }
 
 // Lines that processes and libraries write while they go down: behind them nobody went on.
@@ -71,7 +64,8 @@ bool belongs_to_the_end(std::string_view text) {
       "NCCL ",   "torch.distributed", "resource_tracker",
       "leaked ", "warnings.warn",     "destroy_process_group",
       "elastic", "Aborted",           "core dumped"};
-  return std::any_of(kSigns.begin(), kSigns.end(), [&](auto sign) { return has(text, sign); });
+  return std::any_of(kSigns.begin(), kSigns.end(),
+                     [&](auto sign) { return contains_text(text, sign); });
 }
 
 // "[rank1]: ValueError" and "[rank1]:[E709 …" without the prefix.
@@ -101,9 +95,9 @@ struct Stream {
   std::optional<std::size_t> exception;  // the last one that may have ended it: into `notes`
 };
 
-class Reader {
+class RankLogReader {
  public:
-  explicit Reader(const TraceFile& file) : file_(file) {}
+  explicit RankLogReader(const TraceFile& file) : file_(file) {}
 
   FileEvidence read() {
     LogLines lines(file_.bytes);
@@ -129,11 +123,11 @@ class Reader {
     if (!stream.exception || belongs_to_the_end(text)) return;
     // The rank goes on: somebody caught it.
     RankNote& note = out_.notes[*stream.exception];
-    if (note.ends()) note.kind = Kind::caught;
+    if (note.ends()) note.kind = NoteKind::caught;
     stream.exception.reset();
   }
 
-  std::optional<std::size_t> add(Kind kind, Rank rank, std::string_view text,
+  std::optional<std::size_t> add(NoteKind kind, Rank rank, std::string_view text,
                                  std::int64_t pid = kNone) {
     std::size_t& count = counts_[{rank, kind}];
     if (count >= kMostOfAKind) return std::nullopt;
@@ -151,8 +145,8 @@ class Reader {
       return true;
     }
     if (text.starts_with("Exception ignored in") || text.starts_with("Exception in thread")) {
-      (text.starts_with("Exception i") && has(text, "ignored") ? stream.of_no_matter
-                                                               : stream.in_thread) = true;
+      (text.starts_with("Exception i") && contains_text(text, "ignored") ? stream.of_no_matter
+                                                                         : stream.in_thread) = true;
       return true;
     }
     constexpr std::string_view kTerminate = "terminate called after throwing an instance of '";
@@ -179,7 +173,7 @@ class Reader {
     if (text.starts_with("KeyboardInterrupt") || text.starts_with("SystemExit")) return true;
     // A thread's exception leaves the process to go on.
     if (thread && !uncaught) {
-      add(Kind::caught, rank, text);
+      add(NoteKind::caught, rank, text);
       return true;
     }
     note_exception(stream, rank, text);
@@ -189,8 +183,8 @@ class Reader {
   void note_exception(Stream& stream, Rank rank, std::string_view text) {
     // Of a chain ("During handling of …") the last one counts, which is what ended the rank; the
     // ones before stay as what it was caused by.
-    Kind kind = kind_of_exception(text);
-    if (kind == Kind::peer_lost && stream.exception) {
+    NoteKind kind = kind_of_exception(text);
+    if (kind == NoteKind::peer_lost && stream.exception) {
       // Torn down after an exception of its own.
       if (out_.notes[*stream.exception].ends()) return;
     }
@@ -201,20 +195,21 @@ class Reader {
   bool take_signs(Stream& stream, Rank rank, std::string_view text) {
     if (const auto parsed = parse_watchdog_line(text)) return take_watchdog(rank, text, *parsed);
     if (const std::size_t at = text.find("NCCL WARN "); at != kNpos) {
-      add(Kind::nccl_warning, rank, text.substr(at), process_of_nccl(text.substr(0, at)));
+      add(NoteKind::nccl_warning, rank, text.substr(at), process_of_nccl(text.substr(0, at)));
       return true;
     }
-    if (has(text, "Xid (PCI:")) return take_xid(text);
-    if (const auto pid = number_after(text, "Killed process "); pid && has(text, "ut of memory")) {
-      add(Kind::out_of_memory, Rank(kNone), text.substr(text.find("ut of memory") - 1), *pid);
+    if (contains_text(text, "Xid (PCI:")) return take_xid(text);
+    if (const auto pid = number_after(text, "Killed process ");
+        pid && contains_text(text, "ut of memory")) {
+      add(NoteKind::out_of_memory, Rank(kNone), text.substr(text.find("ut of memory") - 1), *pid);
       return true;
     }
     static constexpr std::array<std::string_view, 4> kCrashes = {
         "Fatal Python error: Segmentation fault", "Fatal Python error: Bus error",
         "Segmentation fault (core dumped)", "!!!!!!! Segfault encountered !!!!!!!"};
     for (const std::string_view sign : kCrashes) {
-      if (!has(text, sign)) continue;
-      if (const auto note = add(Kind::crashed, rank, sign)) stream.exception = note;
+      if (!contains_text(text, sign)) continue;
+      if (const auto note = add(NoteKind::crashed, rank, sign)) stream.exception = note;
       return true;
     }
     return false;
@@ -229,7 +224,7 @@ class Reader {
     if (rank.value == kNone && is_default && is_possible_rank(in_group, kMaxWorldSize)) {
       rank = Rank(static_cast<std::int32_t>(in_group));
     }
-    add(Kind::watchdog, rank, text.substr(at == kNpos ? 0 : at));
+    add(NoteKind::watchdog, rank, text.substr(at == kNpos ? 0 : at));
     return true;
   }
 
@@ -256,14 +251,14 @@ class Reader {
     const auto pid = number_after(text, "pid=");
     const auto quoted = number_after(text, "pid='");
     const std::int64_t process = pid ? *pid : quoted.value_or(kNone);
-    add(stops_the_gpu(*number) ? Kind::gpu_fault : Kind::gpu_warning, Rank(kNone), text.substr(at),
-        process > 0 ? process : kNone);
+    add(stops_the_gpu(*number) ? NoteKind::gpu_fault : NoteKind::gpu_warning, Rank(kNone),
+        text.substr(at), process > 0 ? process : kNone);
     return true;
   }
 
   // torchrun's summary: a block of "key : value" lines for each rank that failed.
   bool take_summary(std::string_view line) {
-    if (has(line, "Root Cause (first observed failure)")) {
+    if (contains_text(line, "Root Cause (first observed failure)")) {
       in_root_cause_ = true;
       return true;
     }
@@ -273,20 +268,22 @@ class Reader {
       if (at == kNpos) return std::nullopt;
       return number_after(line.substr(at), ": ");
     };
-    if (has(line, "(local_rank: ")) {
+    if (contains_text(line, "(local_rank: ")) {
       if (const auto rank = value("rank  "); rank && is_possible_rank(*rank, kMaxWorldSize)) {
         failed_ = Rank(static_cast<std::int32_t>(*rank));
         return true;
       }
     }
-    if (failed_.value == kNone || !has(line, "exitcode ") || !has(line, "(pid: ")) return false;
+    if (failed_.value == kNone || !contains_text(line, "exitcode ") ||
+        !contains_text(line, "(pid: "))
+      return false;
     const std::int64_t pid = number_after(line, "(pid: ").value_or(kNone);
     const std::int64_t code = value("exitcode ").value_or(0);
     // torchrun ends the other ranks itself (SIGTERM), and the watchdog aborts those that wait
     // (SIGABRT): only the first failure tells what began it.
-    const Kind kind = code == -11 || code == -7      ? Kind::crashed
-                      : code == -9 && in_root_cause_ ? Kind::killed
-                                                     : Kind::peer_lost;
+    const NoteKind kind = code == -11 || code == -7      ? NoteKind::crashed
+                          : code == -9 && in_root_cause_ ? NoteKind::killed
+                                                         : NoteKind::peer_lost;
     const std::string_view which =
         in_root_cause_ ? "the first failure, by torchrun: exit code " : "by torchrun: exit code ";
     if (in_root_cause_ && code == 1) raised_first_ = failed_;
@@ -300,7 +297,7 @@ class Reader {
     if (raised_first_.value == kNone) return;
     RankNote* only = nullptr;
     for (RankNote& note : out_.notes) {
-      const bool raised = note.kind == Kind::exception || note.kind == Kind::out_of_memory;
+      const bool raised = note.kind == NoteKind::exception || note.kind == NoteKind::out_of_memory;
       if (!raised || note.rank.value != kNone || note.pid != kNone) continue;
       if (only != nullptr && only->text != note.text) return;
       if (only == nullptr) only = &note;
@@ -311,18 +308,18 @@ class Reader {
   const TraceFile& file_;
   FileEvidence out_;
   std::map<Rank, Stream> streams_;
-  std::map<std::pair<Rank, Kind>, std::size_t> counts_;
+  std::map<std::pair<Rank, NoteKind>, std::size_t> counts_;
   int number_ = 0;
   Rank failed_{kNone};        // whose block of torchrun's summary is being read
   Rank raised_first_{kNone};  // the first failure, where it ended with an exception
   bool in_root_cause_ = false;
 };
 
-FileEvidence read(const TraceFile& file) { return Reader(file).read(); }
+FileEvidence read_rank_log(const TraceFile& file) { return RankLogReader(file).read(); }
 
 // A text with a line of those that matter; or whose name is that of a log, which may say something
 // far behind its head.
-bool recognises(std::string_view bytes, std::string_view name) {
+bool is_rank_log(std::string_view bytes, std::string_view name) {
   constexpr std::size_t kLooked = std::size_t{64} << 10U;
   const std::string_view head = bytes.substr(0, kLooked);
   if (head.empty() || head.find('\0') != kNpos) return false;
@@ -341,7 +338,8 @@ bool recognises(std::string_view bytes, std::string_view name) {
                                                              "(first observed failure)"};
   const LogSample sample = sample_of(bytes);
   const auto speaks = [](std::string_view text) {
-    return std::any_of(kSigns.begin(), kSigns.end(), [&](auto sign) { return has(text, sign); });
+    return std::any_of(kSigns.begin(), kSigns.end(),
+                       [&](auto sign) { return contains_text(text, sign); });
   };
   if (speaks(sample.head) || speaks(sample.tail)) return true;
   std::string_view base = name.substr(name.find_last_of("/:") + 1);
@@ -381,15 +379,16 @@ bool tells_of_a_peer(std::string_view text) {
       "DistNetworkError",
       "ChildFailedError",
       "SignalException"};
-  if (has(text, "DataLoader")) return false;  // its own workers are what it waits for
-  return std::any_of(kSigns.begin(), kSigns.end(), [&](auto sign) { return has(text, sign); });
+  if (contains_text(text, "DataLoader")) return false;  // its own workers are what it waits for
+  return std::any_of(kSigns.begin(), kSigns.end(),
+                     [&](auto sign) { return contains_text(text, sign); });
 }
 
 EvidenceSource rank_log_source() {
   return {.name = "log",
           .summary = "output of ranks: tracebacks, out of memory, NCCL, Xid",
-          .recognises = recognises,
-          .read = read};
+          .recognises = is_rank_log,
+          .read = read_rank_log};
 }
 
 }  // namespace lockstep

@@ -19,9 +19,8 @@ namespace lockstep {
 namespace {
 
 namespace dom = simdjson::dom;
-constexpr std::size_t kNpos = std::string_view::npos;
 
-std::string_view trimmed(std::string_view text) {
+std::string_view without_indent(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t");
   return first == kNpos ? std::string_view() : text.substr(first);
 }
@@ -33,13 +32,13 @@ Rank rank_from(std::int64_t number) {
 
 // ---- text ----
 
-class TextReader {
+class RasTextReader {
  public:
-  explicit TextReader(const TraceFile& file) : file_(file) {}
+  explicit RasTextReader(const TraceFile& file) : file_(file) {}
 
   FileEvidence read() {
     LogLines lines(file_.bytes);
-    while (const auto line = lines.next()) take(trimmed(*line), lines.number());
+    while (const auto line = lines.next()) take(without_indent(*line), lines.number());
     return std::move(out_);
   }
 
@@ -55,7 +54,7 @@ class TextReader {
       const std::size_t close = line.find(')');
       if (open == kNpos || close == kNpos || close < open) return;
       communicator_ = line.substr(open + 1, std::min<std::size_t>(close - open - 1, 64));
-      section_ = trimmed(line.substr(close + 1)).substr(0, 64);
+      section_ = without_indent(line.substr(close + 1)).substr(0, 64);
       // "#0-…": of the largest ones. Their ranks are those of the job where they have all of them.
       global_ = largest_ > 0 && line.starts_with("#0-") && largest_ >= largest_total_;
       subject_.clear();
@@ -147,7 +146,7 @@ class TextReader {
     std::string_view list = line.substr(colon + 1);
     while (!list.empty()) {
       const std::size_t comma = std::min(list.find(','), list.size());
-      const std::string part = "=" + std::string(trimmed(list.substr(0, comma)));
+      const std::string part = "=" + std::string(without_indent(list.substr(0, comma)));
       list.remove_prefix(std::min(comma + 1, list.size()));
       const std::int64_t first = number_after(part, "=").value_or(kNone);
       const std::int64_t last = number_after(part, "-").value_or(first);
@@ -176,7 +175,7 @@ class TextReader {
 
 // ---- JSON ----
 
-std::int64_t integer_at(const dom::object& object, std::string_view key) {
+std::int64_t ras_integer_at(const dom::object& object, std::string_view key) {
   std::int64_t out = kNone;
   return object.at_key(key).get(out) == simdjson::SUCCESS ? out : kNone;
 }
@@ -186,18 +185,18 @@ bool flag_at(const dom::object& object, std::string_view key) {
   return object.at_key(key).get(out) == simdjson::SUCCESS && out;
 }
 
-class JsonReader {
+class RasJsonReader {
  public:
-  explicit JsonReader(const TraceFile& file) : file_(file) {}
+  explicit RasJsonReader(const TraceFile& file) : file_(file) {}
 
   FileEvidence read() {
     JsonMembers top(file_.bytes);
     while (const auto member = top.next()) {
-      if (member->key == "communicators") walk(member->begin, &JsonReader::look);
+      if (member->key == "communicators") walk(member->begin, &RasJsonReader::look);
     }
     JsonMembers again(file_.bytes);
     while (const auto member = again.next()) {
-      if (member->key == "communicators") walk(member->begin, &JsonReader::take);
+      if (member->key == "communicators") walk(member->begin, &RasJsonReader::take);
     }
     out_.world_size = static_cast<std::int32_t>(largest_);
     return std::move(out_);
@@ -205,7 +204,7 @@ class JsonReader {
 
  private:
   // Each whole communicator of the list, parsed by itself: the file may be cut off in the next.
-  void walk(std::size_t at, void (JsonReader::*use)(const dom::object&)) {
+  void walk(std::size_t at, void (RasJsonReader::*use)(const dom::object&)) {
     const std::string_view bytes = file_.bytes;
     if (at >= bytes.size() || bytes[at] != '[') return;
     for (++at;;) {
@@ -226,7 +225,7 @@ class JsonReader {
   }
 
   void look(const dom::object& communicator) {
-    const std::int64_t size = integer_at(communicator, "size");
+    const std::int64_t size = ras_integer_at(communicator, "size");
     if (size > largest_ && size <= kMaxWorldSize) largest_ = size;
   }
 
@@ -237,7 +236,7 @@ class JsonReader {
   };
 
   void take(const dom::object& communicator) {
-    const bool global = integer_at(communicator, "size") == largest_;
+    const bool global = ras_integer_at(communicator, "size") == largest_;
     std::string_view hash;
     if (communicator.at_key("hash").get(hash) != simdjson::SUCCESS) hash = "?";
     where_ = "communicator " + std::string(hash.substr(0, 64)) + ": ";
@@ -270,11 +269,11 @@ class JsonReader {
 
   static Member member(const dom::object& rank) {
     Member out;
-    out.rank = integer_at(rank, "rank");
-    out.pid = integer_at(rank, "pid");
+    out.rank = ras_integer_at(rank, "rank");
+    out.pid = ras_integer_at(rank, "pid");
     dom::object status;
     if (rank.at_key("status").get(status) == simdjson::SUCCESS) {
-      const std::int64_t failed = integer_at(status, "async_error");
+      const std::int64_t failed = ras_integer_at(status, "async_error");
       // 0 success, 7 in progress (nccl.h: ncclResult_t)
       if (failed > 0 && failed != 7) {
         out.state += "asynchronous error " + std::to_string(failed) + "; ";
@@ -308,8 +307,8 @@ class JsonReader {
 
   void take_missing(const dom::object& rank, bool global) {
     Member one;
-    one.rank = integer_at(rank, "rank");
-    one.pid = integer_at(rank, "pid");
+    one.rank = ras_integer_at(rank, "rank");
+    one.pid = ras_integer_at(rank, "pid");
     dom::object status;
     std::string text = "no data of this rank";
     if (rank.at_key("status").get(status) == simdjson::SUCCESS) {
@@ -347,7 +346,7 @@ bool is_json(std::string_view bytes) {
          head.find("\"nccl_version\"") != kNpos;
 }
 
-bool recognises(std::string_view bytes, std::string_view /*name*/) {
+bool is_ras(std::string_view bytes, std::string_view /*name*/) {
   if (is_json(bytes)) return true;
   constexpr std::size_t kLooked = std::size_t{16} << 10U;
   const std::string_view head = bytes.substr(0, kLooked);
@@ -355,8 +354,8 @@ bool recognises(std::string_view bytes, std::string_view /*name*/) {
          (head.find("Job summary\n===") != kNpos || head.find("Group     Comms") != kNpos);
 }
 
-FileEvidence read(const TraceFile& file) {
-  return is_json(file.bytes) ? JsonReader(file).read() : TextReader(file).read();
+FileEvidence read_ras(const TraceFile& file) {
+  return is_json(file.bytes) ? RasJsonReader(file).read() : RasTextReader(file).read();
 }
 
 }  // namespace
@@ -364,8 +363,8 @@ FileEvidence read(const TraceFile& file) {
 EvidenceSource ras_source() {
   return {.name = "ras",
           .summary = "what NCCL's RAS says (ncclras, as text or JSON)",
-          .recognises = recognises,
-          .read = read};
+          .recognises = is_ras,
+          .read = read_ras};
 }
 
 }  // namespace lockstep

@@ -6,22 +6,13 @@
 #include <string>
 #include <utility>
 
+#include "base/text.h"
 #include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep {
 
 namespace {
-
-constexpr std::size_t kNpos = std::string_view::npos;
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t");
-  if (first == kNpos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-bool has(std::string_view text, std::string_view part) { return text.find(part) != kNpos; }
 
 // Files of Python and of libraries: what is in them is not what the user wrote.
 bool of_a_library(std::string_view file) {
@@ -32,7 +23,7 @@ bool of_a_library(std::string_view file) {
   static constexpr std::array<std::string_view, 10> kFiles = {
       "threading.py", "selectors.py",  "queue.py",      "socket.py",     "ssl.py",
       "runpy.py",     "subprocess.py", "connection.py", "contextlib.py", "popen_fork.py"};
-  const auto inside = [&](std::string_view part) { return has(file, part); };
+  const auto inside = [&](std::string_view part) { return contains_text(file, part); };
   if (std::any_of(kFolders.begin(), kFolders.end(), inside)) return true;
   const std::string_view base = file.substr(file.find_last_of('/') + 1);
   return std::any_of(kFiles.begin(), kFiles.end(),
@@ -62,9 +53,9 @@ struct Frame {
   bool library = false;  // for gdb: a function that only waits
 };
 
-class Reader {
+class StacksReader {
  public:
-  explicit Reader(const TraceFile& file) : file_(file), rank_(file.rank) {}
+  explicit StacksReader(const TraceFile& file) : file_(file), rank_(file.rank) {}
 
   FileEvidence read() {
     LogLines lines(file_.bytes);
@@ -82,7 +73,7 @@ class Reader {
   void take(std::string_view line) {
     const std::string_view text = trimmed(line);
     if (take_heading(text)) return;
-    if (text.starts_with("Process ") && has(text, ": ")) {
+    if (text.starts_with("Process ") && contains_text(text, ": ")) {
       end_process();
       pid_ = number_after(text, "Process ").value_or(kNone);
       return;
@@ -120,16 +111,16 @@ class Reader {
     if (!current && !text.starts_with("Thread ")) return false;
     Form form = Form::none;
     bool main = false;
-    if (has(text, "(most recent call first)")) {
+    if (contains_text(text, "(most recent call first)")) {
       form = Form::faulthandler;
       main = current;
-    } else if (has(text, "(LWP ")) {
+    } else if (contains_text(text, "(LWP ")) {
       form = Form::gdb;
       main = text.starts_with("Thread 1 ");
       if (main) gdb_pid_ = number_after(text, "(LWP ").value_or(kNone);
-    } else if (has(text, "(idle") || has(text, "(active")) {
+    } else if (contains_text(text, "(idle") || contains_text(text, "(active")) {
       form = Form::py_spy;
-      main = has(text, "\"MainThread\"");
+      main = contains_text(text, "\"MainThread\"");
     } else {
       return false;
     }
@@ -145,7 +136,7 @@ class Reader {
         const std::size_t open = text.rfind(" (");
         if (open == kNpos || !text.ends_with(')')) return std::nullopt;
         const std::string_view file = text.substr(open + 2, text.size() - open - 3);
-        return Frame{std::string(text), of_a_library(file) || !has(file, ":")};
+        return Frame{std::string(text), of_a_library(file) || !contains_text(file, ":")};
       }
       case Form::faulthandler: {  // File "train.py", line 12 in train
         constexpr std::string_view kFile = "File \"";
@@ -223,18 +214,19 @@ class Reader {
   int number_ = 0, first_ = 0, chosen_line_ = 0;
 };
 
-FileEvidence read(const TraceFile& file) { return Reader(file).read(); }
+FileEvidence read_stacks(const TraceFile& file) { return StacksReader(file).read(); }
 
-bool recognises(std::string_view bytes, std::string_view /*name*/) {
+bool is_stacks(std::string_view bytes, std::string_view /*name*/) {
   constexpr std::size_t kLooked = std::size_t{16} << 10U;
   const std::string_view head = bytes.substr(0, kLooked);
-  const bool py_spy = (head.starts_with("Process ") || has(head, "\nProcess ")) &&
-                      has(head, "\nThread ") && (has(head, "(idle") || has(head, "(active"));
-  const bool gdb = has(head, "(LWP ") && has(head, "\n#0 ");
+  const bool py_spy = (head.starts_with("Process ") || contains_text(head, "\nProcess ")) &&
+                      contains_text(head, "\nThread ") &&
+                      (contains_text(head, "(idle") || contains_text(head, "(active"));
+  const bool gdb = contains_text(head, "(LWP ") && contains_text(head, "\n#0 ");
   // A log may hold faulthandler's lines, too: a file of stacks begins with them.
-  const bool faulthandler = has(head.substr(0, 512), "(most recent call first)") &&
-                            has(head, "File \"") && !has(head, "Traceback") &&
-                            !has(head, "Fatal Python error");
+  const bool faulthandler = contains_text(head.substr(0, 512), "(most recent call first)") &&
+                            contains_text(head, "File \"") && !contains_text(head, "Traceback") &&
+                            !contains_text(head, "Fatal Python error");
   return py_spy || gdb || faulthandler;
 }
 
@@ -243,8 +235,8 @@ bool recognises(std::string_view bytes, std::string_view /*name*/) {
 EvidenceSource stack_source() {
   return {.name = "stack",
           .summary = "stacks by py-spy, gdb, faulthandler, a debug server",
-          .recognises = recognises,
-          .read = read};
+          .recognises = is_stacks,
+          .read = read_stacks};
 }
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kUnknown = {
+constexpr std::array<std::string_view, 5> kUnknownInChakra = {
     "waits: a Chakra trace is a graph, and what its dependencies on communication forbid is not "
     "modelled",
     "order of calls that do not depend on each other: taken as Chakra's feeder hands them out, by "
@@ -68,9 +68,9 @@ struct Comm {
   bool on_host = false;
 };
 
-class Reader {
+class ChakraReader {
  public:
-  Reader(const TraceFile& file, Tables& tables) : file_(file), tables_(tables) {}
+  ChakraReader(const TraceFile& file, Tables& tables) : file_(file), tables_(tables) {}
 
   Result<std::vector<RankTrace>> read() {
     trace_.source = file_.name;
@@ -311,12 +311,12 @@ class Reader {
   bool self_contradicted_ = false;
 };
 
-Result<std::vector<RankTrace>> read(const TraceFile& file, Tables& tables) {
-  return Reader(file, tables).read();
+Result<std::vector<RankTrace>> read_chakra(const TraceFile& file, Tables& tables) {
+  return ChakraReader(file, tables).read();
 }
 
 // Every rank has its file: their number is that of the ranks, or what a peer shows.
-void link(std::span<RankTrace> traces, Tables& /*tables*/) {
+void link_chakra(std::span<RankTrace> traces, Tables& /*tables*/) {
   std::int32_t world = 0;
   for (const RankTrace& trace : traces) {
     world = std::max(world, trace.world_size);
@@ -326,7 +326,7 @@ void link(std::span<RankTrace> traces, Tables& /*tables*/) {
 }
 
 // Metadata, and then a node, where the file goes on.
-bool recognises(std::string_view bytes) {
+bool is_chakra(std::string_view bytes) {
   constexpr std::size_t kSample = std::size_t{1} << 20U;
   if (looks_like_chakra_json(bytes)) return true;
   ChakraMessages messages(bytes.substr(0, kSample));
@@ -344,10 +344,10 @@ bool recognises(std::string_view bytes) {
 Format chakra_format() {
   return {.name = "chakra",
           .summary = "Chakra execution traces (name.<rank>.et, or as JSON)",
-          .recognises = recognises,
-          .read = read,
-          .link = link,
-          .unknown = kUnknown};
+          .recognises = is_chakra,
+          .read = read_chakra,
+          .link = link_chakra,
+          .unknown = kUnknownInChakra};
 }
 
 }  // namespace lockstep

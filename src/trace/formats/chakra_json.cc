@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/text.h"
 #include "trace/formats/json_scan.h"
 
 namespace lockstep {
@@ -13,11 +14,10 @@ namespace lockstep {
 namespace {
 
 namespace dom = simdjson::dom;
-constexpr std::size_t kNpos = std::string_view::npos;
-constexpr std::size_t kLongestNode = std::size_t{16} << 20U;
+constexpr std::size_t kLongestChakraNode = std::size_t{16} << 20U;
 
 // A whole number, or one written as text, as protobuf's JSON has 64-bit numbers.
-std::optional<std::int64_t> integer(const dom::element& element) {
+std::optional<std::int64_t> chakra_integer(const dom::element& element) {
   std::int64_t out = 0;
   if (element.get(out) == simdjson::SUCCESS) return out;
   std::string_view text;
@@ -27,10 +27,10 @@ std::optional<std::int64_t> integer(const dom::element& element) {
   return out;
 }
 
-std::optional<std::int64_t> integer_at(const dom::object& object, std::string_view key) {
+std::optional<std::int64_t> chakra_integer_at(const dom::object& object, std::string_view key) {
   dom::element element;
   if (object.at_key(key).get(element) != simdjson::SUCCESS) return std::nullopt;
-  return integer(element);
+  return chakra_integer(element);
 }
 
 std::string_view text_at(const dom::object& object, std::string_view key) {
@@ -43,7 +43,7 @@ void read_deps(const dom::object& object, std::string_view key, ChakraNode& node
   dom::array deps;
   if (object.at_key(key).get(deps) != simdjson::SUCCESS) return;
   for (const dom::element element : deps) {
-    if (const auto dep = integer(element); dep && *dep >= 0) {
+    if (const auto dep = chakra_integer(element); dep && *dep >= 0) {
       node.deps.push_back(static_cast<std::uint64_t>(*dep));
     }
   }
@@ -65,14 +65,14 @@ std::optional<std::int64_t> type_of_kernel(std::string_view name) {
   return std::nullopt;
 }
 
-ChakraType type_of(std::int64_t number) {
+ChakraType type_in_json(std::int64_t number) {
   return number == 5   ? ChakraType::send
          : number == 6 ? ChakraType::recv
          : number == 7 ? ChakraType::collective
                        : ChakraType::other;
 }
 
-ChakraType type_of(std::string_view name) {
+ChakraType type_in_json(std::string_view name) {
   return name == "COMM_SEND_NODE"   ? ChakraType::send
          : name == "COMM_RECV_NODE" ? ChakraType::recv
          : name == "COMM_COLL_NODE" ? ChakraType::collective
@@ -83,15 +83,15 @@ ChakraType type_of(std::string_view name) {
 void set(ChakraNode& node, std::string_view key, const dom::element& value) {
   std::string_view text;
   if (key == "comm_type") {
-    node.comm_type = integer(value);
+    node.comm_type = chakra_integer(value);
   } else if (key == "comm_size") {
-    node.comm_size = integer(value);
+    node.comm_size = chakra_integer(value);
   } else if (key == "comm_src") {
-    node.src = integer(value);
+    node.src = chakra_integer(value);
   } else if (key == "comm_dst") {
-    node.dst = integer(value);
+    node.dst = chakra_integer(value);
   } else if (key == "comm_tag") {
-    node.tag = integer(value);
+    node.tag = chakra_integer(value);
   } else if (key == "is_cpu_op") {
     bool flag = false;
     if (value.get(flag) == simdjson::SUCCESS) node.on_host = flag;
@@ -116,18 +116,18 @@ void read_attributes(const dom::object& object, ChakraNode& node) {
 
 bool read_node(const dom::object& object, bool graph, ChakraNode& node) {
   node = {};
-  const auto id = integer_at(object, graph ? "Id" : "id");
+  const auto id = chakra_integer_at(object, graph ? "Id" : "id");
   if (!id || *id < 0) return false;
   node.id = static_cast<std::uint64_t>(*id);
   constexpr std::size_t kLongestName = 256;
   node.name = text_at(object, graph ? "Name" : "name").substr(0, kLongestName);
   read_deps(object, graph ? "data_deps" : "dataDeps", node);
   if (graph) {
-    node.type = type_of(integer_at(object, "NodeType").value_or(0));
+    node.type = type_in_json(chakra_integer_at(object, "NodeType").value_or(0));
     if (node.type == ChakraType::other) return true;
     for (const auto& [key, value] : object) set(node, key, value);
   } else {
-    node.type = type_of(text_at(object, "type"));
+    node.type = type_in_json(text_at(object, "type"));
     read_attributes(object, node);
   }
   if (node.type == ChakraType::collective && !node.comm_type) {
@@ -176,7 +176,7 @@ ChakraJsonNodes::Next ChakraJsonNodes::next(ChakraNode& node) {
     whole_ = graph_ && bytes_[at_] == ']';
     return Next::end;
   }
-  const std::size_t end = json_value_end(bytes_, at_, kLongestNode);
+  const std::size_t end = json_value_end(bytes_, at_, kLongestChakraNode);
   if (end == kNpos) return Next::end;
   const std::string_view text = bytes_.substr(at_, end - at_);
   at_ = end;

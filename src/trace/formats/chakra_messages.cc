@@ -164,7 +164,7 @@ bool take_inputs(std::string_view message, ChakraNode& node) {
   return !fields.failed();
 }
 
-ChakraType type_of(std::uint64_t number) {
+ChakraType type_numbered(std::uint64_t number) {
   switch (number) {
     case 5:
       return ChakraType::send;
@@ -230,7 +230,7 @@ bool parse_chakra_node(std::string_view message, ChakraNode& node) {
     } else if (field == kName && fields.is_bytes()) {
       node.name = fields.bytes().substr(0, kLongestName);
     } else if (field == kType && fields.is_varint()) {
-      node.type = type_of(fields.varint());
+      node.type = type_numbered(fields.varint());
     } else if (field == kData) {
       good = read_integers(fields, node.deps);
     } else if (field == kInputs && fields.is_bytes() && node.type != ChakraType::other) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
@@ -18,7 +19,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kUnknown = {
+constexpr std::array<std::string_view, 5> kUnknownInClog = {
     "waits: a clog tells that a rank waited, and not when it was let go",
     "messages issued as one batch: a clog tells their number alone",
     "calls in replayed CUDA graphs: a clog does not number them",
@@ -26,9 +27,7 @@ constexpr std::array<std::string_view, 5> kUnknown = {
     "training steps, parameters and tags: not recorded in a clog",
 };
 
-constexpr std::size_t kNpos = std::string_view::npos;
-
-std::optional<std::int64_t> number(std::string_view text) {
+std::optional<std::int64_t> whole_number(std::string_view text) {
   std::int64_t out = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
@@ -106,7 +105,7 @@ class Calls {
 };
 
 // What a signature line defines.
-struct Kind {
+struct StateKind {
   SignatureId signature;
   std::string comm;
   bool message = false;
@@ -115,9 +114,9 @@ struct Kind {
   Calls queued, started;                    // without S, without E
 };
 
-class Reader {
+class ClogReader {
  public:
-  Reader(const TraceFile& file, Tables& tables) : file_(file), tables_(tables) {}
+  ClogReader(const TraceFile& file, Tables& tables) : file_(file), tables_(tables) {}
 
   Result<std::vector<RankTrace>> read() {
     trace_.source = file_.name;
@@ -179,8 +178,8 @@ class Reader {
       if (line->starts_with("new_comm|")) {
         const Fields fields = split(*line, '|', kMostFields);
         Communicator& comm = comms_[name_of(value_of(fields, "comm"))];
-        comm.rank = number(value_of(fields, "rank")).value_or(kNone);
-        comm.size = number(value_of(fields, "world_size")).value_or(kNone);
+        comm.rank = whole_number(value_of(fields, "rank")).value_or(kNone);
+        comm.size = whole_number(value_of(fields, "world_size")).value_or(kNone);
       } else if (line->starts_with("split|")) {
         const Fields fields = split(*line, '|', kMostFields);
         const auto numbers = integers_in(value_of(fields, "ranks"));
@@ -247,12 +246,12 @@ class Reader {
 
   void take_call(std::string_view line) {
     const Fields head = split(line, '|', 3);
-    const auto correlation = number(head[0].substr(1));
+    const auto correlation = whole_number(head[0].substr(1));
     if (!correlation || head.size() < 3) return damage("a line that is cut off");
     if (head[1] == "sig") return define(*correlation, head[2]);
     const auto found = kinds_.find(*correlation);
     if (found == kinds_.end()) return damage("an event of a call without its signature");
-    Kind& kind = found->second;
+    StateKind& kind = found->second;
     if (kind.batch) return;
     const std::size_t last = line.rfind('|');
     const std::optional<Nanos> time = time_in(line.substr(last + 1));
@@ -271,7 +270,7 @@ class Reader {
     }
   }
 
-  void issue(Kind& kind, Nanos time) {
+  void issue(StateKind& kind, Nanos time) {
     Call call;
     call.id = next_id_++;
     call.signature = kind.signature;
@@ -299,7 +298,7 @@ class Reader {
 
   void define(std::int64_t correlation, std::string_view text) {
     const Fields fields = split(text, '|', kMostFields);
-    Kind kind;
+    StateKind kind;
     kind.comm = name_of(value_of(fields, "comm"));
     auto [comm, is_new] = comms_.try_emplace(kind.comm);
     if (is_new) comm->second.group = tables_.groups.intern(kind.comm);
@@ -307,7 +306,7 @@ class Reader {
     kind.batch = own == "batch_op_issue";
     const std::optional<Op> op = op_named(own);
     kind.message = op && is_point_to_point(*op);
-    kind.peer = number(value_of(fields, "peer")).value_or(kNone);
+    kind.peer = whole_number(value_of(fields, "peer")).value_or(kNone);
     Signature s;
     set_op(s, op, own, tables_);
     if (op != Op::barrier) {
@@ -326,7 +325,7 @@ class Reader {
       s.redop =
           tables_.strings.intern(redop == "prod" ? "product" : std::string(redop.substr(0, 64)));
     }
-    if (const auto root = number(value_of(fields, "root"))) s.root = global(kind.comm, *root);
+    if (const auto root = whole_number(value_of(fields, "root"))) s.root = global(kind.comm, *root);
     kind.signature = tables_.make_signature(s);
     kinds_.insert_or_assign(correlation, std::move(kind));
   }
@@ -341,7 +340,7 @@ class Reader {
 
   // A count, or a list of them: a flat tensor each.
   IntListId sizes(const Fields& fields, std::string_view one, std::string_view many) {
-    if (const auto count = number(value_of(fields, one))) return flat_tensor(*count, tables_);
+    if (const auto count = whole_number(value_of(fields, one))) return flat_tensor(*count, tables_);
     const auto counts = integers_in(value_of(fields, many));
     if (!counts || counts->empty()) return {};
     std::vector<std::vector<std::int64_t>> shapes;
@@ -357,18 +356,18 @@ class Reader {
   RankTrace trace_;
   TraceBuilder builder_{trace_};
   std::map<std::string, Communicator> comms_;
-  std::unordered_map<std::int64_t, Kind> kinds_;
+  std::unordered_map<std::int64_t, StateKind> kinds_;
   std::int64_t next_id_ = 0;
   int number_ = 0;
   bool lifecycle_ = false, replays_ = false;
 };
 
-Result<std::vector<RankTrace>> read(const TraceFile& file, Tables& tables) {
-  return Reader(file, tables).read();
+Result<std::vector<RankTrace>> read_clog(const TraceFile& file, Tables& tables) {
+  return ClogReader(file, tables).read();
 }
 
 // Groups that no split lists have the members that use them.
-void link(std::span<RankTrace> traces, Tables& tables) {
+void link_clog(std::span<RankTrace> traces, Tables& tables) {
   std::int32_t world = 0;
   std::map<GroupId, std::vector<Rank>> users;
   std::map<GroupId, bool> listed;
@@ -399,17 +398,17 @@ void link(std::span<RankTrace> traces, Tables& tables) {
   }
 }
 
-bool recognises(std::string_view bytes) { return bytes.starts_with("V|1|base_timestamp="); }
+bool is_clog(std::string_view bytes) { return bytes.starts_with("V|1|base_timestamp="); }
 
 }  // namespace
 
 Format clog_format() {
   return {.name = "clog",
           .summary = "torchcomms' collective log (ClogHook, version 1)",
-          .recognises = recognises,
-          .read = read,
-          .link = link,
-          .unknown = kUnknown};
+          .recognises = is_clog,
+          .read = read_clog,
+          .link = link_clog,
+          .unknown = kUnknownInClog};
 }
 
 }  // namespace lockstep

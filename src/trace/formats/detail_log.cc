@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
@@ -16,18 +17,17 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array<std::string_view, 3> kUnknown = {
+constexpr std::array<std::string_view, 3> kUnknownInDetailLog = {
     "all calls but those that did not fit together: not in the messages of DETAIL mode",
     "the group, and ranks that no message names: the group is taken as that of all ranks, whose "
     "number is the highest rank that is named",
     "reduce operations, roots and splits: not in the messages of DETAIL mode",
 };
 
-constexpr std::size_t kNpos = std::string_view::npos;
 constexpr std::string_view kSign = "Detected mismatch between collectives on ranks";
 constexpr std::string_view kFingerprint = " is running collective: CollectiveFingerPrint(";
 
-struct Fingerprint {
+struct LoggedFingerprint {
   std::int64_t seq = 0;
   std::string op, dtype;
   std::optional<std::vector<std::int64_t>> shape;
@@ -35,8 +35,8 @@ struct Fingerprint {
 };
 
 // "SequenceNumber=1, OpType=ALLREDUCE, TensorShape=[10], TensorDtypes=Float, …"
-std::optional<Fingerprint> parse(std::string_view text) {
-  Fingerprint out;
+std::optional<LoggedFingerprint> parse(std::string_view text) {
+  LoggedFingerprint out;
   const auto seq = number_after(text, "SequenceNumber=");
   const std::string_view op = word_after(text, "OpType=");
   if (op.empty() || op.size() > 64) return std::nullopt;
@@ -56,9 +56,9 @@ std::optional<Fingerprint> parse(std::string_view text) {
   return out;
 }
 
-class Reader {
+class DetailLogReader {
  public:
-  Reader(const TraceFile& file, Tables& tables) : file_(file), tables_(tables) {}
+  DetailLogReader(const TraceFile& file, Tables& tables) : file_(file), tables_(tables) {}
 
   Result<std::vector<RankTrace>> read() {
     LogLines lines(file_.bytes);
@@ -101,7 +101,7 @@ class Reader {
     if (taken < 2) damaged_.push_back(number);
   }
 
-  RankTrace trace_of(Rank rank, const Fingerprint& fingerprint) {
+  RankTrace trace_of(Rank rank, const LoggedFingerprint& fingerprint) {
     RankTrace trace;
     trace.rank = rank;
     trace.world_size = rank.value + 1;
@@ -134,22 +134,22 @@ class Reader {
 
   const TraceFile& file_;
   Tables& tables_;
-  std::map<Rank, Fingerprint> calls_;
+  std::map<Rank, LoggedFingerprint> calls_;
   std::vector<int> damaged_;
 };
 
-Result<std::vector<RankTrace>> read(const TraceFile& file, Tables& tables) {
-  return Reader(file, tables).read();
+Result<std::vector<RankTrace>> read_detail_log(const TraceFile& file, Tables& tables) {
+  return DetailLogReader(file, tables).read();
 }
 
 // Several files may tell of one rank: the traces are alike, and one of them is kept.
-void link(std::span<RankTrace> traces, Tables& /*tables*/) {
+void link_detail_log(std::span<RankTrace> traces, Tables& /*tables*/) {
   std::int32_t world = 0;
   for (const RankTrace& trace : traces) world = std::max(world, trace.world_size);
   for (RankTrace& trace : traces) trace.world_size = world;
 }
 
-bool recognises(std::string_view bytes) {
+bool is_detail_log(std::string_view bytes) {
   const LogSample sample = sample_of(bytes);
   const auto speaks = [](std::string_view text) {
     const std::size_t at = text.find(kSign);
@@ -163,10 +163,10 @@ bool recognises(std::string_view bytes) {
 Format detail_log_format() {
   return {.name = "detail-log",
           .summary = "job output with PyTorch's DETAIL messages on collectives",
-          .recognises = recognises,
-          .read = read,
-          .link = link,
-          .unknown = kUnknown,
+          .recognises = is_detail_log,
+          .read = read_detail_log,
+          .link = link_detail_log,
+          .unknown = kUnknownInDetailLog,
           .is_log = true};
 }
 

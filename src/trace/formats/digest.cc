@@ -24,7 +24,7 @@ bool is_of(const Format& format, const RankTrace& trace) {
                      [](const RankTrace::Membership& m) { return m.ranks.distinct(); });
 }
 
-Result<Recording> read(const TraceFile& file, Tables& tables) {
+Result<Recording> read_recording(const TraceFile& file, Tables& tables) {
   Result<ReadDigest> digest = read_digest(file.bytes, file.name, tables);
   if (!digest) return digest.error();
   Recording out;
@@ -53,11 +53,11 @@ Format digest_format() {
           .summary = "digests of any of these (lockstep digest)",
           .recognises = looks_like_digest,
           .read = [](const TraceFile& file, Tables& tables) -> Result<std::vector<RankTrace>> {
-            Result<Recording> recording = read(file, tables);
+            Result<Recording> recording = read_recording(file, tables);
             if (!recording) return recording.error();
             return std::move(recording->traces);
           },
-          .read_recording = read};
+          .read_recording = read_recording};
 }
 
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "trace/formats/json_scan.h"
 #include "trace/formats/kineto_events.h"
 #include "trace/formats/torch_names.h"
@@ -22,7 +23,7 @@ namespace {
 
 namespace dom = simdjson::dom;
 
-constexpr std::array<std::string_view, 5> kUnknown = {
+constexpr std::array<std::string_view, 5> kUnknownInExecutionTrace = {
     "an execution trace is a window of the run: what came before and behind it is not known",
     "reduce operations, tags, completion, times and waits: not recorded in execution traces",
     "element types and sizes of calls over lists: only those of schema 1.1.0 and later",
@@ -31,12 +32,11 @@ constexpr std::array<std::string_view, 5> kUnknown = {
     "training steps: not recorded in execution traces",
 };
 
-constexpr std::size_t kNpos = std::string_view::npos;
-constexpr std::size_t kLongestNode = std::size_t{16} << 20U;
+constexpr std::size_t kLongestTraceNode = std::size_t{16} << 20U;
 constexpr std::size_t kLookedAt = std::size_t{64} << 10U;
 constexpr std::string_view kNode = "\"record_param_comms\"";
 
-std::optional<std::int64_t> integer(const dom::element& element) {
+std::optional<std::int64_t> trace_integer(const dom::element& element) {
   std::int64_t out = 0;
   if (element.get(out) == simdjson::SUCCESS) return out;
   std::uint64_t large = 0;  // pointers
@@ -51,16 +51,16 @@ std::optional<std::vector<std::int64_t>> integers(const dom::element& element) {
   if (element.get(array) != simdjson::SUCCESS) return std::nullopt;
   std::vector<std::int64_t> out;
   for (const dom::element item : array) {
-    const auto value = integer(item);
+    const auto value = trace_integer(item);
     if (!value) return std::nullopt;
     out.push_back(*value);
   }
   return out;
 }
 
-class Scanner {
+class TraceScanner {
  public:
-  Scanner(const TraceFile& file, Tables& tables)
+  TraceScanner(const TraceFile& file, Tables& tables)
       : file_(file), bytes_(file.bytes), tables_(tables) {}
 
   KinetoEvents scan() {
@@ -106,7 +106,7 @@ class Scanner {
         ++at;
         continue;
       }
-      const std::size_t end = json_value_end(bytes_, at, kLongestNode);
+      const std::size_t end = json_value_end(bytes_, at, kLongestTraceNode);
       if (end == kNpos || end == at) return kNpos;
       const std::string_view text = bytes_.substr(at, end - at);
       if (text.find(kNode) != kNpos) read_node(text);
@@ -166,13 +166,13 @@ class Scanner {
     comm.op = name(op);
     if (op == "wait" || op == "init") return;
     read_number(values[at - 3], comm);
-    const auto own = integer(values[at - 1]);
+    const auto own = trace_integer(values[at - 1]);
     const bool own_is_rank = own && is_possible_rank(*own, kMaxWorldSize);
     if (own_is_rank) comm.rank = static_cast<std::int32_t>(*own);
     std::vector<std::int64_t> rest;
     std::vector<std::vector<std::int64_t>> splits;
     for (std::size_t v = at + 1; v < values.size(); ++v) {
-      if (const auto number = integer(values[v])) {
+      if (const auto number = trace_integer(values[v])) {
         rest.push_back(*number);
       } else if (auto list = integers(values[v])) {
         splits.push_back(std::move(*list));
@@ -206,7 +206,7 @@ class Scanner {
     if (!simple || values.size() == 0 || values.at(0).get(first) != simdjson::SUCCESS) return;
     const auto elements = [](const dom::array& tensor) {
       constexpr std::size_t kParts = 6;
-      return tensor.size() == kParts ? integer(tensor.at(3)) : std::nullopt;
+      return tensor.size() == kParts ? trace_integer(tensor.at(3)) : std::nullopt;
     };
     if (const auto own = elements(first); own && *own >= 0) {
       comm.in = *own;
@@ -225,14 +225,14 @@ class Scanner {
 
   // A number, or since 2025 the pair (number, point-to-point).
   static void read_number(const dom::element& value, KinetoComm& comm) {
-    if (const auto number = integer(value)) {
+    if (const auto number = trace_integer(value)) {
       comm.seq = *number;
     } else if (const auto pair = integers(value); pair && !pair->empty()) {
       comm.seq = pair->front();
     } else {
       dom::array items;
       if (value.get(items) == simdjson::SUCCESS && items.size() > 0) {
-        comm.seq = integer(items.at(0)).value_or(kNone);
+        comm.seq = trace_integer(items.at(0)).value_or(kNone);
       }
     }
     if (comm.seq <= 0 || comm.seq > INT32_MAX) comm.seq = kNone;
@@ -256,7 +256,7 @@ class Scanner {
       if (pair.size() > 1 && pair.at(1).get(second) == simdjson::SUCCESS)
         desc = second.substr(0, 256);
       group = first.substr(0, 256);
-    } else if (const auto pointer = integer(value); pointer && *pointer != 0) {
+    } else if (const auto pointer = trace_integer(value); pointer && *pointer != 0) {
       constexpr std::size_t kMostGroups = 256;  // each costs a pass over the calls
       group = "pointer " + std::to_string(*pointer);
       if (!pointers_.contains(group) && pointers_.size() == kMostGroups) return;
@@ -296,9 +296,9 @@ class Scanner {
       if (key == "dtype" && value.get(text) == simdjson::SUCCESS) {
         comm.dtype = name(dtype_from_torch(text.substr(0, 64)));
       } else if (key == "in_msg_nelems") {
-        comm.in = std::max<std::int64_t>(kNone, integer(value).value_or(kNone));
+        comm.in = std::max<std::int64_t>(kNone, trace_integer(value).value_or(kNone));
       } else if (key == "out_msg_nelems") {
-        comm.out = std::max<std::int64_t>(kNone, integer(value).value_or(kNone));
+        comm.out = std::max<std::int64_t>(kNone, trace_integer(value).value_or(kNone));
       }
     }
   }
@@ -365,7 +365,7 @@ class Scanner {
   std::map<StringId, std::set<std::int32_t>> own_rank_;
 };
 
-bool recognises(std::string_view bytes) {
+bool is_execution_trace(std::string_view bytes) {
   JsonMembers top(bytes.substr(0, kLookedAt));
   bool schema = false;
   while (const auto member = top.next()) {
@@ -377,13 +377,13 @@ bool recognises(std::string_view bytes) {
   return false;
 }
 
-Result<std::vector<RankTrace>> read(const TraceFile& file, Tables& tables) {
-  if (!recognises(file.bytes)) {
+Result<std::vector<RankTrace>> read_execution_trace(const TraceFile& file, Tables& tables) {
+  if (!is_execution_trace(file.bytes)) {
     return Error{"not an execution trace of PyTorch",
                  {file.name},
                  "it begins with {\"schema\": …, and has \"nodes\""};
   }
-  return assemble_kineto(Scanner(file, tables).scan(), file, tables);
+  return assemble_kineto(TraceScanner(file, tables).scan(), file, tables);
 }
 
 }  // namespace
@@ -391,10 +391,10 @@ Result<std::vector<RankTrace>> read(const TraceFile& file, Tables& tables) {
 Format execution_trace_format() {
   return {.name = "execution-trace",
           .summary = "PyTorch's execution traces (ExecutionTraceObserver's JSON)",
-          .recognises = recognises,
-          .read = read,
+          .recognises = is_execution_trace,
+          .read = read_execution_trace,
           .link = link_kineto,
-          .unknown = kUnknown};
+          .unknown = kUnknownInExecutionTrace};
 }
 
 }  // namespace lockstep

@@ -23,8 +23,7 @@ namespace lockstep {
 namespace {
 
 using Value = DataTree::Value;
-using Kind = DataTree::Kind;
-using Key = DumpKey;
+using ValueKind = DataTree::Kind;
 using Operation = DumpOperation;
 
 // What the strings of one dump mean, each worked out once.
@@ -37,20 +36,20 @@ class Names {
     operations_.resize(tree.string_count());
   }
 
-  Key key(const Value& v) {
-    if (!v.is(Kind::string)) return Key::other;
-    Key& k = keys_[v.number()];
-    if (k == Key::unresolved) k = dump_key(tree_.text(v));
+  DumpKey key(const Value& v) {
+    if (!v.is(ValueKind::string)) return DumpKey::other;
+    DumpKey& k = keys_[v.number()];
+    if (k == DumpKey::unresolved) k = dump_key(tree_.text(v));
     return k;
   }
   StringId string(const Value& v) {
-    if (!v.is(Kind::string)) return {};
+    if (!v.is(ValueKind::string)) return {};
     StringId& s = strings_[v.number()];
     if (s == StringId{}) s = tables_.strings.intern(std::string(tree_.text(v)));
     return s;
   }
   StringId dtype(const Value& v) {
-    if (!v.is(Kind::string)) return {};
+    if (!v.is(ValueKind::string)) return {};
     StringId& s = dtypes_[v.number()];
     if (s == StringId{}) s = tables_.strings.intern(dtype_from_torch(tree_.text(v)));
     return s;
@@ -64,7 +63,7 @@ class Names {
  private:
   const DataTree& tree_;
   Tables& tables_;
-  std::vector<Key> keys_;
+  std::vector<DumpKey> keys_;
   std::vector<StringId> strings_, dtypes_;
   std::vector<std::optional<Operation>> operations_;
 };
@@ -107,8 +106,8 @@ class DumpReader {
   // The values of an entry by their keys; those that are not there are nothing.
   struct Entry {
     Entry() { fields.fill(&kNothing); }
-    const Value& operator[](Key k) const { return *fields[static_cast<std::size_t>(k)]; }
-    bool has(Key k) const { return fields[static_cast<std::size_t>(k)] != &kNothing; }
+    const Value& operator[](DumpKey k) const { return *fields[static_cast<std::size_t>(k)]; }
+    bool has(DumpKey k) const { return fields[static_cast<std::size_t>(k)] != &kNothing; }
 
     inline static const Value kNothing = DataTree::none();
     std::array<const Value*, 32> fields;
@@ -207,7 +206,7 @@ class DumpReader {
   }
 
   void read_entries(const Value& entries) {
-    if (!entries.is(Kind::list)) return damage("entries is no list");
+    if (!entries.is(ValueKind::list)) return damage("entries is no list");
     // record_id counts from 0: what the first one lacks, the ring has lost.
     for (const Value& first :
          tree_.items(entries).first(std::min<std::size_t>(tree_.items(entries).size(), 1))) {
@@ -229,9 +228,10 @@ class DumpReader {
       for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
         entry.fields[static_cast<std::size_t>(names_.key(pairs[i]))] = &pairs[i + 1];
       }
-      if (!entry.has(Key::profiling_name) || !entry[Key::profiling_name].is(Kind::string) ||
-          !entry.has(Key::process_group) || !entry.has(Key::collective_seq_id) ||
-          !entry.has(Key::state)) {
+      if (!entry.has(DumpKey::profiling_name) ||
+          !entry[DumpKey::profiling_name].is(ValueKind::string) ||
+          !entry.has(DumpKey::process_group) || !entry.has(DumpKey::collective_seq_id) ||
+          !entry.has(DumpKey::state)) {
         damage("an entry without profiling_name, process_group, collective_seq_id or state");
         continue;
       }
@@ -240,19 +240,19 @@ class DumpReader {
   }
 
   void read_entry(const Entry& entry) {
-    const auto process_group = tree_.items(entry[Key::process_group]);
+    const auto process_group = tree_.items(entry[DumpKey::process_group]);
     if (process_group.empty()) return damage("an entry's process_group is no pair of names");
     const GroupId group = group_of(process_group[0]);
-    if (entry.has(Key::pg_id)) {
-      group_of_pg_id_.try_emplace(entry[Key::pg_id].integer(-1), group);
+    if (entry.has(DumpKey::pg_id)) {
+      group_of_pg_id_.try_emplace(entry[DumpKey::pg_id].integer(-1), group);
     }
     GroupState& state = groups_[group];
-    const Operation& operation = names_.operation(entry[Key::profiling_name]);
+    const Operation& operation = names_.operation(entry[DumpKey::profiling_name]);
     // "gloo:all_reduce": LibTorch's own recorder, of a job on CPUs. One on GPUs may use it beside.
-    if (!tree_.text(entry[Key::profiling_name]).starts_with("gloo:")) only_gloo_ = false;
-    const bool p2p = entry[Key::is_p2p].boolean();
+    if (!tree_.text(entry[DumpKey::profiling_name]).starts_with("gloo:")) only_gloo_ = false;
+    const bool p2p = entry[DumpKey::is_p2p].boolean();
     state.point_to_point |= p2p;
-    std::int64_t seq = entry[p2p ? Key::p2p_seq_id : Key::collective_seq_id].integer(0);
+    std::int64_t seq = entry[p2p ? DumpKey::p2p_seq_id : DumpKey::collective_seq_id].integer(0);
     if (numbered_together_) {
       // Messages without their peer, and what is no communication (split, new_window, finalize).
       const std::string_view name = operation.name;
@@ -261,8 +261,8 @@ class DumpReader {
       if (no_call || is_point_to_point(operation.op)) return;
       seq = trace_.dropped == 0 ? ++state.counted : seq + 1;
     }
-    const bool empty_sizes = tree_.items(entry[Key::input_sizes]).empty() &&
-                             tree_.items(entry[Key::output_sizes]).empty();
+    const bool empty_sizes = tree_.items(entry[DumpKey::input_sizes]).empty() &&
+                             tree_.items(entry[DumpKey::output_sizes]).empty();
     if (operation.closes_batch && (p2p || empty_sizes)) {
       close_batch(state, entry);
       if (p2p || operation.name == "coalesced") return;
@@ -288,7 +288,7 @@ class DumpReader {
     place(entry, call);
     if (same_collective(call, operation)) return;
     const auto problem = builder_.add_issue(call, is_point_to_point(operation.op),
-                                            entry[Key::time_created_ns].integer(kNoTime),
+                                            entry[DumpKey::time_created_ns].integer(kNoTime),
                                             TraceBuilder::Numbering::recorded);
     if (!problem.empty()) return damage(std::string(problem));
     const auto index = static_cast<std::uint32_t>(trace_.calls.size() - 1);
@@ -308,17 +308,17 @@ class DumpReader {
 
   // `state`, `retired` and the times, as events of the call.
   void add_progress(const Entry& entry, std::int64_t id) {
-    const std::string_view state = tree_.text(entry[Key::state]);
-    const bool completed = state == "completed" || entry[Key::retired].boolean();
+    const std::string_view state = tree_.text(entry[DumpKey::state]);
+    const bool completed = state == "completed" || entry[DumpKey::retired].boolean();
     // Where nothing is recorded, JSON has 0 for a time and a pickle has None.
-    const auto time = [&](Key k) {
+    const auto time = [&](DumpKey k) {
       const std::int64_t t = entry[k].integer(kNoTime);
       return t > 0 ? t : kNoTime;
     };
     if (completed || state == "started") {
-      builder_.add_call_event(EventKind::start, id, time(Key::started));
+      builder_.add_call_event(EventKind::start, id, time(DumpKey::started));
     }
-    if (completed) builder_.add_call_event(EventKind::complete, id, time(Key::completed));
+    if (completed) builder_.add_call_event(EventKind::complete, id, time(DumpKey::completed));
   }
 
   // Point-to-point calls in a row with one number are a batch.
@@ -330,8 +330,8 @@ class DumpReader {
   }
 
   void close_batch(GroupState& state, const Entry& entry) {
-    const std::string_view word = tree_.text(entry[Key::state]);
-    const bool completed = word == "completed" || entry[Key::retired].boolean();
+    const std::string_view word = tree_.text(entry[DumpKey::state]);
+    const bool completed = word == "completed" || entry[DumpKey::retired].boolean();
     for (const std::uint32_t c : state.batch_calls) {
       Call& call = trace_.calls[c];
       if (completed && !call.has(kCompleted)) {
@@ -360,8 +360,8 @@ class DumpReader {
     s.op = operation.op;
     if (s.op == Op::other) s.other_op = tables_.strings.intern(std::string(operation.name));
     if (operation.op == Op::barrier) return tables_.make_signature(s);
-    s.in = shapes(entry[Key::input_sizes]);
-    s.out = shapes(entry[Key::output_sizes]);
+    s.in = shapes(entry[DumpKey::input_sizes]);
+    s.out = shapes(entry[DumpKey::output_sizes]);
     if (operation.op == Op::gather || operation.op == Op::scatter) {
       // The root alone gives both sides; the other members' missing side is no mismatch.
       if (operation.op == Op::gather) s.out = {};
@@ -369,10 +369,11 @@ class DumpReader {
     }
     std::vector<StringId>& types = scratch_types_;
     types.clear();
-    if (!spend(tree_.items(entry[Key::input_dtypes]).size())) return tables_.make_signature(s);
-    for (const Value& v : tree_.items(entry[Key::input_dtypes])) types.push_back(names_.dtype(v));
+    if (!spend(tree_.items(entry[DumpKey::input_dtypes]).size())) return tables_.make_signature(s);
+    for (const Value& v : tree_.items(entry[DumpKey::input_dtypes]))
+      types.push_back(names_.dtype(v));
     if (types.empty()) {
-      for (const Value& v : tree_.items(entry[Key::output_dtypes]))
+      for (const Value& v : tree_.items(entry[DumpKey::output_dtypes]))
         types.push_back(names_.dtype(v));
     }
     if (!types.empty()) s.dtypes = tables_.name_lists.intern(types);
@@ -396,7 +397,7 @@ class DumpReader {
 
   // Frames are shared by entries: a list is worked out once per first frame and length.
   void place(const Entry& entry, Call& call) {
-    const auto frames = tree_.items(entry[Key::frames]);
+    const auto frames = tree_.items(entry[DumpKey::frames]);
     if (frames.empty() || !spend(frames.size())) return;
     std::uint64_t hash = frames.size();
     for (const Value& frame : frames) hash = hash * 0x9e3779b97f4a7c15U + frame.number() + 1;
@@ -432,7 +433,7 @@ class DumpReader {
   }
 
   GroupId group_of(const Value& name) {
-    if (!name.is(Kind::string)) return {};
+    if (!name.is(ValueKind::string)) return {};
     const auto [known, is_new] = group_names_.try_emplace(name.number());
     if (is_new) known->second = tables_.groups.intern(std::string(tree_.text(name)));
     return known->second;
@@ -440,7 +441,7 @@ class DumpReader {
 
   static std::int64_t status_number(const DataTree& tree, const Value* v) {
     if (v == nullptr) return -1;
-    if (v->is(Kind::integer)) return v->integer(-1);
+    if (v->is(ValueKind::integer)) return v->integer(-1);
     const std::string_view text = tree.text(*v);  // JSON has strings
     std::int64_t value = -1;
     std::from_chars(text.data(), text.data() + text.size(), value);
@@ -625,7 +626,7 @@ bool is_dump(std::string_view bytes) {
   return looks_like_pickle(bytes) || looks_like_json_dump(bytes) || looks_like_dump_page(bytes);
 }
 
-constexpr std::array<std::string_view, 3> kUnknown = {
+constexpr std::array<std::string_view, 3> kUnknownInDump = {
     "reduce operation and root: not recorded by Flight Recorder",
     "splits of all-to-all: not recorded by Flight Recorder, only totals are compared",
     "training steps and modalities: not recorded by Flight Recorder",
@@ -639,7 +640,7 @@ Format flight_recorder_format() {
           .recognises = is_dump,
           .read = read_dump,
           .link = link_dumps,
-          .unknown = kUnknown};
+          .unknown = kUnknownInDump};
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/text.h"
 #include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
 
@@ -11,7 +12,6 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kNpos = std::string_view::npos;
 constexpr std::string_view kHeading = "<h2>Rank ";
 
 // Text of an HTML page without its escapes, as Jinja writes them.

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/text.h"
+
 namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kNpos = std::string_view::npos;
-
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool is_json_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 // One past the string whose opening quote is text[at].
@@ -44,7 +44,7 @@ std::size_t json_value_end(std::string_view text, std::size_t at, std::size_t li
     } else if (c == '}' || c == ']') {
       if (depth == 0) return at;  // the end of what the value stands in
       if (--depth == 0) return at + 1;
-    } else if (depth == 0 && (c == ',' || is_blank(c))) {
+    } else if (depth == 0 && (c == ',' || is_json_space(c))) {
       return at;
     }
     ++at;
@@ -53,7 +53,7 @@ std::size_t json_value_end(std::string_view text, std::size_t at, std::size_t li
 }
 
 std::size_t json_skip_blanks(std::string_view text, std::size_t at) {
-  while (at < text.size() && is_blank(text[at])) ++at;
+  while (at < text.size() && is_json_space(text[at])) ++at;
   return at;
 }
 

@@ -18,7 +18,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kUnknown = {
+constexpr std::array<std::string_view, 5> kUnknownInKineto = {
     "torch.profiler records a window of the run: what came before and behind it is not known",
     "reduce operation: not recorded by torch.profiler, but for what the name of a kernel tells",
     "tags of point-to-point calls: not recorded by torch.profiler",
@@ -345,7 +345,7 @@ class Assembler {
   bool from_kernels_ = false;
 };
 
-Result<std::vector<RankTrace>> read(const TraceFile& file, Tables& tables) {
+Result<std::vector<RankTrace>> read_kineto(const TraceFile& file, Tables& tables) {
   Result<KinetoEvents> events = scan_kineto(file.bytes, file.name, tables);
   if (!events) return events.error();
   return assemble_kineto(std::move(*events), file, tables);
@@ -442,9 +442,9 @@ Format kineto_format() {
   return {.name = "kineto",
           .summary = "profiles of torch.profiler (*.pt.trace.json)",
           .recognises = looks_like_kineto,
-          .read = read,
+          .read = read_kineto,
           .link = link_kineto,
-          .unknown = kUnknown};
+          .unknown = kUnknownInKineto};
 }
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/text.h"
 #include "trace/formats/json_scan.h"
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
@@ -18,14 +19,13 @@ namespace {
 
 namespace dom = simdjson::dom;
 
-constexpr std::size_t kNpos = std::string_view::npos;
 constexpr std::size_t kLongestEvent = std::size_t{1} << 20U;
 constexpr std::size_t kLongestInfo = std::size_t{64} << 20U;
 constexpr std::size_t kRecognisedIn = std::size_t{64} << 10U;
 constexpr int kMostResyncs = 64;  // keeps the cost of a hostile file linear
 constexpr std::size_t kDamageKept = RankTrace::kDamagedKept;
 
-std::optional<std::string_view> text_of(const dom::object& object, std::string_view key) {
+std::optional<std::string_view> known_text_at(const dom::object& object, std::string_view key) {
   std::string_view out;
   if (object.at_key(key).get(out) != simdjson::SUCCESS) return std::nullopt;
   return out;
@@ -119,9 +119,9 @@ std::string_view op_of_kernel(std::string_view name) {
   return {};
 }
 
-class Scanner {
+class KinetoScanner {
  public:
-  Scanner(std::string_view bytes, const std::string& file, Tables& tables)
+  KinetoScanner(std::string_view bytes, const std::string& file, Tables& tables)
       : bytes_(bytes), file_(file), tables_(tables) {}
 
   Result<KinetoEvents> scan() {
@@ -239,10 +239,10 @@ class Scanner {
   void read_comm(const dom::object& event) {
     dom::object args;
     if (event.at_key("args").get(args) != simdjson::SUCCESS) return;
-    const std::optional<std::string_view> op = text_of(args, "Collective name");
-    const std::string_view event_name = text_of(event, "name").value_or("");
+    const std::optional<std::string_view> op = known_text_at(args, "Collective name");
+    const std::string_view event_name = known_text_at(event, "name").value_or("");
     const bool host = event_name == "record_param_comms";
-    if (!host && text_of(event, "cat").value_or("") != "kernel") return;
+    if (!host && known_text_at(event, "cat").value_or("") != "kernel") return;
     if (!op || op->empty()) return lose("a collective without a name");
     const std::optional<Nanos> begin = time_of(event, "ts");
     if (!begin) return lose("a collective without a time");
@@ -252,7 +252,7 @@ class Scanner {
     comm.external_id = integer_of(args, "External id").value_or(kNone);
     comm.thread = integer_of(event, "tid").value_or(kNone);
     comm.op = name(*op);
-    comm.dtype = name(dtype_from_torch(text_of(args, "dtype").value_or("")));
+    comm.dtype = name(dtype_from_torch(known_text_at(args, "dtype").value_or("")));
     comm.in = std::max<std::int64_t>(kNone, integer_of(args, "In msg nelems").value_or(kNone));
     comm.out = std::max<std::int64_t>(kNone, integer_of(args, "Out msg nelems").value_or(kNone));
     comm.splits_in = splits(args, "In split size");
@@ -271,8 +271,8 @@ class Scanner {
 
   // A kernel that does not say of which call it is.
   void read_plain_kernel(const dom::object& event) {
-    const std::string_view category = text_of(event, "cat").value_or("");
-    const std::string_view kernel = text_of(event, "name").value_or("");
+    const std::string_view category = known_text_at(event, "cat").value_or("");
+    const std::string_view kernel = known_text_at(event, "name").value_or("");
     const std::string_view op = op_of_kernel(kernel);
     const std::optional<Nanos> begin = time_of(event, "ts");
     if (op.empty() || !begin || (category != "kernel" && category != "Kernel")) return;
@@ -295,12 +295,13 @@ class Scanner {
   }
 
   StringId read_group(const dom::object& args) {
-    std::string group(text_of(args, "Process Group Name").value_or(""));
+    std::string group(known_text_at(args, "Process Group Name").value_or(""));
     if (group.empty()) {  // until PyTorch 2.3 a number
       if (const auto id = integer_of(args, "Process Group ID")) group = std::to_string(*id);
     }
     KinetoGroup& known = events_.groups[group];
-    if (known.desc.empty()) known.desc = text_of(args, "Process Group Description").value_or("");
+    if (known.desc.empty())
+      known.desc = known_text_at(args, "Process Group Description").value_or("");
     const std::int64_t size = integer_of(args, "Group size").value_or(kNone);
     if (known.size == kNone && size > 0) known.size = size;
     if (!known.ranks && known.size != kNone) {
@@ -332,9 +333,9 @@ class Scanner {
 
   void read_step(const dom::object& event) {
     constexpr std::string_view kPrefix = "ProfilerStep#";
-    std::string_view text = text_of(event, "name").value_or("");
+    std::string_view text = known_text_at(event, "name").value_or("");
     if (!text.starts_with(kPrefix)) return;
-    if (text_of(event, "cat").value_or("") == "gpu_user_annotation") return;
+    if (known_text_at(event, "cat").value_or("") == "gpu_user_annotation") return;
     text.remove_prefix(kPrefix.size());
     KinetoStep step;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step.n);
@@ -352,7 +353,7 @@ class Scanner {
     if (end == kNpos || !parse(bytes_.substr(at, end - at), info)) {
       return lose("distributedInfo cannot be read");
     }
-    events_.backend = text_of(info, "backend").value_or("");
+    events_.backend = known_text_at(info, "backend").value_or("");
     events_.rank = integer_of(info, "rank").value_or(kNone);
     events_.world_size = integer_of(info, "world_size").value_or(kNone);
     dom::array groups;
@@ -364,9 +365,9 @@ class Scanner {
   }
 
   void read_config(const dom::object& config) {
-    std::string group(text_of(config, "pg_name").value_or(""));
+    std::string group(known_text_at(config, "pg_name").value_or(""));
     KinetoGroup& known = events_.groups[group];
-    const std::string_view desc = text_of(config, "pg_desc").value_or("");
+    const std::string_view desc = known_text_at(config, "pg_desc").value_or("");
     if (!desc.empty()) known.desc = desc;
     const std::int64_t size = integer_of(config, "pg_size").value_or(kNone);
     if (size > 0) known.size = size;
@@ -398,7 +399,7 @@ Result<KinetoEvents> scan_kineto(std::string_view bytes, const std::string& file
   if (!looks_like_kineto(bytes)) {
     return Error{"not a profile of torch.profiler", {file}, "it begins with {\"schemaVersion\": 1"};
   }
-  return Scanner(bytes, file, tables).scan();
+  return KinetoScanner(bytes, file, tables).scan();
 }
 
 bool looks_like_kineto(std::string_view bytes) {

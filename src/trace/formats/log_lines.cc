@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/text.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kNpos = std::string_view::npos;
 constexpr std::size_t kHead = std::size_t{64} << 10U;
 constexpr std::size_t kTail = std::size_t{1} << 20U;
 

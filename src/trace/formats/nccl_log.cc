@@ -22,7 +22,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kUnknown = {
+constexpr std::array<std::string_view, 5> kUnknownInNcclLog = {
     "completion of calls, and times: not recorded in NCCL's log",
     "which of a group's operations a program meant (barrier, list or tensor form): NCCL's log "
     "shows "
@@ -34,7 +34,7 @@ constexpr std::array<std::string_view, 5> kUnknown = {
     "global ranks: taken from the largest communicator where no prefix or file name tells",
 };
 
-std::string hex(std::uint64_t value) {
+std::string prefixed_hex(std::uint64_t value) {
   std::array<char, 16> digits{};
   const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value, 16);
   return "0x" + std::string(digits.data(), error == std::errc() ? end : digits.data());
@@ -59,9 +59,9 @@ struct Process {
   std::vector<DamagedRecord> damage;
 };
 
-class Reader {
+class NcclLogReader {
  public:
-  Reader(const TraceFile& file, Tables& tables) : file_(file), tables_(tables) {}
+  NcclLogReader(const TraceFile& file, Tables& tables) : file_(file), tables_(tables) {}
 
   Result<std::vector<RankTrace>> read() {
     LogLines lines(file_.bytes);
@@ -140,9 +140,10 @@ class Reader {
 
   // The name of a communicator, the same in all its processes; empty where nothing tells.
   std::string identity(const NcclInit& init, const std::string& host, std::int64_t pid) {
-    if (!init.is_split) return init.comm_id == 0 ? "" : "comm " + hex(init.comm_id);
+    if (!init.is_split) return init.comm_id == 0 ? "" : "comm " + prefixed_hex(init.comm_id);
     const auto parent = comms_.find({host, pid, init.parent});
-    if (parent == comms_.end()) return init.comm_id == 0 ? "" : "comm " + hex(init.comm_id);
+    if (parent == comms_.end())
+      return init.comm_id == 0 ? "" : "comm " + prefixed_hex(init.comm_id);
     std::int64_t split = init.split;
     if (split == kNone) split = splits_seen(host, pid, init);
     return parent->second.name + "/split " + std::to_string(split) + "." +
@@ -312,11 +313,11 @@ class Reader {
   std::uint64_t orphans_ = 0;
 };
 
-Result<std::vector<RankTrace>> read(const TraceFile& file, Tables& tables) {
-  return Reader(file, tables).read();
+Result<std::vector<RankTrace>> read_nccl_log(const TraceFile& file, Tables& tables) {
+  return NcclLogReader(file, tables).read();
 }
 
-void link(std::span<RankTrace> traces, Tables& tables) {
+void link_nccl_log(std::span<RankTrace> traces, Tables& tables) {
   const auto others =
       std::stable_partition(traces.begin(), traces.end(),
                             [&](const RankTrace& trace) { return has_unlinked(trace, tables); });
@@ -325,7 +326,7 @@ void link(std::span<RankTrace> traces, Tables& tables) {
   link_communicators(traces, tables, {.ranks_are_guesses = true});
 }
 
-bool recognises(std::string_view bytes) {
+bool is_nccl_log(std::string_view bytes) {
   LogLines lines(sample_of(bytes).head);
   while (const auto line = lines.next()) {
     if (parse_nccl_line(*line)) return true;
@@ -338,10 +339,10 @@ bool recognises(std::string_view bytes) {
 Format nccl_log_format() {
   return {.name = "nccl-log",
           .summary = "NCCL's logs (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,COLL)",
-          .recognises = recognises,
-          .read = read,
-          .link = link,
-          .unknown = kUnknown,
+          .recognises = is_nccl_log,
+          .read = read_nccl_log,
+          .link = link_nccl_log,
+          .unknown = kUnknownInNcclLog,
           .is_log = true};
 }
 

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <string>
 
+#include "base/text.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/torch_names.h"
 #include "trace/nccl_calls.h"
@@ -12,10 +13,9 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kNpos = std::string_view::npos;
 constexpr std::string_view kInfo = " NCCL INFO ";
 
-bool is_number(std::string_view text, std::int64_t& out) {
+bool parses_as(std::string_view text, std::int64_t& out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   return error == std::errc() && end == text.data() + text.size() && out >= 0;
 }
@@ -48,8 +48,8 @@ std::optional<NcclLine> parse_nccl_line(std::string_view line) {
   if (pid == kNpos || pid == tid) return std::nullopt;
   NcclLine out;
   std::int64_t ignored = 0;
-  if (!is_number(head.substr(tid + 1), ignored)) return std::nullopt;
-  if (!is_number(head.substr(pid + 1, tid - pid - 1), out.pid)) return std::nullopt;
+  if (!parses_as(head.substr(tid + 1), ignored)) return std::nullopt;
+  if (!parses_as(head.substr(pid + 1, tid - pid - 1), out.pid)) return std::nullopt;
   out.host = head.substr(0, pid);
   // "[rank3]:host", "[default3]:host": a prefix without a blank behind it.
   if (const std::size_t prefix = out.host.rfind("]:"); prefix != kNpos) {

@@ -34,7 +34,7 @@ bool looks_like_text(std::string_view bytes) {
 
 // What sees NCCL's calls alone knows no members of communicators, and nobody's wait. Where it saw
 // that a rank hangs, its trace is a look at a process that stands there.
-void link(std::span<RankTrace> traces, Tables& tables) {
+void link_own(std::span<RankTrace> traces, Tables& tables) {
   for (RankTrace& trace : traces)
     if (has_unlinked(trace, tables)) trace.snapshot = trace.end == End::hung;
   link_communicators(traces, tables);
@@ -49,7 +49,7 @@ Format ring_format() {
       .recognises = looks_like_ring_file,
       .read = [](const TraceFile& file,
                  Tables& tables) { return one(read_ring_trace(file.bytes, file.name, tables)); },
-      .link = link};
+      .link = link_own};
 }
 
 Format text_format() {
@@ -59,7 +59,7 @@ Format text_format() {
       .recognises = looks_like_text,
       .read = [](const TraceFile& file,
                  Tables& tables) { return one(read_text_trace(file.bytes, file.name, tables)); },
-      .link = link};
+      .link = link_own};
 }
 
 }  // namespace lockstep

@@ -14,7 +14,8 @@ namespace lockstep {
 namespace {
 
 using Value = DataTree::Value;
-using Kind = DataTree::Kind;
+using namespace pickle_opcodes;  // NOLINT(google-build-using-namespace): what this file is about
+using ValueKind = DataTree::Kind;
 
 class Machine {
  public:
@@ -150,29 +151,29 @@ class Machine {
     top_ = from;
     push(container);
   }
-  void collect_from_mark(Kind kind) {
+  void collect_from_mark(ValueKind kind) {
     if (!need_mark()) return;
     const std::size_t from = marks_.back();
     marks_.pop_back();
-    if (kind == Kind::dict && (top_ - from) % 2 != 0) --top_;
-    collect(from, kind == Kind::dict ? tree().dict() : tree().list());
+    if (kind == ValueKind::dict && (top_ - from) % 2 != 0) --top_;
+    collect(from, kind == ValueKind::dict ? tree().dict() : tree().list());
   }
   void collect_tuple(std::size_t count) {
     if (need(count)) collect(top_ - count, tree().list());
   }
   // Adds what lies above the mark to the container below it.
-  void add_to_container(Kind kind) {
+  void add_to_container(ValueKind kind) {
     if (!need_mark()) return;
     const std::size_t from = marks_.back();
     marks_.pop_back();
     if (from == floor() || !stack_[from - 1].is(kind) ||
-        (kind == Kind::dict && (top_ - from) % 2 != 0)) {
+        (kind == ValueKind::dict && (top_ - from) % 2 != 0)) {
       return fail("the pickle adds items to what is no container for them");
     }
     tree().append(stack_[from - 1], above(from));
     top_ = from;
   }
-  void add_last(Kind kind, std::size_t count) {
+  void add_last(ValueKind kind, std::size_t count) {
     if (!need(count + 1)) return;
     const std::size_t from = top_ - count;
     if (!stack_[from - 1].is(kind)) {
@@ -283,7 +284,7 @@ class Machine {
         ++at;
       } else if (opcode == kAppends || opcode == kSetItems) {
         top_ = static_cast<std::size_t>(top - base);
-        add_to_container(opcode == kAppends ? Kind::list : Kind::dict);
+        add_to_container(opcode == kAppends ? ValueKind::list : ValueKind::dict);
         if (stopped_) break;
         top = base + top_;
         ++at;
@@ -421,10 +422,10 @@ class Machine {
       case kList:
       case kTuple:
       case kFrozenSet:
-        collect_from_mark(Kind::list);
+        collect_from_mark(ValueKind::list);
         break;
       case kDict:
-        collect_from_mark(Kind::dict);
+        collect_from_mark(ValueKind::dict);
         break;
       case kTuple1:
         collect_tuple(1);
@@ -437,16 +438,16 @@ class Machine {
         break;
       case kAppends:
       case kAddItems:
-        add_to_container(Kind::list);
+        add_to_container(ValueKind::list);
         break;
       case kSetItems:
-        add_to_container(Kind::dict);
+        add_to_container(ValueKind::dict);
         break;
       case kAppend:
-        add_last(Kind::list, 1);
+        add_last(ValueKind::list, 1);
         break;
       case kSetItem:
-        add_last(Kind::dict, 2);
+        add_last(ValueKind::dict, 2);
         break;
       case kPut:
         if (const auto index = take_decimal()) put(*index);
@@ -484,8 +485,8 @@ class Machine {
       if (from > floor()) {
         const Value& below = stack_[from - 1];
         std::span<const Value> items = above(from);
-        if (below.is(Kind::dict)) items = items.first(items.size() / 2 * 2);
-        if (below.is(Kind::dict) || below.is(Kind::list)) tree().append(below, items);
+        if (below.is(ValueKind::dict)) items = items.first(items.size() / 2 * 2);
+        if (below.is(ValueKind::dict) || below.is(ValueKind::list)) tree().append(below, items);
       }
       top_ = from;
     }

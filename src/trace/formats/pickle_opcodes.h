@@ -5,6 +5,9 @@
 
 namespace lockstep {
 
+// In a namespace of their own: half of their names are short and usual ones.
+namespace pickle_opcodes {
+
 // The opcodes of pickletools that carry data, by their byte.
 enum PickleOpcode : unsigned char {
   kMark = '(',
@@ -59,6 +62,8 @@ enum PickleOpcode : unsigned char {
   kProto = 0x80,
   kFrame = 0x95,
 };
+
+}  // namespace pickle_opcodes
 
 // The name of an opcode that would look something up, construct it or call it; "" for others.
 std::string_view refused_name(unsigned char opcode);

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "trace/formats/log_lines.h"
 
 namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kNpos = std::string_view::npos;
 constexpr std::string_view kTimeout = "Watchdog caught collective operation timeout: ";
 constexpr std::string_view kTerminated = "watchdog thread terminated with exception: ";
 

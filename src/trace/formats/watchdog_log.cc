@@ -18,7 +18,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kUnknown = {
+constexpr std::array<std::string_view, 5> kUnknownInWatchdogLog = {
     "all calls but those that timed out: not in the watchdog's messages",
     "ranks whose watchdog said nothing, and the size of the job: taken from the highest rank that "
     "is "
@@ -112,9 +112,9 @@ void build(RankTrace& trace, std::vector<PlannedCall> planned) {
   builder.finish();
 }
 
-class Reader {
+class WatchdogLogReader {
  public:
-  Reader(const TraceFile& file, Tables& tables) : file_(file), tables_(tables) {}
+  WatchdogLogReader(const TraceFile& file, Tables& tables) : file_(file), tables_(tables) {}
 
   Result<std::vector<RankTrace>> read() {
     LogLines lines(file_.bytes);
@@ -313,8 +313,8 @@ class Reader {
   std::vector<DamagedRecord> damage_;
 };
 
-Result<std::vector<RankTrace>> read(const TraceFile& file, Tables& tables) {
-  return Reader(file, tables).read();
+Result<std::vector<RankTrace>> read_watchdog_log(const TraceFile& file, Tables& tables) {
+  return WatchdogLogReader(file, tables).read();
 }
 
 // The numbers at which somebody timed out, by group. Groups with very many are left out: then it is
@@ -402,7 +402,7 @@ void add_issued(RankTrace& trace, const std::map<GroupId, std::set<std::int64_t>
   if (planned.size() != before) build(trace, std::move(planned));
 }
 
-void link(std::span<RankTrace> traces, Tables& tables) {
+void link_watchdog_log(std::span<RankTrace> traces, Tables& tables) {
   std::int32_t world = 0;
   for (const RankTrace& trace : traces) world = std::max(world, trace.world_size);
   auto numbers = failed_numbers(traces, tables);
@@ -413,7 +413,7 @@ void link(std::span<RankTrace> traces, Tables& tables) {
   }
 }
 
-bool recognises(std::string_view bytes) {
+bool is_watchdog_log(std::string_view bytes) {
   const LogSample sample = sample_of(bytes);
   const auto speaks = [](std::string_view text) {
     return text.find("Watchdog caught collective operation timeout: Work") !=
@@ -429,10 +429,10 @@ bool recognises(std::string_view bytes) {
 Format watchdog_log_format() {
   return {.name = "watchdog-log",
           .summary = "a job's output with the messages of PyTorch's NCCL watchdog",
-          .recognises = recognises,
-          .read = read,
-          .link = link,
-          .unknown = kUnknown,
+          .recognises = is_watchdog_log,
+          .read = read_watchdog_log,
+          .link = link_watchdog_log,
+          .unknown = kUnknownInWatchdogLog,
           .is_log = true};
 }
 

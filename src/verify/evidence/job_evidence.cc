@@ -15,7 +15,7 @@ namespace lockstep {
 
 namespace {
 
-using Kind = RankNote::Kind;
+using NoteKind = RankNote::Kind;
 
 constexpr std::size_t kShownToAFinding = 6;
 constexpr std::size_t kShownOfOthers = 4;
@@ -125,15 +125,15 @@ std::string shape_of(const RankNote& note) {
   return out;
 }
 
-std::string end_words(Kind kind, bool one) {
+std::string end_words(NoteKind kind, bool one) {
   switch (kind) {
-    case Kind::out_of_memory:
+    case NoteKind::out_of_memory:
       return " ran out of memory";
-    case Kind::killed:
+    case NoteKind::killed:
       return one ? " was killed" : " were killed";
-    case Kind::crashed:
+    case NoteKind::crashed:
       return " crashed";
-    case Kind::gpu_fault:
+    case NoteKind::gpu_fault:
       return one ? " lost its GPU" : " lost their GPUs";
     default:
       return one ? " raised an exception" : " raised exceptions";
@@ -145,9 +145,9 @@ Finding explain_end(const Run& run, const std::vector<const RankNote*>& ends) {
   constexpr std::size_t kTextShown = 200;
   const RankNote& first = *ends.front();
   // Who sent the signal, and why, it does not tell: scancel, or the kernel short of memory.
-  Finding f = make_finding(first.kind == Kind::killed      ? RuleId::rank_killed
-                           : first.kind == Kind::gpu_fault ? RuleId::device_stall
-                                                           : RuleId::rank_exception);
+  Finding f = make_finding(first.kind == NoteKind::killed      ? RuleId::rank_killed
+                           : first.kind == NoteKind::gpu_fault ? RuleId::device_stall
+                                                               : RuleId::rank_exception);
   for (const RankNote* note : ends) f.ranks.push_back(note->rank);
   std::string text = printable(first.text);
   if (text.size() > kTextShown) text = printable(text.substr(0, kTextShown)) + " …";
@@ -162,7 +162,7 @@ Finding explain_end(const Run& run, const std::vector<const RankNote*>& ends) {
                                            : rank_words(untraced)) +
         " was given";
   }
-  if (first.kind != Kind::killed) f.culprits = f.ranks;
+  if (first.kind != NoteKind::killed) f.culprits = f.ranks;
   set_fingerprint(f, shape_of(first));
   return f;
 }
@@ -196,7 +196,7 @@ std::vector<Finding> unexplained_ends(const Run& run, const std::vector<Finding>
 Finding note_others(const std::vector<const RankNote*>& left) {
   Finding f = make_finding(RuleId::job_evidence);
   std::string shown;
-  std::map<Kind, std::size_t> counts;
+  std::map<NoteKind, std::size_t> counts;
   for (const RankNote* note : left) {
     ++counts[note->kind];
     if (note->rank.value != kNone && (f.ranks.empty() || f.ranks.back() != note->rank)) {

@@ -14,22 +14,22 @@ namespace lockstep {
 
 namespace {
 
-using Key = std::tuple<std::int64_t, Phase, std::string>;
-using Values = std::map<Key, WholeValue>;
+using ValueKey = std::tuple<std::int64_t, Phase, std::string>;
+using Values = std::map<ValueKey, WholeValue>;
 
 Values values_of(const Run& run) {
   const ValueTable table(run);
   Values out;
   for (const ValueRow& row : table.rows()) {
     if (row.phase != Phase::synced_grad && row.phase != Phase::param) continue;
-    out.emplace(Key{row.n, row.phase, run.tables.str(row.name)}, whole_value(run, row));
+    out.emplace(ValueKey{row.n, row.phase, run.tables.str(row.name)}, whole_value(run, row));
   }
   return out;
 }
 
 // Nothing where the two have nothing in common that could be compared.
-std::optional<TensorDifference> difference(const Key& key, const WholeValue& a, const WholeValue& b,
-                                           std::optional<double> tolerance) {
+std::optional<TensorDifference> difference(const ValueKey& key, const WholeValue& a,
+                                           const WholeValue& b, std::optional<double> tolerance) {
   TensorDifference out;
   std::tie(out.n, out.phase, out.name) = key;
   const double u = std::max(unit_roundoff(a.dtype).value_or(kFloat32Roundoff),

@@ -11,11 +11,12 @@ namespace lockstep {
 namespace {
 
 // By name, then by step.
-using Course = std::map<std::string, std::map<std::int64_t, WholeValue>>;
+using ValuesByName = std::map<std::string, std::map<std::int64_t, WholeValue>>;
 
-Course course_of(const Run& run, Phase phase, const std::function<bool(std::string_view)>& counts) {
+ValuesByName course_of(const Run& run, Phase phase,
+                       const std::function<bool(std::string_view)>& counts) {
   const ValueTable table(run);
-  Course out;
+  ValuesByName out;
   for (const ValueRow& row : table.rows()) {
     const std::string& name = run.tables.str(row.name);
     if (row.phase == phase && counts(name)) out[name].emplace(row.n, whole_value(run, row));
@@ -29,8 +30,8 @@ double square(double x) { return x * x; }
 
 Drift drift_between(const Run& a, const Run& b, Phase phase,
                     const std::function<bool(std::string_view)>& counts) {
-  const Course of_a = course_of(a, phase, counts);
-  const Course of_b = course_of(b, phase, counts);
+  const ValuesByName of_a = course_of(a, phase, counts);
+  const ValuesByName of_b = course_of(b, phase, counts);
   Drift out;
   for (const auto& [name, steps_b] : of_b) {
     const auto steps_a = of_a.find(name);

@@ -171,8 +171,8 @@ bool broadcast_again_and_again(const Context& context, const Divergence& d) {
   return seen > 1;
 }
 
-Judgement judge(const Context& context, const ValueTable& table, const SyncCalls& calls,
-                const Divergence& d) {
+Judgement judge_divergence(const Context& context, const ValueTable& table, const SyncCalls& calls,
+                           const Divergence& d) {
   switch (d.phase) {
     case Phase::param:
       return judge_parameters(context, table, calls, d);
@@ -190,7 +190,7 @@ Judgement judge(const Context& context, const ValueTable& table, const SyncCalls
 
 Cause explain_divergence(const Context& context, const ValueTable& table, const SyncCalls& calls,
                          const Divergence& d) {
-  Judgement judgement = judge(context, table, calls, d);
+  Judgement judgement = judge_divergence(context, table, calls, d);
   const std::vector<StringId> names = names_of(d);
   Cause out = value_cause(context, judgement.rule, d.n, names, judgement.culprits);
   Finding& f = out.finding;

@@ -10,7 +10,7 @@ namespace lockstep {
 
 namespace {
 
-using Kind = ReductionFault::Kind;
+using FaultKind = ReductionFault::Kind;
 constexpr std::size_t kRowsSearched = 64;  // for another tensor in a rank's place
 
 // What divisors are right for a reduction.
@@ -40,15 +40,15 @@ class Diagnosis {
   std::optional<ReductionFault> of(const Sketch& got) const {
     if (fits_any(got, r_.total)) return dilution(got);
     if (auto f = wrong_divisor(got)) return f;
-    if (auto f = other_total(Kind::left_out, got, -1)) return f;
-    if (auto f = other_total(Kind::counted_twice, got, 1)) return f;
+    if (auto f = other_total(FaultKind::left_out, got, -1)) return f;
+    if (auto f = other_total(FaultKind::counted_twice, got, 1)) return f;
     if (search_partners_) {
       if (auto f = partner(got)) return f;
     }
-    return fault(Kind::corrupt);
+    return fault(FaultKind::corrupt);
   }
 
-  ReductionFault fault(Kind kind) const {
+  ReductionFault fault(FaultKind kind) const {
     ReductionFault out;
     out.kind = kind;
     out.row = r_.row;
@@ -72,7 +72,7 @@ class Diagnosis {
         r_.fits(got, r_.total, static_cast<double>(r_.contributors)) || !modalities_differ()) {
       return std::nullopt;
     }
-    return fault(Kind::diluted);
+    return fault(FaultKind::diluted);
   }
 
   bool modalities_differ() const {
@@ -91,15 +91,16 @@ class Diagnosis {
     const double divisor = whole / along;
     if (!r_.fits(got, r_.total, divisor)) return std::nullopt;
     const bool by_world = r_.fits(got, r_.total, static_cast<double>(r_.world()));
-    ReductionFault out =
-        fault(by_world && r_.average == Average::contributors ? Kind::diluted : Kind::divisor);
-    out.declared = out.kind == Kind::diluted;
+    ReductionFault out = fault(
+        by_world && r_.average == Average::contributors ? FaultKind::diluted : FaultKind::divisor);
+    out.declared = out.kind == FaultKind::diluted;
     out.divisor = divisor;
     return out;
   }
 
   // A rank whose gradient is missing from the sum, or in it twice: the one rank that explains it.
-  std::optional<ReductionFault> other_total(Kind kind, const Sketch& got, double factor) const {
+  std::optional<ReductionFault> other_total(FaultKind kind, const Sketch& got,
+                                            double factor) const {
     std::optional<ReductionFault> found;
     for (const Term& term : r_.terms) {
       if (!term.contributes()) continue;
@@ -143,7 +144,7 @@ class Diagnosis {
         const bool fits_alone = fits_any(got, alone);
         const bool fits_rest = whole && fits_any(got, sum(sum(all_other, mark->sketch, -1), own));
         if (!fits_alone && !fits_rest) continue;
-        ReductionFault out = fault(Kind::mispaired);
+        ReductionFault out = fault(FaultKind::mispaired);
         if (r_.world() > 2) out.culprits = {term.rank};
         out.partner = other.name;
         return out;
@@ -179,7 +180,7 @@ std::vector<std::uint32_t> unsynchronised(const Reduction& r) {
 }
 
 // By norms alone: a mean is no larger than the mean of the norms.
-std::optional<Kind> by_norms(const Reduction& r) {
+std::optional<FaultKind> by_norms(const Reduction& r) {
   const bool all_norms = std::all_of(r.terms.begin(), r.terms.end(), [](const Term& t) {
     return t.local == nullptr || t.local->norm.has_value();
   });
@@ -189,7 +190,7 @@ std::optional<Kind> by_norms(const Reduction& r) {
   for (const Reading& reading : r.row->readings) {
     if (!reading.mark->norm) continue;
     const double tolerance = 2 * norm_tolerance(0) + static_cast<double>(r.world()) * r.roundoff;
-    if (*reading.mark->norm > r.norms / divisor * (1 + tolerance)) return Kind::too_large;
+    if (*reading.mark->norm > r.norms / divisor * (1 + tolerance)) return FaultKind::too_large;
   }
   return std::nullopt;
 }
@@ -218,13 +219,13 @@ void check(const Context& context, const ValueTable& table, const Reduction& r, 
            std::vector<ReductionFault>& faults) {
   const Diagnosis diagnosis(context, table, r, search);
   if (std::vector<std::uint32_t> ranks = unsynchronised(r); !ranks.empty()) {
-    ReductionFault out = diagnosis.fault(Kind::unsynchronised);
+    ReductionFault out = diagnosis.fault(FaultKind::unsynchronised);
     if (ranks.size() < r.world()) out.culprits = std::move(ranks);
     faults.push_back(std::move(out));
     return;
   }
   if (r.total.empty()) {
-    if (const std::optional<Kind> kind = by_norms(r)) faults.push_back(diagnosis.fault(*kind));
+    if (const std::optional<FaultKind> kind = by_norms(r)) faults.push_back(diagnosis.fault(*kind));
     return;
   }
   const auto results = results_of(r);
@@ -232,7 +233,7 @@ void check(const Context& context, const ValueTable& table, const Reduction& r, 
     std::optional<ReductionFault> found = diagnosis.of(sketch);
     if (!found) continue;
     // Some ranks hold the right result: what is wrong happened to the others.
-    if (results.size() > 1 && found->kind == Kind::corrupt) found->culprits = ranks;
+    if (results.size() > 1 && found->kind == FaultKind::corrupt) found->culprits = ranks;
     faults.push_back(std::move(*found));
     return;
   }

@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 // Faults of many names and steps as one: the names of the first step in which any shows.
-class Collector {
+class UpdateCollector {
  public:
   void add(const ValueRow& row, std::uint32_t rank) {
     steps_.insert(row.n);
@@ -116,8 +116,8 @@ class Gradients {
 
 std::vector<UpdateFault> find_decayed(const Run& run, const ValueTable& table) {
   const Gradients gradients(run, table);
-  Collector zero;
-  Collector absent;
+  UpdateCollector zero;
+  UpdateCollector absent;
   for (const Series& series : table.series()) {
     if (series.phase != Phase::param) continue;
     for (std::size_t i = 1; i < series.rows.size(); ++i) {
@@ -141,7 +141,7 @@ std::vector<UpdateFault> find_decayed(const Run& run, const ValueTable& table) {
 }
 
 std::vector<UpdateFault> find_stale_gradients(const Run& run, const ValueTable& table) {
-  Collector found;
+  UpdateCollector found;
   for (const ValueRow& row : table.rows()) {
     if (row.phase != Phase::leftover) continue;
     for (const Reading& r : row.readings) {

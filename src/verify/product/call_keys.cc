@@ -11,7 +11,7 @@ bool cut_unevenly(const Signature& s) {
 }
 
 // Elements that must be alike on all ranks.
-std::string sizes(const Signature& s) {
+std::string sizes_text(const Signature& s) {
   const std::string in = number(s.in_elements);
   const std::string out = number(s.out_elements);
   switch (s.op) {
@@ -56,7 +56,7 @@ std::string shared_key(const Tables& tables, const Call& call) {
   std::string out = message             ? "message"
                     : s.op == Op::other ? "other:" + tables.str(s.other_op)
                                         : std::string(op_name(s.op));
-  out += "\n" + sizes(s);
+  out += "\n" + sizes_text(s);
   out += "\n";
   if (s.op != Op::barrier) {
     for (const StringId name : tables.name_lists[s.dtypes]) out += tables.str(name) + ",";

@@ -10,8 +10,6 @@ namespace lockstep {
 
 namespace {
 
-std::string number_text(std::int64_t n) { return std::to_string(n); }
-
 class Writer {
  public:
   explicit Writer(const ProductModel& model)

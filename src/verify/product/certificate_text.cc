@@ -7,9 +7,7 @@ namespace lockstep {
 
 namespace {
 
-using Kind = ProductItem::Kind;
-
-std::string number_text(std::int64_t n) { return std::to_string(n); }
+using ItemKind = ProductItem::Kind;
 
 }  // namespace
 
@@ -60,13 +58,13 @@ const std::string& CertificateText::digest(std::uint32_t sequence) {
   Sha256 hash;
   for (const ProductItem& item : table_.sequences[sequence].items) {
     const std::string& channel = channels_[item.channel];
-    if (item.kind == Kind::wait) {
+    if (item.kind == ItemKind::wait) {
       hash.add("wait " + channel + " " + number_text(item.place) + "\n");
       continue;
     }
-    const char* kind = item.kind == Kind::issue      ? "issue "
-                       : item.kind == Kind::blocking ? "block "
-                                                     : "batch ";
+    const char* kind = item.kind == ItemKind::issue      ? "issue "
+                       : item.kind == ItemKind::blocking ? "block "
+                                                         : "batch ";
     const ExchangeSplits& cut = table_.exchanges[item.own];
     hash.add(kind + channel + " " + keys_[item.shared] + " " + comma_list(cut.in, number_text) +
              " " + comma_list(cut.out, number_text) + "\n");

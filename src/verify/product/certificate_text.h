@@ -16,6 +16,9 @@ namespace lockstep {
 // A name as one word: all but letters, digits and a few signs as %XX.
 std::string certificate_word(const std::string& text);
 
+// For comma_list(); std::to_string() has overloads.
+inline std::string number_text(std::int64_t n) { return std::to_string(n); }
+
 // Items with commas between them; "-": none.
 template <class List, class Show>
 std::string comma_list(const List& list, Show show) {

@@ -34,7 +34,7 @@ std::string list(const std::vector<std::int64_t>& numbers) {
 }
 
 // The sizes that matter, by operation: one side, both, or none.
-std::string sizes(const Signature& s) {
+std::string checked_sizes(const Signature& s) {
   const std::int64_t in = s.in_elements;
   const std::int64_t out = s.out_elements;
   const bool cut = s.splits_in.value != 0 || s.splits_out.value != 0;
@@ -56,7 +56,7 @@ std::string words_of(const Tables& t, const Call& call) {
   std::string out = message             ? "message"
                     : s.op == Op::other ? "other:" + t.str(s.other_op)
                                         : std::string(op_name(s.op));
-  out += "\n" + sizes(s) + "\n";
+  out += "\n" + checked_sizes(s) + "\n";
   for (const std::string& type : t.names(s.dtypes)) out += s.op == Op::barrier ? "" : type + ",";
   out += "\n" + (is_reduction(s.op) ? t.str(s.redop) : "") + "\n" + count(s.root) + "\n";
   for (const std::string& name : t.names(call.what)) out += message ? "" : name + "\n";

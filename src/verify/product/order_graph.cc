@@ -8,7 +8,7 @@ namespace lockstep {
 
 namespace {
 
-using Kind = ProductItem::Kind;
+using ItemKind = ProductItem::Kind;
 
 // Goes through a sequence: which meetings a rank comes to, and which it must be through before it
 // goes on. `comes`(meeting) and `through`(meetings) are called in program order.
@@ -19,16 +19,16 @@ void walk(const SequenceTable& sequences, const ProductSequence& sequence, bool 
   for (const ProductItem& item : sequence.items) {
     const ProductChannel& channel = sequences.channels[item.channel];
     if (channel.lonely()) {
-      if (item.kind == Kind::in_batch || batch.empty()) continue;
+      if (item.kind == ItemKind::in_batch || batch.empty()) continue;
       through(batch);
       batch.clear();
       continue;
     }
     const ProductMeeting meeting{item.channel, item.place};
-    if (item.kind != Kind::wait) comes(meeting);
-    const bool enqueued = device && !channel.message && item.kind == Kind::issue;
-    if (item.kind != Kind::issue || enqueued) batch.push_back(meeting);
-    if (item.kind == Kind::in_batch || batch.empty()) continue;
+    if (item.kind != ItemKind::wait) comes(meeting);
+    const bool enqueued = device && !channel.message && item.kind == ItemKind::issue;
+    if (item.kind != ItemKind::issue || enqueued) batch.push_back(meeting);
+    if (item.kind == ItemKind::in_batch || batch.empty()) continue;
     through(batch);
     batch.clear();
   }

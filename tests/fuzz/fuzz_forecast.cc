@@ -22,7 +22,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kMostRanks = 4;
+constexpr std::size_t kMostForecastRanks = 4;
 constexpr std::size_t kMostEvents = 400;  // of a rank
 
 struct Parts {
@@ -34,7 +34,7 @@ struct Parts {
 // Nothing where they cannot be read or are not of one job.
 std::optional<Parts> parts_of(std::string_view bytes) {
   const std::vector<std::string_view> sections = sections_of(bytes);
-  if (sections.size() < 3 || sections.size() > 1 + 2 * kMostRanks) return std::nullopt;
+  if (sections.size() < 3 || sections.size() > 1 + 2 * kMostForecastRanks) return std::nullopt;
   Result<sim::Machine> machine = sim::parse_machine(std::string(sections[0]), "fuzz.yaml");
   if (!machine) return std::nullopt;
   Parts out{std::move(*machine), {}, {}};

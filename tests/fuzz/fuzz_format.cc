@@ -23,7 +23,7 @@ namespace lockstep {
 namespace {
 
 // Judging costs what the size of the world is, and that is one number in a file.
-constexpr std::int32_t kLargestWorld = 256;
+constexpr std::int32_t kLargestFormatWorld = 256;
 
 // What `lockstep convert` writes is a trace that reads without damage.
 void convert(const RankTrace& trace, const Tables& tables) {
@@ -44,7 +44,7 @@ void check_text(const std::string& report) {
 }
 
 void fuzz_judging(const Run& run) {
-  if (run.world_size > kLargestWorld) return;
+  if (run.world_size > kLargestFormatWorld) return;
   check_text(json_report(verify(run)));
 }
 

@@ -21,8 +21,8 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kMostRanks = 8;
-constexpr std::int32_t kLargestWorld = 256;  // missing ranks cost time, and nothing else
+constexpr std::size_t kMostReplayRanks = 8;
+constexpr std::int32_t kLargestReplayWorld = 256;  // missing ranks cost time, and nothing else
 
 // As `lockstep trace-to-scenario` writes it: the file of each rank, separated by blank lines.
 std::string text_of(const Run& program) {
@@ -36,7 +36,7 @@ std::string text_of(const Run& program) {
 
 void replay(const std::vector<std::string_view>& sections, const ProgramOptions& options) {
   Run run = run_of_sections(sections);
-  if (run.world_size > kLargestWorld) return;
+  if (run.world_size > kLargestReplayWorld) return;
   const Result<Run> program = replay_program(std::move(run), options);
   if (!program) {
     LOCKSTEP_CHECK(!program.error().message.empty(), "an error says what is wrong");
@@ -60,7 +60,7 @@ void replay(const std::vector<std::string_view>& sections, const ProgramOptions&
 
 void fuzz_replay(std::string_view bytes) {
   std::vector<std::string_view> sections = sections_of(bytes);
-  sections.resize(std::min(sections.size(), kMostRanks));
+  sections.resize(std::min(sections.size(), kMostReplayRanks));
   replay(sections, {});
   replay(sections, {.ends_well = true, .last = 3, .max_elements = 64});
 }

@@ -10,13 +10,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-Scenario parsed(const std::string& rest) {
+Scenario parsed_for_plan(const std::string& rest) {
   return parse_scenario("lockstep: 1\nname: x\nranks: 4\n" + rest, "job.yaml").value();
 }
 
-DerivationPlan plan_of(const std::string& rest) { return derivation_plan(parsed(rest)).value(); }
+DerivationPlan plan_of(const std::string& rest) {
+  return derivation_plan(parsed_for_plan(rest)).value();
+}
 
-std::vector<std::string> names(const DerivationPlan& plan) {
+std::vector<std::string> names_of_plan(const DerivationPlan& plan) {
   std::vector<std::string> out;
   for (const Condition& c : plan.conditions) out.push_back(c.name);
   return out;
@@ -24,7 +26,7 @@ std::vector<std::string> names(const DerivationPlan& plan) {
 
 TEST(DerivationPlan, AJobWhoseBatchesAreAllAlikeHasOneCondition) {
   const DerivationPlan plan = plan_of("");
-  EXPECT_THAT(names(plan), ElementsAre("image+text"));
+  EXPECT_THAT(names_of_plan(plan), ElementsAre("image+text"));
   EXPECT_FALSE(plan.agreed);
   EXPECT_THAT(plan.later_steps(), ElementsAre(0, 0));
 }
@@ -32,7 +34,7 @@ TEST(DerivationPlan, AJobWhoseBatchesAreAllAlikeHasOneCondition) {
 TEST(DerivationPlan, RulesSayWhoMayMeetWhat) {
   const DerivationPlan plan =
       plan_of("data: {modality: [{ranks: [1], steps: [2], has: [text]}, {has: [image, text]}]}");
-  EXPECT_THAT(names(plan), ElementsAre("image+text", "text"));
+  EXPECT_THAT(names_of_plan(plan), ElementsAre("image+text", "text"));
   ASSERT_EQ(plan.allowed.size(), 2U);
   EXPECT_THAT(plan.allowed[0].ranks, ElementsAre(1));
   EXPECT_THAT(plan.allowed[0].steps, ElementsAre(2));
@@ -41,7 +43,7 @@ TEST(DerivationPlan, RulesSayWhoMayMeetWhat) {
 }
 
 TEST(DerivationPlan, RulesWithoutImagesLeaveNoneToLookAt) {
-  EXPECT_THAT(names(plan_of("data: {modality: [{has: [text]}]}")), ElementsAre("text"));
+  EXPECT_THAT(names_of_plan(plan_of("data: {modality: [{has: [text]}]}")), ElementsAre("text"));
   const DerivationPlan one = plan_of("data: {modality: [{ranks: [3], has: [text]}]}");
   EXPECT_EQ(one.conditions.size(), 2U);
   EXPECT_THAT(one.text_ranks, ElementsAre(3));
@@ -92,7 +94,7 @@ TEST(DerivationPlan, TheStagesOfAReplicaShareItsBatch) {
 }
 
 TEST(DerivationPlan, SaysWhyAJobCannotBeDerived) {
-  const auto balanced = derivation_plan(parsed("data: {balance: cost}"));
+  const auto balanced = derivation_plan(parsed_for_plan("data: {balance: cost}"));
   ASSERT_FALSE(balanced);
   EXPECT_THAT(balanced.error().str(), HasSubstr("cannot be derived"));
 }
@@ -143,7 +145,7 @@ TEST(HistoryScenario, AlternatingBecomesRules) {
 }
 
 TEST(DissentSteps, AreThoseInWhichAnotherRankHasNone) {
-  const Scenario s = parsed(
+  const Scenario s = parsed_for_plan(
       "data: {modality: [{ranks: [1], steps: [2, 4], has: [text]}, {has: [image, text]}]}\n"
       "remedy: presence-vote");
   EXPECT_THAT(dissent_steps(s, 0), ElementsAre(2, 4));

@@ -8,12 +8,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Scenario parsed(const std::string& rest) {
+Scenario parsed_for_reference(const std::string& rest) {
   return parse_scenario("lockstep: 1\nname: x\nranks: 4\nwatch: {every: 1}\n" + rest, "job.yaml")
       .value();
 }
 
-Scenario reference(const std::string& rest) { return reference_of(parsed(rest)).value(); }
+Scenario reference(const std::string& rest) {
+  return reference_of(parsed_for_reference(rest)).value();
+}
 
 TEST(Reference, IsOneProcessWithoutStrategyThatKeepsRemedyAndPrecision) {
   const Scenario s = reference(
@@ -52,11 +54,12 @@ TEST(Reference, IsRefusedWithTheReason) {
     const auto made = reference_of(s);
     return made ? std::string("made") : made.error().str();
   };
-  EXPECT_THAT(why(parsed("model: {negatives: global}")), HasSubstr("features of all ranks"));
-  EXPECT_THAT(why(parsed("data: {balance: cost}")), HasSubstr("share out"));
-  EXPECT_THAT(why(parsed("model: {head: fusion}")), HasSubstr("dropout"));
-  EXPECT_THAT(why(parsed("model: {text: minilm}")), HasSubstr("dropout"));
-  EXPECT_THAT(why(parsed("strategy: {kind: manual, process_groups: image-ranks}")),
+  EXPECT_THAT(why(parsed_for_reference("model: {negatives: global}")),
+              HasSubstr("features of all ranks"));
+  EXPECT_THAT(why(parsed_for_reference("data: {balance: cost}")), HasSubstr("share out"));
+  EXPECT_THAT(why(parsed_for_reference("model: {head: fusion}")), HasSubstr("dropout"));
+  EXPECT_THAT(why(parsed_for_reference("model: {text: minilm}")), HasSubstr("dropout"));
+  EXPECT_THAT(why(parsed_for_reference("strategy: {kind: manual, process_groups: image-ranks}")),
               HasSubstr("among themselves"));
   EXPECT_EQ(why(parse_scenario("lockstep: 1\nname: x\n", "job.yaml").value()), "made")
       << "losses are recorded whether values are watched or not";

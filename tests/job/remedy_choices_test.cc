@@ -9,7 +9,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::Not;
 
-std::vector<std::string> names(const std::string& rest) {
+std::vector<std::string> names_of_choices(const std::string& rest) {
   std::vector<std::string> out;
   const auto choices = remedy_choices("lockstep: 1\nname: x\n" + rest, "job.yaml");
   for (const RemedyChoice& choice : *choices) {
@@ -20,16 +20,17 @@ std::vector<std::string> names(const std::string& rest) {
 }
 
 TEST(RemedyChoices, AreThoseThatTheStrategyTakes) {
-  EXPECT_THAT(names("strategy: ddp"), Contains("find unused"));
-  EXPECT_THAT(names("strategy: manual"), Not(Contains("find unused")));
-  EXPECT_THAT(names("strategy: pipeline"), testing::ElementsAre("alternating", "balanced sampler"));
-  EXPECT_THAT(names(""), Contains("find unused"));
+  EXPECT_THAT(names_of_choices("strategy: ddp"), Contains("find unused"));
+  EXPECT_THAT(names_of_choices("strategy: manual"), Not(Contains("find unused")));
+  EXPECT_THAT(names_of_choices("strategy: pipeline"),
+              testing::ElementsAre("alternating", "balanced sampler"));
+  EXPECT_THAT(names_of_choices(""), Contains("find unused"));
 }
 
 TEST(RemedyChoices, WhatTheScenarioHasIsNone) {
-  EXPECT_THAT(names("remedy: dummy-image"), Not(Contains("dummy images")));
-  EXPECT_THAT(names("remedy: dummy-image-outside-graph"), Contains("dummy images"));
-  EXPECT_THAT(names("data: {sampler: balanced}"), Not(Contains("balanced sampler")));
+  EXPECT_THAT(names_of_choices("remedy: dummy-image"), Not(Contains("dummy images")));
+  EXPECT_THAT(names_of_choices("remedy: dummy-image-outside-graph"), Contains("dummy images"));
+  EXPECT_THAT(names_of_choices("data: {sampler: balanced}"), Not(Contains("balanced sampler")));
 }
 
 TEST(RemedyChoices, RulesGiveWayWhereTheRemedySaysWhoHasWhat) {

@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-Scenario parsed(const std::string& text) {
+Scenario parsed_text(const std::string& text) {
   Result<Scenario> scenario = parse_scenario(text, "job.yaml");
   EXPECT_TRUE(scenario) << (scenario ? "" : scenario.error().str());
   return scenario ? *scenario : Scenario{};
@@ -23,11 +23,11 @@ TEST(Scenario, what_is_left_out_has_the_defaults_of_the_struct) {
   Scenario expected;
   expected.file = "job.yaml";
   expected.name = "small";
-  EXPECT_EQ(parsed("lockstep: 1\nname: small\n"), expected);
+  EXPECT_EQ(parsed_text("lockstep: 1\nname: small\n"), expected);
 }
 
 TEST(Scenario, the_example_that_a_person_would_write) {
-  const Scenario s = parsed(R"(
+  const Scenario s = parsed_text(R"(
 lockstep: 1
 name: text-only ranks under DDP
 ranks: 4
@@ -53,15 +53,15 @@ expect: {verdict: findings, rules: [modality-divergence], culprits: [1, 3], step
 }
 
 TEST(Scenario, who_asks_for_watched_values_gets_those_of_every_tenth_step) {
-  EXPECT_EQ(parsed("lockstep: 1\nname: x\n").watch.every, 0);
-  EXPECT_EQ(parsed("lockstep: 1\nname: x\nwatch: {}\n").watch.every, 10);
-  EXPECT_EQ(parsed("lockstep: 1\nname: x\nwatch: {sketch: 0}\n").watch.every, 10);
-  EXPECT_EQ(parsed("lockstep: 1\nname: x\nwatch: {every: 1}\n").watch.every, 1);
-  EXPECT_EQ(parsed("lockstep: 1\nname: x\nwatch: {every: 0}\n").watch.every, 0);
+  EXPECT_EQ(parsed_text("lockstep: 1\nname: x\n").watch.every, 0);
+  EXPECT_EQ(parsed_text("lockstep: 1\nname: x\nwatch: {}\n").watch.every, 10);
+  EXPECT_EQ(parsed_text("lockstep: 1\nname: x\nwatch: {sketch: 0}\n").watch.every, 10);
+  EXPECT_EQ(parsed_text("lockstep: 1\nname: x\nwatch: {every: 1}\n").watch.every, 1);
+  EXPECT_EQ(parsed_text("lockstep: 1\nname: x\nwatch: {every: 0}\n").watch.every, 0);
 }
 
 TEST(Scenario, the_first_rule_that_fits_a_rank_and_step_decides) {
-  const Scenario s = parsed(R"(
+  const Scenario s = parsed_text(R"(
 lockstep: 1
 name: rules
 ranks: 4
@@ -79,12 +79,12 @@ data:
 TEST(Scenario, a_strategy_may_be_its_name_alone) {
   Scenario::Strategy manual;
   manual.kind = Scenario::Strategy::Kind::manual;
-  EXPECT_EQ(parsed("{lockstep: 1, name: x, strategy: manual}").strategy, manual);
-  EXPECT_EQ(parsed("{lockstep: 1, name: x, strategy: ddp}").strategy, Scenario::Strategy{});
+  EXPECT_EQ(parsed_text("{lockstep: 1, name: x, strategy: manual}").strategy, manual);
+  EXPECT_EQ(parsed_text("{lockstep: 1, name: x, strategy: ddp}").strategy, Scenario::Strategy{});
 }
 
 TEST(Scenario, a_pipeline_and_its_replicas) {
-  const Scenario s = parsed(R"(
+  const Scenario s = parsed_text(R"(
 lockstep: 1
 name: pipeline
 ranks: 4
@@ -95,7 +95,7 @@ strategy: {kind: pipeline, schedule: 1f1b, micro_batches: 6, order: crossed}
   EXPECT_TRUE(s.strategy.crossed);
   EXPECT_EQ(s.ranks_of_replica(), 2);
   EXPECT_EQ(s.micro_batches(3), 6);
-  const Scenario plain = parsed("{lockstep: 1, name: x, train: {accumulation: 3}}");
+  const Scenario plain = parsed_text("{lockstep: 1, name: x, train: {accumulation: 3}}");
   EXPECT_EQ(plain.strategy.schedule, Scenario::Strategy::Schedule::gpipe);
   EXPECT_FALSE(plain.strategy.crossed);
   EXPECT_EQ(plain.ranks_of_replica(), 1);
@@ -103,7 +103,7 @@ strategy: {kind: pipeline, schedule: 1f1b, micro_batches: 6, order: crossed}
 }
 
 TEST(Scenario, fully_sharded_over_some_of_the_ranks) {
-  const Scenario s = parsed(R"(
+  const Scenario s = parsed_text(R"(
 lockstep: 1
 name: hybrid
 ranks: 4
@@ -114,14 +114,14 @@ train: {clip: {image: 1, norm: local}}
   EXPECT_EQ(s.strategy.shard_ranks, 2);
   EXPECT_FALSE(s.strategy.prefetch);
   EXPECT_TRUE(s.train.clip.local_norm);
-  const Scenario plain = parsed("{lockstep: 1, name: x, strategy: fsdp}");
+  const Scenario plain = parsed_text("{lockstep: 1, name: x, strategy: fsdp}");
   EXPECT_EQ(plain.strategy.shard_ranks, 0);
   EXPECT_TRUE(plain.strategy.prefetch);
   EXPECT_FALSE(plain.train.clip.local_norm);
 }
 
 TEST(Scenario, every_other_choice) {
-  const Scenario s = parsed(R"(
+  const Scenario s = parsed_text(R"(
 lockstep: 1
 name: "yes"
 description: |
@@ -150,7 +150,7 @@ expect: {verdict: clean, ends: completed}
 }
 
 TEST(Scenario, what_the_training_loop_takes) {
-  const Scenario s = parsed(R"(
+  const Scenario s = parsed_text(R"(
 lockstep: 1
 name: loop
 ranks: 4
@@ -185,17 +185,19 @@ train:
 }
 
 TEST(Scenario, accumulation_may_be_one_number) {
-  EXPECT_EQ(parsed("{lockstep: 1, name: x, train: {accumulation: 4}}").train.accumulation.of(1), 4);
+  EXPECT_EQ(
+      parsed_text("{lockstep: 1, name: x, train: {accumulation: 4}}").train.accumulation.of(1), 4);
 }
 
 TEST(Scenario, no_culprits_is_an_expectation_too) {
-  const Scenario s = parsed("{lockstep: 1, name: x, expect: {verdict: findings, culprits: []}}");
+  const Scenario s =
+      parsed_text("{lockstep: 1, name: x, expect: {verdict: findings, culprits: []}}");
   ASSERT_TRUE(s.expect->culprits);
   EXPECT_THAT(*s.expect->culprits, IsEmpty());
 }
 
 TEST(Scenario, anchors_may_be_used) {
-  const Scenario s = parsed(R"(
+  const Scenario s = parsed_text(R"(
 lockstep: 1
 name: anchors
 data:

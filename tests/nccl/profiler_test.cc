@@ -26,7 +26,7 @@ using testing::SizeIs;
 using namespace nccl_profiler;
 
 const std::string kPlugin = LOCKSTEP_BINARY_DIR "/liblockstep_nccl_profiler.so";
-constexpr std::uint64_t kWorld = 0x11;
+constexpr std::uint64_t kProfiledWorld = 0x11;
 
 class Plugin : public testing::TestWithParam<int> {
  protected:
@@ -35,7 +35,7 @@ class Plugin : public testing::TestWithParam<int> {
   std::vector<int> job(int ranks, const Body& body) {
     return run_ranks(ranks, folder_.path(), [&](int rank) {
       PluginHost nccl(kPlugin, GetParam());
-      const PluginHost::Comm world = nccl.open(kWorld, ranks, rank);
+      const PluginHost::Comm world = nccl.open(kProfiledWorld, ranks, rank);
       body(nccl, world, rank);
       nccl.close(world);
       return 0;
@@ -138,7 +138,7 @@ TEST_P(Plugin, NamesTheRankThatAHungJobWaitedFor) {
                         [&](int rank) {
                           ::setenv("LOCKSTEP_RECORD_HUNG_AFTER", "0.05", 1);
                           PluginHost nccl(kPlugin, GetParam());
-                          const auto world = nccl.open(kWorld, 3, rank);
+                          const auto world = nccl.open(kProfiledWorld, 3, rank);
                           nccl.collective(world, {});
                           if (rank != 1) {
                             nccl.collective(world, {}, PluginHost::Until::begun);
@@ -154,7 +154,7 @@ TEST_P(Plugin, NamesTheRankWhoseDeviceStandsStill) {
   run_ranks(3, folder_.path(), [&](int rank) {
     ::setenv("LOCKSTEP_RECORD_HUNG_AFTER", "0.05", 1);
     PluginHost nccl(kPlugin, GetParam());
-    const auto world = nccl.open(kWorld, 3, rank);
+    const auto world = nccl.open(kProfiledWorld, 3, rank);
     nccl.collective(world, {});
     nccl.collective(world, {}, rank == 1 ? PluginHost::Until::begun : PluginHost::Until::done);
     nccl.collective(world, {}, rank == 1 ? PluginHost::Until::launched : PluginHost::Until::begun);
@@ -271,7 +271,7 @@ TEST_P(Plugin, LeavesCompletionsOutWhenTold) {
                {"LOCKSTEP_RECORD_COMPLETION", "0"}},
               [] {
                 PluginHost nccl(kPlugin, GetParam());
-                const auto comm = nccl.open(kWorld, 2, 0);
+                const auto comm = nccl.open(kProfiledWorld, 2, 0);
                 nccl.collective(comm, {});
                 return nccl.wants(kKernelCh) ? 1 : 0;
               });
@@ -304,7 +304,7 @@ TEST(PluginOfVersion5, RecordsACallBeforeNcclLaunchesIt) {
   const TempDir folder;
   run_ranks(2, folder.path(), [](int rank) {
     PluginHost nccl(kPlugin, 5);
-    const auto world = nccl.open(kWorld, 2, rank);
+    const auto world = nccl.open(kProfiledWorld, 2, rank);
     nccl.collective(world, {"AllGather", 4, "ncclFloat16"}, PluginHost::Until::called);
     return 0;
   });
@@ -315,7 +315,7 @@ TEST(PluginOfVersion5, RecordsACapturedCallAtEachRunOfItsGraph) {
   const TempDir folder;
   run_ranks(2, folder.path(), [](int rank) {
     PluginHost nccl(kPlugin, 5);
-    const auto world = nccl.open(kWorld, 2, rank);
+    const auto world = nccl.open(kProfiledWorld, 2, rank);
     nccl.captured(world, {"AllGather", 4, "ncclFloat16"}, 3);
     return 0;
   });
@@ -328,7 +328,7 @@ TEST(PluginOfVersion5, RecordsNothingTwiceWhereNcclSplitsACall) {
   const TempDir folder;
   run_ranks(1, folder.path(), [](int) {
     PluginHost nccl(kPlugin, 5);
-    const auto world = nccl.open(kWorld, 1, 0);
+    const auto world = nccl.open(kProfiledWorld, 1, 0);
     Event5 call{kCollApi, nullptr, 0, {}};
     call.coll_api = {"Broadcast", 4, "ncclInt8", 0, nullptr, false};
     void* const handle = nccl.start(world.context, call);
@@ -348,7 +348,7 @@ TEST(PluginOfVersion5, AChildThatExitsDoesNotEndItsParentsRecord) {
   const TempDir folder;
   run_ranks(1, folder.path(), [](int) -> int {
     PluginHost nccl(kPlugin, 5);
-    nccl.collective(nccl.open(kWorld, 1, 0), {});
+    nccl.collective(nccl.open(kProfiledWorld, 1, 0), {});
     const pid_t child = ::fork();
     if (child == 0) std::exit(0);
     ::waitpid(child, nullptr, 0);

@@ -17,7 +17,7 @@ using nccl_profiler::Event7;
 using nccl_profiler::Plugin7;
 using testing::ElementsAre;
 
-constexpr std::uint64_t kWorld = 0xb0;
+constexpr std::uint64_t kTaggedWorld = 0xb0;
 
 // Plays NCCL 2.31: a communicator of `ranks`, and an all-reduce for each tag; of two ranks a
 // message.
@@ -29,7 +29,7 @@ int call_with_tags(int rank, int ranks, const std::vector<std::uint64_t>& tags) 
   if (plugin == nullptr) return 4;
   void* context = nullptr;
   int mask = 0;
-  plugin->init(&context, kWorld, &mask, nullptr, 1, ranks, rank, nullptr);
+  plugin->init(&context, kTaggedWorld, &mask, nullptr, 1, ranks, rank, nullptr);
   for (const std::uint64_t tag : tags) {
     Event7 call{nccl_profiler::kCollApi, nullptr, rank, {}};
     call.coll_api = {{"AllReduce", 8, "ncclFloat32", 0, nullptr, false}, tag};

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-std::string call(int id, const std::string& op, const std::string& more) {
+std::string disputed_call(int id, const std::string& op, const std::string& more) {
   return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":"world","op":")" + op +
          R"(","dtype":"float32",)" + more + "}\n";
 }
@@ -22,39 +22,40 @@ std::vector<std::vector<bool>> disputes(const std::vector<std::string>& bodies) 
 using Rows = std::vector<std::vector<bool>>;
 
 TEST(Disputes, sizes_count_and_shapes_do_not) {
-  EXPECT_EQ(
-      disputes({call(0, "all_reduce", R"("in":[[2,3]])") + call(1, "all_reduce", R"("in":[[4]])"),
-                call(0, "all_reduce", R"("in":[[6]])") + call(1, "all_reduce", R"("in":[[5]])")}),
-      (Rows{{false, true}, {false, true}}));
+  EXPECT_EQ(disputes({disputed_call(0, "all_reduce", R"("in":[[2,3]])") +
+                          disputed_call(1, "all_reduce", R"("in":[[4]])"),
+                      disputed_call(0, "all_reduce", R"("in":[[6]])") +
+                          disputed_call(1, "all_reduce", R"("in":[[5]])")}),
+            (Rows{{false, true}, {false, true}}));
 }
 
 TEST(Disputes, operations_types_and_roots_count) {
-  EXPECT_EQ(
-      disputes({call(0, "all_reduce", R"("in":[[4]])"), call(0, "broadcast", R"("in":[[4]])")}),
-      (Rows{{true}, {true}}));
-  EXPECT_EQ(disputes({call(0, "broadcast", R"("in":[[4]],"root":0)"),
-                      call(0, "broadcast", R"("in":[[4]],"root":1)")}),
+  EXPECT_EQ(disputes({disputed_call(0, "all_reduce", R"("in":[[4]])"),
+                      disputed_call(0, "broadcast", R"("in":[[4]])")}),
+            (Rows{{true}, {true}}));
+  EXPECT_EQ(disputes({disputed_call(0, "broadcast", R"("in":[[4]],"root":0)"),
+                      disputed_call(0, "broadcast", R"("in":[[4]],"root":1)")}),
             (Rows{{true}, {true}}));
 }
 
 TEST(Disputes, reduce_operations_do_not) {
-  EXPECT_EQ(disputes({call(0, "all_reduce", R"("in":[[4]],"redop":"sum")"),
-                      call(0, "all_reduce", R"("in":[[4]],"redop":"max")")}),
+  EXPECT_EQ(disputes({disputed_call(0, "all_reduce", R"("in":[[4]],"redop":"sum")"),
+                      disputed_call(0, "all_reduce", R"("in":[[4]],"redop":"max")")}),
             (Rows{{false}, {false}}));
 }
 
 TEST(Disputes, messages_are_compared_in_their_channel) {
-  EXPECT_EQ(disputes({call(0, "send", R"("in":[[4]],"peer":1,"ptag":1)") +
-                          call(1, "send", R"("in":[[8]],"peer":1,"ptag":2)"),
-                      call(0, "recv", R"("out":[[8]],"peer":0,"ptag":2)") +
-                          call(1, "recv", R"("out":[[5]],"peer":0,"ptag":1)")}),
+  EXPECT_EQ(disputes({disputed_call(0, "send", R"("in":[[4]],"peer":1,"ptag":1)") +
+                          disputed_call(1, "send", R"("in":[[8]],"peer":1,"ptag":2)"),
+                      disputed_call(0, "recv", R"("out":[[8]],"peer":0,"ptag":2)") +
+                          disputed_call(1, "recv", R"("out":[[5]],"peer":0,"ptag":1)")}),
             (Rows{{true, false}, {false, true}}));
 }
 
 TEST(Disputes, splits_are_compared_by_pairs) {
   const auto exchange = [](const std::string& in, const std::string& out) {
-    return call(0, "all_to_all_single",
-                R"("in":[[4]],"out":[[4]],"splits_in":)" + in + R"(,"splits_out":)" + out);
+    return disputed_call(0, "all_to_all_single",
+                         R"("in":[[4]],"out":[[4]],"splits_in":)" + in + R"(,"splits_out":)" + out);
   };
   EXPECT_EQ(disputes({exchange("[1,3]", "[1,3]"), exchange("[3,1]", "[3,1]")}),
             (Rows{{false}, {false}}));

@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string call(int id, const std::string& group, const std::string& more = "") {
+std::string kept_call(int id, const std::string& group, const std::string& more = "") {
   return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":")" + group +
          R"(","op":"barrier")" + more + "}\n";
 }
@@ -39,7 +39,7 @@ std::vector<std::size_t> left(const lockstep::Run& run, std::size_t last) {
 
 std::string times(int n, const std::string& group) {
   std::string out;
-  for (int i = 0; i < n; ++i) out += call(i, group);
+  for (int i = 0; i < n; ++i) out += kept_call(i, group);
   return out;
 }
 
@@ -66,10 +66,11 @@ TEST(KeptCalls, a_member_that_never_calls_keeps_all_of_its_group) {
 
 TEST(KeptCalls, a_message_is_left_out_with_its_receive) {
   // The send of rank 0 would go; rank 1 receives behind its first three barriers.
-  const std::string sender = message(0, "send", 1) + call(1, "world") + call(2, "world") +
-                             call(3, "world") + call(4, "world");
-  const std::string receiver = call(0, "world") + call(1, "world") + call(2, "world") +
-                               message(3, "recv", 0) + call(4, "world");
+  const std::string sender = message(0, "send", 1) + kept_call(1, "world") + kept_call(2, "world") +
+                             kept_call(3, "world") + kept_call(4, "world");
+  const std::string receiver = kept_call(0, "world") + kept_call(1, "world") +
+                               kept_call(2, "world") + message(3, "recv", 0) +
+                               kept_call(4, "world");
   EXPECT_EQ(left(recorded({sender, receiver}), 2), (std::vector<std::size_t>{5, 5}));
   EXPECT_EQ(left(recorded({sender, receiver}), 1), (std::vector<std::size_t>{1, 1}));
 }
@@ -79,8 +80,8 @@ TEST(KeptCalls, a_cut_goes_back_through_two_groups) {
 {"group":"b","ranks":[0,1]}
 )";
   // In opposite orders: a cut between the two calls of one rank tears the other's.
-  const auto run = recorded({groups + call(0, "a") + call(1, "b") + call(2, "a"),
-                             groups + call(0, "b") + call(1, "a") + call(2, "a")});
+  const auto run = recorded({groups + kept_call(0, "a") + kept_call(1, "b") + kept_call(2, "a"),
+                             groups + kept_call(0, "b") + kept_call(1, "a") + kept_call(2, "a")});
   EXPECT_EQ(left(run, 2), (std::vector<std::size_t>{3, 3}));
   EXPECT_EQ(left(run, 1), (std::vector<std::size_t>{1, 1}));
 }
@@ -88,7 +89,7 @@ TEST(KeptCalls, a_cut_goes_back_through_two_groups) {
 TEST(KeptCalls, a_step_is_kept_whole) {
   std::string steps;
   for (int i = 0; i < 9; ++i) {
-    steps += call(i, "world", R"(,"step":)" + std::to_string(i / 3));
+    steps += kept_call(i, "world", R"(,"step":)" + std::to_string(i / 3));
   }
   EXPECT_EQ(left(recorded({steps, steps}), 4), (std::vector<std::size_t>{6, 6}));
   EXPECT_EQ(left(recorded({steps, times(7, "world")}), 2), (std::vector<std::size_t>{6, 4}));
@@ -170,11 +171,11 @@ TEST(KeptCalls, are_those_behind_the_latest_cut_there_is) {
         const std::uint32_t which = random() % 4;
         step += random() % 3 == 0 ? 1 : 0;
         const bool in_a = r == 0 || (r == 1 && which < 2);
-        ranks[r] += call(i,
-                         which == 3 ? "world"
-                         : in_a     ? "a"
-                                    : "b",
-                         steps ? R"(,"step":)" + std::to_string(step) : "");
+        ranks[r] += kept_call(i,
+                              which == 3 ? "world"
+                              : in_a     ? "a"
+                                         : "b",
+                              steps ? R"(,"step":)" + std::to_string(step) : "");
       }
     }
     const auto run = recorded(ranks);
@@ -198,7 +199,7 @@ TEST(KeptCalls, what_one_recorder_lost_is_left_out_for_all) {
 }
 
 TEST(KeptCalls, half_a_message_behind_lost_records_is_refused) {
-  auto run = recorded({message(0, "send", 1), call(0, "world")});
+  auto run = recorded({message(0, "send", 1), kept_call(0, "world")});
   EXPECT_TRUE(kept_calls(run, 0));
   run.ranks[1].dropped = 1;
   run.ranks[1].first_seq.emplace(run.ranks[1].calls.front().group, 0);

@@ -16,9 +16,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-const std::string kHung = "{\"end\":\"hung\"}\n";
-const std::string kClean = "{\"end\":\"clean\"}\n";
-
 Page page_of(const lockstep::Run& run) { return read_page(html_report(verify(run), run)); }
 
 // Rank 1's batch has no image, so that it skips the call for the image branch.

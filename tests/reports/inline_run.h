@@ -37,6 +37,10 @@ inline std::string complete(int id) {
   return R"({"ev":"complete","id":)" + std::to_string(id) + "}\n";
 }
 
+// How a trace ends.
+inline const std::string kHung = "{\"end\":\"hung\"}\n";
+inline const std::string kClean = "{\"end\":\"clean\"}\n";
+
 inline std::vector<Rank> ranks_of(const std::vector<std::int32_t>& numbers) {
   std::vector<Rank> out;
   for (const std::int32_t number : numbers) out.emplace_back(number);

@@ -7,9 +7,6 @@
 namespace lockstep {
 namespace {
 
-const std::string kHung = R"({"end":"hung"})";
-const std::string kClean = R"({"end":"clean"})";
-
 Finding difference_at(std::uint64_t seq, const std::vector<std::int32_t>& culprits) {
   Finding finding;
   finding.rule = RuleId::missing_collective;

@@ -38,7 +38,7 @@ std::vector<std::string> rows(const lockstep::Run& run, const SequenceDiff& diff
   return out;
 }
 
-Finding at(std::uint64_t seq, const std::vector<std::int32_t>& culprits) {
+Finding finding_at(std::uint64_t seq, const std::vector<std::int32_t>& culprits) {
   Finding finding;
   finding.group = "world";
   finding.seq = seq;
@@ -52,7 +52,7 @@ std::optional<SequenceDiff> diff_at(const Finding& finding, const lockstep::Run&
 
 TEST(SequenceDiff, ShowsWhatOneSideLeftOut) {
   const lockstep::Run run = inline_run({calls("abcde"), calls("abde"), calls("abcde")});
-  const auto diff = diff_at(at(2, {1}), run);
+  const auto diff = diff_at(finding_at(2, {1}), run);
   ASSERT_TRUE(diff);
   EXPECT_THAT(rows(run, *diff), ElementsAre("(aa)", "(bb)", "c.", "(dd)", "(ee)"));
   EXPECT_EQ(diff->usual.ranks, ranks_of({0, 2}));
@@ -65,16 +65,17 @@ TEST(SequenceDiff, ShowsWhatOneSideLeftOut) {
 
 TEST(SequenceDiff, ShowsWhatOneSideAddedOrExchanged) {
   const lockstep::Run added = inline_run({calls("abd"), calls("abxd"), calls("abd")});
-  EXPECT_THAT(rows(added, *diff_at(at(2, {1}), added)), ElementsAre("(aa)", "(bb)", ".x", "(dd)"));
+  EXPECT_THAT(rows(added, *diff_at(finding_at(2, {1}), added)),
+              ElementsAre("(aa)", "(bb)", ".x", "(dd)"));
   const lockstep::Run replaced = inline_run({calls("abcd"), calls("abxd"), calls("abcd")});
-  EXPECT_THAT(rows(replaced, *diff_at(at(2, {1}), replaced)),
+  EXPECT_THAT(rows(replaced, *diff_at(finding_at(2, {1}), replaced)),
               ElementsAre("(aa)", "(bb)", "cx", "(dd)"));
 }
 
 TEST(SequenceDiff, KeepsThreeEqualCallsAroundTheDifference) {
   const lockstep::Run run =
       inline_run({calls("abcdefgXhijklmn"), calls("abcdefgYhijklmn"), calls("abcdefgXhijklmn")});
-  const auto diff = diff_at(at(7, {1}), run);
+  const auto diff = diff_at(finding_at(7, {1}), run);
   ASSERT_TRUE(diff);
   EXPECT_THAT(rows(run, *diff), ElementsAre("(ee)", "(ff)", "(gg)", "XY", "(hh)", "(ii)", "(jj)"));
   EXPECT_FALSE(diff->usual.ends) << "there is more";
@@ -83,23 +84,23 @@ TEST(SequenceDiff, KeepsThreeEqualCallsAroundTheDifference) {
 TEST(SequenceDiff, AStreamThatEndsEarlyHasNothingThere) {
   const lockstep::Run run =
       inline_run({calls("abc"), calls("ab", "{\"end\":\"clean\"}\n"), calls("abc")});
-  EXPECT_THAT(rows(run, *diff_at(at(2, {1}), run)), ElementsAre("(aa)", "(bb)", "c."));
+  EXPECT_THAT(rows(run, *diff_at(finding_at(2, {1}), run)), ElementsAre("(aa)", "(bb)", "c."));
 }
 
 TEST(SequenceDiff, IsNothingWithoutTwoSides) {
   const lockstep::Run run = inline_run({calls("abc"), calls("abd")});
-  EXPECT_FALSE(diff_at(at(2, {}), run)) << "no culprit";
-  EXPECT_FALSE(diff_at(at(2, {0, 1}), run)) << "nobody else";
-  EXPECT_FALSE(diff_at(at(2, {7}), run)) << "the culprit left no trace";
-  Finding elsewhere = at(2, {1});
+  EXPECT_FALSE(diff_at(finding_at(2, {}), run)) << "no culprit";
+  EXPECT_FALSE(diff_at(finding_at(2, {0, 1}), run)) << "nobody else";
+  EXPECT_FALSE(diff_at(finding_at(2, {7}), run)) << "the culprit left no trace";
+  Finding elsewhere = finding_at(2, {1});
   elsewhere.group = "dp";
   EXPECT_FALSE(diff_at(elsewhere, run)) << "no such group";
   elsewhere.group = "world";
   elsewhere.seq.reset();
   EXPECT_FALSE(diff_at(elsewhere, run)) << "no place";
   const lockstep::Run equal = inline_run({calls("abc"), calls("abc")});
-  EXPECT_FALSE(diff_at(at(2, {1}), equal)) << "no difference";
-  EXPECT_TRUE(diff_at(at(1'000'000, {1}), run).value_or(SequenceDiff{}).rows.empty())
+  EXPECT_FALSE(diff_at(finding_at(2, {1}), equal)) << "no difference";
+  EXPECT_TRUE(diff_at(finding_at(1'000'000, {1}), run).value_or(SequenceDiff{}).rows.empty())
       << "a place behind all calls";
 }
 

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-Report report_of(std::int32_t ranks) {
+Report report_of_ranks(std::int32_t ranks) {
   Report report;
   report.ranks_expected = ranks;
   for (std::int32_t rank = 0; rank < ranks; ++rank) report.ranks_read.emplace_back(rank);
@@ -46,7 +46,7 @@ TEST(TextReport, SaysWhoWhatWhereWhyAndWhatToDo) {
       all_reduce(0, "text.weight", 8) + complete(0) + all_reduce(1, "temperature", 1);
   const std::string hung = R"({"end":"hung"})";
   const auto run = inline_run({usual + hung, deviant + hung, usual + hung});
-  Report report = report_of(3);
+  Report report = report_of_ranks(3);
   report.verdict = Verdict::findings;
   report.findings = {text_only_rank()};
   report.unknown = {"reduce op: not recorded in this format"};
@@ -85,12 +85,12 @@ not known from these traces
 }
 
 TEST(TextReport, ACleanRunIsOneLine) {
-  EXPECT_EQ(text_report(report_of(4), inline_run({})),
+  EXPECT_EQ(text_report(report_of_ranks(4), inline_run({})),
             "CLEAN: nothing wrong in 4 ranks, 1,234 events\n");
 }
 
 TEST(TextReport, InconclusiveSaysWhoseTraceIsMissing) {
-  Report report = report_of(2);
+  Report report = report_of_ranks(2);
   report.verdict = Verdict::inconclusive;
   report.ranks_expected = 4;
   report.ranks_missing = ranks_of({2, 3});
@@ -103,7 +103,7 @@ TEST(TextReport, InconclusiveSaysWhoseTraceIsMissing) {
 }
 
 TEST(TextReport, NotesAreBrief) {
-  Report report = report_of(2);
+  Report report = report_of_ranks(2);
   Finding note;
   note.rule = RuleId::missing_rank;
   note.severity = Severity::note;
@@ -120,7 +120,7 @@ NOTE missing-rank
 }
 
 TEST(TextReport, ManyFindingsAreCounted) {
-  Report report = report_of(2);
+  Report report = report_of_ranks(2);
   report.verdict = Verdict::findings;
   report.findings.assign(30, text_only_rank());
   const std::string text = text_report(report, inline_run({}), {.max_findings = 2});
@@ -130,7 +130,7 @@ TEST(TextReport, ManyFindingsAreCounted) {
 }
 
 TEST(TextReport, ManyPiecesOfEvidenceAreFolded) {
-  Report report = report_of(2);
+  Report report = report_of_ranks(2);
   report.verdict = Verdict::findings;
   Finding finding = text_only_rank();
   for (std::int32_t rank = 3; rank < 40; ++rank)
@@ -141,7 +141,7 @@ TEST(TextReport, ManyPiecesOfEvidenceAreFolded) {
 }
 
 TEST(TextReport, ConsequencesAreBrief) {
-  Report report = report_of(2);
+  Report report = report_of_ranks(2);
   report.verdict = Verdict::findings;
   Finding finding = text_only_rank();
   for (int i = 0; i < 400; ++i) finding.consequences[0].message += " and ever";
@@ -152,7 +152,7 @@ TEST(TextReport, ConsequencesAreBrief) {
 }
 
 TEST(TextReport, StaysWithinTheWidthWithLongNamesAndManyRanks) {
-  Report report = report_of(4000);
+  Report report = report_of_ranks(4000);
   report.verdict = Verdict::findings;
   Finding finding = text_only_rank();
   finding.what.assign(200, "image_encoder." + std::string(200, 'y') + ".weight");
@@ -165,14 +165,14 @@ TEST(TextReport, StaysWithinTheWidthWithLongNamesAndManyRanks) {
 }
 
 TEST(TextReport, ColorsOnlyWhenAsked) {
-  Report report = report_of(2);
+  Report report = report_of_ranks(2);
   EXPECT_EQ(text_report(report, inline_run({})).find('\x1b'), std::string::npos);
   EXPECT_NE(text_report(report, inline_run({}), {.color = true}).find("\x1b[1;32mCLEAN\x1b[0m"),
             std::string::npos);
 }
 
 TEST(TextReport, ControlCharactersFromATraceAreNotPrinted) {
-  Report report = report_of(1);
+  Report report = report_of_ranks(1);
   report.verdict = Verdict::findings;
   Finding finding = text_only_rank();
   finding.message = "\x1b]0;owned\x07";

@@ -29,11 +29,10 @@ std::vector<Json> events_of(const Json& timeline, const std::string& phase) {
   return out;
 }
 
-std::string at(Nanos time) { return ",\"t\":" + std::to_string(time); }
+std::string time_at(Nanos time) { return ",\"t\":" + std::to_string(time); }
 std::string event(const std::string& kind, int id, Nanos time) {
-  return R"({"ev":")" + kind + R"(","id":)" + std::to_string(id) + at(time) + "}\n";
+  return R"({"ev":")" + kind + R"(","id":)" + std::to_string(id) + time_at(time) + "}\n";
 }
-const std::string kClean = "{\"end\":\"clean\"}\n";
 
 // What viewers need: slices of one thread that nest, and arrows with two ends inside of slices.
 void expect_well_formed(const Json& timeline) {
@@ -72,8 +71,8 @@ void expect_well_formed(const Json& timeline) {
 
 TEST(Timeline, HasAProcessPerRankATrackPerGroupAndASlicePerCall) {
   const auto rank = [](Nanos late) {
-    return all_reduce(0, "w", 8, at(1000 + late)) + event("complete", 0, 5000) +
-           all_reduce(1, "b", 8, at(6000)) + event("complete", 1, 7000) +
+    return all_reduce(0, "w", 8, time_at(1000 + late)) + event("complete", 0, 5000) +
+           all_reduce(1, "b", 8, time_at(6000)) + event("complete", 1, 7000) +
            R"({"ev":"step","n":0,"loss":0.5,"t":7500})" + "\n" + kClean;
   };
   const Json file = timeline(inline_run({rank(0), rank(500)}));
@@ -100,7 +99,7 @@ TEST(Timeline, HasAProcessPerRankATrackPerGroupAndASlicePerCall) {
 
 TEST(Timeline, ArrowsGoFromTheFirstToComeToTheLast) {
   const auto rank = [](Nanos time) {
-    return all_reduce(0, "w", 8, at(time)) + event("complete", 0, 9000) + kClean;
+    return all_reduce(0, "w", 8, time_at(time)) + event("complete", 0, 9000) + kClean;
   };
   const Json file = timeline(inline_run({rank(3000), rank(1000), rank(2000)}));
   expect_well_formed(file);
@@ -114,7 +113,7 @@ TEST(Timeline, JoinsMessagesInTheirOrder) {
   const auto message = [](int id, const std::string& op, int peer, Nanos time) {
     return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":"world","op":")" + op +
            R"(","peer":)" + std::to_string(peer) + R"(,"ptag":0,"in":[[4]],"dtype":"float32")" +
-           at(time) + "}\n" + event("complete", id, time + 100);
+           time_at(time) + "}\n" + event("complete", id, time + 100);
   };
   const Json file =
       timeline(inline_run({message(0, "send", 1, 1000) + message(1, "send", 1, 2000) + kClean,
@@ -133,7 +132,7 @@ TEST(Timeline, JoinsMessagesInTheirOrder) {
 TEST(Timeline, SlicesOfOneTrackNeverOverlap) {
   const std::string async = ",\"async\":true";
   const std::string in_order =
-      all_reduce(0, "a", 8, async + at(0)) + all_reduce(1, "b", 8, async + at(10)) +
+      all_reduce(0, "a", 8, async + time_at(0)) + all_reduce(1, "b", 8, async + time_at(10)) +
       event("complete", 0, 100) + event("complete", 1, 200) + event("wait", 0, 20) +
       event("waited", 0, 110) + event("wait", 1, 120) + event("waited", 1, 210) + kClean;
   const Json file = timeline(inline_run({in_order}));
@@ -144,8 +143,8 @@ TEST(Timeline, SlicesOfOneTrackNeverOverlap) {
   EXPECT_EQ(slices[3]["ts"], 0.1) << "begins when the one before ends";
   EXPECT_EQ(slices[3]["args"]["begins_after_issue_ns"], 90);
 
-  const std::string out_of_order = all_reduce(0, "a", 8, async + at(0)) +
-                                   all_reduce(1, "b", 8, async + at(10)) +
+  const std::string out_of_order = all_reduce(0, "a", 8, async + time_at(0)) +
+                                   all_reduce(1, "b", 8, async + time_at(10)) +
                                    event("complete", 1, 100) + event("complete", 0, 200) +
                                    event("wait", 0, 300) + event("wait", 1, 310) + kClean;
   const Json crossed = timeline(inline_run({out_of_order}));
@@ -154,9 +153,9 @@ TEST(Timeline, SlicesOfOneTrackNeverOverlap) {
 }
 
 TEST(Timeline, WhatNeverFinishedLastsUntilTheEndAndTheCulpritIsMarked) {
-  const std::string done = all_reduce(0, "w", 8, at(0)) + event("complete", 0, 100);
+  const std::string done = all_reduce(0, "w", 8, time_at(0)) + event("complete", 0, 100);
   const lockstep::Run run =
-      inline_run({done + all_reduce(1, "b", 8, at(200)) + "{\"end\":\"hung\"}\n",
+      inline_run({done + all_reduce(1, "b", 8, time_at(200)) + "{\"end\":\"hung\"}\n",
                   done + R"({"ev":"step","n":0,"t":5000})" + "\n" + kClean});
   const Json file = timeline(run);
   expect_well_formed(file);
@@ -224,7 +223,7 @@ TEST(Timeline, AWaitThatTookNoTimeIsLeftOut) {
   const Json file =
       timeline(inline_run({R"({"ev":"span","name":"forward","t":0,"dur":100})"
                            "\n" +
-                           all_reduce(0, "a", 8, async + at(50)) + event("complete", 0, 60) +
+                           all_reduce(0, "a", 8, async + time_at(50)) + event("complete", 0, 60) +
                            event("wait", 0, 100) + event("waited", 0, 100) +
                            R"({"ev":"span","name":"update","t":100,"dur":50})"
                            "\n" +
@@ -237,7 +236,8 @@ TEST(Timeline, AWaitThatTookNoTimeIsLeftOut) {
 TEST(Timeline, CountersAreOnTheClockOfTheRun) {
   TimelineOptions options;
   options.counters = {{1, "memory:", {"a", "b"}, {{5000, {1, 2}}, {7500, {3, 4}}}}};
-  const std::string rank = all_reduce(0, "w", 8, at(4000)) + event("complete", 0, 8000) + kClean;
+  const std::string rank =
+      all_reduce(0, "w", 8, time_at(4000)) + event("complete", 0, 8000) + kClean;
   const Json file = timeline(inline_run({rank, rank}), options);
   const std::vector<Json> values = events_of(file, "C");
   ASSERT_EQ(values.size(), 2U);
@@ -251,7 +251,7 @@ TEST(Timeline, CountersAreOnTheClockOfTheRun) {
 TEST(Timeline, CountersBeginWithWhatIsShown) {
   std::string rank;
   for (int i = 0; i < 10; ++i)
-    rank += all_reduce(i, "w", 8, at(i * 100)) + event("complete", i, i * 100 + 50);
+    rank += all_reduce(i, "w", 8, time_at(i * 100)) + event("complete", i, i * 100 + 50);
   TimelineOptions options;
   options.most_entries = 2;
   options.counters = {{0, "memory:", {"a"}, {{0, {1}}, {740, {2}}, {850, {3}}}}};
@@ -259,8 +259,8 @@ TEST(Timeline, CountersBeginWithWhatIsShown) {
 }
 
 TEST(Timeline, SomeTimesMissingTakeTheOneBefore) {
-  const std::string rank = all_reduce(0, "w", 8, at(100)) + complete(0) +
-                           all_reduce(1, "b", 8, at(900)) + event("complete", 1, 950) + kClean;
+  const std::string rank = all_reduce(0, "w", 8, time_at(100)) + complete(0) +
+                           all_reduce(1, "b", 8, time_at(900)) + event("complete", 1, 950) + kClean;
   const Json file = timeline(inline_run({rank}));
   expect_well_formed(file);
   EXPECT_EQ(file["otherData"]["time"],
@@ -270,8 +270,8 @@ TEST(Timeline, SomeTimesMissingTakeTheOneBefore) {
 TEST(Timeline, OfALargeRunTheLastCallsAreThere) {
   std::string rank;
   for (int i = 0; i < 50; ++i)
-    rank +=
-        all_reduce(i, "w" + std::to_string(i), 8, at(i * 100)) + event("complete", i, i * 100 + 50);
+    rank += all_reduce(i, "w" + std::to_string(i), 8, time_at(i * 100)) +
+            event("complete", i, i * 100 + 50);
   const Json file = timeline(inline_run({rank + kClean, rank + kClean}), {.most_entries = 20});
   expect_well_formed(file);
   EXPECT_EQ(events_of(file, "X").size(), 20U);

@@ -9,8 +9,6 @@ namespace lockstep {
 namespace {
 
 WaitPicture picture(const Run& run) { return wait_picture(verify(run), run); }
-const std::string kHung = "{\"end\":\"hung\"}\n";
-const std::string kClean = "{\"end\":\"clean\"}\n";
 
 std::string on_group(int id, const std::string& group) {
   return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":")" + group +

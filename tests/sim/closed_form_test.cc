@@ -8,12 +8,12 @@
 namespace lockstep::sim {
 namespace {
 
-constexpr Bytes kMiB{1 << 20};
-const LinkCost kLink = {Picos{500'000}, Bandwidth{400'000'000'000},
-                        std::nullopt};  // 500 ns, 50 GB/s
+constexpr Bytes kFormulaMiB{1 << 20};
+const LinkCost kFormulaLink = {Picos{500'000}, Bandwidth{400'000'000'000},
+                               std::nullopt};  // 500 ns, 50 GB/s
 
-std::int64_t picos(Op op, Algorithm algorithm, std::int64_t ranks, Bytes bytes = kMiB,
-                   const Links& links = {kLink}, std::int64_t segments = 1) {
+std::int64_t picos(Op op, Algorithm algorithm, std::int64_t ranks, Bytes bytes = kFormulaMiB,
+                   const Links& links = {kFormulaLink}, std::int64_t segments = 1) {
   const Result<Picos> time = closed_form({op, algorithm, ranks, bytes, 1, segments}, links);
   EXPECT_TRUE(time) << time.error().str();
   return time ? time->value : -1;
@@ -36,23 +36,23 @@ TEST(ClosedForm, RabenseifnerGivesThePublishedInteger) {
 }
 
 TEST(ClosedForm, HierarchicalIsReduceScatterAllReduceAllGather) {
-  const Links both = {{Picos{300'000}, Bandwidth{3'200'000'000'000}, std::nullopt}, kLink};
+  const Links both = {{Picos{300'000}, Bandwidth{3'200'000'000'000}, std::nullopt}, kFormulaLink};
   const Result<Picos> whole =
-      closed_form({Op::all_reduce, Algorithm::hierarchical, 64, kMiB, 8, 1}, both);
+      closed_form({Op::all_reduce, Algorithm::hierarchical, 64, kFormulaMiB, 8, 1}, both);
   ASSERT_TRUE(whole);
   const std::int64_t parts =
-      picos(Op::reduce_scatter, Algorithm::ring, 8, kMiB, {both[0]}) +
-      picos(Op::all_reduce, Algorithm::ring, 8, Bytes{kMiB.value / 8}, {both[1]}) +
-      picos(Op::all_gather, Algorithm::ring, 8, kMiB, {both[0]});
+      picos(Op::reduce_scatter, Algorithm::ring, 8, kFormulaMiB, {both[0]}) +
+      picos(Op::all_reduce, Algorithm::ring, 8, Bytes{kFormulaMiB.value / 8}, {both[1]}) +
+      picos(Op::all_gather, Algorithm::ring, 8, kFormulaMiB, {both[0]});
   EXPECT_EQ(whole->value, parts);
 }
 
 TEST(ClosedForm, ReducingCostsWhatGammaSays) {
-  Links links = {kLink};
+  Links links = {kFormulaLink};
   links[0].gamma = Bandwidth{800'000'000'000};  // 100 GB/s
   // (n-1)/n of 1 MiB at 100 GB/s are 9175.04 ns more.
-  EXPECT_EQ(picos(Op::all_reduce, Algorithm::ring, 8, kMiB, links), 43'700'160 + 9'175'040);
-  EXPECT_EQ(picos(Op::all_gather, Algorithm::ring, 8, kMiB, links),
+  EXPECT_EQ(picos(Op::all_reduce, Algorithm::ring, 8, kFormulaMiB, links), 43'700'160 + 9'175'040);
+  EXPECT_EQ(picos(Op::all_gather, Algorithm::ring, 8, kFormulaMiB, links),
             picos(Op::all_gather, Algorithm::ring, 8));
 }
 
@@ -68,12 +68,13 @@ TEST(ClosedForm, EveryOtherRowAgainstNumbersWorkedOutByHand) {
   EXPECT_EQ(picos(Op::all_to_all, Algorithm::direct, 8), 7 * (500'000 + 2'621'440));
   EXPECT_EQ(picos(Op::broadcast, Algorithm::binomial, 5), 3 * (500'000 + 20'971'520));
   EXPECT_EQ(picos(Op::reduce, Algorithm::binomial, 5), 3 * (500'000 + 20'971'520));
-  EXPECT_EQ(picos(Op::broadcast, Algorithm::chain, 5, kMiB, {kLink}, 4),
+  EXPECT_EQ(picos(Op::broadcast, Algorithm::chain, 5, kFormulaMiB, {kFormulaLink}, 4),
             (5 - 2 + 4) * (500'000 + 20'971'520 / 4));
-  EXPECT_EQ(picos(Op::reduce, Algorithm::chain, 5, kMiB, {kLink}, 4),
+  EXPECT_EQ(picos(Op::reduce, Algorithm::chain, 5, kFormulaMiB, {kFormulaLink}, 4),
             (5 - 2 + 4) * (500'000 + 20'971'520 / 4));
-  EXPECT_EQ(picos(Op::all_reduce, Algorithm::double_binary_tree, 8, kMiB, {kLink}, 16),
-            (2 * 3 + 15) * (500'000 + 20'971'520 / 32));
+  EXPECT_EQ(
+      picos(Op::all_reduce, Algorithm::double_binary_tree, 8, kFormulaMiB, {kFormulaLink}, 16),
+      (2 * 3 + 15) * (500'000 + 20'971'520 / 32));
   EXPECT_EQ(picos(Op::all_reduce, Algorithm::nvls, 8), 1'000'000 + 20'971'520);
   EXPECT_EQ(picos(Op::gather, Algorithm::direct, 4), 3 * (500'000 + 5'242'880));
   EXPECT_EQ(picos(Op::scatter, Algorithm::direct, 4), 3 * (500'000 + 5'242'880));
@@ -99,22 +100,23 @@ TEST(ClosedForm, RefusesWhatCannotBe) {
     return time ? "accepted" : time.error().message + " | " + time.error().fix;
   };
   EXPECT_EQ(
-      why({Op::all_reduce, Algorithm::recursive_doubling, 6, kMiB}, {kLink}),
+      why({Op::all_reduce, Algorithm::recursive_doubling, 6, kFormulaMiB}, {kFormulaLink}),
       "recursive_doubling needs a power of two, and 6 ranks are none | take ring, or 4 ranks");
-  EXPECT_EQ(why({Op::all_reduce, Algorithm::chain, 6, kMiB}, {kLink}),
+  EXPECT_EQ(why({Op::all_reduce, Algorithm::chain, 6, kFormulaMiB}, {kFormulaLink}),
             "no all_reduce by chain | all_reduce goes by ring, double_binary_tree, "
             "recursive_doubling, halving_doubling, hierarchical and nvls");
-  EXPECT_EQ(why({Op::all_reduce, Algorithm::ring, 1, kMiB}, {kLink}),
+  EXPECT_EQ(why({Op::all_reduce, Algorithm::ring, 1, kFormulaMiB}, {kFormulaLink}),
             "1 rank cannot do a collective | give 2 to 1048576 ranks");
-  EXPECT_EQ(why({Op::all_reduce, Algorithm::hierarchical, 10, kMiB, 4}, {kLink, kLink}),
+  EXPECT_EQ(why({Op::all_reduce, Algorithm::hierarchical, 10, kFormulaMiB, 4},
+                {kFormulaLink, kFormulaLink}),
             "10 ranks are not divisible into nodes of 4 | give ranks that are a multiple of the "
             "ranks per node");
-  EXPECT_EQ(why({Op::all_reduce, Algorithm::hierarchical, 8, kMiB, 4}, {kLink}),
+  EXPECT_EQ(why({Op::all_reduce, Algorithm::hierarchical, 8, kFormulaMiB, 4}, {kFormulaLink}),
             "hierarchical uses 2 levels of links, and the costs of 1 are given | give those inside "
             "a node first, then those between nodes");
-  EXPECT_EQ(why({Op::broadcast, Algorithm::chain, 8, kMiB, 1, 0}, {kLink}),
+  EXPECT_EQ(why({Op::broadcast, Algorithm::chain, 8, kFormulaMiB, 1, 0}, {kFormulaLink}),
             "0 segments cannot be sent | give 1 to 1048576 segments");
-  EXPECT_EQ(why({Op::all_reduce, Algorithm::ring, 4, kMiB}, {LinkCost{}}),
+  EXPECT_EQ(why({Op::all_reduce, Algorithm::ring, 4, kFormulaMiB}, {LinkCost{}}),
             "a link without bandwidth | give a bandwidth above zero");
   EXPECT_EQ(why({Op::all_reduce, Algorithm::ring, 1 << 20, Bytes{INT64_MAX}},
                 {LinkCost{Picos{INT64_MAX - 1}, Bandwidth{1}, std::nullopt}}),

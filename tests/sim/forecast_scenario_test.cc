@@ -22,7 +22,7 @@
 namespace lockstep {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -101,17 +101,17 @@ TEST(ForecastText, FitsATerminalAndEveryFigureNamesWhatItRestsOn) {
 
 TEST(ForecastJson, SharesOfTheCriticalPathAddUp) {
   const TimedScenario job = with_trials();
-  const Json json = forecast_json(*job.forecast);
-  const Json& path = json["critical_path"];
+  const OrderedJson json = forecast_json(*job.forecast);
+  const OrderedJson& path = json["critical_path"];
   for (const char* list : {"sums", "items"}) {
     double sum = 0;
-    for (const Json& one : path[list]) sum += one["share"].get<double>();
+    for (const OrderedJson& one : path[list]) sum += one["share"].get<double>();
     EXPECT_NEAR(sum, 1, 1e-9) << list;
   }
   EXPECT_EQ(path["steps"], 2);
   EXPECT_EQ(path["items"][0]["before"], "all_reduce(w)");
   double last = 1;
-  for (const Json& one : json["what_if"]) {
+  for (const OrderedJson& one : json["what_if"]) {
     EXPECT_LE(one["gain"].get<double>(), last);
     last = one["gain"];
   }
@@ -172,10 +172,10 @@ TEST(ForecastTimeline, ShowsWorkAndCallsAtSimulatedTimes) {
   TimedScenario job = timed();
   lockstep::Run played = sim::as_simulated(std::move(job.run), job.simulated.program,
                                            job.simulated.folding, job.simulated.result);
-  const Json timeline = Json::parse(simulated_timeline(played));
+  const OrderedJson timeline = OrderedJson::parse(simulated_timeline(played));
   EXPECT_THAT(timeline["otherData"]["time"].get<std::string>(), HasSubstr("simulated"));
   std::size_t work = 0, calls = 0, arrows = 0;
-  for (const Json& event : timeline["traceEvents"]) {
+  for (const OrderedJson& event : timeline["traceEvents"]) {
     const std::string phase = event["ph"];
     if (phase == "s") ++arrows;
     if (phase != "X") continue;
@@ -210,9 +210,9 @@ TEST(ForecastTimeline, CountsWhatEachKindOfRanksHolds) {
 
   lockstep::Run played = sim::as_simulated(std::move(job.run), job.simulated.program,
                                            job.simulated.folding, job.simulated.result);
-  const Json timeline = Json::parse(simulated_timeline(played, counters));
+  const OrderedJson timeline = OrderedJson::parse(simulated_timeline(played, counters));
   std::size_t values = 0;
-  for (const Json& event : timeline["traceEvents"]) {
+  for (const OrderedJson& event : timeline["traceEvents"]) {
     if (event["ph"] != "C") continue;
     ++values;
     EXPECT_EQ(event["pid"],

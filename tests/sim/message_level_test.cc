@@ -17,7 +17,7 @@ namespace lockstep::sim {
 namespace {
 
 constexpr Bytes kMiB{1 << 20};
-const LinkCost kLink = {Picos{500'000}, Bandwidth{400'000'000'000}, std::nullopt};
+const LinkCost kMessageLink = {Picos{500'000}, Bandwidth{400'000'000'000}, std::nullopt};
 
 std::vector<Picos> finished(const std::vector<Collective>& collectives, const Links& links,
                             Wiring wiring = Wiring::ports) {
@@ -30,7 +30,7 @@ TEST(MessageLevel, RingAllReduceGivesThePublishedIntegers) {
   for (const auto& [ranks, time] :
        {std::pair(8, 43'700'160L), std::pair(64, 104'287'680L), std::pair(512, 552'861'120L)}) {
     const Collective ring = {Op::all_reduce, Algorithm::ring, ranks, kMiB};
-    const Result<MessageResult> result = message_level({&ring, 1}, {kLink}, Wiring::ports);
+    const Result<MessageResult> result = message_level({&ring, 1}, {kMessageLink}, Wiring::ports);
     ASSERT_TRUE(result);
     EXPECT_EQ(result->finished[0].value, time);
     EXPECT_EQ(result->messages,
@@ -130,8 +130,8 @@ TEST(MessageLevel, TwoRingsShareTheirLinksUntilOneEnds) {
 TEST(MessageLevel, SharingTwoWithLatencyIsExactPieceByPiece) {
   // In step, two equal rings pay alpha once and half the bandwidth: 14 · (a + 2 S/β).
   const Collective a = {Op::all_reduce, Algorithm::ring, 8, kMiB};
-  EXPECT_EQ(finished({a, a}, {kLink}), (std::vector{Picos{14 * (500'000 + 2 * 2'621'440)},
-                                                    Picos{14 * (500'000 + 2 * 2'621'440)}}));
+  EXPECT_EQ(finished({a, a}, {kMessageLink}), (std::vector{Picos{14 * (500'000 + 2 * 2'621'440)},
+                                                           Picos{14 * (500'000 + 2 * 2'621'440)}}));
 }
 
 TEST(MessageLevel, OneMessageOverlapsAnotherInPart) {
@@ -160,15 +160,15 @@ TEST(MessageLevel, AMessageThatComesLaterTakesItsShareFromThen) {
 
 TEST(MessageLevel, TreesWithOnePortEachShareIt) {
   const Collective tree = {Op::all_reduce, Algorithm::double_binary_tree, 16, kMiB, 1, 8};
-  const Picos alone = *closed_form(tree, {kLink});
-  EXPECT_EQ(finished({tree}, {kLink}, Wiring::pairs), std::vector{alone});
-  EXPECT_GT(finished({tree}, {kLink}, Wiring::ports)[0], alone);
+  const Picos alone = *closed_form(tree, {kMessageLink});
+  EXPECT_EQ(finished({tree}, {kMessageLink}, Wiring::pairs), std::vector{alone});
+  EXPECT_GT(finished({tree}, {kMessageLink}, Wiring::ports)[0], alone);
 }
 
 TEST(MessageLevel, EightGpusBehindOneNicGetAnEighthEach) {
   // 16 ranks, two nodes; every rank sends 1 MB to its place in the other node over one 1 GB/s NIC.
   Fabric fabric;
-  fabric.levels = {kLink, {Picos{0}, Bandwidth{8'000'000'000}, std::nullopt}};
+  fabric.levels = {kMessageLink, {Picos{0}, Bandwidth{8'000'000'000}, std::nullopt}};
   fabric.ranks = 16;
   fabric.ranks_per_node = 8;
   fabric.ranks_per_port = {1, 8};
@@ -187,11 +187,11 @@ TEST(MessageLevel, RefusesWhatItCannotFollow) {
     const Result<MessageResult> result = message_level({&c, 1}, links, Wiring::ports);
     return result ? "accepted" : result.error().message;
   };
-  EXPECT_EQ(why({Op::all_reduce, Algorithm::nvls, 8, kMiB}, {kLink}),
+  EXPECT_EQ(why({Op::all_reduce, Algorithm::nvls, 8, kMiB}, {kMessageLink}),
             "nvls has no messages between ranks: the switch does the work");
-  EXPECT_EQ(why({Op::all_reduce, Algorithm::ring, 1 << 20, kMiB}, {kLink}),
+  EXPECT_EQ(why({Op::all_reduce, Algorithm::ring, 1 << 20, kMiB}, {kMessageLink}),
             "2199021158400 messages are too many to follow one by one");
-  EXPECT_EQ(why({Op::all_reduce, Algorithm::ring, 4, Bytes{INT64_MAX / 2}}, {kLink}),
+  EXPECT_EQ(why({Op::all_reduce, Algorithm::ring, 4, Bytes{INT64_MAX / 2}}, {kMessageLink}),
             "it takes longer than 106 days, which no simulated clock can show");
 }
 

@@ -13,7 +13,8 @@ namespace lockstep::sim {
 namespace {
 
 SharedCores cores(std::int64_t count, std::size_t ranks) {
-  return {{count, 1, Picos::forever()}, std::vector<std::uint32_t>(ranks), Picos{}};
+  return {
+      {count, 1, Picos::forever()}, std::vector<std::uint32_t>(ranks), Picos{}, Picos{}, Picos{}};
 }
 
 // Two ranks that only work, each in a program of its own.

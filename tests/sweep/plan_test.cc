@@ -19,9 +19,9 @@ constexpr const char* kMachine =
     "machine: 1\nname: small\ncompute: {float32: {peak: 1TFLOP/s}}\n"
     "memory: {bandwidth: 1GB/s}\nlinks: [{alpha: 1us, beta: 1GB/s}]\n";
 
-Result<Plan> plan(const std::vector<std::string>& varied,
-                  const std::vector<SourceFile>& machines = {{"m.yaml", kMachine}},
-                  std::optional<int> steps = std::nullopt) {
+Result<Plan> planned(const std::vector<std::string>& varied,
+                     const std::vector<SourceFile>& machines = {{"m.yaml", kMachine}},
+                     std::optional<int> steps = std::nullopt) {
   std::vector<Axis> axes;
   for (const std::string& text : varied) {
     Result<Axis> axis = parse_axis(text);
@@ -32,7 +32,7 @@ Result<Plan> plan(const std::vector<std::string>& varied,
 }
 
 std::string why_not(const std::vector<std::string>& varied) {
-  const Result<Plan> made = plan(varied);
+  const Result<Plan> made = planned(varied);
   return made ? "it is possible" : made.error().message + " / " + made.error().fix;
 }
 
@@ -59,8 +59,8 @@ TEST(Document, ChangesWhatTheKeyNamesAndNothingElse) {
 }
 
 TEST(Plan, APointIsAJobOnAMachine) {
-  const Result<Plan> made = plan({"train.batch_size=4,8", "machine.links.0.beta=1GB/s,2GB/s"},
-                                 {{"a.yaml", kMachine}, {"b.yaml", kMachine}});
+  const Result<Plan> made = planned({"train.batch_size=4,8", "machine.links.0.beta=1GB/s,2GB/s"},
+                                    {{"a.yaml", kMachine}, {"b.yaml", kMachine}});
   ASSERT_TRUE(made) << made.error().str();
   EXPECT_EQ(made->variation().grid().size(), 8U);
   EXPECT_THAT(made->variation().keys(), ElementsAre("train.batch_size", "machine.links.0.beta"));
@@ -77,7 +77,7 @@ TEST(Plan, APointIsAJobOnAMachine) {
 }
 
 TEST(Plan, WhatIsNotVariedStays) {
-  const Result<Plan> made = plan({}, {{"m.yaml", kMachine}}, 2);
+  const Result<Plan> made = planned({}, {{"m.yaml", kMachine}}, 2);
   ASSERT_TRUE(made);
   EXPECT_EQ(made->variation().grid().size(), 1U);
   EXPECT_EQ(made->variation().values(0).dump(), "{}");
@@ -86,14 +86,14 @@ TEST(Plan, WhatIsNotVariedStays) {
 }
 
 TEST(Plan, TheWholeIsSetBeforeItsPart) {
-  const Result<Plan> made = plan({"strategy.shard_ranks=2", "strategy=fsdp"});
+  const Result<Plan> made = planned({"strategy.shard_ranks=2", "strategy=fsdp"});
   ASSERT_TRUE(made) << made.error().str();
   EXPECT_THAT(made->variation().keys(), ElementsAre("strategy", "strategy.shard_ranks"));
   EXPECT_EQ(scenario_at(*made, 0).strategy.shard_ranks, 2);
 }
 
 TEST(Plan, ElementsOfListsAreCounted) {
-  const Result<Plan> made = plan({"data.modality.0.has=[text],[image,text]"});
+  const Result<Plan> made = planned({"data.modality.0.has=[text],[image,text]"});
   ASSERT_TRUE(made) << made.error().str();
   EXPECT_EQ(scenario_at(*made, 0).data.modality[0].has, (std::vector{Modality::text}));
   EXPECT_EQ(scenario_at(*made, 1).data.modality[0].has,
@@ -136,7 +136,7 @@ TEST(Plan, OptionsThatAreNoneAreRefused) {
 
 // Rank 3's rule is there, and rank 3 is not.
 TEST(Plan, AnImpossiblePointSaysWhy) {
-  const Result<Plan> made = plan({"ranks=2,4"});
+  const Result<Plan> made = planned({"ranks=2,4"});
   ASSERT_TRUE(made) << made.error().str();
   const Result<std::string> text = made->scenario_text(0);
   ASSERT_FALSE(text);

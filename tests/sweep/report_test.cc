@@ -17,8 +17,8 @@ using ::testing::HasSubstr;
 using ::testing::Le;
 using ::testing::Not;
 
-Row plan(std::int64_t ranks, const std::string& strategy, double step_ms, double samples,
-         double gigabytes) {
+Row plan_row(std::int64_t ranks, const std::string& strategy, double step_ms, double samples,
+             double gigabytes) {
   Row out;
   out.machine = "machines/h100.yaml";
   out.values = {{"ranks", ranks}, {"strategy", strategy}};
@@ -46,11 +46,11 @@ Summary summary() {
   out.scenario = "a job";
   out.keys = {"ranks", "strategy"};
   out.grid_points = 9;
-  out.rows = {plan(2, "ddp", 10, 200, 40),
-              plan(4, "ddp", 11, 380, 40),
-              plan(4, "fsdp", 12, 350, 20),
-              plan(4, "manual", 13, 340, 30),  // beaten by fsdp
-              plan(8, "ddp", 12, 700, 90),     // more than the machine has
+  out.rows = {plan_row(2, "ddp", 10, 200, 40),
+              plan_row(4, "ddp", 11, 380, 40),
+              plan_row(4, "fsdp", 12, 350, 20),
+              plan_row(4, "manual", 13, 340, 30),  // beaten by fsdp
+              plan_row(8, "ddp", 12, 700, 90),     // more than the machine has
               broken(Outcome::hangs, "modality-divergence: rank 1 never came"),
               broken(Outcome::refused, "ranks should be even\x1b[31m"),
               broken(Outcome::refused, "ranks should be even\x1b[31m"),
@@ -137,8 +137,9 @@ TEST(SweepText, StaysWithin80ColumnsWhateverIsVaried) {
 TEST(SweepText, OfManyPlansShowsTheBestAndTheFront) {
   Summary s = summary();
   s.rows.clear();
-  for (int i = 0; i < 500; ++i) s.rows.push_back(plan(4, "s" + std::to_string(i), 10, 900 - i, 40));
-  s.rows.push_back(plan(4, "frugal", 10, 1, 1));
+  for (int i = 0; i < 500; ++i)
+    s.rows.push_back(plan_row(4, "s" + std::to_string(i), 10, 900 - i, 40));
+  s.rows.push_back(plan_row(4, "frugal", 10, 1, 1));
   const std::string text = sweep_text(s);
   EXPECT_THAT(text, AllOf(HasSubstr("frugal"), HasSubstr("s39"), Not(HasSubstr("s41 ")),
                           HasSubstr("460 more")));

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 
 constexpr const char* kHead = "sweep: 1\nscenario: job.yaml\nmachines: [m.yaml]\n";
 
-std::string why_not(const std::string& text) {
+std::string why_no_file(const std::string& text) {
   const auto read = parse_sweep_file(text, "s.yaml");
   return read ? "it is read" : read.error().str();
 }
@@ -47,18 +47,20 @@ TEST(SweepFile, AScenarioIsNone) {
 }
 
 TEST(SweepFile, WhatIsWrongIsSaidWithItsLine) {
-  EXPECT_THAT(why_not(std::string(kHead) + "varry: {ranks: 2}\n"),
+  EXPECT_THAT(why_no_file(std::string(kHead) + "varry: {ranks: 2}\n"),
               AllOf(HasSubstr("s.yaml:4:1"), HasSubstr("did you mean \"vary\"?")));
-  EXPECT_THAT(why_not("sweep: 1\nscenario: job.yaml\n"), HasSubstr("\"machines\" is missing"));
-  EXPECT_THAT(why_not(std::string(kHead) + "vary:\n  ranks: 8..2\n"),
+  EXPECT_THAT(why_no_file("sweep: 1\nscenario: job.yaml\n"), HasSubstr("\"machines\" is missing"));
+  EXPECT_THAT(why_no_file(std::string(kHead) + "vary:\n  ranks: 8..2\n"),
               AllOf(HasSubstr("s.yaml:5:3"), HasSubstr("ends before it begins")));
-  EXPECT_THAT(why_not(std::string(kHead) + "vary: {ranks: {a: 1}}\n"), HasSubstr("should be text"));
-  EXPECT_THAT(why_not(std::string(kHead) + "vary: {ranks: }\n"), HasSubstr("s.yaml:4"));
-  EXPECT_THAT(why_not(std::string(kHead) + "vary: [ranks]\n"), HasSubstr("should be a mapping"));
-  EXPECT_THAT(why_not(std::string(kHead) + "vary: {ranks: []}\n"), HasSubstr("no value"));
-  EXPECT_THAT(why_not(std::string(kHead) + "best: speed\n"), HasSubstr("one of step_time"));
-  EXPECT_THAT(why_not(std::string(kHead) + "trials: 0\n"), HasSubstr("at least 1"));
-  EXPECT_THAT(why_not("sweep: 2\nscenario: a\nmachines: [m]\n"), HasSubstr("should be 1"));
+  EXPECT_THAT(why_no_file(std::string(kHead) + "vary: {ranks: {a: 1}}\n"),
+              HasSubstr("should be text"));
+  EXPECT_THAT(why_no_file(std::string(kHead) + "vary: {ranks: }\n"), HasSubstr("s.yaml:4"));
+  EXPECT_THAT(why_no_file(std::string(kHead) + "vary: [ranks]\n"),
+              HasSubstr("should be a mapping"));
+  EXPECT_THAT(why_no_file(std::string(kHead) + "vary: {ranks: []}\n"), HasSubstr("no value"));
+  EXPECT_THAT(why_no_file(std::string(kHead) + "best: speed\n"), HasSubstr("one of step_time"));
+  EXPECT_THAT(why_no_file(std::string(kHead) + "trials: 0\n"), HasSubstr("at least 1"));
+  EXPECT_THAT(why_no_file("sweep: 2\nscenario: a\nmachines: [m]\n"), HasSubstr("should be 1"));
 }
 
 }  // namespace

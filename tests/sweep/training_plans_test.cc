@@ -34,7 +34,7 @@ Result<TrainingPlans> plans(const std::vector<std::string>& varied,
   return TrainingPlans::make({"p.yaml", kPlan}, files, axes);
 }
 
-std::string why_not(const std::vector<std::string>& varied) {
+std::string why_no_plan(const std::vector<std::string>& varied) {
   const Result<TrainingPlans> made = plans(varied);
   return made ? "it is possible" : made.error().message + " / " + made.error().fix;
 }
@@ -66,14 +66,14 @@ TEST(TrainingPlans, APublishedModelIsChanged) {
 }
 
 TEST(TrainingPlans, WhatCannotBeVariedIsRefused) {
-  EXPECT_THAT(why_not({"tensors=2"}), HasSubstr("did you mean \"tensor\"?"));
-  EXPECT_THAT(why_not({"tensor=two"}), HasSubstr("should be a whole number"));
-  EXPECT_THAT(why_not({"pipeline.stage=2"}), HasSubstr("did you mean \"stages\"?"));
-  EXPECT_THAT(why_not({"calibration=h100-cluster"}), HasSubstr("--calibration"));
-  EXPECT_THAT(why_not({"name=x"}), HasSubstr("makes no difference"));
-  EXPECT_THAT(why_not({"calibration.network=2"}), HasSubstr("no parameter \"network\""));
-  EXPECT_THAT(why_not({"calibration.peak_flops=fast"}), HasSubstr("no number"));
-  EXPECT_THAT(why_not({"calibration.peak_flops.x=1"}), HasSubstr("no number"));
+  EXPECT_THAT(why_no_plan({"tensors=2"}), HasSubstr("did you mean \"tensor\"?"));
+  EXPECT_THAT(why_no_plan({"tensor=two"}), HasSubstr("should be a whole number"));
+  EXPECT_THAT(why_no_plan({"pipeline.stage=2"}), HasSubstr("did you mean \"stages\"?"));
+  EXPECT_THAT(why_no_plan({"calibration=h100-cluster"}), HasSubstr("--calibration"));
+  EXPECT_THAT(why_no_plan({"name=x"}), HasSubstr("makes no difference"));
+  EXPECT_THAT(why_no_plan({"calibration.network=2"}), HasSubstr("no parameter \"network\""));
+  EXPECT_THAT(why_no_plan({"calibration.peak_flops=fast"}), HasSubstr("no number"));
+  EXPECT_THAT(why_no_plan({"calibration.peak_flops.x=1"}), HasSubstr("no number"));
 }
 
 TEST(TrainingPlans, AnImpossiblePointIsARowThatSaysWhy) {

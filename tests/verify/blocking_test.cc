@@ -11,10 +11,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string judge(const std::vector<std::string>& programs) {
-  return summary(verify(program(programs)));
-}
-
 TEST(Blocking, TwoGroupsInOppositeOrdersAreADeadlock) {
   const std::string groups = "group a 0,1; group b 0,1; ";
   EXPECT_EQ(

@@ -16,10 +16,6 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string judge(const std::vector<std::string>& programs) {
-  return summary(verify(program(programs)));
-}
-
 TEST(GroupMembers, AGroupThatNobodyUsed) {
   EXPECT_EQ(judge({"group dp 0,1; barrier; clean", "group dp 0,1; barrier; clean",
                    "group dp 0,1,2; barrier; clean"}),

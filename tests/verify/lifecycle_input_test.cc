@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-bool says(const Report& report, RuleId id) {
+bool says_rule(const Report& report, RuleId id) {
   return std::any_of(report.findings.begin(), report.findings.end(),
                      [&](const Finding& f) { return f.rule == id; });
 }
@@ -101,7 +101,7 @@ TEST(Buffers, ALoopIsOneFinding) {
 
 TEST(Input, AMissingRankIsANoteAndTheVerdictInconclusive) {
   const Report report = verify(run_of({{0, "barrier; clean"}}, 2));
-  EXPECT_TRUE(says(report, RuleId::missing_rank));
+  EXPECT_TRUE(says_rule(report, RuleId::missing_rank));
   EXPECT_EQ(report.verdict, Verdict::inconclusive);
   EXPECT_EQ(report.ranks_missing, std::vector<Rank>{Rank(1)});
 }
@@ -122,7 +122,7 @@ TEST(Input, LostLinesAccuseNobody) {
   const Report report = verify(run_from_text(
       {program_text(0, 2, "all_reduce n=4 what=a; all_reduce n=4 what=b; barrier; clean"),
        damaged}));
-  EXPECT_TRUE(says(report, RuleId::damaged_trace));
+  EXPECT_TRUE(says_rule(report, RuleId::damaged_trace));
   EXPECT_EQ(report.verdict, Verdict::inconclusive) << summary(report);
 }
 
@@ -134,7 +134,7 @@ TEST(Input, ATraceWithoutAnEndSaysHowFarItGoes) {
   const std::string steps = "all_reduce n=4 step=0; all_reduce n=4 step=1; ";
   const Report report = verify(program({steps + "cut", steps + "step 1; cut"}));
   EXPECT_EQ(summary(report), "verdict inconclusive");
-  ASSERT_TRUE(says(report, RuleId::damaged_trace));
+  ASSERT_TRUE(says_rule(report, RuleId::damaged_trace));
   EXPECT_THAT(
       report.findings[0].message,
       HasSubstr("the traces of ranks 0, 1 have no end mark: killed, crashed, or still at work "
@@ -168,24 +168,24 @@ TEST(Killed, AJobThatWasKilledOutsideOfItsCallsIsNotClean) {
 TEST(Killed, OneRankOfAJobWhoseOthersEndedIsNotCleanEither) {
   const Report report = verify(program({"barrier; clean", "barrier; killed"}));
   EXPECT_EQ(summary(report), "verdict inconclusive");
-  EXPECT_TRUE(says(report, RuleId::rank_killed));
+  EXPECT_TRUE(says_rule(report, RuleId::rank_killed));
 }
 
 TEST(Killed, WhileOthersRunThatIsNotTheLastWord) {
   const auto run = program({"barrier; killed", "barrier; cut"});
-  EXPECT_FALSE(says(verify(run, {.live = true}), RuleId::rank_killed));
-  EXPECT_TRUE(says(verify(run), RuleId::rank_killed));
+  EXPECT_FALSE(says_rule(verify(run, {.live = true}), RuleId::rank_killed));
+  EXPECT_TRUE(says_rule(verify(run), RuleId::rank_killed));
 }
 
 TEST(Killed, WhoseDeathOthersWaitForIsToldOnce) {
   const Report waited_for = verify(program({"barrier; barrier open; hung", "barrier; killed"}));
   EXPECT_THAT(summary(waited_for), HasSubstr("host-stall error proven culprits=1"));
-  EXPECT_FALSE(says(waited_for, RuleId::rank_killed));
+  EXPECT_FALSE(says_rule(waited_for, RuleId::rank_killed));
   // Gloo aborts the process whose buffer is too small.
   const Report of_a_mismatch =
       verify(program({"all_reduce n=4 open; killed", "all_reduce n=5 open; hung"}));
   EXPECT_THAT(summary(of_a_mismatch), HasSubstr("size-mismatch error"));
-  EXPECT_FALSE(says(of_a_mismatch, RuleId::rank_killed));
+  EXPECT_FALSE(says_rule(of_a_mismatch, RuleId::rank_killed));
 }
 
 TEST(Killed, AWarningDoesNotExplainIt) {
@@ -193,13 +193,13 @@ TEST(Killed, AWarningDoesNotExplainIt) {
                                         "all_reduce n=4 async; barrier; wait 0; clean",
                                         "all_reduce n=4 async; barrier; clean"}));
   EXPECT_THAT(summary(report), HasSubstr("never-waited warning"));
-  EXPECT_TRUE(says(report, RuleId::rank_killed));
+  EXPECT_TRUE(says_rule(report, RuleId::rank_killed));
 }
 
 TEST(Input, ContradictingWorldSizes) {
   const Report report = verify(
       run_from_text({program_text(0, 2, "barrier; clean"), program_text(1, 3, "barrier; clean")}));
-  EXPECT_TRUE(says(report, RuleId::inconsistent_header));
+  EXPECT_TRUE(says_rule(report, RuleId::inconsistent_header));
 }
 
 TEST(Input, NothingAtAllIsNotClean) {

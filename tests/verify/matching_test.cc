@@ -13,10 +13,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string judge(const std::vector<std::string>& programs) {
-  return summary(verify(program(programs)));
-}
-
 TEST(Matching, AgreeingRanksAreClean) {
   EXPECT_EQ(judge({"all_reduce n=8 redop=sum; barrier; clean",
                    "all_reduce n=8 redop=sum; barrier; clean"}),

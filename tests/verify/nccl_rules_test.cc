@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-std::string judge(const std::vector<std::string>& programs) {
+std::string judge_as_nccl(const std::vector<std::string>& programs) {
   std::vector<std::string> over_nccl;
   for (const std::string& p : programs) over_nccl.push_back("backend nccl; " + p);
   return summary(verify(program(over_nccl)));
@@ -77,16 +77,16 @@ std::vector<std::string> a_group_per_modality(const std::string& end) {
 TEST(NcclRules, CallsThatPairAcrossStepsAreTracedToTheFirstOneLeftOut) {
   const char* const cause =
       "modality-divergence error observed culprits=1,3 group=img seq=2 step=2\nverdict findings";
-  EXPECT_EQ(judge(a_group_per_modality("hung")), cause);
-  EXPECT_EQ(judge(a_group_per_modality("killed")), cause);
-  EXPECT_EQ(judge(a_group_per_modality("cut")), cause);
+  EXPECT_EQ(judge_as_nccl(a_group_per_modality("hung")), cause);
+  EXPECT_EQ(judge_as_nccl(a_group_per_modality("killed")), cause);
+  EXPECT_EQ(judge_as_nccl(a_group_per_modality("cut")), cause);
 }
 
 TEST(NcclRules, AGroupPerModalityThatEveryRankCallsIsHealthy) {
   Lane lane;
   for (int s = 0; s < 5; ++s) lane.batch(s, "image,text").done(image(s)).done(text(s));
   const std::string rank = lane.ends("clean");
-  EXPECT_EQ(judge({rank, rank, rank, rank}), "verdict clean");
+  EXPECT_EQ(judge_as_nccl({rank, rank, rank, rank}), "verdict clean");
 }
 
 TEST(NcclRules, OneGroupForAllParts) {
@@ -98,7 +98,8 @@ TEST(NcclRules, OneGroupForAllParts) {
   Lane lacks = whole;
   whole.batch(1, "image,text").done(call("i", 1)).open(call("t", 1));
   lacks.batch(1, "text").done(call("t", 1));
-  EXPECT_EQ(judge({whole.ends("hung"), lacks.ends("hung"), whole.ends("hung"), whole.ends("hung")}),
+  EXPECT_EQ(judge_as_nccl(
+                {whole.ends("hung"), lacks.ends("hung"), whole.ends("hung"), whole.ends("hung")}),
             "modality-divergence error observed culprits=1 group=img seq=2 step=1\n"
             "verdict findings");
 }
@@ -124,10 +125,11 @@ TEST(NcclRules, DdpRaisesAStepAfterTheBucketThatWasNotLaunched) {
   }));
   // Without modalities DDP's own words are what is known.
   const std::string plain = "group img 0,1; all_reduce g=img n=4 async; ";
-  EXPECT_THAT(judge({plain + "all_reduce g=img n=4 async open; hung",
+  EXPECT_THAT(
+      judge_as_nccl({plain + "all_reduce g=img n=4 async open; hung",
                      plain + "raise Expected to have finished reduction in the prior iteration; "
                              "exception"}),
-              StartsWith("unused-parameter error observed culprits=1 group=img seq=1"));
+      StartsWith("unused-parameter error observed culprits=1 group=img seq=1"));
 }
 
 TEST(NcclRules, AFullyShardedBlockThatOneRankSkips) {
@@ -139,7 +141,8 @@ TEST(NcclRules, AFullyShardedBlockThatOneRankSkips) {
   Lane lacks = whole;
   whole.batch(1, "image,text").done(gather("image", 1)).open(gather("text", 1));
   lacks.batch(1, "text").done(gather("text", 1));
-  EXPECT_EQ(judge({lacks.ends("hung"), whole.ends("hung"), whole.ends("hung"), whole.ends("hung")}),
+  EXPECT_EQ(judge_as_nccl(
+                {lacks.ends("hung"), whole.ends("hung"), whole.ends("hung"), whole.ends("hung")}),
             "modality-divergence error observed culprits=0 group=img seq=2 step=1\n"
             "verdict findings");
 }
@@ -148,33 +151,33 @@ TEST(NcclRules, SendsThatCrossAreACycle) {
   const std::string step = "all_reduce n=4 async; ";
   const std::string first = "send n=4 peer=1 async open; recv n=4 peer=1 async open; hung";
   const std::string second = "send n=4 peer=0 async open; recv n=4 peer=0 async open; hung";
-  EXPECT_THAT(judge({step + first, step + second}), StartsWith("p2p-cycle error observed"));
+  EXPECT_THAT(judge_as_nccl({step + first, step + second}), StartsWith("p2p-cycle error observed"));
   // In one batch they post together.
   const std::string one = "send n=4 peer=1 async; recv n=4 peer=1 async; clean";
   const std::string other = "recv n=4 peer=0 async; send n=4 peer=0 async; clean";
-  EXPECT_EQ(judge({one, other}), "verdict clean");
+  EXPECT_EQ(judge_as_nccl({one, other}), "verdict clean");
 }
 
 TEST(NcclRules, ARankThatRaisesWhileTheOthersWaitOnTheDevice) {
   const std::string step = "all_reduce n=4 async step=0; ";
   const std::string waits = step + "all_reduce n=4 async step=1 open; hung";
-  EXPECT_THAT(judge({waits, step + "raise ValueError: bad batch; exception", waits}),
+  EXPECT_THAT(judge_as_nccl({waits, step + "raise ValueError: bad batch; exception", waits}),
               StartsWith("rank-exception error observed culprits=1 group=world seq=1"));
   // It raised after the last call that the others need.
   const std::string ends = step + "clean";
-  EXPECT_THAT(judge({ends, step + "raise ValueError: bad batch; exception", ends}),
+  EXPECT_THAT(judge_as_nccl({ends, step + "raise ValueError: bad batch; exception", ends}),
               Not(HasSubstr("group=world")));
 }
 
 TEST(NcclRules, WhatAllIssuedAndNoneCompletedIsAStallAndNoDivergence) {
   const std::string rank = "all_reduce n=4 async; all_reduce n=4 async open; hung";
-  EXPECT_EQ(judge({rank, rank, rank}),
+  EXPECT_EQ(judge_as_nccl({rank, rank, rank}),
             "device-stall error observed group=world seq=1\nverdict findings");
   // Behind it on every rank: one cause, placed at the oldest open call.
   const std::string queue =
       "group a 0,1,2; all_reduce n=4 async; all_reduce n=4 async open; "
       "all_reduce g=a n=4 async open; hung";
-  EXPECT_EQ(judge({queue, queue, queue}),
+  EXPECT_EQ(judge_as_nccl({queue, queue, queue}),
             "device-stall error observed group=world seq=1\nverdict findings");
 }
 
@@ -195,7 +198,7 @@ TEST(NcclRules, QueuesInOppositeOrdersBlockEachOther) {
   const std::string first = "all_reduce g=a n=4 async open; all_reduce g=b n=4 async open; hung";
   const std::string second = "all_reduce g=b n=4 async open; all_reduce g=a n=4 async open; hung";
   // Rank 1 issued them the other way round than before.
-  EXPECT_THAT(judge({groups + first, groups + second}),
+  EXPECT_THAT(judge_as_nccl({groups + first, groups + second}),
               StartsWith("cross-group-deadlock error observed culprits=1"));
 }
 
@@ -203,17 +206,18 @@ TEST(NcclRules, AHostThatBlocksInAWaitIsStuck) {
   // The wait did not return: TORCH_NCCL_BLOCKING_WAIT, or a host that reads a value.
   const std::string step = "all_reduce n=4 async step=0; wait 0; ";
   const std::string waits = step + "all_reduce n=4 async step=1 open; wait 1 open; hung";
-  EXPECT_THAT(judge({waits, step + "clean", waits}),
+  EXPECT_THAT(judge_as_nccl({waits, step + "clean", waits}),
               StartsWith("unequal-iterations error proven culprits=1 group=world seq=1"));
 }
 
 TEST(NcclRules, AStragglerThatComesIsHealthy) {
   const std::string rank = "all_reduce n=4 async step=0; all_reduce n=4 async step=1; clean";
-  EXPECT_EQ(judge({rank, rank, rank}), "verdict clean");
+  EXPECT_EQ(judge_as_nccl({rank, rank, rank}), "verdict clean");
   // Looked at while the others wait for it: nothing tells whether it will come.
   const std::string waits = "all_reduce n=4 async step=0; all_reduce n=4 async step=1 open; ";
   const std::string late = "all_reduce n=4 async step=0; ";
-  EXPECT_EQ(judge({waits + "killed", late + "killed", waits + "killed"}), "verdict inconclusive");
+  EXPECT_EQ(judge_as_nccl({waits + "killed", late + "killed", waits + "killed"}),
+            "verdict inconclusive");
 }
 
 TEST(NcclRules, CallsThatPairAcrossStepsAndEndAreWrongNumbers) {
@@ -223,9 +227,9 @@ TEST(NcclRules, CallsThatPairAcrossStepsAndEndAreWrongNumbers) {
     return out + "clean";
   };
   // Together again in step 4.
-  EXPECT_EQ(judge({calls({0, 1, 2, 4}), calls({0, 2, 3, 4})}),
+  EXPECT_EQ(judge_as_nccl({calls({0, 1, 2, 4}), calls({0, 2, 3, 4})}),
             "step-mismatch error observed group=world seq=1 step=1\nverdict findings");
-  EXPECT_EQ(judge({calls({0, 1, 2, 3, 4}), calls({0, 1, 2, 3, 4})}), "verdict clean");
+  EXPECT_EQ(judge_as_nccl({calls({0, 1, 2, 3, 4}), calls({0, 1, 2, 3, 4})}), "verdict clean");
 }
 
 TEST(NcclRules, StartsTellWhoseDeviceStandsStill) {
@@ -259,9 +263,10 @@ TEST(NcclRules, WithoutCompletionsACallThatAMemberNeverIssuedIsOpen) {
     }
     return out + end;
   };
-  EXPECT_THAT(judge({issues("wawa", "hung"), issues("waw", "hung"), issues("wawa", "hung")}),
-              StartsWith("host-stall error observed culprits=1 group=a seq=1"));
-  EXPECT_EQ(judge({issues("wawa", "hung"), issues("wawa", "hung"), issues("wawa", "hung")}),
+  EXPECT_THAT(
+      judge_as_nccl({issues("wawa", "hung"), issues("waw", "hung"), issues("wawa", "hung")}),
+      StartsWith("host-stall error observed culprits=1 group=a seq=1"));
+  EXPECT_EQ(judge_as_nccl({issues("wawa", "hung"), issues("wawa", "hung"), issues("wawa", "hung")}),
             "verdict inconclusive");
 }
 

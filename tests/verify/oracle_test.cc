@@ -174,16 +174,16 @@ std::string as_test_program(const std::string& letters, int rank, int size) {
   return out.str();
 }
 
-std::string show(const Programs& programs) {
+std::string show_programs(const Programs& programs) {
   std::string out;
   for (const std::string& p : programs) out += (out.empty() ? "" : " | ") + p;
   return out;
 }
 
 // Ranks that the replay leaves blocked, told through verify(): they are in some finding.
-void compare(const Programs& programs) {
+void compare_programs(const Programs& programs) {
   const Oracle oracle(programs);
-  ASSERT_EQ(oracle.ends().size(), 1U) << "matching is not unique: " << show(programs);
+  ASSERT_EQ(oracle.ends().size(), 1U) << "matching is not unique: " << show_programs(programs);
   bool hangs = false;
   for (const std::size_t at : *oracle.ends().begin()) hangs |= at != SIZE_MAX;
   std::vector<std::string> texts;
@@ -192,7 +192,7 @@ void compare(const Programs& programs) {
         as_test_program(programs[r], static_cast<int>(r), static_cast<int>(programs.size())));
   }
   const Report report = verify(program(texts, /*timed=*/false));
-  EXPECT_EQ(proves_stuck(report), hangs) << show(programs) << "\n" << summary(report);
+  EXPECT_EQ(proves_stuck(report), hangs) << show_programs(programs) << "\n" << summary(report);
   // Every rank that is stuck is spoken of.
   std::set<Rank> named;
   for (const Finding& f : report.findings) {
@@ -202,7 +202,7 @@ void compare(const Programs& programs) {
   for (std::size_t r = 0; r < programs.size(); ++r) {
     if ((*oracle.ends().begin())[r] == SIZE_MAX) continue;
     EXPECT_TRUE(named.contains(Rank(static_cast<std::int32_t>(r))))
-        << "rank " << r << " of " << show(programs);
+        << "rank " << r << " of " << show_programs(programs);
   }
 }
 
@@ -210,7 +210,7 @@ TEST(Oracle, AllProgramsOfTwoRanksWithTwoGroups) {
   const auto all = words_over("ABabw", kSanitized ? 2 : 3);
   for (const std::string& x : all) {
     for (const std::string& y : all) {
-      compare({x, y});
+      compare_programs({x, y});
       if (::testing::Test::HasFailure()) return;
     }
   }
@@ -220,7 +220,7 @@ TEST(Oracle, AllProgramsOfTwoRanksWithMessages) {
   const auto all = words_over("Asr", kSanitized ? 3 : 4);
   for (const std::string& x : all) {
     for (const std::string& y : all) {
-      compare({x, y});
+      compare_programs({x, y});
       if (::testing::Test::HasFailure()) return;
     }
   }
@@ -231,7 +231,7 @@ TEST(Oracle, AllProgramsOfThreeRanks) {
   for (const std::string& x : all) {
     for (const std::string& y : all) {
       for (const std::string& z : all) {
-        compare({x, y, z});
+        compare_programs({x, y, z});
         if (::testing::Test::HasFailure()) return;
       }
     }

@@ -15,10 +15,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string judge(const std::vector<std::string>& programs) {
-  return summary(verify(program(programs)));
-}
-
 // Ranks in groups of equal size, g0, g1, …. Each reduces "part" in its own one, and then "whole"
 // with all the others.
 struct Halves {
@@ -183,8 +179,8 @@ TEST(Overtaking, WhoseTraceLostRecordsIsNotAccused) {
 
 using Letters = std::string;  // of one rank: p for its part, w for the whole
 
-std::string as_program(const Halves& halves, std::size_t rank, const Letters& letters,
-                       std::size_t issued, bool ran) {
+std::string halves_as_program(const Halves& halves, std::size_t rank, const Letters& letters,
+                              std::size_t issued, bool ran) {
   std::string out = halves.declared(rank);
   for (std::size_t i = 0; i < issued; ++i) {
     out += letters[i] == 'p' ? halves.part(rank) : halves.whole();
@@ -233,7 +229,7 @@ void hold(const Halves& halves, const Letters& usual, std::size_t rank, const Le
     std::vector<std::string> texts;
     bool ended = true;
     for (std::size_t r = 0; r < all.size(); ++r) {
-      texts.push_back(as_program(halves, r, all[r], ran ? issued[r] : all[r].size(), ran));
+      texts.push_back(halves_as_program(halves, r, all[r], ran ? issued[r] : all[r].size(), ran));
       ended = ended && issued[r] == all[r].size();
     }
     if (ran && ended) continue;  // all were called: it cannot be seen whether the last one hangs

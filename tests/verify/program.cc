@@ -14,7 +14,7 @@ namespace lockstep {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> out;
@@ -30,24 +30,25 @@ std::vector<std::string> words(const std::string& item) {
   return out;
 }
 
-Json numbers(const std::string& list) {
-  Json out = Json::array();
+OrderedJson numbers(const std::string& list) {
+  OrderedJson out = OrderedJson::array();
   for (const std::string& part : split(list, ',')) out.push_back(std::stoll(part));
   return out;
 }
 
-class Writer {
+class ProgramTextWriter {
  public:
-  Writer(std::int32_t rank, std::int32_t world_size, bool timed,
-         const std::vector<std::vector<std::string>>& items)
+  ProgramTextWriter(std::int32_t rank, std::int32_t world_size, bool timed,
+                    const std::vector<std::vector<std::string>>& items)
       : timed_(timed) {
-    Json header = {{"header", 1}, {"rank", rank}, {"world_size", world_size}, {"backend", "gloo"}};
+    OrderedJson header = {
+        {"header", 1}, {"rank", rank}, {"world_size", world_size}, {"backend", "gloo"}};
     for (const auto& w : items) {
       if (w[0] == "mpi") header["semantics"] = "mpi";
       if (w[0] == "backend") header["backend"] = w[1];
     }
     line(header);
-    Json all = Json::array();
+    OrderedJson all = OrderedJson::array();
     for (std::int32_t r = 0; r < world_size; ++r) all.push_back(r);
     line({{"group", "world"}, {"ranks", all}});
   }
@@ -58,7 +59,7 @@ class Writer {
     if (std::find(kEnds.begin(), kEnds.end(), w[0]) != kEnds.end()) {
       line({{"end", w[0]}});
     } else if (w[0] == "group") {
-      Json group = {{"group", w[1]}, {"ranks", numbers(w[2])}};
+      OrderedJson group = {{"group", w[1]}, {"ranks", numbers(w[2])}};
       if (w.size() > 3) group["desc"] = w[3];
       line(group);
     } else if (w[0] == "modality") {
@@ -82,14 +83,14 @@ class Writer {
   std::string text() const { return text_; }
 
  private:
-  void line(const Json& json) { text_ += json.dump() + "\n"; }
-  void event(Json json) {
+  void line(const OrderedJson& json) { text_ += json.dump() + "\n"; }
+  void event(OrderedJson json) {
     if (timed_) json["t"] = time_ += 10;
     line(json);
   }
 
   void raise(const std::vector<std::string>& w) {
-    Json json = {{"ev", "exception"}};
+    OrderedJson json = {{"ev", "exception"}};
     std::size_t first = 1;
     if (w.size() > 1 && std::isdigit(static_cast<unsigned char>(w[1][0])) != 0) {
       json["id"] = std::stoll(w[first++]);
@@ -101,8 +102,8 @@ class Writer {
   }
 
   void call(const std::vector<std::string>& w) {
-    Json json = {{"ev", "issue"}, {"id", next_}, {"g", "world"}, {"op", w[0]}};
-    Json complete = {{"ev", "complete"}, {"id", next_}};
+    OrderedJson json = {{"ev", "issue"}, {"id", next_}, {"g", "world"}, {"op", w[0]}};
+    OrderedJson complete = {{"ev", "complete"}, {"id", next_}};
     bool async = false;
     bool completes = true;
     for (std::size_t i = 1; i < w.size(); ++i) {
@@ -114,7 +115,7 @@ class Writer {
       else if (key == "open")
         completes = false;
       else if (key == "n")
-        json["in"] = json["out"] = Json::array({numbers(value)});
+        json["in"] = json["out"] = OrderedJson::array({numbers(value)});
       else if (key == "what")
         json["what"] = split(value, ',');
       else if (key == "in_splits")
@@ -150,7 +151,7 @@ std::string program_text(std::int32_t rank, std::int32_t world_size, const std::
   for (const std::string& item : split(program, ';')) {
     if (auto w = words(item); !w.empty()) items.push_back(std::move(w));
   }
-  Writer writer(rank, world_size, timed, items);
+  ProgramTextWriter writer(rank, world_size, timed, items);
   for (const auto& w : items) writer.item(w);
   return writer.text();
 }

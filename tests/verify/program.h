@@ -20,6 +20,7 @@
 
 #include "trace/run.h"
 #include "verify/report.h"
+#include "verify/verify.h"
 
 namespace lockstep {
 
@@ -40,5 +41,10 @@ Run run_of(const std::vector<RankProgram>& programs, std::int32_t world_size);
 // One line per error and warning: "rule severity certainty culprits=1,3 group=world seq=2 step=1",
 // leaving out what is absent; then "verdict V". Notes are left out.
 std::string summary(const Report& report);
+
+// What is said of a program.
+inline std::string judge(const std::vector<std::string>& programs) {
+  return summary(verify(program(programs)));
+}
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const Finding& first(const Report& report) {
+const Finding& first_finding(const Report& report) {
   static const Finding kNone;
   return report.findings.empty() ? kNone : report.findings[0];
 }
@@ -22,10 +22,10 @@ TEST(Rendezvous, SendsThatOnlyBuffersLetThroughAreAPossibleCircle) {
        "mpi; send count=4 peer=0 ptag=0 at=ring.c:10; recv count=4 peer=0 ptag=0; finalize; "
        "clean"}));
   EXPECT_EQ(summary(report), "p2p-cycle error possible group=world seq=0\nverdict findings");
-  EXPECT_THAT(first(report).message,
+  EXPECT_THAT(first_finding(report).message,
               HasSubstr("where sends are not buffered, rank 0 waits in send"));
-  EXPECT_THAT(first(report).message, HasSubstr("ring.c:10"));
-  EXPECT_EQ(first(report).evidence.size(), 2U);
+  EXPECT_THAT(first_finding(report).message, HasSubstr("ring.c:10"));
+  EXPECT_EQ(first_finding(report).evidence.size(), 2U);
   EXPECT_FALSE(proves_stuck(report));
 }
 
@@ -36,7 +36,7 @@ TEST(Rendezvous, ACircleOfThreeIsNamedWhole) {
   };
   const Report report = verify(program({rank(0), rank(1), rank(2)}));
   EXPECT_EQ(summary(report), "p2p-cycle error possible group=world seq=0\nverdict findings");
-  EXPECT_EQ(first(report).ranks, (std::vector<Rank>{Rank(0), Rank(1), Rank(2)}));
+  EXPECT_EQ(first_finding(report).ranks, (std::vector<Rank>{Rank(0), Rank(1), Rank(2)}));
 }
 
 TEST(Rendezvous, OneThatReceivesFirstOpensTheCircle) {
@@ -92,7 +92,8 @@ TEST(Rendezvous, ACollectiveThatNeedNotWaitAgainstAMessage) {
       {"mpi; broadcast count=1 root=0 at=a.c:5; send count=1 peer=1 ptag=0; finalize; clean",
        "mpi; recv count=1 peer=0 ptag=0 at=a.c:9; broadcast count=1 root=0; finalize; clean"}));
   EXPECT_EQ(summary(report), "deadlock error possible group=world seq=0\nverdict findings");
-  EXPECT_THAT(first(report).message, HasSubstr("where collectives wait for all their members"));
+  EXPECT_THAT(first_finding(report).message,
+              HasSubstr("where collectives wait for all their members"));
 }
 
 TEST(Rendezvous, TheSameOrderOnBothSidesIsNone) {
@@ -145,7 +146,7 @@ TEST(MpiForms, BlockingAndNonblockingNeverMatch) {
       verify(program({"mpi; broadcast count=1 root=0 at=a.c:3; finalize; clean",
                       "mpi; broadcast count=1 root=0 async at=a.c:7; wait 0; finalize; clean"}));
   EXPECT_EQ(summary(report), "op-mismatch error observed group=world seq=0\nverdict findings");
-  EXPECT_THAT(first(report).message, HasSubstr("nonblocking broadcast"));
+  EXPECT_THAT(first_finding(report).message, HasSubstr("nonblocking broadcast"));
 }
 
 TEST(MpiForms, CountsPerRankNeverMatchACommonCount) {
@@ -166,8 +167,8 @@ TEST(NearMisses, AMessageWithAnotherTagIsTheCause) {
       verify(program({"mpi; send count=1 peer=1 ptag=0 async; wait 0; finalize open; hung",
                       "mpi; recv count=1 peer=0 ptag=1 async open at=a.c:61; wait 0 open; hung"}));
   EXPECT_EQ(summary(report), "p2p-unmatched error proven group=world seq=0\nverdict findings");
-  EXPECT_THAT(first(report).message, HasSubstr("with tag 1"));
-  EXPECT_THAT(first(report).message, HasSubstr("with tag 0"));
+  EXPECT_THAT(first_finding(report).message, HasSubstr("with tag 1"));
+  EXPECT_THAT(first_finding(report).message, HasSubstr("with tag 0"));
 }
 
 TEST(NearMisses, AMessageInAnotherGroupIsTheCause) {
@@ -175,7 +176,7 @@ TEST(NearMisses, AMessageInAnotherGroupIsTheCause) {
       verify(program({"mpi; group g 0,1; send count=1 g=g peer=1 ptag=0; finalize open; hung",
                       "mpi; group g 0,1; recv count=1 peer=0 ptag=0 open; hung"}));
   EXPECT_EQ(summary(report), "p2p-unmatched error proven group=world seq=0\nverdict findings");
-  EXPECT_THAT(first(report).message, HasSubstr("in group g"));
+  EXPECT_THAT(first_finding(report).message, HasSubstr("in group g"));
 }
 
 TEST(NearMisses, NoMessageAtAllIsNone) {
@@ -183,7 +184,7 @@ TEST(NearMisses, NoMessageAtAllIsNone) {
       verify(program({"mpi; finalize open; hung", "mpi; recv count=1 peer=0 ptag=1 open; hung"}));
   EXPECT_EQ(summary(report),
             "p2p-unmatched error proven culprits=0 group=world seq=0\nverdict findings");
-  EXPECT_THAT(first(report).message, Not(HasSubstr("with tag 0")));
+  EXPECT_THAT(first_finding(report).message, Not(HasSubstr("with tag 0")));
 }
 
 TEST(Probe, TwoThatProbeBeforeTheySendAreStuck) {

@@ -15,14 +15,14 @@
 namespace lockstep {
 namespace {
 
-std::string show(const Words& words, bool mpi) {
+std::string show_words(const Words& words, bool mpi) {
   std::string out = mpi ? "mpi: " : "c10d: ";
   for (const std::string& word : words) out += "\"" + word + "\" ";
   return out;
 }
 
 // Requests that are never waited for may be beside the question, but keep nobody waiting.
-bool says(const Report& report, Certainty certainty) {
+bool says_with(const Report& report, Certainty certainty) {
   return std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& f) {
     return f.certainty == certainty && f.rule != RuleId::never_waited;
   });
@@ -44,7 +44,7 @@ struct Seen {
   int always = 0, sometimes = 0, never = 0, bounded = 0;
 };
 
-void compare(const Words& words, bool mpi, Seen& seen) {
+void compare_words(const Words& words, bool mpi, Seen& seen) {
   const Ends ends = ends_of(words, mpi);
   ++(!ends.some_hang ? seen.never : ends.some_end ? seen.sometimes : seen.always);
   std::vector<std::string> programs;
@@ -53,21 +53,24 @@ void compare(const Words& words, bool mpi, Seen& seen) {
         word_as_program(words[r], static_cast<int>(r), static_cast<int>(words.size()), mpi));
   }
   const Report report = verify(program(programs, /*timed=*/false));
-  EXPECT_EQ(proves_stuck(report), ends.some_hang && !ends.some_end) << show(words, mpi) << "\n"
-                                                                    << summary(report);
+  EXPECT_EQ(proves_stuck(report), ends.some_hang && !ends.some_end)
+      << show_words(words, mpi) << "\n"
+      << summary(report);
   if (ends.some_hang) {
-    const bool said = says(report, Certainty::possible) || says(report, Certainty::proven) ||
-                      says(report, Certainty::observed) || report.verdict == Verdict::inconclusive;
+    const bool said =
+        says_with(report, Certainty::possible) || says_with(report, Certainty::proven) ||
+        says_with(report, Certainty::observed) || report.verdict == Verdict::inconclusive;
     seen.bounded += report.verdict == Verdict::inconclusive;
-    EXPECT_TRUE(said) << show(words, mpi) << "\n" << summary(report);
+    EXPECT_TRUE(said) << show_words(words, mpi) << "\n" << summary(report);
   } else {
-    EXPECT_FALSE(says(report, Certainty::possible)) << show(words, mpi) << "\n" << summary(report);
+    EXPECT_FALSE(says_with(report, Certainty::possible)) << show_words(words, mpi) << "\n"
+                                                         << summary(report);
   }
 }
 
 void compare_both(const Words& words, Seen& seen) {
-  compare(words, false, seen);
-  compare(words, true, seen);
+  compare_words(words, false, seen);
+  compare_words(words, true, seen);
 }
 
 void expect_all_kinds(const Seen& seen) {
@@ -147,16 +150,16 @@ void compare_recorded(const Words& words, bool mpi, std::mt19937& random, Seen& 
   ++(!ends.some_hang ? seen.never : ends.some_end ? seen.sometimes : seen.always);
   const RecordedRun recorded = run_once(words, mpi && random() % 2 == 0, mpi, random);
   const Report report = verify(program(recorded.programs));
-  const bool said = says(report, Certainty::possible) || says(report, Certainty::proven) ||
-                    says(report, Certainty::observed);
+  const bool said = says_with(report, Certainty::possible) ||
+                    says_with(report, Certainty::proven) || says_with(report, Certainty::observed);
   const auto context = [&] {
-    std::string out = show(words, mpi) + (recorded.hung ? "hung" : "ended") + "\n";
+    std::string out = show_words(words, mpi) + (recorded.hung ? "hung" : "ended") + "\n";
     for (const std::string& p : recorded.programs) out += p + "\n";
     return out + summary(report);
   };
   EXPECT_TRUE(!recorded.hung || said) << context();
   EXPECT_FALSE(proves_stuck(report) && ends.some_end) << context();
-  EXPECT_FALSE(!ends.some_hang && says(report, Certainty::possible)) << context();
+  EXPECT_FALSE(!ends.some_hang && says_with(report, Certainty::possible)) << context();
 }
 
 TEST(ScheduleOracle, RecordedRunsOfSampledPrograms) {

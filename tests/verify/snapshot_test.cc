@@ -18,7 +18,7 @@ namespace {
 using testing::ElementsAre;
 
 // One letter a call: c completed, p pending; a digit before it changes its source line.
-Report judge(const std::vector<std::string>& ranks, const std::string& op = "all_reduce") {
+Report judge_snapshot(const std::vector<std::string>& ranks, const std::string& op = "all_reduce") {
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     std::string text = "{\"header\":1,\"rank\":" + std::to_string(r) +
@@ -44,7 +44,7 @@ Report judge(const std::vector<std::string>& ranks, const std::string& op = "all
 }
 
 TEST(Snapshot, AStalledDeviceIsBehindPeersThatWait) {
-  const Report report = judge({"cccpp", "cpppp", "cccpp"});
+  const Report report = judge_snapshot({"cccpp", "cpppp", "cccpp"});
   ASSERT_FALSE(report.findings.empty());
   EXPECT_EQ(report.findings[0].rule, RuleId::device_stall);
   EXPECT_THAT(report.findings[0].culprits, ElementsAre(Rank(1)));
@@ -53,26 +53,26 @@ TEST(Snapshot, AStalledDeviceIsBehindPeersThatWait) {
 
 TEST(Snapshot, SkewIsNoError) {
   // Peers wait for nothing; all are in flight. Nothing tells whether the open calls hang.
-  EXPECT_EQ(judge({"ccc", "cpp", "ccc"}).verdict, Verdict::inconclusive);
-  EXPECT_EQ(judge({"cpp", "cpp", "cpp"}).verdict, Verdict::inconclusive);
-  EXPECT_EQ(judge({"ccc", "ccc", "ccc"}).verdict, Verdict::clean);
+  EXPECT_EQ(judge_snapshot({"ccc", "cpp", "ccc"}).verdict, Verdict::inconclusive);
+  EXPECT_EQ(judge_snapshot({"cpp", "cpp", "cpp"}).verdict, Verdict::inconclusive);
+  EXPECT_EQ(judge_snapshot({"ccc", "ccc", "ccc"}).verdict, Verdict::clean);
 }
 
 TEST(Snapshot, MostOfALargeGroupBehindIsNoProof) {
-  const Report report = judge({"cpp", "cpp", "cpp", "cpp", "ccp"});
+  const Report report = judge_snapshot({"cpp", "cpp", "cpp", "cpp", "ccp"});
   EXPECT_EQ(report.verdict, Verdict::inconclusive);
   ASSERT_FALSE(report.unknown.empty());
   EXPECT_THAT(report.unknown[0], testing::HasSubstr("ranks 0-3 had not completed"));
   // Half of it, and no times that tell; most of a small one.
   const std::vector<std::string> half = {"cpp", "cpp", "cpp", "cpp", "ccp", "ccp", "ccp", "ccp"};
-  EXPECT_EQ(judge(half).verdict, Verdict::findings);
-  EXPECT_EQ(judge({"cpp", "cpp", "ccp"}).verdict, Verdict::findings);
+  EXPECT_EQ(judge_snapshot(half).verdict, Verdict::findings);
+  EXPECT_EQ(judge_snapshot({"cpp", "cpp", "ccp"}).verdict, Verdict::findings);
 }
 
 TEST(Snapshot, ACallThatOneMemberSawCompletedStallsNobody) {
-  EXPECT_EQ(judge({"cccc", "cppp", "ccpp"}).verdict, Verdict::inconclusive);
+  EXPECT_EQ(judge_snapshot({"cccc", "cppp", "ccpp"}).verdict, Verdict::inconclusive);
   // Here nobody did: those ahead wait.
-  EXPECT_EQ(judge({"cccp", "cppp", "cccp"}).verdict, Verdict::findings);
+  EXPECT_EQ(judge_snapshot({"cccp", "cppp", "cccp"}).verdict, Verdict::findings);
 }
 
 // Calls of the groups "a" and "b", of both ranks, or messages to and from the other rank ("s",
@@ -126,19 +126,19 @@ TEST(Snapshot, AMessageWhoseOtherSideWasPostedAccusesNobody) {
 }
 
 TEST(Snapshot, AHostThatNeverIssuedIsTheCulprit) {
-  const Report report = judge({"ccp", "cc", "ccp"});
+  const Report report = judge_snapshot({"ccp", "cc", "ccp"});
   ASSERT_FALSE(report.findings.empty());
   EXPECT_EQ(report.findings[0].rule, RuleId::host_stall);
   EXPECT_THAT(report.findings[0].culprits, ElementsAre(Rank(1)));
 }
 
 TEST(Snapshot, HalfOfTheGroupAheadInANewCallTellsNothing) {
-  EXPECT_EQ(judge({"cc9p", "cc9p", "cc", "cc"}).verdict, Verdict::inconclusive);
-  EXPECT_EQ(judge({"ccp", "ccp", "cc", "cc"}).verdict, Verdict::findings);  // known calls
+  EXPECT_EQ(judge_snapshot({"cc9p", "cc9p", "cc", "cc"}).verdict, Verdict::inconclusive);
+  EXPECT_EQ(judge_snapshot({"ccp", "ccp", "cc", "cc"}).verdict, Verdict::findings);  // known calls
 }
 
 TEST(Snapshot, SourcePlacesTellTheExtraCallOfAFew) {
-  const Report report = judge({"c5c1c2p", "c1c2c", "c1c2c", "c1c2c"});
+  const Report report = judge_snapshot({"c5c1c2p", "c1c2c", "c1c2c", "c1c2c"});
   ASSERT_FALSE(report.findings.empty());
   EXPECT_EQ(report.findings[0].rule, RuleId::extra_collective);
   EXPECT_THAT(report.findings[0].culprits, ElementsAre(Rank(0)));

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 const std::string kSendToZero =
     "mpi; send count=1 dtype=int32 peer=0 ptag=0 at=a.c:20; finalize; clean";
 
-const Finding& first(const Report& report) {
+const Finding& first_cause(const Report& report) {
   static const Finding kNone;
   return report.findings.empty() ? kNone : report.findings[0];
 }
@@ -34,10 +34,10 @@ TEST(Wildcards, AReceiveThatMayTakeAnothersMessageIsARace) {
        "finalize; clean",
        kSendToZero, kSendToZero}));
   EXPECT_EQ(summary(report), "wildcard-race error possible group=world seq=0\nverdict findings");
-  EXPECT_THAT(first(report).message, HasSubstr("rank 0's receive from any source"));
-  EXPECT_THAT(first(report).message, HasSubstr("a.c:10"));
-  EXPECT_THAT(first(report).message, HasSubstr("may take rank 1's send"));
-  EXPECT_THAT(first(report).evidence[0].text, HasSubstr("takes rank 1's send"));
+  EXPECT_THAT(first_cause(report).message, HasSubstr("rank 0's receive from any source"));
+  EXPECT_THAT(first_cause(report).message, HasSubstr("a.c:10"));
+  EXPECT_THAT(first_cause(report).message, HasSubstr("may take rank 1's send"));
+  EXPECT_THAT(first_cause(report).evidence[0].text, HasSubstr("takes rank 1's send"));
 }
 
 TEST(Wildcards, WithoutTheRecordedSenderTheSameIsFound) {
@@ -76,8 +76,8 @@ TEST(Wildcards, AHangByTheWrongMatchIsARaceThatWasSeen) {
                "mpi; send count=1 peer=0 ptag=0; finalize open; hung",
                "mpi; send count=1 peer=0 ptag=0; finalize open; hung"}));
   EXPECT_THAT(summary(report), HasSubstr("wildcard-race error observed"));
-  EXPECT_THAT(first(report).message, HasSubstr("took rank 1's send"));
-  EXPECT_THAT(first(report).message, HasSubstr("had it taken rank 2's send"));
+  EXPECT_THAT(first_cause(report).message, HasSubstr("took rank 1's send"));
+  EXPECT_THAT(first_cause(report).message, HasSubstr("had it taken rank 2's send"));
   EXPECT_FALSE(proves_stuck(report)) << "another order would have ended";
 }
 
@@ -95,7 +95,7 @@ TEST(Wildcards, AMessageThatDoesNotFitAnotherReceive) {
                       "mpi; send count=1 dtype=int32 peer=0 ptag=0; finalize; clean",
                       "mpi; send count=1 dtype=float64 peer=0 ptag=0; finalize; clean"}));
   EXPECT_EQ(summary(report), "wildcard-race error possible group=world seq=0\nverdict findings");
-  EXPECT_THAT(first(report).message, HasSubstr("which it does not fit"));
+  EXPECT_THAT(first_cause(report).message, HasSubstr("which it does not fit"));
 }
 
 TEST(Wildcards, ALargerReceiveFitsEveryMessage) {
@@ -114,7 +114,7 @@ TEST(Wildcards, AnExceptionBehindReceivesInAnyOrder) {
        "mpi; send count=1 peer=0 ptag=42; finalize open; cut",
        "mpi; send count=1 peer=0 ptag=42; finalize open; cut"}));
   EXPECT_THAT(summary(report), HasSubstr("wildcard-race error observed culprits=0"));
-  EXPECT_THAT(first(report).message, HasSubstr("ranks 1, 2"));
+  EXPECT_THAT(first_cause(report).message, HasSubstr("ranks 1, 2"));
 }
 
 TEST(Wildcards, AnExceptionBehindTheOnlyMessageIsNoRace) {

@@ -21,10 +21,10 @@ using testing::HasSubstr;
 using Before = WorkCost::Before;
 
 // Two steps: so many kernels, an all-reduce of nothing, so many more while it runs, a wait.
-const std::string kProgram =
+const std::string kForecastProgram =
     "all_reduce n=0 dtype=float32 what=w step=0 async open; wait 0; step 0;"
     "all_reduce n=0 dtype=float32 what=w step=1 async open; wait 1; step 1; clean";
-RankCosts costs_of(std::int32_t rank, std::int64_t before, std::int64_t beside) {
+RankCosts times_of_rank(std::int32_t rank, std::int64_t before, std::int64_t beside) {
   RankCosts out{rank, 0, 0, {}};
   for (std::int64_t s = 0; s < 2; ++s) {
     out.work.push_back(kernels(Before::call, s, s, before));
@@ -43,8 +43,8 @@ Result<Run> timed(const std::vector<RankCosts>& costs, const Machine& machine,
                   std::int64_t samples = 0) {
   std::vector<const RankCosts*> pointers;
   for (const RankCosts& own : costs) pointers.push_back(&own);
-  return timed_run(program(std::vector<std::string>(costs.size(), kProgram), false), pointers,
-                   std::vector<std::int64_t>(costs.size(), samples), machine);
+  return timed_run(program(std::vector<std::string>(costs.size(), kForecastProgram), false),
+                   pointers, std::vector<std::int64_t>(costs.size(), samples), machine);
 }
 
 Forecast forecast_of(const std::vector<RankCosts>& costs, const Machine& machine,
@@ -67,7 +67,8 @@ Forecast forecast_of(const std::vector<RankCosts>& costs, const Machine& machine
 
 TEST(Forecast, AStepIsItsWorkAndTheCallThatIsWaitedFor) {
   // Two ranks: an all-reduce takes two hops, 2 ms, of which 1 ms is hidden.
-  const Forecast f = forecast_of({costs_of(0, 3, 1), costs_of(1, 3, 1)}, millisecond_kernels());
+  const Forecast f =
+      forecast_of({times_of_rank(0, 3, 1), times_of_rank(1, 3, 1)}, millisecond_kernels());
   ASSERT_EQ(f.times.size(), 2U);
   EXPECT_EQ(f.step_time.value, 5'000'000'000);
   ASSERT_EQ(f.classes.size(), 1U);
@@ -79,14 +80,16 @@ TEST(Forecast, AStepIsItsWorkAndTheCallThatIsWaitedFor) {
 }
 
 TEST(Forecast, WorkThatIsLongEnoughHidesTheWholeCall) {
-  const Forecast f = forecast_of({costs_of(0, 3, 2), costs_of(1, 3, 2)}, millisecond_kernels());
+  const Forecast f =
+      forecast_of({times_of_rank(0, 3, 2), times_of_rank(1, 3, 2)}, millisecond_kernels());
   EXPECT_EQ(f.step_time.value, 5'000'000'000);
   EXPECT_DOUBLE_EQ(f.classes[0].exposed, 0);
   EXPECT_DOUBLE_EQ(f.classes[0].hidden, 2e-3);
 }
 
 TEST(Forecast, WhoIsEarlyIsIdleUntilTheStragglerComes) {
-  const Forecast f = forecast_of({costs_of(0, 1, 0), costs_of(1, 5, 0)}, millisecond_kernels());
+  const Forecast f =
+      forecast_of({times_of_rank(0, 1, 0), times_of_rank(1, 5, 0)}, millisecond_kernels());
   EXPECT_EQ(f.step_time.value, 7'000'000'000);
   ASSERT_EQ(f.classes.size(), 2U);
   EXPECT_DOUBLE_EQ(f.classes[0].idle, 4e-3);
@@ -98,10 +101,10 @@ TEST(Forecast, WhoIsEarlyIsIdleUntilTheStragglerComes) {
 TEST(Forecast, RanksThatShareCoresTakeTurns) {
   Machine machine = millisecond_kernels();
   machine.cores = 1;
-  const Forecast f = forecast_of({costs_of(0, 3, 0), costs_of(1, 3, 0)}, machine);
+  const Forecast f = forecast_of({times_of_rank(0, 3, 0), times_of_rank(1, 3, 0)}, machine);
   EXPECT_EQ(f.times.ends().back().value, 20'000'000'000) << "3 ms of work and 2 of the call, each";
   machine.cores = 2;
-  EXPECT_EQ(forecast_of({costs_of(0, 3, 0), costs_of(1, 3, 0)}, machine).step_time.value,
+  EXPECT_EQ(forecast_of({times_of_rank(0, 3, 0), times_of_rank(1, 3, 0)}, machine).step_time.value,
             5'000'000'000);
 }
 
@@ -109,11 +112,13 @@ TEST(Forecast, SamplesArePreparedWhereNoCoreIsLeftOver) {
   Machine machine = millisecond_kernels();
   machine.sample = Picos{500'000'000};
   machine.cores = 2;
-  EXPECT_EQ(forecast_of({costs_of(0, 3, 0), costs_of(1, 3, 0)}, machine, 4).step_time.value,
-            7'000'000'000);
+  EXPECT_EQ(
+      forecast_of({times_of_rank(0, 3, 0), times_of_rank(1, 3, 0)}, machine, 4).step_time.value,
+      7'000'000'000);
   machine.cores = 4;
-  EXPECT_EQ(forecast_of({costs_of(0, 3, 0), costs_of(1, 3, 0)}, machine, 4).step_time.value,
-            5'000'000'000);
+  EXPECT_EQ(
+      forecast_of({times_of_rank(0, 3, 0), times_of_rank(1, 3, 0)}, machine, 4).step_time.value,
+      5'000'000'000);
 }
 
 TEST(Forecast, SaysWhatARankDoesInEachStep) {
@@ -162,7 +167,7 @@ TEST(Forecast, ACheckpointBelongsToNoStep) {
 }
 
 TEST(Forecast, AnEvaluationComesAfterTheLastStep) {
-  std::vector<RankCosts> costs = {costs_of(0, 3, 1), costs_of(1, 3, 1)};
+  std::vector<RankCosts> costs = {times_of_rank(0, 3, 1), times_of_rank(1, 3, 1)};
   costs[0].work.push_back(kernels(Before::checkpoint, 1, 1, 2));
   costs[1].work.push_back(kernels(Before::checkpoint, 1, 1, 0));
   costs[0].work.push_back(kernels(Before::evaluation, 1, 1, 7));
@@ -247,7 +252,7 @@ TEST(Forecast, AMessageIsSentByItsSender) {
 
 TEST(TimedRun, CostsOfAnotherProgramAreRefused) {
   const Machine machine = millisecond_kernels();
-  const std::vector<RankCosts> good = {costs_of(0, 1, 1), costs_of(1, 1, 1)};
+  const std::vector<RankCosts> good = {times_of_rank(0, 1, 1), times_of_rank(1, 1, 1)};
   EXPECT_TRUE(timed(good, machine));
   std::vector<RankCosts> other = good;
   other[1].work[0].id = 7;

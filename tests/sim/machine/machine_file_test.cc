@@ -24,7 +24,7 @@ links:
   - {alpha: 10us, beta: 200Gb/s}
 )";
 
-std::string with(const std::string& from, const std::string& to) {
+std::string file_with(const std::string& from, const std::string& to) {
   std::string text = kFile;
   text.replace(text.find(from), from.size(), to);
   return text;
@@ -56,7 +56,7 @@ TEST(MachineFile, EveryKeyIsRead) {
 
 TEST(MachineFile, DecimalAndBinaryUnitsAreTwoThings) {
   const auto bytes = [](const std::string& unit) {
-    return parse_machine(with("80GiB", unit), "m.yaml")->per_device->value;
+    return parse_machine(file_with("80GiB", unit), "m.yaml")->per_device->value;
   };
   EXPECT_EQ(bytes("80GB"), 80'000'000'000);
   EXPECT_EQ(bytes("80GiB"), std::int64_t{80} << 30U);
@@ -64,22 +64,23 @@ TEST(MachineFile, DecimalAndBinaryUnitsAreTwoThings) {
 
 TEST(MachineFile, WhatIsWrongIsSaidWithItsLine) {
   EXPECT_EQ(refusal(kFile), "accepted");
-  EXPECT_THAT(refusal(with("2TB/s", "2TB")), HasSubstr("m.yaml:6:"));
-  EXPECT_THAT(refusal(with("100GB/s", "100")), HasSubstr("m.yaml:9:"));
-  EXPECT_THAT(refusal(with("100GB/s", "0GB/s")), HasSubstr("m.yaml:9:"));
-  EXPECT_THAT(refusal(with("matmul: 0.5", "matmul: 1.5")), HasSubstr("m.yaml:5:"));
-  EXPECT_THAT(refusal(with("matmul: 0.5", "matmul: 0")), HasSubstr("matmul"));
-  EXPECT_THAT(refusal(with("fragmentation: 1.05", "fragmentation: 0.9")), HasSubstr("m.yaml:6:"));
-  EXPECT_THAT(refusal(with("1.5GB", "-1.5GB")), HasSubstr("m.yaml:6:"));
+  EXPECT_THAT(refusal(file_with("2TB/s", "2TB")), HasSubstr("m.yaml:6:"));
+  EXPECT_THAT(refusal(file_with("100GB/s", "100")), HasSubstr("m.yaml:9:"));
+  EXPECT_THAT(refusal(file_with("100GB/s", "0GB/s")), HasSubstr("m.yaml:9:"));
+  EXPECT_THAT(refusal(file_with("matmul: 0.5", "matmul: 1.5")), HasSubstr("m.yaml:5:"));
+  EXPECT_THAT(refusal(file_with("matmul: 0.5", "matmul: 0")), HasSubstr("matmul"));
+  EXPECT_THAT(refusal(file_with("fragmentation: 1.05", "fragmentation: 0.9")),
+              HasSubstr("m.yaml:6:"));
+  EXPECT_THAT(refusal(file_with("1.5GB", "-1.5GB")), HasSubstr("m.yaml:6:"));
   EXPECT_THAT(refusal("contention: 0.5\n" + kFile), HasSubstr("m.yaml:1:"));
   // Each slice is an event: so short ones would never end.
   EXPECT_THAT(refusal("cores: 2\nthreads: {slice: 1ps}\n" + kFile), HasSubstr("at least 100us"));
   EXPECT_EQ(refusal("cores: 2\nthreads: {slice: 100us}\n" + kFile), "accepted");
   EXPECT_EQ(refusal("cores: 2\nthreads: {start: 100us, refill: 1ms}\n" + kFile), "accepted");
   EXPECT_THAT(refusal("cores: 2\nthreads: {refill: 1}\n" + kFile), HasSubstr("m.yaml:2:"));
-  EXPECT_THAT(refusal(with("bfloat16", "float12")), HasSubstr("float12"));
-  EXPECT_THAT(refusal(with("bandwidth", "bandwith")), HasSubstr("\"bandwidth\" is missing"));
-  EXPECT_THAT(refusal(with("ranks_per_node: 4", "ranks_per_node: 0")), HasSubstr("m.yaml:3:"));
+  EXPECT_THAT(refusal(file_with("bfloat16", "float12")), HasSubstr("float12"));
+  EXPECT_THAT(refusal(file_with("bandwidth", "bandwith")), HasSubstr("\"bandwidth\" is missing"));
+  EXPECT_THAT(refusal(file_with("ranks_per_node: 4", "ranks_per_node: 0")), HasSubstr("m.yaml:3:"));
   EXPECT_THAT(refusal("machine: 1\nname: none\n"), HasSubstr("error"));
   EXPECT_THAT(refusal("machine: 1\nname: x\ncompute: {}\nmemory: {bandwidth: 1B/s}\n"
                       "links: [{alpha: 0s, beta: 1B/s}]\n"),

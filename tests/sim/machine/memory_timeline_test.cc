@@ -47,12 +47,12 @@ WorkCost stretch(Before before, std::int64_t id, std::int64_t step, std::int64_t
   return out;
 }
 
-const std::string kProgram =
+const std::string kMemoryProgram =
     "all_reduce n=0 dtype=float32 what=w step=0 async open; wait 0; step 0;"
     "all_reduce n=0 dtype=float32 what=w step=1 async open; wait 1; step 1; clean";
 
 // Three kernels, an all-reduce of 2 ms while one more kernel runs, a wait; twice.
-RankCosts costs_of(std::int32_t rank, std::int64_t state, std::int64_t most_in_step_1 = 70) {
+RankCosts memory_of_rank(std::int32_t rank, std::int64_t state, std::int64_t most_in_step_1 = 70) {
   RankCosts out{rank, 0, 0, {}};
   for (std::int64_t s = 0; s < 2; ++s) {
     const std::int64_t most = s == 1 ? most_in_step_1 : 60;
@@ -66,7 +66,7 @@ RankCosts costs_of(std::int32_t rank, std::int64_t state, std::int64_t most_in_s
 std::vector<MemoryTimeline> timelines_of(const std::vector<const RankCosts*>& costs) {
   const Machine machine = millisecond_kernels();
   const Result<Run> run =
-      timed_run(program(std::vector<std::string>(costs.size(), kProgram), false), costs,
+      timed_run(program(std::vector<std::string>(costs.size(), kMemoryProgram), false), costs,
                 std::vector<std::int64_t>(costs.size(), 0), machine);
   EXPECT_TRUE(run) << run.error().str();
   const RunProgram program = *program_of(*run);
@@ -80,7 +80,7 @@ std::vector<MemoryTimeline> timelines_of(const std::vector<const RankCosts*>& co
 }
 
 TEST(MemoryTimeline, StretchesLieWhereTheSimulatedClockHasThem) {
-  const RankCosts own = costs_of(0, 100);
+  const RankCosts own = memory_of_rank(0, 100);
   const std::vector<MemoryTimeline> timelines = timelines_of({&own, &own});
   ASSERT_EQ(timelines.size(), 1U);
   EXPECT_EQ(timelines[0].ranks, (std::vector<std::int32_t>{0, 1}));
@@ -99,7 +99,7 @@ TEST(MemoryTimeline, StretchesLieWhereTheSimulatedClockHasThem) {
 
 // Two kernels of saving after step 0, one of evaluating after step 1.
 TEST(MemoryTimeline, CheckpointsAndEvaluationsHaveStretchesOfTheirOwn) {
-  RankCosts own = costs_of(0, 100);
+  RankCosts own = memory_of_rank(0, 100);
   own.work.insert(own.work.begin() + 3, stretch(Before::checkpoint, 0, 0, 2, 100, 500, 0));
   own.work.push_back(stretch(Before::evaluation, 1, 1, 1, 100, 300, 0));
   const std::vector<MemoryTimeline> timelines = timelines_of({&own, &own});
@@ -116,17 +116,18 @@ TEST(MemoryTimeline, CheckpointsAndEvaluationsHaveStretchesOfTheirOwn) {
 }
 
 TEST(MemoryTimeline, ThePeakIsTheHighestStretchAndTheFirstOfEqualOnes) {
-  const RankCosts higher = costs_of(0, 100);
+  const RankCosts higher = memory_of_rank(0, 100);
   const std::vector<MemoryTimeline> late = timelines_of({&higher, &higher});
   EXPECT_EQ(late[0].peak, 3U);
   EXPECT_EQ(late[0].peak_use().total(), 170);
   EXPECT_EQ(late[0].peak_use()[Category::temporary], 70);
-  const RankCosts equal = costs_of(0, 100, 60);
+  const RankCosts equal = memory_of_rank(0, 100, 60);
   EXPECT_EQ(timelines_of({&equal, &equal})[0].peak, 0U);
 }
 
 TEST(MemoryTimeline, RanksThatHoldAnotherAmountAreApartThoughTheyDoTheSame) {
-  const RankCosts a = costs_of(0, 100), b = costs_of(1, 300), like_a = costs_of(2, 100);
+  const RankCosts a = memory_of_rank(0, 100), b = memory_of_rank(1, 300),
+                  like_a = memory_of_rank(2, 100);
   const std::vector<MemoryTimeline> timelines = timelines_of({&a, &b, &like_a});
   ASSERT_EQ(timelines.size(), 2U);
   EXPECT_EQ(timelines[0].ranks, (std::vector<std::int32_t>{0, 2}));
@@ -135,8 +136,8 @@ TEST(MemoryTimeline, RanksThatHoldAnotherAmountAreApartThoughTheyDoTheSame) {
 }
 
 TEST(MemoryTimeline, WhatWasNotCountedHasNone) {
-  const RankCosts good = costs_of(0, 100);
-  RankCosts other = costs_of(1, 100);
+  const RankCosts good = memory_of_rank(0, 100);
+  RankCosts other = memory_of_rank(1, 100);
   other.work[4].memory.reset();
   EXPECT_TRUE(timelines_of({&good, &other}).empty());
 }

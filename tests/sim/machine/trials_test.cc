@@ -34,7 +34,7 @@ double mean_ms(const Trials& trials) {
   return sum / count;
 }
 
-TrialOptions with(Jitter jitter, std::size_t trials = 50) {
+TrialOptions forecast_with(Jitter jitter, std::size_t trials = 50) {
   TrialOptions out;
   out.trials = trials;
   out.jitter = jitter;
@@ -45,7 +45,7 @@ const std::vector<KernelStep> kSteps(5, {10, 0, "text"});
 
 TEST(Trials, WithoutVariationEachStepIsThatOfTheForecast) {
   const KernelJob job({kSteps, kSteps});
-  const Trials trials = run(job, with({}, 2));
+  const Trials trials = run(job, forecast_with({}, 2));
   ASSERT_EQ(trials.steps.size(), 2U);
   for (const auto& trial : trials.steps) {
     ASSERT_EQ(trial.size(), 4U);
@@ -59,7 +59,7 @@ TEST(Trials, CheckpointsAreNoPartOfTheSteps) {
   saves[1].saving = 30;
   saves[3].saving = 0;
   for (const bool redraw : {false, true}) {
-    TrialOptions options = with({}, 20);
+    TrialOptions options = forecast_with({}, 20);
     options.redraw_batches = redraw;
     for (const auto& trial : run(KernelJob({kSteps, saves}), options).steps)
       EXPECT_EQ(trial, std::vector<Picos>(4, ms(12)));
@@ -68,7 +68,7 @@ TEST(Trials, CheckpointsAreNoPartOfTheSteps) {
 
 TEST(Trials, ASeedGivesTheSameWhateverTheThreads) {
   const KernelJob job({kSteps, kSteps, kSteps});
-  TrialOptions options = with({.work = .2, .meetings = .1});
+  TrialOptions options = forecast_with({.work = .2, .meetings = .1});
   const Trials one = run(job, options);
   options.threads = 4;
   EXPECT_EQ(run(job, options).steps, one.steps);
@@ -84,7 +84,7 @@ TEST(Trials, ASeedGivesTheSameWhateverTheThreads) {
 // that was asked for. 20,000 steps: the bounds are six standard errors.
 TEST(Trials, FactorsHaveTheMeanAndTheVariationAskedFor) {
   const KernelJob job({std::vector<KernelStep>(21, {10, 0, ""})});
-  const Trials trials = run(job, with({.work = .3}, 1000));
+  const Trials trials = run(job, forecast_with({.work = .3}, 1000));
   double sum = 0, squares = 0;
   for (const auto& trial : trials.steps) {
     for (const Picos step : trial) {
@@ -101,7 +101,7 @@ TEST(Trials, FactorsHaveTheMeanAndTheVariationAskedFor) {
 TEST(Trials, OnlyBatchesWithImagesVaryWithThem) {
   std::vector<KernelStep> steps(4, {10, 0, "text"});
   steps[2].modalities = "image,text";
-  const Trials trials = run(KernelJob({steps}), with({.images = .5}, 20));
+  const Trials trials = run(KernelJob({steps}), forecast_with({.images = .5}, 20));
   std::set<std::int64_t> with_images;
   for (const auto& trial : trials.steps) {
     EXPECT_EQ(trial[0], ms(10));
@@ -112,7 +112,7 @@ TEST(Trials, OnlyBatchesWithImagesVaryWithThem) {
 }
 
 TEST(Trials, CallsVaryByThemselves) {
-  const Trials trials = run(KernelJob({kSteps, kSteps}), with({.meetings = .5}, 200));
+  const Trials trials = run(KernelJob({kSteps, kSteps}), forecast_with({.meetings = .5}, 200));
   for (const auto& trial : trials.steps)
     for (const Picos step : trial) EXPECT_GT(step, ms(10));
   EXPECT_NEAR(mean_ms(trials), 12, 6 * .5 * 2 / std::sqrt(800));
@@ -120,11 +120,12 @@ TEST(Trials, CallsVaryByThemselves) {
 
 // Who waits for the slowest of more waits longer.
 TEST(Trials, MoreRanksWaitLonger) {
-  const double two = mean_ms(run(KernelJob({kSteps, kSteps}), with({.work = .2}, 200)));
+  const double two = mean_ms(run(KernelJob({kSteps, kSteps}), forecast_with({.work = .2}, 200)));
   Machine machine = millisecond_kernels();
   const std::vector<std::vector<KernelStep>> many(16, kSteps);
   // A call of 2 (n - 1) hops.
-  const double sixteen = mean_ms(run(KernelJob(many, machine), with({.work = .2}, 200))) - 28;
+  const double sixteen =
+      mean_ms(run(KernelJob(many, machine), forecast_with({.work = .2}, 200))) - 28;
   EXPECT_GT(two, 12);
   EXPECT_GT(sixteen + 2, two + 1);
 }
@@ -135,7 +136,7 @@ TEST(Trials, DrawnBatchesGiveTheClosedForm) {
   constexpr double kText = 4, kImage = 10, kCall = 6, kShare = .25;  // ms; the call: 6 hops
   std::vector<std::vector<KernelStep>> ranks(4, std::vector<KernelStep>(9, {4, 0, "text"}));
   for (std::size_t s = 1; s < 9; ++s) ranks[s % 4][s] = {10, 0, "image,text"};  // 8 of 32
-  TrialOptions options = with({}, 500);
+  TrialOptions options = forecast_with({}, 500);
   options.redraw_batches = true;
   const Trials trials = run(KernelJob(ranks), options);
   for (const auto& trial : trials.steps)
@@ -145,7 +146,7 @@ TEST(Trials, DrawnBatchesGiveTheClosedForm) {
   const double deviation = (kImage - kText) * std::sqrt(none * (1 - none) / (500 * 8));
   EXPECT_NEAR(mean_ms(trials), kImage - (kImage - kText) * none + kCall, 5 * deviation);
   // As they were derived one rank has images in each step.
-  EXPECT_DOUBLE_EQ(mean_ms(run(KernelJob(ranks), with({}, 1))), kImage + kCall);
+  EXPECT_DOUBLE_EQ(mean_ms(run(KernelJob(ranks), forecast_with({}, 1))), kImage + kCall);
 }
 
 TEST(Trials, BatchesThatDecideTheCallsAreNotDrawn) {
@@ -160,7 +161,7 @@ TEST(Trials, BatchesThatDecideTheCallsAreNotDrawn) {
   const Machine machine = millisecond_kernels();
   const Result<lockstep::Run> timed = timed_run(program({text}, false), {&costs}, {0}, machine);
   ASSERT_TRUE(timed);
-  TrialOptions options = with({});
+  TrialOptions options = forecast_with({});
   options.redraw_batches = true;
   const Result<Trials> trials = run_trials(*timed, *program_of(*timed), machine, options, kNever);
   ASSERT_FALSE(trials);
@@ -169,8 +170,10 @@ TEST(Trials, BatchesThatDecideTheCallsAreNotDrawn) {
 
 TEST(Trials, CanBeStoppedAndAreBounded) {
   const KernelJob job({kSteps});
-  EXPECT_FALSE(run_trials(job.run, job.program, job.machine, with({}), [] { return true; }));
-  EXPECT_FALSE(run_trials(job.run, job.program, job.machine, with({}, kMostTrialSteps), kNever));
+  EXPECT_FALSE(
+      run_trials(job.run, job.program, job.machine, forecast_with({}), [] { return true; }));
+  EXPECT_FALSE(
+      run_trials(job.run, job.program, job.machine, forecast_with({}, kMostTrialSteps), kNever));
 }
 
 TEST(Trials, QuantilesLieBetweenTheNearestValues) {

@@ -88,14 +88,14 @@ TEST(PipelineSchedule, NamesAreReadBack) {
   EXPECT_THAT(unknown.fix, HasSubstr("did you mean --schedule 1f1b?"));
 }
 
-struct Refusal {
+struct RefusedSchedule {
   PipelineSchedule schedule;
   PipelineShape shape;
   std::string message, fix;
 };
 
 TEST(PipelineSchedule, RefusesWhatCannotBe) {
-  const std::vector<Refusal> refusals = {
+  const std::vector<RefusedSchedule> refusals = {
       {PipelineSchedule::one_f_one_b, {0, 8, 1}, "--stages is 0", "positive"},
       {PipelineSchedule::one_f_one_b, {4, 0, 1}, "--micro-batches is 0", "positive"},
       {PipelineSchedule::one_f_one_b, {4, -3, 1}, "--micro-batches is -3", "positive"},
@@ -106,7 +106,7 @@ TEST(PipelineSchedule, RefusesWhatCannotBe) {
       {PipelineSchedule::gpipe, {2147483647, 2147483647, 1}, "more than 8388608 tasks", "fewer"},
       {PipelineSchedule::interleaved, {1, 1, 2147483647}, "more than 8388608 tasks", "fewer"},
   };
-  for (const Refusal& refusal : refusals) {
+  for (const RefusedSchedule& refusal : refusals) {
     const Result<PipelineProgram> made = make_pipeline(refusal.schedule, refusal.shape);
     ASSERT_FALSE(made) << refusal.message;
     EXPECT_THAT(made.error().message, HasSubstr(refusal.message));

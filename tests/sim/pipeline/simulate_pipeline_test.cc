@@ -87,13 +87,13 @@ TEST(SimulatePipeline, TheTextFitsATerminal) {
   EXPECT_THAT(one.out, HasSubstr("stage 3 ...0aa1bb2cc3dd4ee5ff6gg7hh......\n"));
 }
 
-struct Refusal {
+struct RefusedCommand {
   std::vector<std::string> change;  // option and value, in place of small()'s or added
   std::string message, fix;
 };
 
 TEST(SimulatePipeline, RefusesWithOptionReasonAndFix) {
-  const std::vector<Refusal> refusals = {
+  const std::vector<RefusedCommand> refusals = {
       {{"--micro-batches", "0"}, "--micro-batches is 0", "positive number"},
       {{"--schedule", "interleaved", "--micro-batches", "6"}, "no multiple", "--micro-batches 8"},
       {{"--layers", "3"}, "--layers 3 cannot be laid over 4 stages", "at most 3 --stages"},
@@ -106,7 +106,7 @@ TEST(SimulatePipeline, RefusesWithOptionReasonAndFix) {
       {{"--forward", "90d"}, "--forward: ", ""},
       {{"--output", "xml=-"}, "no such kind", "text and json"},
   };
-  for (const Refusal& refusal : refusals) {
+  for (const RefusedCommand& refusal : refusals) {
     std::vector<std::string> options = small("1f1b");
     for (std::size_t i = 0; i < refusal.change.size(); i += 2) {
       const auto old = std::find(options.begin(), options.end(), refusal.change[i]);

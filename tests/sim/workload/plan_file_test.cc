@@ -18,7 +18,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // A line for each key, so that a refusal's line tells the key.
-constexpr const char* kPlan = R"(plan: 1
+constexpr const char* kPlanText = R"(plan: 1
 name: small
 calibration: a100-cluster
 model:
@@ -45,7 +45,7 @@ recompute: selective
 
 // kPlan with the line of `key` as `line`; a line more where there is no such key.
 std::string with(const std::string& key, const std::string& line) {
-  const std::string text = kPlan;
+  const std::string text = kPlanText;
   const std::size_t at = text.find("\n" + key + ":");
   if (at == std::string::npos) return text + line + "\n";
   const std::size_t end = text.find('\n', at + 1);
@@ -57,14 +57,14 @@ std::string why_not(const std::string& text) {
   return plan ? "it is a plan" : plan.error().str();
 }
 
-PlanFile plan(const std::string& text) {
+PlanFile parsed_plan(const std::string& text) {
   const Result<PlanFile> out = parse_plan(text, "p.yaml");
   EXPECT_TRUE(out) << out.error().str();
   return out ? *out : PlanFile{};
 }
 
 TEST(PlanFile, SaysModelAndLayout) {
-  const PlanFile file = plan(kPlan);
+  const PlanFile file = parsed_plan(kPlanText);
   EXPECT_EQ(file.name, "small");
   EXPECT_EQ(file.calibration, "a100-cluster");
   EXPECT_EQ(file.model.layers, 16);
@@ -87,7 +87,7 @@ TEST(PlanFile, WhatIsLeftOutHasItsDefault) {
   const std::string text =
       "plan: 1\nname: x\ncalibration: c\nsequence: 128\ngpus: 8\nglobal_batch: 8\n"
       "model: {layers: 8, hidden: 64, heads: 4, vocabulary: 100}\n";
-  const PlanFile file = plan(text);
+  const PlanFile file = parsed_plan(text);
   EXPECT_EQ(file.model.kv_heads, 4);
   EXPECT_EQ(file.model.ffn, 256);
   EXPECT_EQ(file.plan.data, 8);
@@ -97,13 +97,14 @@ TEST(PlanFile, WhatIsLeftOutHasItsDefault) {
   EXPECT_EQ(file.plan.recompute, Recompute::none);
   EXPECT_FALSE(file.gpu_memory);
   for (const char* schedule : {"interleaved", "zbv"})
-    EXPECT_EQ(plan(text + "pipeline: {stages: 4, schedule: " + schedule + "}\n").plan.chunks, 2);
+    EXPECT_EQ(parsed_plan(text + "pipeline: {stages: 4, schedule: " + schedule + "}\n").plan.chunks,
+              2);
 }
 
 TEST(PlanFile, KnowsPublishedModels) {
   for (const std::string& name : published_model_names()) {
     const Transformer model = *published_model(name);
-    const PlanFile file = plan(
+    const PlanFile file = parsed_plan(
         "plan: 1\nname: x\ncalibration: c\nsequence: 1024\ngpus: 8\n"
         "global_batch: 8\nmodel: " +
         name + "\n");
@@ -115,7 +116,7 @@ TEST(PlanFile, KnowsPublishedModels) {
   }
   const std::string head =
       "plan: 1\nname: x\ncalibration: c\nsequence: 1024\ngpus: 8\nglobal_batch: 8\n";
-  const PlanFile shorter = plan(head + "model: {name: llama3-8b, layers: 16}\n");
+  const PlanFile shorter = parsed_plan(head + "model: {name: llama3-8b, layers: 16}\n");
   EXPECT_EQ(shorter.model.layers, 16);
   EXPECT_EQ(shorter.model.ffn, 14336);
   EXPECT_THAT(why_not(head + "model: llama3-80b\n"),
@@ -186,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(PlanFile, InterleavedTakesMicroBatchesInGroups) {
   std::string text = with("  schedule", "  schedule: interleaved");
-  EXPECT_EQ(plan(text).plan.chunks, 2);
+  EXPECT_EQ(parsed_plan(text).plan.chunks, 2);
   text = std::regex_replace(text, std::regex("global_batch: 64"), "global_batch: 60");
   EXPECT_THAT(why_not(text), AllOf(HasSubstr("p.yaml:22:15"), HasSubstr("15 of each"),
                                    HasSubstr("no multiple of 4")));
@@ -203,7 +204,7 @@ TEST(PlanFile, AStepThatIsTooLongIsRefusedBeforeItIsSimulated) {
 TEST(PlanFile, TheSchemaBoundsWhatTheModelTakes) {
   // Every number at its bound is one that workload_problem() takes or refuses with a reason.
   const std::string text = std::regex_replace(
-      std::string(kPlan), std::regex("(layers|hidden|heads|kv_heads|ffn|vocabulary): \\d+"),
+      std::string(kPlanText), std::regex("(layers|hidden|heads|kv_heads|ffn|vocabulary): \\d+"),
       "$1: 16384");
   EXPECT_THAT(why_not(text), HasSubstr("it is a plan"));
 }
@@ -211,7 +212,7 @@ TEST(PlanFile, TheSchemaBoundsWhatTheModelTakes) {
 // No prefix of a plan, and no plan with a byte changed, does anything but be read or be refused
 // with a place in it.
 TEST(PlanFile, DamageIsRefusedWithItsPlace) {
-  const std::string whole = kPlan;
+  const std::string whole = kPlanText;
   const auto look = [](const std::string& text) {
     const Result<PlanFile> read = parse_plan(text, "p.yaml");
     if (read) {
@@ -242,14 +243,14 @@ TEST(PlanFile, DeepNestingAndLongTextsAreRefused) {
 }
 
 TEST(PlanFile, IsToldFromScenarios) {
-  EXPECT_TRUE(is_plan(kPlan));
+  EXPECT_TRUE(is_plan(kPlanText));
   EXPECT_FALSE(is_plan("lockstep: 1\nname: a job\n"));
   EXPECT_FALSE(is_plan("plan: [\n"));
   EXPECT_FALSE(is_plan(""));
 }
 
 TEST(PlanCost, NodesAreFilled) {
-  PlanFile file = plan(kPlan);
+  PlanFile file = parsed_plan(kPlanText);
   CostParameters calibration;
   EXPECT_EQ(plan_cost(file, calibration)->ranks_per_node, 8);
   file.gpus_per_node = 4;

@@ -63,7 +63,7 @@ PlanForecast forecast(const Transformer& m, const TrainingPlan& p, const std::st
   return out ? *out : PlanForecast{};
 }
 
-Transformer model() {
+Transformer forecast_model() {
   Transformer out;
   out.layers = 16;
   out.hidden = 2048;
@@ -123,7 +123,7 @@ TEST(PlanForecast, ItsPartsAreTheWholeInEveryLayout) {
               const bool two =
                   schedule == PipelineSchedule::interleaved || schedule == PipelineSchedule::zbv;
               p.chunks = two ? 2 : 1;
-              const PlanForecast f = forecast(model(), p);
+              const PlanForecast f = forecast(forecast_model(), p);
               expect_adds_up(f);
               EXPECT_EQ(part(f.time, "tensor_parallel") > 0, tensor > 1);
               EXPECT_EQ(part(f.time, "context_parallel") > 0, context > 1);
@@ -141,10 +141,10 @@ TEST(PlanForecast, ItsPartsAreTheWholeInEveryLayout) {
 TEST(PlanForecast, RatesFollowFromTheStepsTime) {
   TrainingPlan p = layout();
   p.data = 4;
-  const PlanForecast f = forecast(model(), p);
+  const PlanForecast f = forecast(forecast_model(), p);
   EXPECT_DOUBLE_EQ(f.samples_per_second * f.step.seconds, 64);
   EXPECT_DOUBLE_EQ(f.tokens_per_second * f.step.seconds, 64 * 2048);
-  EXPECT_DOUBLE_EQ(f.mfu, model_flops(model(), p) / (f.step.seconds * 4 * 312e12));
+  EXPECT_DOUBLE_EQ(f.mfu, model_flops(forecast_model(), p) / (f.step.seconds * 4 * 312e12));
   EXPECT_EQ(f.hfu, f.mfu);
 }
 
@@ -152,7 +152,7 @@ TEST(PlanForecast, RatesFollowFromTheStepsTime) {
 TEST(PlanForecast, TheBubbleIsTheSchedules) {
   TrainingPlan p = layout();
   p.pipeline = 4;
-  Transformer m = model();
+  Transformer m = forecast_model();
   m.vocabulary = 128;
   p.global_batch = 8;
   EXPECT_NEAR(forecast(m, p).bubble_share, 3.0 / 11, 0.005);
@@ -163,12 +163,12 @@ TEST(PlanForecast, TheBubbleIsTheSchedules) {
 
 // arXiv 1910.02054: 16 bytes a parameter; 2 + 2 + 12 divided as ZeRO-1, 2 and 3 say.
 TEST(PlanForecast, StatesAreZerosSixteenBytes) {
-  const double count = static_cast<double>(parameters(model()));
+  const double count = static_cast<double>(parameters(forecast_model()));
   const auto states = [&](Sharding zero) {
     TrainingPlan p = layout();
     p.data = 8;
     p.sharding = zero;
-    const PlanForecast f = forecast(model(), p);
+    const PlanForecast f = forecast(forecast_model(), p);
     return std::vector<double>{part(f.memory, "parameters") / count,
                                part(f.memory, "gradients") / count,
                                part(f.memory, "optimizer") / count};
@@ -191,7 +191,7 @@ TEST(PlanForecast, ActivationsAreTheFormulas) {
   TrainingPlan p = layout();
   p.pipeline = 4;
   p.recompute = Recompute::full;
-  Transformer m = model();
+  Transformer m = forecast_model();
   m.vocabulary = 1024;
   const PlanForecast f = forecast(m, p);
   const double elements = 2048.0 * 2048;
@@ -210,11 +210,12 @@ TEST(PlanForecast, ActivationsAreTheFormulas) {
 
 TEST(PlanForecast, SaysHowMuchIsMissing) {
   TrainingPlan p = layout();
-  const double needs = forecast(model(), p).step.memory_bytes;
+  const double needs = forecast(forecast_model(), p).step.memory_bytes;
   const auto bytes = static_cast<std::int64_t>(needs);
-  EXPECT_EQ(forecast(model(), p).missing_bytes(), 0);
+  EXPECT_EQ(forecast(forecast_model(), p).missing_bytes(), 0);
   const auto missing = [&](std::int64_t has) {
-    return forecast(model(), p, "gpu_memory: " + std::to_string(has) + "B\n").missing_bytes();
+    return forecast(forecast_model(), p, "gpu_memory: " + std::to_string(has) + "B\n")
+        .missing_bytes();
   };
   EXPECT_EQ(missing(bytes + 1), 0);
   EXPECT_NEAR(missing(bytes - 1'000'000), 1e6, 1);
@@ -226,18 +227,18 @@ TEST(PlanForecast, SaysWhatWasNeverCompared) {
   p.data = 2;
   p.sharding = Sharding::zero2;
   p.schedule = PipelineSchedule::zb_h1;
-  const std::vector<std::string> basis = forecast(model(), p).basis();
+  const std::vector<std::string> basis = forecast(forecast_model(), p).basis();
   EXPECT_THAT(basis, Contains(HasSubstr("zero-bubble")));
   EXPECT_THAT(basis, Contains(HasSubstr("ZeRO-2")));
   EXPECT_THAT(basis, Contains(HasSubstr("16 layers do not divide by 3 pieces")));
   EXPECT_THAT(basis, Contains(HasSubstr("fitted to 3 measured rows")));
-  EXPECT_THAT(forecast(model(), layout(), "", "h100-datasheet").basis(),
+  EXPECT_THAT(forecast(forecast_model(), layout(), "", "h100-datasheet").basis(),
               Contains(HasSubstr("fitted to no measurement")));
 }
 
 TEST(PlanForecast, AStepThatLastsForDaysIsRefused) {
   TrainingPlan p = layout();
-  Transformer m = model();
+  Transformer m = forecast_model();
   m.layers = 16384;
   m.hidden = m.ffn = 1 << 20;
   m.vocabulary = 1 << 20;

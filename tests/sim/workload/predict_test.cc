@@ -55,7 +55,7 @@ TEST(Groups, AreWithinANodeOrBringANetworkCardEach) {
   EXPECT_EQ(collective_seconds(cost, Op::all_reduce, bytes, {1, 1}), 0);
 }
 
-Transformer model() {
+Transformer predicted_model() {
   Transformer out;
   out.layers = 8;
   out.hidden = 2048;
@@ -65,7 +65,7 @@ Transformer model() {
   return out;
 }
 
-TrainingPlan plan() {
+TrainingPlan predicted_plan() {
   TrainingPlan out;
   out.sequence = 1024;
   out.global_batch = 32;
@@ -74,32 +74,32 @@ TrainingPlan plan() {
 }
 
 double seconds(const TrainingPlan& of, const CostParameters& cost = {}) {
-  const Result<StepPrediction> step = predict_step(model(), of, cost);
+  const Result<StepPrediction> step = predict_step(predicted_model(), of, cost);
   EXPECT_TRUE(step) << step.error().str();
   return step->seconds;
 }
 
 TEST(Layer, TheFusedSoftmaxNeedsAMultipleOfFour) {
-  TrainingPlan of = plan();
+  TrainingPlan of = predicted_plan();
   of.tensor = 8;  // 2 heads x 2 sequences
-  const LayerTimes fused = layer_times(model(), of, {});
+  const LayerTimes fused = layer_times(predicted_model(), of, {});
   of.micro_batch = 1;
-  const LayerTimes unfused = layer_times(model(), of, {});
+  const LayerTimes unfused = layer_times(predicted_model(), of, {});
   EXPECT_GT(unfused.forward.launches, fused.forward.launches);
 }
 
 TEST(Layer, RecomputeLeavesTheLayersOwnTimesAlone) {
-  TrainingPlan of = plan();
-  const LayerTimes once = layer_times(model(), of, {});
+  TrainingPlan of = predicted_plan();
+  const LayerTimes once = layer_times(predicted_model(), of, {});
   of.recompute = Recompute::full;
-  EXPECT_EQ(layer_times(model(), of, {}).backward.kernels, once.backward.kernels);
-  EXPECT_GT(seconds(of), seconds(plan()));
+  EXPECT_EQ(layer_times(predicted_model(), of, {}).backward.kernels, once.backward.kernels);
+  EXPECT_GT(seconds(of), seconds(predicted_plan()));
 }
 
 TEST(Step, IsThePipelinesPlusTheExchangesPlusTheUpdates) {
-  TrainingPlan of = plan();
+  TrainingPlan of = predicted_plan();
   of.data = 4;
-  const StepPrediction step = *predict_step(model(), of, {});
+  const StepPrediction step = *predict_step(predicted_model(), of, {});
   EXPECT_DOUBLE_EQ(step.seconds,
                    step.pipeline_seconds + step.exchange_seconds + step.update_seconds);
   EXPECT_GT(step.exchange_seconds, 0);
@@ -108,23 +108,23 @@ TEST(Step, IsThePipelinesPlusTheExchangesPlusTheUpdates) {
 }
 
 TEST(Step, APipelinesBubbleFollowsItsSchedule) {
-  TrainingPlan of = plan();
+  TrainingPlan of = predicted_plan();
   of.pipeline = 4;
   of.global_batch = 16;  // 8 micro-batches
-  const StepPrediction alternate = *predict_step(model(), of, {});
+  const StepPrediction alternate = *predict_step(predicted_model(), of, {});
   EXPECT_GT(alternate.bubble, 0.2);  // (p-1)/(m+p-1) = 0.27, more for uneven stages
   of.schedule = PipelineSchedule::interleaved;
   of.chunks = 2;
-  const StepPrediction interleaved = *predict_step(model(), of, {});
+  const StepPrediction interleaved = *predict_step(predicted_model(), of, {});
   EXPECT_LT(interleaved.bubble, alternate.bubble);
   EXPECT_LT(interleaved.seconds, alternate.seconds);
   of.schedule = PipelineSchedule::zb_h2;
   of.chunks = 1;
-  EXPECT_LT(predict_step(model(), of, {})->seconds, alternate.seconds);
+  EXPECT_LT(predict_step(predicted_model(), of, {})->seconds, alternate.seconds);
 }
 
 TEST(Step, FasterPartsNeverMakeItSlower) {
-  TrainingPlan of = plan();
+  TrainingPlan of = predicted_plan();
   of.tensor = 2;
   of.data = 8;
   of.pipeline = 2;
@@ -143,13 +143,13 @@ TEST(Step, FasterPartsNeverMakeItSlower) {
 }
 
 TEST(Step, Zero3HidesItsExchangeBesideTheLayers) {
-  TrainingPlan of = plan();
+  TrainingPlan of = predicted_plan();
   of.data = 8;
   of.sharding = Sharding::zero3;
-  const StepPrediction sharded = *predict_step(model(), of, {});
+  const StepPrediction sharded = *predict_step(predicted_model(), of, {});
   EXPECT_EQ(sharded.exchange_seconds, 0);
   of.sharding = Sharding::none;
-  const StepPrediction whole = *predict_step(model(), of, {});
+  const StepPrediction whole = *predict_step(predicted_model(), of, {});
   EXPECT_LT(sharded.memory.state.total(), whole.memory.state.total() / 7);
   EXPECT_GT(sharded.memory.unsharded, 0);
 }

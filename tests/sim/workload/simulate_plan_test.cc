@@ -17,26 +17,26 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Json = nlohmann::json;
 
-constexpr const char* kPlan =
+constexpr const char* kSimulatedPlan =
     "plan: 1\nname: small\ncalibration: a100-cluster\n"
     "model: {layers: 16, hidden: 1024, heads: 16, vocabulary: 51200}\n"
     "sequence: 2048\ngpus: 32\ntensor: 2\npipeline: {stages: 4}\nglobal_batch: 64\n";
 
 class SimulatePlan : public ::testing::Test {
  protected:
-  Outcome simulate(const std::vector<std::string>& more, const std::string& text = kPlan) {
+  Outcome simulate(const std::vector<std::string>& more, const std::string& text = kSimulatedPlan) {
     std::vector<std::string> arguments = {"simulate", "plan", folder_.write("p.yaml", text)};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_lockstep(arguments);
   }
-  Json json(std::vector<std::string> more, const std::string& text = kPlan) {
+  Json json(std::vector<std::string> more, const std::string& text = kSimulatedPlan) {
     more.insert(more.end(), {"--output", "json=-"});
     const Outcome outcome = simulate(more, text);
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return Json::parse(outcome.out, nullptr, false);
   }
   void expect_refused(const std::vector<std::string>& more, const std::string& why,
-                      const std::string& text = kPlan) {
+                      const std::string& text = kSimulatedPlan) {
     const Outcome outcome = simulate(more, text);
     EXPECT_EQ(outcome.status, 2) << outcome.out;
     EXPECT_THAT(outcome.err, HasSubstr(why));
@@ -102,7 +102,7 @@ TEST_F(SimulatePlan, SettingsAndCalibrationsChangeThePlan) {
 TEST_F(SimulatePlan, ACalibrationsFileIsSeenFromThePlan) {
   std::filesystem::copy_file(LOCKSTEP_SOURCE_DIR "/machines/calibration-h100-cluster.yaml",
                              folder_.file("mine.yaml"));
-  std::string text = kPlan;
+  std::string text = kSimulatedPlan;
   text.replace(text.find("a100-cluster"), 12, "mine.yaml");
   EXPECT_EQ(json({}, text)["calibration"], "h100-cluster");
   text.replace(text.find("mine.yaml"), 9, "none.yaml");
@@ -123,7 +123,8 @@ TEST_F(SimulatePlan, WhatCannotBeIsRefused) {
   expect_refused({}, "p.yaml:1:1", "lockstep: 1\n");
   expect_refused({}, "p.yaml", "plan: 1\nname: [\n");
   expect_refused({}, "p.yaml:6:7: error: 33 GPUs do not divide",
-                 std::string(kPlan).replace(std::string(kPlan).find("gpus: 32"), 8, "gpus: 33"));
+                 std::string(kSimulatedPlan)
+                     .replace(std::string(kSimulatedPlan).find("gpus: 32"), 8, "gpus: 33"));
   expect_refused({"--set", "gpus=24", "--set", "pipeline.stages=3", "--set", "global_batch=16",
                   "--set", "calibration.ranks_per_node=16"},
                  "24 GPUs do not fill the nodes of 16");
@@ -131,7 +132,7 @@ TEST_F(SimulatePlan, WhatCannotBeIsRefused) {
 }
 
 TEST_F(SimulatePlan, APlanIsNoScenario) {
-  const Outcome outcome = run_lockstep({"simulate", folder_.write("p.yaml", kPlan)});
+  const Outcome outcome = run_lockstep({"simulate", folder_.write("p.yaml", kSimulatedPlan)});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("lockstep simulate plan"));
 }
@@ -141,7 +142,7 @@ TEST_F(SimulatePlan, HasATableAndAPage) {
   EXPECT_THAT(csv.out,
               AllOf(HasSubstr("quantity,value,unit,rests_on\r\n"),
                     HasSubstr("\r\ntime.pipeline_bubble,"), HasSubstr("memory_missing,0,B")));
-  std::string text = kPlan;
+  std::string text = kSimulatedPlan;
   text.replace(text.find("small"), 5, "\"<b>small</b>\"");
   const Outcome html = simulate({"-q", "--output", "html=-"}, text);
   EXPECT_THAT(html.out, AllOf(HasSubstr("&lt;b&gt;small"), HasSubstr("pipeline bubble"),

@@ -34,7 +34,7 @@ Transformer llama_8b() {
   return model;
 }
 
-TrainingPlan plan(std::int64_t sequence, std::int64_t batch) {
+TrainingPlan plan_of(std::int64_t sequence, std::int64_t batch) {
   TrainingPlan out;
   out.sequence = sequence;
   out.global_batch = batch;
@@ -60,7 +60,7 @@ TEST(Transformer, ParametersOfPublishedModels) {
 // arXiv 2104.04473, eq. 3: 96 B s l h^2 (1 + s/(6h) + V/(16 l h)), all but the logits recomputed.
 TEST(Transformer, FlopsAreThoseOfThePaper) {
   const Transformer model = gpt(40, 6144, 48);
-  TrainingPlan of = plan(2048, 1024);
+  TrainingPlan of = plan_of(2048, 1024);
   of.recompute = Recompute::full;
   const double l = 40, h = 6144, s = 2048, v = 51200;
   const double paper = 96 * 1024 * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
@@ -72,7 +72,7 @@ TEST(Transformer, FlopsAreThoseOfThePaper) {
 
 TEST(Transformer, SelectiveRecomputeRepeatsTheAttentionOnly) {
   const Transformer model = gpt(2, 64, 4);
-  TrainingPlan of = plan(128, 1);
+  TrainingPlan of = plan_of(128, 1);
   const double once = hardware_flops(model, of);
   of.recompute = Recompute::selective;
   // Scores and values, 2 s h multiplications and additions each, for 128 tokens in 2 layers.
@@ -87,7 +87,7 @@ TEST(Transformer, PalmsFlopsPerToken) {
 // arXiv 2205.05198, table 2, GPT-3: s = 2048, b = 1, h = 12288, a = 96, t = 8.
 TEST(Activations, AreThoseOfThePaper) {
   const Transformer model = gpt(96, 12288, 96);
-  TrainingPlan of = plan(2048, 1);
+  TrainingPlan of = plan_of(2048, 1);
   of.tensor = 8;
   const double sbh = 2048.0 * 12288;
   const double scores = 5.0 * 96 * 2048 / 12288;
@@ -106,7 +106,7 @@ TEST(Activations, AreThoseOfThePaper) {
 // attention 2, gates and product 3 x 2 x 3.5.
 TEST(Activations, OfAGatedLayer) {
   const Transformer model = llama_8b();
-  TrainingPlan of = plan(8192, 1);
+  TrainingPlan of = plan_of(8192, 1);
   const double elements = 8192.0 * 4096;
   EXPECT_DOUBLE_EQ(layer_activation_bytes(model, of), elements * (8 + 3 + 2 + 21));
   of.recompute = Recompute::selective;  // input and half of projections: 4; cut: 2 + 1.5 + 7
@@ -116,7 +116,7 @@ TEST(Activations, OfAGatedLayer) {
 // arXiv 1910.02054, figure 1: 7.5 billion parameters on 64 ranks: 120, 31.4, 16.6 and 1.9 GB.
 TEST(State, ShardsAsZeroDoes) {
   Transformer model = gpt(1, 1024, 16);
-  TrainingPlan of = plan(1024, 64);
+  TrainingPlan of = plan_of(1024, 64);
   of.data = 64;
   const double count = parameters_per_rank(model, of);
   const auto of_75 = [&](Sharding sharding) {
@@ -131,7 +131,7 @@ TEST(State, ShardsAsZeroDoes) {
 
 TEST(Memory, AddsUpOverTheFullestStage) {
   const Transformer model = gpt(8, 1024, 16);
-  TrainingPlan of = plan(1024, 8);
+  TrainingPlan of = plan_of(1024, 8);
   of.pipeline = 4;
   of.recompute = Recompute::full;
   const StepMemory use = memory_use(model, of, {4, 3, 2, 1});
@@ -151,23 +151,23 @@ TEST(Workload, RefusesWhatCannotBe) {
     return status ? std::string("fine") : status.error().message;
   };
   const Transformer model = gpt(8, 1024, 16);
-  EXPECT_EQ(refused(model, plan(1024, 8)), "fine");
-  TrainingPlan of = plan(1024, 8);
+  EXPECT_EQ(refused(model, plan_of(1024, 8)), "fine");
+  TrainingPlan of = plan_of(1024, 8);
   of.pipeline = 16;
   EXPECT_THAT(refused(model, of), HasSubstr("16 stages of 1 chunks for 8 layers"));
-  of = plan(1024, 8);
+  of = plan_of(1024, 8);
   of.tensor = 3;
   EXPECT_THAT(refused(model, of), HasSubstr("heads 16 does not divide by tensor 3"));
-  of = plan(1024, 8);
+  of = plan_of(1024, 8);
   of.data = 16;
   EXPECT_THAT(refused(model, of), HasSubstr("less than one micro-batch"));
-  of = plan(1024, 8);
+  of = plan_of(1024, 8);
   of.data = 3;
   EXPECT_THAT(refused(model, of), HasSubstr("does not divide by micro_batch x data 3"));
-  EXPECT_THAT(refused(model, plan(0, 8)), HasSubstr("sequence is 0"));
+  EXPECT_THAT(refused(model, plan_of(0, 8)), HasSubstr("sequence is 0"));
   Transformer wide = model;
   wide.hidden = std::int64_t{1} << 40;
-  EXPECT_THAT(refused(wide, plan(1024, 8)), HasSubstr("hidden is"));
+  EXPECT_THAT(refused(wide, plan_of(1024, 8)), HasSubstr("hidden is"));
 }
 
 }  // namespace

@@ -39,11 +39,13 @@ std::string trace_of(int rank, int world, int calls, const std::string& end) {
   return out;
 }
 
-const std::string kTraceback =
+const std::string kJoinedTraceback =
     "Traceback (most recent call last):\n  File \"train.py\", line 12, in <module>\n";
-const std::string kOom = kTraceback + "torch.OutOfMemoryError: CUDA out of memory. Tried 2 GiB\n";
+const std::string kOom =
+    kJoinedTraceback + "torch.OutOfMemoryError: CUDA out of memory. Tried 2 GiB\n";
 const std::string kLost =
-    kTraceback + "torch.distributed.DistBackendError: NCCL communicator was aborted on rank 0.\n";
+    kJoinedTraceback +
+    "torch.distributed.DistBackendError: NCCL communicator was aborted on rank 0.\n";
 
 std::string timeout_of(int rank, int completed) {
   const std::string r = std::to_string(rank);
@@ -227,7 +229,8 @@ TEST_F(JoinTest, DetailMessagesOutweighWhatWasIssuedBefore) {
     const std::string own = fingerprint(r == 2 ? "BROADCAST" : "ALLREDUCE");
     const std::string theirs = fingerprint(r == 2 ? "ALLREDUCE" : "BROADCAST");
     dir_.write("rank_" + std::to_string(r) + ".log",
-               kTraceback + "RuntimeError: Detected mismatch between collectives on ranks. Rank " +
+               kJoinedTraceback +
+                   "RuntimeError: Detected mismatch between collectives on ranks. Rank " +
                    std::to_string(r) + " is running collective: " + own + ", but Rank " +
                    std::to_string(other) + " is running collective: " + theirs + "\n");
   }

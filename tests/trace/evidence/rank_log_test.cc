@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-const std::string kTraceback =
+const std::string kLoggedTraceback =
     "Traceback (most recent call last):\n"
     "  File \"train.py\", line 12, in <module>\n"
     "    main()\n"
@@ -32,20 +32,20 @@ std::string prefixed(int rank, const std::string& text) {
 }
 
 TEST(RankLog, AnExceptionThatNobodyCaughtEndsTheRank) {
-  EXPECT_EQ(notes_of(rank_log_source(), "step 3\n" + kTraceback, Rank(3)),
+  EXPECT_EQ(notes_of(rank_log_source(), "step 3\n" + kLoggedTraceback, Rank(3)),
             "rank 3 exception @5: ValueError: no more batches");
-  EXPECT_EQ(notes_of(rank_log_source(), prefixed(2, kTraceback) + "epoch 4\n"),
+  EXPECT_EQ(notes_of(rank_log_source(), prefixed(2, kLoggedTraceback) + "epoch 4\n"),
             "rank 2 exception @4: ValueError: no more batches")
       << "what PyTorch prefixes, nobody caught";
 }
 
 TEST(RankLog, BehindACaughtOneTheRankGoesOn) {
-  EXPECT_EQ(notes_of(rank_log_source(), kTraceback + "retrying\nstep 4\n", Rank(0)),
+  EXPECT_EQ(notes_of(rank_log_source(), kLoggedTraceback + "retrying\nstep 4\n", Rank(0)),
             "rank 0 exception that it went on after @4: ValueError: no more batches");
 }
 
 TEST(RankLog, OfAChainTheLastOneCounts) {
-  const std::string chain = kTraceback +
+  const std::string chain = kLoggedTraceback +
                             "\nDuring handling of the above exception, another exception "
                             "occurred:\n\n"
                             "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n"
@@ -69,15 +69,15 @@ TEST(RankLog, APeersEndIsNobodysFault) {
 }
 
 TEST(RankLog, WhatPythonIgnoresIsNoEnd) {
-  EXPECT_EQ(notes_of(rank_log_source(), "Exception ignored in: <function f at 0x1>\n" + kTraceback,
-                     Rank(0)),
+  EXPECT_EQ(notes_of(rank_log_source(),
+                     "Exception ignored in: <function f at 0x1>\n" + kLoggedTraceback, Rank(0)),
             "");
 }
 
 TEST(RankLog, AThreadsExceptionLeavesTheProcess) {
-  EXPECT_THAT(
-      notes_of(rank_log_source(), "Exception in thread Thread-1 (run):\n" + kTraceback, Rank(0)),
-      HasSubstr("went on after"));
+  EXPECT_THAT(notes_of(rank_log_source(),
+                       "Exception in thread Thread-1 (run):\n" + kLoggedTraceback, Rank(0)),
+              HasSubstr("went on after"));
 }
 
 TEST(RankLog, CPlusPlusEndsWithItsWhat) {
@@ -115,9 +115,9 @@ TEST(RankLog, TheOnlyExceptionOfAllRanksIsTheFirstFailures) {
   const std::string root =
       "Root Cause (first observed failure):\n[0]:\n  rank      : 3 (local_rank: 3)\n"
       "  exitcode  : 1 (pid: 103)\n";
-  EXPECT_THAT(notes_of(rank_log_source(), kTraceback + "another rank's output\n" + root),
+  EXPECT_THAT(notes_of(rank_log_source(), kLoggedTraceback + "another rank's output\n" + root),
               HasSubstr("rank 3 exception @4: ValueError"));
-  EXPECT_THAT(notes_of(rank_log_source(), kTraceback +
+  EXPECT_THAT(notes_of(rank_log_source(), kLoggedTraceback +
                                               "Traceback (most recent call last):\n  File \"b\"\n"
                                               "KeyError: 'x'\n" +
                                               root),
@@ -160,7 +160,7 @@ TEST(RankLog, OtherTextIsNone) {
 }
 
 TEST(RankLog, SurvivesDamage) {
-  survives_damage(rank_log_source(), prefixed(2, kTraceback) + kTraceback +
+  survives_damage(rank_log_source(), prefixed(2, kLoggedTraceback) + kLoggedTraceback +
                                          "terminate called after throwing an instance of 'X'\n"
                                          "  what():  a\n  rank      : 3 (local_rank: 3)\n"
                                          "  exitcode  : -9 (pid: 103)\n"

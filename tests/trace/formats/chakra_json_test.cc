@@ -52,26 +52,30 @@ std::string printed(int size) {
 })";
 }
 
-NamedFile file(int rank, const std::string& bytes) {
+NamedFile chakra_file(int rank, const std::string& bytes) {
   return {"workload." + std::to_string(rank) + ".json", bytes};
 }
 
 TEST(ChakraJson, HealthyRanksAreClean) {
-  const auto run = run_of(chakra_format(), {file(0, graph(4096)), file(1, graph(4096))});
+  const auto run =
+      run_of(chakra_format(), {chakra_file(0, graph(4096)), chakra_file(1, graph(4096))});
   EXPECT_EQ(judged(run), "clean");
   ASSERT_EQ(run.ranks[0].calls.size(), 2U) << "kernels, and not the host's side of them";
   const Signature& s = run.tables.signatures[run.ranks[0].calls[0].signature];
   EXPECT_EQ(s.op, Op::all_reduce) << "by the kernel's name";
-  EXPECT_EQ(judged(run_of(chakra_format(), {file(0, printed(8)), file(1, printed(8))})), "clean");
+  EXPECT_EQ(
+      judged(run_of(chakra_format(), {chakra_file(0, printed(8)), chakra_file(1, printed(8))})),
+      "clean");
 }
 
 TEST(ChakraJson, FindsAnotherSizeInBothForms) {
+  EXPECT_THAT(judged(run_of(chakra_format(), {chakra_file(0, graph(64)), chakra_file(1, graph(64)),
+                                              chakra_file(2, graph(65))})),
+              HasSubstr("size-mismatch world#0 by 2"));
   EXPECT_THAT(
-      judged(run_of(chakra_format(), {file(0, graph(64)), file(1, graph(64)), file(2, graph(65))})),
-      HasSubstr("size-mismatch world#0 by 2"));
-  EXPECT_THAT(judged(run_of(chakra_format(),
-                            {file(0, printed(64)), file(1, printed(65)), file(2, printed(64))})),
-              HasSubstr("size-mismatch world#0 by 1"));
+      judged(run_of(chakra_format(), {chakra_file(0, printed(64)), chakra_file(1, printed(65)),
+                                      chakra_file(2, printed(64))})),
+      HasSubstr("size-mismatch world#0 by 1"));
 }
 
 TEST(ChakraJson, IsKnownByItsContent) {

@@ -28,7 +28,7 @@ std::string number(unsigned field, std::uint64_t value) {
 std::string bytes(unsigned field, std::string_view content) {
   return varint(field * 8 + 2) + varint(content.size()) + std::string(content);
 }
-std::string message(std::string_view content) {
+std::string chakra_message(std::string_view content) {
   return varint(content.size()) + std::string(content);
 }
 
@@ -54,7 +54,7 @@ constexpr unsigned kAllReduce = 0, kAllGather = 2;
 // A trace, node by node.
 class Graph {
  public:
-  Graph() : bytes_(message(bytes(1, "0.0.4"))) {}
+  Graph() : bytes_(chakra_message(bytes(1, "0.0.4"))) {}
 
   Graph& node(std::uint64_t id, unsigned type, const std::vector<std::uint64_t>& deps,
               const std::string& more = "") {
@@ -62,7 +62,7 @@ class Graph {
     for (const std::uint64_t dep : deps) packed += varint(dep);
     std::string content = number(1, id) + bytes(2, "node" + std::to_string(id)) + number(3, type);
     if (!packed.empty()) content += bytes(5, packed);
-    bytes_ += message(content + number(7, 12) + more);
+    bytes_ += chakra_message(content + number(7, 12) + more);
     return *this;
   }
   Graph& collective(std::uint64_t id, unsigned type, std::uint64_t size,
@@ -215,7 +215,7 @@ TEST(Chakra, DamageIsCounted) {
   circle.collective(10, kAllReduce, 8, {11}).collective(11, kAllReduce, 8, {10});
   EXPECT_EQ(damage(circle, 2), 1U);
   EXPECT_EQ(damage(layers(8).collective(4, kAllReduce, 8), 3), 1U) << "two nodes with one id";
-  EXPECT_EQ(damage(layers(8).raw(message("\xff\xff\xff")), 2), 1U);
+  EXPECT_EQ(damage(layers(8).raw(chakra_message("\xff\xff\xff")), 2), 1U);
   Graph cut = layers(8);
   cut.raw(varint(1000) + "abc");
   EXPECT_EQ(damage(cut, 2), 1U);

@@ -33,13 +33,13 @@ std::string events(int calls, bool last_open) {
   return out;
 }
 
-NamedFile file(int rank, const std::string& bytes) {
+NamedFile clog_file(int rank, const std::string& bytes) {
   return {"clog_rank_" + std::to_string(rank) + ".log", bytes};
 }
 
 TEST(Clog, HealthyRanksAreClean) {
   const auto of = [](int rank) { return header(rank, 2) + kSignatures + events(3, false); };
-  const auto run = run_of(clog_format(), {file(0, of(0)), file(1, of(1))});
+  const auto run = run_of(clog_format(), {clog_file(0, of(0)), clog_file(1, of(1))});
   EXPECT_EQ(judged(run), "clean");
   const Signature& s = run.tables.signatures[run.ranks[0].calls[0].signature];
   EXPECT_EQ(s.op, Op::all_reduce);
@@ -52,8 +52,8 @@ TEST(Clog, FindsWhoNeverIssuedTheCall) {
   const auto of = [](int rank) {
     return header(rank, 4) + kSignatures + (rank == 2 ? events(3, false) : events(4, true));
   };
-  EXPECT_THAT(judged(run_of(clog_format(),
-                            {file(0, of(0)), file(1, of(1)), file(2, of(2)), file(3, of(3))})),
+  EXPECT_THAT(judged(run_of(clog_format(), {clog_file(0, of(0)), clog_file(1, of(1)),
+                                            clog_file(2, of(2)), clog_file(3, of(3))})),
               HasSubstr(" by 2"));
 }
 
@@ -62,11 +62,11 @@ TEST(Clog, WithoutLifecycleEventsItIsAListOfCalls) {
     return header(rank, 3) + "C1|sig|all_reduce|in_count=8|out_count=8|dtype=f32|red_op=" + sum +
            "|async_op=f|comm=main\nC1|Q|work_id=1|+0.001\n";
   };
-  EXPECT_THAT(judged(run_of(clog_format(),
-                            {file(0, of(0, "sum")), file(1, of(1, "max")), file(2, of(2, "sum"))})),
+  EXPECT_THAT(judged(run_of(clog_format(), {clog_file(0, of(0, "sum")), clog_file(1, of(1, "max")),
+                                            clog_file(2, of(2, "sum"))})),
               HasSubstr("redop-mismatch world#0 by 1"));
-  EXPECT_EQ(judged(run_of(clog_format(),
-                          {file(0, of(0, "sum")), file(1, of(1, "sum")), file(2, of(2, "sum"))})),
+  EXPECT_EQ(judged(run_of(clog_format(), {clog_file(0, of(0, "sum")), clog_file(1, of(1, "sum")),
+                                          clog_file(2, of(2, "sum"))})),
             "clean");
 }
 
@@ -74,7 +74,7 @@ TEST(Clog, ASplitListsItsMembers) {
   const std::string log = header(1, 4) + "split|parent=main|child=tp|ranks=1,3\n" +
                           "C1|sig|send|in_count=8|out_count=0|dtype=f32|peer=1|async_op=t|comm=tp\n"
                           "C1|Q|work_id=1|+0.001\n";
-  const auto run = run_of(clog_format(), {file(1, log)});
+  const auto run = run_of(clog_format(), {clog_file(1, log)});
   ASSERT_EQ(run.ranks[0].calls.size(), 1U);
   EXPECT_EQ(run.ranks[0].calls[0].peer, Rank(3)) << "a rank of the group, as a global one";
 }
@@ -82,7 +82,7 @@ TEST(Clog, ASplitListsItsMembers) {
 TEST(Clog, ReplayedGraphsAreNotCompared) {
   const std::string log = header(0, 1) + kSignatures + "G42|C1|Q|work_id=1|+0.001\n" +
                           "G42|R1|C1|S|+2.001\nG42|R1|C1|E|+2.004\n";
-  const auto run = run_of(clog_format(), {file(0, log)});
+  const auto run = run_of(clog_format(), {clog_file(0, log)});
   EXPECT_EQ(run.ranks[0].calls.size(), 1U);
   EXPECT_EQ(judged(run), "inconclusive");
 }

@@ -20,7 +20,7 @@ std::string fingerprint(int seq, const std::string& op, const std::string& shape
          "device=cuda))";
 }
 
-std::string message(int rank, const std::string& own, int other, const std::string& others) {
+std::string detail_message(int rank, const std::string& own, int other, const std::string& others) {
   return "[rank" + std::to_string(rank) +
          "]: RuntimeError: Detected mismatch between collectives on ranks. Rank " +
          std::to_string(rank) + " is running collective: " + own + ", but Rank " +
@@ -31,30 +31,31 @@ std::string message(int rank, const std::string& own, int other, const std::stri
 TEST(DetailLog, TheFewAreNamed) {
   const std::string reduce = fingerprint(7, "ALLREDUCE", "10");
   const std::string broadcast = fingerprint(7, "BROADCAST", "10");
-  const std::string log = message(0, reduce, 2, broadcast) + message(1, reduce, 2, broadcast) +
-                          message(2, broadcast, 0, reduce);
+  const std::string log = detail_message(0, reduce, 2, broadcast) +
+                          detail_message(1, reduce, 2, broadcast) +
+                          detail_message(2, broadcast, 0, reduce);
   EXPECT_THAT(judged(run_of(detail_log_format(), {{"job.log", log}})),
               HasSubstr("op-mismatch world#6 by 2"));
 }
 
 TEST(DetailLog, Shapes) {
   const std::string ten = fingerprint(1, "ALLREDUCE", "10");
-  const std::string log = message(0, ten, 1, fingerprint(1, "ALLREDUCE", "12")) +
-                          message(2, ten, 1, fingerprint(1, "ALLREDUCE", "12"));
+  const std::string log = detail_message(0, ten, 1, fingerprint(1, "ALLREDUCE", "12")) +
+                          detail_message(2, ten, 1, fingerprint(1, "ALLREDUCE", "12"));
   EXPECT_THAT(judged(run_of(detail_log_format(), {{"job.log", log}})),
               HasSubstr("size-mismatch world#0 by 1"));
 }
 
 TEST(DetailLog, OfTwoRanksNobodyIsSingledOut) {
   const std::string log =
-      message(0, fingerprint(1, "ALLREDUCE", "10"), 1, fingerprint(1, "BARRIER", ""));
+      detail_message(0, fingerprint(1, "ALLREDUCE", "10"), 1, fingerprint(1, "BARRIER", ""));
   EXPECT_THAT(judged(run_of(detail_log_format(), {{"job.log", log}})),
               HasSubstr("op-mismatch world#0 by"));
 }
 
 TEST(DetailLog, SurvivesDamage) {
-  survives_damage(detail_log_format(), message(0, fingerprint(7, "ALLREDUCE", "10, 2"), 1,
-                                               fingerprint(7, "BROADCAST", "10")));
+  survives_damage(detail_log_format(), detail_message(0, fingerprint(7, "ALLREDUCE", "10, 2"), 1,
+                                                      fingerprint(7, "BROADCAST", "10")));
 }
 
 }  // namespace

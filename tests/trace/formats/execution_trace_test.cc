@@ -45,21 +45,22 @@ std::string trace(const std::string& schema, const std::vector<std::string>& cal
   return out + "], \"finish_ts\": 2}";
 }
 
-std::string healthy(const std::string& schema, MakeCall call, int rank) {
+std::string healthy_trace(const std::string& schema, MakeCall call, int rank) {
   return trace(schema, {call(10, 5, rank, "allreduce", 64), call(20, 6, rank, "allreduce", 32),
                         call(30, 7, rank, "allgather", 16)});
 }
 
-NamedFile file(int rank, const std::string& bytes) {
+NamedFile execution_trace_file(int rank, const std::string& bytes) {
   return {"et_" + std::to_string(rank) + ".json", bytes};
 }
 
 TEST(ExecutionTrace, HealthyRanksOfEverySchemaAreClean) {
   for (const auto& [schema, call] : std::vector<std::pair<std::string, MakeCall>>{
            {"1.0.1", old_call}, {"1.1.0-chakra.0.0.4", new_call}}) {
-    const auto run = run_of(execution_trace_format(),
-                            {file(0, healthy(schema, call, 0)), file(1, healthy(schema, call, 1)),
-                             file(2, healthy(schema, call, 2))});
+    const auto run =
+        run_of(execution_trace_format(), {execution_trace_file(0, healthy_trace(schema, call, 0)),
+                                          execution_trace_file(1, healthy_trace(schema, call, 1)),
+                                          execution_trace_file(2, healthy_trace(schema, call, 2))});
     EXPECT_EQ(judged(run), "clean") << schema;
     EXPECT_EQ(run.world_size, 3) << schema;
     ASSERT_EQ(run.ranks[1].calls.size(), 3U) << schema;
@@ -74,15 +75,17 @@ TEST(ExecutionTrace, FindsAnotherSize) {
   const std::string odd = trace("1.1.0-chakra.0.0.4", {new_call(10, 5, 1, "allreduce", 64),
                                                        new_call(20, 6, 1, "allreduce", 31),
                                                        new_call(30, 7, 1, "allgather", 16)});
-  EXPECT_THAT(judged(run_of(execution_trace_format(),
-                            {file(0, healthy("1.1.0-chakra.0.0.4", new_call, 0)), file(1, odd),
-                             file(2, healthy("1.1.0-chakra.0.0.4", new_call, 2))})),
-              HasSubstr("size-mismatch world#5 by 1"));
+  EXPECT_THAT(
+      judged(run_of(execution_trace_format(),
+                    {execution_trace_file(0, healthy_trace("1.1.0-chakra.0.0.4", new_call, 0)),
+                     execution_trace_file(1, odd),
+                     execution_trace_file(2, healthy_trace("1.1.0-chakra.0.0.4", new_call, 2))})),
+      HasSubstr("size-mismatch world#5 by 1"));
 }
 
 TEST(ExecutionTrace, TheTraceItselfSaysWhoseItIs) {
   const auto run = run_of(execution_trace_format(),
-                          {{"resnet_2gpu.json", healthy("1.1.0-chakra.0.0.4", new_call, 1)}});
+                          {{"resnet_2gpu.json", healthy_trace("1.1.0-chakra.0.0.4", new_call, 1)}});
   ASSERT_EQ(run.ranks.size(), 1U);
   EXPECT_EQ(run.ranks[0].rank, Rank(1)) << "and not the number in the file's name";
 }
@@ -93,24 +96,25 @@ TEST(ExecutionTrace, WithSeveralPointersNothingIsCompared) {
     other.replace(other.find("945941"), 6, "111111");
     return trace("1.0.1", {old_call(10, 5, rank, "allreduce", 64), other});
   };
-  const auto run =
-      run_of(execution_trace_format(), {file(0, two_groups(0, 8)), file(1, two_groups(1, 9))});
+  const auto run = run_of(execution_trace_format(), {execution_trace_file(0, two_groups(0, 8)),
+                                                     execution_trace_file(1, two_groups(1, 9))});
   EXPECT_EQ(judged(run), "inconclusive");
 }
 
 TEST(ExecutionTrace, ACutTraceAccusesNobody) {
-  const std::string whole = healthy("1.1.0-chakra.0.0.4", new_call, 1);
+  const std::string whole = healthy_trace("1.1.0-chakra.0.0.4", new_call, 1);
   for (std::size_t length = 300; length < whole.size(); length += 40) {
     const auto run =
-        run_of(execution_trace_format(), {file(0, healthy("1.1.0-chakra.0.0.4", new_call, 0)),
-                                          file(1, whole.substr(0, length)),
-                                          file(2, healthy("1.1.0-chakra.0.0.4", new_call, 2))});
+        run_of(execution_trace_format(),
+               {execution_trace_file(0, healthy_trace("1.1.0-chakra.0.0.4", new_call, 0)),
+                execution_trace_file(1, whole.substr(0, length)),
+                execution_trace_file(2, healthy_trace("1.1.0-chakra.0.0.4", new_call, 2))});
     EXPECT_EQ(judged(run), "inconclusive") << length;
   }
 }
 
 TEST(ExecutionTrace, SurvivesDamage) {
-  survives_damage(execution_trace_format(), healthy("1.0.1", old_call, 0));
+  survives_damage(execution_trace_format(), healthy_trace("1.0.1", old_call, 0));
   survives_damage(execution_trace_format(),
                   trace("1.1.0-chakra.0.0.4", {new_call(10, 5, 0, "broadcast", 64)}));
 }

@@ -98,7 +98,7 @@ class Profile {
 
 constexpr const char* kSumKernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
 
-Profile healthy(int rank) {
+Profile healthy_profile(int rank) {
   Profile p(rank);
   p.step(4, 1000, 100).step(5, 1101, 100);
   for (const int ts : {1010, 1020, 1110, 1120}) {
@@ -114,10 +114,12 @@ std::string verdict_of(const std::vector<Profile>& profiles) {
   return judged(run_of(kineto_format(), files));
 }
 
-TEST(Kineto, HealthyRanksAreClean) { EXPECT_EQ(verdict_of({healthy(0), healthy(1)}), "clean"); }
+TEST(Kineto, HealthyRanksAreClean) {
+  EXPECT_EQ(verdict_of({healthy_profile(0), healthy_profile(1)}), "clean");
+}
 
 TEST(Kineto, ReadsWhatTheFileTells) {
-  const auto run = run_of(kineto_format(), {healthy(1).file(), healthy(0).file()});
+  const auto run = run_of(kineto_format(), {healthy_profile(1).file(), healthy_profile(0).file()});
   ASSERT_EQ(run.ranks.size(), 2U);
   EXPECT_EQ(run.world_size, 2);
   const RankTrace& trace = run.ranks[1];
@@ -148,7 +150,7 @@ TEST(Kineto, FindsTheRankWithAnotherSize) {
   for (const int ts : {1010, 1020, 1110, 1120}) {
     odd.call({.nelems = ts == 1020 ? 64 : ts % 100 == 10 ? 4096 : 128}, ts);
   }
-  EXPECT_THAT(verdict_of({healthy(0), odd}), HasSubstr("size-mismatch world#1"));
+  EXPECT_THAT(verdict_of({healthy_profile(0), odd}), HasSubstr("size-mismatch world#1"));
 }
 
 TEST(Kineto, FindsTheSkippedCall) {
@@ -174,7 +176,7 @@ TEST(Kineto, FindsAnotherReductionByTheKernelsName) {
     odd.call(comm, ts).kernel(comm, ts + 30,
                               ts == 1020 ? "ncclDevKernel_AllReduce_Prod_f32_RING_LL" : kSumKernel);
   }
-  EXPECT_THAT(verdict_of({healthy(0), odd}), HasSubstr("redop-mismatch world#1"));
+  EXPECT_THAT(verdict_of({healthy_profile(0), odd}), HasSubstr("redop-mismatch world#1"));
 }
 
 TEST(Kineto, WindowsAreCutToTheStepsInCommon) {
@@ -311,9 +313,10 @@ TEST(Kineto, KernelsStandForCallsWhereTheHostWasNotProfiled) {
 }
 
 TEST(Kineto, CutOffFilesAreReadUpToThere) {
-  const std::string whole = healthy(0).str();
+  const std::string whole = healthy_profile(0).str();
   const std::string cut = whole.substr(0, whole.rfind("\"record_param_comms\""));
-  const auto run = run_of(kineto_format(), {{"rank0.json", cut}, {"rank1.json", healthy(1).str()}});
+  const auto run =
+      run_of(kineto_format(), {{"rank0.json", cut}, {"rank1.json", healthy_profile(1).str()}});
   EXPECT_EQ(judged(run), "inconclusive");
   EXPECT_EQ(run.ranks[0].calls.size(), 3U);
   EXPECT_EQ(run.ranks[0].end, End::cut);

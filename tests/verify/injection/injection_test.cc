@@ -10,7 +10,7 @@
 namespace lockstep::injection {
 namespace {
 
-constexpr int kSeedsPerFault = kSanitized ? 8 : 40;
+constexpr int kSeedsPerInjection = kSanitized ? 8 : 40;
 
 class Injected : public testing::TestWithParam<int> {};
 
@@ -29,7 +29,7 @@ TEST_P(Injected, IsFoundAndNothingElse) {
   const auto fault = static_cast<Fault>(GetParam());
   if (fault == Fault::device_stall) return;  // traces of calls show nothing of devices
   int judged = 0;
-  for_each_seed(kSeedsPerFault, [&](std::uint32_t seed) {
+  for_each_seed(kSeedsPerInjection, [&](std::uint32_t seed) {
     Random random(seed * 1000 + static_cast<std::uint32_t>(fault));
     const auto trial = make_trial(fault, generated_program, Form::traces, random);
     if (!trial) return;
@@ -42,7 +42,7 @@ TEST_P(Injected, IsFoundAndNothingElse) {
 // The same where the trace of a rank that has nothing to do with it is not there.
 TEST_P(Injected, IsFoundWithoutABystandersTrace) {
   const auto fault = static_cast<Fault>(GetParam());
-  for_each_seed(kSeedsPerFault / 4, [&](std::uint32_t seed) {
+  for_each_seed(kSeedsPerInjection / 4, [&](std::uint32_t seed) {
     Random random(seed * 1000 + 500 + static_cast<std::uint32_t>(fault));
     auto trial = make_trial(fault, generated_program, Form::traces, random);
     if (!trial || !trial->expected.culprits || trial->files.size() < 5) return;

@@ -9,7 +9,7 @@
 namespace lockstep::injection {
 namespace {
 
-constexpr int kSeedsPerFault = kSanitized ? 4 : 12;
+constexpr int kSeedsPerRecording = kSanitized ? 4 : 12;
 
 struct Corpus {
   const char* name;
@@ -44,7 +44,7 @@ TEST_P(FromDisk, EveryFaultIsFound) {
   int judged = 0;
   for (int f = 0; f < kFaults; ++f) {
     const auto fault = static_cast<Fault>(f);
-    for_each_seed(kSeedsPerFault, [&](std::uint32_t seed) {
+    for_each_seed(kSeedsPerRecording, [&](std::uint32_t seed) {
       Random random(seed * 1000 + static_cast<std::uint32_t>(f));
       const auto trial = make_trial(fault, any_of(recorded_), GetParam().form, random);
       if (!trial || trial->overwritten) return;
@@ -59,7 +59,7 @@ TEST_P(FromDisk, EveryFaultIsFound) {
                     << text_of(report);
     });
   }
-  EXPECT_GT(judged, kSeedsPerFault);
+  EXPECT_GT(judged, kSeedsPerRecording);
 }
 
 INSTANTIATE_TEST_SUITE_P(Corpora, FromDisk,

@@ -12,7 +12,7 @@
 namespace lockstep::injection {
 namespace {
 
-constexpr int kSeedsPerFault = 30;
+constexpr int kSeedsPerSnapshot = 30;
 
 // Per cent of the cases that may be wrong: what docs/accuracy.md shows today, with room for chance.
 // Lower one when the verifier learns more; raising one needs a reason.
@@ -43,7 +43,7 @@ TEST_P(InDumps, IsMostlyFound) {
   int judged = 0;
   int wrong = 0;
   std::string words;
-  for_each_seed(kSeedsPerFault, [&](std::uint32_t seed) {
+  for_each_seed(kSeedsPerSnapshot, [&](std::uint32_t seed) {
     Random random(seed * 1000 + static_cast<std::uint32_t>(fault));
     const auto trial = make_trial(fault, generated_program, Form::dumps, random);
     if (!trial || trial->overwritten) return;

@@ -15,7 +15,7 @@ namespace {
 // Three steps whose reduction adds the ranks up forwards or backwards; `fault(step)` may change
 // what ranks hold before the update.
 template <class Fault>
-auto trained(bool backwards, Fault fault) {
+auto trained_to_compare(bool backwards, Fault fault) {
   TinyTraining t(4, {64, 256, 64}, 7);
   for (int step = 0; step < 3; ++step) {
     t.backward();
@@ -33,7 +33,8 @@ auto trained(bool backwards, Fault fault) {
 const auto kNone = [](TinyTraining&, int) {};
 
 TEST(CompareRuns, AnotherOrderOfSummationIsTheSame) {
-  const Comparison c = compare_runs(trained(false, kNone), trained(true, kNone));
+  const Comparison c =
+      compare_runs(trained_to_compare(false, kNone), trained_to_compare(true, kNone));
   EXPECT_FALSE(c.parted);
   EXPECT_EQ(c.compared, 18U);
   ASSERT_EQ(c.steps.size(), 3U);
@@ -47,7 +48,8 @@ TEST(CompareRuns, SaysWhereTheyPartAndHow) {
       for (float& x : t.grad(r, 1)) x *= 2;
     }
   };
-  const Comparison c = compare_runs(trained(false, doubled), trained(false, kNone));
+  const Comparison c =
+      compare_runs(trained_to_compare(false, doubled), trained_to_compare(false, kNone));
   ASSERT_TRUE(c.parted);
   EXPECT_EQ(c.parted->n, 1);
   EXPECT_EQ(c.parted->name, "p1");
@@ -60,7 +62,7 @@ TEST(CompareRuns, SaysWhereTheyPartAndHow) {
 TEST(CompareRuns, RoundingThatGrowsIsNoParting) {
   // Parameters that are a little apart, and gradients that follow them; then one that does not.
   const auto noisy = [](float last) {
-    return trained(false, [=](TinyTraining& t, int step) {
+    return trained_to_compare(false, [=](TinyTraining& t, int step) {
       const float noise = step == 0 ? 0.0F : step == 1 ? 1e-2F : last;
       for (std::uint32_t r = 0; r < 4; ++r) {
         if (step == 0) t.param(r, 0)[0] += 0.01F;
@@ -68,10 +70,10 @@ TEST(CompareRuns, RoundingThatGrowsIsNoParting) {
       }
     });
   };
-  const Comparison drift = compare_runs(noisy(0.02F), trained(false, kNone));
+  const Comparison drift = compare_runs(noisy(0.02F), trained_to_compare(false, kNone));
   EXPECT_FALSE(drift.parted);
   EXPECT_TRUE(drift.drifted);
-  const Comparison parted = compare_runs(noisy(3), trained(false, kNone));
+  const Comparison parted = compare_runs(noisy(3), trained_to_compare(false, kNone));
   ASSERT_TRUE(parted.parted);
   EXPECT_EQ(parted.parted->n, 2);
 }

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-Run trained(float rate_of_p0) {
+Run trained_to_drift(float rate_of_p0) {
   TinyTraining t(2, {64, 256}, 7);
   for (int step = 0; step < 4; ++step) {
     t.backward();
@@ -27,7 +27,7 @@ Run trained(float rate_of_p0) {
 bool all(std::string_view) { return true; }
 
 TEST(Drift, EqualTrainingsEndTogether) {
-  const Drift d = drift_between(trained(1), trained(1), Phase::param, all);
+  const Drift d = drift_between(trained_to_drift(1), trained_to_drift(1), Phase::param, all);
   EXPECT_EQ(d.tensors, 2U);
   EXPECT_EQ(d.apart, 0);
   EXPECT_GT(d.travelled, 0);
@@ -35,8 +35,8 @@ TEST(Drift, EqualTrainingsEndTogether) {
 }
 
 TEST(Drift, CountsTheNamesThatItIsToldTo) {
-  const auto slow = trained(0);
-  const auto normal = trained(1);
+  const auto slow = trained_to_drift(0);
+  const auto normal = trained_to_drift(1);
   const auto p0 = [](std::string_view name) { return name == "p0"; };
   const auto p1 = [](std::string_view name) { return name == "p1"; };
   EXPECT_EQ(drift_between(slow, normal, Phase::param, p1).apart, 0);
@@ -47,7 +47,7 @@ TEST(Drift, CountsTheNamesThatItIsToldTo) {
 }
 
 TEST(Drift, NothingInCommonIsNothing) {
-  const Drift d = drift_between(trained(1), trained(1), Phase::buffer, all);
+  const Drift d = drift_between(trained_to_drift(1), trained_to_drift(1), Phase::buffer, all);
   EXPECT_EQ(d.tensors, 0U);
   EXPECT_EQ(d.apart, 0);
 }

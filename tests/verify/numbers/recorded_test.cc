@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kValues = LOCKSTEP_SOURCE_DIR "/../shared/data/values/";
 
-Report judged(const std::string& name) {
+Report judged_recording(const std::string& name) {
   const auto run = load_run({kValues + name});
   EXPECT_TRUE(run) << run.error().str();
   return verify(*run);
@@ -27,13 +27,13 @@ class Recorded : public testing::Test {
 };
 
 TEST_F(Recorded, BertOutOfSync) {
-  const Report report = judged("bert-ddp-out-of-sync");
+  const Report report = judged_recording("bert-ddp-out-of-sync");
   EXPECT_EQ(summary(report), "param-divergence error proven step=1\nverdict findings");
   EXPECT_EQ(report.findings[0].what.size(), 196U);
 }
 
 TEST_F(Recorded, ResnetThatLostItsHooks) {
-  const Report report = judged("resnet-ddp-lost-hooks");
+  const Report report = judged_recording("resnet-ddp-lost-hooks");
   EXPECT_EQ(summary(report), "param-divergence error proven step=1\nverdict findings");
   EXPECT_EQ(report.findings[0].what.size(), 58U) << "four of 62 have one hash on all ranks";
 }

@@ -12,7 +12,7 @@ namespace lockstep {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 }  // namespace
 
@@ -31,8 +31,8 @@ TinyTraining::TinyTraining(std::uint32_t world, std::vector<std::size_t> sizes, 
   std::vector<std::uint32_t> all(world);
   std::iota(all.begin(), all.end(), 0U);
   for (std::uint32_t r = 0; r < world; ++r) {
-    line(r, Json{{"header", 1}, {"rank", r}, {"world_size", world}}.dump());
-    line(r, Json{{"group", "world"}, {"ranks", all}}.dump());
+    line(r, OrderedJson{{"header", 1}, {"rank", r}, {"world_size", world}}.dump());
+    line(r, OrderedJson{{"group", "world"}, {"ranks", all}}.dump());
   }
 }
 
@@ -50,12 +50,12 @@ void TinyTraining::record(RankState& rank, const std::string& name, const Tensor
   Fingerprinter fingerprinter;
   fingerprinter.add(values, 0);
   const Fingerprint print = fingerprinter.finish();
-  Json json = {{"ev", "state"},
-               {"n", step_},
-               {"name", name},
-               {"hash", hex(print.hash)},
-               {"shape", {values.size()}},
-               {"dtype", "float32"}};
+  OrderedJson json = {{"ev", "state"},
+                      {"n", step_},
+                      {"name", name},
+                      {"hash", hex(print.hash)},
+                      {"shape", {values.size()}},
+                      {"dtype", "float32"}};
   if (kind != "param") {
     json["kind"] = "grad";
     json["when"] = kind;
@@ -80,12 +80,13 @@ void TinyTraining::average(std::size_t t, const std::vector<std::uint32_t>& orde
   for (const std::uint32_t r : order) ranks_[r].grads[t] = sum;
   if (!calls) return;
   for (RankState& rank : ranks_) {
-    Json json = {{"ev", "issue"},      {"id", rank.calls},     {"g", "world"},
-                 {"op", "all_reduce"}, {"in", {{sum.size()}}}, {"dtype", "float32"},
-                 {"redop", "sum"},     {"step", step_}};
+    OrderedJson json = {{"ev", "issue"},      {"id", rank.calls},     {"g", "world"},
+                        {"op", "all_reduce"}, {"in", {{sum.size()}}}, {"dtype", "float32"},
+                        {"redop", "sum"},     {"step", step_}};
     if (name_calls) json["what"] = {names_[t]};
     if (!tag.empty()) json["tag"] = tag;
-    rank.text += json.dump() + "\n" + Json{{"ev", "complete"}, {"id", rank.calls}}.dump() + "\n";
+    rank.text +=
+        json.dump() + "\n" + OrderedJson{{"ev", "complete"}, {"id", rank.calls}}.dump() + "\n";
     ++rank.calls;
   }
 }
@@ -125,12 +126,12 @@ void TinyTraining::record_params() {
 void TinyTraining::record_scalar(std::uint32_t rank, const std::string& name, double value) {
   Fingerprinter fingerprinter(0);
   fingerprinter.add(std::span<const double>(&value, 1), 0);
-  line(rank, Json{{"ev", "state"},
-                  {"n", step_},
-                  {"name", name},
-                  {"kind", "optim"},
-                  {"hash", hex(fingerprinter.finish().hash)},
-                  {"norm", value}}
+  line(rank, OrderedJson{{"ev", "state"},
+                         {"n", step_},
+                         {"name", name},
+                         {"kind", "optim"},
+                         {"hash", hex(fingerprinter.finish().hash)},
+                         {"norm", value}}
                  .dump());
 }
 

@@ -32,7 +32,7 @@ SmallProduct rich_product() {
   return p;
 }
 
-std::string certificate_of(const Derivation& derivation) {
+std::string program_certificate(const Derivation& derivation) {
   const ProductModel model(derivation);
   const ProductDecision decision = decide(model);
   EXPECT_EQ(decision.verdict, ProductVerdict::safe)
@@ -45,30 +45,30 @@ std::string certificate_of(const Derivation& derivation) {
   return *text;
 }
 
-bool accepted(const std::string& text, const Derivation& derivation) {
+bool program_accepted(const std::string& text, const Derivation& derivation) {
   return static_cast<bool>(check_certificate(text, "safe.txt", derivation));
 }
 
 TEST(Certificate, IsAcceptedForItsOwnDerivation) {
   const Derivation derivation = rich_product().derivation();
-  const std::string text = certificate_of(derivation);
+  const std::string text = program_certificate(derivation);
   const Status status = check_certificate(text, "safe.txt", derivation);
   EXPECT_TRUE(status) << status.error().str() << "\n" << text;
 }
 
 TEST(Certificate, EveryTamperedLineIsRefused) {
   const Derivation derivation = rich_product().derivation();
-  const std::string text = certificate_of(derivation);
+  const std::string text = program_certificate(derivation);
   const std::vector<std::string> lines = lines_of(text);
   ASSERT_EQ(sealed(lines), text);
   const auto refused = [&](const std::vector<std::string>& changed, const std::string& what) {
-    EXPECT_FALSE(accepted(sealed(changed), derivation)) << what;
-    EXPECT_FALSE(accepted(text_of(changed), derivation)) << what;
+    EXPECT_FALSE(program_accepted(sealed(changed), derivation)) << what;
+    EXPECT_FALSE(program_accepted(text_of(changed), derivation)) << what;
   };
   tamper_with_lines(lines, refused);
-  EXPECT_FALSE(accepted(text.substr(0, text.size() - 1), derivation));
-  EXPECT_FALSE(accepted(text + "\n", derivation));
-  EXPECT_FALSE(accepted("", derivation));
+  EXPECT_FALSE(program_accepted(text.substr(0, text.size() - 1), derivation));
+  EXPECT_FALSE(program_accepted(text + "\n", derivation));
+  EXPECT_FALSE(program_accepted("", derivation));
 }
 
 TEST(Certificate, NoBeginningAndNoTurnedBitIsAccepted) {
@@ -76,10 +76,10 @@ TEST(Certificate, NoBeginningAndNoTurnedBitIsAccepted) {
   p.condition("image", "A:w b:v w1 S1:x", 0);
   p.condition("image", "A:w b:v R0:x w1", 1);
   const Derivation derivation = p.derivation();
-  damage(certificate_of(derivation), [&](const std::string& damaged) {
-    EXPECT_FALSE(accepted(damaged, derivation)) << damaged;
-    EXPECT_FALSE(accepted(sealed(lines_of(damaged)), derivation) &&
-                 sealed(lines_of(damaged)) != certificate_of(derivation))
+  damage(program_certificate(derivation), [&](const std::string& damaged) {
+    EXPECT_FALSE(program_accepted(damaged, derivation)) << damaged;
+    EXPECT_FALSE(program_accepted(sealed(lines_of(damaged)), derivation) &&
+                 sealed(lines_of(damaged)) != program_certificate(derivation))
         << damaged;
   });
 }
@@ -89,7 +89,7 @@ TEST(Certificate, LinesDoNotDecideHowMuchMemoryIsTaken) {
   SmallProduct p(2);
   p.condition("image", "A B");
   const Derivation derivation = p.derivation();
-  const std::vector<std::string> lines = lines_of(certificate_of(derivation));
+  const std::vector<std::string> lines = lines_of(program_certificate(derivation));
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (!lines[i].starts_with("agree a ")) continue;
     std::vector<std::string> changed = lines;
@@ -117,12 +117,12 @@ TEST(Certificate, AWrongOrderIsRefused) {
   SmallProduct p(2);
   p.condition("image", "A B a w2");
   const Derivation derivation = p.derivation();
-  std::vector<std::string> lines = lines_of(certificate_of(derivation));
+  std::vector<std::string> lines = lines_of(program_certificate(derivation));
   std::size_t tried = 0;
   for (std::size_t i = 0; i + 1 < lines.size(); ++i) {
     if (!lines[i].starts_with("meet ") || !lines[i + 1].starts_with("meet ")) continue;
     std::swap(lines[i], lines[i + 1]);
-    EXPECT_FALSE(accepted(sealed(lines), derivation)) << lines[i];
+    EXPECT_FALSE(program_accepted(sealed(lines), derivation)) << lines[i];
     std::swap(lines[i], lines[i + 1]);
     ++tried;
   }
@@ -131,7 +131,7 @@ TEST(Certificate, AWrongOrderIsRefused) {
 
 TEST(Certificate, EveryTamperedTraceIsRefused) {
   const SmallProduct product = rich_product();
-  const std::string text = certificate_of(product.derivation());
+  const std::string text = program_certificate(product.derivation());
   std::size_t tried = 0;
   for (std::size_t h = 0; h < 3; ++h) {
     for (std::size_t r = 0; r < 3; ++r) {
@@ -143,7 +143,7 @@ TEST(Certificate, EveryTamperedTraceIsRefused) {
         for (const std::string& line : changed) tampered[r] += line + "\n";
         Derivation derivation = product.derivation();
         derivation.runs[h] = run_from_text(tampered);
-        EXPECT_FALSE(accepted(text, derivation)) << what;
+        EXPECT_FALSE(program_accepted(text, derivation)) << what;
         ++tried;
       };
       for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -207,11 +207,11 @@ TEST(Certificate, EveryTamperedTraceIsRefused) {
 
 TEST(Certificate, EveryChangeOfTheSpecIsRefused) {
   const SmallProduct product = rich_product();
-  const std::string text = certificate_of(product.derivation());
+  const std::string text = program_certificate(product.derivation());
   const auto refused = [&](auto change) {
     Derivation derivation = product.derivation();
     change(derivation.spec);
-    return !accepted(text, derivation);
+    return !program_accepted(text, derivation);
   };
   using Spec = ProductSpec;
   EXPECT_TRUE(refused([](Spec& s) { s.program += "x"; }));
@@ -250,7 +250,7 @@ TEST(Certificate, AProofOfAnUnsafeProgramIsRefusedHoweverItIsSealed) {
   unsafe.condition("text", "B A");
   const Derivation derivation = unsafe.derivation();
   // All digests of the traces are made right; only the order is left to say that it is safe.
-  std::vector<std::string> lines = lines_of(certificate_of(safe.derivation()));
+  std::vector<std::string> lines = lines_of(program_certificate(safe.derivation()));
   for (int round = 0; round < 64; ++round) {
     const Status status = check_certificate(sealed(lines), "safe.txt", derivation);
     ASSERT_FALSE(status);
@@ -282,7 +282,7 @@ TEST(Certificate, RandomSafeProgramsAreCertified) {
     p.condition("image", program);
     p.condition("text", program);
     const Derivation derivation = p.derivation();
-    const Status status = check_certificate(certificate_of(derivation), "c", derivation);
+    const Status status = check_certificate(program_certificate(derivation), "c", derivation);
     EXPECT_TRUE(status) << round << ": " << program << "\n" << status.error().str();
   }
 }

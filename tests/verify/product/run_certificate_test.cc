@@ -67,7 +67,7 @@ Result<std::string> written(const lockstep::Run& run,
                                semantics.value_or(recorded_semantics(run)));
 }
 
-std::string certificate_of(const lockstep::Run& run) {
+std::string run_certificate_of(const lockstep::Run& run) {
   const Result<std::string> text = written(run);
   if (text) return *text;
   ADD_FAILURE() << text.error().str() << "\n" << summary(verify(run));
@@ -79,13 +79,13 @@ std::string why_not(const std::vector<std::string>& programs) {
   return text ? "there is one" : text.error().message;
 }
 
-bool accepted(const std::string& text, const lockstep::Run& run) {
+bool run_accepted(const std::string& text, const lockstep::Run& run) {
   return static_cast<bool>(check_run_certificate(text, "run.txt", run));
 }
 
 TEST(RunCertificate, IsAcceptedForItsOwnRun) {
   const auto run = program(rich_programs());
-  const std::string text = certificate_of(run);
+  const std::string text = run_certificate_of(run);
   const Status status = check_run_certificate(text, "run.txt", run);
   EXPECT_TRUE(status) << status.error().str() << "\n" << text;
   const std::vector<std::string> lines = lines_of(text);
@@ -95,7 +95,7 @@ TEST(RunCertificate, IsAcceptedForItsOwnRun) {
 }
 
 TEST(RunCertificate, RanksThatDoTheSameShareALine) {
-  const std::vector<std::string> lines = lines_of(certificate_of(
+  const std::vector<std::string> lines = lines_of(run_certificate_of(
       program(std::vector<std::string>(4, "all_reduce n=8 redop=sum what=w; barrier; clean"))));
   EXPECT_THAT(lines, Contains(testing::StartsWith("sequence ranks 0-3 ")));
   EXPECT_THAT(lines, Contains("meet world 0 2"));
@@ -103,37 +103,37 @@ TEST(RunCertificate, RanksThatDoTheSameShareALine) {
 
 TEST(RunCertificate, EveryTamperedLineIsRefused) {
   const auto run = program(rich_programs());
-  const std::string text = certificate_of(run);
+  const std::string text = run_certificate_of(run);
   const std::vector<std::string> lines = lines_of(text);
   ASSERT_EQ(sealed(lines), text);
   tamper_with_lines(lines, [&](const std::vector<std::string>& changed, const std::string& what) {
-    EXPECT_FALSE(accepted(sealed(changed), run)) << what;
-    EXPECT_FALSE(accepted(text_of(changed), run)) << what;
+    EXPECT_FALSE(run_accepted(sealed(changed), run)) << what;
+    EXPECT_FALSE(run_accepted(text_of(changed), run)) << what;
   });
-  EXPECT_FALSE(accepted(text + "\n", run));
+  EXPECT_FALSE(run_accepted(text + "\n", run));
 }
 
 TEST(RunCertificate, NoBeginningAndNoTurnedBitIsAccepted) {
   const auto run = program(std::vector<std::string>(
       2, "group a 0,1; all_reduce n=8 redop=sum what=w; broadcast g=a n=2 root=0 what=b; clean"));
-  const std::string text = certificate_of(run);
+  const std::string text = run_certificate_of(run);
   damage(text, [&](const std::string& damaged) {
-    EXPECT_FALSE(accepted(damaged, run)) << damaged;
+    EXPECT_FALSE(run_accepted(damaged, run)) << damaged;
     const std::string whole = sealed(lines_of(damaged));
-    EXPECT_EQ(accepted(whole, run), whole == text) << whole;
+    EXPECT_EQ(run_accepted(whole, run), whole == text) << whole;
   });
 }
 
 TEST(RunCertificate, EveryTamperedTraceIsRefused) {
   const std::vector<std::string> texts = texts_of(rich_programs());
-  const std::string certificate = certificate_of(run_from_text(texts));
+  const std::string certificate = run_certificate_of(run_from_text(texts));
   std::size_t tried = 0;
   for (std::size_t r = 0; r < texts.size(); ++r) {
     const std::vector<std::string> lines = lines_of(texts[r]);
     const auto refused = [&](const std::vector<std::string>& changed, const std::string& what) {
       std::vector<std::string> tampered = texts;
       tampered[r] = text_of(changed);
-      EXPECT_FALSE(accepted(certificate, run_from_text(tampered))) << what;
+      EXPECT_FALSE(run_accepted(certificate, run_from_text(tampered))) << what;
       ++tried;
     };
     for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -170,7 +170,7 @@ TEST(RunCertificate, EveryTamperedTraceIsRefused) {
 // Calls, waits and all, in each other's place.
 TEST(RunCertificate, ExchangedAndAddedCallsAreRefused) {
   const std::vector<std::string> programs = rich_programs();
-  const std::string certificate = certificate_of(program(programs));
+  const std::string certificate = run_certificate_of(program(programs));
   const std::vector<std::string> words = {"all_reduce n=8", "broadcast n=5", "all_to_all_single",
                                           "all_reduce n=2"};
   std::size_t tried = 0;
@@ -183,7 +183,7 @@ TEST(RunCertificate, ExchangedAndAddedCallsAreRefused) {
       tampered[r].clear();
       for (const std::string& item : changed)
         tampered[r] += (tampered[r].empty() ? "" : ";") + item;
-      EXPECT_FALSE(accepted(certificate, program(tampered))) << tampered[r];
+      EXPECT_FALSE(run_accepted(certificate, program(tampered))) << tampered[r];
       ++tried;
     };
     const auto is_call = [&](const std::string& item) {
@@ -221,11 +221,11 @@ TEST(RunCertificate, ATraceThatDoesNotShowAllHasNone) {
               HasSubstr("it may still run"));
   const auto refused = [](auto change) {
     auto run = program({"all_reduce n=8; clean", "all_reduce n=8; clean"});
-    const std::string certificate = certificate_of(run);
-    EXPECT_TRUE(accepted(certificate, run));
+    const std::string certificate = run_certificate_of(run);
+    EXPECT_TRUE(run_accepted(certificate, run));
     change(run);
     EXPECT_FALSE(written(run));
-    EXPECT_FALSE(accepted(certificate, run));
+    EXPECT_FALSE(run_accepted(certificate, run));
   };
   using R = lockstep::Run;
   refused([](R& run) { run.ranks[1].dropped = 1; });
@@ -251,7 +251,7 @@ TEST(RunCertificate, WhatIsRecordedOnOneSideAloneCannotBeTold) {
 TEST(RunCertificate, WhatNobodyRecordedIsSaid) {
   const auto run = program(
       {"all_reduce; broadcast n=4 what=w; clean", "all_reduce; broadcast n=4 what=w; clean"});
-  const std::vector<std::string> lines = lines_of(certificate_of(run));
+  const std::vector<std::string> lines = lines_of(run_certificate_of(run));
   EXPECT_THAT(lines, Contains("unrecorded names 2"));
   EXPECT_THAT(lines, Contains("unrecorded sizes 2"));
   EXPECT_THAT(lines, Contains("unrecorded reduce-operations 2"));
@@ -264,9 +264,9 @@ TEST(RunCertificate, UnrecordedWaitsAreTakenToBlock) {
   const std::string both = "all_reduce g=a n=4 async; all_reduce g=b n=4 async; ";
   const std::string other = "all_reduce g=b n=4 async; all_reduce g=a n=4 async; ";
   const auto run = program({groups + both + "clean", groups + both + "clean"});
-  const std::string certificate = certificate_of(run);
+  const std::string certificate = run_certificate_of(run);
   EXPECT_THAT(lines_of(certificate), Contains("unrecorded waits ranks 0,1"));
-  EXPECT_TRUE(accepted(certificate, run));
+  EXPECT_TRUE(run_accepted(certificate, run));
   EXPECT_THAT(why_not({groups + both + "clean", groups + other + "clean"}),
               HasSubstr("no one order"));
   // With waits both orders are known to be harmless.
@@ -280,11 +280,11 @@ TEST(RunCertificate, OnDevicesCallsKeepTheOrderInWhichTheyWereIssued) {
   const std::string groups = "backend nccl; group a 0,1; group b 0,1; ";
   const std::string both = "all_reduce g=a n=4 async; all_reduce g=b n=4 async; wait 0; wait 1; ";
   const auto run = program({groups + both + "clean", groups + both + "clean"});
-  std::vector<std::string> lines = lines_of(certificate_of(run));
+  std::vector<std::string> lines = lines_of(run_certificate_of(run));
   EXPECT_THAT(lines, Contains("order device"));
-  EXPECT_TRUE(accepted(sealed(lines), run));
+  EXPECT_TRUE(run_accepted(sealed(lines), run));
   std::replace(lines.begin(), lines.end(), std::string("order device"), std::string("order host"));
-  EXPECT_FALSE(accepted(sealed(lines), run));
+  EXPECT_FALSE(run_accepted(sealed(lines), run));
 }
 
 TEST(RunCertificate, AnOrderForDevicesIsOneForHosts) {
@@ -292,16 +292,16 @@ TEST(RunCertificate, AnOrderForDevicesIsOneForHosts) {
   const Result<std::string> text = written(run, CallSemantics::nccl);
   ASSERT_TRUE(text) << text.error().str();
   EXPECT_THAT(lines_of(*text), Contains("order device"));
-  EXPECT_TRUE(accepted(*text, run));
+  EXPECT_TRUE(run_accepted(*text, run));
   EXPECT_FALSE(written(run, CallSemantics::mpi));
 }
 
 TEST(RunCertificate, ACertificateOfAnotherRunIsRefused) {
   const auto a = program(std::vector<std::string>(2, "all_reduce n=4 what=w; clean"));
   const auto b = program(std::vector<std::string>(2, "all_reduce n=4 what=v; clean"));
-  EXPECT_FALSE(accepted(certificate_of(a), b));
+  EXPECT_FALSE(run_accepted(run_certificate_of(a), b));
   const auto again = program(std::vector<std::string>(2, "all_reduce n=4 what=w; clean"), false);
-  EXPECT_TRUE(accepted(certificate_of(a), again));  // it made the same calls
+  EXPECT_TRUE(run_accepted(run_certificate_of(a), again));  // it made the same calls
 }
 
 // On Gloo the replay is exact: a run has a certificate exactly if nothing about matching or
@@ -345,7 +345,7 @@ TEST(RunCertificate, AgreesWithWhatVerifyFinds) {
     EXPECT_EQ(static_cast<bool>(certificate), !shows_divergence(report))
         << shown << summary(report) << (certificate ? "" : certificate.error().message);
     if (certificate) {
-      EXPECT_TRUE(accepted(*certificate, run)) << shown;
+      EXPECT_TRUE(run_accepted(*certificate, run)) << shown;
     }
     (certificate ? proofs : faults) += 1;
     if (testing::Test::HasFailure()) return;
@@ -373,7 +373,7 @@ TEST(RunCertificate, HealthyRecordingsAreCertified) {
       ADD_FAILURE() << entry.path() << text.error().str();
       continue;
     }
-    EXPECT_TRUE(accepted(*text, *run)) << entry.path();
+    EXPECT_TRUE(run_accepted(*text, *run)) << entry.path();
     ++certified;
   }
   EXPECT_GT(certified, 0);

@@ -13,7 +13,7 @@ namespace lockstep {
 
 namespace {
 
-std::string numbers(const std::vector<std::int32_t>& list) {
+std::string comma_numbers(const std::vector<std::int32_t>& list) {
   std::string out;
   for (const std::int32_t n : list) out += (out.empty() ? "" : ",") + std::to_string(n);
   return out;
@@ -145,7 +145,7 @@ std::string SmallProduct::rank_program(std::int32_t rank,
   std::string out = "backend " + backend_;
   for (const auto& [name, ranks] : groups_) {
     if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end())
-      out += "; group " + name + " " + numbers(ranks);
+      out += "; group " + name + " " + comma_numbers(ranks);
   }
   std::int64_t calls = 0;
   bool raised = false;

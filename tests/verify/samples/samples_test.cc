@@ -100,7 +100,7 @@ std::string gradients(std::size_t n) {
 
 // `acts_as(rank)`: whose samples the rank reads. `extra`: as text_of's.
 template <class ActsAs, class Extra>
-Report judged(const Job& job, ActsAs acts_as, Extra extra) {
+Report judged_samples(const Job& job, ActsAs acts_as, Extra extra) {
   std::vector<std::string> texts;
   for (std::uint32_t r = 0; r < job.world; ++r) {
     texts.push_back(text_of(r, job.world, batches_of(job, acts_as(r)), extra));
@@ -108,8 +108,8 @@ Report judged(const Job& job, ActsAs acts_as, Extra extra) {
   return verify(run_from_text(texts));
 }
 
-Report judged(const Job& job) {
-  return judged(
+Report judged_samples(const Job& job) {
+  return judged_samples(
       job, [](std::uint32_t r) { return r; }, gradients);
 }
 
@@ -128,7 +128,7 @@ TEST(Samples, ADistributedSamplerIsClean) {
     job.drop_last = any(0, 1) == 1;
     job.seed = seed;
     if (any(0, 2) == 0) job.steps = any(1, 10);
-    EXPECT_EQ(summary(judged(job)), "verdict clean")
+    EXPECT_EQ(summary(judged_samples(job)), "verdict clean")
         << "seed " << seed << ": world " << job.world << ", items " << job.items << ", batch "
         << job.batch << ", epochs " << job.epochs << ", drop_last " << job.drop_last;
   }
@@ -137,7 +137,7 @@ TEST(Samples, ADistributedSamplerIsClean) {
 TEST(NoSharding, EveryRankReadsTheSame) {
   Job job;
   job.shard = false;
-  const Report report = judged(job);
+  const Report report = judged_samples(job);
   EXPECT_EQ(summary(report), "no-sharding error observed step=0\nverdict findings");
   EXPECT_THAT(report.findings[0].message, HasSubstr("75 % of the work is repeated"));
   EXPECT_THAT(report.findings[0].ranks.size(), 4U);
@@ -189,7 +189,7 @@ TEST(BroadcastAsSync, OneRanksBatchForAll) {
            R"(,"g":"world","op":"all_reduce","in":[[4]],"redop":"sum"})" + "\n" +
            R"({"ev":"complete","id":)" + next + "}\n";
   };
-  EXPECT_EQ(summary(judged(
+  EXPECT_EQ(summary(judged_samples(
                 job, [](std::uint32_t r) { return r; }, broadcast)),
             "broadcast-as-sync warning observed step=0\nverdict findings");
 }
@@ -198,7 +198,7 @@ TEST(Overlap, SeedsThatDiffer) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     Job job;
     job.seeds = {seed, seed + 100, seed + 200, seed + 300};
-    const Report report = judged(job);
+    const Report report = judged_samples(job);
     EXPECT_THAT(summary(report), HasSubstr("overlap error observed")) << "seed " << seed;
     EXPECT_THAT(report.findings[0].message, HasSubstr("of each other's shards"));
   }
@@ -206,7 +206,7 @@ TEST(Overlap, SeedsThatDiffer) {
 
 TEST(Overlap, TwoRanksWithOneRankNumber) {
   Job job;
-  const Report report = judged(
+  const Report report = judged_samples(
       job, [](std::uint32_t r) { return r == 3 ? 2 : r; }, gradients);
   EXPECT_THAT(summary(report), HasSubstr("overlap error observed"));
   EXPECT_THAT(report.findings[0].ranks, ElementsAre(Rank(2), Rank(3)));
@@ -216,7 +216,7 @@ TEST(Overlap, TwoRanksThatAreOneInAFewSteps) {
   Job job;
   job.world = 5;
   job.steps = 2;
-  const Report report = judged(
+  const Report report = judged_samples(
       job, [](std::uint32_t r) { return r == 4 ? 1 : r; }, gradients);
   EXPECT_THAT(summary(report), HasSubstr("overlap error observed"));
   EXPECT_THAT(report.findings[0].ranks, ElementsAre(Rank(1), Rank(4)));
@@ -254,7 +254,7 @@ TEST(Overlap, SamplingWithReplacementIsNoError) {
 TEST(NoReshuffle, TheSameOrderEveryEpoch) {
   Job job;
   job.set_epoch = false;
-  const Report report = judged(job);
+  const Report report = judged_samples(job);
   EXPECT_EQ(summary(report), "no-reshuffle warning observed step=0\nverdict findings");
   EXPECT_THAT(report.findings[0].message, HasSubstr("26 samples an epoch and rank"));
 }
@@ -263,14 +263,14 @@ TEST(NoReshuffle, ShortEpochsTellTogether) {
   Job job;
   job.set_epoch = false;
   job.items = 20;  // five a rank and epoch
-  EXPECT_EQ(summary(judged(job)), "no-reshuffle warning observed step=0\nverdict findings");
+  EXPECT_EQ(summary(judged_samples(job)), "no-reshuffle warning observed step=0\nverdict findings");
 }
 
 TEST(NoReshuffle, TheDataSetsOwnOrderIsANote) {
   Job job;
   job.shuffle = false;
   job.items = 104;
-  const Report report = judged(job);
+  const Report report = judged_samples(job);
   EXPECT_EQ(report.verdict, Verdict::clean);
   ASSERT_EQ(report.findings.size(), 1U);
   EXPECT_EQ(report.findings[0].rule, RuleId::no_reshuffle);
@@ -283,7 +283,7 @@ TEST(NoReshuffle, TwoEpochsOfAFewSamplesMayBeAlikeByChance) {
   job.items = 12;
   job.batch = 3;
   job.epochs = 2;
-  EXPECT_EQ(summary(judged(job)), "verdict clean");
+  EXPECT_EQ(summary(judged_samples(job)), "verdict clean");
 }
 
 TEST(IndexMisaligned, LoadersThatFellOutOfStep) {

@@ -46,7 +46,6 @@ class Stopwatch {
 };
 
 constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
-constexpr double kOfFreeMemory = 0.9;  // the rest is left to others
 
 int fail(const Error& error) {
   std::fprintf(stderr, "%s\n", error.str().c_str());
@@ -95,7 +94,7 @@ int describe_file(const std::string& path) {
   return kExitFinished;
 }
 
-Status load(const CatalogModel& model, const std::string& path) {
+Status load_model(const CatalogModel& model, const std::string& path) {
   const Stopwatch watch;
   const auto file = SafetensorsFile::open(path);
   if (!file) return file.error();
@@ -147,7 +146,7 @@ int ModelCommands::step() const {
   line("parameters", tensor_sum(parameters_of(*model->module)));
   line("build", build.seconds());
   if (!weights_.empty()) {
-    if (const Status loaded = load(*model, weights_); !loaded) return fail(loaded.error());
+    if (const Status loaded = load_model(*model, weights_); !loaded) return fail(loaded.error());
   }
   line("input", std::to_string(batch_) + " times " + model->input);
   const Stopwatch forward;

@@ -28,7 +28,7 @@ T value_or_throw(Result<T> result) {
   return std::move(*result);
 }
 
-void load(torch::nn::Module& module, const std::string& file, const WeightNames& names) {
+void load_tower(torch::nn::Module& module, const std::string& file, const WeightNames& names) {
   if (file.empty()) return;
   value_or_throw(load_weights(module, value_or_throw(SafetensorsFile::open(file)), names));
 }
@@ -105,8 +105,10 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
     model_ = ContrastiveModel(scenario_.model, on_meta ? shapes_->input() : data_->input());
   }
   if (!on_meta) {
-    load(*model_->image_tower().module, scenario_.model.weights.image, model_->image_tower().names);
-    load(*model_->text_tower().module, scenario_.model.weights.text, model_->text_tower().names);
+    load_tower(*model_->image_tower().module, scenario_.model.weights.image,
+               model_->image_tower().names);
+    load_tower(*model_->text_tower().module, scenario_.model.weights.text,
+               model_->text_tower().names);
     model_->to(groups_.device().place());
   }
   freeze(*model_, scenario_.model.freeze);

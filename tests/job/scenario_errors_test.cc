@@ -67,11 +67,7 @@ TEST(ScenarioErrors, a_replay_has_its_calls_and_nothing_of_training) {
             "job.yaml:3:23: error: \"trace\" is an option of replay, but the strategy is ddp\n"
             "  fix: remove it, or write \"kind: replay\"");
   EXPECT_EQ(
-      error_with("ranks: 2
-strategy: {kind: replay, trace: x}
-backend: nccl
-gpus: shared
-"),
+      error_with("ranks: 2\nstrategy: {kind: replay, trace: x}\nbackend: nccl\ngpus: shared\n"),
       "no error");
 }
 

@@ -19,16 +19,9 @@ namespace {
 using testing::Each;
 using testing::HasSubstr;
 
-ContrastiveModel new_model() {
-  at::manual_seed(1);
-  ContrastiveModel model = small_model();
-  model->image_tower().module->eval();  // BatchNorm would see each rank's batch alone
-  return model;
-}
-
 // The first items with an image, and the first without.
-Batch batch_of(std::size_t images_from, std::size_t images, std::size_t texts_from,
-               std::size_t texts) {
+Batch half_text_batch(std::size_t images_from, std::size_t images, std::size_t texts_from,
+                      std::size_t texts) {
   static const ShapesDataset data(64, 0.5, 1);
   std::vector<std::int64_t> with, without;
   for (std::int64_t i = 0; i < 64; ++i) (data.item(i).has_image ? with : without).push_back(i);
@@ -38,7 +31,7 @@ Batch batch_of(std::size_t images_from, std::size_t images, std::size_t texts_fr
   return make_batch(data, indices, nullptr);
 }
 
-double difference(const ContrastiveModel& a, const ContrastiveModel& b) {
+double gradient_difference(const ContrastiveModel& a, const ContrastiveModel& b) {
   double most = 0;
   const NamedTensors of_b = trained_parameters(*b);
   std::size_t i = 0;
@@ -51,12 +44,12 @@ double difference(const ContrastiveModel& a, const ContrastiveModel& b) {
 
 // Against one process on the batches of both ranks, which have 3 + 1 and 1 + 5 items.
 double error_of_gradient(ProcessGroups& groups, Recorder& recorder, bool weighed) {
-  ContrastiveModel whole = new_model();
-  whole->losses(batch_of(0, 4, 0, 6)).total.backward();
+  ContrastiveModel whole = seeded_model_in_eval();
+  whole->losses(half_text_batch(0, 4, 0, 6)).total.backward();
 
-  ContrastiveModel part = new_model();
-  std::vector<Batch> batches = {groups.who().rank == 0 ? batch_of(0, 3, 0, 1)
-                                                       : batch_of(3, 1, 1, 5)};
+  ContrastiveModel part = seeded_model_in_eval();
+  std::vector<Batch> batches = {groups.who().rank == 0 ? half_text_batch(0, 3, 0, 1)
+                                                       : half_text_batch(3, 1, 1, 5)};
   Balancer balancer(part, groups, recorder);
   balancer.before_step(batches, false);
   if (!weighed) batches[0].weights = {};
@@ -65,7 +58,7 @@ double error_of_gradient(ProcessGroups& groups, Recorder& recorder, bool weighed
   Scenario::Strategy manual;
   manual.kind = Scenario::Strategy::Kind::manual;
   make_strategy(manual, {part, groups, recorder})->synchronise();
-  return difference(part, whole);
+  return gradient_difference(part, whole);
 }
 
 TEST(Balancer, UnequalBatchesGiveTheGradientOfTheWholeBatch) {
@@ -80,12 +73,12 @@ TEST(Balancer, UnequalBatchesGiveTheGradientOfTheWholeBatch) {
 TEST(Balancer, AllRanksFindTheSameCosts) {
   const TempDir folder;
   const auto statuses = run_ranks(2, folder, [](ProcessGroups& groups, Recorder& recorder) {
-    Balancer balancer(new_model(), groups, recorder);
+    Balancer balancer(seeded_model_in_eval(), groups, recorder);
     const auto rank = static_cast<std::size_t>(groups.who().rank);
     for (std::size_t step = 0; step < 8; ++step) {
       const std::size_t images = 1 + (step + rank) % 3;
       const std::size_t texts = (step * (1 + rank)) % 4;
-      std::vector<Batch> batches = {batch_of(0, images, 0, texts)};
+      std::vector<Batch> batches = {half_text_batch(0, images, 0, texts)};
       balancer.before_step(batches, step >= 5);
       // 7 ms an image and 2 ms a text; the first step takes longer.
       const std::size_t ms = 7 * images + 2 * (images + texts) + (step == 0 ? 500 : 0);
@@ -103,7 +96,7 @@ TEST(Balancer, AllRanksFindTheSameCosts) {
   EXPECT_THAT(statuses, Each(0));
 }
 
-Scenario mixed(Scenario::Data::Balance balance) {
+Scenario balanced_job(Scenario::Data::Balance balance) {
   Scenario s;
   s.data.items = 64;
   s.data.text_only = 0.5;
@@ -132,9 +125,9 @@ std::vector<std::int64_t> items_of_step(const TempDir& folder, std::size_t step)
 
 TEST(Balancing, TrainsOnTheSameItemsInEachStep) {
   const TempDir balanced;
-  EXPECT_EQ(losses(mixed(Scenario::Data::Balance::cost), balanced).size(), 8U);
+  EXPECT_EQ(losses(balanced_job(Scenario::Data::Balance::cost), balanced).size(), 8U);
   const TempDir fixed;
-  losses(mixed(Scenario::Data::Balance::none), fixed);
+  losses(balanced_job(Scenario::Data::Balance::none), fixed);
   for (std::size_t step = 0; step < 8; ++step) {
     EXPECT_EQ(items_of_step(balanced, step), items_of_step(fixed, step)) << "step " << step;
   }

@@ -16,9 +16,9 @@ namespace lockstep {
 namespace {
 
 using testing::Each;
-using Kind = Scenario::Strategy::Kind;
+using StrategyKind = Scenario::Strategy::Kind;
 
-Scenario small(Kind kind) {
+Scenario small_job(StrategyKind kind) {
   Scenario s;
   s.data.items = 64;
   s.strategy.kind = kind;
@@ -31,7 +31,7 @@ class Resume : public testing::TestWithParam<Scenario::Strategy::Kind> {};
 
 TEST_P(Resume, GoesOnToTheLastBit) {
   const TempDir kept;
-  Scenario s = small(GetParam());
+  Scenario s = small_job(GetParam());
   s.train.steps = 4;
   const TempDir whole_folder;
   const auto whole = losses(s, whole_folder);
@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies, Resume,
 
 TEST(Checkpoint, DamageAndOtherJobsAreErrors) {
   const TempDir kept;
-  Scenario s = small(Scenario::Strategy::Kind::manual);
+  Scenario s = small_job(Scenario::Strategy::Kind::manual);
   s.train.steps = 2;
   s.train.checkpoint = {.folder = kept.path(), .every = 2};
   const TempDir folder;
@@ -96,7 +96,7 @@ TEST(Checkpoint, DamageAndOtherJobsAreErrors) {
 
 // Trains `steps` steps with a checkpoint after each `every`, not going on from an earlier one.
 void train_anew(const TempDir& kept, int steps, int every, bool gathered = false) {
-  Scenario s = small(Scenario::Strategy::Kind::manual);
+  Scenario s = small_job(Scenario::Strategy::Kind::manual);
   s.train.steps = steps;
   s.train.checkpoint = {.folder = kept.path(), .every = every, .gathered = gathered};
   const TempDir folder;
@@ -110,7 +110,7 @@ std::optional<std::int64_t> latest_of_two(const TempDir& kept) {
 
 TEST(Checkpoint, ARankThatIsLookedAtAloneWritesAndFindsNoFiles) {
   const TempDir kept;
-  Scenario s = small(Scenario::Strategy::Kind::manual);
+  Scenario s = small_job(Scenario::Strategy::Kind::manual);
   const TempDir folder;
   const auto statuses = run_ranks(1, folder, [&](ProcessGroups& groups, Recorder& recorder) {
     const auto source = BatchSource::open(s, 0, 1);
@@ -164,8 +164,8 @@ TEST(Checkpoint, KeepsTheLastAndTheOneBeforeWhereAJobGoesOn) {
 // --- gathered ------------------------------------------------------------------------------------
 
 // All ranks read the same items, so that one rank alone does what two do.
-Scenario of_any_ranks(Kind kind, const TempDir& kept) {
-  Scenario s = small(kind);
+Scenario of_any_ranks(StrategyKind kind, const TempDir& kept) {
+  Scenario s = small_job(kind);
   s.data.sharding = false;
   s.train.steps = 4;
   s.train.checkpoint.folder = kept.path();
@@ -174,7 +174,7 @@ Scenario of_any_ranks(Kind kind, const TempDir& kept) {
 }
 
 struct Route {
-  Kind made_by, resumed_by;
+  StrategyKind made_by, resumed_by;
   int ranks;  // that resume
 };
 
@@ -204,14 +204,14 @@ TEST_P(Gathered, GoesOnWithAnotherStrategyAndNumberOfRanks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Routes, Gathered,
-                         testing::Values(Route{Kind::fsdp, Kind::manual, 1},
-                                         Route{Kind::fsdp, Kind::ddp, 2},
-                                         Route{Kind::manual, Kind::fsdp, 3},
-                                         Route{Kind::ddp, Kind::ddp, 1}));
+                         testing::Values(Route{StrategyKind::fsdp, StrategyKind::manual, 1},
+                                         Route{StrategyKind::fsdp, StrategyKind::ddp, 2},
+                                         Route{StrategyKind::manual, StrategyKind::fsdp, 3},
+                                         Route{StrategyKind::ddp, StrategyKind::ddp, 1}));
 
 TEST(Gathered, IsOneFileWithPlainNames) {
   const TempDir kept;
-  Scenario s = of_any_ranks(Kind::fsdp, kept);
+  Scenario s = of_any_ranks(StrategyKind::fsdp, kept);
   s.train.checkpoint.every = 1;
   const TempDir folder;
   losses(s, folder);

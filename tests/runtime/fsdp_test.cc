@@ -22,7 +22,7 @@ namespace {
 
 using testing::Each;
 using testing::ElementsAre;
-using Kind = Scenario::Strategy::Kind;
+using StrategyKind = Scenario::Strategy::Kind;
 
 TEST(UseOrder, ForetellsWhatCameNextThePassBefore) {
   UseOrder order;
@@ -40,7 +40,7 @@ TEST(UseOrder, ForetellsWhatCameNextThePassBefore) {
 
 // --- what is computed ----------------------------------------------------------------------------
 
-struct Job {
+struct FsdpJob {
   Scenario::Strategy strategy;
   Scenario::Train::Clip clip;
   int steps = 3;
@@ -54,20 +54,20 @@ struct Job {
 
 Scenario::Strategy ddp() {
   Scenario::Strategy options;
-  options.kind = Kind::ddp;
+  options.kind = StrategyKind::ddp;
   options.broadcast_buffers = false;
   return options;
 }
 
 Scenario::Strategy fsdp(bool prefetch = true, int shard_ranks = 0) {
   Scenario::Strategy options;
-  options.kind = Kind::fsdp;
+  options.kind = StrategyKind::fsdp;
   options.prefetch = prefetch;
   options.shard_ranks = shard_ranks;
   return options;
 }
 
-Batch batch_of(std::int64_t from, bool with_images) {
+Batch batch_from(std::int64_t from, bool with_images) {
   static const ShapesDataset data(256, 0.0, 1);
   static const Scenario::Data::Rule text_only{{}, {}, {Modality::text}};
   std::vector<std::int64_t> indices;
@@ -75,17 +75,17 @@ Batch batch_of(std::int64_t from, bool with_images) {
   return make_batch(data, indices, with_images ? nullptr : &text_only);
 }
 
-struct Trained {
+struct TrainedByFsdp {
   ContrastiveModel model;
   std::unique_ptr<Strategy> strategy;
   std::vector<float> losses;
 };
 
 // The train loop's own order of calls.
-Trained train(const Job& job, ProcessGroups& groups, Recorder& recorder) {
+TrainedByFsdp train(const FsdpJob& job, ProcessGroups& groups, Recorder& recorder) {
   at::manual_seed(
       static_cast<std::uint64_t>(1 + groups.who().rank));  // the strategy has to make them equal
-  Trained it{small_model(), nullptr, {}};
+  TrainedByFsdp it{small_model(), nullptr, {}};
   freeze(*it.model, job.freeze);
   it.strategy = make_strategy(job.strategy, {it.model, groups, recorder});
   const NamedTensors optimised = it.strategy->optimised(it.model);
@@ -101,7 +101,7 @@ Trained train(const Job& job, ProcessGroups& groups, Recorder& recorder) {
     std::vector<Batch> batches;
     for (int i = 0; i < job.micro_batches; ++i) {
       const int place = (step * job.micro_batches + i) * ranks + rank;
-      batches.push_back(batch_of(4L * place, step != 1 || rank != job.text_only_rank));
+      batches.push_back(batch_from(4L * place, step != 1 || rank != job.text_only_rank));
     }
     remedy->before_step(batches);
     optimizer->zero_grad();
@@ -146,12 +146,12 @@ struct Difference {
 };
 
 // Of a job under fsdp and under DDP, in this rank's eyes.
-Difference from_ddp(Job job, ProcessGroups& groups, Recorder& recorder) {
-  Trained sharded = train(job, groups, recorder);
+Difference from_ddp(FsdpJob job, ProcessGroups& groups, Recorder& recorder) {
+  TrainedByFsdp sharded = train(job, groups, recorder);
   sharded.strategy->gather_everything();
   job.strategy = ddp();
   job.clip.local_norm = false;
-  const Trained whole = train(job, groups, recorder);
+  const TrainedByFsdp whole = train(job, groups, recorder);
   return {largest_difference(sharded.losses, whole.losses),
           largest_difference(values(named_parameters(*sharded.model)),
                              values(named_parameters(*whole.model)))};
@@ -168,7 +168,7 @@ class SameAsDdp : public testing::TestWithParam<Setting> {};
 TEST_P(SameAsDdp, InLossesAndParametersWithClippingAndAccumulation) {
   const TempDir folder;
   const auto body = [](ProcessGroups& groups, Recorder& recorder) {
-    Job job;
+    FsdpJob job;
     job.strategy = GetParam().strategy;
     job.clip.image = job.clip.text = 0.5;
     const Difference difference = from_ddp(job, groups, recorder);
@@ -187,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(Fsdp, SameAsDdp,
 TEST(Fsdp, ShardsTheStateOfAdamW) {
   const TempDir folder;
   const auto body = [](ProcessGroups& groups, Recorder& recorder) {
-    Job job;
+    FsdpJob job;
     job.strategy = fsdp();
     job.optimizer = Scenario::Train::Optimizer::adamw;
     return from_ddp(job, groups, recorder).losses < 1e-4 ? 0 : 1;
@@ -198,7 +198,7 @@ TEST(Fsdp, ShardsTheStateOfAdamW) {
 TEST(Fsdp, TrainsOnWithFrozenPartsAndADummyForATextOnlyRank) {
   const TempDir folder;
   const auto body = [](ProcessGroups& groups, Recorder& recorder) {
-    Job job;
+    FsdpJob job;
     job.strategy = fsdp();
     job.freeze = {"text.block1", "image.stem"};
     job.remedy = {Scenario::Remedy::Kind::gradient_mask, Scenario::Remedy::Average::contributors};
@@ -212,7 +212,7 @@ TEST(Fsdp, TrainsOnWithFrozenPartsAndADummyForATextOnlyRank) {
 TEST(Fsdp, ClippedByTheNormOfOwnShardsParametersDiffer) {
   const TempDir folder;
   const auto body = [](ProcessGroups& groups, Recorder& recorder) {
-    Job job;
+    FsdpJob job;
     job.strategy = fsdp();
     job.clip.image = job.clip.text = 0.5;
     job.clip.local_norm = true;
@@ -226,9 +226,9 @@ TEST(Fsdp, ClippedByTheNormOfOwnShardsParametersDiffer) {
 TEST(Fsdp, KeepsNothingWholeBetweenSteps) {
   const TempDir folder;
   const auto body = [](ProcessGroups& groups, Recorder& recorder) {
-    Job job;
+    FsdpJob job;
     job.strategy = fsdp();
-    const Trained it = train(job, groups, recorder);
+    const TrainedByFsdp it = train(job, groups, recorder);
     for (const auto& [name, parameter] : named_parameters(*it.model)) {
       if (parameter.storage().nbytes() != 0 || parameter.grad().defined()) return 1;
     }
@@ -268,13 +268,13 @@ TEST(Fsdp, GivesTheOptimizerOneShardForEachUnit) {
 TEST(Fsdp, LeavesTheModelUnobserved) {
   const TempDir folder;
   const auto body = [](ProcessGroups& groups, Recorder& recorder) {
-    Job job;
+    FsdpJob job;
     job.strategy = fsdp();
     job.steps = 1;
-    Trained it = train(job, groups, recorder);
+    TrainedByFsdp it = train(job, groups, recorder);
     it.strategy->gather_everything();
     it.strategy.reset();
-    const at::Tensor loss = it.model->losses(batch_of(0, true)).total;
+    const at::Tensor loss = it.model->losses(batch_from(0, true)).total;
     return loss.isfinite().item<bool>() ? 0 : 1;
   };
   EXPECT_THAT(run_ranks(2, folder, body), Each(0));
@@ -299,7 +299,7 @@ std::vector<std::string> in_short(const Recorded& run, std::int32_t step) {
 Recorded trained_blocks(const Scenario::Strategy& options, int ranks = 2, bool with_images = true) {
   const TempDir folder;
   const auto body = [&](ProcessGroups& groups, Recorder& recorder) {
-    Job job;
+    FsdpJob job;
     job.strategy = options;
     job.steps = 2;
     job.micro_batches = 1;

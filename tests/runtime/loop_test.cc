@@ -17,23 +17,9 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 
-ContrastiveModel new_model() {
-  at::manual_seed(1);
-  ContrastiveModel model = small_model();
-  model->image_tower().module->eval();  // BatchNorm would see each rank's batch alone
-  return model;
-}
-
-Batch items(std::int64_t from, std::int64_t count, bool with_images = true) {
-  static const ShapesDataset data(64, 0.0, 1);
-  std::vector<std::int64_t> indices;
-  for (std::int64_t i = from; i < from + count; ++i) indices.push_back(i);
-  static const Scenario::Data::Rule text_only{{}, {}, {Modality::text}};
-  return make_batch(data, indices, with_images ? nullptr : &text_only);
-}
-
 // The largest difference between two models' gradients, where both have them.
-double difference(const ContrastiveModel& a, const ContrastiveModel& b, const char* prefix = "") {
+double difference_under(const ContrastiveModel& a, const ContrastiveModel& b,
+                        const char* prefix = "") {
   double most = 0;
   const NamedTensors of_b = trained_parameters(*b);
   std::size_t i = 0;
@@ -55,14 +41,14 @@ void average(const ContrastiveModel& model, ProcessGroups& groups, Recorder& rec
 
 // The mean over two ranks against one process on both batches, with rows shared unevenly.
 double error_of_global_negatives(ProcessGroups& groups, Recorder& recorder, bool with_gradient) {
-  ContrastiveModel whole = new_model();
+  ContrastiveModel whole = seeded_model_in_eval();
   whole->losses(items(0, 8)).contrastive.backward();
-  ContrastiveModel part = new_model();
+  ContrastiveModel part = seeded_model_in_eval();
   FeatureGather gather(groups.world(), recorder, with_gradient);
   const std::int64_t rank = groups.who().rank;
   part->losses(items(4 * rank, 4), &gather).contrastive.backward();
   average(part, groups, recorder);
-  return difference(part, whole);
+  return difference_under(part, whole);
 }
 
 TEST(GlobalNegatives, GiveTheGradientOfOneProcessOnTheWholeBatch) {
@@ -104,7 +90,7 @@ TEST(PresenceVote, TakesEveryonesImagesWhereOneHasNone) {
   const TempDir folder;
   const auto statuses = run_ranks(2, folder, [](ProcessGroups& groups, Recorder& recorder) {
     const auto remedy = make_remedy({.kind = Scenario::Remedy::Kind::presence_vote},
-                                    {new_model(), groups, recorder});
+                                    {seeded_model_in_eval(), groups, recorder});
     std::vector<Batch> mixed = {items(0, 4, groups.who().rank == 0)};
     remedy->before_step(mixed);
     std::vector<Batch> all = {items(0, 4)};
@@ -117,7 +103,7 @@ TEST(PresenceVote, TakesEveryonesImagesWhereOneHasNone) {
 // A step in which the ranks in `with_images` have images.
 ContrastiveModel step_with(const Scenario::Remedy& options, ProcessGroups& groups,
                            Recorder& recorder, bool rank_0, bool rank_1) {
-  ContrastiveModel model = new_model();
+  ContrastiveModel model = seeded_model_in_eval();
   const auto remedy = make_remedy(options, {model, groups, recorder});
   const int rank = groups.who().rank;
   std::vector<Batch> batches = {items(4 * rank, 4, rank == 0 ? rank_0 : rank_1)};
@@ -140,7 +126,7 @@ using Remedy = Scenario::Remedy;
 TEST(DummyFill, AveragesOverTheWorldOrOverTheContributors) {
   const TempDir folder;
   const auto statuses = run_ranks(2, folder, [](ProcessGroups& groups, Recorder& recorder) {
-    ContrastiveModel alone = new_model();  // what rank 0 computes
+    ContrastiveModel alone = seeded_model_in_eval();  // what rank 0 computes
     alone->losses(items(0, 4)).total.backward();
     const auto diluted = step_with({Remedy::Kind::dummy_image, Remedy::Average::world}, groups,
                                    recorder, true, false);
@@ -148,9 +134,9 @@ TEST(DummyFill, AveragesOverTheWorldOrOverTheContributors) {
                                  recorder, true, false);
     const auto masked = step_with({Remedy::Kind::gradient_mask, Remedy::Average::contributors},
                                   groups, recorder, true, false);
-    const bool ok = difference(right, alone, "image") < 1e-6 &&
-                    difference(masked, alone, "image") < 1e-6 &&
-                    difference(diluted, alone, "image") > 1e-4;
+    const bool ok = difference_under(right, alone, "image") < 1e-6 &&
+                    difference_under(masked, alone, "image") < 1e-6 &&
+                    difference_under(diluted, alone, "image") > 1e-4;
     return ok ? 0 : 1;
   });
   EXPECT_THAT(statuses, Each(0));
@@ -171,7 +157,7 @@ TEST(GradientMask, LeavesNothingToDecayWhereNobodyHadImages) {
 TEST(GradientMask, DropsWhatADummyGivesEvenWhereItIsNotANumber) {
   const TempDir folder;
   const auto statuses = run_ranks(2, folder, [](ProcessGroups& groups, Recorder& recorder) {
-    ContrastiveModel model = new_model();
+    ContrastiveModel model = seeded_model_in_eval();
     const auto remedy =
         make_remedy({.kind = Remedy::Kind::gradient_mask}, {model, groups, recorder});
     {
@@ -222,7 +208,7 @@ TEST(LossScaler, AllRanksLeaveAStepOutOrEachDecidesAlone) {
 
 // --- the loop ------------------------------------------------------------------------------------
 
-Scenario small(Scenario::Strategy::Kind kind) {
+Scenario small_loop(Scenario::Strategy::Kind kind) {
   Scenario s;
   s.data.items = 64;
   s.strategy.kind = kind;
@@ -234,7 +220,7 @@ Scenario small(Scenario::Strategy::Kind kind) {
 TEST(TrainLoop, DdpAndManualSyncAgreeWithAccumulationClippingAndASchedule) {
   std::vector<std::vector<double>> both;
   for (const auto kind : {Scenario::Strategy::Kind::manual, Scenario::Strategy::Kind::ddp}) {
-    Scenario s = small(kind);
+    Scenario s = small_loop(kind);
     s.strategy.broadcast_buffers = false;  // manual sync leaves them to each rank
     s.train.accumulation.steps = 2;
     s.train.clip.image = s.train.clip.text = 0.5;
@@ -262,7 +248,7 @@ TEST(ProcessGroups, AValueThatIsNotRankZerosIsAnErrorThatShowsBoth) {
 
 TEST(TrainLoop, OnlyTheLastMicroBatchReducesUnlessNoSyncIsOff) {
   for (const bool no_sync : {true, false}) {
-    Scenario s = small(Scenario::Strategy::Kind::ddp);
+    Scenario s = small_loop(Scenario::Strategy::Kind::ddp);
     s.strategy.no_sync = no_sync;
     s.train.accumulation.steps = 3;
     const TempDir folder;
@@ -277,7 +263,7 @@ TEST(TrainLoop, OnlyTheLastMicroBatchReducesUnlessNoSyncIsOff) {
 
 TEST(TrainLoop, WithoutShardingOrWithBroadcastAllRanksReadTheSame) {
   for (const bool broadcast : {false, true}) {
-    Scenario s = small(Scenario::Strategy::Kind::manual);
+    Scenario s = small_loop(Scenario::Strategy::Kind::manual);
     s.data.sharding = broadcast;
     s.data.broadcast = broadcast;
     const TempDir folder;
@@ -290,7 +276,7 @@ TEST(TrainLoop, WithoutShardingOrWithBroadcastAllRanksReadTheSame) {
 }
 
 TEST(TrainLoop, WithoutReshufflingEveryEpochHasOneOrder) {
-  Scenario s = small(Scenario::Strategy::Kind::manual);
+  Scenario s = small_loop(Scenario::Strategy::Kind::manual);
   s.data.items = 16;  // two steps an epoch
   s.data.reshuffle = false;
   const TempDir folder;

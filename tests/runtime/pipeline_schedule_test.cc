@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-using Kind = PipelineOp::Kind;
+using OpKind = PipelineOp::Kind;
 using Schedule = Scenario::Strategy::Schedule;
 using Ops = std::vector<PipelineOp>;
 
@@ -32,7 +32,7 @@ std::string text(const Ops& ops) {
   return out;
 }
 
-std::vector<int> micro_batches_of(const Ops& ops, Kind kind) {
+std::vector<int> micro_batches_of(const Ops& ops, OpKind kind) {
   std::vector<int> found;
   for (const PipelineOp& op : ops) {
     if (op.kind == kind) found.push_back(op.micro_batch);
@@ -70,14 +70,14 @@ TEST(PipelineSchedule, EveryMicroBatchOnceInOrder) {
           std::vector<int> all;
           for (int m = 0; m < count; ++m) all.push_back(m);
           const Ops ops = pipeline_schedule(stage, count, schedule);
-          std::vector<Kind> kinds = {Kind::forward, Kind::backward};
+          std::vector<OpKind> kinds = {OpKind::forward, OpKind::backward};
           if (!stage.inputs.empty()) {
-            kinds.insert(kinds.end(), {Kind::receive, Kind::answer, Kind::settle_answer});
+            kinds.insert(kinds.end(), {OpKind::receive, OpKind::answer, OpKind::settle_answer});
           }
           if (stage.output) {
-            kinds.insert(kinds.end(), {Kind::send, Kind::settle, Kind::receive_answer});
+            kinds.insert(kinds.end(), {OpKind::send, OpKind::settle, OpKind::receive_answer});
           }
-          for (const Kind kind : kinds) {
+          for (const OpKind kind : kinds) {
             EXPECT_EQ(micro_batches_of(ops, kind), all) << text(ops);
           }
           EXPECT_EQ(ops.size(), kinds.size() * all.size());
@@ -92,8 +92,8 @@ int kept(const Ops& ops) {
   int now = 0;
   int most = 0;
   for (const PipelineOp& op : ops) {
-    if (op.kind == Kind::forward) most = std::max(most, ++now);
-    if (op.kind == Kind::backward) --now;
+    if (op.kind == OpKind::forward) most = std::max(most, ++now);
+    if (op.kind == OpKind::backward) --now;
   }
   return most;
 }
@@ -165,28 +165,28 @@ class Simulation {
                          [&, m = m](int input) { return set_of(rank(input)).contains(m); });
     };
     switch (kind) {
-      case Kind::receive:
+      case OpKind::receive:
         if (!inputs([](Rank & r) -> auto& { return r.sent; })) return false;
         own.received.insert(m);
         break;
-      case Kind::settle:
+      case OpKind::settle:
         if (!rank(*own.stage.output).received.contains(m)) return false;
         break;
-      case Kind::receive_answer:
+      case OpKind::receive_answer:
         if (!rank(*own.stage.output).answered.contains(m)) return false;
         own.took_answer.insert(m);
         break;
-      case Kind::settle_answer:
+      case OpKind::settle_answer:
         if (!inputs([](Rank & r) -> auto& { return r.took_answer; })) return false;
         break;
-      case Kind::send:
+      case OpKind::send:
         own.sent.insert(m);
         break;
-      case Kind::answer:
+      case OpKind::answer:
         own.answered.insert(m);
         break;
-      case Kind::forward:
-      case Kind::backward:
+      case OpKind::forward:
+      case OpKind::backward:
         break;
     }
     ++own.next;
@@ -226,11 +226,11 @@ TEST(PipelineSchedule, ASendIsSettledOnlyOnceTheOtherStageHasTakenIt) {
     for (int count = 1; count <= kMost; ++count) {
       const Ops ops = pipeline_schedule(image(), count, schedule);
       for (int m = 0; m < count; ++m) {
-        const auto at = [&](Kind kind) {
+        const auto at = [&](OpKind kind) {
           return std::find(ops.begin(), ops.end(), PipelineOp{kind, m}) - ops.begin();
         };
-        EXPECT_LT(at(Kind::receive_answer), at(Kind::settle));  // the answer to it
-        EXPECT_LT(at(Kind::send), at(Kind::receive_answer));
+        EXPECT_LT(at(OpKind::receive_answer), at(OpKind::settle));  // the answer to it
+        EXPECT_LT(at(OpKind::send), at(OpKind::receive_answer));
       }
     }
   }

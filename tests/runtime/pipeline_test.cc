@@ -34,21 +34,8 @@ Scenario::Strategy options(Schedule schedule, int stages = 2) {
   return pipeline;
 }
 
-ContrastiveModel new_model() {
-  at::manual_seed(1);
-  return small_model();
-}
-
-Batch items(std::int64_t from, std::int64_t count, bool with_images = true) {
-  static const ShapesDataset data(64, 0.0, 1);
-  std::vector<std::int64_t> indices;
-  for (std::int64_t i = from; i < from + count; ++i) indices.push_back(i);
-  static const Scenario::Data::Rule text_only{{}, {}, {Modality::text}};
-  return make_batch(data, indices, with_images ? nullptr : &text_only);
-}
-
 // Micro-batches of different sizes, one of them without images.
-std::vector<Batch> mixed(std::int64_t from, std::int64_t count) {
+std::vector<Batch> mixed_batches(std::int64_t from, std::int64_t count) {
   std::vector<Batch> batches;
   for (std::int64_t m = 0; m < count; ++m) {
     batches.push_back(items(from + 4 * m, 2 + m % 3, m != 1));
@@ -58,7 +45,7 @@ std::vector<Batch> mixed(std::int64_t from, std::int64_t count) {
 
 // A model with the gradients of the mean over all losses, and that mean.
 struct Whole {
-  ContrastiveModel model = new_model();
+  ContrastiveModel model = seeded_model();
   double loss = 0;
 
   explicit Whole(const std::vector<Batch>& batches) {
@@ -72,7 +59,7 @@ struct Whole {
 
 // A rank's stage after a step.
 struct Stage {
-  ContrastiveModel model = new_model();
+  ContrastiveModel model = seeded_model();
   std::unique_ptr<Strategy> strategy;
   Strategy::OwnStep step;
 
@@ -87,7 +74,7 @@ struct Stage {
 
 // The largest difference between the gradients of the stage's own parameters and the whole model's;
 // infinite where only one of the two has a gradient.
-double difference(const Stage& stage, const Whole& whole) {
+double stage_difference(const Stage& stage, const Whole& whole) {
   double most = 0;
   const NamedTensors others = named_parameters(*whole.model);
   std::size_t i = 0;
@@ -111,10 +98,10 @@ class Pipelines : public testing::TestWithParam<std::tuple<Schedule, int, int>> 
 TEST_P(Pipelines, GiveTheGradientsAndTheLossOfOneProcess) {
   const TempDir folder;
   const auto statuses = run_ranks(stages(), folder, [&](ProcessGroups& groups, Recorder& recorder) {
-    const std::vector<Batch> batches = mixed(0, micro_batches());
+    const std::vector<Batch> batches = mixed_batches(0, micro_batches());
     const Stage stage(schedule(), groups, recorder, batches, stages());
     const Whole whole(batches);
-    if (!(difference(stage, whole) < kTolerance)) return 1;
+    if (!(stage_difference(stage, whole) < kTolerance)) return 1;
     return std::abs(stage.step.loss - whole.loss) < kTolerance ? 0 : 2;
   });
   EXPECT_THAT(statuses, Each(0));
@@ -124,13 +111,13 @@ TEST_P(Pipelines, SideBySideGiveTheMeanOverTheReplicas) {
   const TempDir folder;
   const auto statuses =
       run_ranks(2 * stages(), folder, [&](ProcessGroups& groups, Recorder& recorder) {
-        std::vector<Batch> all = mixed(0, micro_batches());
+        std::vector<Batch> all = mixed_batches(0, micro_batches());
         std::vector<Batch> second;
         for (int m = 0; m < micro_batches(); ++m) second.push_back(items(32 + 2 * m, 2, false));
         const std::vector<Batch> own = groups.who().rank < stages() ? all : second;
         const Stage stage(schedule(), groups, recorder, own, stages());
         all.insert(all.end(), second.begin(), second.end());
-        return difference(stage, Whole(all)) < kTolerance ? 0 : 1;
+        return stage_difference(stage, Whole(all)) < kTolerance ? 0 : 1;
       });
   EXPECT_THAT(statuses, Each(0));
 }
@@ -165,7 +152,7 @@ TEST(Pipeline, FourStagesShareOutTheParameters) {
     all.insert(all.end(), own.begin(), own.end());
   }
   std::vector<std::string> expected;
-  for (const auto& [name, parameter] : named_parameters(*new_model())) expected.push_back(name);
+  for (const auto& [name, parameter] : named_parameters(*seeded_model())) expected.push_back(name);
   EXPECT_THAT(all, testing::UnorderedElementsAreArray(expected));
 }
 
@@ -175,7 +162,7 @@ TEST(Pipeline, WithoutAnyImageTheImageStageHasNoGradients) {
     const auto statuses = run_ranks(ranks, folder, [](ProcessGroups& groups, Recorder& recorder) {
       const std::vector<Batch> batches = {items(0, 2, false), items(2, 2, false)};
       const Stage stage(Schedule::one_f_one_b, groups, recorder, batches);
-      return difference(stage, Whole(batches)) < kTolerance ? 0 : 1;
+      return stage_difference(stage, Whole(batches)) < kTolerance ? 0 : 1;
     });
     EXPECT_THAT(statuses, Each(0));
   }
@@ -215,7 +202,7 @@ TEST(Pipeline, MakesTheModelWholeAndItsNormsToo) {
 TEST(Pipeline, AFrozenImageEncoderTakesNoGradient) {
   const TempDir folder;
   const auto statuses = run_ranks(2, folder, [](ProcessGroups& groups, Recorder& recorder) {
-    ContrastiveModel model = new_model();
+    ContrastiveModel model = seeded_model();
     freeze(*model, {"image."});
     const auto strategy = make_strategy(options(Schedule::gpipe), {model, groups, recorder});
     strategy->start();
@@ -246,12 +233,12 @@ TEST(Pipeline, StagesWithDifferentBatchesAreAnError) {
 
 // --- in the loop ---------------------------------------------------------------------------------
 
-struct Trained {
+struct TrainedByPipeline {
   std::vector<std::string> losses;  // of each rank, as text
   Recorded first, second;
 };
 
-Trained trained(const Scenario& s) {
+TrainedByPipeline trained_losses(const Scenario& s) {
   TempDir folder;
   const auto statuses = run_ranks(s.ranks, folder, [&](ProcessGroups& groups, Recorder& recorder) {
     WorkerResult result;
@@ -262,14 +249,14 @@ Trained trained(const Scenario& s) {
     return result.idle_ns.value_or(0) > 0 ? 0 : 1;
   });
   EXPECT_THAT(statuses, Each(0));
-  Trained out{{}, recorded(folder.path(), 0), recorded(folder.path(), 1)};
+  TrainedByPipeline out{{}, recorded(folder.path(), 0), recorded(folder.path(), 1)};
   for (int rank = 0; rank < s.ranks; ++rank) {
     out.losses.push_back(TempDir::read(folder.file("losses" + std::to_string(rank))));
   }
   return out;
 }
 
-Scenario small(Schedule schedule, int micro_batches) {
+Scenario small_pipeline(Schedule schedule, int micro_batches) {
   Scenario s;
   s.data.items = 64;
   s.data.modality = {{.ranks = {}, .steps = {1}, .has = {Modality::text}}};
@@ -281,15 +268,15 @@ Scenario small(Schedule schedule, int micro_batches) {
 }
 
 TEST(PipelineLoop, BothRanksAndBothSchedulesReportTheSameLosses) {
-  const Trained gpipe = trained(small(Schedule::gpipe, 3));
-  const Trained other = trained(small(Schedule::one_f_one_b, 3));
+  const TrainedByPipeline gpipe = trained_losses(small_pipeline(Schedule::gpipe, 3));
+  const TrainedByPipeline other = trained_losses(small_pipeline(Schedule::one_f_one_b, 3));
   EXPECT_THAT(gpipe.losses, Each(gpipe.losses[0]));
   EXPECT_EQ(gpipe.losses, other.losses);
   EXPECT_EQ(std::count(gpipe.losses[0].begin(), gpipe.losses[0].end(), '\n'), 3);
 }
 
 TEST(PipelineLoop, AReplicasRanksReadTheSameItemsAndReplicasDifferentOnes) {
-  Scenario s = small(Schedule::gpipe, 2);
+  Scenario s = small_pipeline(Schedule::gpipe, 2);
   s.ranks = 4;
   TempDir folder;
   const auto statuses = run_ranks(4, folder, [&](ProcessGroups& groups, Recorder& recorder) {
@@ -308,21 +295,21 @@ TEST(PipelineLoop, AReplicasRanksReadTheSameItemsAndReplicasDifferentOnes) {
 }
 
 TEST(PipelineLoop, ClipsByTheNormOfBothStagesAndEvaluatesTheWholeModel) {
-  Scenario s = small(Schedule::one_f_one_b, 2);
+  Scenario s = small_pipeline(Schedule::one_f_one_b, 2);
   s.train.clip.image = s.train.clip.text = 0.1;
   s.train.evaluate = true;
-  const Trained run = trained(s);
+  const TrainedByPipeline run = trained_losses(s);
   EXPECT_THAT(run.first.calls(2), testing::Contains(HasSubstr("#pipeline.norm")).Times(2));
   EXPECT_THAT(run.first.calls(2), testing::Contains(HasSubstr("logit_scale #pipeline.gather")));
 }
 
 TEST(PipelineLoop, FourStagesReportTheLossesOfTwo) {
-  const Trained two = trained(small(Schedule::one_f_one_b, 3));
-  Scenario s = small(Schedule::one_f_one_b, 3);
+  const TrainedByPipeline two = trained_losses(small_pipeline(Schedule::one_f_one_b, 3));
+  Scenario s = small_pipeline(Schedule::one_f_one_b, 3);
   s.strategy.stages = s.ranks = 4;
   s.train.clip.image = s.train.clip.text = 100;  // no limit, but the norms are asked for
   s.train.evaluate = true;
-  const Trained four = trained(s);
+  const TrainedByPipeline four = trained_losses(s);
   EXPECT_THAT(four.losses, Each(four.losses[0]));
   std::istringstream a(two.losses[0]), b(four.losses[0]);
   const std::vector<double> expected{std::istream_iterator<double>(a), {}};
@@ -332,7 +319,7 @@ TEST(PipelineLoop, FourStagesReportTheLossesOfTwo) {
 
 // BERT hides words at random: the second half must know which.
 TEST(PipelineLoop, TheHalvesOfAMaskedTextEncoderSeeTheSameWords) {
-  Scenario s = small(Schedule::gpipe, 1);
+  Scenario s = small_pipeline(Schedule::gpipe, 1);
   s.model.text = "minilm";
   s.strategy.stages = s.ranks = 4;
   s.train.steps = 1;
@@ -349,7 +336,7 @@ TEST(PipelineLoop, TheHalvesOfAMaskedTextEncoderSeeTheSameWords) {
 }
 
 TEST(PipelineLoop, WhatTravelsIsInTheTrace) {
-  const Trained run = trained(small(Schedule::gpipe, 1));
+  const TrainedByPipeline run = trained_losses(small_pipeline(Schedule::gpipe, 1));
   EXPECT_THAT(run.first.calls(0),
               ElementsAre(AllOf(HasSubstr("send replica0:"), HasSubstr("#pipeline.shape")),
                           HasSubstr("float32[4,64] features.0 #pipeline.features"),

@@ -255,7 +255,7 @@ TEST(QueuedCalls, WhatTheTransportRefusesIsThrownByTheNextCall) {
 
 // --- in the loop ---------------------------------------------------------------------------------
 
-struct Job {
+struct QueuedJob {
   const char* name;
   Scenario::Strategy strategy;
   int ranks = 2;
@@ -269,18 +269,18 @@ Scenario::Strategy strategy(Scenario::Strategy::Kind kind) {
   return out;
 }
 
-std::vector<Job> jobs() {
+std::vector<QueuedJob> jobs() {
   using Kind = Scenario::Strategy::Kind;
-  std::vector<Job> out = {{"ddp", strategy(Kind::ddp)},
-                          {"ddp_compressed", strategy(Kind::ddp)},
-                          {"manual", strategy(Kind::manual)},
-                          {"manual_per_modality", strategy(Kind::manual)},
-                          {"fsdp", strategy(Kind::fsdp)},
-                          {"fsdp_without_prefetch", strategy(Kind::fsdp)},
-                          {"hsdp", strategy(Kind::fsdp), 4},
-                          {"gpipe", strategy(Kind::pipeline)},
-                          {"one_f_one_b", strategy(Kind::pipeline)},
-                          {"four_stages", strategy(Kind::pipeline), 4}};
+  std::vector<QueuedJob> out = {{"ddp", strategy(Kind::ddp)},
+                                {"ddp_compressed", strategy(Kind::ddp)},
+                                {"manual", strategy(Kind::manual)},
+                                {"manual_per_modality", strategy(Kind::manual)},
+                                {"fsdp", strategy(Kind::fsdp)},
+                                {"fsdp_without_prefetch", strategy(Kind::fsdp)},
+                                {"hsdp", strategy(Kind::fsdp), 4},
+                                {"gpipe", strategy(Kind::pipeline)},
+                                {"one_f_one_b", strategy(Kind::pipeline)},
+                                {"four_stages", strategy(Kind::pipeline), 4}};
   out[1].strategy.compression = Scenario::Strategy::Compression::bfloat16;
   out[3].strategy.process_groups = Scenario::Strategy::Groups::per_modality;
   out[5].strategy.prefetch = false;
@@ -294,7 +294,7 @@ std::vector<Job> jobs() {
   return out;
 }
 
-class QueuedJobs : public testing::TestWithParam<Job> {};
+class QueuedJobs : public testing::TestWithParam<QueuedJob> {};
 
 TEST_P(QueuedJobs, ComeToTheNumbersOfGlooAndMakeItsCalls) {
   Scenario s;

@@ -12,12 +12,12 @@
 namespace lockstep {
 namespace {
 
-using Kind = Scenario::Data::Sampler;
+using SamplerKind = Scenario::Data::Sampler;
 using testing::ElementsAre;
 
 constexpr int kRanks = 4;
 
-Sampler sampler(const ShapesDataset& data, Kind kind, int rank, int batch_size = 4) {
+Sampler sampler(const ShapesDataset& data, SamplerKind kind, int rank, int batch_size = 4) {
   return {data.has_images(), kind, batch_size, /*seed=*/1, {rank, kRanks}};
 }
 
@@ -37,7 +37,7 @@ TEST(RandomSampler, AnEpochGivesEachItemOnceOverTheRanks) {
   const ShapesDataset data(64, 0.0, 1);
   std::map<std::int64_t, int> times;
   for (int rank = 0; rank < kRanks; ++rank) {
-    Sampler s = sampler(data, Kind::random, rank);
+    Sampler s = sampler(data, SamplerKind::random, rank);
     for (std::int64_t step = 0; step < 4; ++step) {
       for (const std::int64_t i : s.batch(step)) ++times[i];
     }
@@ -48,7 +48,7 @@ TEST(RandomSampler, AnEpochGivesEachItemOnceOverTheRanks) {
 
 TEST(RandomSampler, TheNextEpochHasAnotherOrder) {
   const ShapesDataset data(64, 0.0, 1);
-  Sampler s = sampler(data, Kind::random, 0);
+  Sampler s = sampler(data, SamplerKind::random, 0);
   const auto first = s.batch(0);
   EXPECT_NE(first, s.batch(4));
   EXPECT_EQ(first, s.batch(0));
@@ -57,14 +57,14 @@ TEST(RandomSampler, TheNextEpochHasAnotherOrder) {
 TEST(RandomSampler, TooFewItemsAreRepeated) {
   const ShapesDataset data(3, 0.0, 1);
   for (int rank = 0; rank < kRanks; ++rank) {
-    EXPECT_EQ(sampler(data, Kind::random, rank).batch(0).size(), 4U);
+    EXPECT_EQ(sampler(data, SamplerKind::random, rank).batch(0).size(), 4U);
   }
 }
 
 TEST(BalancedSampler, EveryBatchHasTheSameShareOfImages) {
   const ShapesDataset data(64, 0.5, 1);
   for (int rank = 0; rank < kRanks; ++rank) {
-    Sampler s = sampler(data, Kind::balanced, rank);
+    Sampler s = sampler(data, SamplerKind::balanced, rank);
     for (std::int64_t step = 0; step < 8; ++step) EXPECT_EQ(images_in(data, s.batch(step)), 2);
   }
 }
@@ -73,7 +73,7 @@ TEST(GroupedSampler, ABatchIsOfOneKindAndRanksMayDiffer) {
   const ShapesDataset data(64, 0.5, 1);
   std::vector<std::set<int>> kinds_of_step(4);
   for (int rank = 0; rank < kRanks; ++rank) {
-    Sampler s = sampler(data, Kind::grouped, rank);
+    Sampler s = sampler(data, SamplerKind::grouped, rank);
     for (std::size_t step = 0; step < kinds_of_step.size(); ++step) {
       const int images = images_in(data, s.batch(static_cast<std::int64_t>(step)));
       EXPECT_THAT(images, testing::AnyOf(0, 4));

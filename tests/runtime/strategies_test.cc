@@ -34,7 +34,7 @@ Scenario scenario(Scenario::Strategy::Kind kind, bool find_unused = false) {
 }
 
 // What rank `rank` of two ranks recorded when they trained `s`.
-Recorded trained(const Scenario& s, int rank = 0) {
+Recorded recorded_training(const Scenario& s, int rank = 0) {
   const TempDir folder;
   const auto statuses = run_ranks(2, folder, [&](ProcessGroups& groups, Recorder& recorder) {
     WorkerResult result;
@@ -52,7 +52,7 @@ std::vector<std::string> tags(const std::vector<std::string>& calls) {
 }
 
 TEST(ManualSync, AllReducesEachGradientInOrder) {
-  const Recorded run = trained(scenario(Scenario::Strategy::Kind::manual));
+  const Recorded run = recorded_training(scenario(Scenario::Strategy::Kind::manual));
   const std::size_t start = run.calls(kNone).size();  // broadcasts of the initial state
   const auto seq = [&](std::size_t i) { return std::to_string(start + i); };
   EXPECT_THAT(
@@ -68,7 +68,7 @@ TEST(ManualSync, AllReducesEachGradientInOrder) {
 }
 
 TEST(ManualSync, BroadcastsParametersAndBuffersAtTheStart) {
-  const Recorded run = trained(scenario(Scenario::Strategy::Kind::manual));
+  const Recorded run = recorded_training(scenario(Scenario::Strategy::Kind::manual));
   const auto start = run.calls(kNone);
   EXPECT_EQ(start.front(), "broadcast world:0 float32[1] logit_scale #init");
   EXPECT_THAT(start, testing::Contains(testing::HasSubstr("running_mean #init")));
@@ -77,7 +77,7 @@ TEST(ManualSync, BroadcastsParametersAndBuffersAtTheStart) {
 TEST(ManualSync, ATextOnlyRankSkipsTheImageGradients) {
   Scenario s = scenario(Scenario::Strategy::Kind::manual);
   s.data.modality = {{.ranks = {}, .steps = {}, .has = {Modality::text}}};
-  const Recorded run = trained(s);
+  const Recorded run = recorded_training(s);
   ASSERT_EQ(run.calls(0).size(), 1U);
   EXPECT_THAT(run.calls(0)[0], testing::HasSubstr("text_proj.weight"));
   EXPECT_EQ(run.tables.names(run.trace.modalities.at(0).has), std::vector<std::string>{"text"});
@@ -86,7 +86,7 @@ TEST(ManualSync, ATextOnlyRankSkipsTheImageGradients) {
 TEST(ManualSync, EachModalityCanHaveItsOwnGroup) {
   Scenario s = scenario(Scenario::Strategy::Kind::manual);
   s.strategy.process_groups = Scenario::Strategy::Groups::per_modality;
-  EXPECT_THAT(trained(s).calls(0),
+  EXPECT_THAT(recorded_training(s).calls(0),
               ElementsAre("all_reduce image_branch:0 float32[32,64] sum image_proj.weight #grad",
                           "all_reduce text_branch:0 float32[32,64] sum text_proj.weight #grad"));
 }
@@ -96,12 +96,12 @@ TEST(ManualSync, ImageRanksAverageTheImagePathAmongThemselves) {
   s.strategy.process_groups = Scenario::Strategy::Groups::image_ranks;
   s.data.modality = {{.ranks = {0}, .steps = {}, .has = {Modality::text}}};
   s.train.evaluate = true;
-  const Recorded text_rank = trained(s, 0);
+  const Recorded text_rank = recorded_training(s, 0);
   EXPECT_THAT(text_rank.calls(0), ElementsAre(testing::HasSubstr("text_proj.weight #grad")));
   EXPECT_THAT(text_rank.calls(1), testing::Contains(testing::AllOf(
                                       testing::HasSubstr("broadcast world:"),
                                       testing::HasSubstr("image_proj.weight #image_ranks.share"))));
-  const Recorded image_rank = trained(s, 1);
+  const Recorded image_rank = recorded_training(s, 1);
   EXPECT_EQ(image_rank.calls(0).front(),
             "all_reduce image_ranks:0 float32[32,64] sum image_proj.weight #grad");
 }
@@ -111,7 +111,7 @@ TEST(Ddp, AStaticGraphLetsARankBeTextOnlyInEveryStep) {
   s.strategy.static_graph = true;
   s.train.steps = 3;
   s.data.modality = {{.ranks = {1}, .steps = {}, .has = {Modality::text}}};
-  const Recorded run = trained(s, /*rank=*/1);
+  const Recorded run = recorded_training(s, /*rank=*/1);
   EXPECT_THAT(tags(run.calls(0)), testing::Contains("ddp.used_parameters"));
   EXPECT_THAT(tags(run.calls(2)), testing::Not(testing::Contains("ddp.used_parameters")));
   EXPECT_EQ(tags(run.calls(2)).back(), "ddp.bucket.0");
@@ -123,7 +123,7 @@ TEST(Ddp, BucketsThatNobodyUsedCanBeSkipped) {
     s.strategy.bucket_cap_mb = s.strategy.first_bucket_mb = 0.001;  // a bucket for each parameter
     s.strategy.skip_all_reduce_unused_params = skip;
     s.data.modality = {{.ranks = {}, .steps = {}, .has = {Modality::text}}};
-    const Recorded run = trained(s);
+    const Recorded run = recorded_training(s);
     const auto calls = run.calls(1);
     const bool image = std::any_of(calls.begin(), calls.end(), [](const std::string& call) {
       return call.find("image_proj.weight #ddp.bucket") != call.npos;
@@ -138,13 +138,13 @@ TEST(Ddp, BucketsTravelInANarrowerType) {
                                   std::pair{Compression::bfloat16, "bfloat16[4096]"}}) {
     Scenario s = scenario(Scenario::Strategy::Kind::ddp);
     s.strategy.compression = how;
-    const Recorded run = trained(s);
+    const Recorded run = recorded_training(s);
     EXPECT_THAT(run.calls(0)[2], testing::HasSubstr(name));
   }
 }
 
 TEST(Ddp, CommunicatesAsPythonsDoes) {
-  const Recorded run = trained(scenario(Scenario::Strategy::Kind::ddp));
+  const Recorded run = recorded_training(scenario(Scenario::Strategy::Kind::ddp));
   EXPECT_THAT(tags(run.calls(kNone)),
               ElementsAre("ddp.verify_params", "ddp.verify_params", "ddp.init", "ddp.init"));
   // The next step begins with the rebuilding, which counts to the step whose gradients it is about.
@@ -159,7 +159,7 @@ TEST(Ddp, CommunicatesAsPythonsDoes) {
 TEST(Ddp, FindUnusedAddsTheMapOfUsedParametersAndNeverRebuilds) {
   Scenario s = scenario(Scenario::Strategy::Kind::ddp, /*find_unused=*/true);
   s.data.modality = {{.ranks = {1}, .steps = {}, .has = {Modality::text}}};
-  const Recorded run = trained(s, /*rank=*/1);
+  const Recorded run = recorded_training(s, /*rank=*/1);
   for (const std::int32_t step : {0, 1}) {
     EXPECT_THAT(tags(run.calls(step)),
                 ElementsAre("ddp.buffers", "ddp.buffers", "ddp.bucket.0", "ddp.used_parameters"));
@@ -170,7 +170,7 @@ TEST(Ddp, FindUnusedAddsTheMapOfUsedParametersAndNeverRebuilds) {
 TEST(Ddp, NamesWhatEachBucketHoldsAlsoAfterTheyWereRebuilt) {
   Scenario s = scenario(Scenario::Strategy::Kind::ddp);
   s.strategy.bucket_cap_mb = s.strategy.first_bucket_mb = 0.001;  // a bucket for each parameter
-  const Recorded run = trained(s);
+  const Recorded run = recorded_training(s);
   // Gradients come in reverse, and so do the rebuilt buckets.
   const auto calls = run.calls(1);
   ASSERT_EQ(calls.size(), 4U);
@@ -179,7 +179,7 @@ TEST(Ddp, NamesWhatEachBucketHoldsAlsoAfterTheyWereRebuilt) {
 }
 
 TEST(Ddp, WaitsForItsBucketsInsideBackward) {
-  const Recorded run = trained(scenario(Scenario::Strategy::Kind::ddp));
+  const Recorded run = recorded_training(scenario(Scenario::Strategy::Kind::ddp));
   const Call& bucket = run.trace.calls.back();
   EXPECT_TRUE(bucket.has(kAsync));
   EXPECT_TRUE(bucket.has(kCompleted) && bucket.has(kWaitBegan) && bucket.has(kWaitEnded));
@@ -208,11 +208,6 @@ std::vector<float> load(const TempDir& folder, const std::string& name) {
   return values;
 }
 
-ContrastiveModel new_model() {
-  at::manual_seed(1);
-  return small_model();
-}
-
 Batch batch_of_rank(int rank) {
   const ShapesDataset data(64, 0.0, 1);
   std::vector<std::int64_t> indices;
@@ -222,14 +217,14 @@ Batch batch_of_rank(int rank) {
 
 // Each rank's own gradients, without any strategy.
 std::vector<float> local_gradients(int rank) {
-  ContrastiveModel model = new_model();
+  ContrastiveModel model = seeded_model();
   model->losses(batch_of_rank(rank)).total.backward();
   return gradients(*model);
 }
 
 std::vector<float> synced_gradients(const Scenario::Strategy& options, ProcessGroups& groups,
                                     Recorder& recorder) {
-  ContrastiveModel model = new_model();
+  ContrastiveModel model = seeded_model();
   const auto strategy = make_strategy(options, {model, groups, recorder});
   strategy->start();
   strategy->before_forward(Pass::last);
@@ -278,7 +273,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies, Gradients, testing::ValuesIn(strategies()))
 
 // The Reducer as it is without our communication hook.
 std::vector<float> plain_reducer_gradients(ProcessGroups& groups) {
-  ContrastiveModel model = new_model();
+  ContrastiveModel model = seeded_model();
   std::vector<at::Tensor> parameters;
   std::vector<std::size_t> all;
   for (auto& [name, parameter] : trained_parameters(*model)) {

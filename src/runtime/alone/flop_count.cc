@@ -27,7 +27,7 @@ double matrix_product(const at::Tensor& a, const at::Tensor& b) {
 }
 
 // Of one kernel over `outputs` elements of its result: each is a dot product.
-double convolution(const at::Tensor& outputs, const at::Tensor& weight) {
+double convolution_flops(const at::Tensor& outputs, const at::Tensor& weight) {
   const double kernel = product(weight.sizes()) / static_cast<double>(weight.size(0));
   return 2 * product(outputs.sizes()) * kernel;
 }
@@ -48,7 +48,7 @@ double forward_convolution(const at::Tensor& input, const at::Tensor& weight, In
 // The gradient of the input and that of the weight cost as much as the forward, each.
 double backward_convolution(const at::Tensor& gradient, const at::Tensor& weight, Inputs inputs) {
   const auto wanted = inputs[10].toBoolList();
-  return ((wanted[0] ? 1 : 0) + (wanted[1] ? 1 : 0)) * convolution(gradient, weight);
+  return ((wanted[0] ? 1 : 0) + (wanted[1] ? 1 : 0)) * convolution_flops(gradient, weight);
 }
 
 // Queries of [batch, heads, length, width] with keys of another length: two products forward, and

@@ -25,7 +25,7 @@ void for_each_tensor(const Values& values, const Use& use) {
   }
 }
 
-double bytes(const at::Tensor& tensor) {
+double tensor_bytes(const at::Tensor& tensor) {
   return static_cast<double>(tensor.numel()) * static_cast<double>(tensor.element_size());
 }
 
@@ -72,7 +72,7 @@ OperationCost cost_at_start(const at::RecordFunction& function) {
   out.writes_inputs = name.ends_with("_") || name.ends_with("out");
   for_each_tensor(function.inputs(), [&](const at::Tensor& tensor) {
     if (out.dtype.empty()) out.dtype = name_of(tensor.scalar_type());
-    out.read += bytes(tensor);
+    out.read += tensor_bytes(tensor);
     out.storages.push_back(storage_of(tensor));
   });
   return out;
@@ -86,7 +86,7 @@ double bytes_at_end(const at::RecordFunction& function, const OperationCost& cos
     const bool is_view = std::find(cost.storages.begin(), cost.storages.end(),
                                    storage_of(tensor)) != cost.storages.end();
     if (is_view && !cost.writes_inputs) return;
-    written += bytes(tensor);
+    written += tensor_bytes(tensor);
     moved = true;
   });
   if (!moved) return -1;

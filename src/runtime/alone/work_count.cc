@@ -48,7 +48,7 @@ void add_flops(WorkCost& cost, const OperationCost& operation) {
   known->convolution += operation.convolution;
 }
 
-std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
+std::unique_ptr<at::ObserverContext> begin_operation(const at::RecordFunction& function) {
   auto operation = std::make_unique<Operation>();
   if (counting.on) {
     operation->cost = cost_at_start(function);
@@ -63,7 +63,7 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
 // The innermost operation that moves bytes is the kernel; what called it is a wrapping. Of a
 // product (at::convolution) the outermost is counted, whatever carries it out, and of what that
 // calls only how many kernels it takes.
-void end(const at::RecordFunction& function, at::ObserverContext* context) {
+void end_operation(const at::RecordFunction& function, at::ObserverContext* context) {
   if (counting.frames.empty()) return;  // began before the counting
   const Counting::Frame frame = counting.frames.back();
   counting.frames.pop_back();
@@ -90,7 +90,7 @@ WorkCount::WorkCount(Recorder& recorder, KeptCosts kept) : recorder_(recorder), 
   if (kept_ == KeptCosts::none) return;
   counting = {};
   if (kept_ == KeptCosts::counts) {
-    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(begin, end)
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(begin_operation, end_operation)
                                              .needsInputs(true)
                                              .needsOutputs(true)
                                              .scopes({at::RecordScope::FUNCTION}));

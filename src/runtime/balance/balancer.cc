@@ -11,12 +11,12 @@ namespace {
 
 // A rank's row: images, texts and milliseconds of the step before; then, for each micro-batch,
 // words and pairs.
-enum Column : std::int64_t { kImages, kTexts, kMilliseconds, kFirstCount };
+enum Column : std::int64_t { kImagesColumn, kTextsColumn, kMillisecondsColumn, kFirstCountColumn };
 constexpr std::int64_t kCounts = 2;
 
 double share_of(double own, double all, double ranks) { return all > 0 ? own / all * ranks : 1; }
 
-double rows_of(const at::Tensor& tensor) {
+double exchanged_rows(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<double>(tensor.size(0)) : 0;
 }
 
@@ -30,7 +30,7 @@ void Balancer::before_step(std::vector<Batch>& batches, bool balanced) {
   std::vector<double> own = {last_.images, last_.texts, last_.ms};
   for (const Batch& batch : batches) {
     own.push_back(static_cast<double>(model_->words_to_predict(batch.tokens)));
-    own.push_back(rows_of(batch.image_rows));
+    own.push_back(exchanged_rows(batch.image_rows));
   }
   at::Tensor all;
   {
@@ -42,7 +42,7 @@ void Balancer::before_step(std::vector<Batch>& batches, bool balanced) {
   const at::Tensor sums = all.sum(0);
   const auto ranks = static_cast<double>(world_->getSize());
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t words = kFirstCount + i * kCounts;
+    const std::int64_t words = kFirstCountColumn + i * kCounts;
     const auto weight = [&](std::int64_t column) {
       return share_of(own[static_cast<std::size_t>(column)], sums[column].item<double>(), ranks);
     };
@@ -50,8 +50,8 @@ void Balancer::before_step(std::vector<Batch>& batches, bool balanced) {
   }
   last_ = {};
   for (const Batch& batch : batches) {
-    last_.images += rows_of(batch.images);
-    last_.texts += rows_of(batch.tokens);
+    last_.images += exchanged_rows(batch.images);
+    last_.texts += exchanged_rows(batch.tokens);
   }
   last_.balanced = balanced;
   ++steps_;
@@ -62,8 +62,8 @@ void Balancer::after_step(Nanos busy) { last_.ms = static_cast<double>(busy) * 1
 void Balancer::take_in(const double* rows, std::int64_t width) {
   std::vector<double> times;
   for (int rank = 0; rank < world_->getSize(); ++rank, rows += width) {
-    model_of_costs_.add({rows[kImages], rows[kTexts], rows[kMilliseconds]});
-    times.push_back(rows[kMilliseconds]);
+    model_of_costs_.add({rows[kImagesColumn], rows[kTextsColumn], rows[kMillisecondsColumn]});
+    times.push_back(rows[kMillisecondsColumn]);
   }
   model_of_costs_.fit();
   BalanceReport::Phase& phase = last_.balanced ? report_.balanced : report_.fixed;

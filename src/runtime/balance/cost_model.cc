@@ -35,13 +35,13 @@ struct Normal {
   }
 };
 
-Vector row_of(const CostObservation& it) { return {1, it.images, it.texts}; }
+Vector row_of_observation(const CostObservation& it) { return {1, it.images, it.texts}; }
 
 Normal normal_equations(std::span<const CostObservation> observations,
                         const std::vector<double>& weights) {
   Normal normal;
   for (std::size_t n = 0; n < observations.size(); ++n) {
-    const Vector row = row_of(observations[n]);
+    const Vector row = row_of_observation(observations[n]);
     for (std::size_t i = 0; i < kTerms; ++i) {
       normal.b[i] += weights[n] * row[i] * observations[n].ms;
       for (std::size_t j = 0; j < kTerms; ++j) normal.a[i][j] += weights[n] * row[i] * row[j];
@@ -97,7 +97,7 @@ Vector solve_non_negative(const Normal& normal) {
 std::vector<double> huber_weights(std::span<const CostObservation> observations, const Vector& x) {
   std::vector<double> off;
   for (const CostObservation& it : observations) {
-    const Vector row = row_of(it);
+    const Vector row = row_of_observation(it);
     off.push_back(std::abs(it.ms - row[0] * x[0] - row[1] * x[1] - row[2] * x[2]));
   }
   const double far = kHuber * kNormalSpread * median(off);

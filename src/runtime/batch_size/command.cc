@@ -13,8 +13,7 @@ namespace lockstep {
 namespace {
 
 constexpr double kMebibyte = 1024.0 * 1024.0;
-constexpr double kOfFreeMemory = 0.9;  // the rest is left to others
-constexpr int kMostItems = 4096;       // as the scenario's schema allows
+constexpr int kMostItems = 4096;  // as the scenario's schema allows
 
 constexpr const char* kExamples =
     R"(Trains a few steps of the scenario as a job of one rank, each try in a process

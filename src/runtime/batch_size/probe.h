@@ -34,5 +34,7 @@ ProbeResult probe_batch_size(const Scenario& scenario, const ProbeOptions& optio
 
 // What is free on this machine and, where there is one, in this process's control group (bytes).
 std::int64_t free_memory_bytes();
+// As much of it as we take; the rest is left to others.
+inline constexpr double kOfFreeMemory = 0.9;
 
 }  // namespace lockstep

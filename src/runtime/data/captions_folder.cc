@@ -63,8 +63,8 @@ void note_images_without_caption(const std::string& folder, const std::set<std::
                   ", \"" + printable(first) + "\" first");
 }
 
-ManifestItem item_of(CsvRow& row, const Columns& columns, const std::string& file,
-                     ImageFolder& images) {
+ManifestItem item_of_row(CsvRow& row, const Columns& columns, const std::string& file,
+                         ImageFolder& images) {
   ManifestItem item;
   item.place = {file, row.line};
   if (row.fields.size() != columns.count) {
@@ -99,7 +99,7 @@ Result<ManifestContent> read_captions_folder(const std::string& folder) {
     Result<std::optional<CsvRow>> row = reader.next();
     if (!row) return row.error();
     if (!*row) break;
-    ManifestItem item = item_of(**row, *columns, file, images);
+    ManifestItem item = item_of_row(**row, *columns, file, images);
     // Several captions for one image are usual; the same one twice is a mistake.
     const std::uint64_t pair = hash_bytes(item.text.value_or(""), hash_bytes(item.id + '\0'));
     const auto [first, is_new] = lines.emplace(pair, item.place.line);

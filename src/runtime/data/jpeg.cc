@@ -49,7 +49,7 @@ std::vector<std::uint8_t> rgb_from_inverted_cmyk(const std::vector<std::uint8_t>
   return rgb;
 }
 
-Error unreadable(const std::string& why, const std::string& name) {
+Error unreadable_jpeg(const std::string& why, const std::string& name) {
   return {"not a readable JPEG file: " + why, {name}, "copy it again from its source"};
 }
 
@@ -68,7 +68,7 @@ Result<RgbImage> decode_jpeg(std::string_view bytes, const std::string& name) {
   if (tjDecompressHeader3(handle.get(), data, size, &image.width, &image.height, &subsampling,
                           &colours) != 0 &&
       tjGetErrorCode(handle.get()) == TJERR_FATAL) {
-    return unreadable(last_message(handle.get()), name);
+    return unreadable_jpeg(last_message(handle.get()), name);
   }
   if (const Status fits = check_image_size(image.width, image.height, name); !fits) {
     return fits.error();
@@ -76,20 +76,20 @@ Result<RgbImage> decode_jpeg(std::string_view bytes, const std::string& name) {
   const std::int64_t declared = std::int64_t{image.width} * image.height;
   if (declared > kSmallPicture &&
       static_cast<std::size_t>(declared / kMostPixelsPerByte) > bytes.size()) {
-    return unreadable("its header promises more than it can hold", name);
+    return unreadable_jpeg("its header promises more than it can hold", name);
   }
   const bool four = colours == TJCS_CMYK || colours == TJCS_YCCK;
   const auto pixels =
       static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.height);
   try {
-    image.pixels.resize(pixels * (four ? kCmykChannels : kRgbChannels));
+    image.pixels.resize(pixels * static_cast<std::size_t>(four ? kCmykChannels : kRgbChannels));
     // TJFLAG_LIMITSCANS: a few kilobytes can ask for hours of passes over the picture.
     if (tjDecompress2(handle.get(), data, size, image.pixels.data(), image.width, 0, image.height,
                       four ? TJPF_CMYK : TJPF_RGB, TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS) != 0) {
       if (tjGetErrorCode(handle.get()) == TJERR_FATAL) {
-        return unreadable(last_message(handle.get()), name);
+        return unreadable_jpeg(last_message(handle.get()), name);
       }
-      if (lacks_end(bytes)) return unreadable("it is cut off", name);
+      if (lacks_end(bytes)) return unreadable_jpeg("it is cut off", name);
       image.damage = last_message(handle.get());
     }
     if (four) image.pixels = rgb_from_inverted_cmyk(image.pixels);

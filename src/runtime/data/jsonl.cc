@@ -37,7 +37,7 @@ bool take_names(const Json& object, ManifestItem& item) {
   return true;
 }
 
-ManifestItem item_of(std::string_view line, Place place, ImageFolder& images) {
+ManifestItem item_of_line(std::string_view line, Place place, ImageFolder& images) {
   ManifestItem item;
   item.place = std::move(place);
   if (line.size() > kLongestLine) {  // as JSON it takes a multiple of its bytes
@@ -92,7 +92,7 @@ Result<ManifestContent> read_jsonl(const std::string& file) {
     const std::string_view row = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    ManifestItem item = item_of(row, {file, line}, images);
+    ManifestItem item = item_of_line(row, {file, line}, images);
     if (!item.id.empty()) ids.check("id", item.id, item);
     if (item.declared_index) indices.check("index", std::to_string(*item.declared_index), item);
     // Without an id of its own it goes by its image; several texts for one image are usual.

@@ -81,7 +81,7 @@ bool read_rows(Reading& reading) {
   return true;
 }
 
-Error unreadable(const Reading& reading, const std::string& name) {
+Error unreadable_png(const Reading& reading, const std::string& name) {
   return {"not a readable PNG file: " + printable(reading.message),
           {name},
           "copy it again from its source"};
@@ -99,7 +99,7 @@ Result<RgbImage> decode_png(std::string_view bytes, const std::string& name) {
   reading.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reading, stop, ignore_warning);
   if (reading.png != nullptr) reading.info = png_create_info_struct(reading.png);
   if (reading.info == nullptr) return no_memory(name);
-  if (!read_header(reading)) return unreadable(reading, name);
+  if (!read_header(reading)) return unreadable_png(reading, name);
 
   RgbImage image;
   const std::int64_t width = png_get_image_width(reading.png, reading.info);
@@ -110,12 +110,12 @@ Result<RgbImage> decode_png(std::string_view bytes, const std::string& name) {
   // A pixel takes a bit at least.
   if (static_cast<std::size_t>(width * height) / 8 / kMostInflation > bytes.size()) {
     reading.message = "its header promises more than it can hold";
-    return unreadable(reading, name);
+    return unreadable_png(reading, name);
   }
-  if (!ask_for_rgb(reading)) return unreadable(reading, name);
+  if (!ask_for_rgb(reading)) return unreadable_png(reading, name);
   if (png_get_rowbytes(reading.png, reading.info) != image.row_bytes()) {
     reading.message = "a kind of picture that PNG does not have";
-    return unreadable(reading, name);
+    return unreadable_png(reading, name);
   }
   try {
     image.pixels.resize(image.row_bytes() * static_cast<std::size_t>(height));
@@ -126,7 +126,7 @@ Result<RgbImage> decode_png(std::string_view bytes, const std::string& name) {
   for (std::size_t row = 0; row < reading.rows.size(); ++row) {
     reading.rows[row] = image.pixels.data() + row * image.row_bytes();
   }
-  if (!read_rows(reading)) return unreadable(reading, name);
+  if (!read_rows(reading)) return unreadable_png(reading, name);
   return image;
 }
 

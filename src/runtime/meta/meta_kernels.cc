@@ -46,10 +46,10 @@ at::Tensor empty_strided_on_meta(at::IntArrayRef sizes, at::IntArrayRef strides,
   return at::empty_strided(sizes, strides, type, layout, at::kMeta, std::nullopt);
 }
 
-at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
-                       const OptionalTensor& /*bias*/, at::IntArrayRef stride,
-                       at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
-                       at::IntArrayRef /*output_padding*/, std::int64_t /*groups*/) {
+at::Tensor meta_convolution(const at::Tensor& input, const at::Tensor& weight,
+                            const OptionalTensor& /*bias*/, at::IntArrayRef stride,
+                            at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
+                            at::IntArrayRef /*output_padding*/, std::int64_t /*groups*/) {
   TORCH_CHECK(!transposed, "no meta kernel for transposed convolutions");
   std::vector<std::int64_t> sizes = {input.size(0), weight.size(0)};
   for (std::int64_t i = 2; i < input.dim(); ++i) {
@@ -206,7 +206,7 @@ void register_meta_kernels() {
   static const torch::Library meta = [] {
     torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__,
                            __LINE__);
-    library.impl("convolution", convolution);
+    library.impl("convolution", meta_convolution);
     library.impl("convolution_backward", convolution_backward);
     library.impl("native_batch_norm", native_batch_norm);
     library.impl("native_batch_norm_backward", native_batch_norm_backward);

@@ -19,7 +19,7 @@ Folder& folder(Folder& in, const std::string& name) {
   return *in.register_module(name, std::make_shared<Folder>(name));
 }
 
-torch::nn::LayerNorm layer_norm(const BertOptions& options) {
+torch::nn::LayerNorm bert_layer_norm(const BertOptions& options) {
   return torch::nn::LayerNorm(
       torch::nn::LayerNormOptions({options.width}).eps(options.norm_epsilon));
 }
@@ -62,7 +62,7 @@ void require_tokens(const at::Tensor& ids, const at::Tensor& mask, const at::Ten
 
 BertOutputImpl::BertOutputImpl(std::int64_t in, const BertOptions& options)
     : dense_(register_module("dense", torch::nn::Linear(in, options.width))),
-      norm_(register_module("LayerNorm", layer_norm(options))),
+      norm_(register_module("LayerNorm", bert_layer_norm(options))),
       dropout_(register_module("dropout", torch::nn::Dropout(options.dropout))) {}
 
 at::Tensor BertOutputImpl::forward(const at::Tensor& x, const at::Tensor& around) {
@@ -102,7 +102,7 @@ BertEncoderImpl::BertEncoderImpl(const BertOptions& options) : options_(options)
   words_ = embedding("word_embeddings", options.vocabulary);
   positions_ = embedding("position_embeddings", options.positions);
   types_ = embedding("token_type_embeddings", options.segments);
-  norm_ = embeddings.register_module("LayerNorm", layer_norm(options));
+  norm_ = embeddings.register_module("LayerNorm", bert_layer_norm(options));
   dropout_ = embeddings.register_module("dropout", torch::nn::Dropout(options.dropout));
   Folder& layers = folder(folder(*this, "encoder"), "layer");
   for (std::int64_t i = 0; i < options.layers; ++i) {

@@ -17,7 +17,8 @@ constexpr std::size_t kLargestConfig = std::size_t{1} << 20U;
 constexpr std::int64_t kLargestSize = 10'000'000;
 constexpr std::int64_t kMostLayers = 1000;  // each is some dozen objects, however narrow
 constexpr double kMostParameters = 1e11;
-constexpr const char* kFix = "give the config.json that came with the weights of a BERT encoder";
+constexpr const char* kConfigFix =
+    "give the config.json that came with the weights of a BERT encoder";
 
 Status read_size(const Json& config, const char* key, std::int64_t& size) {
   const auto found = config.find(key);
@@ -26,7 +27,7 @@ Status read_size(const Json& config, const char* key, std::int64_t& size) {
     size = found->get<std::int64_t>();
     return Status::ok();
   }
-  return Error{std::string("'") + key + "' is no whole number up to ten million", {}, kFix};
+  return Error{std::string("'") + key + "' is no whole number up to ten million", {}, kConfigFix};
 }
 
 Status read_share(const Json& config, const char* key, double& share) {
@@ -36,7 +37,7 @@ Status read_share(const Json& config, const char* key, double& share) {
     share = found->get<double>();
     return Status::ok();
   }
-  return Error{std::string("'") + key + "' is no number", {}, kFix};
+  return Error{std::string("'") + key + "' is no number", {}, kConfigFix};
 }
 
 // What would make another network of the same weights.
@@ -49,7 +50,7 @@ Status require(const Json& config, const char* key, const Json& wanted) {
   return Error{std::string("'") + key + "' is " + text(*found) + "; only " + text(wanted) +
                    " is implemented",
                {},
-               kFix};
+               kConfigFix};
 }
 
 }  // namespace
@@ -125,7 +126,7 @@ Status check_bert_options(const BertOptions& o) {
 
 Result<BertOptions> parse_bert_config(std::string_view json) {
   const Json config = Json::parse(json, nullptr, false);
-  if (!config.is_object()) return Error{"no JSON object", {}, kFix};
+  if (!config.is_object()) return Error{"no JSON object", {}, kConfigFix};
   for (const auto& [key, wanted] :
        std::initializer_list<std::pair<const char*, Json>>{{"model_type", "bert"},
                                                            {"hidden_act", "gelu"},

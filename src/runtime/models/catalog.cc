@@ -21,7 +21,7 @@ struct ImageEntry {
   int side;  // of the pictures that it was made for
   ImageTower (*make)();
 };
-constexpr std::array kImages = {
+constexpr std::array kImageEncoders = {
     ImageEntry{"resnet-50", 224, [] { return tower_of(ResNetOptions::resnet50()); }},
     ImageEntry{"resnet-18", 224, [] { return tower_of(ResNetOptions::resnet18()); }},
     ImageEntry{"resnet-tiny", 32, [] { return tower_of(ResNetOptions::resnet_tiny()); }},
@@ -35,7 +35,7 @@ struct TextEntry {
   TextTower (*make)(const InputSpec& input);
 };
 constexpr int kPublishedTokens = static_cast<int>(kDefaultMaxLength);
-constexpr std::array kTexts = {
+constexpr std::array kTextEncoders = {
     TextEntry{"bert-base", kPublishedTokens, false,
               [](const InputSpec& in) { return tower_of(BertOptions::bert_base(), in); }},
     TextEntry{"bert-tiny", kPublishedTokens, false,
@@ -47,7 +47,7 @@ constexpr std::array kTexts = {
 
 // Null where there is none.
 template <class Entries>
-auto entry_of(const Entries& entries, const std::string& name) -> decltype(entries.data()) {
+auto catalog_entry(const Entries& entries, const std::string& name) -> decltype(entries.data()) {
   const auto found = std::find_if(entries.begin(), entries.end(),
                                   [&](const auto& entry) { return entry.name == name; });
   return found == entries.end() ? nullptr : &*found;
@@ -83,40 +83,40 @@ CatalogModel to_try(const TextEntry& entry) {
 const std::vector<std::string>& model_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
-    for (const ImageEntry& entry : kImages) all.emplace_back(entry.name);
-    for (const TextEntry& entry : kTexts) all.emplace_back(entry.name);
+    for (const ImageEntry& entry : kImageEncoders) all.emplace_back(entry.name);
+    for (const TextEntry& entry : kTextEncoders) all.emplace_back(entry.name);
     return all;
   }();
   return names;
 }
 
 ImageTower make_image_tower(const std::string& name) {
-  const ImageEntry* entry = entry_of(kImages, name);
+  const ImageEntry* entry = catalog_entry(kImageEncoders, name);
   LOCKSTEP_CHECK(entry != nullptr, "an image encoder without an implementation");
   return entry->make();
 }
 
 TextTower make_text_tower(const std::string& name, const InputSpec& input) {
-  const TextEntry* entry = entry_of(kTexts, name);
+  const TextEntry* entry = catalog_entry(kTextEncoders, name);
   LOCKSTEP_CHECK(entry != nullptr, "a text encoder without an implementation");
   return entry->make(input);
 }
 
 int picture_side(const std::string& image_encoder) {
-  const ImageEntry* entry = entry_of(kImages, image_encoder);
+  const ImageEntry* entry = catalog_entry(kImageEncoders, image_encoder);
   LOCKSTEP_CHECK(entry != nullptr, "an image encoder of the catalog");
   return entry->side;
 }
 
 int text_length(const std::string& text_encoder, bool of_shapes) {
-  const TextEntry* entry = entry_of(kTexts, text_encoder);
+  const TextEntry* entry = catalog_entry(kTextEncoders, text_encoder);
   LOCKSTEP_CHECK(entry != nullptr, "a text encoder of the catalog");
   return of_shapes && entry->of_shapes ? kMaxTokens : entry->tokens;
 }
 
 Result<CatalogModel> build_model(const std::string& name) {
-  if (const ImageEntry* entry = entry_of(kImages, name)) return to_try(*entry);
-  if (const TextEntry* entry = entry_of(kTexts, name)) return to_try(*entry);
+  if (const ImageEntry* entry = catalog_entry(kImageEncoders, name)) return to_try(*entry);
+  if (const TextEntry* entry = catalog_entry(kTextEncoders, name)) return to_try(*entry);
   const std::string near = nearest(name, model_names());
   return Error{"no model is called '" + printable(name) + "'",
                {},

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-torch::nn::LayerNorm layer_norm(std::int64_t width) {
+torch::nn::LayerNorm fusion_layer_norm(std::int64_t width) {
   return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
 }
 
@@ -41,8 +41,8 @@ at::Tensor CrossAttentionImpl::forward(const at::Tensor& query, const at::Tensor
 
 FusionLayerImpl::FusionLayerImpl(const FusionOptions& o)
     : attention_(register_module("attention", CrossAttention(o.width, o.heads, o.dropout))),
-      norm1_(register_module("norm1", layer_norm(o.width))),
-      norm2_(register_module("norm2", layer_norm(o.width))),
+      norm1_(register_module("norm1", fusion_layer_norm(o.width))),
+      norm2_(register_module("norm2", fusion_layer_norm(o.width))),
       linear1_(register_module("linear1", torch::nn::Linear(o.width, o.feed_forward))),
       linear2_(register_module("linear2", torch::nn::Linear(o.feed_forward, o.width))),
       dropout_(register_module("dropout", torch::nn::Dropout(o.dropout))) {}

@@ -6,7 +6,7 @@ namespace lockstep {
 namespace {
 
 // The BatchNorm that follows removes a bias again, so there is none.
-torch::nn::Conv2d conv(int in, int out, int kernel, int stride) {
+torch::nn::Conv2d encoder_conv(int in, int out, int kernel, int stride) {
   return torch::nn::Conv2d(
       torch::nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
 }
@@ -14,9 +14,9 @@ torch::nn::Conv2d conv(int in, int out, int kernel, int stride) {
 }  // namespace
 
 ResidualBlockImpl::ResidualBlockImpl(int in, int out)
-    : conv1_(register_module("conv1", conv(in, out, 3, 2))),
-      conv2_(register_module("conv2", conv(out, out, 3, 1))),
-      shortcut_(register_module("shortcut", conv(in, out, 1, 2))),
+    : conv1_(register_module("conv1", encoder_conv(in, out, 3, 2))),
+      conv2_(register_module("conv2", encoder_conv(out, out, 3, 1))),
+      shortcut_(register_module("shortcut", encoder_conv(in, out, 1, 2))),
       norm1_(register_module("norm1", torch::nn::BatchNorm2d(out))),
       norm2_(register_module("norm2", torch::nn::BatchNorm2d(out))),
       shortcut_norm_(register_module("shortcut_norm", torch::nn::BatchNorm2d(out))) {}
@@ -27,7 +27,7 @@ at::Tensor ResidualBlockImpl::forward(const at::Tensor& x) {
 }
 
 ImageEncoderImpl::ImageEncoderImpl(int width)
-    : stem_(register_module("stem", conv(kImageChannels, 16, 5, 2))),
+    : stem_(register_module("stem", encoder_conv(kImageChannels, 16, 5, 2))),
       stem_norm_(register_module("stem_norm", torch::nn::BatchNorm2d(16))),
       block1_(register_module("block1", ResidualBlock(16, 32))),
       block2_(register_module("block2", ResidualBlock(32, 64))),

@@ -13,7 +13,7 @@ using Block = ResNetOptions::Block;
 
 int expansion(Block block) { return block == Block::kBottleneck ? 4 : 1; }
 
-torch::nn::Conv2d conv(int in, int out, int kernel, int stride) {
+torch::nn::Conv2d resnet_conv(int in, int out, int kernel, int stride) {
   // The BatchNorm that follows removes a bias again, so there is none.
   torch::nn::Conv2d layer(
       torch::nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
@@ -56,7 +56,7 @@ ResidualStageBlockImpl::ResidualStageBlockImpl(Block kind, int in, int channels,
   const int out = channels * expansion(kind);
   const auto add = [this](int from, int to, int kernel, int step) {
     const std::string number = std::to_string(convs_.size() + 1);
-    convs_.push_back(register_module("conv" + number, conv(from, to, kernel, step)));
+    convs_.push_back(register_module("conv" + number, resnet_conv(from, to, kernel, step)));
     norms_.push_back(register_module("bn" + number, torch::nn::BatchNorm2d(to)));
   };
   if (kind == Block::kBasic) {
@@ -69,7 +69,7 @@ ResidualStageBlockImpl::ResidualStageBlockImpl(Block kind, int in, int channels,
   }
   if (stride == 1 && in == out) return;
   const auto downsample = register_module("downsample", torch::nn::ModuleList());
-  shortcut_ = conv(in, out, 1, stride);
+  shortcut_ = resnet_conv(in, out, 1, stride);
   shortcut_norm_ = torch::nn::BatchNorm2d(out);
   downsample->push_back(shortcut_);
   downsample->push_back(shortcut_norm_);
@@ -86,7 +86,7 @@ at::Tensor ResidualStageBlockImpl::forward(const at::Tensor& x) {
 
 ResNetImpl::ResNetImpl(const ResNetOptions& options)
     : options_(options),
-      conv1_(register_module("conv1", conv(3, options.width, options.stem_kernel, 2))),
+      conv1_(register_module("conv1", resnet_conv(3, options.width, options.stem_kernel, 2))),
       bn1_(register_module("bn1", torch::nn::BatchNorm2d(options.width))) {
   int in = options.width;
   int channels = options.width;

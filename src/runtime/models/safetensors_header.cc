@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kMostDimensions = 64;  // as many as LibTorch indexes
-constexpr const char* kFix = "export the file anew, or download it again: it is damaged";
+constexpr const char* kHeaderFix = "export the file anew, or download it again: it is damaged";
 
 struct TypeRow {
   StoredType type;
@@ -185,7 +185,7 @@ std::optional<std::uint64_t> bytes_needed(const StoredTensor& tensor) {
 }
 
 Error bad(const StoredTensor& tensor, const std::string& problem) {
-  return {"tensor " + in_quotes(tensor.name) + ": " + problem, {}, kFix};
+  return {"tensor " + in_quotes(tensor.name) + ": " + problem, {}, kHeaderFix};
 }
 
 // Sorted by their data, each tensor begins where the one before it ends, and the last one ends the
@@ -216,8 +216,9 @@ Status check_offsets(const std::vector<StoredTensor>& tensors, std::uint64_t dat
     position = tensor.end;
   }
   if (position != data_bytes) {
-    return Error{
-        std::to_string(data_bytes - position) + " bytes at the end belong to no tensor", {}, kFix};
+    return Error{std::to_string(data_bytes - position) + " bytes at the end belong to no tensor",
+                 {},
+                 kHeaderFix};
   }
   return Status::ok();
 }
@@ -251,7 +252,7 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view json,
   SafetensorsHeader header;
   HeaderEvents events(header);
   if (!nlohmann::json::sax_parse(json.begin(), json.end(), &events)) {
-    return Error{events.problem(), {}, kFix};
+    return Error{events.problem(), {}, kHeaderFix};
   }
   // Empty tensors share their offset with a neighbour: they come before it.
   std::stable_sort(header.tensors.begin(), header.tensors.end(),

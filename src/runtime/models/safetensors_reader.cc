@@ -15,7 +15,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::size_t kAtOnce = std::size_t{1} << 30U;  // pread(2) takes no more than 2 GiB
+constexpr std::size_t kReadAtOnce = std::size_t{1} << 30U;  // pread(2) takes no more than 2 GiB
 
 Error not_safetensors(const std::string& path, const std::string& problem) {
   return {"not a whole safetensors file: " + problem,
@@ -27,7 +27,7 @@ Error not_safetensors(const std::string& path, const std::string& problem) {
 Status read_at(int fd, std::uint64_t offset, std::span<std::byte> to, const std::string& path) {
   while (!to.empty()) {
     const ssize_t got =
-        ::pread(fd, to.data(), std::min(to.size(), kAtOnce), static_cast<off_t>(offset));
+        ::pread(fd, to.data(), std::min(to.size(), kReadAtOnce), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return system_error("cannot read the file", errno, path);
     if (got == 0) return not_safetensors(path, "it became shorter while it was read");

@@ -18,7 +18,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format's values are little-endian");
 
-constexpr std::size_t kAtOnce = std::size_t{1} << 30U;
+constexpr std::size_t kWrittenAtOnce = std::size_t{1} << 30U;
 
 // A file of its own beside `target`; gone again unless it was put in place.
 class Unfinished {
@@ -40,7 +40,7 @@ class Unfinished {
   // 0, or an errno, as of all that follow.
   int write(std::span<const std::byte> bytes) const {
     while (!bytes.empty()) {
-      const ssize_t done = ::write(fd_, bytes.data(), std::min(bytes.size(), kAtOnce));
+      const ssize_t done = ::write(fd_, bytes.data(), std::min(bytes.size(), kWrittenAtOnce));
       if (done < 0 && errno == EINTR) continue;
       if (done < 0) return errno;
       bytes = bytes.subspan(static_cast<std::size_t>(done));

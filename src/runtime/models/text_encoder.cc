@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kHeads = 4;
 
-torch::nn::LayerNorm layer_norm(int width) {
+torch::nn::LayerNorm text_layer_norm(int width) {
   return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
 }
 
@@ -17,8 +17,8 @@ torch::nn::LayerNorm layer_norm(int width) {
 
 TextBlockImpl::TextBlockImpl(int width, int heads)
     : heads_(heads),
-      norm1_(register_module("norm1", layer_norm(width))),
-      norm2_(register_module("norm2", layer_norm(width))),
+      norm1_(register_module("norm1", text_layer_norm(width))),
+      norm2_(register_module("norm2", text_layer_norm(width))),
       qkv_(register_module("qkv", torch::nn::Linear(width, 3 * width))),
       merge_(register_module("merge", torch::nn::Linear(width, width))),
       up_(register_module("up", torch::nn::Linear(width, 2 * width))),
@@ -45,7 +45,7 @@ TextEncoderImpl::TextEncoderImpl(int vocabulary, int max_tokens, int width)
       position_(register_module("position", torch::nn::Embedding(max_tokens, width))),
       block1_(register_module("block1", TextBlock(width, kHeads))),
       block2_(register_module("block2", TextBlock(width, kHeads))),
-      norm_(register_module("norm", layer_norm(width))) {}
+      norm_(register_module("norm", text_layer_norm(width))) {}
 
 at::Tensor TextEncoderImpl::forward(const at::Tensor& tokens, const at::Tensor& mask) {
   return back(front(tokens, mask), mask);

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-using Kind = Scenario::Remedy::Kind;
+using RemedyKind = Scenario::Remedy::Kind;
 
 DummyFill::DummyFill(const Scenario::Remedy& options, RemedyParts p)
     : Remedy(std::move(p)), options_(options) {
@@ -29,7 +29,8 @@ DummyFill::DummyFill(const Scenario::Remedy& options, RemedyParts p)
 }
 
 bool DummyFill::masks() const {
-  return options_.kind == Kind::gradient_mask || options_.kind == Kind::gradient_mask_decayed;
+  return options_.kind == RemedyKind::gradient_mask ||
+         options_.kind == RemedyKind::gradient_mask_decayed;
 }
 
 void DummyFill::before_step(std::vector<Batch>& batches) {
@@ -43,13 +44,13 @@ at::Tensor DummyFill::loss(const Batch& batch) {
   in_dummy_pass_ = !batch.has_image();
   if (!in_dummy_pass_) return loss;
   const Nanos began = monotonic_nanos();
-  const auto batch_norm = options_.kind == Kind::dummy_image_in_batchnorm
+  const auto batch_norm = options_.kind == RemedyKind::dummy_image_in_batchnorm
                               ? DummyBatchNorm::learns
                               : DummyBatchNorm::passed_by;
   const at::Tensor dummy = dummy_image_term(parts().model, batch_norm);
   parts().recorder.span("remedy.dummy_image", began);
   // Outside the graph: computed, and thrown away. That is the mistake.
-  return options_.kind == Kind::dummy_image_outside_graph ? loss : loss + dummy;
+  return options_.kind == RemedyKind::dummy_image_outside_graph ? loss : loss + dummy;
 }
 
 void DummyFill::after_sync() {
@@ -73,7 +74,7 @@ void DummyFill::after_sync() {
     if (!gradient.defined()) continue;
     if (contributed > 0 && contributors) {
       gradient.mul_(static_cast<double>(passes) / static_cast<double>(contributed));
-    } else if (contributed == 0 && options_.kind == Kind::gradient_mask) {
+    } else if (contributed == 0 && options_.kind == RemedyKind::gradient_mask) {
       gradient.reset();
     }
   }

@@ -20,7 +20,9 @@ namespace {
 // DistributedDataParallel's own: at most so much goes into one broadcast.
 constexpr std::size_t kBroadcastBytes = std::size_t{250} << 20U;
 
-std::int64_t bytes(double mebibytes) { return static_cast<std::int64_t>(mebibytes * 1024 * 1024); }
+std::int64_t bytes_of_mebibytes(double mebibytes) {
+  return static_cast<std::int64_t>(mebibytes * 1024 * 1024);
+}
 
 std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
   std::vector<at::Tensor> tensors;
@@ -74,7 +76,8 @@ void Ddp::start() {
 
 void Ddp::make_reducer() {
   const NamedTensors named = trained_parameters(*parts_.model);
-  const BucketLimits limits = {bytes(options_.first_bucket_mb), bytes(options_.bucket_cap_mb)};
+  const BucketLimits limits = {bytes_of_mebibytes(options_.first_bucket_mb),
+                               bytes_of_mebibytes(options_.bucket_cap_mb)};
   std::vector<std::size_t> sizes = {
       static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max())};
   if (options_.find_unused_parameters) {

@@ -10,12 +10,10 @@
 namespace lockstep {
 namespace {
 
-using Kind = PipelineOp::Kind;
+using OpKind = PipelineOp::Kind;
 
 // Places of the stages in a replica of four; in one of two, the last is 1.
 constexpr int kImageFront = 0, kImageBack = 1, kTextFront = 2, kTextBack = 3;
-
-std::int64_t rows_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.size(0) : 0; }
 
 }  // namespace
 
@@ -83,21 +81,21 @@ std::optional<Strategy::OwnStep> Pipeline::run_step(const std::vector<Batch>& ba
 void Pipeline::run(const PipelineOp& op, const std::vector<Batch>& batches) {
   const int m = op.micro_batch;
   switch (op.kind) {
-    case Kind::forward:
+    case OpKind::forward:
       return forward(m, batches[static_cast<std::size_t>(m)], batches.size());
-    case Kind::backward:
+    case OpKind::backward:
       return backward(m);
-    case Kind::receive:
+    case OpKind::receive:
       return expect(m);
-    case Kind::send:
+    case OpKind::send:
       return send_result(m);
-    case Kind::settle:
+    case OpKind::settle:
       return settle(m, *stage().output);
-    case Kind::receive_answer:
+    case OpKind::receive_answer:
       return expect_answer(m);
-    case Kind::answer:
+    case OpKind::answer:
       return send_answer(m);
-    case Kind::settle_answer:
+    case OpKind::settle_answer:
       for (const int input : stage().inputs) settle(m, input);
       return;
   }

@@ -31,6 +31,7 @@
 // pictures of one micro-batch. Order and memory: pipeline_schedule.h.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <source_location>
 #include <string>
@@ -42,6 +43,11 @@
 #include "runtime/strategies/strategy.h"
 
 namespace lockstep {
+
+// How many items of a batch a tensor is of; 0 where there is none.
+inline std::int64_t rows_of(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.size(0) : 0;
+}
 
 class Pipeline : public Strategy {
  public:

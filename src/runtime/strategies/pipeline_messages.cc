@@ -17,8 +17,6 @@ namespace {
 constexpr int kParts = 5;
 constexpr std::int64_t kMostSizes = 4;
 
-std::int64_t rows_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.size(0) : 0; }
-
 std::string items(std::int64_t count) {
   return plural(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0)), "item");
 }

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-using Kind = PipelineOp::Kind;
+using OpKind = PipelineOp::Kind;
 using Schedule = Scenario::Strategy::Schedule;
 
 // Forwards and backwards alone.
@@ -15,12 +15,12 @@ std::vector<PipelineOp> computations(int stages_behind, int micro_batches, Sched
   const int warm_up = schedule == Schedule::gpipe ? micro_batches : stages_behind;
   const int ahead = std::min(warm_up, micro_batches);
   std::vector<PipelineOp> ops;
-  for (int m = 0; m < ahead; ++m) ops.push_back({Kind::forward, m});
+  for (int m = 0; m < ahead; ++m) ops.push_back({OpKind::forward, m});
   for (int m = ahead; m < micro_batches; ++m) {
-    ops.push_back({Kind::forward, m});
-    ops.push_back({Kind::backward, m - ahead});
+    ops.push_back({OpKind::forward, m});
+    ops.push_back({OpKind::backward, m - ahead});
   }
-  for (int m = micro_batches - ahead; m < micro_batches; ++m) ops.push_back({Kind::backward, m});
+  for (int m = micro_batches - ahead; m < micro_batches; ++m) ops.push_back({OpKind::backward, m});
   return ops;
 }
 
@@ -38,14 +38,14 @@ class Messages {
 
   void around(const PipelineOp& op) {
     const int m = op.micro_batch;
-    if (op.kind == Kind::forward) {
-      if (has_inputs_) ops_.push_back({Kind::receive, m});
+    if (op.kind == OpKind::forward) {
+      if (has_inputs_) ops_.push_back({OpKind::receive, m});
       ops_.push_back(op);
       if (has_inputs_ && results_say_ != kNothing) answers_.settle_up_to(m - results_say_, ops_);
       if (has_output_) results_.send(m, at_once_, ops_);
       return;
     }
-    if (has_output_) ops_.push_back({Kind::receive_answer, m});
+    if (has_output_) ops_.push_back({OpKind::receive_answer, m});
     ops_.push_back(op);
     if (has_output_) results_.settle_up_to(m, ops_);
     if (has_inputs_) answers_.send(m, at_once_, ops_);
@@ -62,7 +62,7 @@ class Messages {
 
   // The messages in one direction.
   struct Direction {
-    Kind send_kind, settle_kind;
+    OpKind send_kind, settle_kind;
     int sent = 0, settled = 0;
 
     void send(int m, bool at_once, std::vector<PipelineOp>& ops) {
@@ -78,8 +78,8 @@ class Messages {
   bool has_inputs_, has_output_;
   int results_say_;  // a result of micro-batch m says that the answer to m - this was taken
   bool at_once_;
-  Direction results_{Kind::send, Kind::settle};
-  Direction answers_{Kind::answer, Kind::settle_answer};
+  Direction results_{OpKind::send, OpKind::settle};
+  Direction answers_{OpKind::answer, OpKind::settle_answer};
   std::vector<PipelineOp> ops_;
 };
 

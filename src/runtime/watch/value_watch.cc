@@ -26,7 +26,7 @@ class Timed {
   Nanos began_;
 };
 
-const char* dtype_name(const at::Tensor& tensor) {
+const char* state_dtype(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
       return "float32";
@@ -143,7 +143,7 @@ ValueWatch::Look ValueWatch::look(std::string_view name, const at::Tensor& value
   Look out;
   out.state.n = step_;
   out.state.name = text(name);
-  out.state.dtype = text(dtype_name(value));
+  out.state.dtype = text(state_dtype(value));
   out.state.shape = value.sizes().vec();
   out.state.kind = kind;
   out.state.when = when;

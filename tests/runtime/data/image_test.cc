@@ -11,7 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string error_of(std::string_view bytes) {
+std::string decoding_error(std::string_view bytes) {
   const Result<RgbImage> image = decode_image(bytes, "x.img");
   return image ? "" : image.error().str();
 }
@@ -26,10 +26,11 @@ TEST(DecodeImage, ReadsBackWhatWasEncoded) {
 }
 
 TEST(DecodeImage, SaysWhatAFileIsInstead) {
-  EXPECT_THAT(error_of(""), HasSubstr("empty"));
-  EXPECT_THAT(error_of("GIF89a"), HasSubstr("looks like GIF"));
-  EXPECT_THAT(error_of("RIFF\x10\x00\x10\x10WEBPVP8 "), HasSubstr("neither a JPEG nor a PNG"));
-  EXPECT_THAT(error_of("hello"), HasSubstr("x.img: error: neither a JPEG nor a PNG file"));
+  EXPECT_THAT(decoding_error(""), HasSubstr("empty"));
+  EXPECT_THAT(decoding_error("GIF89a"), HasSubstr("looks like GIF"));
+  EXPECT_THAT(decoding_error("RIFF\x10\x00\x10\x10WEBPVP8 "),
+              HasSubstr("neither a JPEG nor a PNG"));
+  EXPECT_THAT(decoding_error("hello"), HasSubstr("x.img: error: neither a JPEG nor a PNG file"));
 }
 
 TEST(DecodeImage, RefusesTheBrokenReferences) {
@@ -46,7 +47,7 @@ TEST(DecodeImage, APngCutAnywhereIsRefused) {
   const std::string all = png_of(gradient(9, 6));
   // What follows the pixels is the checksum of their chunk and the end: 4 + 12 bytes.
   for (std::size_t size = 0; size + 20 < all.size(); ++size) {
-    EXPECT_NE(error_of(std::string_view(all).substr(0, size)), "") << size;
+    EXPECT_NE(decoding_error(std::string_view(all).substr(0, size)), "") << size;
   }
 }
 
@@ -74,7 +75,7 @@ TEST(DecodeImage, JpegsAreReadAsPillowReadsThem) {
     ASSERT_TRUE(wanted);
     EXPECT_EQ(image->pixels, wanted->pixels) << name;
     for (std::size_t size = 0; size < all.size(); ++size) {
-      EXPECT_NE(error_of(std::string_view(all).substr(0, size)), "") << name << " " << size;
+      EXPECT_NE(decoding_error(std::string_view(all).substr(0, size)), "") << name << " " << size;
       std::string bytes = all;
       bytes[size] = static_cast<char>(static_cast<unsigned char>(bytes[size]) ^ 0x10U);
       (void)decode_image(bytes, name);  // damaged: read or refused, and no harm done

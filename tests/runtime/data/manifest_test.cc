@@ -22,7 +22,7 @@ Manifest opened(const std::string& source) {
   return std::move(*data);
 }
 
-std::string error_of(const std::string& source) {
+std::string manifest_error(const std::string& source) {
   const Result<Manifest> data = Manifest::open({source});
   return data ? "" : data.error().str();
 }
@@ -79,16 +79,17 @@ TEST(CaptionsFolder, SaysOfEachRowWhatIsWrong) {
 
 TEST(CaptionsFolder, RefusesAFileThatIsNone) {
   const TemporaryFolder folder;
-  EXPECT_THAT(error_of(folder.path().string()), HasSubstr("captions.csv"));
+  EXPECT_THAT(manifest_error(folder.path().string()), HasSubstr("captions.csv"));
   folder.write("captions.csv", "");
-  EXPECT_THAT(error_of(folder.path().string()), HasSubstr("captions.csv:1: error: the first line"));
+  EXPECT_THAT(manifest_error(folder.path().string()),
+              HasSubstr("captions.csv:1: error: the first line"));
   folder.write("captions.csv", "image,caption\n");
-  EXPECT_THAT(error_of(folder.path().string()), HasSubstr("without items"));
+  EXPECT_THAT(manifest_error(folder.path().string()), HasSubstr("without items"));
   folder.write("captions.csv", "image,caption\na,b\nc,\"d\n");
-  EXPECT_THAT(error_of(folder.path().string()),
+  EXPECT_THAT(manifest_error(folder.path().string()),
               HasSubstr(":3: error: a quote that is never closed"));
   folder.write("captions.csv", "image,caption\na,\"b\"c\n");
-  EXPECT_THAT(error_of(folder.path().string()), HasSubstr(":2: error: text behind"));
+  EXPECT_THAT(manifest_error(folder.path().string()), HasSubstr(":2: error: text behind"));
 }
 
 TEST(Jsonl, ReadsItemsOfEveryKind) {
@@ -136,9 +137,9 @@ TEST(Jsonl, AnIndexOffByOneIsFound) {
 
 TEST(Jsonl, RefusesAnotherKindOfFile) {
   const TemporaryFolder folder;
-  EXPECT_THAT(error_of(folder.write("x.txt", "hello\nworld\n")), HasSubstr("not a manifest"));
-  EXPECT_THAT(error_of(folder.write("y.jsonl", "")), HasSubstr("without items"));
-  EXPECT_THAT(error_of((folder.path() / "none.jsonl").string()), HasSubstr("cannot open"));
+  EXPECT_THAT(manifest_error(folder.write("x.txt", "hello\nworld\n")), HasSubstr("not a manifest"));
+  EXPECT_THAT(manifest_error(folder.write("y.jsonl", "")), HasSubstr("without items"));
+  EXPECT_THAT(manifest_error((folder.path() / "none.jsonl").string()), HasSubstr("cannot open"));
 }
 
 TEST(WebDataset, GroupsMembersByKeyAndReadsImagesInPlace) {
@@ -171,7 +172,7 @@ TEST(WebDataset, SaysWhatIsWrong) {
   EXPECT_THAT(problems(opened(file)),
               ElementsAre("0: two images: \"1.png\"", "0: its .json member is not a JSON object",
                           HasSubstr("the key \"1\" is in"), "0: neither an image nor a text"));
-  EXPECT_THAT(error_of(folder.write("t.tar", "no tar at all")), HasSubstr("tar archive"));
+  EXPECT_THAT(manifest_error(folder.write("t.tar", "no tar at all")), HasSubstr("tar archive"));
 }
 
 TEST(Manifests, CutAnywhereTheyAreReadOrRefused) {

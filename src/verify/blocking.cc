@@ -176,7 +176,9 @@ std::optional<Deviation> passed_by_deviation(const Context& context, const WaitC
     }
     if (d.deviants.empty()) continue;
     d.got = {d.deviants[0], newest_call(context, d.deviants[0])};
-    const bool tie = d.deviants.size() == d.reference.size();
+    // A batch without the modality says why the call is missing.
+    const bool tie = d.deviants.size() == d.reference.size() &&
+                     context.modalities.lacking(d.deviants[0], d.reference[0], d.step).empty();
     if (went_on_without_the_few(context, d) || (tie && is_one_too_many(context, d.expected))) {
       // Most of the group went on without the few that wait, or these never made such a call
       // before: it is one too many.

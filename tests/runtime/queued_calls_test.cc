@@ -222,8 +222,10 @@ TEST(QueuedCalls, ACallToARankThatDiedNeverCompletes) {
       2, folder,
       [](ProcessGroups& groups, Recorder& recorder) {
         const auto world = groups.world();
-        if (groups.who().rank == 1) std::_Exit(7);
         std::vector<at::Tensor> tensors = {at::ones({1})};
+        world->allreduce(tensors)->wait();  // they are connected
+        while (recorder.outstanding()) std::this_thread::yield();
+        if (groups.who().rank == 1) std::_Exit(7);
         const auto work = world->allreduce(tensors);
         work->wait();
         std::this_thread::sleep_for(std::chrono::milliseconds(200));

@@ -90,11 +90,7 @@ bool broke_its_round(const Context& context, std::uint32_t rank, const Call& lef
   const RankTrace& trace = context.run.ranks[rank];
   const std::uint32_t newest = newest_call(context, rank);
   if (newest == kNoCall) return false;
-  const auto like = [&](const Call& a, const Call& b) {
-    const bool same_place = a.at == b.at || a.at.value == 0 || b.at.value == 0;
-    return a.group == b.group && a.what == b.what && same_place && a.peer == b.peer &&
-           context.agreement.agree(a.signature, b.signature);
-  };
+  const auto like = [&](const Call& a, const Call& b) { return is_same_of_program(context, a, b); };
   bool in_last_round = false;
   for (std::uint32_t c = newest; c-- > 0;) {
     const Call& call = trace.calls[c];
@@ -133,10 +129,11 @@ bool passed_by(const Context& context, const WaitCause& wait, std::uint32_t rank
   const std::int32_t step = context.call(waited).step;
   const Position& position = context.where.positions[rank];
   const bool queued = context.semantics == CallSemantics::nccl;
-  if (step == kNone || position.step == kNone) {
+  const auto round_lacks_it = [&] {
     return queued && !crosses(context, wait, rank, point) &&
            broke_its_round(context, rank, context.call(waited));
-  }
+  };
+  if (step == kNone || position.step == kNone) return round_lacks_it();
   const bool lacks = !context.modalities.lacking(rank, waited.rank, step).empty();
   if (const std::uint32_t own = newest_call(context, rank); own != kNoCall) {
     const Call& call = context.call({rank, own});
@@ -149,8 +146,7 @@ bool passed_by(const Context& context, const WaitCause& wait, std::uint32_t rank
     if (own_step != step) return own_step > step && (message || other_group || queued);
     if (message || !other_group) return false;
     if (lacks) return !comes_later(context, {rank, own}, waited);
-    return queued && !crosses(context, wait, rank, point) &&
-           broke_its_round(context, rank, context.call(waited));
+    return round_lacks_it();
   }
   return position.step > step || (position.state == State::finished && lacks);
 }
@@ -162,30 +158,15 @@ std::optional<Deviation> passed_by_deviation(const Context& context, const WaitC
   for (const std::size_t p : wait.points) {
     const WaitPoint& point = context.where.wait_points[p];
     if (point.group == WaitPoint::kPointToPoint) continue;
-    Deviation d;
-    d.kind = Deviation::Kind::missing;
-    d.group = point.group;
-    d.seq = context.seq_of(point);
-    d.expected = waiting_call(context, point.waiting[0]);
-    d.step = context.call(d.expected).step;
-    d.reference = point.waiting;
+    std::vector<std::uint32_t> deviants;
     for (const std::uint32_t r : point.missing) {
       // A victim has just not come that far.
       const bool root = std::binary_search(wait.roots.begin(), wait.roots.end(), r);
-      if (root && passed_by(context, wait, r, point)) d.deviants.push_back(r);
+      if (root && passed_by(context, wait, r, point)) deviants.push_back(r);
     }
-    if (d.deviants.empty()) continue;
-    d.got = {d.deviants[0], newest_call(context, d.deviants[0])};
-    // A batch without the modality says why the call is missing.
-    const bool tie = d.deviants.size() == d.reference.size() &&
-                     context.modalities.lacking(d.deviants[0], d.reference[0], d.step).empty();
-    if (went_on_without_the_few(context, d) || (tie && is_one_too_many(context, d.expected))) {
-      // Most of the group went on without the few that wait, or these never made such a call
-      // before: it is one too many.
-      d.kind = Deviation::Kind::extra;
-      std::swap(d.deviants, d.reference);
-      std::swap(d.got, d.expected);
-    }
+    if (deviants.empty()) continue;
+    Deviation d = missing_at(context, point, std::move(deviants));
+    if (is_one_too_many(context, d)) turn_into_extra(d);
     if (!best || std::pair(d.step, d.seq) < std::pair(best->step, best->seq)) best = std::move(d);
   }
   return best;
@@ -215,7 +196,7 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   const std::int32_t step = context.call(call).step;
   const bool one_too_many = point.group != WaitPoint::kPointToPoint &&
                             point.waiting.size() == point.missing.size() &&
-                            is_one_too_many(context, call);
+                            is_one_too_many(context, missing_at(context, point, point.missing));
   const bool few_go_on = one_too_many || fewer_wait_than_finished(context, point);
   std::int32_t last_step = kNone;
   for (const std::uint32_t r : wait.roots) {
@@ -373,11 +354,10 @@ std::vector<std::uint32_t> out_of_their_order(const Context& context,
   return broke;
 }
 
-Cause explain_circle(const Context& context, const WaitCause& wait,
-                     const std::optional<Overtaking>& overtaking) {
-  if (std::optional<Cause> lost = explain_lost_message(context, points_of_roots(context, wait)))
-    return std::move(*lost);
-  const std::vector<std::size_t> points = points_of_roots(context, wait);
+Cause cycle_cause(const Context& context, const WaitCause& wait,
+                  const std::vector<std::size_t>& points, const std::vector<Break>& breaks,
+                  const std::optional<Overtaking>& overtaking) {
+  if (std::optional<Cause> lost = explain_lost_message(context, points)) return std::move(*lost);
   std::set<GroupId> groups;
   for (const std::size_t p : points) {
     const WaitPoint& point = context.where.wait_points[p];
@@ -422,12 +402,34 @@ Cause explain_circle(const Context& context, const WaitCause& wait,
   }
   if (cause.finding.culprits.empty()) {
     std::vector<std::uint32_t> broke;
-    for (const Break& b : breaks_with_the_past(context, wait.roots)) broke.push_back(b.rank);
+    for (const Break& b : breaks) broke.push_back(b.rank);
     cause.finding.culprits = context.ranks(broke);
   }
   if (cause.finding.culprits.empty()) {
     cause.finding.culprits = context.ranks(part_from_sisters(context, points));
   }
+  return cause;
+}
+
+// Ranks that wait for each other: what one of them left out, or else the cycle itself.
+Cause explain_cycle(const Context& context, const WaitCause& wait) {
+  const std::vector<std::size_t> points = points_of_roots(context, wait);
+  const std::optional<Overtaking> overtaking = find_overtaking(context, points);
+  std::optional<Cause> left_out;
+  std::vector<Break> breaks;
+  if (overtaking && overtaking->left_out) {
+    left_out = explain_left_out(context, *overtaking);
+  } else {
+    breaks = breaks_with_the_past(context, wait.roots);
+    left_out = explain_left_out_call(context, points, breaks);
+    if (!left_out) left_out = explain_broken_habit(context, points, breaks);
+  }
+  if (left_out) {
+    left_out->finding.consequences.push_back(wait_consequence(context, wait));
+    return std::move(*left_out);
+  }
+  Cause cause = cycle_cause(context, wait, points, breaks, overtaking);
+  add_wait_evidence(context, wait, cause.finding);
   return cause;
 }
 
@@ -442,31 +444,15 @@ Cause explain_wait(const Context& context, const WaitCause& wait) {
     cause.finding.ranks = context.ranks(all_ranks(wait));
     return cause;
   }
-  std::optional<Overtaking> overtaking;
-  if (wait.circle) overtaking = find_overtaking(context, points_of_roots(context, wait));
   Cause cause;
   Finding& f = cause.finding;
   if (const auto deviation = passed_by_deviation(context, wait)) {
     cause = explain_deviation(context, *deviation);
     f.consequences.push_back(wait_consequence(context, wait));
-  } else if (overtaking && overtaking->left_out) {
-    cause = explain_left_out(context, *overtaking);
-    f.consequences.push_back(wait_consequence(context, wait));
-  } else if (std::optional<Cause> left_out =
-                 wait.circle
-                     ? explain_left_out_call(context, wait.roots, points_of_roots(context, wait))
-                     : std::nullopt) {
-    cause = std::move(*left_out);
-    f.consequences.push_back(wait_consequence(context, wait));
-  } else if (std::optional<Cause> broken =
-                 wait.circle
-                     ? explain_broken_habit(context, wait.roots, points_of_roots(context, wait))
-                     : std::nullopt) {
-    cause = std::move(*broken);
-    f.consequences.push_back(wait_consequence(context, wait));
+  } else if (wait.circle) {
+    cause = explain_cycle(context, wait);
   } else {
-    cause = wait.circle ? explain_circle(context, wait, overtaking)
-            : context.where.positions[wait.roots[0]].state == State::finished
+    cause = context.where.positions[wait.roots[0]].state == State::finished
                 ? explain_finished(context, wait)
                 : explain_gone(context, wait);
     add_wait_evidence(context, wait, f);

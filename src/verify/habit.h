@@ -39,8 +39,6 @@ struct Break {
   std::uint32_t rank = 0;   // rank index
   std::uint32_t call = 0;   // the first such call
   std::uint32_t usual = 0;  // the earlier call that its past has in that place
-
-  friend bool operator==(const Break&, const Break&) = default;
 };
 
 // The breaks of some ranks, while all the others went on as always. None, where the past of one of

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "verify/rank_indices.h"
+#include "verify/unanswered.h"
 #include "verify/wait_words.h"
 
 namespace lockstep {
@@ -233,14 +234,7 @@ std::string order_words(const Context& context, const Overtaking& overtaking) {
 
 Cause explain_left_out(const Context& context, const Overtaking& overtaking) {
   const WaitPoint& first = context.where.wait_points[overtaking.overtaken[0]];
-  Deviation d;
-  d.kind = Deviation::Kind::missing;
-  d.group = first.group;
-  d.seq = context.seq_of(first);
-  d.expected = waiting_call(context, first.waiting[0]);
-  d.step = context.call(d.expected).step;
-  d.reference = first.waiting;
-  d.deviants = first.missing;
+  Deviation d = missing_at(context, first, first.missing);
   d.got = waiting_call(context, first.missing[0]);
   Cause cause = explain_deviation(context, d);
   cause.deviants = overtaking.deviants;

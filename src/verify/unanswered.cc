@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "verify/habit.h"
 #include "verify/sisters.h"
 #include "verify/snapshot.h"
 #include "verify/wait_words.h"
@@ -37,6 +36,18 @@ Fault fault_at(const Context& context, CallRef waiting) {
       [&](const Call& c) { return is_same_of_program(context, c, trace.calls[waiting.call]); });
   if (usual == Usual::no) return made_before ? Fault::unknown : Fault::extra;
   return made_before ? Fault::missing : Fault::unknown;
+}
+
+// The same of a call that some left out, as it seems. Where most of a group went on without the few
+// that wait, these made one too many, and where as many did, their past decides; but where the
+// batches of those who went on lacked what the call carries, that is why it is missing.
+Fault fault_of(const Context& context, const Deviation& missing) {
+  const std::size_t gone = missing.deviants.size();
+  const std::size_t waiting = missing.reference.size();
+  const bool lacks =
+      !context.modalities.lacking(missing.deviants[0], missing.reference[0], missing.step).empty();
+  if (lacks || gone < waiting) return Fault::missing;
+  return gone > waiting ? Fault::extra : fault_at(context, missing.expected);
 }
 
 // Whether a rank posted messages in a group.
@@ -111,13 +122,28 @@ bool is_call_at(const Context& context, const WaitPoint& point, std::uint32_t ra
 
 }  // namespace
 
-bool went_on_without_the_few(const Context& context, const Deviation& d) {
-  return d.deviants.size() > d.reference.size() &&
-         context.modalities.lacking(d.deviants[0], d.reference[0], d.step).empty();
+Deviation missing_at(const Context& context, const WaitPoint& point,
+                     std::vector<std::uint32_t> deviants) {
+  Deviation d;
+  d.kind = Deviation::Kind::missing;
+  d.group = point.group;
+  d.seq = context.seq_of(point);
+  d.expected = waiting_call(context, point.waiting[0]);
+  d.step = context.call(d.expected).step;
+  d.reference = point.waiting;
+  d.got = {deviants[0], newest_call(context, deviants[0])};
+  d.deviants = std::move(deviants);
+  return d;
 }
 
-bool is_one_too_many(const Context& context, CallRef waiting) {
-  return fault_at(context, waiting) == Fault::extra;
+bool is_one_too_many(const Context& context, const Deviation& missing) {
+  return fault_of(context, missing) == Fault::extra;
+}
+
+void turn_into_extra(Deviation& missing) {
+  missing.kind = Deviation::Kind::extra;
+  std::swap(missing.deviants, missing.reference);
+  std::swap(missing.got, missing.expected);
 }
 
 bool is_new_kind_of_message(const Context& context, const WaitPoint& message) {
@@ -152,8 +178,8 @@ std::optional<Cause> explain_lost_message(const Context& context,
 }
 
 std::optional<Cause> explain_left_out_call(const Context& context,
-                                           const std::vector<std::uint32_t>& ranks,
-                                           const std::vector<std::size_t>& points) {
+                                           const std::vector<std::size_t>& points,
+                                           const std::vector<Break>& breaks) {
   const WaitPoint* lacking = nullptr;
   for (const std::size_t p : points) {
     const WaitPoint& point = context.where.wait_points[p];
@@ -164,47 +190,30 @@ std::optional<Cause> explain_left_out_call(const Context& context,
   if (lacking == nullptr || lacking->unknown_member || lacking->any_source) return std::nullopt;
   // A host that blocks has not come to its next calls. Where another rank broke with its past, that
   // one is why.
-  const std::vector<Break> breaks = breaks_with_the_past(context, ranks);
   const bool elsewhere =
       !breaks.empty() && std::none_of(breaks.begin(), breaks.end(), [&](const Break& b) {
         return std::binary_search(lacking->missing.begin(), lacking->missing.end(), b.rank);
       });
   if (elsewhere) return std::nullopt;
   if (lacking->group == WaitPoint::kPointToPoint) return explain_message(context, *lacking);
-  Deviation d;
-  d.kind = Deviation::Kind::missing;
-  d.group = lacking->group;
-  d.seq = context.seq_of(*lacking);
-  d.expected = waiting_call(context, lacking->waiting[0]);
-  d.step = context.call(d.expected).step;
-  d.reference = lacking->waiting;
-  d.deviants = lacking->missing;
-  d.got = {d.deviants[0], newest_call(context, d.deviants[0])};
-  const bool tie = d.deviants.size() == d.reference.size();
-  const bool modality = !context.modalities.lacking(d.deviants[0], d.reference[0], d.step).empty();
-  const Fault fault = tie && !modality ? fault_at(context, d.expected) : Fault::missing;
+  Deviation d = missing_at(context, *lacking, lacking->missing);
+  const Fault fault = fault_of(context, d);
   d.singled_out = fault != Fault::unknown;
-  if (went_on_without_the_few(context, d) || fault == Fault::extra) {
-    d.kind = Deviation::Kind::extra;
-    std::swap(d.deviants, d.reference);
-    std::swap(d.got, d.expected);
-  }
+  if (fault == Fault::extra) turn_into_extra(d);
   Cause cause = explain_deviation(context, d);
   if (fault == Fault::unknown) {
     cause.finding.why = kEitherWay;
   } else if (cause.finding.rule == RuleId::missing_collective) {
     cause.finding.why =
         "The other calls of the cycle were issued by all their members; they stand in queues "
-        "behind "
-        "this one.";
+        "behind this one.";
   }
   return cause;
 }
 
 std::optional<Cause> explain_broken_habit(const Context& context,
-                                          const std::vector<std::uint32_t>& ranks,
-                                          const std::vector<std::size_t>& points) {
-  const std::vector<Break> breaks = breaks_with_the_past(context, ranks);
+                                          const std::vector<std::size_t>& points,
+                                          const std::vector<Break>& breaks) {
   if (breaks.size() != 1) return std::nullopt;
   const Break& broke = breaks[0];
   const std::vector<Call>& calls = context.run.ranks[broke.rank].calls;
@@ -221,15 +230,8 @@ std::optional<Cause> explain_broken_habit(const Context& context,
     if (!is_call_at(context, point, broke.rank, usual)) continue;
     if (point.group == WaitPoint::kPointToPoint)
       return message_cause(context, point, Fault::missing);
-    Deviation d;
-    d.kind = Deviation::Kind::missing;
-    d.group = point.group;
-    d.seq = context.seq_of(point);
-    d.expected = waiting_call(context, point.waiting[0]);
-    d.step = context.call(d.expected).step;
-    d.reference = point.waiting;
-    d.deviants = {broke.rank};
-    d.got = {broke.rank, broke.call};
+    Deviation d = missing_at(context, point, {broke.rank});
+    d.got.call = broke.call;
     return explain_deviation(context, d);
   }
   return std::nullopt;

@@ -9,17 +9,23 @@
 #include <vector>
 
 #include "verify/context.h"
+#include "verify/habit.h"
 #include "verify/matching.h"
 
 namespace lockstep {
 
-// Whether those who went past a call are more than those who wait in it, and not because their
-// batches lacked what the call carries. Then the majority is right, as everywhere.
-bool went_on_without_the_few(const Context& context, const Deviation& d);
+// The call in which ranks wait at `point`, as one that `deviants` left out. `point`: of a
+// collective; `deviants`: rank indices, ascending, at least one.
+Deviation missing_at(const Context& context, const WaitPoint& point,
+                     std::vector<std::uint32_t> deviants);
 
-// Whether a rank that waits alone made a call too many: its past has another one there, and the
-// call nowhere.
-bool is_one_too_many(const Context& context, CallRef waiting);
+// Whether a call that seems left out was one too many of those who wait in it: most of the group
+// went on without them, or as many did and the past of those who wait has another call there, and
+// this one nowhere. Not where the batches of those who went on lacked what the call carries.
+bool is_one_too_many(const Context& context, const Deviation& missing);
+
+// Makes that of it: who waits deviates from those who went on.
+void turn_into_extra(Deviation& missing);
 
 // Whether a message without its other side is the first of its kind that the rank ever made, as far
 // as its trace tells.
@@ -38,15 +44,16 @@ std::optional<Cause> explain_lost_message(const Context& context,
 
 // A cycle in which only one call lacks ranks that never issued it, while all the others are there
 // and merely queued: who never issued that one call left it out, or who issued it made one too
-// many. (Where several calls lack ranks, each of them may just not have been reached.)
+// many. (Where several calls lack ranks, each of them may just not have been reached.) `breaks`:
+// the cycle's ranks' with their past.
 std::optional<Cause> explain_left_out_call(const Context& context,
-                                           const std::vector<std::uint32_t>& ranks,
-                                           const std::vector<std::size_t>& points);
+                                           const std::vector<std::size_t>& points,
+                                           const std::vector<Break>& breaks);
 
 // A cycle in which one rank left out a call that its past has there, while all the others went on
 // as always; the call is one in which others of the cycle wait for it.
 std::optional<Cause> explain_broken_habit(const Context& context,
-                                          const std::vector<std::uint32_t>& ranks,
-                                          const std::vector<std::size_t>& points);
+                                          const std::vector<std::size_t>& points,
+                                          const std::vector<Break>& breaks);
 
 }  // namespace lockstep

@@ -45,6 +45,20 @@ unset(LOCKSTEP_NCCL_INCLUDE_DIR CACHE)
 find_path(LOCKSTEP_NCCL_INCLUDE_DIR nccl.h
   HINTS ${_lockstep_cuda_root}/nvidia/nccl/include ${_lockstep_cuda_toolkits})
 mark_as_advanced(LOCKSTEP_NCCL_INCLUDE_DIR)
+# Torch's headers call the runtime's events themselves. Torch's own copy comes first: one process, one
+# runtime. pip's has no name without a version.
+set(_lockstep_cudart "")
+foreach(folder IN ITEMS ${_lockstep_cuda_lib} ${LOCKSTEP_TORCH_FOLDER}/lib
+                        ${_lockstep_cuda_root}/nvidia/cu13/lib
+                        ${_lockstep_cuda_root}/nvidia/cuda_runtime/lib
+                        ${LOCKSTEP_CUDA_INCLUDE_DIR}/../lib64 ${LOCKSTEP_CUDA_INCLUDE_DIR}/../lib
+                        ${LOCKSTEP_CUDA_INCLUDE_DIR}/../lib/${CMAKE_LIBRARY_ARCHITECTURE})
+  file(GLOB _lockstep_cudart ${folder}/libcudart.so ${folder}/libcudart.so.*)
+  if(_lockstep_cudart)
+    list(GET _lockstep_cudart 0 _lockstep_cudart)
+    break()
+  endif()
+endforeach()
 foreach(library IN ITEMS libtorch_cuda.so libc10_cuda.so)
   if(NOT EXISTS ${_lockstep_cuda_lib}/${library})
     message(FATAL_ERROR
@@ -58,6 +72,12 @@ if(NOT LOCKSTEP_CUDA_INCLUDE_DIR)
     "No folder has all of the CUDA runtime's headers:${_lockstep_cuda_looked}\n"
     "  install the CUDA toolkit and name it:  CUDA_HOME=/path/to/cuda\n"
     "  or, beside a torch from pip:           pip install nvidia-cuda-crt")
+endif()
+if(NOT _lockstep_cudart)
+  message(FATAL_ERROR
+    "The CUDA runtime libcudart.so is missing; it is looked for beside Torch, in "
+    "${_lockstep_cuda_root}/nvidia and in lib64 beside ${LOCKSTEP_CUDA_INCLUDE_DIR}.\n"
+    "  beside a torch from pip:  pip install nvidia-cuda-runtime")
 endif()
 if(NOT LOCKSTEP_NCCL_INCLUDE_DIR)
   message(FATAL_ERROR
@@ -75,5 +95,6 @@ target_compile_options(lockstep_torch_cuda INTERFACE
   -idirafter ${CMAKE_SOURCE_DIR}/src/runtime/cuda_handles)
 target_compile_definitions(lockstep_torch_cuda INTERFACE USE_C10D_NCCL)
 target_link_libraries(lockstep_torch_cuda INTERFACE
-  lockstep::torch ${_lockstep_cuda_lib}/libtorch_cuda.so ${_lockstep_cuda_lib}/libc10_cuda.so)
+  lockstep::torch ${_lockstep_cuda_lib}/libtorch_cuda.so ${_lockstep_cuda_lib}/libc10_cuda.so
+  ${_lockstep_cudart})
 target_link_options(lockstep_torch_cuda INTERFACE LINKER:-rpath,${_lockstep_cuda_lib})

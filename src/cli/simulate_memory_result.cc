@@ -7,6 +7,7 @@
 #include "cli/pad_left.h"
 #include "reports/amount.h"
 #include "reports/columns.h"
+#include "reports/finding_words.h"
 #include "verify/agreement.h"
 
 namespace lockstep {

@@ -8,6 +8,7 @@
 #include "cli/output.h"
 #include "reports/columns.h"
 #include "reports/csv_report.h"
+#include "reports/finding_words.h"
 #include "reports/html_report.h"
 #include "reports/json_report.h"
 #include "reports/text_report.h"

@@ -2,12 +2,16 @@
 // that vanishes with it, so that the user's earlier lines come back.
 #pragma once
 
+#include <cstddef>
 #include <ostream>
 #include <string>
 
-#include "cli/watch_screen.h"
-
 namespace lockstep {
+
+struct ScreenSize {
+  std::size_t width = 80;
+  std::size_t height = 0;  // lines; 0: as many as it takes
+};
 
 // The size of the terminal behind the descriptor; 80 columns and no bound where there is none, or
 // where it does not say.

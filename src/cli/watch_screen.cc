@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "reports/columns.h"
+#include "reports/finding_words.h"
 #include "verify/rules.h"
 
 namespace lockstep {

@@ -13,16 +13,13 @@
 #include <cstddef>
 #include <string>
 
+#include "cli/terminal_screen.h"
 #include "cli/watch_state.h"
 #include "reports/paint.h"
 
 namespace lockstep {
 
-struct ScreenSize {
-  std::size_t width = 80;
-  std::size_t height = 0;  // lines; 0: as many as it takes
-};
-// Less than that is not drawn for: lines are then longer than the screen is wide.
+// A narrower screen is not drawn for: lines are then longer than the screen is wide.
 inline constexpr std::size_t kLeastWidth = 50;
 
 // Lines, each ending in a newline; none is wider than `size.width`, colours aside, and where a

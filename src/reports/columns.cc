@@ -1,10 +1,6 @@
 #include "reports/columns.h"
 
 #include <algorithm>
-#include <vector>
-
-#include "base/check.h"
-#include "base/text.h"
 
 namespace lockstep {
 namespace {
@@ -62,21 +58,6 @@ std::string grouped(std::uint64_t n) {
   std::string out = std::to_string(n);
   for (std::size_t i = out.size(); i > 3; i -= 3) out.insert(i - 3, ",");
   return out;
-}
-
-std::string rank_label(std::span<const Rank> sorted, std::size_t width) {
-  LOCKSTEP_CHECK(!sorted.empty(), "a label needs a rank");
-  std::vector<std::int32_t> numbers;
-  for (const Rank rank : sorted) numbers.push_back(rank.value);
-  const std::string list = ranges(numbers);
-  std::string label = (sorted.size() == 1 ? "rank " : "ranks ") + list;
-  if (width == 0 || label.size() <= width) return label;
-  label = std::to_string(sorted.size()) + " ranks: ";
-  if (label.size() + kCut.size() + 1 > width) return shorten_middle(label, width);
-  std::string_view shown = std::string_view(list).substr(0, width - label.size() - kCut.size());
-  // Half a number would name another rank.
-  shown = shown.substr(0, std::min(shown.size(), shown.find_last_of(",-") + 1));
-  return label.append(shown).append(kCut);
 }
 
 }  // namespace lockstep

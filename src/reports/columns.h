@@ -4,11 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
-
-#include "trace/ids.h"
 
 namespace lockstep {
 
@@ -29,9 +26,5 @@ std::string pad_right(std::string_view text, std::size_t width);
 
 // "1,234,567".
 std::string grouped(std::uint64_t n);
-
-// "rank 1", "ranks 0,2-7"; with a width that this does not fit into: "512 ranks: 0,2,4..".
-// `sorted` must not be empty. `width` 0: any.
-std::string rank_label(std::span<const Rank> sorted, std::size_t width = 0);
 
 }  // namespace lockstep

@@ -1,10 +1,13 @@
 #include "reports/finding_words.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "reports/columns.h"
 
@@ -22,6 +25,22 @@ std::string counts(const Report& report) {
 }
 
 }  // namespace
+
+std::string rank_label(std::span<const Rank> sorted, std::size_t width) {
+  LOCKSTEP_CHECK(!sorted.empty(), "a label needs a rank");
+  constexpr std::string_view cut = "..";
+  std::vector<std::int32_t> numbers;
+  for (const Rank rank : sorted) numbers.push_back(rank.value);
+  const std::string list = ranges(numbers);
+  std::string label = (sorted.size() == 1 ? "rank " : "ranks ") + list;
+  if (width == 0 || label.size() <= width) return label;
+  label = std::to_string(sorted.size()) + " ranks: ";
+  if (label.size() + cut.size() + 1 > width) return shorten_middle(label, width);
+  std::string_view shown = std::string_view(list).substr(0, width - label.size() - cut.size());
+  // Half a number would name another rank.
+  shown = shown.substr(0, std::min(shown.size(), shown.find_last_of(",-") + 1));
+  return label.append(shown).append(cut);
+}
 
 std::string where_in_words(const Finding& finding) {
   std::vector<std::string> parts;

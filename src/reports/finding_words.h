@@ -3,12 +3,18 @@
 
 #include <cstddef>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "trace/ids.h"
 #include "verify/report.h"
 
 namespace lockstep {
+
+// "rank 1", "ranks 0,2-7"; with a width that this does not fit into: "512 ranks: 0,2,4..".
+// `sorted` must not be empty. `width` 0: any.
+std::string rank_label(std::span<const Rank> sorted, std::size_t width = 0);
 
 // "group world, seq 7, step 3", leaving out what is not known; may be empty.
 std::string where_in_words(const Finding& finding);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "reports/columns.h"
+#include "reports/finding_words.h"
 #include "reports/lane_choice.h"
 #include "reports/lane_table.h"
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "reports/finding_words.h"
 #include "reports/inline_run.h"
 
 namespace lockstep {

@@ -1,6 +1,7 @@
 #include "reports/html/diff_table.h"
 
 #include "reports/columns.h"
+#include "reports/finding_words.h"
 #include "reports/html/markup.h"
 #include "verify/agreement.h"
 

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "reports/columns.h"
+#include "reports/finding_words.h"
 #include "reports/html/markup.h"
 
 namespace lockstep::html {

@@ -10,14 +10,14 @@ find_program(LOCKSTEP_HELP2MAN help2man REQUIRED)
 set(pages ${CMAKE_BINARY_DIR}/packaging)
 add_custom_command(OUTPUT ${pages}/made
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${pages}
-  COMMAND ${CMAKE_SOURCE_DIR}/packaging/make_man $<TARGET_FILE:lockstep> ${pages}/man
+  COMMAND ${CMAKE_SOURCE_DIR}/scripts/packaging/make_man $<TARGET_FILE:lockstep> ${pages}/man
   COMMAND ${CMAKE_COMMAND} -E make_directory ${pages}/completion
   COMMAND $<TARGET_FILE:lockstep> completion bash > ${pages}/completion/lockstep
   COMMAND $<TARGET_FILE:lockstep> completion zsh > ${pages}/completion/_lockstep
   COMMAND $<TARGET_FILE:lockstep> completion fish > ${pages}/completion/lockstep.fish
   COMMAND gzip -9nc ${CMAKE_SOURCE_DIR}/CHANGELOG.md > ${pages}/changelog.gz
   COMMAND ${CMAKE_COMMAND} -E touch ${pages}/made
-  DEPENDS lockstep ${CMAKE_SOURCE_DIR}/packaging/make_man ${CMAKE_SOURCE_DIR}/CHANGELOG.md
+  DEPENDS lockstep ${CMAKE_SOURCE_DIR}/scripts/packaging/make_man ${CMAKE_SOURCE_DIR}/CHANGELOG.md
   COMMENT "Writing manual pages and completion" VERBATIM)
 add_custom_target(package_files ALL DEPENDS ${pages}/made)
 
@@ -28,9 +28,9 @@ install(FILES ${pages}/completion/_lockstep
   DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
 install(FILES ${pages}/completion/lockstep.fish
   DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
-install(DIRECTORY scenarios machines plans DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
-install(PROGRAMS tools/lockstep_record.py DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
-install(FILES packaging/copyright ${pages}/changelog.gz README.md
+install(DIRECTORY scenarios sim/machines sim/plans DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
+install(PROGRAMS runtime/record/python/lockstep_record.py DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
+install(FILES scripts/packaging/copyright ${pages}/changelog.gz README.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/lockstep)
 
 find_program(git_program git)

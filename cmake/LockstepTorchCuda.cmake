@@ -6,7 +6,7 @@
 # does, so that the libraries find each other: torch/lib/ beside nvidia/.
 #
 # Of CUDA's headers, the runtime's and NCCL's are needed. Those of cuBLAS, cuSPARSE and cuSOLVER are
-# only named by Torch's; where they are not there, src/runtime/cuda_handles declares the few types.
+# only named by Torch's; where they are not there, runtime/device/cuda_handles declares the few types.
 
 include_guard(GLOBAL)
 
@@ -92,7 +92,7 @@ target_include_directories(lockstep_torch_cuda SYSTEM INTERFACE
   ${LOCKSTEP_CUDA_INCLUDE_DIR} ${LOCKSTEP_NCCL_INCLUDE_DIR})
 # Behind all others: the real headers go before.
 target_compile_options(lockstep_torch_cuda INTERFACE
-  -idirafter ${CMAKE_SOURCE_DIR}/src/runtime/cuda_handles)
+  -idirafter ${CMAKE_SOURCE_DIR}/runtime/device/cuda_handles)
 target_compile_definitions(lockstep_torch_cuda INTERFACE USE_C10D_NCCL)
 target_link_libraries(lockstep_torch_cuda INTERFACE
   lockstep::torch ${_lockstep_cuda_lib}/libtorch_cuda.so ${_lockstep_cuda_lib}/libc10_cuda.so

@@ -1,8 +1,8 @@
-#include "base/gzip.h"
+#include "base/files/gzip.h"
 
 #include <gtest/gtest.h>
 
-#include "base/read_file.h"
+#include "base/files/read_file.h"
 
 namespace lockstep {
 namespace {

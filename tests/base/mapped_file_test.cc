@@ -1,8 +1,8 @@
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 
 #include <gtest/gtest.h>
 
-#include "support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

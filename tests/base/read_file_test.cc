@@ -1,4 +1,4 @@
-#include "base/read_file.h"
+#include "base/files/read_file.h"
 
 #include <sys/stat.h>
 
@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/write_file.h"
+#include "base/files/write_file.h"
 
 #include <filesystem>
 #include <iterator>
@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
 #include "cli/calibrate_together.h"
-#include "cli/run_lockstep.h"
-#include "cli/simulate_scenario_ranks.h"
-#include "cli/timed_work.h"
-#include "support/temp_dir.h"
+#include "runtime/forecast/simulate_scenario_ranks.h"
+#include "runtime/forecast/timed_work.h"
+#include "tests/cli/run_lockstep.h"
+#include "tests/support/temp_dir.h"
 #include "trace/load.h"
 
 namespace lockstep {
@@ -129,7 +129,7 @@ class SimulateScenario : public testing::Test {
     return folder_.file(name);
   }
   const std::string job_ = write("job.yaml", "lockstep: 1\nname: n\nranks: 2\nstrategy: ddp\n");
-  const std::string machine_ = LOCKSTEP_SOURCE_DIR "/machines/dgx-h100.yaml";
+  const std::string machine_ = LOCKSTEP_SOURCE_DIR "/sim/machines/dgx-h100.yaml";
 };
 
 TEST_F(SimulateScenario, WrongUsageIsRefusedWithTheReason) {

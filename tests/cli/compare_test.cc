@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/run_lockstep.h"
-#include "support/temp_dir.h"
+#include "tests/cli/run_lockstep.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <gmock/gmock.h>
 
-#include "cli/run_lockstep.h"
-#include "support/temp_dir.h"
+#include "tests/cli/run_lockstep.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

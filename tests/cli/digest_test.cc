@@ -7,11 +7,11 @@
 
 #include <gtest/gtest.h>
 
-#include "base/gzip.h"
-#include "cli/run_lockstep.h"
-#include "reports/inline_run.h"
-#include "support/temp_dir.h"
-#include "trace/ring_writer.h"
+#include "base/files/gzip.h"
+#include "tests/cli/run_lockstep.h"
+#include "tests/reports/inline_run.h"
+#include "tests/support/temp_dir.h"
+#include "trace/formats/ring/ring_writer.h"
 
 namespace lockstep {
 namespace {

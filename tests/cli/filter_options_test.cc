@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/run_lockstep.h"
-#include "support/temp_dir.h"
+#include "tests/cli/run_lockstep.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

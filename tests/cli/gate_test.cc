@@ -7,9 +7,9 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/ci_service.h"
-#include "cli/run_lockstep.h"
-#include "support/temp_dir.h"
+#include "reports/ci/ci_service.h"
+#include "tests/cli/run_lockstep.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

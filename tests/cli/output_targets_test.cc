@@ -1,8 +1,8 @@
-#include "cli/output_targets.h"
+#include "reports/output_targets.h"
 
 #include <gtest/gtest.h>
 
-#include "support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

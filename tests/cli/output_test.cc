@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "support/temp_dir.h"
-#include "support/trace_text.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/trace_text.h"
 #include "verify/verify.h"
 
 namespace lockstep {

@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/run_lockstep.h"
-#include "support/temp_dir.h"
-#include "support/two_towers.h"
+#include "tests/cli/run_lockstep.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/two_towers.h"
 
 namespace lockstep {
 namespace {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/rule_examples.h"
-#include "cli/run_lockstep.h"
+#include "tests/cli/run_lockstep.h"
+#include "verify/rule_examples.h"
 
 namespace lockstep {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/columns.h"
 #include "cli/program.h"
-#include "reports/columns.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // `lockstep run` and `lockstep scenario` as a user calls them; the workers only play at training
-// (tests/launch/fake_worker.cc).
+// (tests/runtime/launch/fake_worker.cc).
 #include <stdlib.h>
 
 #include <filesystem>
@@ -8,10 +8,10 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/run_lockstep.h"
-#include "cli/run_progress.h"
-#include "cli/run_summary.h"
-#include "support/temp_dir.h"
+#include "runtime/launch/run_progress.h"
+#include "runtime/launch/run_summary.h"
+#include "tests/cli/run_lockstep.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/simulate_memory_result.h"
-#include "reports/columns.h"
+#include "base/columns.h"
+#include "reports/forecasts/memory.h"
 
 namespace lockstep {
 namespace {

@@ -1,11 +1,11 @@
 // The suppressions file: what it takes and refuses, and what --suppressions does with it.
-#include "cli/suppressions.h"
+#include "reports/filter/suppressions.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/run_lockstep.h"
-#include "support/temp_dir.h"
+#include "tests/cli/run_lockstep.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

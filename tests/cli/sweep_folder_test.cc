@@ -1,10 +1,10 @@
-#include "cli/sweep_folder.h"
+#include "sim/sweep/sweep_folder.h"
 
 #include <filesystem>
 
 #include <gmock/gmock.h>
 
-#include "support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

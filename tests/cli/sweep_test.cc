@@ -5,8 +5,8 @@
 
 #include <gmock/gmock.h>
 
-#include "cli/run_lockstep.h"
-#include "support/temp_dir.h"
+#include "tests/cli/run_lockstep.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {
@@ -20,7 +20,7 @@ class SweepCommand : public ::testing::Test {
   Outcome sweep(std::vector<std::string> more) {
     std::vector<std::string> arguments = {
         "sweep",     LOCKSTEP_SOURCE_DIR "/scenarios/modality/manual_hang_ok.yaml",
-        "--machine", LOCKSTEP_SOURCE_DIR "/machines/dgx-h100.yaml",
+        "--machine", LOCKSTEP_SOURCE_DIR "/sim/machines/dgx-h100.yaml",
         "-o",        folder_.file("out")};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_lockstep(arguments);
@@ -66,7 +66,7 @@ TEST_F(SweepCommand, WhatCannotBeReadIsRefused) {
   expect_refused({"--trials", "0"}, "--trials");
   expect_refused({"--output", "xml=out.xml"}, "kinds: text, json, csv and html");
   expect_refused({"--machine", "missing.yaml"}, "missing.yaml");
-  expect_refused({"--machine", LOCKSTEP_SOURCE_DIR "/machines/dgx-h100.yaml"}, "given twice");
+  expect_refused({"--machine", LOCKSTEP_SOURCE_DIR "/sim/machines/dgx-h100.yaml"}, "given twice");
 }
 
 TEST_F(SweepCommand, AGridThatIsTooLargeToTryAsksForASearch) {
@@ -106,7 +106,7 @@ TEST_F(SweepCommand, AWorkerWithoutRoomForItsFilesIsAskedAgain) {
 TEST_F(SweepCommand, AMachinesFileMayHaveAnyName) {
   use_worker("echo asked >> '" + folder_.file("asked") + "'; exit 2");
   const std::string machine =
-      folder_.write("m\xff.yaml", TempDir::read(LOCKSTEP_SOURCE_DIR "/machines/dgx-a100.yaml"));
+      folder_.write("m\xff.yaml", TempDir::read(LOCKSTEP_SOURCE_DIR "/sim/machines/dgx-a100.yaml"));
   for (int time = 0; time < 2; ++time) {
     const Outcome outcome = sweep({"--machine", machine, "--vary", "ranks=4"});
     EXPECT_EQ(outcome.status, 2) << outcome.err;

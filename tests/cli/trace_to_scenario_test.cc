@@ -3,9 +3,9 @@
 
 #include <gmock/gmock.h>
 
-#include "job/scenario.h"
-#include "run_lockstep.h"
-#include "support/temp_dir.h"
+#include "runtime/job/scenario.h"
+#include "tests/cli/run_lockstep.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

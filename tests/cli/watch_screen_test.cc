@@ -1,12 +1,12 @@
-#include "cli/watch_screen.h"
+#include "reports/live/watch_screen.h"
 
 #include <algorithm>
 
 #include <gtest/gtest.h>
 
-#include "cli/terminal_screen.h"
-#include "cli/watch_news.h"
-#include "reports/inline_run.h"
+#include "base/terminal_screen.h"
+#include "reports/live/watch_news.h"
+#include "tests/reports/inline_run.h"
 
 namespace lockstep {
 namespace {

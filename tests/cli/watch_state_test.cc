@@ -1,8 +1,7 @@
-#include "cli/watch_state.h"
-
 #include <gtest/gtest.h>
 
-#include "reports/inline_run.h"
+#include "reports/live/state.h"
+#include "tests/reports/inline_run.h"
 #include "verify/verify.h"
 
 namespace lockstep {

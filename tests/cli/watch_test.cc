@@ -12,11 +12,11 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/run_lockstep.h"
-#include "cli/watch_source.h"
-#include "launch/launch_testing.h"
-#include "support/temp_dir.h"
-#include "trace/ring_writer.h"
+#include "runtime/launch/watch_source.h"
+#include "tests/cli/run_lockstep.h"
+#include "tests/runtime/launch/launch_testing.h"
+#include "tests/support/temp_dir.h"
+#include "trace/formats/ring/ring_writer.h"
 
 namespace lockstep {
 namespace {

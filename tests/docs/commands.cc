@@ -1,4 +1,4 @@
-#include "commands.h"
+#include "tests/docs/commands.h"
 
 #include <algorithm>
 #include <cctype>
@@ -6,7 +6,7 @@
 #include <sstream>
 #include <utility>
 
-#include "reference.h"
+#include "tests/docs/reference.h"
 
 namespace lockstep::docs {
 namespace {
@@ -50,7 +50,7 @@ void add_commands(const std::string& line, Command at, std::vector<Command>& out
   const std::string shell(trimmed(std::string_view(line).substr(0, comment)));
   // Diagrams and prose name programs, too.
   static const std::regex kBegins(
-      R"(^(?:[A-Za-z_]+=\S* *)*(?:(?:build/\S+/)?lockstep(?:-worker)? |scripts/|tools/|python3? |torchrun |mpirun |srun |sh -c|time |for |do |so=))");
+      R"(^(?:[A-Za-z_]+=\S* *)*(?:(?:build/\S+/)?lockstep(?:-worker)? |scripts/|python3? |torchrun |mpirun |srun |sh -c|time |for |do |so=))");
   if (!std::regex_search(shell, kBegins) || shell.find("─") != std::string::npos ||
       shell.find("▼") != std::string::npos)
     return;

@@ -2,7 +2,7 @@
 // here that says why it is not. Its options are held to the help texts either way.
 //
 // commands_test runs what needs no lockstep-worker; docs_run_test runs the others as well.
-#include "commands.h"
+#include "tests/docs/commands.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -13,7 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sandbox.h"
+#include "tests/docs/sandbox.h"
 
 namespace lockstep::docs {
 namespace {

@@ -1,11 +1,11 @@
-#include "reference.h"
+#include "tests/docs/reference.h"
 
 #include <algorithm>
 #include <sstream>
 #include <utility>
 
 #include "sim/machine/machine_schema.h"
-#include "sim/workload/plan_schema.h"
+#include "sim/transformer/plan_schema.h"
 
 namespace lockstep::docs {
 namespace {

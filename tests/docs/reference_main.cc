@@ -4,7 +4,7 @@
 #include <iostream>
 
 #include "cli/program.h"
-#include "reference.h"
+#include "tests/docs/reference.h"
 
 namespace {
 

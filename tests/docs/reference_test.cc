@@ -1,6 +1,6 @@
 // docs/reference is what the program says; docs/ring-file.md is what a compiler makes of the ring
 // file's structures.
-#include "reference.h"
+#include "tests/docs/reference.h"
 
 #include <cstddef>
 #include <filesystem>
@@ -9,9 +9,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/run_lockstep.h"
-#include "support/temp_dir.h"
-#include "trace/ring_format.h"
+#include "tests/cli/run_lockstep.h"
+#include "tests/support/temp_dir.h"
+#include "trace/formats/ring/ring_file.h"
 
 namespace lockstep::docs {
 namespace {

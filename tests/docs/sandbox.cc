@@ -1,4 +1,4 @@
-#include "sandbox.h"
+#include "tests/docs/sandbox.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@
 #include <regex>
 #include <utility>
 
-#include "support/two_towers.h"
-#include "trace/ring_writer.h"
+#include "tests/support/two_towers.h"
+#include "trace/formats/ring/ring_writer.h"
 
 namespace lockstep::docs {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include "fuzz/targets.h"
-#include "support/temp_dir.h"
+#include "tests/fuzz/targets.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

@@ -1,6 +1,6 @@
 #include <array>
 
-#include "fuzz/targets.h"
+#include "tests/fuzz/targets.h"
 
 namespace lockstep {
 

@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <string>
 
-#include "base/archive.h"
 #include "base/check.h"
-#include "base/gzip.h"
-#include "fuzz/targets.h"
-#include "support/trace_dump.h"
+#include "base/files/archive.h"
+#include "base/files/gzip.h"
+#include "tests/fuzz/targets.h"
+#include "tests/support/trace_dump.h"
 #include "trace/formats/format.h"
 
 namespace lockstep {

@@ -2,8 +2,8 @@
 #include <string>
 
 #include "base/check.h"
-#include "fuzz/targets.h"
-#include "reports/baseline.h"
+#include "reports/filter/baseline.h"
+#include "tests/fuzz/targets.h"
 
 namespace lockstep {
 

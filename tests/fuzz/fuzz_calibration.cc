@@ -4,9 +4,9 @@
 #include <string>
 
 #include "base/check.h"
-#include "fuzz/targets.h"
-#include "sim/workload/cost_parameters.h"
-#include "sim/workload/nccl_curves.h"
+#include "sim/collectives/nccl_curves.h"
+#include "sim/transformer/cost_parameters.h"
+#include "tests/fuzz/targets.h"
 
 namespace lockstep {
 

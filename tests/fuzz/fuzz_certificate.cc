@@ -5,9 +5,9 @@
 
 #include "base/check.h"
 #include "base/sha256.h"
-#include "fuzz/fuzz_derivation.h"
-#include "fuzz/targets.h"
-#include "verify/product/check_certificate.h"
+#include "tests/fuzz/fuzz_derivation.h"
+#include "tests/fuzz/targets.h"
+#include "verify/checker/check_certificate.h"
 #include "verify/product/decide.h"
 #include "verify/verify.h"
 

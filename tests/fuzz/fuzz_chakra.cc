@@ -1,7 +1,7 @@
 // Chakra execution traces.
-#include "fuzz/fuzz_format.h"
-#include "fuzz/targets.h"
-#include "trace/formats/chakra.h"
+#include "tests/fuzz/fuzz_format.h"
+#include "tests/fuzz/targets.h"
+#include "trace/formats/chakra/chakra.h"
 
 namespace lockstep {
 

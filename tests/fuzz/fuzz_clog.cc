@@ -1,6 +1,6 @@
 // torchcomms' collective log.
-#include "fuzz/fuzz_format.h"
-#include "fuzz/targets.h"
+#include "tests/fuzz/fuzz_format.h"
+#include "tests/fuzz/targets.h"
 #include "trace/formats/clog.h"
 
 namespace lockstep {

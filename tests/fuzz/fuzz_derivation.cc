@@ -1,10 +1,10 @@
-#include "fuzz/fuzz_derivation.h"
+#include "tests/fuzz/fuzz_derivation.h"
 
 #include <algorithm>
 #include <utility>
 
+#include "trace/formats/text/text_trace.h"
 #include "trace/load.h"
-#include "trace/text_format.h"
 
 namespace lockstep {
 

@@ -1,6 +1,6 @@
 // PyTorch's DETAIL messages.
-#include "fuzz/fuzz_format.h"
-#include "fuzz/targets.h"
+#include "tests/fuzz/fuzz_format.h"
+#include "tests/fuzz/targets.h"
 #include "trace/formats/detail_log.h"
 
 namespace lockstep {

@@ -4,11 +4,11 @@
 
 #include "base/check.h"
 #include "base/sha256.h"
-#include "fuzz/fuzz_format.h"
-#include "fuzz/targets.h"
-#include "support/trace_dump.h"
-#include "trace/digest.h"
-#include "trace/formats/digest.h"
+#include "tests/fuzz/fuzz_format.h"
+#include "tests/fuzz/targets.h"
+#include "tests/support/trace_dump.h"
+#include "trace/formats/digest/digest.h"
+#include "trace/formats/digest/digest_format.h"
 #include "trace/load.h"
 
 namespace lockstep {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "fuzz/fuzz_format.h"
-#include "fuzz/targets.h"
+#include "tests/fuzz/fuzz_format.h"
+#include "tests/fuzz/targets.h"
 #include "trace/evidence/evidence.h"
 
 namespace lockstep {

@@ -1,6 +1,6 @@
 // PyTorch's execution traces.
-#include "fuzz/fuzz_format.h"
-#include "fuzz/targets.h"
+#include "tests/fuzz/fuzz_format.h"
+#include "tests/fuzz/targets.h"
 #include "trace/formats/execution_trace.h"
 
 namespace lockstep {

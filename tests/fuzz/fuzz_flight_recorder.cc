@@ -1,7 +1,7 @@
 // Flight Recorder dumps, pickle and JSON.
-#include "fuzz/fuzz_format.h"
-#include "fuzz/targets.h"
-#include "trace/formats/flight_recorder.h"
+#include "tests/fuzz/fuzz_format.h"
+#include "tests/fuzz/targets.h"
+#include "trace/formats/flight_recorder/flight_recorder.h"
 
 namespace lockstep {
 

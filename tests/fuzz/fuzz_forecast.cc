@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "base/check.h"
-#include "fuzz/fuzz_derivation.h"
-#include "fuzz/targets.h"
 #include "sim/engine/critical_path.h"
-#include "sim/machine/forecast.h"
-#include "sim/machine/memory_timeline.h"
+#include "sim/forecast/forecast.h"
+#include "sim/forecast/memory_timeline.h"
+#include "sim/forecast/timed_run.h"
+#include "sim/forecast/what_if.h"
 #include "sim/machine/play.h"
-#include "sim/machine/timed_run.h"
-#include "sim/machine/what_if.h"
+#include "tests/fuzz/fuzz_derivation.h"
+#include "tests/fuzz/targets.h"
 #include "trace/work_costs.h"
 
 namespace lockstep {

@@ -1,4 +1,4 @@
-#include "fuzz/fuzz_format.h"
+#include "tests/fuzz/fuzz_format.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -11,11 +11,11 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "reports/json_report.h"
-#include "support/trace_dump.h"
+#include "reports/findings/json_report.h"
+#include "tests/support/trace_dump.h"
+#include "trace/formats/text/text_trace.h"
 #include "trace/load.h"
 #include "trace/merge_tables.h"
-#include "trace/text_format.h"
 #include "verify/verify.h"
 
 namespace lockstep {

@@ -1,6 +1,6 @@
 // Any bytes as a JSONL manifest.
-#include "fuzz/fuzz_manifest.h"
-#include "fuzz/targets.h"
+#include "tests/fuzz/fuzz_manifest.h"
+#include "tests/fuzz/targets.h"
 
 namespace lockstep {
 

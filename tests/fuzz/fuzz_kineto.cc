@@ -1,7 +1,7 @@
 // Profiles of torch.profiler.
-#include "fuzz/fuzz_format.h"
-#include "fuzz/targets.h"
-#include "trace/formats/kineto.h"
+#include "tests/fuzz/fuzz_format.h"
+#include "tests/fuzz/targets.h"
+#include "trace/formats/kineto/kineto.h"
 
 namespace lockstep {
 

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "base/check.h"
-#include "fuzz/targets.h"
 #include "sim/machine/machine.h"
 #include "sim/machine/work_time.h"
+#include "tests/fuzz/targets.h"
 #include "trace/signature.h"
 
 namespace lockstep {

@@ -1,4 +1,4 @@
-#include "fuzz/fuzz_manifest.h"
+#include "tests/fuzz/fuzz_manifest.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "runtime/data/load_item.h"
-#include "support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 

@@ -3,9 +3,9 @@
 #include <string>
 
 #include "base/check.h"
-#include "fuzz/targets.h"
-#include "sim/workload/evaluate.h"
-#include "sim/workload/measured_table.h"
+#include "sim/transformer/evaluation.h"
+#include "sim/transformer/measured_table.h"
+#include "tests/fuzz/targets.h"
 
 namespace lockstep {
 

@@ -2,8 +2,8 @@
 #include <string>
 
 #include "base/check.h"
-#include "fuzz/targets.h"
-#include "trace/formats/pickle.h"
+#include "tests/fuzz/targets.h"
+#include "trace/formats/flight_recorder/pickle.h"
 
 namespace lockstep {
 

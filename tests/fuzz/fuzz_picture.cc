@@ -1,4 +1,4 @@
-#include "fuzz/fuzz_picture.h"
+#include "tests/fuzz/fuzz_picture.h"
 
 #include <algorithm>
 #include <cmath>

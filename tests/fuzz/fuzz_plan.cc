@@ -3,9 +3,9 @@
 #include <string>
 
 #include "base/check.h"
-#include "fuzz/targets.h"
-#include "sim/workload/plan_forecast.h"
-#include "sim/workload/shipped_calibrations.h"
+#include "sim/transformer/plan_forecast.h"
+#include "sim/transformer/shipped_calibrations.h"
+#include "tests/fuzz/targets.h"
 
 namespace lockstep {
 

@@ -1,8 +1,8 @@
 // Any bytes as a PNG file.
 #include <string>
 
-#include "fuzz/fuzz_picture.h"
-#include "fuzz/targets.h"
+#include "tests/fuzz/fuzz_picture.h"
+#include "tests/fuzz/targets.h"
 
 namespace lockstep {
 

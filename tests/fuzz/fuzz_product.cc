@@ -1,12 +1,12 @@
 // Any bytes as a derivation (fuzz_derivation.h): whatever was read can be decided and reported, and
 // what is said to be safe has a certificate that the checker accepts.
 #include "base/check.h"
-#include "fuzz/fuzz_derivation.h"
-#include "fuzz/fuzz_format.h"
-#include "fuzz/targets.h"
-#include "reports/product_text.h"
-#include "verify/product/certificate.h"
-#include "verify/product/check_certificate.h"
+#include "reports/findings/product_text.h"
+#include "tests/fuzz/fuzz_derivation.h"
+#include "tests/fuzz/fuzz_format.h"
+#include "tests/fuzz/targets.h"
+#include "verify/certificates/certificate.h"
+#include "verify/checker/check_certificate.h"
 #include "verify/product/decide.h"
 
 namespace lockstep {

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "base/check.h"
-#include "fuzz/fuzz_derivation.h"
-#include "fuzz/fuzz_format.h"
-#include "fuzz/targets.h"
-#include "replay/disputes.h"
-#include "replay/program.h"
-#include "replay/tensors.h"
-#include "trace/text_format.h"
+#include "runtime/replay/disputes.h"
+#include "runtime/replay/program.h"
+#include "runtime/replay/tensors.h"
+#include "tests/fuzz/fuzz_derivation.h"
+#include "tests/fuzz/fuzz_format.h"
+#include "tests/fuzz/targets.h"
+#include "trace/formats/text/text_trace.h"
 
 namespace lockstep {
 

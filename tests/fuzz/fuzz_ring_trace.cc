@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "fuzz/fuzz_format.h"
-#include "fuzz/targets.h"
-#include "support/trace_dump.h"
+#include "tests/fuzz/fuzz_format.h"
+#include "tests/fuzz/targets.h"
+#include "tests/support/trace_dump.h"
 #include "trace/formats/own.h"
+#include "trace/formats/ring/ring_reader.h"
 #include "trace/load.h"
-#include "trace/ring_reader.h"
 
 namespace lockstep {
 

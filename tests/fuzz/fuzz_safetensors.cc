@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "base/check.h"
-#include "fuzz/fuzz_manifest.h"
-#include "fuzz/targets.h"
 #include "runtime/models/safetensors.h"
+#include "tests/fuzz/fuzz_manifest.h"
+#include "tests/fuzz/targets.h"
 
 namespace lockstep {
 

@@ -3,10 +3,10 @@
 #include <string>
 
 #include "base/check.h"
-#include "fuzz/targets.h"
-#include "job/derivation_plan.h"
-#include "job/scenario.h"
-#include "job/simulated_scenario.h"
+#include "runtime/derive/derivation_plan.h"
+#include "runtime/job/scenario.h"
+#include "runtime/job/simulated_scenario.h"
+#include "tests/fuzz/targets.h"
 
 namespace lockstep {
 

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "base/check.h"
-#include "fuzz/fuzz_derivation.h"
-#include "fuzz/fuzz_format.h"
-#include "fuzz/targets.h"
 #include "sim/collectives/choice.h"
 #include "sim/engine/critical_path.h"
 #include "sim/engine/from_run.h"
 #include "sim/engine/prices.h"
+#include "tests/fuzz/fuzz_derivation.h"
+#include "tests/fuzz/fuzz_format.h"
+#include "tests/fuzz/targets.h"
 
 namespace lockstep {
 

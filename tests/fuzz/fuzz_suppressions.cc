@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "cli/suppressions.h"
-#include "fuzz/targets.h"
+#include "reports/filter/suppressions.h"
+#include "tests/fuzz/targets.h"
 #include "trace/run.h"
 #include "verify/report.h"
 

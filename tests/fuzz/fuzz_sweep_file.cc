@@ -4,10 +4,10 @@
 #include <string>
 
 #include "base/check.h"
-#include "fuzz/targets.h"
-#include "job/scenario.h"
-#include "sweep/plan.h"
-#include "sweep/sweep_file.h"
+#include "runtime/job/scenario.h"
+#include "sim/sweep/plan.h"
+#include "sim/sweep/sweep_file.h"
+#include "tests/fuzz/targets.h"
 
 namespace lockstep {
 

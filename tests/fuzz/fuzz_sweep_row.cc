@@ -1,8 +1,8 @@
 // Any bytes as a line of a sweep's results: an error, or a row that can be written and is the same
 // again.
 #include "base/check.h"
-#include "fuzz/targets.h"
-#include "sweep/row.h"
+#include "sim/sweep/row.h"
+#include "tests/fuzz/targets.h"
 
 namespace lockstep {
 

@@ -3,9 +3,9 @@
 #include <sstream>
 
 #include "base/check.h"
-#include "fuzz/targets.h"
-#include "support/trace_dump.h"
-#include "trace/text_format.h"
+#include "tests/fuzz/targets.h"
+#include "tests/support/trace_dump.h"
+#include "trace/formats/text/text_trace.h"
 
 namespace lockstep {
 

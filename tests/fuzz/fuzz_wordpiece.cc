@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/check.h"
-#include "fuzz/targets.h"
 #include "runtime/data/wordpiece.h"
+#include "tests/fuzz/targets.h"
 
 namespace lockstep {
 

@@ -1,7 +1,7 @@
 // Any bytes as the costs of a rank's work: an error that names the file, or costs that can be
 // written and are the same again.
 #include "base/check.h"
-#include "fuzz/targets.h"
+#include "tests/fuzz/targets.h"
 #include "trace/work_costs.h"
 
 namespace lockstep {

@@ -1,8 +1,8 @@
-// The layers, lowest first, and a check that no #include of src/ points upwards.
+// Who may include whom, and a check that every #include obeys.
 //
-// Includes are read from the text of every file. `#include "layer/file.h"` names a layer by its
-// first folder; `<ATen/…>`, `<torch/…>`, `<c10…>` and `<gloo/…>` are the runtime's alone, and Boost
-// stays out of headers.
+// Includes are read from the text of every file. A file belongs to the layer whose folder is the
+// longest that it lies in. `<ATen/…>`, `<torch/…>`, `<c10…>` and `<gloo/…>` belong to the layers
+// that say so, and Boost stays out of headers.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -20,35 +20,93 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Layer {
-  std::string_view name;
-  std::vector<std::string_view> may_include;  // besides itself
+  std::string_view folder;
+  std::vector<std::string_view> may_include;  // folders with all that is in them, besides itself
+  bool torch = false;                         // may include LibTorch
 };
 
-// The one table of layers; docs/ARCHITECTURE.md explains it.
+// The one table of layers, lowest first; docs/ARCHITECTURE.md explains it.
 const std::vector<Layer>& layers() {
+  // What every part of lockstep-worker that needs LibTorch may include; these also include each
+  // other.
+  static const std::vector<std::string_view> below_torch = {"base",
+                                                            "trace",
+                                                            "runtime/job",
+                                                            "runtime/replay",
+                                                            "runtime/record",
+                                                            "runtime/data",
+                                                            "runtime/device",
+                                                            "runtime/groups",
+                                                            "runtime/models",
+                                                            "runtime/remedies",
+                                                            "runtime/strategies",
+                                                            "runtime/train",
+                                                            "runtime/derive/torch",
+                                                            "runtime/replay/torch"};
   static const std::vector<Layer> table = {
       {"base", {}},
       {"trace", {"base"}},
-      {"job", {"base"}},
-      {"replay", {"base", "trace", "job"}},
-      {"sim", {"base", "trace", "job"}},
+      {"runtime/job", {"base"}},
       {"verify", {"base", "trace"}},
+      {"sim", {"base", "trace", "runtime/job"}},
       {"reports", {"base", "trace", "verify"}},
-      {"launch", {"base", "trace", "job", "verify"}},
-      {"study", {"base", "trace", "verify", "reports", "launch"}},
-      {"sweep", {"base", "job", "sim", "reports"}},
+      {"reports/forecasts", {"base", "trace", "verify", "sim", "reports", "runtime/job"}},
+      {"reports/sweeps", {"base", "trace", "sim", "reports", "runtime/job"}},
+      {"runtime/record", {"base", "trace", "runtime/job"}},
+      {"runtime/record/nccl", {"base", "trace", "runtime/record"}},
+      {"runtime/replay", {"base", "trace", "runtime/job"}},
+      {"runtime/launch", {"base", "trace", "verify", "reports", "runtime/job", "runtime/replay"}},
+      {"runtime/derive", {"base", "trace", "verify", "reports", "runtime/job", "runtime/launch"}},
+      {"runtime/study", {"base", "trace", "verify", "reports", "runtime/job", "runtime/launch"}},
+      {"runtime/forecast",
+       {"base", "trace", "verify", "sim", "reports", "reports/forecasts", "reports/sweeps",
+        "runtime/job", "runtime/launch", "runtime/derive"}},
       {"cli",
-       {"base", "trace", "job", "replay", "sim", "verify", "reports", "launch", "study", "sweep"}},
-      {"nccl", {"base", "trace"}},
-      {"runtime", {"base", "trace", "job", "replay"}},
+       {"base", "trace", "verify", "sim", "reports", "reports/forecasts", "reports/sweeps",
+        "runtime/job", "runtime/replay", "runtime/launch", "runtime/derive", "runtime/study",
+        "runtime/forecast"}},
+      {"runtime/data", {"base"}},
+      {"runtime/device", below_torch, true},
+      {"runtime/groups", below_torch, true},
+      {"runtime/models", below_torch, true},
+      {"runtime/remedies", below_torch, true},
+      {"runtime/strategies", below_torch, true},
+      {"runtime/train", below_torch, true},
+      {"runtime/record/c10d", below_torch, true},
+      {"runtime/record/preload", below_torch, true},
+      {"runtime/derive/torch", below_torch, true},
+      {"runtime/replay/torch", below_torch, true},
+      {"runtime/worker", below_torch, true},
   };
   return table;
 }
 
-const Layer* layer_named(std::string_view name) {
-  for (const Layer& layer : layers())
-    if (layer.name == name) return &layer;
-  return nullptr;
+bool lies_in(std::string_view path, std::string_view folder) {
+  return path.starts_with(folder) && path.substr(folder.size()).starts_with('/');
+}
+
+// The layer of a file; nullptr: it lies in none.
+const Layer* layer_of(std::string_view path) {
+  const Layer* found = nullptr;
+  for (const Layer& layer : layers()) {
+    if (lies_in(path, layer.folder) &&
+        (found == nullptr || layer.folder.size() > found->folder.size()))
+      found = &layer;
+  }
+  return found;
+}
+
+// A folder that is allowed is allowed with what is in it, but for layers in it that need LibTorch
+// where the one that includes has none, or that are above it.
+bool may_include(const Layer& layer, std::string_view path) {
+  const Layer* target = layer_of(path);
+  if (target == nullptr) return false;
+  if (target == &layer) return true;
+  if (target->torch && !layer.torch) return false;
+  return std::any_of(
+      layer.may_include.begin(), layer.may_include.end(), [&](std::string_view folder) {
+        return folder == target->folder || (lies_in(target->folder, folder) && layer.torch);
+      });
 }
 
 std::string_view first_folder(std::string_view path) { return path.substr(0, path.find('/')); }
@@ -63,11 +121,11 @@ bool belongs_to_torch(std::string_view header) {
          folder == "caffe2";
 }
 
-// What is wrong with the includes of `text`, the file `path` (relative to src/); one line each.
+// What is wrong with the includes of `text`, the file `path` of the repository; one line each.
 std::vector<std::string> violations(const std::string& path, const std::string& text) {
   static const std::regex kInclude(R"(^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">])");
   std::vector<std::string> out;
-  const Layer* layer = layer_named(first_folder(path));
+  const Layer* layer = layer_of(path);
   if (layer == nullptr) return {path + ": is in no layer"};
   std::istringstream lines(text);
   int number = 0;
@@ -77,15 +135,14 @@ std::vector<std::string> violations(const std::string& path, const std::string& 
     if (!std::regex_search(line, match, kInclude)) continue;
     const std::string header = match[2];
     const std::string place = path + ":" + std::to_string(number) + ": ";
-    const std::string_view target = first_folder(header);
-    const bool ours = match[1] == "\"" || layer_named(target) != nullptr;
-    if (ours && layer_named(target) == nullptr)
+    const bool ours = match[1] == "\"" || layer_of(header) != nullptr;
+    if (ours && layer_of(header) == nullptr)
       out.push_back(place + "\"" + header + "\" does not begin with a layer");
-    else if (ours && target != layer->name && !contains(layer->may_include, target))
-      out.push_back(place + std::string(layer->name) + " includes " + header);
-    else if (belongs_to_torch(header) && layer->name != "runtime")
-      out.push_back(place + "LibTorch outside the runtime: " + header);
-    else if (target == "boost" && path.ends_with(".h"))
+    else if (ours && !may_include(*layer, header))
+      out.push_back(place + std::string(layer->folder) + " includes " + header);
+    else if (belongs_to_torch(header) && !layer->torch)
+      out.push_back(place + "LibTorch in a layer without: " + header);
+    else if (first_folder(header) == "boost" && path.ends_with(".h"))
       out.push_back(place + "Boost in a header: " + header);
   }
   return out;
@@ -97,26 +154,39 @@ std::string read(const fs::path& file) {
   return text.str();
 }
 
-TEST(Layers, NoIncludePointsUpwards) {
-  const fs::path source = fs::path(LOCKSTEP_SOURCE_DIR) / "src";
+TEST(Layers, EveryIncludeIsAllowed) {
+  const fs::path root = LOCKSTEP_SOURCE_DIR;
   std::size_t files = 0;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(source)) {
-    const std::string extension = entry.path().extension();
-    if (extension != ".h" && extension != ".cc") continue;
-    ++files;
-    const std::string path = fs::relative(entry.path(), source);
-    for (const std::string& violation : violations(path, read(entry.path())))
-      ADD_FAILURE() << violation;
+  for (const Layer& layer : layers()) {
+    if (layer_of(std::string(fs::path(layer.folder).parent_path()) + "/x.h") != nullptr) continue;
+    for (const fs::directory_entry& entry :
+         fs::recursive_directory_iterator(root / std::string(layer.folder))) {
+      const std::string extension = entry.path().extension();
+      if (extension != ".h" && extension != ".cc") continue;
+      ++files;
+      const std::string path = fs::relative(entry.path(), root);
+      for (const std::string& violation : violations(path, read(entry.path())))
+        ADD_FAILURE() << violation;
+    }
   }
-  EXPECT_GT(files, 20U) << "the sources were not found in " << source;
+  EXPECT_GT(files, 20U) << "the sources were not found in " << root;
 }
 
-TEST(Layers, NoLayerMayIncludeOneThatIsListedAfterIt) {
+TEST(Layers, EveryFolderOfTheRuntimeIsALayer) {
+  const fs::path root = LOCKSTEP_SOURCE_DIR;
+  for (const fs::directory_entry& entry : fs::directory_iterator(root / "runtime")) {
+    if (!entry.is_directory()) continue;
+    EXPECT_NE(layer_of(std::string(fs::relative(entry.path(), root)) + "/x.h"), nullptr)
+        << entry.path();
+  }
+}
+
+TEST(Layers, NoLayerWithoutTorchMayIncludeOneThatIsListedAfterIt) {
   std::vector<std::string_view> below;
   for (const Layer& layer : layers()) {
     for (const std::string_view allowed : layer.may_include)
-      EXPECT_TRUE(contains(below, allowed)) << layer.name << " -> " << allowed;
-    below.push_back(layer.name);
+      EXPECT_TRUE(layer.torch || contains(below, allowed)) << layer.folder << " -> " << allowed;
+    below.push_back(layer.folder);
   }
 }
 
@@ -125,20 +195,23 @@ TEST(LayersCheck, AcceptsWhatIsAllowed) {
                          "#include \"verify/verify.h\"\n#include \"trace/run.h\"\n"
                          "#include <boost/graph/adjacency_list.hpp>\n#include <vector>\n")
                   .empty());
-  EXPECT_TRUE(violations("runtime/record/backend.h", "#include <torch/torch.h>\n").empty());
+  EXPECT_TRUE(violations("runtime/record/c10d/backend.h", "#include <torch/torch.h>\n").empty());
 }
 
 TEST(LayersCheck, RefusesAnIncludeUpwards) {
   EXPECT_EQ(violations("trace/run.h", "#pragma once\n  #  include \"verify/report.h\"\n"),
             std::vector<std::string>{"trace/run.h:2: trace includes verify/report.h"});
-  EXPECT_EQ(violations("verify/a.cc", "#include \"job/scenario.h\"\n").size(), 1U);
-  EXPECT_EQ(violations("cli/a.cc", "#include <runtime/train.h>\n").size(), 1U);
+  EXPECT_EQ(violations("verify/a.cc", "#include \"runtime/job/scenario.h\"\n").size(), 1U);
+  EXPECT_EQ(violations("cli/a.cc", "#include <runtime/train/a.h>\n").size(), 1U);
 }
 
-TEST(LayersCheck, RefusesTorchOutsideTheRuntime) {
+TEST(LayersCheck, RefusesTorchWhereItIsNotAllowed) {
   for (const std::string header :
        {"ATen/ATen.h", "torch/torch.h", "c10/util/Exception.h", "gloo/context.h"})
     EXPECT_EQ(violations("cli/a.cc", "#include <" + header + ">\n").size(), 1U) << header;
+  EXPECT_EQ(violations("runtime/record/a.h", "#include <torch/torch.h>\n").size(), 1U);
+  EXPECT_EQ(violations("runtime/derive/a.cc", "#include \"runtime/derive/torch/a.h\"\n").size(),
+            1U);
 }
 
 TEST(LayersCheck, RefusesBoostInHeadersAndUnknownFolders) {

@@ -1,4 +1,4 @@
-#include "reports/against_schema.h"
+#include "tests/reports/against_schema.h"
 
 #include <valijson/adapters/nlohmann_json_adapter.hpp>
 #include <valijson/schema.hpp>

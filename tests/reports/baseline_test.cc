@@ -1,10 +1,10 @@
-#include "reports/baseline.h"
+#include "reports/filter/baseline.h"
 
 #include <gmock/gmock.h>
 
-#include "reports/json_report.h"
-#include "reports/samples.h"
-#include "reports/text_report.h"
+#include "reports/findings/json_report.h"
+#include "reports/findings/text_report.h"
+#include "tests/reports/samples.h"
 
 namespace lockstep {
 namespace {

@@ -1,9 +1,9 @@
-#include "reports/columns.h"
+#include "base/columns.h"
 
 #include <gtest/gtest.h>
 
-#include "reports/finding_words.h"
-#include "reports/inline_run.h"
+#include "reports/findings/finding_words.h"
+#include "tests/reports/inline_run.h"
 
 namespace lockstep {
 namespace {

@@ -1,10 +1,10 @@
-#include "reports/csv_report.h"
+#include "reports/findings/csv_report.h"
 
 #include <vector>
 
 #include <gmock/gmock.h>
 
-#include "reports/samples.h"
+#include "tests/reports/samples.h"
 
 namespace lockstep {
 namespace {

@@ -1,11 +1,11 @@
-#include "reports/dot_report.h"
+#include "reports/findings/dot_report.h"
 
 #include <algorithm>
 
 #include <gmock/gmock.h>
 
 #include "base/text.h"
-#include "reports/samples.h"
+#include "tests/reports/samples.h"
 #include "verify/verify.h"
 
 namespace lockstep {

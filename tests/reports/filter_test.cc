@@ -1,9 +1,9 @@
-#include "reports/filter.h"
+#include "reports/filter/filter.h"
 
 #include <gmock/gmock.h>
 
-#include "reports/glob.h"
-#include "reports/samples.h"
+#include "reports/filter/glob.h"
+#include "tests/reports/samples.h"
 
 namespace lockstep {
 namespace {

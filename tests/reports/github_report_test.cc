@@ -1,10 +1,10 @@
-#include "reports/github_report.h"
+#include "reports/ci/github_report.h"
 
 #include <sstream>
 
 #include <gmock/gmock.h>
 
-#include "reports/samples.h"
+#include "tests/reports/samples.h"
 
 namespace lockstep {
 namespace {

@@ -1,12 +1,12 @@
-#include "reports/gitlab_report.h"
+#include "reports/ci/gitlab_report.h"
 
 #include <set>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "reports/against_schema.h"
-#include "reports/samples.h"
+#include "tests/reports/against_schema.h"
+#include "tests/reports/samples.h"
 
 namespace lockstep {
 namespace {

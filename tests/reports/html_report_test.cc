@@ -1,10 +1,10 @@
-#include "reports/html_report.h"
+#include "reports/findings/html_report.h"
 
 #include <gmock/gmock.h>
 
 #include "base/text.h"
-#include "reports/html/page_reader.h"
-#include "reports/samples.h"
+#include "tests/reports/html/page_reader.h"
+#include "tests/reports/samples.h"
 #include "verify/verify.h"
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "support/trace_text.h"
+#include "tests/support/trace_text.h"
 #include "trace/run.h"
 
 namespace lockstep {

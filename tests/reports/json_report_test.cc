@@ -1,9 +1,9 @@
-#include "reports/json_report.h"
+#include "reports/findings/json_report.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "reports/inline_run.h"
+#include "tests/reports/inline_run.h"
 
 namespace lockstep {
 namespace {

@@ -1,12 +1,12 @@
-#include "reports/junit_report.h"
+#include "reports/ci/junit_report.h"
 
 #include <stdlib.h>
 
 #include <gmock/gmock.h>
 
-#include "reports/samples.h"
-#include "reports/xml_text.h"
-#include "support/temp_dir.h"
+#include "base/documents/xml_text.h"
+#include "tests/reports/samples.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

@@ -1,8 +1,8 @@
-#include "reports/lanes.h"
+#include "reports/findings/figures/lanes.h"
 
 #include <gtest/gtest.h>
 
-#include "reports/inline_run.h"
+#include "tests/reports/inline_run.h"
 
 namespace lockstep {
 namespace {

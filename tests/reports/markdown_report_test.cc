@@ -1,11 +1,11 @@
-#include "reports/markdown_report.h"
+#include "reports/findings/markdown_report.h"
 
 #include <algorithm>
 #include <cctype>
 
 #include <gmock/gmock.h>
 
-#include "reports/samples.h"
+#include "tests/reports/samples.h"
 
 namespace lockstep {
 namespace {

@@ -1,10 +1,10 @@
-#include "reports/reference_table.h"
+#include "reports/findings/reference_table.h"
 
 #include <sstream>
 
 #include <gmock/gmock.h>
 
-#include "reports/columns.h"
+#include "base/columns.h"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "reports/filter.h"
-#include "reports/inline_run.h"
+#include "reports/filter/filter.h"
+#include "tests/reports/inline_run.h"
 
 namespace lockstep {
 

@@ -1,10 +1,10 @@
-#include "reports/sarif_report.h"
+#include "reports/ci/sarif_report.h"
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "reports/against_schema.h"
-#include "reports/samples.h"
+#include "tests/reports/against_schema.h"
+#include "tests/reports/samples.h"
 
 namespace lockstep {
 namespace {

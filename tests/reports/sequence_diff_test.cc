@@ -1,8 +1,8 @@
-#include "reports/sequence_diff.h"
+#include "reports/findings/figures/sequence_diff.h"
 
 #include <gmock/gmock.h>
 
-#include "reports/inline_run.h"
+#include "tests/reports/inline_run.h"
 #include "verify/verify.h"
 
 namespace lockstep {

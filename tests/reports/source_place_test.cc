@@ -1,8 +1,8 @@
-#include "reports/source_place.h"
+#include "reports/findings/source_place.h"
 
 #include <gtest/gtest.h>
 
-#include "reports/inline_run.h"
+#include "tests/reports/inline_run.h"
 
 namespace lockstep {
 namespace {

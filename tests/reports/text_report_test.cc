@@ -1,8 +1,8 @@
-#include "reports/text_report.h"
+#include "reports/findings/text_report.h"
 
 #include <gtest/gtest.h>
 
-#include "reports/inline_run.h"
+#include "tests/reports/inline_run.h"
 
 namespace lockstep {
 namespace {

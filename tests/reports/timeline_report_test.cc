@@ -1,4 +1,4 @@
-#include "reports/timeline_report.h"
+#include "reports/findings/timeline_report.h"
 
 #include <algorithm>
 #include <map>
@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "reports/samples.h"
+#include "tests/reports/samples.h"
 #include "verify/verify.h"
 
 namespace lockstep {

@@ -1,8 +1,8 @@
-#include "reports/value_curves.h"
+#include "reports/findings/figures/value_curves.h"
 
 #include <gmock/gmock.h>
 
-#include "reports/inline_run.h"
+#include "tests/reports/inline_run.h"
 
 namespace lockstep {
 namespace {

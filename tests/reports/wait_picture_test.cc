@@ -1,8 +1,8 @@
-#include "reports/wait_picture.h"
+#include "reports/findings/figures/wait_picture.h"
 
 #include <gmock/gmock.h>
 
-#include "reports/inline_run.h"
+#include "tests/reports/inline_run.h"
 #include "verify/verify.h"
 
 namespace lockstep {

@@ -8,8 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/balance/assignment.h"
-#include "runtime/balance/cost_model.h"
+#include "runtime/train/assignment.h"
+#include "runtime/train/cost_model.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // Batches shared out by cost, on real ranks.
-#include "runtime/balance/balancer.h"
+#include "runtime/train/balancer.h"
 
 #include <algorithm>
 
@@ -7,11 +7,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/feature_gather.h"
-#include "runtime/rank_job.h"
-#include "runtime/small_model.h"
+#include "runtime/models/feature_gather.h"
 #include "runtime/strategies/strategy.h"
-#include "runtime/train_loop.h"
+#include "runtime/train/train_loop.h"
+#include "tests/runtime/rank_job.h"
+#include "tests/runtime/small_model.h"
 
 namespace lockstep {
 namespace {

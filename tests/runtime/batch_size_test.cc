@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/batch_size/search.h"
+#include "runtime/train/batch_size_search.h"
 
 namespace lockstep {
 namespace {

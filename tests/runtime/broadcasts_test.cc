@@ -1,11 +1,11 @@
 // What rank 0 sent, kept for the ranks that are looked at after it.
-#include "runtime/alone/broadcasts.h"
+#include "runtime/derive/torch/broadcasts.h"
 
 #include <fstream>
 
 #include <gmock/gmock.h>
 
-#include "support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // Training that stops and goes on, on real ranks.
-#include "runtime/checkpoint.h"
+#include "runtime/train/checkpoint.h"
 
 #include <filesystem>
 #include <set>
@@ -7,10 +7,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/data/batch_source.h"
 #include "runtime/models/safetensors.h"
-#include "runtime/optimization.h"
-#include "runtime/rank_job.h"
+#include "runtime/train/batch_source.h"
+#include "runtime/train/optimization.h"
+#include "tests/runtime/rank_job.h"
 
 namespace lockstep {
 namespace {

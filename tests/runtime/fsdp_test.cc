@@ -10,12 +10,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/data/batch.h"
+#include "runtime/models/batch.h"
 #include "runtime/models/branches.h"
-#include "runtime/optimization.h"
-#include "runtime/rank_job.h"
 #include "runtime/remedies/remedy.h"
-#include "runtime/small_model.h"
+#include "runtime/train/optimization.h"
+#include "tests/runtime/rank_job.h"
+#include "tests/runtime/small_model.h"
 
 namespace lockstep {
 namespace {

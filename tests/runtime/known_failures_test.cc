@@ -1,4 +1,4 @@
-#include "runtime/known_failures.h"
+#include "runtime/worker/known_failures.h"
 
 #include <gmock/gmock.h>
 

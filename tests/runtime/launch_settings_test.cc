@@ -1,5 +1,5 @@
 // Which rank a worker is: options over torchrun over Slurm over MPI over a single process.
-#include "runtime/launch_settings.h"
+#include "runtime/job/launch_settings.h"
 
 #include <map>
 

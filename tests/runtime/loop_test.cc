@@ -3,13 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/feature_gather.h"
-#include "runtime/precision.h"
-#include "runtime/rank_job.h"
+#include "runtime/models/feature_gather.h"
 #include "runtime/remedies/remedy.h"
-#include "runtime/small_model.h"
 #include "runtime/strategies/strategy.h"
-#include "runtime/train_loop.h"
+#include "runtime/train/precision.h"
+#include "runtime/train/train_loop.h"
+#include "tests/runtime/rank_job.h"
+#include "tests/runtime/small_model.h"
 
 namespace lockstep {
 namespace {

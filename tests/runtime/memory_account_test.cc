@@ -1,12 +1,12 @@
 // What a rank holds, told from what it allocates: by hand, and against a slow telling.
-#include "runtime/memory/memory_account.h"
+#include "runtime/device/memory_account.h"
 
 #include <random>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "memory_words.h"
+#include "tests/runtime/memory_words.h"
 
 namespace lockstep {
 namespace {

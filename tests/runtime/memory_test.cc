@@ -8,14 +8,14 @@
 #include <torch/csrc/api/include/torch/nn/modules/linear.h>
 #include <torch/csrc/api/include/torch/optim.h>
 
-#include "base/read_file.h"
-#include "job/simulated_scenario.h"
-#include "memory_words.h"
-#include "runtime/alone/lone_runs.h"
-#include "runtime/memory/counted_memory.h"
-#include "runtime/meta/meta_device.h"
-#include "runtime/small_model.h"
-#include "support/temp_dir.h"
+#include "base/files/read_file.h"
+#include "runtime/derive/torch/lone_runs.h"
+#include "runtime/derive/torch/meta_device.h"
+#include "runtime/device/counted_memory.h"
+#include "runtime/job/simulated_scenario.h"
+#include "tests/runtime/memory_words.h"
+#include "tests/runtime/small_model.h"
+#include "tests/support/temp_dir.h"
 #include "trace/work_costs.h"
 
 namespace lockstep {

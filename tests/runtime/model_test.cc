@@ -5,15 +5,15 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/api/include/torch/optim.h>
 
-#include "runtime/data/batch_source.h"
 #include "runtime/data/distributed_sampler.h"
-#include "runtime/data/sampler.h"
 #include "runtime/data/shapes_files.h"
-#include "runtime/evaluate.h"
 #include "runtime/models/contrastive.h"
 #include "runtime/remedies/dummy_image.h"
-#include "runtime/small_model.h"
-#include "support/temp_dir.h"
+#include "runtime/train/batch_source.h"
+#include "runtime/train/evaluation.h"
+#include "runtime/train/sampler.h"
+#include "tests/runtime/small_model.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

@@ -1,12 +1,12 @@
 // Learning rates, clipping by group, and the scale of the loss.
-#include "runtime/optimization.h"
+#include "runtime/train/optimization.h"
 
 #include <cmath>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

@@ -11,9 +11,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/rank_job.h"
-#include "runtime/small_model.h"
-#include "runtime/train_loop.h"
+#include "runtime/train/train_loop.h"
+#include "tests/runtime/rank_job.h"
+#include "tests/runtime/small_model.h"
 
 namespace lockstep {
 namespace {

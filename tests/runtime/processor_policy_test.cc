@@ -1,4 +1,4 @@
-#include "runtime/processor_policy.h"
+#include "runtime/worker/processor_policy.h"
 
 #include <sched.h>
 

@@ -7,9 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/collectives.h"
-#include "runtime/rank_job.h"
-#include "runtime/record/recording_work.h"
+#include "runtime/groups/collectives.h"
+#include "runtime/record/c10d/recording_work.h"
+#include "tests/runtime/rank_job.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/rank_job.h"
+#include "tests/runtime/rank_job.h"
 
 #include <iterator>
 #include <sstream>
@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/train_loop.h"
+#include "runtime/train/train_loop.h"
 
 namespace lockstep {
 

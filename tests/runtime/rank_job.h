@@ -5,11 +5,11 @@
 #include <functional>
 #include <vector>
 
-#include "job/scenario.h"
-#include "runtime/process_groups.h"
+#include "runtime/groups/process_groups.h"
+#include "runtime/job/scenario.h"
 #include "runtime/record/recorder.h"
-#include "runtime/spawn.h"
-#include "support/temp_dir.h"
+#include "tests/runtime/spawn.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 

@@ -4,11 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/device.h"
-#include "runtime/rank_job.h"
-#include "runtime/record/backend_hooks.h"
-#include "runtime/record/recording_work.h"
-#include "runtime/record/work_watch.h"
+#include "runtime/device/device.h"
+#include "runtime/record/c10d/backend_hooks.h"
+#include "runtime/record/c10d/recording_work.h"
+#include "runtime/record/c10d/work_watch.h"
+#include "tests/runtime/rank_job.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/data/sampler.h"
+#include "runtime/train/sampler.h"
 
 #include <map>
 #include <set>

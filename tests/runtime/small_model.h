@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/models/contrastive.h"
-#include "support/shapes_batch.h"
+#include "tests/support/shapes_batch.h"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include "runtime/spawn.h"
+#include "tests/runtime/spawn.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "trace/ring_reader.h"
+#include "trace/formats/ring/ring_reader.h"
 
 namespace lockstep {
 namespace {

@@ -6,11 +6,11 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
-#include "runtime/data/batch.h"
-#include "runtime/rank_job.h"
-#include "runtime/small_model.h"
+#include "runtime/models/batch.h"
 #include "runtime/strategies/strategy.h"
-#include "runtime/train_loop.h"
+#include "runtime/train/train_loop.h"
+#include "tests/runtime/rank_job.h"
+#include "tests/runtime/small_model.h"
 
 namespace lockstep {
 namespace {

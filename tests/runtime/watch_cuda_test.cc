@@ -8,8 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/device.h"
-#include "runtime/watch/tensor_fingerprint.h"
+#include "runtime/device/device.h"
+#include "runtime/device/tensor_fingerprint.h"
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/watch/fingerprint_kernel.h"
+#include "runtime/device/fingerprint_kernel.h"
 
 // What the kernel's text asks of a device.
 #define LOCKSTEP_KERNEL inline
@@ -36,7 +36,7 @@ inline double value_of(Word bits) { return std::bit_cast<double>(bits); }
 
 }  // namespace lockstep::fingerprinting
 
-#include "runtime/watch/fingerprint_kernel.cu"
+#include "runtime/device/fingerprint_kernel.cu"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/watch/fingerprint_kernel.h"
+#include "runtime/device/fingerprint_kernel.h"
 
 namespace lockstep {
 namespace {

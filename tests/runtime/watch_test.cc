@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/api/include/torch/optim.h>
 
-#include "runtime/watch/value_watch.h"
-#include "support/temp_dir.h"
-#include "trace/ring_reader.h"
+#include "runtime/record/c10d/value_watch.h"
+#include "tests/support/temp_dir.h"
+#include "trace/formats/ring/ring_reader.h"
 
 namespace lockstep {
 namespace {

@@ -11,8 +11,8 @@
 
 #include <gmock/gmock.h>
 
-#include "runtime/spawn.h"
-#include "support/temp_dir.h"
+#include "tests/runtime/spawn.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

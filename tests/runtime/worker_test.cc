@@ -1,4 +1,4 @@
-#include "runtime/worker.h"
+#include "runtime/worker/worker.h"
 
 #include <signal.h>
 
@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/record/watchdog.h"
-#include "runtime/spawn.h"
-#include "support/temp_dir.h"
+#include "tests/runtime/spawn.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

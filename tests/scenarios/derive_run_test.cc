@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "scenarios/program_test.h"
+#include "tests/scenarios/program_test.h"
 
 namespace lockstep {
 namespace {

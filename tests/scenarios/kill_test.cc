@@ -4,9 +4,9 @@
 
 #include <gmock/gmock.h>
 
-#include "launch/job_runner.h"
-#include "launch/launch_testing.h"
-#include "launch/run_folder.h"
+#include "runtime/launch/job_runner.h"
+#include "runtime/launch/run_folder.h"
+#include "tests/runtime/launch/launch_testing.h"
 #include "trace/load.h"
 #include "verify/verify.h"
 

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 #include "trace/load.h"
 #include "verify/compare_calls.h"
 #include "verify/verify.h"

@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include "launch/launch_testing.h"
-#include "launch/process.h"
+#include "runtime/launch/process.h"
+#include "tests/runtime/launch/launch_testing.h"
 
 namespace lockstep {
 

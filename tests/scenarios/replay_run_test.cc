@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 
-#include "program_test.h"
+#include "tests/scenarios/program_test.h"
 
 namespace lockstep {
 namespace {
@@ -35,9 +35,9 @@ TEST_F(ReplayRun, says_what_it_does_not_replay) {
   const std::string replay = shipped("replay/stalled_rank_bad");
   EXPECT_EQ(lockstep({"derive", replay}), 2);
   EXPECT_THAT(log(), HasSubstr("a replay has no model to derive calls from"));
-  EXPECT_EQ(
-      lockstep({"simulate", replay, "--machine", LOCKSTEP_SOURCE_DIR "/machines/dgx-h100.yaml"}),
-      2);
+  EXPECT_EQ(lockstep({"simulate", replay, "--machine",
+                      LOCKSTEP_SOURCE_DIR "/sim/machines/dgx-h100.yaml"}),
+            2);
   EXPECT_THAT(log(), HasSubstr("a replay has no model to derive calls from"));
 }
 

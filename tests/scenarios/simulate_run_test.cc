@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "scenarios/program_test.h"
+#include "tests/scenarios/program_test.h"
 #include "trace/load.h"
 #include "trace/work_costs.h"
 
@@ -31,7 +31,7 @@ class Simulate : public ProgramTest {
     folder_.write("job.yaml", "lockstep: 1\nname: a job\n" + text);
     return folder_.file("job.yaml");
   }
-  static constexpr const char* kMachine = LOCKSTEP_SOURCE_DIR "/machines/dgx-h100.yaml";
+  static constexpr const char* kMachine = LOCKSTEP_SOURCE_DIR "/sim/machines/dgx-h100.yaml";
 };
 
 TEST_F(Simulate, AHealthyJobHasAStepTimeAndItsSharesAddUp) {

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "launch/launch_testing.h"
-#include "launch/process.h"
+#include "runtime/launch/process.h"
+#include "tests/runtime/launch/launch_testing.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "scenarios/program_test.h"
+#include "tests/scenarios/program_test.h"
 
 namespace lockstep {
 namespace {
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 class Sweep : public ProgramTest {
  protected:
-  static constexpr const char* kMachine = LOCKSTEP_SOURCE_DIR "/machines/dgx-h100.yaml";
+  static constexpr const char* kMachine = LOCKSTEP_SOURCE_DIR "/sim/machines/dgx-h100.yaml";
 
   std::vector<std::string> command(const std::string& scenario,
                                    const std::vector<std::string>& more) const {

@@ -2,8 +2,8 @@
 // with.
 #include <gmock/gmock.h>
 
-#include "reports/perfetto/trace_reader.h"
-#include "scenarios/program_test.h"
+#include "tests/reports/perfetto/trace_reader.h"
+#include "tests/scenarios/program_test.h"
 
 namespace lockstep {
 namespace {
@@ -61,7 +61,7 @@ TEST_F(Timelines, OfASafeJob) {
 
 TEST_F(Timelines, OfASimulationWithWhatRanksHold) {
   write_and_read({"simulate", shipped("modality/manual_hang_ok"), "--machine",
-                  LOCKSTEP_SOURCE_DIR "/machines/dgx-h100.yaml"},
+                  LOCKSTEP_SOURCE_DIR "/sim/machines/dgx-h100.yaml"},
                  0);
   const Json held = ask(
       "select t.name, max(value) as most from counter join process_counter_track t on track_id = "

@@ -7,7 +7,7 @@
 
 #include <gmock/gmock.h>
 
-#include "support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 namespace {

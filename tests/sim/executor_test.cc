@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/collectives/closed_form.h"
-#include "sim/small_jobs.h"
+#include "tests/sim/small_jobs.h"
 
 namespace lockstep::sim {
 namespace {

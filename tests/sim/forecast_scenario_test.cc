@@ -13,11 +13,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/forecast_csv.h"
-#include "cli/forecast_memory_counters.h"
 #include "cli/forecast_page.h"
-#include "cli/run_lockstep.h"
-#include "job/scenario.h"
-#include "sim/machine/kernel_job.h"
+#include "reports/forecasts/forecast_memory_counters.h"
+#include "runtime/job/scenario.h"
+#include "tests/cli/run_lockstep.h"
+#include "tests/sim/machine/kernel_job.h"
 
 namespace lockstep {
 namespace {

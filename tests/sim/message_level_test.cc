@@ -1,4 +1,4 @@
-#include "sim/collectives/message_level.h"
+#include "sim/messages/message_level.h"
 
 #include <bit>
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/collectives/closed_form.h"
-#include "sim/collectives/schedules.h"
+#include "sim/messages/schedules.h"
 
 namespace lockstep::sim {
 namespace {

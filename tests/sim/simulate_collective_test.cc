@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/run_lockstep.h"
+#include "tests/cli/run_lockstep.h"
 
 namespace lockstep {
 namespace {
@@ -89,7 +89,7 @@ TEST(SimulateCollective, RefusesWhatCannotBeWithTheOptionTheReasonAndAFix) {
           "describe different numbers of levels", false);
 }
 
-const std::string kDgx = LOCKSTEP_SOURCE_DIR "/machines/dgx-h100.yaml";
+const std::string kDgx = LOCKSTEP_SOURCE_DIR "/sim/machines/dgx-h100.yaml";
 
 TEST(SimulateCollective, OnAMachineItSaysWhatNcclChooses) {
   const Outcome several =

@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/run_lockstep.h"
-#include "support/temp_dir.h"
-#include "verify/program.h"
+#include "tests/cli/run_lockstep.h"
+#include "tests/support/temp_dir.h"
+#include "tests/verify/program.h"
 #include "verify/verify.h"
 
 namespace lockstep {

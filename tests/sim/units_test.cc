@@ -1,10 +1,9 @@
-#include "sim/units.h"
-
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include "sim/rational.h"
+#include "base/quantities.h"
+#include "base/rational.h"
 
 namespace lockstep::sim {
 namespace {

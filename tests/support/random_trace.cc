@@ -1,4 +1,4 @@
-#include "support/random_trace.h"
+#include "tests/support/random_trace.h"
 
 #include <cmath>
 #include <random>

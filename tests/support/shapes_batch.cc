@@ -1,4 +1,4 @@
-#include "support/shapes_batch.h"
+#include "tests/support/shapes_batch.h"
 
 #include <algorithm>
 #include <span>

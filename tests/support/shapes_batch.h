@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "job/scenario.h"
-#include "runtime/data/batch.h"
 #include "runtime/data/shapes.h"
+#include "runtime/job/scenario.h"
+#include "runtime/models/batch.h"
 
 namespace lockstep {
 

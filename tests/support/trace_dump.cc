@@ -1,4 +1,4 @@
-#include "support/trace_dump.h"
+#include "tests/support/trace_dump.h"
 
 #include <iomanip>
 #include <sstream>

@@ -12,8 +12,8 @@
 
 #include <gtest/gtest.h>
 
+#include "trace/formats/text/text_trace.h"
 #include "trace/load.h"
-#include "trace/text_format.h"
 
 namespace lockstep {
 

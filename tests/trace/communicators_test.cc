@@ -8,12 +8,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support/temp_dir.h"
-#include "trace/digest.h"
+#include "tests/support/temp_dir.h"
+#include "trace/formats/digest/digest.h"
 #include "trace/formats/format.h"
+#include "trace/formats/ring/ring_file.h"
+#include "trace/formats/ring/ring_writer.h"
 #include "trace/load.h"
-#include "trace/ring_format.h"
-#include "trace/ring_writer.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "trace/counted_memory.h"
+#include "tests/trace/counted_memory.h"
 
 #include <malloc.h>
 

@@ -1,6 +1,6 @@
 // Digests: what comes back out of one, that merging does not depend on how it is done, and that no
 // bytes can do harm.
-#include "trace/digest.h"
+#include "trace/formats/digest/digest.h"
 
 #include <algorithm>
 #include <array>
@@ -10,11 +10,11 @@
 #include <gtest/gtest.h>
 
 #include "base/sha256.h"
-#include "support/random_trace.h"
-#include "support/trace_dump.h"
-#include "support/trace_text.h"
-#include "trace/digest_bytes.h"
-#include "trace/digest_form.h"
+#include "tests/support/random_trace.h"
+#include "tests/support/trace_dump.h"
+#include "tests/support/trace_text.h"
+#include "trace/formats/digest/digest_bytes.h"
+#include "trace/formats/digest/form.h"
 
 namespace lockstep {
 namespace {

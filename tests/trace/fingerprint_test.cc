@@ -1,5 +1,5 @@
 // Hashes, norms and sketches of tensors.
-#include "trace/fingerprint.h"
+#include "trace/values/fingerprint.h"
 
 #include <bit>
 #include <cmath>

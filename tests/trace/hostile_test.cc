@@ -15,11 +15,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/gzip.h"
+#include "base/files/gzip.h"
 #include "base/text.h"
-#include "reports/json_report.h"
-#include "reports/text_report.h"
-#include "support/temp_dir.h"
+#include "reports/findings/json_report.h"
+#include "reports/findings/text_report.h"
+#include "tests/support/temp_dir.h"
 #include "trace/load.h"
 #include "trace/trace_builder.h"
 #include "verify/rules.h"

@@ -5,11 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/gzip.h"
-#include "support/temp_dir.h"
-#include "support/trace_text.h"
+#include "base/files/gzip.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/trace_text.h"
+#include "trace/formats/ring/ring_writer.h"
 #include "trace/merge_tables.h"
-#include "trace/ring_writer.h"
 
 namespace lockstep {
 namespace {

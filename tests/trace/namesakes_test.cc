@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "support/trace_text.h"
+#include "tests/support/trace_text.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support/trace_text.h"
+#include "tests/support/trace_text.h"
 
 namespace lockstep {
 namespace {

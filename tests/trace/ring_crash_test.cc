@@ -10,9 +10,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support/temp_dir.h"
-#include "trace/ring_reader.h"
-#include "trace/ring_writer.h"
+#include "tests/support/temp_dir.h"
+#include "trace/formats/ring/ring_reader.h"
+#include "trace/formats/ring/ring_writer.h"
 
 namespace lockstep {
 namespace {

@@ -7,10 +7,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support/temp_dir.h"
-#include "support/trace_dump.h"
-#include "trace/ring_reader.h"
-#include "trace/ring_writer.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/trace_dump.h"
+#include "trace/formats/ring/ring_reader.h"
+#include "trace/formats/ring/ring_writer.h"
 
 namespace lockstep {
 namespace {

@@ -6,9 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support/random_trace.h"
-#include "support/trace_dump.h"
-#include "trace/text_format.h"
+#include "tests/support/random_trace.h"
+#include "tests/support/trace_dump.h"
+#include "trace/formats/text/text_trace.h"
 
 namespace lockstep {
 namespace {

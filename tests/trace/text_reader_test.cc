@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support/trace_text.h"
+#include "tests/support/trace_text.h"
 
 namespace lockstep {
 namespace {

@@ -6,10 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/gzip.h"
-#include "support/temp_dir.h"
-#include "trace/ring_reader.h"
-#include "trace/ring_writer.h"
+#include "base/files/gzip.h"
+#include "tests/support/temp_dir.h"
+#include "trace/formats/ring/ring_reader.h"
+#include "trace/formats/ring/ring_writer.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "support/trace_text.h"
+#include "tests/support/trace_text.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // The first edit of the cheapest script, on strings.
-#include "verify/edit_script.h"
+#include "verify/streams/edit_script.h"
 
 #include <string>
 

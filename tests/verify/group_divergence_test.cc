@@ -1,12 +1,12 @@
 // Groups about which ranks disagree: members, names, order of creation. Each where it must fire,
 // look-alikes where it must not, and where the data cannot tell.
-#include "verify/group_divergence.h"
+#include "verify/matching/group_divergence.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support/trace_text.h"
-#include "verify/program.h"
+#include "tests/support/trace_text.h"
+#include "tests/verify/program.h"
 #include "verify/verify.h"
 
 namespace lockstep {

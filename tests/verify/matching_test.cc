@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/verify/program.h"
+#include "trace/formats/text/text_trace.h"
 #include "trace/load.h"
-#include "trace/text_format.h"
-#include "verify/program.h"
 #include "verify/verify.h"
 
 namespace lockstep {

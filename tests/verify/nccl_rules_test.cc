@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support/trace_text.h"
-#include "verify/program.h"
+#include "tests/support/trace_text.h"
+#include "tests/verify/program.h"
 #include "verify/verify.h"
 
 namespace lockstep {

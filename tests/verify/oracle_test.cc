@@ -10,10 +10,10 @@
 
 #include <gtest/gtest.h>
 
-#include "support/sanitized.h"
-#include "verify/program.h"
+#include "tests/support/sanitized.h"
+#include "tests/verify/program.h"
+#include "tests/verify/words.h"
 #include "verify/verify.h"
-#include "verify/words.h"
 
 namespace lockstep {
 namespace {

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "verify/program.h"
+#include "tests/verify/program.h"
 #include "verify/verify.h"
 
 namespace lockstep {

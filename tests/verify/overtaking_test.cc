@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/text.h"
-#include "verify/program.h"
+#include "tests/verify/program.h"
 #include "verify/verify.h"
 
 namespace lockstep {

@@ -1,4 +1,4 @@
-#include "verify/program.h"
+#include "tests/verify/program.h"
 
 #include <algorithm>
 #include <sstream>
@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "support/trace_text.h"
+#include "tests/support/trace_text.h"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include "verify/schedule_oracle.h"
+#include "tests/verify/schedule_oracle.h"
 
 #include <set>
 #include <sstream>

@@ -1,16 +1,16 @@
 // verify() against all schedules of small programs: a deadlock in every schedule is proven, one in
 // some schedule is said to be possible (or the bound is said to be met), and where there is none
 // nothing is said.
-#include "verify/schedule_oracle.h"
+#include "tests/verify/schedule_oracle.h"
 
 #include <random>
 
 #include <gtest/gtest.h>
 
-#include "support/sanitized.h"
-#include "verify/program.h"
+#include "tests/support/sanitized.h"
+#include "tests/verify/program.h"
+#include "tests/verify/words.h"
 #include "verify/verify.h"
-#include "verify/words.h"
 
 namespace lockstep {
 namespace {

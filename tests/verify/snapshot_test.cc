@@ -1,5 +1,5 @@
 // Looks at running processes: stalls are found, skew is no error.
-#include "verify/snapshot.h"
+#include "verify/blocking/snapshot.h"
 
 #include <filesystem>
 #include <fstream>
@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "support/trace_text.h"
+#include "tests/support/trace_text.h"
 #include "trace/load.h"
 #include "verify/verify.h"
 

@@ -1,11 +1,11 @@
 // Receives from any source: other legal matches, and what they lead to.
-#include "verify/wildcards.h"
+#include "verify/schedules/wildcards.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "verify/program.h"
-#include "verify/streams.h"
+#include "tests/verify/program.h"
+#include "verify/streams/streams.h"
 #include "verify/verify.h"
 
 namespace lockstep {

@@ -5,11 +5,11 @@
 
 #include <gmock/gmock.h>
 
+#include "reports/findings/html_report.h"
 #include "reports/html/page.h"
 #include "reports/html/stacked_charts.h"
-#include "reports/html_report.h"
-#include "reports/samples.h"
-#include "support/temp_dir.h"
+#include "tests/reports/samples.h"
+#include "tests/support/temp_dir.h"
 #include "verify/verify.h"
 
 namespace lockstep {

@@ -1,4 +1,4 @@
-#include "reports/html/page_reader.h"
+#include "tests/reports/html/page_reader.h"
 
 #include <algorithm>
 #include <cctype>

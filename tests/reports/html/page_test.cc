@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 
 #include "reports/html/markup.h"
-#include "reports/html/page_reader.h"
 #include "reports/html/style.h"
+#include "tests/reports/html/page_reader.h"
 
 namespace lockstep {
 namespace {

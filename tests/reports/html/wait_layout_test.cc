@@ -1,4 +1,4 @@
-#include "reports/html/wait_layout.h"
+#include "reports/findings/figures/wait_layout.h"
 
 #include <random>
 

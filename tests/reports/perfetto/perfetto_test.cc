@@ -1,10 +1,10 @@
 // What timeline_report() writes, in the reader that people open it with.
 #include <gmock/gmock.h>
 
-#include "reports/perfetto/trace_reader.h"
-#include "reports/samples.h"
-#include "reports/timeline_report.h"
-#include "verify/program.h"
+#include "reports/findings/timeline_report.h"
+#include "tests/reports/perfetto/trace_reader.h"
+#include "tests/reports/samples.h"
+#include "tests/verify/program.h"
 #include "verify/verify.h"
 
 namespace lockstep {

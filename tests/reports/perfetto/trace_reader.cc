@@ -1,4 +1,4 @@
-#include "reports/perfetto/trace_reader.h"
+#include "tests/reports/perfetto/trace_reader.h"
 
 #include <sys/wait.h>
 

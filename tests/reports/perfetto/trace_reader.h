@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep {
 

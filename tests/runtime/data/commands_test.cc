@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <gmock/gmock.h>
 
-#include "runtime/data/shared_data.h"
-#include "runtime/data_commands.h"
+#include "runtime/worker/data_commands.h"
+#include "tests/runtime/data/shared_data.h"
 
 namespace lockstep {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "runtime/data/image.h"
 #include "runtime/data/manifest.h"
-#include "runtime/data/shared_data.h"
-#include "runtime/data/tar_bytes.h"
 #include "runtime/models/safetensors.h"
+#include "tests/runtime/data/shared_data.h"
+#include "tests/runtime/data/tar_bytes.h"
 
 namespace lockstep {
 namespace {

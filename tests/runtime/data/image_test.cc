@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include "runtime/data/shared_data.h"
+#include "tests/runtime/data/shared_data.h"
 
 namespace lockstep {
 namespace {

@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 
 #include "base/text.h"
-#include "runtime/data/check.h"
+#include "runtime/data/data_check.h"
 #include "runtime/data/distributed_sampler.h"
 #include "runtime/data/shapes_files.h"
-#include "runtime/data/shared_data.h"
+#include "tests/runtime/data/shared_data.h"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 #include "base/text.h"
 #include "runtime/data/csv.h"
 #include "runtime/data/shards.h"
-#include "runtime/data/shared_data.h"
-#include "runtime/data/tar_bytes.h"
+#include "tests/runtime/data/shared_data.h"
+#include "tests/runtime/data/tar_bytes.h"
 
 namespace lockstep {
 namespace {

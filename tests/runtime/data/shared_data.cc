@@ -1,4 +1,4 @@
-#include "runtime/data/shared_data.h"
+#include "tests/runtime/data/shared_data.h"
 
 #include <unistd.h>
 

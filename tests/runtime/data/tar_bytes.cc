@@ -1,4 +1,4 @@
-#include "runtime/data/tar_bytes.h"
+#include "tests/runtime/data/tar_bytes.h"
 
 #include <archive.h>
 #include <archive_entry.h>

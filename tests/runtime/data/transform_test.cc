@@ -7,7 +7,7 @@
 
 #include "runtime/data/npy.h"
 #include "runtime/data/resize.h"
-#include "runtime/data/shared_data.h"
+#include "tests/runtime/data/shared_data.h"
 
 namespace lockstep {
 namespace {

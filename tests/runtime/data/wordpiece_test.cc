@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/data/shared_data.h"
+#include "tests/runtime/data/shared_data.h"
 
 namespace lockstep {
 namespace {

@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/models/wave.h"
 #include "runtime/models/weights.h"
+#include "tests/runtime/models/wave.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/models/wave.h"
+#include "tests/runtime/models/wave.h"
 
 namespace lockstep {
 namespace {

@@ -11,9 +11,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "job/scenario.h"
+#include "runtime/job/scenario.h"
 #include "runtime/models/catalog.h"
-#include "runtime/models/wave.h"
+#include "tests/runtime/models/wave.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "sim/machine/fit_machine.h"
+#include "sim/forecast/fit_machine.h"
 
 #include <cmath>
 #include <vector>

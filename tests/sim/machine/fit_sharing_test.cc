@@ -1,12 +1,12 @@
-#include "sim/machine/fit_sharing.h"
+#include "sim/forecast/fit_sharing.h"
 
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "sim/machine/kernel_job.h"
-#include "sim/machine/training_steps.h"
+#include "sim/forecast/training_steps.h"
+#include "tests/sim/machine/kernel_job.h"
 
 namespace lockstep::sim {
 namespace {

@@ -1,8 +1,8 @@
-#include "sim/machine/flop_use.h"
+#include "sim/forecast/flop_use.h"
 
 #include <gtest/gtest.h>
 
-#include "sim/machine/kernel_job.h"
+#include "tests/sim/machine/kernel_job.h"
 
 namespace lockstep::sim {
 namespace {

@@ -1,5 +1,5 @@
 // From derived calls and costs to step times: what the simulated clock must show, by hand.
-#include "sim/machine/forecast.h"
+#include "sim/forecast/forecast.h"
 
 #include <string>
 #include <utility>
@@ -8,11 +8,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/machine/kernel_job.h"
+#include "sim/forecast/timed_run.h"
 #include "sim/machine/play.h"
-#include "sim/machine/timed_run.h"
 #include "sim/machine/work_time.h"
-#include "verify/program.h"
+#include "tests/sim/machine/kernel_job.h"
+#include "tests/verify/program.h"
 
 namespace lockstep::sim {
 namespace {

@@ -9,11 +9,11 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/machine/forecast.h"
+#include "sim/forecast/forecast.h"
+#include "sim/forecast/timed_run.h"
 #include "sim/machine/play.h"
-#include "sim/machine/timed_run.h"
 #include "sim/machine/work_time.h"
-#include "verify/program.h"
+#include "tests/verify/program.h"
 
 namespace lockstep::sim {
 

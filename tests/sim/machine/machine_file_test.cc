@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/read_file.h"
+#include "base/files/read_file.h"
 #include "sim/machine/machine.h"
 
 namespace lockstep::sim {

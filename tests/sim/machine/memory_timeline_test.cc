@@ -1,14 +1,14 @@
 // Memory on the simulated clock: when what is held, by hand.
-#include "sim/machine/memory_timeline.h"
+#include "sim/forecast/memory_timeline.h"
 
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "sim/machine/timed_run.h"
+#include "sim/forecast/timed_run.h"
 #include "sim/machine/work_time.h"
-#include "verify/program.h"
+#include "tests/verify/program.h"
 
 namespace lockstep::sim {
 namespace {

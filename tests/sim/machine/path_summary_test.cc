@@ -1,9 +1,9 @@
-#include "sim/machine/path_summary.h"
+#include "sim/forecast/path_summary.h"
 
 #include <gtest/gtest.h>
 
-#include "sim/machine/kernel_job.h"
-#include "sim/machine/training_steps.h"
+#include "sim/forecast/training_steps.h"
+#include "tests/sim/machine/kernel_job.h"
 
 namespace lockstep::sim {
 namespace {

@@ -1,4 +1,4 @@
-#include "sim/machine/trials.h"
+#include "sim/forecast/trials.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/machine/kernel_job.h"
+#include "tests/sim/machine/kernel_job.h"
 
 namespace lockstep::sim {
 namespace {

@@ -1,4 +1,4 @@
-#include "sim/machine/what_if.h"
+#include "sim/forecast/what_if.h"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/machine/kernel_job.h"
+#include "tests/sim/machine/kernel_job.h"
 
 namespace lockstep::sim {
 namespace {

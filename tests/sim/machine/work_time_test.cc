@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/collectives/choice.h"
-#include "sim/machine/timed_run.h"
+#include "sim/forecast/timed_run.h"
 
 namespace lockstep::sim {
 namespace {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/run_lockstep.h"
+#include "tests/cli/run_lockstep.h"
 
 namespace lockstep {
 namespace {

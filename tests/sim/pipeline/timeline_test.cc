@@ -1,5 +1,5 @@
 // The picture of a pipeline's run.
-#include "sim/pipeline/timeline.h"
+#include "reports/forecasts/timeline.h"
 
 #include <sstream>
 #include <string>

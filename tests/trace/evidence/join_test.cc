@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 #include "trace/load.h"
 #include "verify/rules.h"
 #include "verify/verify.h"

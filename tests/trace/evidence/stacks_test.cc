@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trace/evidence/evidence_testing.h"
+#include "tests/trace/evidence/evidence_testing.h"
 
 namespace lockstep {
 namespace {

@@ -1,13 +1,12 @@
 // Chakra execution traces as JSON.
-#include "trace/formats/chakra_json.h"
-
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trace/formats/chakra.h"
-#include "trace/formats/format_testing.h"
+#include "tests/trace/formats/format_testing.h"
+#include "trace/formats/chakra/chakra.h"
+#include "trace/formats/chakra/json.h"
 
 namespace lockstep {
 namespace {

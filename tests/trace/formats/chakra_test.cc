@@ -1,5 +1,5 @@
 // Chakra execution traces.
-#include "trace/formats/chakra.h"
+#include "trace/formats/chakra/chakra.h"
 
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trace/formats/format_testing.h"
+#include "tests/trace/formats/format_testing.h"
 
 namespace lockstep {
 namespace {

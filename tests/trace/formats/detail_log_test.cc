@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trace/formats/format_testing.h"
+#include "tests/trace/formats/format_testing.h"
 
 namespace lockstep {
 namespace {

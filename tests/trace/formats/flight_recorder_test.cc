@@ -1,13 +1,13 @@
 // Flight Recorder dumps: from bytes to a verdict.
-#include "trace/formats/flight_recorder.h"
+#include "trace/formats/flight_recorder/flight_recorder.h"
 
 #include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support/temp_dir.h"
-#include "trace/formats/pickle_writer.h"
+#include "tests/support/temp_dir.h"
+#include "tests/trace/formats/pickle_writer.h"
 #include "trace/load.h"
 #include "verify/verify.h"
 

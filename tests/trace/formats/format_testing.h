@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "support/trace_dump.h"
+#include "tests/support/trace_dump.h"
 #include "trace/formats/format.h"
 #include "trace/load.h"
 #include "verify/rules.h"

@@ -1,5 +1,5 @@
 // Profiles of torch.profiler.
-#include "trace/formats/kineto.h"
+#include "trace/formats/kineto/kineto.h"
 
 #include <string>
 #include <vector>
@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trace/formats/format_testing.h"
+#include "tests/trace/formats/format_testing.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // NCCL's logs.
-#include "trace/formats/nccl_log.h"
+#include "trace/formats/nccl_log/nccl_log.h"
 
 #include <cstdint>
 #include <sstream>
@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trace/formats/format_testing.h"
+#include "tests/trace/formats/format_testing.h"
 
 namespace lockstep {
 namespace {

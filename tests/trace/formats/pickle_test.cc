@@ -1,10 +1,10 @@
 // Pickles are data and nothing else, whatever is in the file.
-#include "trace/formats/pickle.h"
+#include "trace/formats/flight_recorder/pickle.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trace/formats/pickle_writer.h"
+#include "tests/trace/formats/pickle_writer.h"
 
 namespace lockstep {
 namespace {

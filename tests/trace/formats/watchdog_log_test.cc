@@ -1,5 +1,5 @@
 // Messages of PyTorch's NCCL watchdog.
-#include "trace/formats/watchdog_log.h"
+#include "trace/formats/watchdog_log/watchdog_log.h"
 
 #include <string>
 #include <vector>
@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trace/formats/format_testing.h"
+#include "tests/trace/formats/format_testing.h"
 
 namespace lockstep {
 namespace {

@@ -13,11 +13,11 @@
 #include <string_view>
 #include <vector>
 
-#include "verify/injection/judging.h"
-#include "verify/injection/mesh_tally.h"
-#include "verify/injection/recorded_programs.h"
-#include "verify/injection/tally.h"
-#include "verify/injection/trial.h"
+#include "tests/verify/injection/judging.h"
+#include "tests/verify/injection/mesh_tally.h"
+#include "tests/verify/injection/recorded_programs.h"
+#include "tests/verify/injection/tally.h"
+#include "tests/verify/injection/trial.h"
 #include "verify/verify.h"
 
 namespace lockstep::injection {

@@ -1,7 +1,7 @@
 // Faults by which ranks do not come, wait for each other, or do not wait at all.
 #include <algorithm>
 
-#include "verify/injection/injector.h"
+#include "tests/verify/injection/injector.h"
 
 namespace lockstep::injection {
 

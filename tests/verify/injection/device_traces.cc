@@ -1,8 +1,8 @@
-#include "verify/injection/device_traces.h"
+#include "tests/verify/injection/device_traces.h"
 
 #include <algorithm>
 
-#include "verify/injection/trace_lines.h"
+#include "tests/verify/injection/trace_lines.h"
 
 namespace lockstep::injection {
 

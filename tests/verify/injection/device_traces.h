@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "verify/injection/devices.h"
+#include "tests/verify/injection/devices.h"
 
 namespace lockstep::injection {
 

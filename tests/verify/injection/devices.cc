@@ -1,4 +1,4 @@
-#include "verify/injection/devices.h"
+#include "tests/verify/injection/devices.h"
 
 #include <algorithm>
 #include <functional>

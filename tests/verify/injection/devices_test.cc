@@ -1,11 +1,11 @@
 // The executor with devices does what NCCL does: enqueueing returns, streams run in order, waits
 // order streams and block nobody, and kernels may keep each other from running.
-#include "verify/injection/devices.h"
+#include "tests/verify/injection/devices.h"
 
 #include <gtest/gtest.h>
 
-#include "verify/injection/mesh_trial.h"
-#include "verify/injection/program_writer.h"
+#include "tests/verify/injection/mesh_trial.h"
+#include "tests/verify/injection/program_writer.h"
 
 namespace lockstep::injection {
 namespace {

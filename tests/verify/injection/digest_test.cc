@@ -1,19 +1,19 @@
 // The verdict on digests is that on the traces they were made from: for jobs with faults in them
 // and for the recordings at hand, a digest from each rank by itself.
-#include "trace/digest.h"
+#include "trace/formats/digest/digest.h"
 
 #include <algorithm>
 #include <filesystem>
 
 #include <gtest/gtest.h>
 
-#include "reports/json_report.h"
-#include "support/temp_dir.h"
+#include "reports/findings/json_report.h"
+#include "tests/support/temp_dir.h"
+#include "tests/verify/injection/judging.h"
+#include "tests/verify/injection/recorded_programs.h"
+#include "tests/verify/injection/trial.h"
 #include "trace/formats/format.h"
 #include "trace/load.h"
-#include "verify/injection/judging.h"
-#include "verify/injection/recorded_programs.h"
-#include "verify/injection/trial.h"
 #include "verify/verify.h"
 
 namespace lockstep::injection {

@@ -1,11 +1,11 @@
-#include "verify/injection/dumps.h"
+#include "tests/verify/injection/dumps.h"
 
 #include <algorithm>
 #include <map>
 
 #include <nlohmann/json.hpp>
 
-#include "trace/formats/pickle_writer.h"
+#include "tests/trace/formats/pickle_writer.h"
 
 namespace lockstep::injection {
 

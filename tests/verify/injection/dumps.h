@@ -5,8 +5,8 @@
 
 #include <cstddef>
 
-#include "verify/injection/devices.h"
-#include "verify/injection/files.h"
+#include "tests/verify/injection/devices.h"
+#include "tests/verify/injection/files.h"
 
 namespace lockstep::injection {
 

@@ -1,10 +1,10 @@
-#include "verify/injection/executor.h"
+#include "tests/verify/injection/executor.h"
 
 #include <algorithm>
 #include <deque>
 #include <tuple>
 
-#include "verify/injection/trace_lines.h"
+#include "tests/verify/injection/trace_lines.h"
 
 namespace lockstep::injection {
 

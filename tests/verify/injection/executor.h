@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "verify/injection/job.h"
+#include "tests/verify/injection/job.h"
 
 namespace lockstep::injection {
 

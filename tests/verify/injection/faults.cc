@@ -1,9 +1,9 @@
-#include "verify/injection/faults.h"
+#include "tests/verify/injection/faults.h"
 
 #include <array>
 #include <map>
 
-#include "verify/injection/injector.h"
+#include "tests/verify/injection/injector.h"
 
 namespace lockstep::injection {
 

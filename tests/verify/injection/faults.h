@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "verify/injection/executor.h"
-#include "verify/injection/job.h"
+#include "tests/verify/injection/executor.h"
+#include "tests/verify/injection/job.h"
 
 namespace lockstep::injection {
 

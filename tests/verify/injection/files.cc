@@ -1,4 +1,4 @@
-#include "verify/injection/files.h"
+#include "tests/verify/injection/files.h"
 
 #include <utility>
 

@@ -1,9 +1,9 @@
-#include "verify/injection/healthy_jobs.h"
+#include "tests/verify/injection/healthy_jobs.h"
 
 #include <iterator>
 #include <numeric>
 
-#include "verify/injection/program_writer.h"
+#include "tests/verify/injection/program_writer.h"
 
 namespace lockstep::injection {
 

@@ -2,7 +2,7 @@
 // schedule.
 #pragma once
 
-#include "verify/injection/job.h"
+#include "tests/verify/injection/job.h"
 
 namespace lockstep::injection {
 

@@ -5,9 +5,9 @@
 
 #include <gtest/gtest.h>
 
-#include "support/trace_text.h"
-#include "verify/injection/healthy_jobs.h"
-#include "verify/injection/judging.h"
+#include "tests/support/trace_text.h"
+#include "tests/verify/injection/healthy_jobs.h"
+#include "tests/verify/injection/judging.h"
 
 namespace lockstep::injection {
 namespace {

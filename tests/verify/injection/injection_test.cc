@@ -3,9 +3,9 @@
 // INJECTION_DUMP=<folder> keeps its traces.
 #include <gtest/gtest.h>
 
-#include "support/sanitized.h"
-#include "verify/injection/judging.h"
-#include "verify/injection/trial.h"
+#include "tests/support/sanitized.h"
+#include "tests/verify/injection/judging.h"
+#include "tests/verify/injection/trial.h"
 
 namespace lockstep::injection {
 namespace {

@@ -1,4 +1,4 @@
-#include "verify/injection/injector.h"
+#include "tests/verify/injection/injector.h"
 
 #include <algorithm>
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "verify/injection/faults.h"
+#include "tests/verify/injection/faults.h"
 
 namespace lockstep::injection {
 

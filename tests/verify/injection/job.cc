@@ -1,4 +1,4 @@
-#include "verify/injection/job.h"
+#include "tests/verify/injection/job.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "verify/injection/judging.h"
+#include "tests/verify/injection/judging.h"
 
 #include <algorithm>
 #include <cstdlib>

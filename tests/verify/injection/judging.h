@@ -4,9 +4,9 @@
 #include <functional>
 #include <string>
 
-#include "verify/injection/executor.h"
-#include "verify/injection/faults.h"
-#include "verify/injection/files.h"
+#include "tests/verify/injection/executor.h"
+#include "tests/verify/injection/faults.h"
+#include "tests/verify/injection/files.h"
 #include "verify/verify.h"
 
 namespace lockstep::injection {

@@ -1,7 +1,7 @@
 // Faults in the calls themselves: left out, added, exchanged, changed.
 #include <algorithm>
 
-#include "verify/injection/injector.h"
+#include "tests/verify/injection/injector.h"
 
 namespace lockstep::injection {
 

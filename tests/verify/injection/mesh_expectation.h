@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "verify/injection/devices.h"
-#include "verify/injection/executor.h"
-#include "verify/injection/faults.h"
-#include "verify/injection/mesh_faults.h"
+#include "tests/verify/injection/devices.h"
+#include "tests/verify/injection/executor.h"
+#include "tests/verify/injection/faults.h"
+#include "tests/verify/injection/mesh_faults.h"
 
 namespace lockstep::injection {
 

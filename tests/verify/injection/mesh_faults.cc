@@ -1,10 +1,10 @@
-#include "verify/injection/mesh_faults.h"
+#include "tests/verify/injection/mesh_faults.h"
 
 #include <algorithm>
 #include <array>
 #include <functional>
 
-#include "verify/injection/mesh_jobs.h"
+#include "tests/verify/injection/mesh_jobs.h"
 
 namespace lockstep::injection {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "verify/injection/devices.h"
-#include "verify/injection/job.h"
+#include "tests/verify/injection/devices.h"
+#include "tests/verify/injection/job.h"
 
 namespace lockstep::injection {
 

@@ -1,8 +1,8 @@
-#include "verify/injection/mesh_jobs.h"
+#include "tests/verify/injection/mesh_jobs.h"
 
 #include <algorithm>
 
-#include "verify/injection/program_writer.h"
+#include "tests/verify/injection/program_writer.h"
 
 namespace lockstep::injection {
 

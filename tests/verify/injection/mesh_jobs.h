@@ -3,7 +3,7 @@
 // All ranks call in an order that suits all, whatever keeps whose kernels from running.
 #pragma once
 
-#include "verify/injection/job.h"
+#include "tests/verify/injection/job.h"
 
 namespace lockstep::injection {
 

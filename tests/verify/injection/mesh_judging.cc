@@ -1,4 +1,4 @@
-#include "verify/injection/mesh_judging.h"
+#include "tests/verify/injection/mesh_judging.h"
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "verify/injection/mesh_trial.h"
+#include "tests/verify/injection/mesh_trial.h"
 #include "verify/report.h"
 
 namespace lockstep::injection {

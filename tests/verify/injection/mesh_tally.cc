@@ -1,4 +1,4 @@
-#include "verify/injection/mesh_tally.h"
+#include "tests/verify/injection/mesh_tally.h"
 
 #include <algorithm>
 #include <atomic>
@@ -6,7 +6,7 @@
 #include <thread>
 #include <tuple>
 
-#include "verify/injection/judging.h"
+#include "tests/verify/injection/judging.h"
 #include "verify/verify.h"
 
 namespace lockstep::injection {

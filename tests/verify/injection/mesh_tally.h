@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "verify/injection/mesh_judging.h"
+#include "tests/verify/injection/mesh_judging.h"
 
 namespace lockstep::injection {
 

@@ -1,13 +1,13 @@
-#include "verify/injection/mesh_trial.h"
+#include "tests/verify/injection/mesh_trial.h"
 
 #include <array>
 #include <stdexcept>
 #include <utility>
 
-#include "verify/injection/device_traces.h"
-#include "verify/injection/dumps.h"
-#include "verify/injection/mesh_expectation.h"
-#include "verify/injection/mesh_jobs.h"
+#include "tests/verify/injection/device_traces.h"
+#include "tests/verify/injection/dumps.h"
+#include "tests/verify/injection/mesh_expectation.h"
+#include "tests/verify/injection/mesh_jobs.h"
 
 namespace lockstep::injection {
 

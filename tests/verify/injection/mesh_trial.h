@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "verify/injection/faults.h"
-#include "verify/injection/files.h"
-#include "verify/injection/mesh_faults.h"
+#include "tests/verify/injection/faults.h"
+#include "tests/verify/injection/files.h"
+#include "tests/verify/injection/mesh_faults.h"
 
 namespace lockstep::injection {
 

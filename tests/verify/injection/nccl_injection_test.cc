@@ -15,8 +15,8 @@
 
 #include <gtest/gtest.h>
 
-#include "support/sanitized.h"
-#include "verify/injection/mesh_tally.h"
+#include "tests/support/sanitized.h"
+#include "tests/verify/injection/mesh_tally.h"
 
 namespace lockstep::injection {
 namespace {

@@ -1,4 +1,4 @@
-#include "verify/injection/program_writer.h"
+#include "tests/verify/injection/program_writer.h"
 
 namespace lockstep::injection {
 

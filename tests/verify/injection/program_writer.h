@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "verify/injection/job.h"
+#include "tests/verify/injection/job.h"
 
 namespace lockstep::injection {
 

@@ -1,4 +1,4 @@
-#include "verify/injection/recorded_programs.h"
+#include "tests/verify/injection/recorded_programs.h"
 
 #include <algorithm>
 #include <cstdlib>

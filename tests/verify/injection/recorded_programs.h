@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "tests/verify/injection/job.h"
+#include "tests/verify/injection/trial.h"
 #include "trace/run.h"
-#include "verify/injection/job.h"
-#include "verify/injection/trial.h"
 
 namespace lockstep::injection {
 

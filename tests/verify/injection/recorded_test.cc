@@ -1,10 +1,10 @@
 // Faults put into healthy runs from disk: real programs, run again with one fault each.
 #include <gtest/gtest.h>
 
-#include "support/sanitized.h"
-#include "verify/injection/judging.h"
-#include "verify/injection/recorded_programs.h"
-#include "verify/injection/trial.h"
+#include "tests/support/sanitized.h"
+#include "tests/verify/injection/judging.h"
+#include "tests/verify/injection/recorded_programs.h"
+#include "tests/verify/injection/trial.h"
 
 namespace lockstep::injection {
 namespace {

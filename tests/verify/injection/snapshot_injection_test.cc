@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "support/temp_dir.h"
+#include "tests/support/temp_dir.h"
+#include "tests/verify/injection/judging.h"
+#include "tests/verify/injection/trial.h"
 #include "trace/load.h"
-#include "verify/injection/judging.h"
-#include "verify/injection/trial.h"
 
 namespace lockstep::injection {
 namespace {

@@ -1,4 +1,4 @@
-#include "verify/injection/tally.h"
+#include "tests/verify/injection/tally.h"
 
 #include <cstdio>
 

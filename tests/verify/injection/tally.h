@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "verify/injection/faults.h"
-#include "verify/injection/judging.h"
+#include "tests/verify/injection/faults.h"
+#include "tests/verify/injection/judging.h"
 #include "verify/report.h"
 
 namespace lockstep::injection {

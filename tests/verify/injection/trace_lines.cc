@@ -1,4 +1,4 @@
-#include "verify/injection/trace_lines.h"
+#include "tests/verify/injection/trace_lines.h"
 
 #include <algorithm>
 

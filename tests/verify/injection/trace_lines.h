@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "verify/injection/job.h"
+#include "tests/verify/injection/job.h"
 
 namespace lockstep::injection {
 

@@ -1,13 +1,13 @@
-#include "verify/injection/trial.h"
+#include "tests/verify/injection/trial.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
-#include "verify/injection/devices.h"
-#include "verify/injection/dumps.h"
-#include "verify/injection/healthy_jobs.h"
-#include "verify/injection/judging.h"
+#include "tests/verify/injection/devices.h"
+#include "tests/verify/injection/dumps.h"
+#include "tests/verify/injection/healthy_jobs.h"
+#include "tests/verify/injection/judging.h"
 
 namespace lockstep::injection {
 

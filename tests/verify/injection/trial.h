@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "verify/injection/faults.h"
-#include "verify/injection/files.h"
-#include "verify/injection/job.h"
+#include "tests/verify/injection/faults.h"
+#include "tests/verify/injection/files.h"
+#include "tests/verify/injection/job.h"
 
 namespace lockstep::injection {
 

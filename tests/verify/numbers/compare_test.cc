@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "verify/numbers/compare_runs.h"
-#include "verify/numbers/final_loss.h"
-#include "verify/numbers/tiny_training.h"
+#include "tests/verify/numbers/tiny_training.h"
+#include "verify/compare_runs.h"
+#include "verify/final_loss.h"
 
 namespace lockstep {
 namespace {

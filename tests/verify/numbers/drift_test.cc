@@ -1,9 +1,9 @@
 // How far two trainings ended apart.
-#include "verify/numbers/drift.h"
+#include "verify/drift.h"
 
 #include <gtest/gtest.h>
 
-#include "verify/numbers/tiny_training.h"
+#include "tests/verify/numbers/tiny_training.h"
 
 namespace lockstep {
 namespace {

@@ -7,9 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support/trace_text.h"
-#include "verify/numbers/tiny_training.h"
-#include "verify/program.h"
+#include "tests/support/trace_text.h"
+#include "tests/verify/numbers/tiny_training.h"
+#include "tests/verify/program.h"
 #include "verify/verify.h"
 
 namespace lockstep {

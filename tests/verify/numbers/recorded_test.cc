@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/verify/program.h"
 #include "trace/load.h"
-#include "verify/program.h"
 #include "verify/verify.h"
 
 namespace lockstep {

@@ -1,12 +1,12 @@
-#include "verify/numbers/tiny_training.h"
+#include "tests/verify/numbers/tiny_training.h"
 
 #include <numeric>
 
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "support/trace_text.h"
-#include "trace/fingerprint.h"
+#include "tests/support/trace_text.h"
+#include "trace/values/fingerprint.h"
 
 namespace lockstep {
 

@@ -1,14 +1,14 @@
 // Certificates: accepted for what they were written for, and for nothing else.
-#include "verify/product/certificate.h"
+#include "verify/certificates/certificate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support/trace_text.h"
-#include "verify/product/certificate_lines.h"
-#include "verify/product/check_certificate.h"
-#include "verify/product/small_product.h"
-#include "verify/program.h"
+#include "tests/support/trace_text.h"
+#include "tests/verify/product/certificate_lines.h"
+#include "tests/verify/product/small_product.h"
+#include "tests/verify/program.h"
+#include "verify/checker/check_certificate.h"
 
 namespace lockstep {
 namespace {

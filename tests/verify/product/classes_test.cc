@@ -4,10 +4,10 @@
 
 #include <gmock/gmock.h>
 
-#include "support/temp_dir.h"
-#include "verify/product/certificate.h"
-#include "verify/product/check_certificate.h"
-#include "verify/product/small_product.h"
+#include "tests/support/temp_dir.h"
+#include "tests/verify/product/small_product.h"
+#include "verify/certificates/certificate.h"
+#include "verify/checker/check_certificate.h"
 
 namespace lockstep {
 namespace {

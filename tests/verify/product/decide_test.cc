@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "verify/product/small_product.h"
-#include "verify/program.h"
+#include "tests/verify/product/small_product.h"
+#include "tests/verify/program.h"
 
 namespace lockstep {
 namespace {

@@ -3,12 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support/trace_text.h"
-#include "verify/product/certificate.h"
-#include "verify/product/certificate_lines.h"
-#include "verify/product/check_certificate.h"
+#include "tests/support/trace_text.h"
+#include "tests/verify/product/certificate_lines.h"
+#include "tests/verify/product/small_product.h"
+#include "verify/certificates/certificate.h"
+#include "verify/checker/check_certificate.h"
 #include "verify/product/decide.h"
-#include "verify/product/small_product.h"
 
 namespace lockstep {
 namespace {

@@ -10,13 +10,13 @@
 
 #include <gtest/gtest.h>
 
-#include "support/sanitized.h"
-#include "support/trace_text.h"
+#include "tests/support/sanitized.h"
+#include "tests/support/trace_text.h"
+#include "tests/verify/product/small_product.h"
+#include "tests/verify/program.h"
+#include "tests/verify/words.h"
 #include "verify/product/decide.h"
-#include "verify/product/small_product.h"
-#include "verify/program.h"
 #include "verify/verify.h"
-#include "verify/words.h"
 
 namespace lockstep {
 namespace {

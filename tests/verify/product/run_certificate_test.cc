@@ -1,6 +1,6 @@
 // Certificates of recorded runs: accepted for the run that they were written for, and for nothing
 // that calls anything else.
-#include "verify/product/run_certificate.h"
+#include "verify/certificates/run_certificate.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -9,12 +9,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support/trace_text.h"
+#include "tests/support/trace_text.h"
+#include "tests/verify/product/certificate_lines.h"
+#include "tests/verify/program.h"
 #include "trace/load.h"
-#include "verify/product/certificate_lines.h"
-#include "verify/product/check_certificate.h"
+#include "verify/checker/check_certificate.h"
 #include "verify/product/decide.h"
-#include "verify/program.h"
 #include "verify/verify.h"
 
 namespace lockstep {

@@ -1,4 +1,4 @@
-#include "verify/product/small_product.h"
+#include "tests/verify/product/small_product.h"
 
 #include <algorithm>
 #include <cctype>
@@ -6,8 +6,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "support/trace_text.h"
-#include "verify/program.h"
+#include "tests/support/trace_text.h"
+#include "tests/verify/program.h"
 
 namespace lockstep {
 

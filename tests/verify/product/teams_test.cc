@@ -1,10 +1,10 @@
 // Teams: ranks that share a batch. product_oracle_test.cc holds the verdicts against enumeration.
 #include <gmock/gmock.h>
 
-#include "support/temp_dir.h"
-#include "verify/product/certificate.h"
+#include "tests/support/temp_dir.h"
+#include "tests/verify/product/small_product.h"
+#include "verify/certificates/certificate.h"
 #include "verify/product/decide.h"
-#include "verify/product/small_product.h"
 
 namespace lockstep {
 namespace {

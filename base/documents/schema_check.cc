@@ -1,0 +1,285 @@
+#include "base/documents/schema_check.h"
+
+#include <algorithm>
+#include <exception>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <valijson/adapters/nlohmann_json_adapter.hpp>
+#include <valijson/schema.hpp>
+#include <valijson/schema_parser.hpp>
+#include <valijson/validator.hpp>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace lockstep {
+
+namespace {
+
+using Json = nlohmann::json;
+
+bool has_type(const Json& value, const std::string& type) {
+  if (type == "integer") return value.is_number_integer();
+  if (type == "number") return value.is_number();
+  if (type == "string") return value.is_string();
+  if (type == "boolean") return value.is_boolean();
+  if (type == "array") return value.is_array();
+  return type == "object" && value.is_object();
+}
+
+std::string type_in_words(const std::string& type) {
+  if (type == "integer") return "a whole number";
+  if (type == "number") return "a number";
+  if (type == "string") return "text";
+  if (type == "boolean") return "true or false";
+  if (type == "array") return "a list";
+  return "a mapping";
+}
+
+std::string number_in_words(const Json& number) { return number.dump(); }
+
+// What was found, short enough for a message.
+std::string value_in_words(const Json& value) {
+  if (value.is_null()) return "empty";
+  if (value.is_array()) return "a list";
+  if (value.is_object()) return "a mapping";
+  if (!value.is_string()) return value.dump();
+  constexpr std::size_t kLongest = 60;
+  const auto& text = value.get_ref<const std::string&>();
+  if (text.size() > kLongest) return "a text of " + plural(text.size(), "byte");
+  return "the text \"" + printable(text) + "\"";
+}
+
+// "/data/modality/0/has" as a person writes it: "data.modality[0].has".
+std::string path_in_words(const std::string& pointer) {
+  if (pointer.empty()) return "the file";
+  const Json::json_pointer parsed(pointer);
+  std::string out;
+  std::vector<std::string> parts;
+  for (auto rest = parsed; !rest.empty(); rest.pop_back()) parts.push_back(rest.back());
+  std::reverse(parts.begin(), parts.end());
+  for (const std::string& part : parts) {
+    const bool index = part.find_first_not_of("0123456789") == std::string::npos;
+    out += index ? "[" + part + "]" : (out.empty() ? "" : ".") + printable(part);
+  }
+  return "\"" + out + "\"";
+}
+
+std::vector<std::string> keys_of(const Json& object) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object.items()) keys.push_back(key);
+  return keys;
+}
+
+class Explainer {
+ public:
+  Explainer(const YamlDocument& document, const Json& schema)
+      : document_(document), schema_(schema) {}
+
+  // The schema that says what `value` may be: references followed, and of alternatives the one
+  // for the value's type; null where no alternative has that type.
+  const Json* schema_for(const Json& value, const Json& schema) const {
+    if (schema.contains("$ref")) return schema_for(value, referred(schema));
+    if (!schema.contains("oneOf")) return &schema;
+    for (const Json& alternative : schema["oneOf"]) {
+      const Json* resolved = schema_for(value, alternative);
+      if (resolved != nullptr && has_type(value, (*resolved)["type"])) return resolved;
+    }
+    return nullptr;
+  }
+
+  void visit(const Json& value, const Json& schema, const std::string& pointer) {
+    const Json* resolved = schema_for(value, schema);
+    if (resolved == nullptr || !has_type(value, (*resolved)["type"]))
+      return wrong(value, pointer, expected(schema));
+    if (resolved->contains("enum")) return visit_choice(value, *resolved, pointer);
+    if (value.is_object()) return visit_object(value, *resolved, pointer);
+    if (value.is_array()) return visit_list(value, *resolved, pointer);
+    if (value.is_number()) return visit_number(value, *resolved, pointer);
+    if (value.is_string()) return visit_text(value, *resolved, pointer);
+  }
+
+  std::optional<Error> first() const {
+    const auto earlier = [](const Error& a, const Error& b) {
+      return std::pair(a.place.line, a.place.column) < std::pair(b.place.line, b.place.column);
+    };
+    const auto found = std::min_element(problems_.begin(), problems_.end(), earlier);
+    return found == problems_.end() ? std::nullopt : std::optional(*found);
+  }
+
+ private:
+  const Json& referred(const Json& schema) const {
+    return schema_.at(Json::json_pointer(schema["$ref"].get<std::string>().substr(1)));
+  }
+
+  // "a whole number", "one of a, b" or "text or a mapping".
+  std::string expected(const Json& schema) const {
+    if (schema.contains("$ref")) return expected(referred(schema));
+    if (schema.contains("oneOf")) {
+      std::string out;
+      for (const Json& alternative : schema["oneOf"])
+        out += (out.empty() ? "" : " or ") + expected(alternative);
+      return out;
+    }
+    if (schema.contains("enum")) {
+      std::vector<std::string> choices;
+      for (const Json& choice : schema["enum"])
+        choices.push_back(choice.is_string() ? choice.get<std::string>() : choice.dump());
+      return choices.size() == 1 ? choices[0] : "one of " + join_and(choices);
+    }
+    return type_in_words(schema["type"]);
+  }
+
+  void wrong(const Json& value, const std::string& pointer, const std::string& should_be,
+             const std::string& fix = {}) {
+    problems_.push_back({path_in_words(pointer) + " should be " + should_be + ", but it is " +
+                             value_in_words(value),
+                         document_.value_place(pointer), fix});
+  }
+
+  void visit_choice(const Json& value, const Json& schema, const std::string& pointer) {
+    const Json& choices = schema["enum"];
+    if (std::find(choices.begin(), choices.end(), value) != choices.end()) return;
+    if (!value.is_string()) return wrong(value, pointer, expected(schema));
+    const auto names = choices.get<std::vector<std::string>>();
+    const std::string near = nearest(value.get<std::string>(), names);
+    wrong(value, pointer, expected(schema), near.empty() ? "" : "did you mean \"" + near + "\"?");
+  }
+
+  // The schema of the value under `key`; null where the key is not allowed.
+  static const Json* property(const Json& schema, const std::string& key) {
+    if (schema.contains("properties") && schema["properties"].contains(key))
+      return &schema["properties"][key];
+    if (schema.contains("patternProperties")) {
+      for (const auto& [pattern, inner] : schema["patternProperties"].items()) {
+        if (key.size() < 100 && std::regex_search(key, std::regex(pattern))) return &inner;
+      }
+    }
+    return nullptr;
+  }
+
+  void unknown_key(const std::string& key, const Json& schema, const std::string& pointer) {
+    std::string message = "unknown key \"" + printable(key.substr(0, 100)) + "\"";
+    std::string fix;
+    if (schema.contains("properties")) {
+      const std::vector<std::string> allowed = keys_of(schema["properties"]);
+      const std::string near = key.size() < 100 ? nearest(key, allowed) : "";
+      if (!near.empty()) message += "; did you mean \"" + near + "\"?";
+      fix = "allowed here: " + join_and(allowed);
+    } else {
+      fix = "write \"rank 0\", \"rank 1\" and so on";
+    }
+    problems_.push_back({message, document_.key_place(pointer), fix});
+  }
+
+  void visit_object(const Json& value, const Json& schema, const std::string& pointer) {
+    for (const auto& [key, inner] : value.items()) {
+      const std::string here = pointer + "/" + pointer_part(key);
+      const Json* inner_schema = property(schema, key);
+      if (inner_schema == nullptr)
+        unknown_key(key, schema, here);
+      else
+        visit(inner, *inner_schema, here);
+    }
+    if (!schema.contains("required")) return;
+    for (const std::string key : schema["required"]) {
+      if (value.contains(key)) continue;
+      const Json* missing = property(schema, key);
+      problems_.push_back({"the key \"" + key + "\" is missing" +
+                               (pointer.empty() ? "" : " in " + path_in_words(pointer)),
+                           document_.value_place(pointer),
+                           "add \"" + key + ": …\": " + description(*missing)});
+    }
+  }
+
+  std::string description(const Json& schema) const {
+    return schema.contains("$ref") ? description(referred(schema))
+                                   : schema["description"].get<std::string>();
+  }
+
+  void visit_list(const Json& value, const Json& schema, const std::string& pointer) {
+    if (schema.contains("minItems") && value.size() < schema["minItems"])
+      return count_wrong(value, pointer, "at least", schema["minItems"]);
+    if (schema.contains("maxItems") && value.size() > schema["maxItems"])
+      return count_wrong(value, pointer, "at most", schema["maxItems"]);
+    for (std::size_t i = 0; i < value.size(); ++i)
+      visit(value[i], schema["items"], pointer + "/" + std::to_string(i));
+  }
+
+  void count_wrong(const Json& value, const std::string& pointer, const std::string& bound,
+                   std::uint64_t count) {
+    problems_.push_back({path_in_words(pointer) + " should have " + bound + " " +
+                             plural(count, "item") + ", but it has " + std::to_string(value.size()),
+                         document_.value_place(pointer), ""});
+  }
+
+  void visit_number(const Json& value, const Json& schema, const std::string& pointer) {
+    const double number = value.get<double>();
+    if (schema.contains("minimum") && number < schema["minimum"].get<double>())
+      wrong(value, pointer, "at least " + number_in_words(schema["minimum"]));
+    else if (schema.contains("exclusiveMinimum") &&
+             number <= schema["exclusiveMinimum"].get<double>())
+      wrong(value, pointer, "more than " + number_in_words(schema["exclusiveMinimum"]));
+    else if (schema.contains("maximum") && number > schema["maximum"].get<double>())
+      wrong(value, pointer, "at most " + number_in_words(schema["maximum"]));
+  }
+
+  void visit_text(const Json& value, const Json& schema, const std::string& pointer) {
+    const auto characters = [&] {
+      const auto& text = value.get_ref<const std::string&>();
+      return std::count_if(text.begin(), text.end(),
+                           [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
+    }();
+    if (schema.contains("minLength") && characters < schema["minLength"].get<std::int64_t>())
+      wrong(value, pointer, "text that is not empty");
+    else if (schema.contains("maxLength") && characters > schema["maxLength"].get<std::int64_t>())
+      wrong(value, pointer, "text of at most " + schema["maxLength"].dump() + " characters");
+  }
+
+  const YamlDocument& document_;
+  const Json& schema_;
+  std::vector<Error> problems_;
+};
+
+// valijson's verdict: nothing, or its own words for the first thing that it refused.
+std::optional<std::string> refused_by_valijson(const Json& value, const Json& schema) {
+  valijson::Schema compiled;
+  valijson::SchemaParser(valijson::SchemaParser::kDraft7)
+      .populateSchema(valijson::adapters::NlohmannJsonAdapter(schema), compiled);
+  valijson::Validator validator;
+  valijson::ValidationResults results;
+  if (validator.validate(compiled, valijson::adapters::NlohmannJsonAdapter(value), &results))
+    return std::nullopt;
+  return results.numErrors() > 0 ? results.begin()->description : "refused by the schema";
+}
+
+}  // namespace
+
+std::optional<Error> check_against_schema(const YamlDocument& document,
+                                          const nlohmann::json& schema) {
+  const auto refused = refused_by_valijson(document.value, schema);
+  if (!refused) return std::nullopt;
+  Explainer explainer(document, schema);
+  explainer.visit(document.value, schema, "");
+  if (auto error = explainer.first()) return error;
+  return Error{"not a valid scenario: " + printable(*refused), document.value_place(""),
+               "docs/scenarios.md lists the keys and what they take"};
+}
+
+nlohmann::json with_defaults(const nlohmann::json& value, const nlohmann::json& schema) {
+  // Only mappings carry defaults, and those stand in the schema without references; where a value
+  // may be a mapping or something shorter, the mapping is its last alternative.
+  const Json& here = schema.contains("oneOf") ? schema["oneOf"].back() : schema;
+  if (!value.is_object() || !here.contains("properties")) return value;
+  Json out = value;
+  for (const auto& [key, inner] : here["properties"].items()) {
+    if (!out.contains(key) && inner.contains("default")) out[key] = inner["default"];
+    if (out.contains(key)) out[key] = with_defaults(out[key], inner);
+  }
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,257 @@
+#include "base/documents/yaml_document.h"
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/yaml.h>
+
+#include "base/text.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t kMaxBytes = 1 << 20;
+constexpr std::size_t kMaxNodes = 20'000;
+constexpr std::size_t kMaxDepth = 32;
+
+Place place_of(const std::string& file, const YAML::Mark& mark) {
+  if (mark.is_null()) return {file, 0, 0};
+  return {file, mark.line + 1, mark.column + 1};
+}
+
+template <class Number>
+std::optional<Number> parse_whole(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// A plain scalar, typed as in YAML 1.2's core schema, apart from octal, hexadecimal, infinities and
+// NaN, which no scenario needs.
+nlohmann::json plain_scalar(const std::string& text) {
+  if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL")
+    return nullptr;
+  if (text == "true" || text == "True" || text == "TRUE") return true;
+  if (text == "false" || text == "False" || text == "FALSE") return false;
+  std::string_view number = text;
+  if (number.front() == '+') number.remove_prefix(1);
+  if (number.empty() || number.find_first_not_of("0123456789.eE+-") != std::string_view::npos)
+    return text;
+  if (const auto whole = parse_whole<std::int64_t>(number)) return *whole;
+  if (const auto real = parse_whole<double>(number); real && std::isfinite(*real)) return *real;
+  return text;
+}
+
+// Thrown out of the parser's callbacks, and caught by parse_yaml.
+struct Refused {
+  Error error;
+};
+
+// Builds the document from the parser's events. It does not use YAML::Load: that copies nothing for
+// aliases, so that a small file makes an endless tree, and LoadAll never ends on some bad input.
+class DocumentBuilder : public YAML::EventHandler {
+ public:
+  explicit DocumentBuilder(const std::string& file) : file_(file) {}
+
+  YamlDocument take() { return std::move(document_); }
+
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    // The mark of an absent value is where the next thing stands: the key says more.
+    const Place key = begin_value(mark);
+    end_value(nullptr, {key, key}, anchor, 1);
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    // Long texts count for more, since aliases multiply them too.
+    count(value.size() / 64, mark);
+    if (!stack_.empty() && stack_.back().expects_key()) return set_key(mark, value);
+    const Place key = begin_value(mark);
+    // "!" is the tag of a quoted scalar, "?" of a plain one.
+    end_value(tag == "?" ? plain_scalar(value) : nlohmann::json(value),
+              {key, place_of(file_, mark)}, anchor, 1 + value.size() / 64);
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const Place key = begin_value(mark);
+    const auto found = anchors_.find(anchor);
+    if (found == anchors_.end())
+      throw Refused{{"an alias inside of what it names", place_of(file_, mark),
+                     "write out what it should stand for"}};
+    count(found->second.nodes, mark);
+    end_value(found->second.value, {key, place_of(file_, mark)}, 0, found->second.nodes);
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    begin_container(mark, anchor, nlohmann::json::array());
+  }
+  void OnSequenceEnd() override { end_container(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    begin_container(mark, anchor, nlohmann::json::object());
+  }
+  void OnMapEnd() override { end_container(); }
+
+ private:
+  // A list or mapping whose end has not been seen.
+  struct Open {
+    nlohmann::json value;
+    std::string pointer;
+    YamlDocument::Spot spot;
+    YAML::anchor_t anchor = 0;
+    std::size_t nodes_before = 0;
+    std::optional<std::string> key = std::nullopt;  // of the value that comes next
+    Place key_place = {};
+
+    bool expects_key() const { return value.is_object() && !key; }
+  };
+  struct Anchored {
+    nlohmann::json value;
+    std::size_t nodes = 0;
+  };
+
+  static Refused too_much(const std::string& what, const Place& place) {
+    return {{what + " (an alias counts as what it stands for)", place, "make the file simpler"}};
+  }
+
+  void count(std::size_t nodes, const YAML::Mark& mark) {
+    nodes_ += nodes;
+    if (nodes_ > kMaxNodes) throw too_much("more than 20000 values", place_of(file_, mark));
+  }
+
+  // Counts a value that begins at `mark`; where its key stands, or itself where it has none.
+  Place begin_value(const YAML::Mark& mark) {
+    count(1, mark);
+    const Place place = place_of(file_, mark);
+    if (stack_.empty() || !stack_.back().value.is_object()) return place;
+    if (!stack_.back().key) throw Refused{{"a key should be text", place, "put it into quotes"}};
+    return stack_.back().key_place;
+  }
+
+  std::string pointer_of_next() const {
+    if (stack_.empty()) return "";
+    const Open& open = stack_.back();
+    return open.pointer + "/" +
+           (open.key ? pointer_part(*open.key) : std::to_string(open.value.size()));
+  }
+
+  void set_key(const YAML::Mark& mark, const std::string& key) {
+    Open& open = stack_.back();
+    open.key_place = place_of(file_, mark);
+    if (open.value.contains(key)) {
+      const Place& first = document_.key_place(open.pointer + "/" + pointer_part(key));
+      throw Refused{{"the key \"" + printable(key) + "\" is given twice; first in line " +
+                         std::to_string(first.line) + ", column " + std::to_string(first.column),
+                     open.key_place, "remove one of the two"}};
+    }
+    open.key = key;
+  }
+
+  void begin_container(const YAML::Mark& mark, YAML::anchor_t anchor, nlohmann::json empty) {
+    const Place key = begin_value(mark);
+    const Place place = place_of(file_, mark);
+    if (stack_.size() >= kMaxDepth) throw too_much("values nested more than 32 deep", place);
+    stack_.push_back({std::move(empty), pointer_of_next(), {key, place}, anchor, nodes_ - 1});
+  }
+
+  void end_container() {
+    Open closed = std::move(stack_.back());
+    stack_.pop_back();
+    end_value(std::move(closed.value), closed.spot, closed.anchor, nodes_ - closed.nodes_before);
+  }
+
+  void end_value(nlohmann::json value, const YamlDocument::Spot& spot, YAML::anchor_t anchor,
+                 std::size_t nodes) {
+    document_.spots[pointer_of_next()] = spot;
+    if (anchor != 0) anchors_[anchor] = {value, nodes};
+    if (stack_.empty()) {
+      document_.value = std::move(value);
+      return;
+    }
+    Open& open = stack_.back();
+    if (open.value.is_array())
+      open.value.push_back(std::move(value));
+    else
+      open.value[*std::exchange(open.key, std::nullopt)] = std::move(value);
+  }
+
+  const std::string& file_;
+  YamlDocument document_;
+  std::vector<Open> stack_;
+  std::map<YAML::anchor_t, Anchored> anchors_;
+  std::size_t nodes_ = 0;
+};
+
+// The longest known pointer that is `pointer` or encloses it.
+const YamlDocument::Spot& nearest_spot(const YamlDocument& document, std::string pointer) {
+  static const YamlDocument::Spot kUnknown;
+  while (true) {
+    if (auto found = document.spots.find(pointer); found != document.spots.end())
+      return found->second;
+    if (pointer.empty()) return kUnknown;
+    pointer.resize(pointer.rfind('/'));
+  }
+}
+
+}  // namespace
+
+std::string pointer_part(const std::string& key) {
+  std::string out;
+  for (const char c : key) {
+    if (c == '~')
+      out += "~0";
+    else if (c == '/')
+      out += "~1";
+    else
+      out += c;
+  }
+  return out;
+}
+
+const Place& YamlDocument::value_place(const std::string& pointer) const {
+  return nearest_spot(*this, pointer).value;
+}
+
+const Place& YamlDocument::key_place(const std::string& pointer) const {
+  return nearest_spot(*this, pointer).key;
+}
+
+Result<YamlDocument> parse_yaml(const std::string& text, const std::string& file) {
+  if (text.size() > kMaxBytes)
+    return Error{"the file is larger than 1 MiB", {file, 0, 0}, "a scenario is a page of YAML"};
+  if (printable(text).find("\uFFFD") != std::string::npos)
+    return Error{"the file is not UTF-8 text", {file, 0, 0}, "a scenario is a YAML text file"};
+  // yaml-cpp reports bad input by exceptions; they end here.
+  try {
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    DocumentBuilder builder(file);
+    const bool any = parser.HandleNextDocument(builder);
+    YamlDocument document = builder.take();
+    if (!any || document.value.is_null())
+      return Error{"the file is empty", {file, 1, 1}, "begin with \"lockstep: 1\""};
+    DocumentBuilder second(file);
+    if (parser.HandleNextDocument(second))
+      return Error{"the file holds more than one document", second.take().value_place(""),
+                   "put each scenario into a file of its own"};
+    return document;
+  } catch (const Refused& refused) {
+    return refused.error;
+  } catch (const YAML::Exception& e) {
+    return Error{"not valid YAML: " + printable(e.msg), place_of(file, e.mark),
+                 "look at the quotes, brackets and blanks there, and in the line before"};
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,141 @@
+#include "base/files/read_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "base/system_error.h"
+#include "base/text.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t kKept = std::size_t{16} << 20U;      // between two files
+constexpr std::size_t kSmallest = std::size_t{64} << 10U;  // room for a file without a size
+constexpr std::size_t kAtOnce = std::size_t{1} << 30U;     // read(2) takes no more than 2 GiB
+
+class OpenFile {
+ public:
+  static Result<OpenFile> open(const std::string& path) {
+    // O_NONBLOCK: opening a FIFO without a writer would wait for ever.
+    OpenFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (file.fd_ < 0) return system_error("cannot open the file", errno, path);
+    struct stat info {};
+    if (::fstat(file.fd_, &info) != 0) return system_error("cannot look at the file", errno, path);
+    if (!S_ISREG(info.st_mode)) {
+      return Error{"not a regular file", {path}, "name a file, or a folder that holds files"};
+    }
+    file.size_ = static_cast<std::size_t>(std::max<off_t>(info.st_size, 0));
+    return file;
+  }
+  OpenFile(OpenFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+  OpenFile& operator=(OpenFile&&) = delete;
+  ~OpenFile() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  std::size_t size() const { return size_; }  // when it was opened; 0 may also mean "unknown"
+  // False where the file cannot be read from elsewhere than its beginning.
+  bool go_to(std::size_t offset) const {
+    return ::lseek(fd_, static_cast<off_t>(offset), SEEK_SET) >= 0;
+  }
+  // Reads until `bytes` are there or the file ends. Returns how many came, or -errno.
+  ssize_t read(char* to, std::size_t bytes) const {
+    std::size_t done = 0;
+    while (done < bytes) {
+      const ssize_t got = ::read(fd_, to + done, std::min(bytes - done, kAtOnce));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return -errno;
+      if (got == 0) break;
+      done += static_cast<std::size_t>(got);
+    }
+    return static_cast<ssize_t>(done);
+  }
+
+ private:
+  explicit OpenFile(int fd) : fd_(fd) {}
+  int fd_;
+  std::size_t size_ = 0;
+};
+
+Error cannot_read(ssize_t failure, const std::string& path) {
+  return system_error("cannot read the file", static_cast<int>(-failure), path);
+}
+
+}  // namespace
+
+bool FileBuffer::make_room(std::size_t bytes, std::size_t used) {
+  if (bytes <= capacity_) return true;
+  std::unique_ptr<char[]> more(new (std::nothrow) char[bytes]);  // make_unique would write zeros
+  if (!more) return false;
+  if (used > 0) std::memcpy(more.get(), room_.get(), used);
+  room_ = std::move(more);
+  capacity_ = bytes;
+  return true;
+}
+
+Result<std::string_view> FileBuffer::read(const std::string& path, std::size_t limit,
+                                          const Wanted& wanted) {
+  limit = std::min(limit, kLargestFile);
+  const auto too_large = [&] {
+    return Error{"the file is larger than " + bytes_in_words(limit),
+                 {path},
+                 "is it the file that you mean? no more is read into memory"};
+  };
+  const Result<OpenFile> file = OpenFile::open(path);
+  if (!file) return file.error();
+  if (capacity_ > kKept) {
+    room_.reset();
+    capacity_ = 0;
+  }
+  bool asked = !wanted;
+  // One byte more than there should be: then the end is seen without growing.
+  const std::size_t expected = std::min(file->size(), limit) + 1;
+  std::size_t room = std::max(asked ? expected : std::min(expected, kHead), kSmallest);
+  std::size_t used = 0;
+  while (true) {
+    if (asked && file->size() > limit) return too_large();
+    if (!make_room(room, used)) return cannot_read(-ENOMEM, path);
+    const std::size_t stop = asked ? capacity_ : std::min(capacity_, kHead);
+    const ssize_t got = file->read(room_.get() + used, stop - used);
+    if (got < 0) return cannot_read(got, path);
+    used += static_cast<std::size_t>(got);
+    const bool ended = used < stop;
+    if (!asked && (ended || used >= kHead)) {
+      asked = true;
+      if (!wanted({room_.get(), used})) break;
+    }
+    if (used > limit) return too_large();
+    if (ended) break;
+    // Only its head is here, it has no size, or it grew since it was opened.
+    if (used == capacity_) room = std::max(expected, std::min(2 * capacity_, limit + 1));
+  }
+  return std::string_view(room_.get(), used);
+}
+
+Result<std::string> read_file(const std::string& path, std::size_t limit) {
+  FileBuffer buffer;
+  const Result<std::string_view> bytes = buffer.read(path, limit);
+  if (!bytes) return bytes.error();
+  return std::string(*bytes);
+}
+
+Result<std::string> read_file_end(const std::string& path, std::size_t most) {
+  const Result<OpenFile> file = OpenFile::open(path);
+  if (!file) return file.error();
+  if (file->size() > most) file->go_to(file->size() - most);
+  std::string out(most, '\0');
+  const ssize_t got = file->read(out.data(), out.size());
+  if (got < 0) return cannot_read(got, path);
+  out.resize(static_cast<std::size_t>(got));
+  return out;
+}
+
+}  // namespace lockstep

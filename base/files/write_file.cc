@@ -1,0 +1,60 @@
+#include "base/files/write_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/text.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error cannot_write(const std::string& path, int error) {
+  return {"cannot write " + printable(path) + ": " + std::strerror(error),
+          {},
+          "check that the folder exists, may be written and has space"};
+}
+
+// 0, or the errno of what failed.
+int write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+int write_new(const std::string& path, int flags, std::string_view bytes) {
+  const int fd = ::open(path.c_str(), flags | O_WRONLY | O_CLOEXEC, 0666);
+  if (fd < 0) return errno;
+  const int failed = write_all(fd, bytes);
+  const int closed = ::close(fd) == 0 ? 0 : errno;
+  return failed != 0 ? failed : closed;
+}
+
+}  // namespace
+
+Status write_file(const std::string& path, std::string_view bytes) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    const int failed = write_new(path, 0, bytes);
+    return failed == 0 ? Status::ok() : Status(cannot_write(path, failed));
+  }
+  const fs::path target = fs::exists(status) ? fs::canonical(path, ignored) : fs::path(path);
+  const std::string temporary = target.string() + "." + std::to_string(::getpid()) + ".tmp";
+  int failed = write_new(temporary, O_CREAT | O_TRUNC, bytes);
+  if (failed == 0 && ::rename(temporary.c_str(), target.c_str()) != 0) failed = errno;
+  if (failed == 0) return Status::ok();
+  ::unlink(temporary.c_str());
+  return cannot_write(path, failed);
+}
+
+}  // namespace lockstep

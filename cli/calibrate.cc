@@ -1,0 +1,204 @@
+#include "cli/calibrate.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "base/median.h"
+#include "cli/calibrate_job.h"
+#include "cli/calibrate_together.h"
+#include "runtime/forecast/timed_work.h"
+#include "runtime/launch/job_runner.h"
+#include "sim/forecast/fit_sharing.h"
+
+namespace lockstep {
+namespace {
+
+// Jobs whose work is measured: what the shipped scenarios train, in batches of several sizes, with
+// and without images, in the strategies that wrap it differently, and in each type.
+struct WorkJob {
+  std::string_view has, strategy;
+  int batch_size;
+  std::string_view precision = "float32";
+};
+constexpr std::array<WorkJob, 14> kWorkJobs = {{{"image, text", "manual", 2},
+                                                {"image, text", "manual", 8},
+                                                {"image, text", "manual", 64},
+                                                {"image, text", "ddp", 8},
+                                                {"image, text", "ddp", 24},
+                                                {"image, text", "fsdp", 8},
+                                                {"image, text", "fsdp", 16},
+                                                {"text", "manual", 8},
+                                                {"text", "manual", 32},
+                                                {"text", "fsdp", 8},
+                                                {"image, text", "manual", 8, "bfloat16"},
+                                                {"image, text", "ddp", 24, "bfloat16"},
+                                                {"image, text", "manual", 8, "float16"},
+                                                {"image, text", "ddp", 24, "float16"}}};
+constexpr int kWorkSteps = 10;
+constexpr int kWarmSteps = 4;  // the first ones: memory is asked for, buffers are made
+// Jobs are run so often. The median counts, since what their threads wait for is their own.
+constexpr int kLooks = 3;
+constexpr int kMostLooks = 8;  // where all-reduces do not fit
+
+// Jobs that are run: of many calls, one for each parameter, from some bytes to the largest; of few;
+// and of some beside which ranks compute.
+constexpr std::array<std::string_view, 3> kTogetherStrategies = {"manual", "ddp", "fsdp"};
+
+std::string together_job(std::string_view strategy) {
+  return "data: {modality: [{has: [image, text]}]}\nstrategy: " + std::string(strategy) +
+         "\nmodel: {embed_dim: 256}\ntrain: {steps: 20, batch_size: 8}\n"
+         "limits: {hang_after_s: 60}\n";
+}
+
+std::string work_scenario(const WorkJob& job) {
+  return "data: {modality: [{has: [" + std::string(job.has) +
+         "]}]}\nstrategy: " + std::string(job.strategy) +
+         "\ntrain: {steps: " + std::to_string(kWorkSteps) +
+         ", batch_size: " + std::to_string(job.batch_size) +
+         ", precision: " + std::string(job.precision) + "}\n";
+}
+
+// What is measured of all jobs.
+struct WorkMeasured {
+  std::vector<WorkCost> steps;
+  std::vector<double> sample_seconds;  // of processors, to prepare one
+};
+
+void add_to(WorkMeasured& out, const RankCosts& rank, int batch_size) {
+  for (const WorkCost& step : sim::by_step(rank.work))
+    if (step.step >= kWarmSteps) out.steps.push_back(step);
+  const double samples = double{kWorkSteps} * batch_size;
+  out.sample_seconds.push_back(static_cast<double>(rank.beside_nanos) * 1e-9 / samples);
+}
+
+Result<WorkMeasured> measure_work(const CalibrateOptions& options, Interrupts& interrupts) {
+  std::vector<CalibrationJob> jobs;
+  for (std::size_t i = 0; i < kWorkJobs.size(); ++i) {
+    jobs.emplace_back(work_scenario(kWorkJobs[i]), 2, options.folder + "/work-" + std::to_string(i),
+                      options, interrupts);
+    if (const Status ok = jobs.back().count(); !ok) return ok.error();
+  }
+  // Each look goes around all jobs: what else the machine does then hits them alike.
+  for (int look = 0; look < kWorkLooks; ++look) {
+    for (CalibrationJob& job : jobs)
+      if (const Status ok = job.time(look); !ok) return ok.error();
+  }
+  WorkMeasured out;
+  for (std::size_t i = 0; i < jobs.size(); ++i)
+    add_to(out, jobs[i].first(), kWorkJobs[i].batch_size);
+  return out;
+}
+
+// Where bytes cost nothing that shows beside the operations that move them: so much faster than any
+// step moved them that they cost none in a prediction either.
+constexpr double kDoesNotShow = 1000;
+double fastest_bytes(const std::vector<WorkCost>& steps) {
+  double out = 0;
+  for (const WorkCost& step : steps)
+    if (step.nanos > 0)
+      out = std::max(out, step.memory_bytes / (static_cast<double>(step.nanos) * 1e-9));
+  return out;
+}
+
+Status fill_in_work(const WorkMeasured& measured, const sim::WorkRates& rates,
+                    sim::Machine& machine) {
+  const double bytes =
+      rates.byte > 0 ? 1 / rates.byte : kDoesNotShow * fastest_bytes(measured.steps);
+  // Without a rate of its own a type is priced as the next wider one.
+  for (const auto& [type, rate] : rates.flop)
+    if (rate > 0) machine.compute[type] = {sim::FlopRate{std::llround(1 / rate)}, 1, 1};
+  if (!machine.compute.contains("float32") || !(bytes > 0))
+    return Error{"the times of products cannot be told from those of all other operations",
+                 {},
+                 "measure again when the machine does nothing else"};
+  machine.memory_bandwidth = sim::Bandwidth{std::llround(8 * bytes)};
+  machine.dispatch = sim::Picos{std::llround(rates.dispatch * 1e12)};
+  machine.launches_hidden = false;
+  machine.sample = sim::Picos{std::llround(median(measured.sample_seconds) * 1e12)};
+  return Status::ok();
+}
+
+// `few`, `all`: of the job of many calls, which are the same where there are not more ranks.
+Status fit_links(const TogetherMeasure& few, const TogetherMeasure& all, sim::Machine& machine) {
+  const Result<sim::LinkCost> of_few = sim::fit_all_reduce(few.calls(), few.ranks());
+  if (!of_few) return of_few.error();
+  const Result<sim::LinkCost> of_all = sim::fit_all_reduce(all.calls(), all.ranks());
+  if (!of_all) return of_all.error();
+  const auto turns_of = [&](int n) { return (n + *machine.cores - 1) / *machine.cores; };
+  const sim::SharedLink fitted =
+      sim::share_link(*of_few, turns_of(few.ranks()), *of_all, turns_of(all.ranks()));
+  machine.wake = fitted.wake;
+  machine.start =
+      sim::Picos{std::llround(sim::fit_start(few.calls(), few.ranks(), *of_few) * 1e12)};
+  machine.links.push_back(fitted.link);
+  return Status::ok();
+}
+
+// How much ranks that are together slow each other down.
+Status fit_to_steps(std::vector<TogetherMeasure> jobs, sim::Machine& machine) {
+  std::vector<TimedScenario> simulated;
+  std::vector<double> seconds;
+  for (TogetherMeasure& job : jobs) {
+    seconds.push_back(job.step_seconds());
+    if (!(seconds.back() > 0)) return Error{"a job's steps have no times", {}, "measure again"};
+    Result<TimedScenario> timed = std::move(job).simulated(machine);
+    if (!timed) return timed.error();
+    simulated.push_back(std::move(*timed));
+  }
+  std::vector<sim::MeasuredJob> measured;
+  for (std::size_t i = 0; i < simulated.size(); ++i)
+    measured.push_back({&simulated[i].run, &simulated[i].simulated.program, seconds[i]});
+  return sim::fit_sharing(measured, machine);
+}
+
+// Of a machine whose work is measured: its links, and how its ranks share the cores.
+Status measure_together(const CalibrateOptions& options, Calibration& out, Interrupts& interrupts) {
+  const int few = static_cast<int>(
+      std::clamp<std::int64_t>(options.cores, 2, std::min(options.ranks, kRanksOnOneMachine)));
+  std::vector<TogetherMeasure> jobs;
+  for (const int ranks : few < options.ranks ? std::vector{few, options.ranks} : std::vector{few}) {
+    for (const std::string_view strategy : kTogetherStrategies)
+      jobs.emplace_back(together_job(strategy), ranks,
+                        options.folder + "/" + std::string(strategy) + "-" + std::to_string(ranks),
+                        options, interrupts);
+  }
+  for (TogetherMeasure& job : jobs)
+    if (const Status ok = job.count(); !ok) return ok;
+  const TogetherMeasure& many_of_few = jobs.front();
+  const TogetherMeasure& many_of_all = jobs[jobs.size() - kTogetherStrategies.size()];
+  for (int look = 1;; ++look) {
+    for (TogetherMeasure& job : jobs)
+      if (const Status ok = job.look(look); !ok) return ok;
+    if (look < kLooks) continue;
+    const Status fitted = fit_links(many_of_few, many_of_all, out.machine);
+    // What else the machine does can hide what bytes cost: then once more.
+    if (!fitted && look == kMostLooks) return fitted;
+    if (fitted) break;
+  }
+  out.calls = many_of_all.calls().size();
+  if (&many_of_few != &many_of_all) out.calls += many_of_few.calls().size();
+  return fit_to_steps(std::move(jobs), out.machine);
+}
+
+}  // namespace
+
+Result<Calibration> calibrate(const CalibrateOptions& options, Interrupts& interrupts) {
+  Calibration out;
+  out.machine.name = options.name;
+  out.machine.ranks_per_node = sim::kMostRanksPerNode;  // all on this machine
+  out.machine.cores = options.cores;
+  const Result<WorkMeasured> work = measure_work(options, interrupts);
+  if (!work) return work.error();
+  const Result<sim::WorkRates> rates = sim::fit_work(work->steps);
+  if (!rates) return rates.error();
+  out.work = *rates;
+  out.steps = work->steps.size();
+  if (const Status ok = fill_in_work(*work, *rates, out.machine); !ok) return ok.error();
+  if (const Status ok = measure_together(options, out, interrupts); !ok) return ok.error();
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,95 @@
+#include "cli/calibrate_together.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/files/make_folder.h"
+#include "base/median.h"
+#include "runtime/launch/job_runner.h"
+#include "sim/engine/shared_cores.h"
+#include "trace/call_bytes.h"
+
+namespace lockstep {
+
+TogetherMeasure::TogetherMeasure(std::string_view job, int ranks, const std::string& folder,
+                                 const CalibrateOptions& options, Interrupts& interrupts)
+    : job_(job, ranks, folder, options, interrupts),
+      ranks_(ranks),
+      options_(&options),
+      interrupts_(&interrupts) {}
+
+Status TogetherMeasure::look(int number) {
+  if (const Status ok = job_.time(number); !ok) return ok;
+  const std::string folder = job_.folder() + "/run-" + std::to_string(number);
+  if (const Status ok = make_folder(folder); !ok) return ok;
+  const Result<JobOutcome> outcome = run_job(job_.scenario(), {options_->worker, folder, {}},
+                                             *interrupts_, [](const JobProgress&, double) {});
+  if (!outcome) return outcome.error();
+  if (outcome->end != JobEnd::completed)
+    return Error{"a job that is run to measure this machine did not end well",
+                 {folder},
+                 "its logs say why; `lockstep run` it"};
+  const std::vector<sim::MeasuredCall> calls = all_reduces_of(outcome->run);
+  calls_.insert(calls_.end(), calls.begin(), calls.end());
+  took_.push_back(mean_step_of(outcome->run));
+  return Status::ok();
+}
+
+double TogetherMeasure::step_seconds() const { return took_.empty() ? 0 : median(took_); }
+
+double mean_step_of(const Run& run) {
+  double sum = 0, steps = 0;
+  for (const RankTrace& trace : run.ranks) {
+    Nanos ended = kNoTime;
+    for (const Event& event : trace.events) {
+      if (event.kind != EventKind::step || event.time == kNoTime) continue;
+      if (ended != kNoTime) {
+        sum += static_cast<double>(event.time - ended) * 1e-9;
+        ++steps;
+      }
+      ended = event.time;
+    }
+  }
+  return steps > 0 ? sum / steps : 0;
+}
+
+std::vector<sim::MeasuredCall> all_reduces_of(const Run& run) {
+  struct Seen {
+    Nanos issued = 0, completed = 0;
+    double bytes = 0;
+    std::size_t ranks = 0;
+  };
+  std::map<GroupId, std::map<std::uint32_t, Seen>> by_group;
+  for (const RankTrace& trace : run.ranks) {
+    for (const Event& event : trace.events) {
+      if (event.kind != EventKind::issue && event.kind != EventKind::complete) continue;
+      const Call& call = trace.calls[event.index];
+      if (is_point_to_point(run.tables.signatures[call.signature].op) || event.time == kNoTime)
+        continue;
+      Seen& seen = by_group[call.group][call.seq];
+      if (event.kind == EventKind::issue) {
+        seen.issued = std::max(seen.issued, event.time);
+        const bool reduces = run.tables.signatures[call.signature].op == Op::all_reduce;
+        seen.bytes = reduces ? call_bytes(run, call) : 0;
+      } else {
+        seen.completed = std::max(seen.completed, event.time);
+        ++seen.ranks;
+      }
+    }
+  }
+  std::vector<sim::MeasuredCall> out;
+  for (const auto& [group, calls] : by_group) {
+    Nanos free = 0;
+    for (const auto& [seq, seen] : calls) {
+      const Nanos began = std::max(seen.issued, free);
+      const bool rested = sim::Picos{(began - free) * 1000} >= sim::kRest;
+      free = std::max(free, seen.completed);
+      if (seen.ranks == run.ranks.size() && seen.bytes > 0 && seen.completed > began)
+        out.push_back({seen.bytes, static_cast<double>(seen.completed - began) * 1e-9, rested});
+    }
+  }
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,126 @@
+// lockstep calibrate: measures this machine for `lockstep simulate`.
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/columns.h"
+#include "base/files/work_folder.h"
+#include "base/files/write_file.h"
+#include "base/text.h"
+#include "base/tool_version.h"
+#include "cli/calibrate.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "runtime/launch/worker_program.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kCalibrateFooter = R"(Examples:
+  Measure this machine, with four ranks that all-reduce:
+    lockstep calibrate --ranks 4 -o here.yaml
+  … and predict what `lockstep run` will take on it:
+    lockstep simulate job.yaml --machine here.yaml
+
+The shipped small models are trained for some steps: alone, counted and then
+timed, and as jobs of up to --ranks processes; each three times. Times are the
+processor's, but for the all-reduces: let the machine do nothing else meanwhile.
+How the numbers are fitted: docs/simulate-scenarios.md.
+
+Exit status: 0 measured; 2 bad usage, or a measurement that failed.)";
+
+struct CalibrateCommand {
+  std::string output, name = "this machine";
+  int ranks = 2;
+  bool quiet = false;
+};
+
+std::string error_of(const Calibration& c) { return fixed(100 * c.work.median_error, 1) + " %"; }
+
+std::string comment_for(const Calibration& c, const CalibrateCommand& command) {
+  const auto ranks = static_cast<std::uint64_t>(command.ranks);
+  return "# Measured by `lockstep calibrate --ranks " + std::to_string(command.ranks) + "`, " +
+         std::string(tool_version()) + ".\n# compute, memory, kernels: fitted to " +
+         plural(c.steps, "step") + " of the shipped small models, each alone on a core;\n" +
+         "#   median error " + error_of(c) +
+         ". \"peak\" is what their products reach.\n# links: fitted to " +
+         plural(c.calls, "all-reduce") + " by Gloo over up to " + plural(ranks, "rank") +
+         "\n#   of this machine: \"alpha\" and \"beta\" are what a core works for a hop, \"wake\" "
+         "is the\n"
+         "#   rest of it. \"slice\" is not measured: it is what Linux takes.\n"
+         "# contention, refill: fitted to how long the steps of small jobs take.\n"
+         "# What the keys mean: docs/simulate-scenarios.md.\n";
+}
+
+std::string summary(const Calibration& c, const std::string& file) {
+  const sim::Machine& m = c.machine;
+  const sim::LinkCost& link = m.links.front();
+  const auto line = [](const char* what, const std::string& value) {
+    return pad_right(what, 17) + value + "\n";
+  };
+  std::string products;
+  for (const auto& [type, compute] : m.compute)
+    products +=
+        line(products.empty() ? "products" : "",
+             fixed(static_cast<double>(compute.peak.per_second) * 1e-9, 1) + " GFLOP/s in " + type);
+  return products +
+         line("memory", fixed(m.memory_bandwidth.bytes_per_second() * 1e-9, 2) + " GB/s") +
+         line("dispatch", fixed(m.dispatch.seconds() * 1e6, 2) + " us an operation") +
+         line("sample", fixed(m.sample.seconds() * 1e6, 1) + " us to prepare one") +
+         line("all-reduce", fixed(link.alpha.seconds() * 1e6, 1) + " us a hop, " +
+                                fixed(link.beta.bytes_per_second() * 1e-9, 3) + " GB/s, " +
+                                fixed(m.wake.seconds() * 1e6, 1) + " us to wake, " +
+                                fixed(m.start.seconds() * 1e6, 0) + " us to start") +
+         line("cores", std::to_string(*m.cores) + ", all busy " + fixed(m.contention, 2) +
+                           " times slower; +" + fixed(m.refill.seconds() * 1e6, 0) +
+                           " us after a wait") +
+         line("median error", error_of(c) + " of a step's work") +
+         line("written to", printable(file));
+}
+
+ExitStatus calibrate_command(const CalibrateCommand& command) {
+  const Result<std::string> worker = find_worker(worker_search_of_this_process());
+  if (!worker) return fail(worker.error());
+  const WorkFolder folder("", "lockstep-calibrate-");
+  if (!folder.usable()) return fail(Error{"this folder cannot be made", {folder.path()}, ""});
+  Interrupts interrupts;
+  CalibrateOptions options;
+  options.worker = *worker;
+  options.folder = folder.path();
+  options.name = command.name;
+  options.ranks = command.ranks;
+  options.cores = std::max(1U, std::thread::hardware_concurrency());
+  options.quiet = command.quiet;
+  const Result<Calibration> measured = calibrate(options, interrupts);
+  if (const int signal = interrupts.poll(); signal != 0) return interrupted_by(signal);
+  if (!measured) return fail(measured.error());
+  const Status written = write_file(
+      command.output, sim::machine_text(measured->machine, comment_for(*measured, command)));
+  if (!written) return fail(written.error());
+  if (!command.quiet) std::cout << summary(*measured, command.output) << std::flush;
+  return ExitStatus::clean;
+}
+
+}  // namespace
+
+void add_calibrate(CLI::App& app, ExitStatus& status) {
+  CLI::App* command = app.add_subcommand("calibrate", "Measure this machine, for simulate");
+  const auto options = std::make_shared<CalibrateCommand>();
+  command->add_option("-o,--output", options->output, "The machine file to write")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("--ranks", options->ranks, "Processes whose all-reduces are measured")
+      ->type_name("N")
+      ->check(CLI::Range(2, 256))
+      ->capture_default_str();
+  command->add_option("--name", options->name, "What the machine is called")
+      ->type_name("TEXT")
+      ->capture_default_str();
+  command->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
+  command->footer(kCalibrateFooter);
+  command->callback([options, &status] { status = calibrate_command(*options); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,63 @@
+// lockstep compare RUN_A RUN_B: where two runs of one job part.
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/patience.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "reports/findings/comparison_report.h"
+#include "trace/load.h"
+#include "verify/compare_runs.h"
+
+namespace lockstep {
+namespace {
+
+struct CompareCommand {
+  std::string first, second;
+  std::optional<double> tolerance;
+};
+
+constexpr const char* kCompareFooter = R"(Examples:
+  Does DDP give what manual synchronisation gives? Two runs that record values
+  (watch: {every: 1} in both scenarios):
+    lockstep run ddp.yaml --output-dir run-ddp
+    lockstep run manual.yaml --output-dir run-manual
+    lockstep compare run-ddp run-manual
+
+Gradients as the optimizer gets them, parameters after the update and losses
+are compared step by step. A tensor's difference comes from its sketches and is
+an estimate; equal hashes are exact.
+
+Exit status: 0 the same up to rounding, 1 they part, 2 bad usage,
+3 nothing to compare.)";
+
+ExitStatus run_compare(const CompareCommand& command) {
+  const Patience patience("comparing");
+  const Result<Run> a = load_run({command.first});
+  if (!a) return fail(a.error());
+  const Result<Run> b = load_run({command.second});
+  if (!b) return fail(b.error());
+  const Comparison comparison = compare_runs(*a, *b, command.tolerance);
+  std::cout << comparison_text(comparison);
+  if (comparison.compared == 0) return ExitStatus::inconclusive;
+  return comparison.parted ? ExitStatus::findings : ExitStatus::clean;
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, ExitStatus& status) {
+  auto command = std::make_shared<CompareCommand>();
+  CLI::App* sub = app.add_subcommand("compare", "Say where two runs of one job part");
+  sub->footer(kCompareFooter);
+  sub->add_option("RUN_A", command->first, "Traces of one run")->required();
+  sub->add_option("RUN_B", command->second, "… and of the one it is measured against")->required();
+  sub->add_option("--tolerance", command->tolerance,
+                  "Relative difference that counts as rounding;\nleft out: by type, "
+                  "2.4e-4 for float32")
+      ->check(CLI::PositiveNumber);
+  sub->callback([command, &status] { status = run_compare(*command); });
+}
+
+}  // namespace lockstep

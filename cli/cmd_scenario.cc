@@ -1,0 +1,132 @@
+// lockstep scenario: lists, checks and describes scenario files.
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/columns.h"
+#include "base/documents/yaml_document.h"
+#include "base/files/read_input.h"
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "runtime/job/scenario_example.h"
+#include "runtime/launch/run_summary.h"
+#include "runtime/launch/scenario_files.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kScenarioFooter = R"(Examples:
+  lockstep scenario --new > my_job.yaml                (every key, explained)
+  lockstep scenario --new --strategy fsdp --remedy dummy-image
+  lockstep scenario --list scenarios/
+  lockstep scenario --check my_job.yaml
+  lockstep scenario --json scenarios/                  (for other programs)
+  lockstep scenario --schema > scenario.schema.json    (for your editor))";
+
+struct ScenarioCommand {
+  bool list = false;
+  bool schema = false;
+  bool check = false;
+  bool json = false;
+  bool make_new = false;
+  ExampleOptions example;
+  std::vector<std::string> paths;
+};
+
+ExitStatus list_scenarios(const std::vector<std::string>& files) {
+  ExitStatus status = ExitStatus::clean;
+  std::size_t width = 0;
+  for (const std::string& file : files) width = std::max(width, columns_of(printable(file)));
+  for (const std::string& file : files) {
+    const Result<Scenario> scenario = load_checked_scenario(file);
+    if (!scenario) {
+      status = fail(scenario.error());
+      continue;
+    }
+    std::cout << pad_right(printable(file), width) << "  " << printable(scenario->name) << "\n";
+    if (!scenario->description.empty())
+      std::cout << "  " << printable(scenario->description) << "\n";
+  }
+  return status;
+}
+
+ExitStatus check(const std::vector<std::string>& files) {
+  ExitStatus status = ExitStatus::clean;
+  for (const std::string& file : files) {
+    const Result<Scenario> scenario = load_checked_scenario(file);
+    if (!scenario)
+      status = fail(scenario.error());
+    else
+      std::cout << printable(file) << ": valid: " << job_in_words(*scenario) << "\n";
+  }
+  return status;
+}
+
+// A line for each file, with the keys that it has.
+ExitStatus print_json(const std::vector<std::string>& files) {
+  ExitStatus status = ExitStatus::clean;
+  for (const std::string& file : files) {
+    const Result<Scenario> scenario = load_checked_scenario(file);
+    const Result<std::string> text = scenario ? read_input(file) : scenario.error();
+    const Result<YamlDocument> document = text ? parse_yaml(*text, file) : text.error();
+    if (!document) {
+      status = fail(document.error());
+      continue;
+    }
+    const nlohmann::ordered_json line = {{"file", printable(file)}, {"scenario", document->value}};
+    std::cout << line.dump() << "\n";
+  }
+  return status;
+}
+
+ExitStatus run_scenario(const ScenarioCommand& command) {
+  if (command.schema) {
+    std::cout << scenario_schema();
+    return ExitStatus::clean;
+  }
+  if (command.make_new) {
+    const Result<std::string> text = example_scenario(command.example);
+    if (!text) return fail(text.error());
+    std::cout << *text;
+    return ExitStatus::clean;
+  }
+  std::vector<std::string> paths = command.paths;
+  if (command.list && paths.empty()) paths = {"scenarios"};
+  const Result<std::vector<std::string>> files = scenario_files(paths);
+  if (!files) return fail(files.error());
+  if (command.json) return print_json(*files);
+  return command.list ? list_scenarios(*files) : check(*files);
+}
+
+}  // namespace
+
+void add_scenario(CLI::App& app, ExitStatus& status) {
+  CLI::App* command = app.add_subcommand("scenario", "List, check and describe scenario files");
+  const auto options = std::make_shared<ScenarioCommand>();
+  CLI::Option_group* what = command->add_option_group("What");
+  what->add_flag("--list", options->list, "List the scenarios of a folder (default: scenarios/)");
+  what->add_flag("--check", options->check, "Check files without running them");
+  what->add_flag("--json", options->json, "Print files as JSON, a line for each");
+  what->add_flag("--schema", options->schema, "Print the format's JSON Schema");
+  CLI::Option* make_new =
+      what->add_flag("--new", options->make_new, "Print an example with every key, to begin from");
+  what->require_option(1);
+  command->add_option("--strategy", options->example.strategy, "Of --new: ddp unless told")
+      ->needs(make_new);
+  command->add_option("--remedy", options->example.remedy, "Of --new: none unless told")
+      ->needs(make_new);
+  command->add_option("PATH", options->paths, "Scenario files, or folders that hold them")
+      ->type_name("");
+  command->footer(kScenarioFooter);
+  command->callback([options, command, &status] {
+    if ((options->check || options->json) && options->paths.empty())
+      throw CLI::RequiredError(command->get_name() + (options->check ? " --check" : " --json") +
+                               ": PATH");
+    status = run_scenario(*options);
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+// lockstep simulate WHAT: predicts how long things take, on machines that are not at hand.
+#include "cli/cmd_simulate.h"
+
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kSimulateFooter = R"(Examples:
+  How long does a ring all-reduce over 64 ranks take?
+    lockstep simulate collective --op all_reduce --algorithm ring \
+      --ranks 64 --bytes 1MiB --alpha 500ns --beta 50GB/s
+  How long does a step of this job take on other machines?
+    lockstep simulate job.yaml --machine sim/machines/dgx-h100.yaml
+  Why so long, and what would help? As one HTML page, too; and how much does it
+  vary where ranks do?
+    lockstep simulate job.yaml --machine sim/machines/dgx-h100.yaml \
+      --output html=forecast.html --trials 200 --jitter compute=5%,image=20%
+  How would this transformer train on a cluster, and does it fit?
+    lockstep simulate plan sim/plans/llama3-70b.yaml
+  Does this program hang, and how long does it take?
+    lockstep simulate trace program/ --alpha 1us --beta 1GB/s
+  `lockstep simulate WHAT --help` has more.
+
+What is computed, and from which sources: docs/simulate.md.)";
+
+}  // namespace
+
+void add_simulation_output(CLI::App& command, SimulationOutput& output) {
+  std::string kinds;
+  for (const std::string& kind : output.forms.kinds)
+    kinds += (kinds.empty() ? "" : kind == output.forms.kinds.back() ? " or " : ", ") + kind;
+  const std::string help =
+      "Write the result as " + kinds + ",\ne.g. json=r.json; the path \"-\" is standard output";
+  command.add_option("-o,--output", output.outputs, help)
+      ->type_name("KIND=PATH")
+      ->allow_extra_args(false);
+  command.add_flag("-q,--quiet", output.quiet, "Do not print the text");
+}
+
+Status check_simulation_output(const SimulationOutput& output) {
+  const auto targets = parse_output_targets(output.outputs, output.forms);
+  if (!targets) return targets.error();
+  return Status::ok();
+}
+
+Status write_simulation(const OutputContent& content, const SimulationOutput& output) {
+  const auto targets = parse_output_targets(output.outputs, output.forms);
+  if (!targets) return targets.error();
+  return write_targets(*targets, output.quiet, content);
+}
+
+Status write_simulation(const std::string& text, const std::string& json,
+                        const SimulationOutput& output) {
+  const auto content = [&](const std::string& kind, bool) { return kind == "json" ? json : text; };
+  return write_simulation(content, output);
+}
+
+Error with_option(const std::string& option, Error error) {
+  error.message = option + ": " + error.message;
+  return error;
+}
+
+void add_simulate(CLI::App& app, ExitStatus& status) {
+  CLI::App* command = app.add_subcommand("simulate", "Predict times, on machines not at hand");
+  command->require_subcommand(0, 1);
+  command->footer(kSimulateFooter);
+  add_simulate_collective(*command, status);
+  add_simulate_scenario(*command, status);
+  add_simulate_trace(*command, status);
+  add_simulate_pipeline(*command, status);
+  add_simulate_plan(*command, status);
+  add_simulate_table(*command, status);
+  add_simulate_fit(*command, status);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+// `lockstep simulate WHAT`: one file per WHAT, simulate_<what>.cc, and what they have in common.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "base/result.h"
+#include "reports/exit_status.h"
+#include "reports/output_targets.h"
+
+namespace lockstep {
+
+void add_simulate_collective(CLI::App& simulate, ExitStatus& status);
+void add_simulate_scenario(CLI::App& simulate, ExitStatus& status);
+void add_simulate_trace(CLI::App& simulate, ExitStatus& status);
+void add_simulate_pipeline(CLI::App& simulate, ExitStatus& status);
+void add_simulate_plan(CLI::App& simulate, ExitStatus& status);
+void add_simulate_table(CLI::App& simulate, ExitStatus& status);
+void add_simulate_fit(CLI::App& simulate, ExitStatus& status);
+
+// Where a simulation's result goes: the text on standard output, and every --output KIND=PATH.
+struct SimulationOutput {
+  std::vector<std::string> outputs;  // as given: text=PATH or json=PATH; PATH "-": standard output
+  bool quiet = false;
+  OutputForms forms{"result", {"text", "json"}};  // set before the options are added
+};
+
+// Adds --output and --quiet to `command`, which fills in `output` when it is parsed.
+void add_simulation_output(CLI::App& command, SimulationOutput& output);
+
+// For the start of a command. Errors: an --output that is not KIND=PATH, two on standard output.
+Status check_simulation_output(const SimulationOutput& output);
+
+// Prints the text and writes every --output, as write_targets() does.
+// Errors: as check_simulation_output's, a file that cannot be written.
+Status write_simulation(const OutputContent& content, const SimulationOutput& output);
+
+// The same for a result that is there as `text` and `json`, which end with a line break.
+Status write_simulation(const std::string& text, const std::string& json,
+                        const SimulationOutput& output);
+
+// `value`'s error with the option's name before the message: "--alpha: "5" has no unit".
+Error with_option(const std::string& option, Error error);
+
+}  // namespace lockstep

@@ -1,0 +1,310 @@
+// lockstep sweep: one job in many variants, on many machines, each forecast as by
+// `lockstep simulate SCENARIO`, or `lockstep simulate plan`.
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/columns.h"
+#include "base/quantities.h"
+#include "base/text.h"
+#include "cli/cmd_simulate.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/sweep_inputs.h"
+#include "cli/sweep_run.h"
+#include "reports/output_targets.h"
+#include "reports/sweeps/report.h"
+#include "runtime/launch/worker_program.h"
+#include "sim/sweep/search.h"
+#include "sim/sweep/sweep_book.h"
+#include "sim/sweep/sweep_folder.h"
+
+namespace lockstep {
+namespace {
+
+using sweep::Goal;
+using sweep::Objective;
+using sweep::PointId;
+
+constexpr PointId kMostSweepTrials = 100'000;
+
+constexpr const char* kSweepFooter = R"(Examples:
+  Which strategy, on how many ranks, with which batch?
+    lockstep sweep job.yaml --machine sim/machines/dgx-h100.yaml -o sweep \
+      --vary strategy=ddp,fsdp --vary ranks=2..64*2 \
+      --vary train.batch_size=8,16,32 --steps 4
+  What would a faster network give?
+    lockstep sweep job.yaml --machine sim/machines/dgx-h100.yaml -o links \
+      --vary machine.links.1.speed=1..8*2
+  The best of a large grid, in 200 trials:
+    lockstep sweep job.yaml --machine sim/machines/dgx-h100.yaml -o best \
+      --vary strategy=ddp,fsdp --vary ranks=1..256 \
+      --vary train.batch_size=1..64 --trials 200 --memory-limit 80GB
+  How to cut a transformer over a cluster (no workers, seconds)?
+    lockstep sweep sim/plans/llama3-70b.yaml -o cuts --vary tensor=1..8*2 \
+      --vary pipeline.stages=1..16*2 --vary zero=1,3 --memory-limit 80GB
+
+KEY is any key of a scenario (`lockstep scenario --schema`), with dots between
+its parts and list elements by number; machine.KEY is one of the machine file.
+Of a plan (docs/reference/plan.md): its keys, and calibration.PARAMETER.
+A..B*F multiplies, A..B+S adds. The same command on the same folder goes on
+where it ended. docs/sweep.md has the search, the files and what it rests on.)";
+
+OutputForms forms() { return {"result", {"text", "json", "csv", "html"}}; }
+
+Result<Goal> goal_of(const SweepCommand& command) {
+  Goal out;
+  for (const Objective objective : sweep::kObjectives)
+    if (to_string(objective) == command.best) out.objective = objective;
+  if (command.memory_limit.empty()) return out;
+  const Result<sim::Bytes> limit = sim::parse_bytes(command.memory_limit);
+  if (!limit) return with_option("--memory-limit", limit.error());
+  out.memory_limit = static_cast<double>(limit->value);
+  return out;
+}
+
+// "12 of 48 points", on a terminal's line, removed at the end.
+class SweepProgress {
+ public:
+  SweepProgress(bool silent, PointId total)
+      : total_(total), silent_(silent || ::isatty(STDERR_FILENO) != 1) {
+    show();
+  }
+  ~SweepProgress() {
+    if (!silent_) std::cerr << "\r\x1b[K" << std::flush;
+  }
+  SweepProgress(const SweepProgress&) = delete;
+  SweepProgress& operator=(const SweepProgress&) = delete;
+
+  void known(std::size_t rows) {
+    done_ += rows;
+    show();
+  }
+  void advance() { known(1); }
+
+ private:
+  void show() const {
+    if (!silent_)
+      std::cerr << "\r\x1b[K" << grouped(done_) << " of " << grouped(total_) << " points"
+                << std::flush;
+  }
+
+  PointId total_;
+  PointId done_ = 0;
+  bool silent_;
+};
+
+void say_what_was_there(const SweepFolder& folder, const SweepCommand& command) {
+  if (folder.was_cut())
+    std::cerr << "lockstep: the last line of " << printable(command.folder)
+              << "/results.jsonl was cut off and is taken away\n";
+  if (!command.quiet && !folder.rows().empty())
+    std::cerr << "lockstep: " << printable(command.folder) << " has "
+              << plural(folder.rows().size(), "point") << " already\n";
+}
+
+// Computes a row for each point that the book lacks.
+using Compute = std::function<Status(const std::vector<PointId>&)>;
+
+// Tries what the search asks for, until it or the user has enough.
+Status try_points(const Compute& compute, SweepBook& book, sweep::Search& search, const Goal& goal,
+                  SweepProgress& progress) {
+  for (auto points = search.next(); !points.empty(); points = search.next()) {
+    std::size_t known = 0;
+    for (const PointId point : points) known += book.find(point) != nullptr ? 1U : 0U;
+    progress.known(known);
+    book.ask(points);
+    if (const Status ok = compute(points); !ok) return ok;
+    if (book.interrupted()) return Status::ok();
+    std::vector<sweep::Score> scores;
+    for (const PointId point : points) scores.push_back(sweep::score(*book.find(point), goal));
+    search.tell(scores);
+  }
+  return Status::ok();
+}
+
+// `worker`: the worker program; plans need none. All references must outlive what comes back.
+Compute computer(const SweepInputs& inputs, const std::string& worker, const SweepCommand& command,
+                 SweepBook& book) {
+  if (const sweep::TrainingPlans* plans = inputs.plans())
+    return [plans, &book](const std::vector<PointId>& points) {
+      return compute_plans(*plans, points, book);
+    };
+  const std::size_t workers = command.workers > 0
+                                  ? command.workers
+                                  : std::max<std::size_t>(1, std::thread::hardware_concurrency());
+  const auto run = std::make_shared<SweepRun>(
+      *inputs.scenarios(), SweepRunOptions{worker, workers, command.on_meta()}, book);
+  return [run](const std::vector<PointId>& points) { return run->compute(points); };
+}
+
+// What no plan comes through is the plans' fault, or ours.
+ExitStatus status_of(const std::vector<sweep::Row>& rows) {
+  std::size_t trains = 0, hangs = 0, failed = 0;
+  for (const sweep::Row& row : rows) {
+    trains += row.outcome == sweep::Outcome::trains ? 1U : 0U;
+    hangs += row.outcome == sweep::Outcome::hangs ? 1U : 0U;
+    failed += row.outcome == sweep::Outcome::failed ? 1U : 0U;
+  }
+  if (trains > 0) return ExitStatus::clean;
+  if (hangs > 0) return ExitStatus::findings;
+  return failed > 0 ? ExitStatus::own_failure : ExitStatus::bad_usage;
+}
+
+Status write_results(const sweep::Summary& summary, const SweepCommand& command) {
+  const auto targets = parse_output_targets(command.outputs, forms());
+  if (!targets) return targets.error();
+  return write_targets(*targets, command.quiet, [&](const std::string& kind, bool) {
+    if (kind == "csv") return sweep_csv(summary);
+    if (kind == "html") return sweep_html(summary);
+    return kind == "json" ? sweep_json(summary) : sweep_text(summary);
+  });
+}
+
+Result<ExitStatus> run_sweep_command(const SweepCommand& asked) {
+  if (const auto targets = parse_output_targets(asked.outputs, forms()); !targets)
+    return targets.error();
+  const Result<SweepCommand> with_its_file = with_sweep_file(asked);
+  if (!with_its_file) return with_its_file.error();
+  const SweepCommand& command = *with_its_file;
+  const Result<Goal> goal = goal_of(command);
+  if (!goal) return goal.error();
+  const Result<SweepInputs> inputs = load_sweep(command);
+  if (!inputs) return inputs.error();
+  const sweep::Variation& variation = inputs->variation();
+  const sweep::Grid& grid = variation.grid();
+  if (command.trials == 0 && grid.size() > kMostSweepTrials)
+    return Error{"this grid has " + grouped(grid.size()) + " points, too many to try all",
+                 {},
+                 "search it: --trials 200"};
+  const bool of_plan = inputs->plans() != nullptr;
+  const Result<std::string> worker =
+      of_plan ? std::string() : find_worker(worker_search_of_this_process());
+  if (!worker) return worker.error();
+  Result<SweepFolder> folder = SweepFolder::open(command.folder, inputs->identity);
+  if (!folder) return folder.error();
+  say_what_was_there(*folder, command);
+  const std::uint64_t seed = command.seed.value_or(1);
+  const PointId trials = command.trials == 0 ? grid.size() : command.trials;
+  sweep::Search search(grid, trials, seed);
+  Interrupts interrupts;
+  std::optional<SweepProgress> progress;
+  SweepBook book(variation, *goal, *folder, interrupts, [&] { progress->advance(); });
+  progress.emplace(command.quiet, std::min(trials, grid.size()));
+  const Status tried =
+      try_points(computer(*inputs, *worker, command, book), book, search, *goal, *progress);
+  progress.reset();
+  if (!tried) return fail(tried.error(), ExitStatus::own_failure);
+  const sweep::Summary summary{variation.name(),
+                               of_plan,
+                               variation.keys(),
+                               variation.machines() > 1,
+                               grid.size(),
+                               search.exhaustive(),
+                               seed,
+                               book.interrupted(),
+                               *goal,
+                               book.rows()};
+  if (const Status ok = write_results(summary, command); !ok)
+    return fail(ok.error(), ExitStatus::own_failure);
+  const int signal = interrupts.poll();
+  return signal != 0 ? interrupted_by(signal) : status_of(summary.rows);
+}
+
+ExitStatus run_sweep(const SweepCommand& command) {
+  const Result<ExitStatus> status = run_sweep_command(command);
+  return status ? *status : fail(status.error());
+}
+
+void add_outputs(CLI::App& command, SweepCommand& options) {
+  command
+      .add_option("--best", options.best,
+                  "What is sought: step_time, samples_per_second\n(the default) or "
+                  "samples_per_second_per_rank")
+      ->type_name("WHAT")
+      ->check(CLI::IsMember({"step_time", "samples_per_second", "samples_per_second_per_rank"}));
+  command
+      .add_option(
+          "--memory-limit", options.memory_limit,
+          "A rank may take so much memory, e.g. 80GB; what the\nmachine file says holds as well")
+      ->type_name("SIZE");
+  command
+      .add_option("--output", options.outputs,
+                  "Write the result as text, json, csv or html,\n"
+                  "e.g. html=plans.html; the path \"-\" is standard output")
+      ->type_name("KIND=PATH")
+      ->allow_extra_args(false);
+  command.add_flag("-q,--quiet", options.quiet, "Do not print the text");
+}
+
+}  // namespace
+
+void add_sweep(CLI::App& app, ExitStatus& status) {
+  CLI::App* command = app.add_subcommand("sweep", "Simulate many variants of a job, best first");
+  const auto options = std::make_shared<SweepCommand>();
+  command
+      ->add_option(
+          "JOB", options->job,
+          "What is varied: a scenario, or the plan of a\ntransformer (sim/plans/*.yaml); or a "
+          "sweep file, which\nsays all of this")
+      ->type_name("")
+      ->required();
+  command
+      ->add_option("--machine", options->machines,
+                   "What it would run on: sim/machines/*.yaml; several are\nvaried, too")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--calibration", options->calibrations,
+                   "What a plan would run on, in place of what it says;\nseveral are varied, too")
+      ->type_name("NAME|FILE")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--vary", options->varied,
+                   "A key and its values: ranks=2..16*2; several keys:\nall combinations")
+      ->type_name("KEY=VALUES")
+      ->allow_extra_args(false);
+  command
+      ->add_option("-o,--output-dir", options->folder,
+                   "Keep the results here, each as it comes; the same\n"
+                   "command goes on with what is there")
+      ->type_name("DIR")
+      ->required();
+  command
+      ->add_option("--trials", options->trials,
+                   "Try so many points, found by a search that is not\nexhaustive, where the grid "
+                   "has more")
+      ->type_name("N")
+      ->check(CLI::Range(PointId{1}, kMostSweepTrials));
+  // CLI11 would take -1 for a large number.
+  command->add_option("--seed", options->seed, "Of the search; default: 1")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{0}, INT64_MAX).description(""));
+  command->add_option("--steps", options->steps, "So many steps, and not the scenario's")
+      ->type_name("N")
+      ->check(CLI::Range(1, 100000));
+  command
+      ->add_option("-j,--jobs", options->workers,
+                   "Workers at a time; default: one for each processor.\nPlans need none")
+      ->type_name("N")
+      ->check(CLI::Range(1, 256));
+  CLI::Option* meta =
+      command->add_flag("--meta", options->meta,
+                        "Derive on tensors that have no values; the default\nfor the published "
+                        "models, and for more than 64 ranks");
+  command->add_flag("--no-meta", options->no_meta, "Derive with the values, whatever they take")
+      ->excludes(meta);
+  add_outputs(*command, *options);
+  command->footer(kSweepFooter);
+  command->callback([options, &status] { status = run_sweep(*options); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,229 @@
+#include "cli/derive.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/columns.h"
+#include "base/files/make_folder.h"
+#include "base/files/read_input.h"
+#include "base/files/write_file.h"
+#include "base/text.h"
+#include "cli/product_command.h"
+#include "reports/findings/product_text.h"
+#include "runtime/derive/derive_all.h"
+#include "runtime/derive/derive_device.h"
+#include "runtime/derive/trial.h"
+#include "runtime/job/remedy_choices.h"
+#include "runtime/launch/run_folder.h"
+#include "runtime/launch/worker_result.h"
+#include "trace/call_bytes.h"
+#include "trace/derivation.h"
+#include "verify/certificates/certificate.h"
+#include "verify/product/decide.h"
+
+namespace lockstep {
+
+namespace {
+
+// A derivation and what was decided of it. Not moved: the model refers to the derivation.
+struct Decided {
+  explicit Decided(Derivation read) : derivation(std::move(read)), model(derivation) {
+    decision = decide(model);
+  }
+  Derivation derivation;
+  ProductModel model;
+  ProductDecision decision;
+};
+using AllDecided = std::vector<std::unique_ptr<Decided>>;
+
+// Where nothing can be said of all assignments, one that goes wrong is an answer, too.
+Status try_where_inconclusive(const Scenario& scenario, const DerivationPlan& plan,
+                              const DeriveOptions& options, bool on_meta, Interrupts& interrupts,
+                              AllDecided& all) {
+  for (const auto& decided : all) {
+    if (decided->decision.verdict != ProductVerdict::inconclusive) continue;
+    if (scenario.ranks > kRanksLookedAt) continue;
+    Result<std::optional<Counterexample>> found =
+        try_assignments(scenario, plan, decided->model,
+                        {options.worker, decided->derivation.folder, on_meta}, interrupts);
+    if (!found) return found.error();
+    if (!*found) continue;
+    decided->decision.verdict = ProductVerdict::diverges;
+    decided->decision.why.clear();
+    decided->decision.counterexample = std::move(**found);
+  }
+  return Status::ok();
+}
+
+// Of all first steps that rank 0 may meet.
+Result<AllDecided> decide_all(const Scenario& scenario, const DerivationPlan& plan,
+                              const DeriveOptions& options, Interrupts& interrupts) {
+  const Result<bool> meta = derive_on_meta(scenario, options.on_meta);
+  if (!meta) return meta.error();
+  const Result<std::vector<std::string>> folders = derive_all(
+      scenario, plan, {options.worker, options.folder, *meta, options.quiet}, interrupts);
+  if (!folders) return folders.error();
+  AllDecided out;
+  for (const std::string& folder : *folders) {
+    Result<Derivation> read = load_derivation(folder);
+    if (!read) return read.error();
+    out.push_back(std::make_unique<Decided>(std::move(*read)));
+  }
+  if (const Status ok = try_where_inconclusive(scenario, plan, options, *meta, interrupts, out);
+      !ok) {
+    return ok.error();
+  }
+  return out;
+}
+
+int badness(ProductVerdict verdict) {
+  switch (verdict) {
+    case ProductVerdict::safe:
+      return 0;
+    case ProductVerdict::inconclusive:
+      return 1;
+    case ProductVerdict::raises:
+      return 2;
+    case ProductVerdict::may_deadlock:
+      return 3;
+    case ProductVerdict::diverges:
+      return 4;
+  }
+  return 4;
+}
+
+const Decided& worst_of(const AllDecided& all) {
+  return **std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return badness(a->decision.verdict) < badness(b->decision.verdict);
+  });
+}
+
+Status write_counterexample(const Scenario& scenario, const DerivationPlan& plan,
+                            const ProductDecision& decision, const std::string& file) {
+  if (!decision.counterexample) return Status::ok();
+  const Result<std::string> text = read_input(scenario.file);
+  if (!text) return text.error();
+  const Result<std::string> shown =
+      assignment_scenario(*text, file, plan, conditions_of(decision.counterexample->assignment));
+  if (!shown) return shown.error();
+  return write_file(file, *shown);
+}
+
+// One for each derivation: beside FILE, for the second and further ones, FILE.1, FILE.2, …
+Status write_certificates(const AllDecided& all, const std::string& file, std::ostream& said) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Result<std::string> text = write_certificate(all[i]->model, all[i]->decision);
+    if (!text) return text.error();
+    const std::string own = i == 0 ? file : file + "." + std::to_string(i);
+    if (const Status ok = write_file(own, *text); !ok) return ok;
+    said << "check it with: lockstep check-certificate " << printable(own) << " "
+         << printable(all[i]->derivation.folder) << "\n";
+  }
+  return Status::ok();
+}
+
+// What the costliest step of rank 0 puts into its calls and computes, whatever its batch holds.
+struct StepCost {
+  double bytes = 0;
+  double flops = 0;
+};
+
+StepCost step_cost(const Derivation& derivation) {
+  StepCost most;
+  for (std::size_t h = 0; h < derivation.runs.size(); ++h) {
+    const Run& run = derivation.runs[h];
+    std::map<std::int32_t, double> by_step;
+    for (const Call& call : run.ranks.front().calls) {
+      if (call.step != kNone) by_step[call.step] += call_bytes(run, call);
+    }
+    for (const auto& [step, bytes] : by_step) most.bytes = std::max(most.bytes, bytes);
+    const std::string folder = derivation.folder + "/" + derivation.spec.histories[h].folder;
+    const auto numbers = read_worker_numbers(result_file(folder, 0));
+    if (!numbers) continue;
+    for (const double flops : numbers->step_flops) most.flops = std::max(most.flops, flops);
+  }
+  return most;
+}
+
+// "1.25 G", in powers of 1000.
+std::string with_prefix(double value) {
+  std::size_t power = 0;
+  constexpr std::string_view kPrefixes = " kMGTPE";
+  for (; value >= 999.5 && power + 1 < kPrefixes.size(); ++power) value /= 1000;
+  const int decimals = power == 0 || value >= 99.5 ? 0 : value >= 9.95 ? 1 : 2;
+  return fixed(value, decimals) + " " + (power == 0 ? "" : std::string(1, kPrefixes[power]));
+}
+
+// "1.25 MB sent, 264 MFLOP computed"
+std::string to_string(const StepCost& cost) {
+  return with_prefix(cost.bytes) + "B sent, " + with_prefix(cost.flops) + "FLOP computed";
+}
+
+// What each remedy would make of the job.
+Status tell_remedies(const Scenario& scenario, const StepCost& now, const DeriveOptions& options,
+                     Interrupts& interrupts, std::ostream& said) {
+  const Result<std::string> text = read_input(scenario.file);
+  if (!text) return text.error();
+  const Result<std::vector<RemedyChoice>> choices = remedy_choices(*text, scenario.file);
+  if (!choices) return choices.error();
+  said << "\nremedies, each derived; rank 0's costliest step now: " << to_string(now) << "\n";
+  for (std::size_t i = 0; i < choices->size(); ++i) {
+    const RemedyChoice& choice = (*choices)[i];
+    DeriveOptions own = options;
+    own.folder += "/remedy-" + std::to_string(i);
+    if (const Status ok = make_folder(own.folder); !ok) return ok;
+    const std::string file = own.folder + "/scenario.yaml";
+    if (const Status ok = write_file(file, choice.text); !ok) return ok;
+    const Result<Scenario> changed = load_scenario(file);
+    if (!changed) return changed.error();
+    const Result<DerivationPlan> plan = derivation_plan(*changed);
+    if (!plan) return plan.error();
+    const Result<AllDecided> decided = decide_all(*changed, *plan, own, interrupts);
+    if (!decided) return decided.error();
+    const Decided& worst = worst_of(*decided);
+    const bool safe = worst.decision.verdict == ProductVerdict::safe;
+    said << "  " << pad_right(choice.name, 18) << pad_right(to_string(worst.decision.verdict), 14)
+         << (safe ? to_string(step_cost(worst.derivation)) : "") << "\n"
+         << (safe ? "    " + choice.change + "\n" : "") << std::flush;
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<ExitStatus> derive(const Scenario& scenario, const DeriveOptions& options,
+                          Interrupts& interrupts, std::ostream& said) {
+  const Result<DerivationPlan> plan = derivation_plan(scenario);
+  if (!plan) return plan.error();
+  const Result<AllDecided> decided = decide_all(scenario, *plan, options, interrupts);
+  if (!decided) return decided.error();
+  const Decided& worst = worst_of(*decided);
+  const ProductVerdict verdict = worst.decision.verdict;
+  const ReportOptions files{.outputs = options.outputs};
+  if (!options.quiet && !takes_stdout(files))
+    said << product_text_report(worst.model, worst.decision) << std::flush;
+  if (const Status written = write_product_reports(worst.model, worst.decision, files); !written)
+    return fail(written.error(), ExitStatus::own_failure);
+  if (!options.write_scenario.empty()) {
+    const Status written =
+        write_counterexample(scenario, *plan, worst.decision, options.write_scenario);
+    if (!written) return written.error();
+  }
+  if (!options.certificate.empty() && verdict == ProductVerdict::safe) {
+    const Status written = write_certificates(*decided, options.certificate, said);
+    if (!written) return written.error();
+  }
+  const bool wrong = verdict != ProductVerdict::safe && verdict != ProductVerdict::inconclusive;
+  if (options.remedies && wrong && !options.quiet) {
+    const Status told =
+        tell_remedies(scenario, step_cost(worst.derivation), options, interrupts, said);
+    if (!told) return told.error();
+  }
+  return status_of(verdict);
+}
+
+}  // namespace lockstep

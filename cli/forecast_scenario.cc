@@ -1,0 +1,227 @@
+#include "cli/forecast_scenario.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/files/read_input.h"
+#include "base/files/write_file.h"
+#include "runtime/derive/derivation_plan.h"
+#include "runtime/forecast/timed_work.h"
+#include "runtime/launch/scenario_files.h"
+#include "runtime/launch/worker_program.h"
+#include "sim/forecast/timed_run.h"
+#include "sim/forecast/training_steps.h"
+#include "sim/machine/play.h"
+#include "sim/machine/work_time.h"
+
+namespace lockstep {
+namespace {
+
+std::int64_t samples_of(const Scenario& scenario, int rank) {
+  return std::int64_t{scenario.train.batch_size} * scenario.micro_batches(rank);
+}
+
+RanksCosts ranks_costs(const Scenario& scenario, DerivedRanks& derived) {
+  RanksCosts out;
+  out.different = std::move(derived.costs);
+  std::map<std::int32_t, std::size_t> place;
+  for (std::size_t i = 0; i < out.different.size(); ++i) place[out.different[i].rank] = i;
+  for (std::size_t r = 0; r < derived.traced.size(); ++r) {
+    out.of_rank.push_back(place.at(derived.traced[r]));
+    out.samples.push_back(samples_of(scenario, static_cast<int>(r)));
+  }
+  return out;
+}
+
+void count_carried(const sim::ProgramCall& call, const sim::NcclCost& nccl,
+                   std::vector<CarriedCalls>& carried) {
+  for (CarriedCalls& c : carried) {
+    if (c.op != call.op || c.algorithm != nccl.algorithm || c.protocol != nccl.protocol) continue;
+    c.least = std::min(c.least, call.bytes);
+    c.most = std::max(c.most, call.bytes);
+    return;
+  }
+  carried.push_back({call.op, nccl.algorithm, nccl.protocol, call.bytes, call.bytes});
+}
+
+Result<SimulatedProgram> executed(sim::RunProgram program,
+                                  const std::vector<sim::GroupPlace>& places,
+                                  const sim::Prices& prices, const sim::Machine& machine) {
+  if (machine.cores) {
+    const std::size_t ranks = program.job.ranks.size();
+    return simulate_on_cores(std::move(program), prices, sim::shared_cores(machine, ranks));
+  }
+  sim::Folding folding = sim::fold(program.job, sim::kinds_of(places));
+  return simulate_program(std::move(program), std::move(folding), prices, sim::Picos{});
+}
+
+// Whether images are computed that no sample has.
+bool has_dummies(const Scenario& scenario) {
+  using Kind = Scenario::Remedy::Kind;
+  switch (scenario.remedy.kind) {
+    case Kind::dummy_image:
+    case Kind::dummy_image_outside_graph:
+    case Kind::dummy_image_in_batchnorm:
+    case Kind::gradient_mask:
+    case Kind::gradient_mask_decayed:
+      return true;
+    case Kind::none:
+    case Kind::alternating:
+    case Kind::alternating_per_rank:
+    case Kind::presence_vote:
+      break;
+  }
+  return false;
+}
+
+void add_checkpoints(const Scenario& scenario, ScenarioForecast& out) {
+  const int every = scenario.train.checkpoint.every;
+  if (every == 0) return;
+  const sim::StepTimes& times = out.figures.times;
+  out.checkpoints = static_cast<std::int64_t>(times.size()) / every;
+  if (out.checkpoints == 0) return;
+  sim::Picos all;
+  for (std::size_t s = 0; s < times.size(); ++s) all += times.after(s);
+  out.checkpoint_time = sim::Picos{all.value / out.checkpoints};
+}
+
+bool is_timed(const RanksCosts& costs) {
+  return std::ranges::any_of(costs.different, [](const RankCosts& rank) {
+    return std::ranges::any_of(rank.work, [](const WorkCost& work) { return work.nanos > 0; });
+  });
+}
+
+ScenarioForecast summarise(const Scenario& scenario, const sim::Machine& machine,
+                           const DerivedRanks& derived, const TimedScenario& timed) {
+  const SimulatedProgram& simulated = timed.simulated;
+  ScenarioForecast out;
+  out.scenario = scenario.name;
+  out.machine = machine;
+  out.steps = scenario.train.steps;
+  // The stages of a pipeline train on one batch, and so do all ranks where it is broadcast.
+  const int alike = scenario.data.broadcast ? scenario.ranks : scenario.ranks_of_replica();
+  for (int rank = 0; rank < scenario.ranks; rank += alike)
+    out.samples += samples_of(scenario, rank);
+  out.class_of = simulated.folding.class_of;
+  out.figures = sim::forecast(timed.run, simulated.program, simulated.folding, simulated.result,
+                              timed.places);
+  add_checkpoints(scenario, out);
+  const sim::MeasuredSteps measured = sim::measured_steps(out.figures.times);
+  out.flops = sim::flop_use(timed.costs.pointers(), machine, measured.first, measured.count);
+  out.flops_share = out.flops.share(measured.seconds() / static_cast<double>(measured.count));
+  out.dummies = has_dummies(scenario);
+  out.pipeline = scenario.strategy.kind == Scenario::Strategy::Kind::pipeline;
+  out.path = forecast_path(timed.run, simulated, timed.places, measured);
+  for (const RankCosts& costs : timed.costs.different)
+    out.state_bytes = std::max(out.state_bytes, costs.state_bytes);
+  out.memory =
+      memory_forecast(sim::memory_timelines(timed.run, simulated.program, simulated.folding,
+                                            simulated.result, timed.costs.pointers()),
+                      timed.run);
+  out.on_meta = derived.on_meta;
+  out.timed_work = is_timed(timed.costs);
+  out.derived_by = derived.origin;
+  return out;
+}
+
+Status time_and_correct(const Scenario& scenario, DeriveRanksOptions options,
+                        const sim::Machine& machine, std::vector<RankCosts>& costs,
+                        Interrupts& interrupts) {
+  const std::string folder = options.folder;
+  for (int look = 1; look <= kWorkLooks; ++look) {
+    options.folder = folder + "/times-" + std::to_string(look);
+    if (const Status ok = time_work(scenario, options, costs, interrupts); !ok) return ok;
+  }
+  for (RankCosts& rank : costs) sim::correct_by_times(rank, machine);
+  return Status::ok();
+}
+
+}  // namespace
+
+std::vector<const RankCosts*> RanksCosts::pointers() const {
+  std::vector<const RankCosts*> out;
+  out.reserve(of_rank.size());
+  for (const std::size_t i : of_rank) out.push_back(&different[i]);
+  return out;
+}
+
+Result<Scenario> scenario_to_derive(const std::string& path, const SimulatedChange& change,
+                                    const std::string& folder) {
+  const Result<Scenario> own = load_checked_scenario(path);
+  if (!own) return own.error();
+  // What cannot be derived is refused in the user's own file.
+  if (const auto plan = derivation_plan(*own); !plan) return plan.error();
+  const Result<std::string> text = read_input(own->file);
+  if (!text) return text.error();
+  const Result<std::string> changed = simulated_scenario(*text, own->file, change);
+  if (!changed) return changed.error();
+  const std::string file = folder + "/scenario.yaml";
+  if (const Status ok = write_file(file, *changed); !ok) return ok.error();
+  return load_scenario(file);
+}
+
+Result<TimedScenario> time_scenario(const Scenario& scenario, DerivedRanks derived,
+                                    const sim::Machine& machine) {
+  RanksCosts costs = ranks_costs(scenario, derived);
+  // How crowded a node is depends on all ranks, so the work is timed after it was spread.
+  Result<Run> run = sim::spread(std::move(derived.run), derived.traced);
+  if (!run) return run.error();
+  run = sim::timed_run(std::move(*run), costs.pointers(), costs.samples, machine);
+  if (!run) return run.error();
+  Result<sim::RunProgram> program = sim::program_of(*run);
+  if (!program) return program.error();
+  std::vector<sim::GroupPlace> places = sim::places_of(program->job, machine.ranks_per_node);
+  std::vector<CarriedCalls> carried;
+  const sim::PriceOfCall price = [&](std::uint32_t group, const sim::ProgramCall& call) {
+    if (const auto nccl = sim::nccl_call(call, places[group], machine))
+      count_carried(call, *nccl, carried);
+    return sim::call_cost(call, places[group], machine);
+  };
+  const auto prices = sim::Prices::of(program->job, sim::kinds_of(places), price);
+  if (!prices) return prices.error();
+  Result<SimulatedProgram> simulated = executed(std::move(*program), places, *prices, machine);
+  if (!simulated) return simulated.error();
+  TimedScenario out{scenario.name,         std::move(*run),   std::move(costs),
+                    std::move(*simulated), std::move(places), std::nullopt};
+  if (!out.simulated.result.stuck) {
+    out.forecast = summarise(scenario, machine, derived, out);
+    out.forecast->carried = std::move(carried);
+  }
+  return out;
+}
+
+Result<std::vector<sim::WhatIf>> what_ifs(const TimedScenario& timed, const sim::Machine& machine) {
+  return sim::what_ifs(timed.run, timed.simulated.program, timed.costs.pointers(),
+                       timed.costs.samples, machine);
+}
+
+Result<TrialsForecast> run_trials(const TimedScenario& timed, const sim::Machine& machine,
+                                  const sim::TrialOptions& options, Interrupts& interrupts) {
+  const Result<sim::Trials> trials = sim::run_trials(
+      timed.run, timed.simulated.program, machine, options, [&] { return interrupts.poll() != 0; });
+  if (!trials) return trials.error();
+  return trials_forecast(*trials, options);
+}
+
+Result<TimedScenario> forecast_scenario(const std::string& path, const SimulatedChange& change,
+                                        const sim::Machine& machine, const ForecastOptions& options,
+                                        Interrupts& interrupts) {
+  const Result<Scenario> scenario = scenario_to_derive(path, change, options.folder);
+  if (!scenario) return scenario.error();
+  const Result<std::string> worker = find_worker(worker_search_of_this_process());
+  if (!worker) return worker.error();
+  const DeriveRanksOptions how{*worker, options.folder, options.on_meta, LoneRanks::Costs::counts,
+                               options.quiet};
+  Result<DerivedRanks> derived = derive_ranks(*scenario, how, interrupts);
+  if (!derived) return derived.error();
+  if (options.time_work) {
+    if (const Status ok = time_and_correct(*scenario, how, machine, derived->costs, interrupts);
+        !ok)
+      return ok.error();
+  }
+  return time_scenario(*scenario, std::move(*derived), machine);
+}
+
+}  // namespace lockstep

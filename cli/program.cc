@@ -1,0 +1,141 @@
+#include "cli/program.h"
+
+#include <algorithm>
+#include <exception>
+#include <iostream>
+#include <memory>
+#include <new>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "base/text.h"
+#include "base/tool_version.h"
+#include "cli/commands.h"
+#include "reports/exit_status.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kDescription =
+    "Finds why a distributed training job hangs, dies or computes the wrong thing.";
+
+constexpr const char* kProgramFooter = R"(Examples:
+  Run a job on real processes, prove a hang and explain it:
+    lockstep run scenarios/modality/manual_hang_bad.yaml
+  Find out why a job hung, from what its ranks left on disk:
+    lockstep verify /tmp/job-4711/
+  Fail a CI job on what a recorded run shows:
+    lockstep verify traces/ --fail-on warning --output json=report.json
+
+Exit status: 0 clean, 1 findings, 2 bad usage or scenario, 3 inconclusive,
+4 own failure.
+`lockstep COMMAND --help` shows the options and examples of a command.)";
+
+// CLI11 lists what an option needs and excludes in the order of addresses, which is another one in
+// every run: help texts say the same thing always.
+class SteadyHelp : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string out = CLI::Formatter::make_option_opts(option);
+    out.erase(std::min({out.size(), out.find(" Needs:"), out.find(" Excludes:")}));
+    return out + names(" Needs:", option->get_needs()) +
+           names(" Excludes:", option->get_excludes());
+  }
+
+ private:
+  static std::string names(const char* label, const std::set<CLI::Option*>& options) {
+    std::vector<std::string> sorted;
+    for (const CLI::Option* option : options) sorted.push_back(option->get_name());
+    std::sort(sorted.begin(), sorted.end());
+    std::string out = sorted.empty() ? "" : label;
+    for (const std::string& name : sorted) out += " " + name;
+    return out;
+  }
+};
+
+// The command that an unknown first word was meant to be; empty where none is near.
+std::string suggestion(const CLI::App& app, std::string_view word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), word) != names.end()) return {};
+  return nearest(word, names);
+}
+
+int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc,
+                const char* const* argv) {
+  const std::string_view word = argc > 1 ? std::string_view(argv[1]) : std::string_view();
+  const bool is_command = !word.empty() && word.front() != '-';
+  std::cerr << "lockstep: error: ";
+  if (is_command && app.get_subcommands().empty()) {
+    std::cerr << "no command \"" << printable(word) << "\"\n";
+    if (const std::string meant = suggestion(app, word); !meant.empty())
+      std::cerr << "  fix: did you mean `lockstep " << meant << "`?\n";
+    else
+      std::cerr << "  fix: `lockstep --help` lists the commands\n";
+  } else {
+    std::cerr << printable(error.what()) << "\n  fix: see `lockstep ";
+    for (const CLI::App* command : app.get_subcommands()) std::cerr << command->get_name() << " ";
+    std::cerr << "--help`\n";
+  }
+  return static_cast<int>(ExitStatus::bad_usage);
+}
+
+int run(int argc, const char* const* argv) {
+  ExitStatus status = ExitStatus::clean;
+  CLI::App app(kDescription, "lockstep");
+  app.set_version_flag("--version", std::string(tool_version()));
+  app.footer(kProgramFooter);
+  app.require_subcommand(0, 1);
+  const auto help = std::make_shared<SteadyHelp>();
+  help->column_width(26);
+  app.formatter(help);
+  add_run(app, status);
+  add_verify(app, status);
+  add_check_certificate(app, status);
+  add_compare(app, status);
+  add_derive(app, status);
+  add_gate(app, status);
+  add_digest(app, status);
+  add_convert(app, status);
+  add_scenario(app, status);
+  add_simulate(app, status);
+  add_sweep(app, status);
+  add_calibrate(app, status);
+  add_trace_to_scenario(app, status);
+  add_watch(app, status);
+  add_rules(app, status);
+  add_completion(app, status);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return usage_error(app, error, argc, argv);
+  }
+  if (app.get_subcommands().empty()) {
+    std::cerr << app.help();
+    return static_cast<int>(ExitStatus::bad_usage);
+  }
+  return static_cast<int>(status);
+}
+
+}  // namespace
+
+int run_program(int argc, const char* const* argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::cerr << "lockstep: error: out of memory\n"
+                 "  fix: use a machine that has more, or give fewer files at once\n";
+  } catch (const std::exception& error) {
+    std::cerr << "lockstep: error: " << printable(error.what())
+              << "\n  fix: this should not happen: please report it, with the files that show it\n";
+  }
+  return static_cast<int>(ExitStatus::own_failure);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,298 @@
+// lockstep simulate collective: how long one collective takes, by formula or message by message.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/quantities.h"
+#include "base/text.h"
+#include "cli/cmd_simulate.h"
+#include "cli/output.h"
+#include "cli/simulate_on_machine.h"
+#include "sim/collectives/closed_form.h"
+#include "sim/messages/message_level.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kCollectiveFooter = R"(Examples:
+  By the formula, exactly:
+    lockstep simulate collective --op all_reduce --algorithm ring \
+      --ranks 64 --bytes 1MiB --alpha 500ns --beta 50GB/s
+  Eight nodes of eight; the inner level of links comes first:
+    lockstep simulate collective --op all_reduce --algorithm hierarchical \
+      --ranks 64 --ranks-per-node 8 --bytes 256MiB \
+      --alpha 1us,5us --beta 400GB/s,50GB/s
+  Two at once, which share their links, message by message:
+    lockstep simulate collective --ranks 8 --bytes 1MiB,2MiB --alpha 0ns \
+      --beta 50GB/s --level message
+  On a machine, by the algorithm and protocol that NCCL would choose:
+    lockstep simulate collective --machine sim/machines/dgx-h100.yaml --ranks 32 \
+      --bytes 64KiB,1MiB,16MiB,1GiB
+  For other programs:
+    lockstep simulate collective … --output json=-
+
+--bytes is the whole buffer, as in nccl-tests: what each rank has after an
+all-gather and before a reduce-scatter. alpha is the latency of a hop, beta the
+bandwidth of a rank's port in each direction, gamma the bandwidth of reducing.
+docs/simulate.md lists the formulas and where they come from, and
+docs/simulate-scenarios.md what a machine file says of NCCL.)";
+
+struct CollectiveCommand {
+  std::string op = "all_reduce";
+  std::string algorithm = "ring";
+  std::int64_t ranks = 0;
+  std::int64_t ranks_per_node = 1;
+  std::int64_t segments = 1;
+  std::string bytes, alpha, beta, gamma, machine;
+  std::string level = "closed-form";  // CLI11 has checked it, and the next one
+  std::string wiring = "ports";
+  SimulationOutput output;
+};
+
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> parts;
+  std::stringstream in(list);
+  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+Result<sim::Links> parse_links(const CollectiveCommand& command) {
+  const Result<std::vector<sim::Picos>> alphas = sim::parse_durations(command.alpha);
+  if (!alphas) return with_option("--alpha", alphas.error());
+  const std::vector<std::string> betas = split(command.beta);
+  const std::vector<std::string> gammas = split(command.gamma);
+  if (alphas->size() != betas.size() || (!gammas.empty() && gammas.size() != betas.size())) {
+    return Error{"--alpha, --beta and --gamma describe different numbers of levels",
+                 {},
+                 "give one value for each level of links, the inner level first"};
+  }
+  sim::Links links;
+  for (std::size_t i = 0; i < betas.size(); ++i) {
+    const Result<sim::Bandwidth> beta = sim::parse_bandwidth(betas[i]);
+    if (!beta) return with_option("--beta", beta.error());
+    sim::LinkCost link{(*alphas)[i], *beta, std::nullopt};
+    if (!gammas.empty()) {
+      const Result<sim::Bandwidth> gamma = sim::parse_bandwidth(gammas[i]);
+      if (!gamma) return with_option("--gamma", gamma.error());
+      link.gamma = *gamma;
+    }
+    links.push_back(link);
+  }
+  return links;
+}
+
+std::string algorithm_names() {
+  std::vector<std::string> names;
+  for (const sim::Formula& formula : sim::formulas()) {
+    const std::string name(sim::algorithm_name(formula.algorithm));
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return join_and(names);
+}
+
+// One collective for each of the sizes, all at once.
+Result<std::vector<sim::Collective>> parse_collectives(const CollectiveCommand& command) {
+  const std::optional<Op> op = op_from_name(command.op);
+  if (!op)
+    return Error{"--op: no operation \"" + printable(command.op) + "\"", {}, "try all_reduce"};
+  const std::optional<sim::Algorithm> algorithm = sim::algorithm_named(command.algorithm);
+  if (!algorithm) {
+    return Error{"--algorithm: no algorithm \"" + printable(command.algorithm) + "\"",
+                 {},
+                 "algorithms: " + algorithm_names()};
+  }
+  const Result<std::vector<sim::Bytes>> sizes = sim::parse_sizes(command.bytes);
+  if (!sizes) return with_option("--bytes", sizes.error());
+  if (sizes->size() > 1 && command.level != "message") {
+    return Error{"--bytes: " + std::to_string(sizes->size()) +
+                     " collectives at once share their links, which no formula knows",
+                 {},
+                 "add --level message"};
+  }
+  std::vector<sim::Collective> collectives;
+  for (const sim::Bytes bytes : *sizes) {
+    collectives.push_back(
+        {*op, *algorithm, command.ranks, bytes, command.ranks_per_node, command.segments});
+  }
+  return collectives;
+}
+
+// When each of the collectives ends; and at the message level, how many messages there were.
+struct Times {
+  std::vector<sim::Picos> ends;
+  std::optional<sim::MessageResult> messages;
+};
+
+Result<Times> times_of(const CollectiveCommand& command,
+                       const std::vector<sim::Collective>& collectives, const sim::Links& links) {
+  if (command.level == "message") {
+    const sim::Wiring wiring = command.wiring == "pairs" ? sim::Wiring::pairs : sim::Wiring::ports;
+    Result<sim::MessageResult> result = sim::message_level(collectives, links, wiring);
+    if (!result) return result.error();
+    return Times{result->finished, *result};
+  }
+  const Result<sim::Picos> time = sim::closed_form(collectives.front(), links);
+  if (!time) return time.error();
+  return Times{{*time}, std::nullopt};
+}
+
+// Bytes per second, as nccl-tests shows them: of the buffer, and of the busiest link.
+double algorithm_bandwidth(const sim::Collective& collective, sim::Picos time) {
+  return time.value == 0 ? 0 : static_cast<double>(collective.bytes.value) / time.seconds();
+}
+double bus_bandwidth(const sim::Collective& collective, sim::Picos time) {
+  return algorithm_bandwidth(collective, time) * sim::bus_factor(collective.op, collective.ranks);
+}
+
+std::string collectives_text(const std::vector<sim::Collective>& collectives, const Times& times) {
+  const sim::Collective& first = collectives.front();
+  const sim::Formula& formula = *sim::find_formula(first.op, first.algorithm);
+  std::ostringstream out;
+  for (std::size_t i = 0; i < collectives.size(); ++i) {
+    const sim::Collective& collective = collectives[i];
+    const sim::Picos time = times.ends[i];
+    out << op_name(collective.op) << " by " << sim::algorithm_name(collective.algorithm) << ", "
+        << collective.ranks << " ranks, "
+        << bytes_in_words(static_cast<std::uint64_t>(collective.bytes.value)) << "\n"
+        << "  time     " << sim::to_string(time) << "\n";
+    if (collective.bytes.value > 0 && time.value > 0) {
+      out << "  algbw    " << fixed(algorithm_bandwidth(collective, time) / 1e9, 2) << " GB/s\n"
+          << "  busbw    " << fixed(bus_bandwidth(collective, time) / 1e9, 2) << " GB/s\n";
+    }
+  }
+  if (times.messages) {
+    out << "  level    " << plural(times.messages->messages, "message") << ", "
+        << times.messages->shared << " of them on links that they shared\n";
+  } else {
+    out << "  formula  " << wrap(formula.text, 69, 11) << "\n"
+        << "  source   " << wrap(formula.source, 69, 11) << "\n";
+  }
+  return out.str();
+}
+
+std::string collectives_json(const std::vector<sim::Collective>& collectives, const Times& times) {
+  const sim::Collective& first = collectives.front();
+  const sim::Formula& formula = *sim::find_formula(first.op, first.algorithm);
+  nlohmann::ordered_json out;
+  out["time_ps"] = std::max_element(times.ends.begin(), times.ends.end())->value;
+  out["op"] = op_name(first.op);
+  out["algorithm"] = sim::algorithm_name(first.algorithm);
+  out["ranks"] = first.ranks;
+  out["level"] = times.messages ? "message" : "closed-form";
+  for (std::size_t i = 0; i < collectives.size(); ++i) {
+    nlohmann::ordered_json one;
+    one["bytes"] = collectives[i].bytes.value;
+    one["time_ps"] = times.ends[i].value;
+    one["algbw_bytes_per_s"] = algorithm_bandwidth(collectives[i], times.ends[i]);
+    one["busbw_bytes_per_s"] = bus_bandwidth(collectives[i], times.ends[i]);
+    out["collectives"].push_back(std::move(one));
+  }
+  if (times.messages) {
+    out["messages"] = times.messages->messages;
+    out["shared_messages"] = times.messages->shared;
+  }
+  out["formula"] = formula.text;
+  out["source"] = formula.source;
+  return out.dump(2) + "\n";
+}
+
+ExitStatus simulate_collective(const CollectiveCommand& command) {
+  if (const Status outputs = check_simulation_output(command.output); !outputs)
+    return fail(outputs.error());
+  if (command.alpha.empty() || command.beta.empty())
+    return fail({std::string(command.alpha.empty() ? "--alpha" : "--beta") + " is missing",
+                 {},
+                 "add --alpha 500ns --beta 50GB/s, or --machine sim/machines/dgx-h100.yaml"});
+  const Result<sim::Links> links = parse_links(command);
+  if (!links) return fail(links.error());
+  const Result<std::vector<sim::Collective>> collectives = parse_collectives(command);
+  if (!collectives) return fail(collectives.error());
+  const Result<Times> times = times_of(command, *collectives, *links);
+  if (!times) return fail(times.error());
+  const Status written = write_simulation(collectives_text(*collectives, *times),
+                                          collectives_json(*collectives, *times), command.output);
+  return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
+}
+
+// A machine file says what these options would.
+ExitStatus simulate_for_machine(const CLI::App& parsed, const CollectiveCommand& command) {
+  for (const char* option : {"--algorithm", "--alpha", "--beta", "--gamma", "--ranks-per-node",
+                             "--segments", "--level", "--wiring"})
+    if (parsed.get_option(option)->count() > 0)
+      return fail({std::string(option) + " excludes --machine, which says it",
+                   {},
+                   "leave one of the two out"});
+  if (const Status outputs = check_simulation_output(command.output); !outputs)
+    return fail(outputs.error());
+  return simulate_on_machine(
+      {command.machine, command.op, command.bytes, command.ranks, command.output});
+}
+
+}  // namespace
+
+void add_simulate_collective(CLI::App& simulate, ExitStatus& status) {
+  CLI::App* command = simulate.add_subcommand("collective", "Time one collective");
+  const auto options = std::make_shared<CollectiveCommand>();
+  command->add_option("--op", options->op, "all_reduce, all_gather, broadcast, …")
+      ->type_name("OP")
+      ->capture_default_str();
+  command->add_option("--algorithm", options->algorithm, "ring, hierarchical, nvls, direct, …")
+      ->type_name("NAME")
+      ->capture_default_str();
+  command->add_option("--ranks", options->ranks, "How many take part")->type_name("N")->required();
+  command
+      ->add_option("--bytes", options->bytes,
+                   "The whole buffer: 1MiB, 25MB. Several (with\n--level message): as many "
+                   "collectives at once")
+      ->type_name("SIZE,…")
+      ->required();
+  command->add_option("--alpha", options->alpha, "Latency of a hop, for each level: 500ns")
+      ->type_name("TIME,…");
+  command->add_option("--beta", options->beta, "Bandwidth, for each level: 50GB/s")
+      ->type_name("RATE,…");
+  command
+      ->add_option("--gamma", options->gamma,
+                   "Bandwidth of reducing, for each level;\ndefault: it takes no time")
+      ->type_name("RATE,…");
+  command
+      ->add_option("--ranks-per-node", options->ranks_per_node,
+                   "hierarchical: ranks that share the inner level")
+      ->type_name("K");
+  command
+      ->add_option("--segments", options->segments,
+                   "chain and double_binary_tree: messages\nthat a hop is cut into")
+      ->type_name("S")
+      ->capture_default_str();
+  command
+      ->add_option("--level", options->level,
+                   "closed-form: the formula. message: every\nmessage, and who shares links")
+      ->check(CLI::IsMember({"closed-form", "message"}).description(""))
+      ->type_name("closed-form|message")
+      ->capture_default_str();
+  command
+      ->add_option("--wiring", options->wiring,
+                   "message level: a port for each rank, or a link\nfor each pair of ranks")
+      ->check(CLI::IsMember({"ports", "pairs"}).description(""))
+      ->type_name("ports|pairs")
+      ->capture_default_str();
+  command
+      ->add_option("--machine", options->machine,
+                   "A machine file in place of algorithm and links;\nseveral sizes are then one "
+                   "after the other")
+      ->type_name("FILE");
+  add_simulation_output(*command, options->output);
+  command->footer(kCollectiveFooter);
+  command->callback([command, options, &status] {
+    status = options->machine.empty() ? simulate_collective(*options)
+                                      : simulate_for_machine(*command, *options);
+  });
+}
+
+}  // namespace lockstep

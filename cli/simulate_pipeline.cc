@@ -1,0 +1,246 @@
+// lockstep simulate pipeline: what a schedule costs, stage by stage.
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/quantities.h"
+#include "cli/cmd_simulate.h"
+#include "cli/output.h"
+#include "reports/forecasts/simulate_pipeline_result.h"
+#include "sim/pipeline/run_pipeline.h"
+#include "sim/pipeline/schedule.h"
+
+namespace lockstep {
+namespace {
+
+using sim::Bytes;
+using sim::Picos;
+
+struct PipelineCommand {
+  std::string schedule = "1f1b";
+  sim::PipelineShape shape;
+  std::optional<std::int32_t> chunks;
+  std::optional<std::int64_t> layers;
+  std::string forward, backward, backward_weight;
+  std::string send = "0ns";
+  std::string activation, activation_weight;
+  SimulationOutput output;
+};
+
+constexpr const char* kPipelineFooter = R"(Examples:
+  Four stages, eight micro-batches, forward 1 us and backward 2 us:
+    lockstep simulate pipeline --schedule 1f1b --stages 4 --micro-batches 8 \
+      --forward 1us --backward 2us
+  What a slow first stage costs (the image tower sits there):
+    lockstep simulate pipeline --stages 4 --micro-batches 16 \
+      --forward 3us,1us,1us,1us --backward 6us,2us,2us,2us --send 100ns
+  The same stages without a bubble, for twice the activations:
+    lockstep simulate pipeline --schedule zb-h2 --stages 4 --micro-batches 16 \
+      --forward 1us --backward 1us --backward-weight 1us --activation 2GiB
+
+Times are those of one micro-batch on one stage; with --chunks, on one chunk of
+a stage. A list has one value for all, one per stage, or one per piece of the
+model (stages x chunks, in the model's order). The schedules and how each figure
+is meant: docs/simulate-workloads.md.)";
+
+// `values` laid over the pieces of `program`. Errors: as many as fit neither all, nor the stages,
+// nor the pieces.
+template <class T>
+Result<std::vector<T>> over_pieces(const std::string& option, const std::vector<T>& values,
+                                   const sim::PipelineProgram& program) {
+  const auto pieces = static_cast<std::size_t>(program.shape.pieces());
+  const auto stages = static_cast<std::size_t>(program.shape.stages);
+  std::vector<T> out;
+  for (std::size_t piece = 0; piece < pieces; ++piece) {
+    if (values.size() == 1)
+      out.push_back(values[0]);
+    else if (values.size() == pieces)
+      out.push_back(values[piece]);
+    else if (values.size() == stages)
+      out.push_back(
+          values[static_cast<std::size_t>(program.stage_of(static_cast<std::int32_t>(piece)))]);
+    else
+      return Error{
+          option + " has " + std::to_string(values.size()) + " values for " +
+              std::to_string(stages) + " stages" +
+              (pieces == stages ? "" : " of " + std::to_string(program.shape.chunks) + " chunks"),
+          {},
+          "give one value, or " + std::to_string(stages) +
+              (pieces == stages ? "" : ", or " + std::to_string(pieces))};
+  }
+  return out;
+}
+
+Result<std::vector<Picos>> durations(const std::string& option, const std::string& text,
+                                     const sim::PipelineProgram& program) {
+  const Result<std::vector<Picos>> parsed = sim::parse_durations(text);
+  if (!parsed) return with_option(option, parsed.error());
+  return over_pieces(option, *parsed, program);
+}
+
+Result<std::vector<Bytes>> sizes(const std::string& option, const std::string& text,
+                                 const sim::PipelineProgram& program) {
+  const Result<std::vector<Bytes>> parsed = sim::parse_sizes(text);
+  if (!parsed) return with_option(option, parsed.error());
+  return over_pieces(option, *parsed, program);
+}
+
+// The backward pass as the schedule runs it: what --backward and --backward-weight mean together.
+Status set_backward(const PipelineCommand& command, const sim::PipelineProgram& program,
+                    std::vector<sim::PieceCost>& pieces) {
+  const Result<std::vector<Picos>> backward = durations("--backward", command.backward, program);
+  if (!backward) return backward.error();
+  std::optional<std::vector<Picos>> weight;
+  if (!command.backward_weight.empty()) {
+    Result<std::vector<Picos>> given =
+        durations("--backward-weight", command.backward_weight, program);
+    if (!given) return given.error();
+    weight = std::move(*given);
+  }
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    pieces[i].backward = (*backward)[i];
+    if (program.split) {
+      pieces[i].weight = weight ? (*weight)[i] : Picos{(*backward)[i].value / 2};
+      if (!weight) pieces[i].backward = (*backward)[i] - pieces[i].weight;
+    } else if (weight) {
+      pieces[i].backward += (*weight)[i];
+    }
+  }
+  return Status::ok();
+}
+
+Status set_activations(const PipelineCommand& command, const sim::PipelineProgram& program,
+                       std::vector<sim::PieceCost>& pieces) {
+  if (command.activation.empty()) {
+    if (command.activation_weight.empty()) return Status::ok();
+    return Error{"--activation-weight is a part of --activation, which is not given",
+                 {},
+                 "give --activation as well"};
+  }
+  const Result<std::vector<Bytes>> activation = sizes("--activation", command.activation, program);
+  if (!activation) return activation.error();
+  const Result<std::vector<Bytes>> kept =
+      command.activation_weight.empty()
+          ? activation
+          : sizes("--activation-weight", command.activation_weight, program);
+  if (!kept) return kept.error();
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if ((*kept)[i] > (*activation)[i])
+      return Error{"--activation-weight " + std::to_string((*kept)[i].value) +
+                       " B is more than --activation " + std::to_string((*activation)[i].value) +
+                       " B, of which it is a part",
+                   {},
+                   "give at most the activation"};
+    pieces[i].activation = (*activation)[i];
+    pieces[i].kept_for_weight = (*kept)[i];
+  }
+  return Status::ok();
+}
+
+Result<sim::PipelineCosts> pipeline_costs(const PipelineCommand& command,
+                                          const sim::PipelineProgram& program) {
+  sim::PipelineCosts costs;
+  const Result<std::vector<Picos>> forward = durations("--forward", command.forward, program);
+  if (!forward) return forward.error();
+  for (const Picos time : *forward) costs.pieces.push_back({.forward = time});
+  if (const Status s = set_backward(command, program, costs.pieces); !s) return s.error();
+  if (const Status s = set_activations(command, program, costs.pieces); !s) return s.error();
+  const Result<Picos> send = sim::parse_duration(command.send);
+  if (!send) return with_option("--send", send.error());
+  costs.send = *send;
+  return costs;
+}
+
+// Layers are dealt out whole: no piece of the model is empty.
+Status check_layers(const PipelineCommand& command, const sim::PipelineShape& shape) {
+  if (!command.layers) return Status::ok();
+  const std::int64_t pieces = shape.pieces();
+  const std::string cut =
+      std::to_string(shape.stages) + " stages" +
+      (shape.chunks == 1 ? std::string() : " of " + std::to_string(shape.chunks) + " chunks");
+  if (*command.layers < pieces)
+    return Error{"--layers " + std::to_string(*command.layers) + " cannot be laid over " + cut +
+                     ": a piece would have no layer",
+                 {},
+                 "use at most " + std::to_string(*command.layers) + " --stages (times --chunks)"};
+  if (*command.layers % pieces != 0 && command.forward.find(',') == std::string::npos)
+    return Error{"--layers " + std::to_string(*command.layers) + " do not divide evenly over " +
+                     cut + ", so the stages cannot all take --forward " + command.forward,
+                 {},
+                 "give --forward and --backward as lists, one value per stage"};
+  return Status::ok();
+}
+
+Result<PipelineAnswer> answer(PipelineCommand command) {
+  const Result<sim::PipelineSchedule> schedule = sim::parse_pipeline_schedule(command.schedule);
+  if (!schedule) return schedule.error();
+  const bool two =
+      *schedule == sim::PipelineSchedule::zbv || *schedule == sim::PipelineSchedule::interleaved;
+  command.shape.chunks = command.chunks.value_or(two ? 2 : 1);
+  Result<sim::PipelineProgram> program = sim::make_pipeline(*schedule, command.shape);
+  if (!program) return program.error();
+  if (const Status layers = check_layers(command, command.shape); !layers) return layers.error();
+  const Result<sim::PipelineCosts> costs = pipeline_costs(command, *program);
+  if (!costs) return costs.error();
+  Result<sim::PipelineRun> run = sim::run_pipeline(*program, *costs);
+  if (!run) return run.error();
+  return PipelineAnswer{std::move(*program), std::move(*run), !command.activation.empty()};
+}
+
+ExitStatus simulate_pipeline(const PipelineCommand& command) {
+  if (const Status output = check_simulation_output(command.output); !output)
+    return fail(output.error());
+  const Result<PipelineAnswer> result = answer(command);
+  if (!result) return fail(result.error());
+  const Status written =
+      write_simulation(pipeline_text(*result), pipeline_json(*result), command.output);
+  return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
+}
+
+}  // namespace
+
+void add_simulate_pipeline(CLI::App& simulate, ExitStatus& status) {
+  auto command = std::make_shared<PipelineCommand>();
+  CLI::App* sub = simulate.add_subcommand("pipeline", "A pipeline schedule: time, bubble, memory");
+  sub->footer(kPipelineFooter);
+  sub->add_option("--schedule", command->schedule,
+                  "gpipe, 1f1b, interleaved, zb-h1, zb-h2 or zbv;\nleft out: 1f1b")
+      ->type_name("NAME");
+  sub->add_option("--stages", command->shape.stages, "Stages of the pipeline")
+      ->type_name("N")
+      ->required();
+  sub->add_option("--micro-batches", command->shape.micro_batches, "Micro-batches in a step")
+      ->type_name("N")
+      ->required();
+  sub->add_option("--chunks", command->chunks,
+                  "Pieces of the model per stage (interleaved, zbv);\nleft out: 2 for these")
+      ->type_name("N");
+  sub->add_option("--forward", command->forward, "Forward of a micro-batch, e.g. 1us or 1us,2us")
+      ->type_name("TIME[,TIME..]")
+      ->required();
+  sub->add_option("--backward", command->backward,
+                  "Backward; with --backward-weight, the part that\ngives the input's gradient")
+      ->type_name("TIME[,TIME..]")
+      ->required();
+  sub->add_option("--backward-weight", command->backward_weight,
+                  "The part of the backward that gives the weights'\ngradients, on top of "
+                  "--backward; left out: half of it")
+      ->type_name("TIME[,TIME..]");
+  sub->add_option("--send", command->send, "From one stage to the next; left out: 0")
+      ->type_name("TIME");
+  sub->add_option("--activation", command->activation,
+                  "Bytes that a micro-batch keeps for its backward,\ne.g. 512MiB")
+      ->type_name("SIZE[,SIZE..]");
+  sub->add_option("--activation-weight", command->activation_weight,
+                  "… of which the weight part needs so much;\nleft out: all")
+      ->type_name("SIZE[,SIZE..]");
+  sub->add_option("--layers", command->layers,
+                  "Layers of the model: refuses stages that none is\nleft for")
+      ->type_name("N");
+  add_simulation_output(*sub, command->output);
+  sub->callback([command, &status] { status = simulate_pipeline(*command); });
+}
+
+}  // namespace lockstep

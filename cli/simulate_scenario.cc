@@ -1,0 +1,172 @@
+// lockstep simulate SCENARIO: how long the steps of a job would take on a machine that a file
+// describes. The calls are derived, not modelled: docs/simulate-scenarios.md.
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/files/read_input.h"
+#include "base/files/work_folder.h"
+#include "base/interrupts.h"
+#include "base/text.h"
+#include "cli/cmd_simulate.h"
+#include "cli/forecast_csv.h"
+#include "cli/forecast_page.h"
+#include "cli/forecast_scenario.h"
+#include "cli/output.h"
+#include "cli/simulate_raise.h"
+#include "cli/simulated_traces.h"
+#include "reports/forecasts/forecast_memory_counters.h"
+#include "runtime/job/scenario.h"
+#include "sim/engine/from_run.h"
+#include "sim/sweep/plan_inputs.h"
+#include "sim/transformer/plan_file.h"
+
+namespace lockstep {
+namespace {
+
+struct SimulateScenarioCommand {
+  std::string path, machine, output_dir, traces;
+  int ranks = 0;  // 0: the scenario's
+  int steps = 0;
+  bool meta = false, no_meta = false, time_work = false;
+  TrialsCommand trials;
+  SimulationOutput output;
+};
+
+ExitStatus write_forecast(TimedScenario timed, const SimulationOutput& output) {
+  const ScenarioForecast& forecast = *timed.forecast;
+  std::string timeline;
+  const auto content = [&](const std::string& kind, bool) {
+    if (kind == "json") return forecast_json(forecast).dump(2) + "\n";
+    if (kind == "csv") return forecast_csv(forecast);
+    if (kind == "html") return forecast_page(forecast);
+    if (kind != "timeline") return forecast_text(forecast);
+    if (timeline.empty()) {
+      Run played = sim::as_simulated(std::move(timed.run), timed.simulated.program,
+                                     timed.simulated.folding, timed.simulated.result);
+      timeline = simulated_timeline(played, memory_counters(forecast.memory));
+    }
+    return timeline;
+  };
+  const Status written = write_simulation(content, output);
+  return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
+}
+
+Status keep_traces(const SimulateScenarioCommand& command, const SimulatedProgram& simulated,
+                   const Run& run) {
+  return command.traces.empty() ? Status::ok()
+                                : write_simulated_traces(simulated, run, command.traces);
+}
+
+Result<ExitStatus> simulate(const SimulateScenarioCommand& command, const sim::Machine& machine,
+                            const sim::TrialOptions& trials, const std::string& folder,
+                            Interrupts& interrupts) {
+  ForecastOptions options{folder, std::nullopt, command.time_work, command.output.quiet};
+  if (command.time_work) options.on_meta = false;
+  if (command.meta || command.no_meta) options.on_meta = command.meta;
+  SimulatedChange change;
+  if (command.ranks > 0) change.ranks = command.ranks;
+  if (command.steps > 0) change.steps = command.steps;
+  Result<TimedScenario> timed =
+      forecast_scenario(command.path, change, machine, options, interrupts);
+  if (!timed) {
+    std::optional<RaisedJob> raised = raised_job(folder);
+    if (!raised) return timed.error();
+    if (const Status kept = keep_traces(command, raised->simulated, raised->run); !kept)
+      return kept.error();
+    const Result<Scenario> scenario = load_scenario(command.path);
+    return report_raise(scenario ? scenario->name : to_utf8(command.path), std::move(*raised),
+                        command.output);
+  }
+  if (const Status kept = keep_traces(command, timed->simulated, timed->run); !kept)
+    return kept.error();
+  if (!timed->forecast) {
+    nlohmann::ordered_json json = {{"scenario", timed->scenario}, {"stuck", true}};
+    return report_hang(timed->simulated, std::move(timed->run), std::move(json), command.output);
+  }
+  ScenarioForecast& forecast = *timed->forecast;
+  Result<std::vector<sim::WhatIf>> changed = what_ifs(*timed, machine);
+  if (!changed) return changed.error();
+  forecast.what_ifs = std::move(*changed);
+  if (trials.trials > 0) {
+    const Result<TrialsForecast> tried = run_trials(*timed, machine, trials, interrupts);
+    if (!tried) return tried.error();
+    forecast.trials = *tried;
+  }
+  return write_forecast(std::move(*timed), command.output);
+}
+
+ExitStatus simulate_scenario(const SimulateScenarioCommand& command) {
+  if (const Status outputs = check_simulation_output(command.output); !outputs)
+    return fail(outputs.error());
+  if (command.path.empty())
+    return fail({"nothing to simulate is named", {}, "`lockstep simulate --help` shows how"});
+  if (const Result<std::string> text = read_input(command.path); text && sim::is_plan(*text))
+    return fail({printable(command.path) + " is the plan of a transformer, and no scenario",
+                 {},
+                 "lockstep simulate plan " + printable(command.path)});
+  if (command.machine.empty())
+    return fail(
+        {"no machine is named", {}, "add --machine sim/machines/dgx-h100.yaml, or your own"});
+  const Result<sim::TrialOptions> trials = trial_options(command.trials);
+  if (!trials) return fail(trials.error());
+  const Result<sim::Machine> machine = sim::load_machine(command.machine);
+  if (!machine) return fail(machine.error());
+  if (command.time_work && !machine->cores)
+    return fail({printable(command.machine) + " has devices, and --time-work times this processor",
+                 {},
+                 "leave it out, or give what `lockstep calibrate` wrote here"});
+  const WorkFolder folder(command.output_dir, "lockstep-simulate-");
+  if (!folder.usable())
+    return fail(
+        Error{"this folder cannot be made, or is not empty", {folder.path()}, "name a new one"});
+  Interrupts interrupts;
+  const Result<ExitStatus> status = simulate(command, *machine, *trials, folder.path(), interrupts);
+  if (const int signal = interrupts.poll(); signal != 0) return interrupted_by(signal);
+  return status ? *status : fail(status.error());
+}
+
+}  // namespace
+
+void add_simulate_scenario(CLI::App& simulate, ExitStatus& status) {
+  const auto options = std::make_shared<SimulateScenarioCommand>();
+  simulate.add_option("SCENARIO", options->path, "Scenario file: how long its steps take")
+      ->type_name("");
+  simulate.add_option("--machine", options->machine, "What it would run on: sim/machines/*.yaml")
+      ->type_name("FILE");
+  simulate.add_option("--ranks", options->ranks, "So many ranks, and not the scenario's")
+      ->type_name("N")
+      ->check(CLI::Range(1, 65536));
+  simulate.add_option("--steps", options->steps, "So many steps, and not the scenario's")
+      ->type_name("N")
+      ->check(CLI::Range(1, 100000));
+  CLI::Option* meta =
+      simulate.add_flag("--meta", options->meta,
+                        "Derive on tensors that have no values; the default\nfor the published "
+                        "models, and for more than 64 ranks");
+  simulate.add_flag("--no-meta", options->no_meta, "Derive with the values, whatever they take")
+      ->excludes(meta);
+  simulate
+      .add_flag("--time-work", options->time_work,
+                "Time each rank's work here, one by one, and let the\n"
+                "machine file say the rest: for this very machine")
+      ->excludes(meta);
+  simulate
+      .add_option("--output-dir", options->output_dir,
+                  "Keep the derived calls and costs here; a new folder")
+      ->type_name("DIR");
+  add_trials(simulate, options->trials);
+  options->output.forms.kinds = {"text", "json", "csv", "html", "timeline"};
+  simulate
+      .add_option("--traces", options->traces,
+                  "Write the simulated run here, as traces that other\ncommands read")
+      ->type_name("DIR");
+  add_simulation_output(simulate, options->output);
+  simulate.callback([options, &simulate, &status] {
+    if (simulate.get_subcommands().empty()) status = simulate_scenario(*options);
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,274 @@
+#include "cli/simulate_scenario_result.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/amount.h"
+#include "base/columns.h"
+#include "base/pad_left.h"
+#include "base/text.h"
+#include "sim/machine/work_time.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kShownClasses = 16;
+
+double samples_per_second(const ScenarioForecast& f) {
+  const double seconds = f.figures.step_time.seconds();
+  return seconds > 0 ? static_cast<double>(f.samples) / seconds : 0;
+}
+
+// Where memory was not counted, what the rank trains is the least that it needs.
+bool forecast_fits(const ScenarioForecast& f) {
+  if (!f.memory.classes.empty()) return fits(f.memory, f.machine);
+  return !f.machine.per_device || f.state_bytes <= static_cast<double>(f.machine.per_device->value);
+}
+
+std::string calls_assumption(const ScenarioForecast& f) {
+  std::string out = "the ranks call what they were derived with, each alone, by " + f.derived_by;
+  if (f.on_meta) out += ", on tensors without values";
+  return out + "; watched values are left out";
+}
+
+std::string steps_assumption(const ScenarioForecast& f) {
+  if (f.figures.times.size() < 2)
+    return "one step, which arranges buffers: simulate more (--steps)";
+  const std::string out = "the median of the steps after the first, which arranges buffers";
+  return out + (f.checkpoints > 0 ? "; the saving of checkpoints is no part of them" : "");
+}
+
+std::string evaluation_assumption(const ScenarioForecast& f) {
+  const std::string out = "from the last step's end until rank 0, which evaluates alone, is done: ";
+  if (f.on_meta) return out + "of calls alone, since without values nothing is evaluated";
+  return out + "its work is priced like that of steps, and that of preparing samples is not";
+}
+
+std::string work_assumption(const ScenarioForecast& f) {
+  if (f.timed_work)
+    return "between calls a rank takes what it took here, looked at alone, at the shortest of "
+           "three "
+           "times; a machine that is changed takes as much longer than its rates give";
+  std::string out =
+      "between calls a rank takes what the machine file gives for the operations and bytes that "
+      "were counted: a roofline for products, memory bandwidth for the rest, ";
+  out += f.machine.launches_hidden ? "or the host's launches and dispatches where they take longer"
+                                   : "and the host's launches and dispatches";
+  return out;
+}
+
+std::string carrier_of_calls(const ScenarioForecast& f) {
+  if (!f.machine.nccl) return "its algorithm's formula";
+  std::string out = "what NCCL's tuning model chooses";
+  for (std::size_t i = 0; i < f.carried.size(); ++i) {
+    const CarriedCalls& c = f.carried[i];
+    const auto words = [](sim::Bytes bytes) {
+      return bytes_in_words(static_cast<std::uint64_t>(bytes.value));
+    };
+    out += (i == 0 ? " (" : ", ") + std::string(op_name(c.op)) + " of " + words(c.least) +
+           (c.least == c.most ? "" : " to " + words(c.most)) + ": " +
+           std::string(sim::algorithm_name(c.algorithm)) + "/" +
+           std::string(sim::protocol_name(c.protocol));
+  }
+  return out + (f.carried.empty() ? "" : ")");
+}
+
+std::string links_assumption(const ScenarioForecast& f) {
+  if (f.machine.cores)
+    return "a call is work of its ranks' processors, by its algorithm's formula, from the last "
+           "rank's arrival on, and later where its threads have rested; all that wants to go on "
+           "shares a node's " +
+           plural(static_cast<std::uint64_t>(*f.machine.cores), "core") +
+           " alike, and work behind a wait finds the caches cold";
+  return "a call takes " + carrier_of_calls(f) +
+         " from the last rank's arrival; links and devices carry nothing else meanwhile, and calls "
+         "do not slow down what is computed beside them";
+}
+
+// The share of their time in which the stages of a pipeline wait for each other.
+double forecast_bubble(const ScenarioForecast& f) {
+  std::vector<double> ranks(f.figures.classes.size(), 0);
+  for (const std::uint32_t c : f.class_of) ++ranks[c];
+  double idle = 0, all = 0;
+  for (std::size_t c = 0; c < ranks.size(); ++c) {
+    const sim::RankUse& use = f.figures.classes[c];
+    idle += ranks[c] * use.idle;
+    all += ranks[c] * (use.busy + use.exposed + use.idle);
+  }
+  return all > 0 ? idle / all : 0;
+}
+
+std::string flops_assumption(const ScenarioForecast& f) {
+  return "hardware FLOP utilisation as of PaLM's appendix B: what products and convolutions carry "
+         "out, over step time and the peak of their types" +
+         std::string(f.dummies ? "; dummy images count, so that the model's own (MFU) is less"
+                               : "; nothing is computed twice, so that it is the model's own (MFU) "
+                                 "as well");
+}
+
+std::vector<Assumption> all_assumptions(const ScenarioForecast& f) {
+  return {{"calls", calls_assumption(f)},
+          {"work", work_assumption(f)},
+          {"links", links_assumption(f)},
+          {"steps", steps_assumption(f)},
+          {"checkpoints",
+           "the mean time from a step's end until the last rank has saved: its calls and the work "
+           "between them; copying from the device and writing files are not priced"},
+          {"evaluation", evaluation_assumption(f)},
+          {"bytes",
+           "sent on the busiest link of a rank, by the algorithms' bus factors; of rings over "
+           "several nodes each rank's share leaves its node"},
+          {"flops", flops_assumption(f)},
+          {"path",
+           "of the steps that are measured, together: the chain of work and calls of which each "
+           "began the moment the one before it ended; what is not on it can wait"},
+          {"what if", "the job simulated anew with one thing changed; all else stays"},
+          {"memory", memory_assumption(f.machine)}};
+}
+
+std::string rank_table(const ScenarioForecast& f) {
+  const std::vector<std::string> ranks = ranks_by_class(f);
+  std::string out = "\n  share of the time    busy   exposed      idle   hidden communication\n";
+  for (std::size_t c = 0; c < std::min(ranks.size(), kShownClasses); ++c) {
+    const sim::RankUse& use = f.figures.classes[c];
+    const double all = std::max(use.busy + use.exposed + use.idle, 1e-30);
+    std::string name =
+        (ranks[c].find_first_of(",-") == std::string::npos ? "rank " : "ranks ") + ranks[c];
+    if (name.size() > 15) name = name.substr(0, 12) + "...";
+    out += "  " + pad_right(name, 15) + pad_left(percent(use.busy / all), 10) +
+           pad_left(percent(use.exposed / all), 10) + pad_left(percent(use.idle / all), 10) +
+           pad_left(percent(use.hidden / all), 10) + "\n";
+  }
+  if (ranks.size() > kShownClasses)
+    out += "  and " + std::to_string(ranks.size() - kShownClasses) +
+           " other kinds of ranks: --output json=FILE has them\n";
+  return out;
+}
+
+}  // namespace
+
+std::vector<Assumption> assumptions(const ScenarioForecast& f) {
+  std::vector<Assumption> out = all_assumptions(f);
+  if (f.what_ifs.empty())
+    std::erase_if(out, [](const Assumption& a) { return a.key == "what if"; });
+  if (f.checkpoints == 0)
+    std::erase_if(out, [](const Assumption& a) { return a.key == "checkpoints"; });
+  if (!f.figures.times.evaluation())
+    std::erase_if(out, [](const Assumption& a) { return a.key == "evaluation"; });
+  if (f.trials) out.push_back({"trials", trials_assumption(*f.trials)});
+  return out;
+}
+
+std::vector<Headline> headlines(const ScenarioForecast& f) {
+  std::vector<Headline> out = {
+      {"step time", milliseconds(f.figures.step_time.seconds()), "calls, work, links, steps"},
+      {"throughput", fixed(samples_per_second(f), 1) + " samples/s", "as step time"}};
+  if (f.checkpoints > 0)
+    out.push_back({"checkpoints",
+                   std::to_string(f.checkpoints) + ", " +
+                       (f.checkpoint_time.value > 0
+                            ? milliseconds(f.checkpoint_time.seconds()) + " on average"
+                            : "nothing of which is priced"),
+                   "checkpoints"});
+  if (const auto evaluation = f.figures.times.evaluation())
+    out.push_back({"evaluation",
+                   milliseconds(evaluation->seconds()) +
+                       (f.on_meta ? " of calls, work uncounted" : " after the last step"),
+                   "evaluation"});
+  out.push_back(
+      {"sent",
+       amount(f.figures.bytes) + " a rank and step, " + fixed(f.figures.calls, 1) + " calls",
+       "calls, bytes"});
+  if (f.figures.bytes_between > 0)
+    out.push_back({"between nodes", amount(f.figures.bytes_between) + " of it", "bytes"});
+  const double peak = 100 * f.flops_share;
+  out.push_back({f.dummies ? "HFU" : "MFU", fixed(peak, peak < 1 ? 3 : 1) + " % of the peak FLOP/s",
+                 "flops, step time"});
+  if (f.pipeline)
+    out.push_back(
+        {"bubble", percent(forecast_bubble(f)) + " of the stages' time", "calls, work, links"});
+  if (!f.memory.classes.empty())
+    out.push_back({"device memory", memory_headline(f.memory, f.machine), "memory"});
+  return out;
+}
+
+std::vector<std::string> ranks_by_class(const ScenarioForecast& f) {
+  std::vector<std::vector<std::int32_t>> ranks(f.figures.classes.size());
+  for (std::size_t r = 0; r < f.class_of.size(); ++r)
+    ranks[f.class_of[r]].push_back(static_cast<std::int32_t>(r));
+  std::vector<std::string> out;
+  out.reserve(ranks.size());
+  for (const auto& members : ranks) out.push_back(ranges(members));
+  return out;
+}
+
+nlohmann::ordered_json forecast_json(const ScenarioForecast& f) {
+  nlohmann::ordered_json out;
+  out["scenario"] = f.scenario;
+  out["machine"] = f.machine.name;
+  out["ranks"] = f.class_of.size();
+  out["steps"] = f.steps;
+  out["step_time_ps"] = f.figures.step_time.value;
+  out["samples_per_s"] = samples_per_second(f);
+  out["bytes_sent_per_step"] = f.figures.bytes;
+  out["bytes_between_nodes_per_step"] = f.figures.bytes_between;
+  out["calls_per_step"] = f.figures.calls;
+  out["state_bytes"] = f.state_bytes;
+  out["fits_memory"] = forecast_fits(f);
+  out["memory"] = memory_json(f.memory, f.machine);
+  out["step_begins_ps"] = nlohmann::ordered_json::array();
+  out["step_ends_ps"] = nlohmann::ordered_json::array();
+  for (std::size_t s = 0; s < f.figures.times.size(); ++s) {
+    out["step_begins_ps"].push_back(f.figures.times.begin(s).value);
+    out["step_ends_ps"].push_back(f.figures.times.ends()[s].value);
+  }
+  out["checkpoints"] = f.checkpoints;
+  out["checkpoint_time_ps"] = f.checkpoint_time.value;
+  out["evaluation_ps"] = nullptr;
+  if (const auto evaluation = f.figures.times.evaluation())
+    out["evaluation_ps"] = evaluation->value;
+  const std::vector<std::string> ranks = ranks_by_class(f);
+  for (std::size_t c = 0; c < ranks.size(); ++c) {
+    const sim::RankUse& use = f.figures.classes[c];
+    out["use"].push_back({{"ranks", ranks[c]},
+                          {"busy_s", use.busy},
+                          {"exposed_s", use.exposed},
+                          {"idle_s", use.idle},
+                          {"hidden_s", use.hidden}});
+  }
+  if (f.pipeline) out["bubble"] = forecast_bubble(f);
+  out["flops_per_step"] = f.flops.flops;
+  out["flop_utilisation"] = f.flops_share;
+  out["critical_path"] = path_json(f.path, ranks);
+  out["what_if"] = what_if_json(f.what_ifs);
+  if (f.trials) out["trials"] = trials_json(*f.trials);
+  for (const CarriedCalls& c : f.carried)
+    out["carried"].push_back({{"op", op_name(c.op)},
+                              {"algorithm", sim::algorithm_name(c.algorithm)},
+                              {"protocol", sim::protocol_name(c.protocol)},
+                              {"least_bytes", c.least.value},
+                              {"most_bytes", c.most.value}});
+  for (const Assumption& a : assumptions(f)) out["assumptions"][a.key] = a.text;
+  return out;
+}
+
+std::string forecast_text(const ScenarioForecast& f) {
+  std::string out = wrap("\"" + printable(f.scenario) + "\": " + plural(f.class_of.size(), "rank") +
+                             " on " + printable(f.machine.name) + ", " +
+                             plural(static_cast<std::uint64_t>(f.steps), "step"),
+                         kReportColumns) +
+                    "\n\n";
+  for (const Headline& one : headlines(f))
+    out += "  " + pad_right(one.what, 16) + pad_right(one.value + " ", 35) + "[" + one.rests_on +
+           "]\n";
+  out += rank_table(f) + "  [calls, work, links]\n\n";
+  if (!f.memory.classes.empty()) out += memory_text(f.memory, f.machine) + "  [memory]\n\n";
+  out += path_text(f.path, ranks_by_class(f)) + "  [path]\n\n";
+  if (!f.what_ifs.empty()) out += what_if_text(f.what_ifs) + "  [what if]\n\n";
+  if (f.trials) out += trials_text(*f.trials) + "  [trials]\n\n";
+  for (const Assumption& a : assumptions(f))
+    out += wrap("[" + a.key + "] " + printable(a.text), kReportColumns, 2) + "\n";
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+// `lockstep simulate SCENARIO --trials N`: its options, and what it says.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/result.h"
+#include "sim/forecast/trials.h"
+
+namespace lockstep {
+
+struct TrialsCommand {
+  int trials = 0;  // 0: none
+  std::uint64_t seed = 1;
+  std::string jitter;  // as given
+  bool redraw_batches = false;
+  int jobs = 0;  // 0: as many as there are processors
+};
+
+void add_trials(CLI::App& command, TrialsCommand& options);
+
+// "compute=5%,communication=10%,image=20%,text=3%"; nothing is no jitter. Errors: another name, one
+// twice, no share in percent, above kMostJitter.
+Result<sim::Jitter> parse_jitter(const std::string& text);
+
+// What is to be tried. Errors: parse_jitter's; trials in which nothing varies; options of trials
+// without --trials.
+Result<sim::TrialOptions> trial_options(const TrialsCommand& command);
+
+struct TrialsForecast {
+  sim::TrialOptions options;
+  struct Quantiles {
+    sim::Picos p5, p50, p95, mean;
+  };
+  Quantiles steps;   // of all measured steps of all trials
+  Quantiles trials;  // of the mean step of each trial
+};
+
+// Of at least one trial with at least one step.
+TrialsForecast trials_forecast(const sim::Trials& trials, const sim::TrialOptions& options);
+
+// At most 80 columns wide.
+std::string trials_text(const TrialsForecast& trials);
+// {"trials", "seed", "steps": {"p5_ps", …}, "trial_means": {…}}
+nlohmann::ordered_json trials_json(const TrialsForecast& trials);
+std::string trials_assumption(const TrialsForecast& trials);
+
+}  // namespace lockstep

@@ -1,0 +1,179 @@
+#include "cli/sweep_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "base/files/write_file.h"
+#include "verify/rules.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::chrono::milliseconds kSweepPoll(5);
+// What was derived is kept for points that only differ in their machine: of so many jobs.
+constexpr std::size_t kMostKept = 4;
+
+std::string reason_of(const Report& report) {
+  if (report.findings.empty()) return "ranks wait for each other";
+  const Finding& first = report.findings.front();
+  return std::string(rule(first.rule).name) + ": " + first.message;
+}
+
+// In one line: a table has room for no more.
+std::string reason_of(const Error& error) {
+  std::string out = error.message;
+  for (std::size_t at = 0; (at = out.find('\n', at)) != std::string::npos;)
+    out.replace(at, out.find_first_not_of(" \n", at) - at, " ");
+  return out;
+}
+
+}  // namespace
+
+std::deque<SweepRun::Job> SweepRun::jobs_of(const std::vector<sweep::PointId>& points) const {
+  std::deque<Job> out;
+  std::map<sweep::PointId, std::size_t> places;
+  for (const sweep::PointId point : points) {
+    if (book_.find(point) != nullptr) continue;
+    const auto [place, is_new] = places.emplace(plan_.variation().job(point), out.size());
+    if (is_new) out.emplace_back();
+    out[place->second].points.push_back(point);
+  }
+  return out;
+}
+
+Status SweepRun::compute(const std::vector<sweep::PointId>& points) {
+  std::deque<Job> jobs = jobs_of(points);
+  while (!book_.interrupted() && !(jobs.empty() && running_.empty())) {
+    if (!jobs.empty() && running_.size() < options_.workers) {
+      if (const Status ok = start(std::move(jobs.front())); !ok) return ok;
+      jobs.pop_front();
+      continue;
+    }
+    if (const Status ok = poll_running(); !ok) return ok;
+    if (!running_.empty()) std::this_thread::sleep_for(kSweepPoll);
+  }
+  running_.clear();  // of an interrupted sweep: ends the workers
+  return Status::ok();
+}
+
+Status SweepRun::start(Job job) {
+  const Result<std::string> text = plan_.scenario_text(job.points.front());
+  if (!text) return same_for_all(job, sweep::Outcome::refused, text.error());
+  job.text = *text;
+  const auto known = std::find_if(derived_.begin(), derived_.end(),
+                                  [&](const Derived& one) { return one.text == job.text; });
+  if (known != derived_.end()) return finish(job, *known);
+  auto folder = std::make_unique<WorkFolder>("", "lockstep-sweep-");
+  if (!folder->usable())
+    return Error{"a folder for a worker's files cannot be made", {folder->path()}, "set TMPDIR"};
+  const std::string file = folder->path() + "/scenario.yaml";
+  if (const Status ok = write_file(file, job.text); !ok) return ok;
+  Result<Scenario> scenario = load_scenario(file);
+  if (!scenario) return scenario.error();
+  job.ranks = scenario->ranks;
+  const DeriveRanksOptions options{options_.worker, folder->path(), options_.on_meta,
+                                   LoneRanks::Costs::counts, true};
+  Result<RanksToDerive> ranks = ranks_to_derive(*scenario, options);
+  if (!ranks) return same_for_all(job, sweep::Outcome::refused, ranks.error());
+  Result<RankDerivation> derivation = RankDerivation::start(std::move(*ranks), options);
+  if (!derivation) return derivation.error();
+  running_.push_back(
+      {std::move(job), std::move(*scenario), std::move(folder), std::move(*derivation)});
+  return Status::ok();
+}
+
+Status SweepRun::poll_running() {
+  for (std::size_t i = 0; i < running_.size();) {
+    std::optional<Result<DerivedRanks>> ranks = running_[i].derivation.poll();
+    if (!ranks) {
+      ++i;
+      continue;
+    }
+    Running done = std::move(running_[i]);
+    running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+    const sweep::Outcome why_not =
+        done.derivation.refused() ? sweep::Outcome::refused : sweep::Outcome::failed;
+    const Status ok = *ranks
+                          ? finish(done.job, remember({done.job.text, std::move(done.scenario),
+                                                       std::move(done.folder), std::move(**ranks)}))
+                          : same_for_all(done.job, why_not, ranks->error());
+    if (!ok) return ok;
+  }
+  return Status::ok();
+}
+
+SweepRun::Derived& SweepRun::remember(Derived derived) {
+  derived_.push_back(std::move(derived));
+  if (derived_.size() > kMostKept) derived_.pop_front();
+  return derived_.back();
+}
+
+Status SweepRun::finish(const Job& job, Derived& derived) {
+  for (const sweep::PointId point : job.points) {
+    if (book_.interrupted()) return Status::ok();
+    Result<sweep::Row> row = row_of(point, derived);
+    if (!row) return row.error();
+    if (const Status ok = book_.add(point, std::move(*row)); !ok) return ok;
+  }
+  return Status::ok();
+}
+
+Status SweepRun::same_for_all(const Job& job, sweep::Outcome outcome, const Error& why) {
+  for (const sweep::PointId point : job.points) {
+    sweep::Row row;
+    row.outcome = outcome;
+    row.reason = reason_of(why);
+    row.ranks = job.ranks;
+    if (const Status ok = book_.add(point, std::move(row)); !ok) return ok;
+  }
+  return Status::ok();
+}
+
+Result<sweep::Row> SweepRun::row_of(sweep::PointId point, Derived& derived) const {
+  sweep::Row out;
+  out.ranks = derived.scenario.ranks;
+  const auto refused = [&](const Error& error) {
+    out.outcome = sweep::Outcome::refused;
+    out.reason = reason_of(error);
+    return out;
+  };
+  const Result<sim::Machine> machine = plan_.machine(point);
+  if (!machine) return refused(machine.error());
+  if (derived.was_timed) {
+    Result<DerivedRanks> again = read_derived_ranks(derived.folder->path(), derived.ranks);
+    if (!again) return again.error();
+    derived.ranks = std::move(*again);
+  }
+  derived.was_timed = true;
+  Result<TimedScenario> timed =
+      time_scenario(derived.scenario,
+                    {std::move(derived.ranks.run), std::move(derived.ranks.costs),
+                     derived.ranks.traced, derived.ranks.origin, derived.ranks.on_meta},
+                    *machine);
+  if (!timed) return refused(timed.error());
+  if (!timed->forecast) {
+    out.outcome = sweep::Outcome::hangs;
+    out.reason = reason_of(judge_hang(timed->simulated, timed->run));
+    return out;
+  }
+  const ScenarioForecast& forecast = *timed->forecast;
+  out.outcome = sweep::Outcome::trains;
+  out.step_seconds = forecast.figures.step_time.seconds();
+  if (out.step_seconds > 0)
+    out.samples_per_second = static_cast<double>(forecast.samples) / out.step_seconds;
+  out.memory_bytes = forecast.state_bytes;
+  for (const sim::MemoryTimeline& ranks : forecast.memory.classes) {
+    if (ranks.stretches.empty()) continue;
+    out.memory_bytes = std::max(out.memory_bytes, sim::device_bytes(ranks.peak_use(), *machine));
+    out.memory_counted = true;
+  }
+  if (machine->per_device) out.device_bytes = static_cast<double>(machine->per_device->value);
+  out.sent_bytes = forecast.figures.bytes;
+  out.calls = forecast.figures.calls;
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,75 @@
+// Computes the points of a sweep of scenarios: several workers beside each other.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/files/work_folder.h"
+#include "base/result.h"
+#include "cli/forecast_scenario.h"
+#include "runtime/forecast/simulate_scenario_ranks.h"
+#include "runtime/job/scenario.h"
+#include "sim/sweep/plan.h"
+#include "sim/sweep/sweep_book.h"
+
+namespace lockstep {
+
+struct SweepRunOptions {
+  std::string worker;           // the worker program
+  std::size_t workers = 1;      // so many at a time; at least one
+  std::optional<bool> on_meta;  // nothing: as it suits each job
+};
+
+class SweepRun {
+ public:
+  // All references must outlive this object.
+  SweepRun(const sweep::Plan& plan, SweepRunOptions options, SweepBook& book)
+      : plan_(plan), options_(std::move(options)), book_(book) {}
+
+  // A row in the book for each of the points that it lacks; after the user's signal, fewer. A job
+  // is derived once for all its points among them. Errors: a file that cannot be written, a worker
+  // that cannot be started.
+  Status compute(const std::vector<sweep::PointId>& points);
+
+ private:
+  // A job whose ranks were derived.
+  struct Derived {
+    std::string text;  // of the scenario
+    Scenario scenario;
+    std::unique_ptr<WorkFolder> folder;
+    DerivedRanks ranks;      // without run and costs once it was timed,
+    bool was_timed = false;  // which then are read from the folder
+  };
+  // Points that are one job, on different machines.
+  struct Job {
+    std::vector<sweep::PointId> points;  // at least one
+    std::string text;
+    std::int64_t ranks = 0;
+  };
+  struct Running {
+    Job job;
+    Scenario scenario;
+    std::unique_ptr<WorkFolder> folder;  // goes after the worker that writes to it
+    RankDerivation derivation;
+  };
+
+  std::deque<Job> jobs_of(const std::vector<sweep::PointId>& points) const;
+  Status start(Job job);
+  Status poll_running();
+  Status finish(const Job& job, Derived& derived);
+  Status same_for_all(const Job& job, sweep::Outcome outcome, const Error& why);
+  Derived& remember(Derived derived);
+  Result<sweep::Row> row_of(sweep::PointId point, Derived& derived) const;
+
+  const sweep::Plan& plan_;
+  SweepRunOptions options_;
+  SweepBook& book_;
+  std::vector<Running> running_;
+  std::deque<Derived> derived_;  // the latest last
+};
+
+}  // namespace lockstep

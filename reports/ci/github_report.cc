@@ -1,0 +1,89 @@
+#include "reports/ci/github_report.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "base/text.h"
+#include "reports/findings/finding_words.h"
+#include "reports/findings/source_place.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kAnnotations = 10;
+
+// What the runner undoes: in data % CR LF, in properties ":" and "," as well.
+std::string escaped_for_github(std::string_view text, bool property) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '%')
+      out += "%25";
+    else if (c == '\r')
+      out += "%0D";
+    else if (c == '\n')
+      out += "%0A";
+    else if (property && c == ':')
+      out += "%3A";
+    else if (property && c == ',')
+      out += "%2C";
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string_view command_for(Severity severity) {
+  switch (severity) {
+    case Severity::error:
+      return "error";
+    case Severity::warning:
+      return "warning";
+    case Severity::note:
+      return "notice";
+  }
+  return "notice";
+}
+
+std::string annotation(const Finding& finding, std::string_view root) {
+  std::string out = "::" + std::string(command_for(finding.severity)) + " ";
+  if (const auto place = place_of(finding, root)) {
+    out += "file=" + escaped_for_github(place->file, true) +
+           ",line=" + std::to_string(place->line) + ",";
+    if (place->column) out += "col=" + std::to_string(*place->column) + ",";
+  }
+  out += "title=" + escaped_for_github("lockstep " + std::string(rule(finding.rule).name), true) +
+         "::";
+  std::string text = printable(finding.message);
+  if (const std::string where = where_in_words(finding); !where.empty())
+    text += "\nwhere: " + printable(where);
+  if (!finding.fix.empty()) text += "\nwhat to do: " + printable(finding.fix);
+  return out + escaped_for_github(text, false) + "\n";
+}
+
+std::string plain(std::string_view kind, const std::string& text) {
+  return "::" + std::string(kind) +
+         " title=lockstep::" + escaped_for_github(printable(text), false) + "\n";
+}
+
+}  // namespace
+
+std::string github_report(const FilteredReport& filtered, std::string_view root) {
+  std::vector<const Finding*> findings;
+  for (const Finding& finding : filtered.report.findings) findings.push_back(&finding);
+  std::stable_sort(findings.begin(), findings.end(),
+                   [](const Finding* a, const Finding* b) { return a->severity > b->severity; });
+  std::string out;
+  if (filtered.report.verdict == Verdict::inconclusive)
+    out += plain("warning", "inconclusive: " + verdict_in_words(filtered.report));
+  // The tenth place is the last line's, where there is one.
+  const std::size_t room = kAnnotations - (out.empty() ? 0 : 1);
+  const std::size_t shown = findings.size() <= room ? findings.size() : room - 1;
+  for (std::size_t i = 0; i < shown; ++i) out += annotation(*findings[i], root);
+  if (shown < findings.size())
+    out += plain("notice", "and " + plural(findings.size() - shown, "more finding") +
+                               "; --output json=PATH or markdown=PATH has them all");
+  return out;
+}
+
+}  // namespace lockstep

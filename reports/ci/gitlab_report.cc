@@ -1,0 +1,51 @@
+#include "reports/ci/gitlab_report.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "reports/findings/finding_words.h"
+#include "reports/findings/source_place.h"
+#include "reports/json_text.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Of info, minor, major, critical, blocker.
+std::string_view severity_name(Severity severity) {
+  switch (severity) {
+    case Severity::error:
+      return "critical";
+    case Severity::warning:
+      return "major";
+    case Severity::note:
+      return "info";
+  }
+  return "info";
+}
+
+Json location(const Finding& finding, std::string_view root) {
+  const auto place = place_of(finding, root);
+  return {{"path", place ? place->file : "unknown"},
+          {"lines", {{"begin", place ? place->line : 1}}}};
+}
+
+}  // namespace
+
+std::string gitlab_report(const FilteredReport& filtered, std::string_view root) {
+  Json out = Json::array();
+  UniqueFingerprints fingerprints;
+  for (const Finding& finding : filtered.report.findings) {
+    Json one;
+    one["description"] = printable(finding.message);
+    one["check_name"] = rule(finding.rule).name;
+    one["fingerprint"] = fingerprints.next(finding);
+    one["severity"] = severity_name(finding.severity);
+    one["location"] = location(finding, root);
+    out.push_back(std::move(one));
+  }
+  return json_text(out) + "\n";
+}
+
+}  // namespace lockstep

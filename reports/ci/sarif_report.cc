@@ -1,0 +1,219 @@
+#include "reports/ci/sarif_report.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "base/tool_version.h"
+#include "reports/findings/finding_words.h"
+#include "reports/findings/source_place.h"
+#include "reports/json_text.h"
+#include "reports/ranks_json.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kSchema =
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
+
+// A plain text message: braces are doubled (3.11.5), and what would read as an embedded link
+// "[text](target)" is not one (3.11.6).
+Json message(std::string_view text) {
+  std::string out;
+  for (const char c : printable(text)) {
+    if (c == '(' && out.ends_with(']')) out.insert(out.size() - 1, 1, '\\');
+    out += c;
+    if (c == '{' || c == '}') out += c;
+  }
+  return {{"text", out}};
+}
+
+// A path as a URI reference (RFC 3986): an absolute one becomes a file URI.
+std::string uri_of(std::string_view path) {
+  static constexpr std::string_view kHex = "0123456789ABCDEF";
+  const bool drive = path.size() > 2 && path[1] == ':' && path[2] == '/';
+  std::string out = path.starts_with('/') ? "file://" : drive ? "file:///" : "";
+  for (const char c : path) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       std::string_view("-._~/+@=,").find(c) != std::string_view::npos;
+    if (plain) {
+      out += c;
+    } else {
+      out += '%';
+      out += kHex[byte >> 4U];
+      out += kHex[byte & 15U];
+    }
+  }
+  return out;
+}
+
+Json physical_location(const SourcePlace& place) {
+  Json region = {{"startLine", place.line}};
+  if (place.column) region["startColumn"] = *place.column;
+  return {{"artifactLocation", {{"uri", uri_of(place.file)}}}, {"region", region}};
+}
+
+std::string rank_name(Rank rank) { return "rank " + std::to_string(rank.value); }
+
+Json locations(const Finding& finding, std::string_view root) {
+  Json location = Json::object();
+  if (const auto place = place_of(finding, root))
+    location["physicalLocation"] = physical_location(*place);
+  for (const Rank rank : finding.culprits)
+    location["logicalLocations"].push_back({{"name", rank_name(rank)}, {"kind", "process"}});
+  return location.empty() ? Json::array() : Json::array({location});
+}
+
+// A threadFlow per rank that recorded a place, in the evidence's order.
+Json thread_flows(const Finding& finding, std::string_view root) {
+  std::vector<std::pair<Rank, Json>> flows;
+  for (const Evidence& evidence : finding.evidence) {
+    const auto place = source_place(evidence.at, root);
+    if (!place) continue;
+    auto flow = flows.begin();
+    while (flow != flows.end() && flow->first != evidence.rank) ++flow;
+    if (flow == flows.end())
+      flow = flows.insert(flow, {evidence.rank, {{"id", rank_name(evidence.rank)}}});
+    Json location = {{"physicalLocation", physical_location(*place)},
+                     {"message", message(rank_name(evidence.rank) + ": " + evidence.text)}};
+    flow->second["locations"].push_back({{"location", std::move(location)}});
+  }
+  Json out = Json::array();
+  for (auto& [rank, flow] : flows) out.push_back(std::move(flow));
+  return out;
+}
+
+Json properties(const Finding& finding) {
+  Json out;
+  out["certainty"] = to_string(finding.certainty);
+  if (!finding.group.empty()) out["group"] = finding.group;
+  if (finding.seq) out["seq"] = *finding.seq;
+  if (finding.step) out["step"] = *finding.step;
+  out["culprits"] = ranks_json(finding.culprits);
+  out["ranks"] = ranks_json(finding.ranks);
+  out["what"] = finding.what;
+  out["fix"] = finding.fix;
+  return out;
+}
+
+// printable() would show line feeds as \x0a, so that lines are made safe one by one.
+Json message_of_lines(const std::vector<std::string>& lines) {
+  std::string out;
+  for (const std::string& line : lines) {
+    if (line.empty()) continue;
+    out += (out.empty() ? "" : "\n") + message(line)["text"].get<std::string>();
+  }
+  return {{"text", out}};
+}
+
+Json result(const Finding& finding, std::string_view root) {
+  std::vector<std::string> lines = {finding.message};
+  if (const std::string who = who_in_words(finding); !who.empty()) lines.push_back("who: " + who);
+  if (const std::string where = where_in_words(finding); !where.empty())
+    lines.push_back("where: " + where);
+  if (!finding.fix.empty()) lines.push_back("what to do: " + finding.fix);
+  Json out;
+  out["ruleId"] = rule(finding.rule).name;
+  out["ruleIndex"] = static_cast<std::size_t>(finding.rule);  // rules_json() lists them in order
+  out["kind"] = "fail";
+  out["level"] = to_string(finding.severity);
+  out["message"] = message_of_lines(lines);
+  out["locations"] = locations(finding, root);
+  if (Json flows = thread_flows(finding, root); !flows.empty())
+    out["codeFlows"] = Json::array({{{"threadFlows", std::move(flows)}}});
+  if (!finding.fingerprint.empty())
+    out["partialFingerprints"] = {{"lockstepFinding/v1", finding.fingerprint}};
+  out["properties"] = properties(finding);
+  return out;
+}
+
+Json suppression(const SetAside& one) {
+  Json out = {{"kind", "external"}, {"status", "accepted"}};
+  if (!one.reason.empty()) out["justification"] = printable(one.reason);
+  if (!one.expires.empty()) out["properties"] = {{"expires", one.expires}};
+  return out;
+}
+
+Json results(const FilteredReport& filtered, std::string_view root) {
+  Json out = Json::array();
+  for (const Finding& finding : filtered.report.findings) {
+    Json one = result(finding, root);
+    if (filtered.compared) one["baselineState"] = "new";
+    out.push_back(std::move(one));
+  }
+  for (const SetAside& aside : filtered.set_aside) {
+    Json one = result(aside.finding, root);
+    if (aside.why == SetAside::Why::suppressed)
+      one["suppressions"] = Json::array({suppression(aside)});
+    else
+      one["baselineState"] = "unchanged";
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+Json rules_json() {
+  Json out = Json::array();
+  for (const Rule& rule : all_rules()) {
+    const std::string explanation(rule.explanation);
+    const std::string fix(rule.fix);
+    Json one;
+    one["id"] = rule.name;
+    one["shortDescription"] = {{"text", rule.summary}};
+    one["fullDescription"] = {{"text", explanation}};
+    one["help"] = {{"text", explanation + "\n\nWhat to do: " + fix},
+                   {"markdown", explanation + "\n\n**What to do:** " + fix}};
+    one["defaultConfiguration"] = {{"level", to_string(rule.severity)}};
+    one["properties"] = {{"tags", Json::array({rule.family})}};
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+// "lockstep 0.1.0" as name and version.
+Json driver() {
+  const std::string_view tool = tool_version();
+  const std::size_t blank = tool.find(' ');
+  Json out;
+  out["name"] = tool.substr(0, blank);
+  if (blank != std::string_view::npos) out["semanticVersion"] = tool.substr(blank + 1);
+  out["rules"] = rules_json();
+  return out;
+}
+
+Json invocation(const FilteredReport& filtered) {
+  Json notifications = Json::array();
+  const auto notify = [&](std::string_view level, const std::string& text) {
+    notifications.push_back({{"level", level}, {"message", message(text)}});
+  };
+  if (filtered.report.verdict == Verdict::inconclusive)
+    notify("warning", "inconclusive: " + verdict_in_words(filtered.report));
+  for (const std::string& unknown : filtered.report.unknown) notify("note", unknown);
+  for (const std::string& note : filtered.notes) notify("note", note);
+  Json out = {{"executionSuccessful", true}};
+  if (!notifications.empty()) out["toolExecutionNotifications"] = std::move(notifications);
+  return out;
+}
+
+}  // namespace
+
+std::string sarif_report(const FilteredReport& filtered, std::string_view root) {
+  Json run;
+  run["tool"] = {{"driver", driver()}};
+  run["invocations"] = Json::array({invocation(filtered)});
+  run["results"] = results(filtered, root);
+  run["properties"] = {{"verdict", to_string(filtered.report.verdict)}};
+  Json out;
+  out["$schema"] = kSchema;
+  out["version"] = "2.1.0";
+  out["runs"] = Json::array({std::move(run)});
+  return json_text(out) + "\n";
+}
+
+}  // namespace lockstep

@@ -1,0 +1,168 @@
+#include "reports/filter/filter.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <utility>
+
+#include "base/text.h"
+#include "reports/filter/glob.h"
+
+namespace lockstep {
+namespace {
+
+bool any_matches(const std::vector<std::string>& globs, std::string_view text) {
+  return std::any_of(globs.begin(), globs.end(),
+                     [&](const std::string& glob) { return glob_matches(glob, text); });
+}
+
+bool serious(const Finding& finding) { return finding.severity != Severity::note; }
+
+// The verdict over the findings that are left, as verify() judges: that nothing is left to find
+// does not make up for what nobody read.
+Verdict judge(const Report& report, const Run& run, Verdict before) {
+  if (std::any_of(report.findings.begin(), report.findings.end(), serious))
+    return Verdict::findings;
+  if (before != Verdict::findings) return before;
+  const bool blind = !report.ranks_missing.empty() || !report.ranks_damaged.empty() ||
+                     !run.unreadable.empty() || run.ranks.empty() ||
+                     std::any_of(report.findings.begin(), report.findings.end(),
+                                 [](const Finding& f) { return f.rule == RuleId::rank_killed; });
+  return blind ? Verdict::inconclusive : Verdict::clean;
+}
+
+bool wanted(const Filter& filter, RuleId rule) {
+  return (filter.only.empty() || filter.only.contains(rule)) && !filter.disable.contains(rule);
+}
+
+std::string left_out_note(std::uint64_t count) {
+  return plural(count, "finding") + " of rules that were not asked for " +
+         (count == 1 ? "is" : "are") + " left out (--only, --disable)";
+}
+
+// Applies the suppressions, and remembers which of them did anything.
+class Suppressor {
+ public:
+  Suppressor(const std::vector<Suppression>& all, std::chrono::sys_days today)
+      : all_(all), used_(all.size(), false), today_(today) {}
+
+  const Suppression* find(const Finding& finding) {
+    const Suppression* found = nullptr;
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      if (!matches(all_[i], finding)) continue;
+      used_[i] = true;
+      if (found == nullptr && !expired(all_[i])) found = &all_[i];
+    }
+    return found;
+  }
+
+  std::vector<std::string> notes() const {
+    std::vector<std::string> out;
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      const std::string name =
+          all_[i].place.str() + ": the suppression of " + std::string(rule(all_[i].rule).name);
+      if (expired(all_[i]))
+        out.push_back(name + " expired on " + date_text(*all_[i].last_day) +
+                      (used_[i] ? " and no longer holds; its reason was: " + all_[i].reason
+                                : "; it matches no finding: remove it"));
+      else if (!used_[i])
+        out.push_back(name + " matches no finding: remove it if the defect is mended");
+    }
+    return out;
+  }
+
+ private:
+  bool expired(const Suppression& one) const { return one.last_day && *one.last_day < today_; }
+
+  const std::vector<Suppression>& all_;
+  std::vector<bool> used_;
+  std::chrono::sys_days today_;
+};
+
+}  // namespace
+
+std::string_view to_string(SetAside::Why why) {
+  return why == SetAside::Why::known ? "known" : "suppressed";
+}
+
+std::string set_aside_in_words(const SetAside& one) {
+  std::string out = std::string(to_string(one.why)) + ": " +
+                    std::string(rule(one.finding.rule).name) + ", " + one.finding.message;
+  if (!one.reason.empty()) out += " Reason: " + one.reason;
+  if (!one.expires.empty()) out += " (until " + one.expires + ")";
+  return out;
+}
+
+bool matches(const Suppression& suppression, const Finding& finding) {
+  if (finding.rule != suppression.rule) return false;
+  if (suppression.group && finding.group != *suppression.group) return false;
+  if (!suppression.what.empty()) {
+    const bool all = std::all_of(finding.what.begin(), finding.what.end(), [&](const auto& name) {
+      return any_matches(suppression.what, name);
+    });
+    if (finding.what.empty() || !all) return false;
+  }
+  if (!suppression.at.empty() &&
+      std::none_of(finding.evidence.begin(), finding.evidence.end(),
+                   [&](const Evidence& seen) { return any_matches(suppression.at, seen.at); }))
+    return false;
+  if (suppression.ranks.empty()) return true;
+  const std::vector<Rank>& who = finding.culprits.empty() ? finding.ranks : finding.culprits;
+  return !who.empty() &&
+         std::includes(suppression.ranks.begin(), suppression.ranks.end(), who.begin(), who.end());
+}
+
+FilteredReport filtered(Report report, const Run& run, const Filter& filter,
+                        std::chrono::sys_days today) {
+  FilteredReport out;
+  out.compared = filter.baseline.has_value();
+  Suppressor suppressor(filter.suppressions, today);
+  std::vector<Finding> findings = std::exchange(report.findings, {});
+  std::uint64_t left_out = 0;
+  for (Finding& finding : findings) {
+    const Suppression* suppression = suppressor.find(finding);
+    if (!wanted(filter, finding.rule)) {
+      ++left_out;
+    } else if (suppression != nullptr) {
+      out.set_aside.push_back({std::move(finding), SetAside::Why::suppressed, suppression->reason,
+                               suppression->last_day ? date_text(*suppression->last_day) : ""});
+    } else if (filter.baseline && filter.baseline->contains(finding.fingerprint)) {
+      out.set_aside.push_back({std::move(finding), SetAside::Why::known, "", ""});
+    } else {
+      report.findings.push_back(std::move(finding));
+    }
+  }
+  report.verdict = judge(report, run, report.verdict);
+  out.report = std::move(report);
+  out.notes = suppressor.notes();
+  if (left_out > 0) out.notes.push_back(left_out_note(left_out));
+  return out;
+}
+
+std::optional<std::chrono::sys_days> parse_date(std::string_view text) {
+  if (text.size() != 10 || text[4] != '-' || text[7] != '-') return std::nullopt;
+  const auto number = [&](std::size_t at, std::size_t count) {
+    unsigned value = 0;
+    const char* const end = text.data() + at + count;
+    const auto [stop, error] = std::from_chars(text.data() + at, end, value);
+    return error == std::errc{} && stop == end ? std::optional(value) : std::nullopt;
+  };
+  const auto year = number(0, 4);
+  const auto month = number(5, 2);
+  const auto day = number(8, 2);
+  if (!year || !month || !day) return std::nullopt;
+  const std::chrono::year_month_day date{std::chrono::year(static_cast<int>(*year)),
+                                         std::chrono::month(*month), std::chrono::day(*day)};
+  if (!date.ok()) return std::nullopt;
+  return std::chrono::sys_days(date);
+}
+
+std::string date_text(std::chrono::sys_days day) {
+  const std::chrono::year_month_day date(day);
+  char text[32];
+  std::snprintf(text, sizeof text, "%04d-%02u-%02u", static_cast<int>(date.year()),
+                static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()));
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,130 @@
+#include "reports/filter/suppressions.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "base/documents/schema_check.h"
+#include "base/documents/yaml_document.h"
+#include "base/text.h"
+#include "verify/rule_names.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMaxBytes = 1 << 20;
+
+constexpr const char* kSchema = R"({
+  "type": "array",
+  "items": {
+    "type": "object",
+    "additionalProperties": false,
+    "required": ["rule", "reason", "expires"],
+    "properties": {
+      "rule": {"type": "string", "minLength": 1,
+               "description": "the id of the rule, as reports name it"},
+      "group": {"type": "string", "description": "the process group"},
+      "what": {"oneOf": [{"type": "string", "minLength": 1},
+                         {"type": "array", "minItems": 1,
+                          "items": {"type": "string", "minLength": 1}}],
+               "description": "globs for the parameters"},
+      "at": {"oneOf": [{"type": "string", "minLength": 1},
+                       {"type": "array", "minItems": 1,
+                        "items": {"type": "string", "minLength": 1}}],
+             "description": "globs for the source place"},
+      "ranks": {"type": "array", "minItems": 1,
+                "items": {"type": "integer", "minimum": 0, "maximum": 2147483647},
+                "description": "the culprits"},
+      "reason": {"type": "string", "minLength": 1,
+                 "description": "why this is accepted, for whoever reads the report"},
+      "expires": {"type": "string", "minLength": 1,
+                  "description": "the last day that it holds, as 2026-12-31, or never"}
+    }
+  }
+})";
+
+// Only blank lines, comments and the mark of a document's begin.
+bool has_no_entries(const std::string& text) {
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    const std::size_t first = line.find_first_not_of(" \t\r");
+    if (first != std::string::npos && line[first] != '#' && line.substr(first, 3) != "---")
+      return false;
+    begin = end + 1;
+  }
+  return true;
+}
+
+std::vector<std::string> one_or_more(const nlohmann::json& entry, const char* key) {
+  if (!entry.contains(key)) return {};
+  if (entry[key].is_string()) return {entry[key].get<std::string>()};
+  return entry[key].get<std::vector<std::string>>();
+}
+
+std::vector<Rank> ranks_of(const nlohmann::json& entry) {
+  std::vector<Rank> out;
+  if (!entry.contains("ranks")) return out;
+  for (const nlohmann::json& rank : entry["ranks"]) out.emplace_back(rank.get<std::int32_t>());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// The entry at that JSON pointer, which the schema has accepted.
+Result<Suppression> suppression(const nlohmann::json& entry, const YamlDocument& document,
+                                const std::string& pointer) {
+  Suppression out;
+  const Result<RuleId> rule = rule_named(entry["rule"].get_ref<const std::string&>());
+  if (!rule)
+    return Error{rule.error().message, document.value_place(pointer + "/rule"), rule.error().fix};
+  out.rule = *rule;
+  if (entry.contains("group")) out.group = entry["group"].get<std::string>();
+  out.what = one_or_more(entry, "what");
+  out.at = one_or_more(entry, "at");
+  out.ranks = ranks_of(entry);
+  out.reason = entry["reason"].get<std::string>();
+  const auto& expires = entry["expires"].get_ref<const std::string&>();
+  if (expires != "never") {
+    out.last_day = parse_date(expires);
+    if (!out.last_day)
+      return Error{"\"expires\" is no date: \"" + printable(expires.substr(0, 60)) + "\"",
+                   document.value_place(pointer + "/expires"),
+                   "write a day that exists as 2026-12-31, or never"};
+  }
+  out.place = document.value_place(pointer);
+  return out;
+}
+
+}  // namespace
+
+Result<std::vector<Suppression>> parse_suppressions(const std::string& text,
+                                                    const std::string& file) {
+  const std::string fix = "a suppressions file is a YAML list; docs/reports.md describes it";
+  if (text.size() > kMaxBytes) return Error{"the file is larger than 1 MiB", {file, 0, 0}, fix};
+  if (printable(text).find("\uFFFD") != std::string::npos)
+    return Error{"the file is not UTF-8 text", {file, 0, 0}, fix};
+  if (has_no_entries(text)) return std::vector<Suppression>{};
+  Result<YamlDocument> document = parse_yaml(text, file);
+  if (!document) {
+    Error error = document.error();
+    error.fix = fix;  // the parser's own fixes speak of scenarios
+    return error;
+  }
+  if (std::optional<Error> wrong =
+          check_against_schema(*document, nlohmann::json::parse(kSchema))) {
+    if (wrong->fix.empty()) wrong->fix = fix;
+    return *wrong;
+  }
+  std::vector<Suppression> out;
+  for (std::size_t i = 0; i < document->value.size(); ++i) {
+    Result<Suppression> one = suppression(document->value[i], *document, "/" + std::to_string(i));
+    if (!one) return one.error();
+    out.push_back(std::move(*one));
+  }
+  return out;
+}
+
+}  // namespace lockstep

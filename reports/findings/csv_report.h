@@ -1,0 +1,36 @@
+// Findings as comma-separated values (RFC 4180), for spreadsheets and data frames: a header, and a
+// row per finding, worst first.
+//
+//   severity      error, warning or note
+//   rule          the rule's id
+//   certainty     proven, observed or possible
+//   status        open (it counts), suppressed, or known (by the baseline)
+//   group         process group; empty: none concerned
+//   seq           0-based place in the group's sequence; empty: not known
+//   step          training step; empty: not known
+//   culprits      ranks, "0-3,7"; empty: none can be singled out
+//   ranks         all ranks that are concerned
+//   what          parameters, separated by blanks
+//   at            source place, the culprit's if it has one
+//   message       what happened
+//   fix           what to do
+//   consequences  how many findings follow from this one
+//   fingerprint   equal over runs of the same defect
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "reports/filter/filter.h"
+
+namespace lockstep {
+
+// Rows end in CR LF, as the RFC has it.
+std::string csv_report(const FilteredReport& filtered);
+
+// One field: printable, quoted where it must be. What a spreadsheet would take for a formula (= + -
+// @ at the start) gets an apostrophe in front, so that a name in a trace cannot run anything:
+// https://owasp.org/www-community/attacks/CSV_Injection
+std::string csv_field(std::string_view text);
+
+}  // namespace lockstep

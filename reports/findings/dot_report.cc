@@ -1,0 +1,104 @@
+#include "reports/findings/dot_report.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/columns.h"
+#include "base/text.h"
+#include "reports/findings/figures/wait_picture.h"
+#include "reports/findings/finding_words.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kLineWidth = 48;
+constexpr std::size_t kNotes = 20;
+
+std::string node_label(const WaitNode& node) {
+  std::string out = rank_label(node.ranks, kLineWidth) + "\n";
+  if (node.call.empty()) return out + node.state;
+  return out + node.state + " in " + shorten_middle(printable(node.call), kLineWidth) + "\n" +
+         shorten_middle(printable(node.place), kLineWidth);
+}
+
+std::string_view edge_style(WaitEdge::Kind kind) {
+  switch (kind) {
+    case WaitEdge::Kind::missing:
+      return "";
+    case WaitEdge::Kind::any:
+      return " [label=\"any of these\", style=dashed]";
+    case WaitEdge::Kind::mismatch:
+      return " [label=\"do not fit\", dir=both, color=\"#b42318\", fontcolor=\"#b42318\"]";
+    case WaitEdge::Kind::unknown:
+      return " [label=\"perhaps\", style=dashed]";
+  }
+  return "";
+}
+
+std::string name_of(char kind, std::size_t index) { return kind + std::to_string(index); }
+
+bool concerns(const Finding& finding, const WaitNode& node) {
+  return std::any_of(node.ranks.begin(), node.ranks.end(), [&](Rank rank) {
+    return std::binary_search(finding.culprits.begin(), finding.culprits.end(), rank);
+  });
+}
+
+std::string notes(const std::vector<Finding>& findings, const WaitPicture& picture) {
+  std::string out;
+  std::size_t shown = 0;
+  for (const Finding& finding : findings) {
+    if (finding.severity == Severity::note || shown == kNotes) continue;
+    const std::string name = name_of('f', shown++);
+    const std::string text =
+        std::string(to_string(finding.severity)) + " " + std::string(rule(finding.rule).name) +
+        "\n" + wrap(shorten_end(printable(finding.message), 4 * kLineWidth), kLineWidth);
+    out += "  " + name +
+           " [shape=note, style=filled, fillcolor=\"#fff7e6\", label=" + dot_string(text) + "];\n";
+    for (std::size_t n = 0; n < picture.nodes.size(); ++n)
+      if (picture.nodes[n].culprit && concerns(finding, picture.nodes[n]))
+        out += "  " + name + " -> " + name_of('n', n) +
+               " [style=dotted, arrowhead=none, constraint=false];\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string dot_string(std::string_view lines) {
+  std::string out = "\"";
+  for (const char c : lines) {
+    if (c == '\n')
+      out += "\\n";
+    else if (c == '"' || c == '\\')
+      out += std::string("\\") + c;
+    else
+      out += c;
+  }
+  return out + "\"";
+}
+
+std::string dot_report(const FilteredReport& filtered, const Run& run,
+                       std::optional<CallSemantics> semantics) {
+  const WaitPicture picture = wait_picture(filtered.report, run, semantics);
+  std::string title = verdict_in_words(filtered.report);
+  if (picture.nodes.empty()) title += "\nno rank waits for another";
+  std::string out =
+      "digraph waits {\n  graph [rankdir=LR, fontname=\"Helvetica\", labelloc=t, label=" +
+      dot_string(title) +
+      "];\n  node [shape=box, fontname=\"Helvetica\", fontsize=11];\n"
+      "  edge [fontname=\"Helvetica\", fontsize=10];\n";
+  for (std::size_t n = 0; n < picture.nodes.size(); ++n) {
+    const WaitNode& node = picture.nodes[n];
+    out += "  " + name_of('n', n) + " [label=" + dot_string(node_label(node)) +
+           (node.culprit ? ", color=\"#b42318\", penwidth=2.5" : "") +
+           (node.call.empty() ? ", style=rounded" : "") + "];\n";
+  }
+  for (const WaitEdge& edge : picture.edges)
+    out += "  " + name_of('n', edge.from) + " -> " + name_of('n', edge.to) +
+           std::string(edge_style(edge.kind)) + ";\n";
+  if (picture.edges_left_out > 0)
+    out += "  // " + grouped(picture.edges_left_out) + " more edges\n";
+  return out + notes(filtered.report.findings, picture) + "}\n";
+}
+
+}  // namespace lockstep

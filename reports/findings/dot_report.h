@@ -1,0 +1,27 @@
+// The wait-for graph of a run in Graphviz's language, with the findings beside it:
+//
+//   lockstep verify traces/ --output dot=- | dot -Tsvg > waits.svg
+//
+// https://graphviz.org/doc/info/lang.html
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "reports/filter/filter.h"
+#include "trace/run.h"
+#include "verify/replay/semantics.h"
+
+namespace lockstep {
+
+// A digraph: a box for each set of ranks that wait alike or are waited for alike (culprits with a
+// thick red frame), an arrow to whom they wait for, a note for each error or warning that points to
+// its culprits. Without anybody who waits, the notes alone. `semantics`: as given to verify().
+std::string dot_report(const FilteredReport& filtered, const Run& run,
+                       std::optional<CallSemantics> semantics = std::nullopt);
+
+// `lines` as one quoted string, its lines centred; whatever they hold is only text.
+std::string dot_string(std::string_view lines);
+
+}  // namespace lockstep

@@ -1,0 +1,316 @@
+#include "reports/findings/figures/lane_table.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/columns.h"
+#include "base/text.h"
+
+namespace lockstep {
+namespace {
+
+using State = LaneCell::State;
+
+std::string joined(const IntList& list) {
+  std::string out;
+  for (const std::int64_t value : list) out += (out.empty() ? "" : ",") + std::to_string(value);
+  return out;
+}
+
+std::string what_of(const Call& call, const Tables& tables) {
+  const std::vector<StringId>& names = tables.name_lists[call.what];
+  if (names.empty()) return {};
+  std::string out = printable(tables.str(names.front()));
+  if (names.size() > 1) out += " +" + std::to_string(names.size() - 1);
+  return out;
+}
+
+std::string size_of(const Signature& signature, const Tables& tables) {
+  std::int64_t elements = signature.count;
+  if (elements == kNone) elements = signature.in_elements;
+  if (elements == kNone) elements = signature.out_elements;
+  std::string out = elements == kNone ? "" : std::to_string(elements);
+  const std::vector<StringId>& dtypes = tables.name_lists[signature.dtypes];
+  if (!dtypes.empty()) out += (out.empty() ? "" : " ") + printable(tables.str(dtypes.front()));
+  return out;
+}
+
+std::string op_label(const Signature& signature, const Tables& tables) {
+  if (signature.op != Op::other) return std::string(op_name(signature.op));
+  return printable(tables.str(signature.other_op));
+}
+
+std::string peer_label(const Call& call, Op op) {
+  const std::string peer =
+      call.peer.value < 0 ? "any rank" : "rank " + std::to_string(call.peer.value);
+  return (op == Op::send ? " to " : " from ") + peer;
+}
+
+// True where the rank is blocked in this call for good, as far as its trace goes.
+bool blocks(const Call& call, const RankTrace& trace) {
+  if (trace.end == End::clean || call.has(kCompleted) || call.has(kWaitEnded)) return false;
+  if (call.has(kAsync)) return call.has(kWaitBegan);
+  return &call == &trace.calls.back();
+}
+
+const Call* blocking_call(const RankTrace& trace) {
+  const auto found = std::find_if(trace.calls.rbegin(), trace.calls.rend(),
+                                  [&](const Call& call) { return blocks(call, trace); });
+  return found == trace.calls.rend() ? nullptr : &*found;
+}
+
+bool records_completion(const RankTrace& trace) {
+  return std::any_of(trace.calls.begin(), trace.calls.end(),
+                     [](const Call& call) { return call.has(kCompleted); });
+}
+
+LaneCell cell_of(const Call& call, const RankTrace& trace, const Tables& tables) {
+  const Signature& signature = tables.signatures[call.signature];
+  LaneCell cell;
+  cell.state = State::done;
+  cell.call = static_cast<std::uint32_t>(&call - trace.calls.data());
+  if (blocks(call, trace))
+    cell.state = State::waits;
+  else if (!call.has(kCompleted) && trace.end != End::clean && records_completion(trace))
+    cell.state = State::pending;
+  cell.fields[kOp] = op_label(signature, tables);
+  cell.fields[kWhat] = what_of(call, tables);
+  cell.fields[kSize] = size_of(signature, tables);
+  cell.fields[kRedop] = printable(tables.str(signature.redop));
+  if (signature.root != kNone) cell.fields[kRoot] = "root " + std::to_string(signature.root);
+  const IntList& splits = tables.int_lists[signature.splits_in];
+  if (!splits.empty()) cell.fields[kSplits] = "splits " + joined(splits);
+  return cell;
+}
+
+// Why a stream that has no call here stops.
+LaneCell stopped(const RankTrace& trace, GroupId group, const Tables& tables) {
+  LaneCell cell;
+  if (const Call* blocking = blocking_call(trace)) {
+    const Op op = tables.signatures[blocking->signature].op;
+    const bool elsewhere = blocking->group != group || is_point_to_point(op);
+    cell.state = elsewhere ? State::waits_elsewhere : State::absent;
+    if (elsewhere)
+      cell.elsewhere =
+          is_point_to_point(op) ? std::string(op_name(op)) : printable(tables.str(blocking->group));
+    return cell;
+  }
+  switch (trace.end) {
+    case End::cut:
+      cell.state = State::cut;
+      break;
+    case End::clean:
+      cell.state = State::ended;
+      break;
+    case End::hung:
+      cell.state = State::not_called;
+      break;
+    case End::exception:
+      cell.state = State::raised;
+      break;
+    case End::killed:
+      cell.state = State::killed;
+      break;
+  }
+  return cell;
+}
+
+std::optional<GroupId> group_named(const Tables& tables, const std::string& name) {
+  for (std::uint32_t id = 0; id < tables.groups.size(); ++id)
+    if (tables.groups[GroupId(id)] == name) return GroupId(id);
+  return std::nullopt;
+}
+
+std::set<Rank> concerned(const Finding& finding) {
+  std::set<Rank> out(finding.ranks.begin(), finding.ranks.end());
+  out.insert(finding.culprits.begin(), finding.culprits.end());
+  return out;
+}
+
+const RankTrace::Membership* membership(const RankTrace& trace, GroupId group) {
+  const auto known = std::find_if(trace.groups.begin(), trace.groups.end(),
+                                  [&](const auto& m) { return m.group == group; });
+  return known == trace.groups.end() ? nullptr : &*known;
+}
+
+// The group's members, and who is concerned and takes part in it all the same: ranks may disagree
+// on the members. Without those who only wait elsewhere because of it.
+std::set<Rank> members(const Finding& finding, const Run& run, GroupId group) {
+  std::set<Rank> out = concerned(finding);
+  const auto declares = [&](const RankTrace& trace) { return membership(trace, group) != nullptr; };
+  const auto first = std::find_if(run.ranks.begin(), run.ranks.end(), declares);
+  if (first == run.ranks.end()) return out;
+  std::erase_if(out, [&](Rank rank) {
+    const RankTrace* trace = run.find(rank);
+    return trace != nullptr && !declares(*trace) &&
+           std::none_of(trace->calls.begin(), trace->calls.end(),
+                        [&](const Call& call) { return call.group == group; });
+  });
+  const RankList& listed = membership(*first, group)->ranks;
+  out.insert(listed.begin(), listed.end());
+  return out;
+}
+
+// The cells of one rank for the places [first, first + count) of the group's sequence.
+std::vector<LaneCell> cells_in_window(const RankTrace& trace, const Tables& tables, GroupId group,
+                                      std::uint64_t first, std::size_t count) {
+  const auto start = trace.first_seq.find(group);
+  const std::uint64_t offset = start == trace.first_seq.end() ? 0 : start->second;
+  std::vector<LaneCell> cells(count);
+  std::uint64_t next = offset;  // the place after the rank's last call in this group
+  for (const Call& call : trace.calls) {
+    if (call.group != group || is_point_to_point(tables.signatures[call.signature].op)) continue;
+    const std::uint64_t seq = offset + call.seq;
+    next = seq + 1;
+    if (seq >= first && seq - first < count) cells[seq - first] = cell_of(call, trace, tables);
+  }
+  for (std::size_t i = 0; i < count; ++i)
+    if (first + i < offset) cells[i].state = State::lost;
+  if (next >= first && next - first < count)
+    cells[next - first] = stopped(trace, group, tables);
+  else if (next < first)
+    cells[0] = stopped(trace, group, tables);
+  return cells;
+}
+
+// Puts the ranks with equal cells into one row.
+class RowFolder {
+ public:
+  explicit RowFolder(const Finding& finding)
+      : culprits_(finding.culprits.begin(), finding.culprits.end()) {}
+
+  void add(Rank rank, std::vector<LaneCell> cells) {
+    const bool culprit = culprits_.contains(rank);
+    const auto [found, fresh] = row_of_.try_emplace(key(cells, culprit), rows_.size());
+    if (fresh) rows_.push_back({{}, std::move(cells), culprit});
+    rows_[found->second].ranks.push_back(rank);
+  }
+  std::vector<LaneRow> take() { return std::move(rows_); }
+
+ private:
+  static std::string key(const std::vector<LaneCell>& cells, bool culprit) {
+    std::string out(1, culprit ? '!' : ' ');
+    for (const LaneCell& cell : cells) {
+      out += static_cast<char>(cell.state);
+      for (const std::string& field : cell.fields) out.append(field).append(1, '\0');
+      out.append(cell.elsewhere).append(1, '\0');
+    }
+    return out;
+  }
+  std::set<Rank> culprits_;
+  std::map<std::string, std::size_t> row_of_;
+  std::vector<LaneRow> rows_;
+};
+
+bool any_recorded(const LaneTable& table, LaneField field) {
+  return std::any_of(table.rows.begin(), table.rows.end(), [&](const LaneRow& row) {
+    return std::any_of(row.cells.begin(), row.cells.end(),
+                       [&](const LaneCell& cell) { return !cell.fields[field].empty(); });
+  });
+}
+
+// True where two ranks recorded this field differently in one column.
+bool differs(const LaneTable& table, LaneField field) {
+  for (std::size_t column = 0; column < table.heads.size(); ++column) {
+    std::set<std::string> values;
+    for (const LaneRow& row : table.rows)
+      if (!row.cells[column].fields[field].empty()) values.insert(row.cells[column].fields[field]);
+    if (values.size() > 1) return true;
+  }
+  return false;
+}
+
+void choose_fields(LaneTable& table) {
+  table.shown.fill(false);
+  table.shown[kOp] = true;
+  table.shown[kWhere] = any_recorded(table, kWhere);
+  table.shown[kWhat] = any_recorded(table, kWhat);
+  table.shown[kSize] = !table.shown[kWhat] || differs(table, kSize);
+  for (const LaneField field : {kRedop, kRoot, kSplits}) table.shown[field] = differs(table, field);
+}
+
+// Columns beyond the last call of every rank say nothing, apart from the first of them.
+void trim_empty_columns(LaneTable& table) {
+  const auto empty = [&](std::size_t column) {
+    return std::none_of(table.rows.begin(), table.rows.end(),
+                        [&](const LaneRow& row) { return row.cells[column].has_call(); });
+  };
+  while (table.heads.size() > table.focus + 1 && empty(table.heads.size() - 1)) {
+    table.heads.pop_back();
+    for (LaneRow& row : table.rows) row.cells.pop_back();
+  }
+}
+
+}  // namespace
+
+LaneTable by_sequence(const Finding& finding, const Run& run, std::uint64_t before,
+                      std::uint64_t after) {
+  LaneTable table;
+  table.shown.fill(false);
+  const auto group = group_named(run.tables, finding.group);
+  if (finding.group.empty() || !finding.seq || !group) return table;
+  const std::uint64_t first = *finding.seq - std::min(before, *finding.seq);
+  table.focus = static_cast<std::size_t>(*finding.seq - first);
+  const std::size_t count = table.focus + 1 + static_cast<std::size_t>(after);
+  table.title = "group " + printable(finding.group);
+  for (std::size_t i = 0; i < count; ++i) table.heads.push_back("seq " + std::to_string(first + i));
+
+  RowFolder rows(finding);
+  for (const Rank rank : members(finding, run, *group)) {
+    const RankTrace* trace = run.find(rank);
+    std::vector<LaneCell> cells(count);
+    if (trace != nullptr)
+      cells = cells_in_window(*trace, run.tables, *group, first, count);
+    else
+      cells[0].state = State::no_trace;
+    rows.add(rank, std::move(cells));
+  }
+  table.rows = rows.take();
+  trim_empty_columns(table);
+  choose_fields(table);
+  return table;
+}
+
+LaneTable by_program_order(const Finding& finding, const Run& run, std::size_t count) {
+  LaneTable table;
+  table.shown.fill(false);
+  std::size_t longest = 1;
+  for (const Rank rank : concerned(finding))
+    if (const RankTrace* trace = run.find(rank); trace != nullptr)
+      longest = std::max(longest, trace->calls.size());
+  count = std::min(count, longest);
+  table.title = "last calls";
+  table.compared = false;
+  table.focus = count - 1;
+  for (std::size_t i = count - 1; i > 0; --i) table.heads.push_back(std::to_string(i) + " before");
+  table.heads.push_back("last");
+
+  bool any_blocked = false;
+  RowFolder rows(finding);
+  for (const Rank rank : concerned(finding)) {
+    const RankTrace* trace = run.find(rank);
+    if (trace == nullptr) continue;
+    any_blocked = any_blocked || blocking_call(*trace) != nullptr;
+    std::vector<LaneCell> cells(count);
+    const std::size_t shown = std::min(count, trace->calls.size());
+    for (std::size_t i = 0; i < shown; ++i) {
+      const Call& call = trace->calls[trace->calls.size() - shown + i];
+      LaneCell cell = cell_of(call, *trace, run.tables);
+      const Op op = run.tables.signatures[call.signature].op;
+      if (is_point_to_point(op))
+        cell.fields[kOp] += peer_label(call, op);
+      else
+        cell.fields[kWhere] = "in " + printable(run.tables.str(call.group));
+      cells[count - shown + i] = std::move(cell);
+    }
+    rows.add(rank, std::move(cells));
+  }
+  if (!any_blocked) return table;
+  table.rows = rows.take();
+  choose_fields(table);
+  return table;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,69 @@
+#include "reports/findings/figures/matched_calls.h"
+
+#include <map>
+#include <tuple>
+
+#include "verify/streams/streams.h"
+
+namespace lockstep {
+namespace {
+
+void match_collectives(const Run& run, MatchedCalls& out) {
+  for (const GroupStreams& group : group_streams(run)) {
+    std::size_t longest = 0;
+    for (const Stream& stream : group.streams) {
+      for (std::size_t i = 0; i < stream.calls.size(); ++i) {
+        out.seq[stream.rank_index][stream.calls[i]] = group.first_seq + i;
+        if (group.comparable)
+          out.meeting[stream.rank_index][stream.calls[i]] =
+              out.count + static_cast<std::uint32_t>(i);
+      }
+      longest = std::max(longest, stream.calls.size());
+    }
+    if (group.comparable) out.count += static_cast<std::uint32_t>(longest);
+  }
+}
+
+// Numbers the messages of one channel: how many were sent, and how many received.
+struct Channel {
+  std::vector<std::uint32_t> meetings;
+  std::size_t sent = 0, received = 0;
+};
+using ChannelKey = std::tuple<GroupId, std::int32_t, std::int32_t, std::int32_t>;
+
+void match_messages(const Run& run, MatchedCalls& out) {
+  std::map<ChannelKey, Channel> channels;
+  for (std::size_t r = 0; r < run.ranks.size(); ++r) {
+    const RankTrace& trace = run.ranks[r];
+    for (std::size_t c = 0; c < trace.calls.size(); ++c) {
+      const Call& call = trace.calls[c];
+      const Op op = run.tables.signatures[call.signature].op;
+      if ((op != Op::send && op != Op::recv) || call.peer.value < 0 || call.ptag == -1) continue;
+      const bool sends = op == Op::send;
+      const std::int32_t self = trace.rank.value;
+      const std::int32_t from = sends ? self : call.peer.value;
+      const std::int32_t to = sends ? call.peer.value : self;
+      Channel& channel = channels[{call.group, from, to, call.ptag}];
+      const std::size_t place = sends ? channel.sent++ : channel.received++;
+      if (place == channel.meetings.size()) channel.meetings.push_back(out.count++);
+      out.meeting[r][c] = channel.meetings[place];
+    }
+  }
+}
+
+}  // namespace
+
+MatchedCalls match_calls(const Run& run) {
+  MatchedCalls out;
+  for (const RankTrace& trace : run.ranks) {
+    out.meeting.emplace_back(trace.calls.size(), MatchedCalls::kAlone);
+    std::vector<std::uint64_t>& seq = out.seq.emplace_back();
+    seq.reserve(trace.calls.size());
+    for (const Call& call : trace.calls) seq.push_back(call.seq);
+  }
+  match_collectives(run, out);
+  match_messages(run, out);
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,171 @@
+#include "reports/findings/figures/sequence_diff.h"
+
+#include <algorithm>
+
+#include "verify/streams/edit_finder.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kBeforePlace = 8;     // calls before the place that are compared
+constexpr std::size_t kComparedCalls = 48;  // calls of each side that are
+constexpr std::size_t kContext = 3;         // equal calls shown around a difference
+constexpr std::size_t kMostDiffRows = 40;
+
+using Lengths = std::vector<std::vector<std::uint32_t>>;
+
+struct Window {
+  const RankTrace* trace = nullptr;
+  const Stream* stream = nullptr;
+  std::uint64_t first_seq = 0;  // of the group
+  std::size_t begin = 0, count = 0;
+
+  std::uint32_t call(std::size_t i) const { return stream->calls[begin + i]; }
+  std::uint64_t seq(std::size_t i) const { return first_seq + begin + i; }
+  Token token(std::size_t i) const {
+    const Call& call = trace->calls[this->call(i)];
+    return {call.signature, call.what, call.step};
+  }
+  bool reaches_the_end() const { return begin + count == stream->calls.size(); }
+};
+
+// The class of a stream, and its ranks.
+const StreamClass& class_of(const GroupStreams& group, std::uint32_t stream) {
+  return *std::find_if(group.classes.begin(), group.classes.end(), [&](const StreamClass& one) {
+    return std::binary_search(one.streams.begin(), one.streams.end(), stream);
+  });
+}
+
+std::vector<Rank> ranks_in(const StreamClass& one, const GroupStreams& group, const Run& run) {
+  std::vector<Rank> out;
+  for (const std::uint32_t s : one.streams)
+    out.push_back(run.ranks[group.streams[s].rank_index].rank);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+struct Pair {
+  std::uint32_t usual, deviant;  // into GroupStreams::streams
+};
+
+// The first culprit, and the largest class without culprits.
+std::optional<Pair> choose_pair(const Finding& finding, const GroupStreams& group, const Run& run) {
+  const auto is_culprit = [&](std::uint32_t s) {
+    return std::binary_search(finding.culprits.begin(), finding.culprits.end(),
+                              run.ranks[group.streams[s].rank_index].rank);
+  };
+  const StreamClass* usual = nullptr;
+  std::optional<std::uint32_t> deviant;
+  for (const StreamClass& one : group.classes) {
+    const auto culprit = std::find_if(one.streams.begin(), one.streams.end(), is_culprit);
+    if (culprit != one.streams.end()) {
+      if (!deviant) deviant = *culprit;
+    } else if (usual == nullptr || one.streams.size() > usual->streams.size()) {
+      usual = &one;
+    }
+  }
+  if (!deviant || usual == nullptr) return std::nullopt;
+  return Pair{usual->streams.front(), *deviant};
+}
+
+Window window_of(const Stream& stream, const GroupStreams& group, const Run& run,
+                 std::size_t place) {
+  Window out{&run.ranks[stream.rank_index], &stream, group.first_seq, 0, 0};
+  out.begin = std::min(stream.calls.size(), place - std::min(place, kBeforePlace));
+  out.count = std::min(kComparedCalls, stream.calls.size() - out.begin);
+  return out;
+}
+
+// lengths[i][j]: of the longest common subsequence of the two from i and j on.
+Lengths common_lengths(const Window& usual, const Window& deviant,
+                       const std::vector<std::vector<bool>>& same) {
+  Lengths out(usual.count + 1, std::vector<std::uint32_t>(deviant.count + 1));
+  for (std::size_t i = usual.count; i-- > 0;)
+    for (std::size_t j = deviant.count; j-- > 0;)
+      out[i][j] = same[i][j] ? out[i + 1][j + 1] + 1 : std::max(out[i + 1][j], out[i][j + 1]);
+  return out;
+}
+
+// A run of calls of one side only beside a run of the other side's.
+void flush(std::vector<DiffRow>& left, std::vector<DiffRow>& right, std::vector<DiffRow>& rows) {
+  for (std::size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
+    DiffRow row = i < left.size() ? left[i] : DiffRow{};
+    if (i < right.size()) {
+      row.deviant = right[i].deviant;
+      row.deviant_seq = right[i].deviant_seq;
+    }
+    rows.push_back(row);
+  }
+  left.clear();
+  right.clear();
+}
+
+std::vector<DiffRow> align(const Window& usual, const Window& deviant, const Tables& tables) {
+  Agreement agreement(tables);
+  std::vector<std::vector<bool>> same(usual.count, std::vector<bool>(deviant.count));
+  for (std::size_t i = 0; i < usual.count; ++i)
+    for (std::size_t j = 0; j < deviant.count; ++j)
+      same[i][j] = same_call(agreement, usual.token(i), deviant.token(j), /*with_step=*/true);
+  const Lengths lengths = common_lengths(usual, deviant, same);
+  std::vector<DiffRow> rows, left, right;
+  std::size_t i = 0;
+  std::size_t j = 0;
+  while (i < usual.count || j < deviant.count) {
+    if (i < usual.count && j < deviant.count && same[i][j]) {
+      flush(left, right, rows);
+      rows.push_back({usual.call(i), deviant.call(j), usual.seq(i), deviant.seq(j), true});
+      ++i, ++j;
+    } else if (j == deviant.count || (i < usual.count && lengths[i + 1][j] >= lengths[i][j + 1])) {
+      left.push_back({usual.call(i), std::nullopt, usual.seq(i), 0, false});
+      ++i;
+    } else {
+      right.push_back({std::nullopt, deviant.call(j), 0, deviant.seq(j), false});
+      ++j;
+    }
+  }
+  flush(left, right, rows);
+  return rows;
+}
+
+// The differences with a little around them; true where the end is still there.
+bool trim(std::vector<DiffRow>& rows) {
+  const auto differs = [](const DiffRow& row) { return !row.same; };
+  const auto first = std::find_if(rows.begin(), rows.end(), differs);
+  const auto last = std::find_if(rows.rbegin(), rows.rend(), differs).base();
+  const auto before = std::min<std::ptrdiff_t>(kContext, first - rows.begin());
+  const auto after = std::min<std::ptrdiff_t>(kContext, rows.end() - last);
+  const bool whole = last + after == rows.end();
+  rows = std::vector<DiffRow>(first - before, last + after);
+  if (rows.size() <= kMostDiffRows) return whole;
+  rows.resize(kMostDiffRows);
+  return false;
+}
+
+}  // namespace
+
+std::optional<SequenceDiff> sequence_diff(const Finding& finding, const Run& run,
+                                          const std::vector<GroupStreams>& groups) {
+  if (!finding.seq || finding.culprits.empty()) return std::nullopt;
+  const auto group = std::find_if(groups.begin(), groups.end(), [&](const GroupStreams& one) {
+    return one.name == finding.group && one.comparable;
+  });
+  if (group == groups.end() || *finding.seq < group->first_seq) return std::nullopt;
+  const std::optional<Pair> pair = choose_pair(finding, *group, run);
+  if (!pair) return std::nullopt;
+  const auto place = static_cast<std::size_t>(*finding.seq - group->first_seq);
+  const Window usual = window_of(group->streams[pair->usual], *group, run, place);
+  const Window deviant = window_of(group->streams[pair->deviant], *group, run, place);
+  SequenceDiff out;
+  out.usual = {usual.stream->rank_index, ranks_in(class_of(*group, pair->usual), *group, run)};
+  out.deviant = {deviant.stream->rank_index,
+                 ranks_in(class_of(*group, pair->deviant), *group, run)};
+  out.rows = align(usual, deviant, run.tables);
+  if (std::all_of(out.rows.begin(), out.rows.end(), [](const DiffRow& row) { return row.same; }))
+    return std::nullopt;
+  const bool whole = trim(out.rows);
+  out.usual.ends = whole && usual.reaches_the_end();
+  out.deviant.ends = whole && deviant.reaches_the_end();
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,170 @@
+#include "reports/findings/figures/wait_picture.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "reports/findings/figures/replayed.h"
+#include "verify/replay/replay.h"
+#include "verify/streams/agreement.h"
+#include "verify/streams/streams.h"
+
+namespace lockstep {
+namespace {
+
+std::string_view state_words(Position::State state) {
+  switch (state) {
+    case Position::State::finished:
+      return "finished";
+    case Position::State::running:
+      return "still running";
+    case Position::State::cut:
+      return "trace ends here";
+    case Position::State::killed:
+      return "killed";
+    case Position::State::raised:
+      return "raised an exception";
+    case Position::State::hung:
+      return "hung outside of a recorded call";
+  }
+  return "";
+}
+
+std::set<Rank> culprits_of(const Report& report) {
+  std::set<Rank> out;
+  for (const Finding& finding : report.findings)
+    if (finding.severity != Severity::note)
+      out.insert(finding.culprits.begin(), finding.culprits.end());
+  return out;
+}
+
+class Builder {
+ public:
+  Builder(const Report& report, const Run& run, std::optional<CallSemantics> semantics)
+      : run_(run),
+        groups_(group_streams(run)),
+        agreement_(run.tables),
+        where_(replayed(run, groups_, agreement_, semantics)),
+        culprits_(culprits_of(report)) {}
+
+  WaitPicture build() {
+    std::vector<std::vector<std::size_t>> missed_at(run_.ranks.size());
+    for (std::size_t p = 0; p < where_.wait_points.size(); ++p)
+      for (const std::uint32_t r : where_.wait_points[p].missing) missed_at[r].push_back(p);
+    for (const bool waiting : {true, false}) {
+      for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
+        if ((where_.point_of[r] != SIZE_MAX) != waiting) continue;
+        if (waiting || !missed_at[r].empty()) add_rank(r, std::move(missed_at[r]));
+      }
+    }
+    add_absent();
+    for (std::size_t p = 0; p < where_.wait_points.size(); ++p) add_edges(p);
+    return std::move(out_);
+  }
+
+ private:
+  // Equal for ranks that share a node. The call counts where those who met do not agree.
+  using Key =
+      std::tuple<std::size_t, std::uint32_t, std::uint32_t, int, bool, std::vector<std::size_t>>;
+
+  std::size_t node(Key key, const std::vector<std::size_t>& missed_at) {
+    const auto [found, fresh] = nodes_.try_emplace(std::move(key), out_.nodes.size());
+    if (fresh) {
+      out_.nodes.emplace_back();
+      for (const std::size_t p : missed_at) targets_[p].push_back(found->second);
+    }
+    return found->second;
+  }
+
+  void add_rank(std::uint32_t r, std::vector<std::size_t> missed_at) {
+    const Position& position = where_.positions[r];
+    const std::size_t point = where_.point_of[r];
+    const std::uint32_t call = point == SIZE_MAX ? kNoCall : position.waiting_in();
+    const bool culprit = culprits_.contains(run_.ranks[r].rank);
+    Key key{point, 0, 0, static_cast<int>(position.state), culprit, missed_at};
+    if (call != kNoCall) {
+      std::get<1>(key) = run_.ranks[r].calls[call].signature.value;
+      std::get<2>(key) = run_.ranks[r].calls[call].what.value;
+    }
+    const std::size_t at = node(std::move(key), missed_at);
+    WaitNode& node = out_.nodes[at];
+    if (node.ranks.empty()) {
+      node.culprit = culprit;
+      node.state = call == kNoCall ? std::string(state_words(position.state)) : "waits";
+      if (call != kNoCall) describe_call(node, r, call, where_.wait_points[point]);
+      if (point != SIZE_MAX) sources_[point].push_back(at);
+    }
+    node.ranks.push_back(run_.ranks[r].rank);
+  }
+
+  void describe_call(WaitNode& node, std::uint32_t r, std::uint32_t index,
+                     const WaitPoint& point) const {
+    const Call& call = run_.ranks[r].calls[index];
+    node.call = describe(run_.tables, call);
+    node.place = "group " + run_.tables.str(call.group);
+    if (point.group != WaitPoint::kPointToPoint)
+      node.place += ", seq " + std::to_string(groups_[point.group].first_seq + point.meeting);
+    else if (call.peer.value >= 0)
+      node.place += ", peer " + std::to_string(call.peer.value);
+  }
+
+  // Members without a trace: whether they came to a call is not known.
+  void add_absent() {
+    std::map<Rank, std::vector<std::size_t>> missed_at;
+    for (std::size_t p = 0; p < where_.wait_points.size(); ++p) {
+      const WaitPoint& point = where_.wait_points[p];
+      if (!point.unknown_member || point.group == WaitPoint::kPointToPoint) continue;
+      for (const Rank rank : groups_[point.group].absent) missed_at[rank].push_back(p);
+    }
+    for (auto& [rank, points] : missed_at) {
+      const std::size_t at = node({SIZE_MAX, 0, 0, -1, culprits_.contains(rank), points}, points);
+      out_.nodes[at].state = "no trace";
+      out_.nodes[at].culprit = culprits_.contains(rank);
+      out_.nodes[at].ranks.push_back(rank);
+    }
+  }
+
+  void add_edge(std::size_t from, std::size_t to, WaitEdge::Kind kind) {
+    if (out_.edges.size() < WaitPicture::kMostEdges)
+      out_.edges.push_back({from, to, kind});
+    else
+      ++out_.edges_left_out;
+  }
+
+  void add_edges(std::size_t p) {
+    const WaitPoint& point = where_.wait_points[p];
+    const std::vector<std::size_t>& waiting = sources_[p];
+    for (const std::size_t from : waiting) {
+      for (const std::size_t to : targets_[p]) {
+        const bool traced = out_.nodes[to].state != "no trace";
+        add_edge(from, to,
+                 !traced            ? WaitEdge::Kind::unknown
+                 : point.any_source ? WaitEdge::Kind::any
+                                    : WaitEdge::Kind::missing);
+      }
+      if (!point.mismatched) continue;
+      for (const std::size_t to : waiting)
+        if (from < to) add_edge(from, to, WaitEdge::Kind::mismatch);
+    }
+  }
+
+  const Run& run_;
+  std::vector<GroupStreams> groups_;
+  Agreement agreement_;
+  ReplayResult where_;
+  std::set<Rank> culprits_;
+  std::map<Key, std::size_t> nodes_;
+  std::map<std::size_t, std::vector<std::size_t>> sources_, targets_;  // nodes, by wait point
+  WaitPicture out_;
+};
+
+}  // namespace
+
+WaitPicture wait_picture(const Report& report, const Run& run,
+                         std::optional<CallSemantics> semantics) {
+  return Builder(report, run, semantics).build();
+}
+
+}  // namespace lockstep

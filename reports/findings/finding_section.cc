@@ -1,0 +1,136 @@
+#include "reports/findings/finding_section.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "base/columns.h"
+#include "base/text.h"
+#include "reports/findings/figures/diff_table.h"
+#include "reports/findings/figures/lane_choice.h"
+#include "reports/findings/figures/lane_figure.h"
+#include "reports/findings/figures/sequence_diff.h"
+#include "reports/findings/finding_words.h"
+#include "reports/html/markup.h"
+
+namespace lockstep::html {
+namespace {
+
+constexpr std::size_t kNamesInSection = 8;  // parameters shown without being asked
+constexpr std::size_t kMostNames = 400;
+constexpr std::size_t kPlaces = 6;
+constexpr std::size_t kLong = 180;  // of a message: more than a heading holds
+constexpr std::size_t kEvidenceInSection = 200;
+constexpr std::size_t kConsequences = 50;
+
+std::string fact(std::string_view key, const std::string& markup) {
+  if (markup.empty()) return {};
+  return "<dt>" + std::string(key) + "</dt><dd>" + markup + "</dd>\n";
+}
+
+std::string name_list(const std::vector<std::string>& names, std::size_t begin, std::size_t end) {
+  std::string out;
+  for (std::size_t i = begin; i < std::min(end, names.size()); ++i)
+    out += "<li>" + code(names[i]) + "</li>";
+  if (end < names.size())
+    out += "<li class=\"soft\">and " + std::to_string(names.size() - end) + " more</li>";
+  return "<ul>" + out + "</ul>";
+}
+
+std::string what(const std::vector<std::string>& names) {
+  if (names.empty()) return {};
+  if (names.size() <= kNamesInSection + 1) return name_list(names, 0, names.size());
+  std::string out;
+  for (std::size_t i = 0; i < kNamesInSection; ++i) out += "<li>" + code(names[i]) + "</li>";
+  return "<ul>" + out + "</ul>" +
+         details(std::to_string(names.size() - kNamesInSection) + " more",
+                 name_list(names, kNamesInSection, kMostNames));
+}
+
+std::string sources(const Finding& finding) {
+  std::vector<std::string> places;
+  for (const Evidence& evidence : finding.evidence)
+    if (!evidence.at.empty() &&
+        std::find(places.begin(), places.end(), evidence.at) == places.end())
+      places.push_back(evidence.at);
+  return places.empty() ? "" : name_list(places, 0, kPlaces);
+}
+
+std::string facts(const Finding& finding) {
+  const std::string all = fact("Who", text(who_in_words(finding))) +
+                          fact("Where", text(where_in_words(finding))) +
+                          fact("What", what(finding.what)) + fact("Source", sources(finding)) +
+                          fact("Why", sentence(finding.why));
+  return all.empty() ? "" : "<dl class=\"facts\">\n" + all + "</dl>\n";
+}
+
+std::string consequences(const Finding& finding) {
+  if (finding.consequences.empty()) return {};
+  std::string items;
+  const std::size_t shown = std::min(kConsequences, finding.consequences.size());
+  for (std::size_t i = 0; i < shown; ++i) {
+    const Finding& one = finding.consequences[i];
+    items += "<li>" + sentence(one.message) + " " +
+             element("span", "soft small", code(rule(one.rule).name)) + "</li>\n";
+  }
+  if (shown < finding.consequences.size())
+    items += "<li class=\"soft\">and " + std::to_string(finding.consequences.size() - shown) +
+             " more</li>";
+  return "<section><h3>What follows from it</h3>" + element("ul", "so", items) + "</section>\n";
+}
+
+std::string evidence(const Finding& finding) {
+  const std::vector<FoldedEvidence> folded = fold_evidence(finding.evidence);
+  if (folded.empty()) return {};
+  std::string rows;
+  for (std::size_t i = 0; i < std::min(kEvidenceInSection, folded.size()); ++i) {
+    const Evidence& one = *folded[i].one;
+    rows += "<tr><td>" + text(rank_label(folded[i].ranks, 30)) + "</td><td class=\"n\">" +
+            (one.id && folded[i].ranks.size() == 1 ? std::to_string(*one.id) : "") + "</td><td>" +
+            text(one.text) + "</td><td>" + (one.at.empty() ? "" : code(one.at)) + "</td></tr>\n";
+  }
+  std::string table =
+      scroller("evidence",
+               "<table><thead><tr><th>ranks</th><th class=\"n\">id</th><th>seen</th>"
+               "<th>source</th></tr></thead><tbody>" +
+                   rows + "</tbody></table>");
+  if (folded.size() > kEvidenceInSection)
+    table +=
+        element("p", "caption", "and " + plural(folded.size() - kEvidenceInSection, "more row"));
+  return details("Evidence", table);
+}
+
+}  // namespace
+
+std::string finding_kind(const Finding& finding) {
+  return element("p", "kind",
+                 element("span", "badge", sentence(to_string(finding.severity))) +
+                     code(rule(finding.rule).name) +
+                     element("span", "soft small", to_string(finding.certainty)));
+}
+
+std::string finding_section(const Finding& finding, const FindingSource& source,
+                            const std::string& id) {
+  std::string out =
+      "<article class=\"card " + std::string(to_string(finding.severity)) + "\" id=\"" + id +
+      "\">\n<header>" + finding_kind(finding) +
+      element("h2", finding.message.size() > kLong ? "long" : "", sentence(finding.message)) +
+      "</header>\n";
+  if (!finding.fix.empty())
+    out +=
+        "<section class=\"do\"><h3>What to do</h3><p>" + sentence(finding.fix) + "</p></section>\n";
+  out += facts(finding);
+  if (finding.severity != Severity::note) {
+    if (const std::string lanes = lane_figure(finding, source.run, source.matched, id);
+        !lanes.empty())
+      out += "<section><h3>The calls around it</h3>" + lanes + "</section>\n";
+    // Of ranks that block one another across groups no single group's sequence tells much.
+    if (!seen_in_program_order(finding))
+      if (const std::optional<SequenceDiff> diff =
+              sequence_diff(finding, source.run, source.groups))
+        out += diff_table(*diff, source.run);
+  }
+  return out + consequences(finding) + evidence(finding) + "</article>\n";
+}
+
+}  // namespace lockstep::html

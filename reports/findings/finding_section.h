@@ -1,0 +1,29 @@
+// One finding in full: what happened, what to do, who, where and why, the calls around it, both
+// sides call by call, what follows from it and the evidence.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reports/findings/figures/matched_calls.h"
+#include "trace/run.h"
+#include "verify/report.h"
+#include "verify/streams/streams.h"
+
+namespace lockstep::html {
+
+// What several findings of one run are drawn from.
+struct FindingSource {
+  const Run& run;
+  const MatchedCalls& matched;
+  const std::vector<GroupStreams>& groups;
+};
+
+// Markup. `id`: of the section, unique in the page.
+std::string finding_section(const Finding& finding, const FindingSource& source,
+                            const std::string& id);
+
+// "Error modality-divergence proven", with its badge.
+std::string finding_kind(const Finding& finding);
+
+}  // namespace lockstep::html

@@ -1,0 +1,106 @@
+#include "reports/findings/finding_words.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/columns.h"
+#include "base/text.h"
+
+namespace lockstep {
+namespace {
+
+std::string counts(const Report& report) {
+  std::vector<std::string> parts;
+  for (const Severity severity : {Severity::error, Severity::warning, Severity::note}) {
+    const auto n = std::count_if(report.findings.begin(), report.findings.end(),
+                                 [&](const Finding& f) { return f.severity == severity; });
+    if (n > 0) parts.push_back(plural(static_cast<std::uint64_t>(n), to_string(severity)));
+  }
+  return join_and(parts);
+}
+
+}  // namespace
+
+std::string rank_label(std::span<const Rank> sorted, std::size_t width) {
+  LOCKSTEP_CHECK(!sorted.empty(), "a label needs a rank");
+  constexpr std::string_view cut = "..";
+  std::vector<std::int32_t> numbers;
+  for (const Rank rank : sorted) numbers.push_back(rank.value);
+  const std::string list = ranges(numbers);
+  std::string label = (sorted.size() == 1 ? "rank " : "ranks ") + list;
+  if (width == 0 || label.size() <= width) return label;
+  label = std::to_string(sorted.size()) + " ranks: ";
+  if (label.size() + cut.size() + 1 > width) return shorten_middle(label, width);
+  std::string_view shown = std::string_view(list).substr(0, width - label.size() - cut.size());
+  // Half a number would name another rank.
+  shown = shown.substr(0, std::min(shown.size(), shown.find_last_of(",-") + 1));
+  return label.append(shown).append(cut);
+}
+
+std::string where_in_words(const Finding& finding) {
+  std::vector<std::string> parts;
+  if (!finding.group.empty()) parts.push_back("group " + finding.group);
+  if (finding.seq) parts.push_back("seq " + std::to_string(*finding.seq));
+  if (finding.step) parts.push_back("step " + std::to_string(*finding.step));
+  std::string out;
+  for (const std::string& part : parts) out += (out.empty() ? "" : ", ") + part;
+  return out;
+}
+
+std::string who_in_words(const Finding& finding) {
+  constexpr std::size_t kWidth = 60;
+  if (finding.ranks.empty() && finding.culprits.empty()) return {};
+  if (finding.culprits.empty())
+    return rank_label(finding.ranks, kWidth) + "; none can be singled out";
+  std::string out = rank_label(finding.culprits, kWidth);
+  std::vector<Rank> others;
+  std::set_difference(finding.ranks.begin(), finding.ranks.end(), finding.culprits.begin(),
+                      finding.culprits.end(), std::back_inserter(others));
+  if (!others.empty()) out += "; concerns " + rank_label(others, kWidth) + " too";
+  return out;
+}
+
+std::string verdict_in_words(const Report& report) {
+  const std::string size =
+      plural(report.ranks_read.size(), "rank") + ", " + grouped(report.events) + " events";
+  std::string out;
+  switch (report.verdict) {
+    case Verdict::clean:
+      out = "nothing wrong in " + size;
+      break;
+    case Verdict::findings:
+      out = counts(report) + " in " + size;
+      break;
+    case Verdict::inconclusive:
+      out = "no error seen in " + size + ", but not all is known";
+      break;
+  }
+  if (!report.ranks_missing.empty()) out += "; no trace of " + rank_label(report.ranks_missing, 40);
+  if (!report.ranks_damaged.empty())
+    out += "; damaged trace of " + rank_label(report.ranks_damaged, 40);
+  return out;
+}
+
+std::vector<FoldedEvidence> fold_evidence(const std::vector<Evidence>& all) {
+  std::vector<FoldedEvidence> out;
+  std::map<std::pair<std::string_view, std::string_view>, std::size_t> places;  // by at and text
+  for (const Evidence& evidence : all) {
+    const auto [place, fresh] = places.try_emplace({evidence.at, evidence.text}, out.size());
+    if (fresh) out.push_back({{}, &evidence});
+    out[place->second].ranks.push_back(evidence.rank);
+  }
+  for (FoldedEvidence& folded : out) std::sort(folded.ranks.begin(), folded.ranks.end());
+  return out;
+}
+
+std::string UniqueFingerprints::next(const Finding& finding) {
+  const std::size_t count = ++seen_[finding.fingerprint];
+  return count == 1 ? finding.fingerprint : finding.fingerprint + "-" + std::to_string(count);
+}
+
+}  // namespace lockstep

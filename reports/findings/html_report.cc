@@ -1,0 +1,222 @@
+#include "reports/findings/html_report.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "base/columns.h"
+#include "base/text.h"
+#include "base/tool_version.h"
+#include "reports/findings/figures/matched_calls.h"
+#include "reports/findings/figures/modality_table.h"
+#include "reports/findings/figures/value_charts.h"
+#include "reports/findings/figures/value_curves.h"
+#include "reports/findings/figures/wait_figure.h"
+#include "reports/findings/figures/wait_picture.h"
+#include "reports/findings/finding_section.h"
+#include "reports/findings/finding_words.h"
+#include "reports/html/markup.h"
+#include "reports/html/page.h"
+#include "verify/streams/streams.h"
+
+namespace lockstep {
+namespace {
+
+using html::code;
+using html::element;
+using html::text;
+
+constexpr std::size_t kFull = 12;  // findings in full
+constexpr std::size_t kBriefly = 500;
+constexpr std::size_t kListedOnPage = 200;
+constexpr std::size_t kCharts = 6;
+
+std::string card(std::string_view title, const std::string& content) {
+  if (content.empty()) return {};
+  return "<section class=\"card\"><h2>" + std::string(title) + "</h2>" + content + "</section>\n";
+}
+
+class HtmlWriter {
+ public:
+  HtmlWriter(const FilteredReport& filtered, const Run& run, std::optional<CallSemantics> semantics)
+      : filtered_(filtered),
+        report_(filtered.report),
+        run_(run),
+        semantics_(semantics),
+        matched_(match_calls(run)),
+        groups_(group_streams(run)) {}
+
+  std::string str() {
+    std::string body = "<p class=\"brand\">Lockstep report</p>\n<main>\n" + verdict() + contents();
+    const std::size_t full = std::min(kFull, report_.findings.size());
+    for (std::size_t i = 0; i < full; ++i) {
+      body += html::finding_section(report_.findings[i], {run_, matched_, groups_}, id(i));
+      if (i == 0) body += waits();
+    }
+    if (full == 0) body += waits();
+    body +=
+        more_findings() + modalities() +
+        card("Numbers over the steps", html::value_charts(value_curves(report_, run_, kCharts))) +
+        listed("Not known from these traces", report_.unknown) + set_aside() +
+        listed("About the filter", filtered_.notes) + "</main>\n" + footer();
+    return html::page("Lockstep: " + std::string(to_string(report_.verdict)), body);
+  }
+
+ private:
+  static std::string id(std::size_t finding) { return "finding-" + std::to_string(finding + 1); }
+
+  std::string verdict() const {
+    std::string_view look, mark, title;
+    const bool errors =
+        !report_.findings.empty() && report_.findings.front().severity == Severity::error;
+    switch (report_.verdict) {
+      case Verdict::clean:
+        look = "good", mark = "✓",
+        title = filtered_.set_aside.empty() ? "Nothing is wrong" : "Nothing else is wrong";
+        break;
+      case Verdict::findings:
+        look = errors ? "error" : "warning", mark = errors ? "✕" : "!";
+        break;
+      case Verdict::inconclusive:
+        look = "warning", mark = "?", title = "No error seen, but not all is known";
+        break;
+    }
+    const std::string badge = "<span class=\"badge\"><span aria-hidden=\"true\">" +
+                              std::string(mark) + "</span>" + text(to_string(report_.verdict)) +
+                              "</span>";
+    return "<header class=\"verdict " + std::string(look) + "\">" + badge + "<h1>" +
+           text(title.empty() ? counts() : std::string(title)) + "</h1>" + numbers() +
+           "</header>\n";
+  }
+
+  std::string counts() const {
+    std::vector<std::string> parts;
+    for (const Severity severity : {Severity::error, Severity::warning, Severity::note}) {
+      const auto n = std::count_if(report_.findings.begin(), report_.findings.end(),
+                                   [&](const Finding& f) { return f.severity == severity; });
+      if (n > 0) parts.push_back(plural(static_cast<std::uint64_t>(n), to_string(severity)));
+    }
+    return join_and(parts) + " in " + grouped(report_.ranks_read.size()) +
+           (report_.ranks_read.size() == 1 ? " rank" : " ranks");
+  }
+
+  static std::string number(std::string_view key, const std::string& value) {
+    return value.empty()
+               ? ""
+               : "<div><dt>" + std::string(key) + "</dt><dd>" + text(value) + "</dd></div>";
+  }
+
+  std::string numbers() const {
+    std::set<std::int64_t> steps;
+    std::set<std::string> backends, programs, hosts;
+    for (const RankTrace& trace : run_.ranks) {
+      for (const StepMark& step : trace.steps) steps.insert(step.n);
+      if (!trace.backend.empty()) backends.insert(trace.backend);
+      if (!trace.program.empty()) programs.insert(trace.program);
+      if (!trace.host.empty()) hosts.insert(trace.host);
+    }
+    const auto list = [](const std::set<std::string>& names) {
+      return join_and(std::vector<std::string>(names.begin(), names.end()), 3);
+    };
+    const auto expected = static_cast<std::size_t>(std::max(0, report_.ranks_expected));
+    std::string out =
+        number("Ranks read",
+               grouped(report_.ranks_read.size()) +
+                   (report_.ranks_read.size() == expected ? "" : " of " + grouped(expected)));
+    if (!report_.ranks_missing.empty())
+      out += number("Without a trace", rank_label(report_.ranks_missing, 40));
+    if (!report_.ranks_damaged.empty())
+      out += number("Damaged trace", rank_label(report_.ranks_damaged, 40));
+    out += number("Events", grouped(report_.events));
+    out += number("Steps finished", steps.empty() ? "" : grouped(steps.size()));
+    out += number("Backend", list(backends));
+    out += number("Program", list(programs));
+    if (hosts.size() > 1) out += number("Hosts", list(hosts));
+    return element("dl", "numbers", out);
+  }
+
+  std::string contents() const {
+    const std::size_t full = std::min(kFull, report_.findings.size());
+    if (full < 2) return {};
+    std::string items;
+    for (std::size_t i = 0; i < full; ++i) {
+      const Finding& one = report_.findings[i];
+      items += "<li class=\"" + std::string(to_string(one.severity)) + "\"><a href=\"#" + id(i) +
+               "\"><span><span class=\"badge\">" + text(to_string(one.severity)) +
+               "</span></span><span>" + html::sentence(shorten_end(one.message, 160)) +
+               "</span></a></li>\n";
+    }
+    return "<nav aria-label=\"findings\"><ol>" + items + "</ol></nav>\n";
+  }
+
+  std::string waits() const {
+    return card("Who waits for whom", html::wait_figure(wait_picture(report_, run_, semantics_)));
+  }
+
+  std::string more_findings() const {
+    if (report_.findings.size() <= kFull) return {};
+    std::string rows;
+    const std::size_t end = std::min(report_.findings.size(), kFull + kBriefly);
+    for (std::size_t i = kFull; i < end; ++i) {
+      const Finding& one = report_.findings[i];
+      rows += "<tr><td>" + text(to_string(one.severity)) + "</td><td>" + code(rule(one.rule).name) +
+              "</td><td>" + text(one.message) + "</td></tr>\n";
+    }
+    std::string out =
+        html::scroller("further findings",
+                       "<table><thead><tr><th>severity</th><th>rule</th><th>what happened"
+                       "</th></tr></thead><tbody>" +
+                           rows + "</tbody></table>");
+    if (end < report_.findings.size())
+      out +=
+          element("p", "caption", "and " + plural(report_.findings.size() - end, "more finding"));
+    return card("Further findings", out);
+  }
+
+  std::string modalities() const {
+    std::optional<std::int64_t> step;
+    if (!report_.findings.empty()) step = report_.findings.front().step;
+    return card("What the batches held", html::modality_table(run_, step));
+  }
+
+  std::string set_aside() const {
+    std::vector<std::string> lines;
+    for (const SetAside& one : filtered_.set_aside) lines.push_back(set_aside_in_words(one));
+    return listed("Found, but set aside", lines);
+  }
+
+  static std::string listed(std::string_view title, const std::vector<std::string>& lines) {
+    if (lines.empty()) return {};
+    std::string items;
+    for (std::size_t i = 0; i < std::min(kListedOnPage, lines.size()); ++i)
+      items += "<li>" + html::sentence(lines[i]) + "</li>\n";
+    if (lines.size() > kListedOnPage)
+      items +=
+          "<li class=\"soft\">and " + std::to_string(lines.size() - kListedOnPage) + " more</li>";
+    return card(title, element("ul", "plain", items));
+  }
+
+  static std::string footer() {
+    return "<footer><p><strong>Proven</strong>: no order of events lets these ranks go on, or the "
+           "values differ. <strong>Observed</strong>: seen in this run. "
+           "<strong>Possible</strong>: some legal order of events leads to it.</p><p>Written by " +
+           text(tool_version()) + ".</p></footer>\n";
+  }
+
+  const FilteredReport& filtered_;
+  const Report& report_;
+  const Run& run_;
+  std::optional<CallSemantics> semantics_;
+  MatchedCalls matched_;
+  std::vector<GroupStreams> groups_;
+};
+
+}  // namespace
+
+std::string html_report(const FilteredReport& filtered, const Run& run,
+                        std::optional<CallSemantics> semantics) {
+  return HtmlWriter(filtered, run, semantics).str();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,83 @@
+#include "reports/findings/json_report.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/tool_version.h"
+#include "reports/json_text.h"
+#include "reports/ranks_json.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json evidence_json(const Evidence& evidence) {
+  Json out;
+  out["rank"] = evidence.rank.value;
+  if (evidence.id) out["id"] = *evidence.id;
+  if (!evidence.at.empty()) out["at"] = evidence.at;
+  out["text"] = evidence.text;
+  return out;
+}
+
+Json finding_json(const Finding& finding) {
+  Json out;
+  out["rule"] = rule(finding.rule).name;
+  out["severity"] = to_string(finding.severity);
+  out["certainty"] = to_string(finding.certainty);
+  if (!finding.group.empty()) out["group"] = finding.group;
+  if (finding.seq) out["seq"] = *finding.seq;
+  if (finding.step) out["step"] = *finding.step;
+  out["culprits"] = ranks_json(finding.culprits);
+  out["ranks"] = ranks_json(finding.ranks);
+  out["what"] = finding.what;
+  out["message"] = finding.message;
+  out["evidence"] = Json::array();
+  for (const Evidence& evidence : finding.evidence)
+    out["evidence"].push_back(evidence_json(evidence));
+  out["fix"] = finding.fix;
+  out["fingerprint"] = finding.fingerprint;
+  for (const Finding& consequence : finding.consequences)
+    out["consequences"].push_back(finding_json(consequence));
+  return out;
+}
+
+Json set_aside_json(const SetAside& one) {
+  Json out = finding_json(one.finding);
+  out["status"] = to_string(one.why);
+  if (!one.reason.empty()) out["reason"] = one.reason;
+  if (!one.expires.empty()) out["expires"] = one.expires;
+  return out;
+}
+
+Json report_json(const Report& report) {
+  Json out;
+  out["report"] = 1;
+  out["tool"] = tool_version();
+  out["verdict"] = to_string(report.verdict);
+  out["ranks"] = {{"expected", report.ranks_expected},
+                  {"read", report.ranks_read.size()},
+                  {"missing", ranks_json(report.ranks_missing)},
+                  {"damaged", ranks_json(report.ranks_damaged)}};
+  out["events"] = report.events;
+  out["findings"] = Json::array();
+  for (const Finding& finding : report.findings) out["findings"].push_back(finding_json(finding));
+  out["unknown"] = report.unknown;
+  if (!report.sources.empty()) out["sources"] = report.sources;
+  return out;
+}
+
+std::string text_of(const Json& json) { return json_text(json) + "\n"; }
+
+}  // namespace
+
+std::string json_report(const Report& report) { return text_of(report_json(report)); }
+
+std::string json_report(const FilteredReport& filtered) {
+  Json out = report_json(filtered.report);
+  for (const SetAside& one : filtered.set_aside) out["suppressed"].push_back(set_aside_json(one));
+  if (!filtered.notes.empty()) out["notes"] = filtered.notes;
+  return text_of(out);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,175 @@
+#include "reports/findings/product_text.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "base/columns.h"
+#include "base/text.h"
+#include "reports/findings/text_report.h"
+#include "verify/streams/edit_script.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t kAlignedCalls = 64;  // calls that are aligned
+constexpr std::size_t kShownBefore = 2, kShownBehind = 2;
+
+std::string paragraph(const std::string& text) {
+  return "  " + wrap(text, kReportColumns - 2, 4) + "\n";
+}
+
+std::string product_headline(const ProductModel& model, const ProductDecision& decision) {
+  const ProductSpec& spec = model.spec();
+  std::string verdict(to_string(decision.verdict));
+  for (char& c : verdict) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  std::string out = verdict + ": ";
+  if (!spec.program.empty()) out += shorten_middle(printable(spec.program), 40) + ", ";
+  return out + plural(static_cast<std::uint64_t>(spec.world_size), "rank") + ", " +
+         plural(spec.conditions.size(), "condition") + ", " +
+         (spec.only_steps ? plural(static_cast<std::uint64_t>(*spec.only_steps), "step")
+                          : std::string("any number of steps"));
+}
+
+// Which rank meets which condition, step by step.
+std::string table(const ProductModel& model, const Counterexample& example,
+                  const ProductTextOptions& options) {
+  const Assignment& a = example.assignment;
+  const std::size_t first =
+      a.steps.size() > options.most_steps ? a.steps.size() - options.most_steps : 0;
+  std::set<std::int32_t> ranks;
+  for (const Rank r : example.differing) {
+    if (ranks.size() < options.most_ranks) ranks.insert(r.value);
+  }
+  for (std::int32_t r = 0; r < model.ranks() && ranks.size() < options.most_ranks; ++r)
+    ranks.insert(r);
+  const std::size_t steps = a.steps.size() - first;
+  const std::size_t width =
+      std::max<std::size_t>(6, (kReportColumns - 12) / std::max<std::size_t>(steps, 1) - 2);
+  const auto name = [&](std::size_t step, std::int32_t rank) {
+    const ProductOption& option = a.options[step][static_cast<std::size_t>(rank)];
+    return shorten_middle(printable(model.spec().conditions[option.condition].name), width);
+  };
+  std::size_t column = 8;
+  for (std::size_t s = first; s < a.steps.size(); ++s) {
+    column = std::max(column, columns_of("step " + std::to_string(a.steps[s])));
+    for (const std::int32_t r : ranks) column = std::max(column, columns_of(name(s, r)));
+  }
+  column = std::min(column, width);
+  std::string out = pad_right("", 12);
+  for (std::size_t s = first; s < a.steps.size(); ++s) {
+    out += pad_right(shorten_middle("step " + std::to_string(a.steps[s]), width), column) + "  ";
+  }
+  out = out.substr(0, out.find_last_not_of(' ') + 1) + "\n";
+  for (const std::int32_t r : ranks) {
+    const bool differs =
+        std::binary_search(example.differing.begin(), example.differing.end(), Rank(r));
+    std::string line =
+        pad_right(std::string(differs ? "> " : "  ") + "rank " + std::to_string(r), 12);
+    for (std::size_t s = first; s < a.steps.size(); ++s)
+      line += pad_right(name(s, r), column) + "  ";
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  if (static_cast<std::size_t>(model.ranks()) > ranks.size())
+    out += "  and " +
+           plural(static_cast<std::uint64_t>(model.ranks()) - ranks.size(), "more rank") + "\n";
+  return out;
+}
+
+// Two lists of calls in two columns, from a little before the place where they part: what one of
+// them leaves out stands beside an empty place.
+std::string side_by_side(const Counterexample& example) {
+  const std::vector<std::string>& x = example.reference->calls;
+  const std::vector<std::string>& y = example.deviant->calls;
+  constexpr std::size_t kColumn = 36;
+  std::string out;
+  const auto row = [&](const std::string& left, const std::string& right, char mark) {
+    std::string line = std::string("  ") + mark + " " +
+                       pad_right(shorten_middle(left, kColumn), kColumn) + "  " +
+                       shorten_middle(right, kColumn);
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  };
+  row("rank " + std::to_string(example.reference->rank.value),
+      "rank " + std::to_string(example.deviant->rank.value), ' ');
+  const auto at = [](const std::vector<std::string>& calls, std::size_t i) {
+    return i < calls.size() ? calls[i] : std::string();
+  };
+  std::size_t i = example.parts_at;
+  std::size_t j = i;
+  for (std::size_t k = i - std::min(i, kShownBefore); k < i; ++k) row(x[k], y[k], ' ');
+  if (i < x.size() && j < y.size()) {
+    EditProblem problem;
+    problem.reference = problem.seen = problem.owed = std::min(kAlignedCalls, x.size() - i);
+    problem.deviant = std::min(kAlignedCalls, y.size() - j);
+    problem.reference_ends = true;
+    problem.same = [&](std::size_t a, std::size_t b) {
+      return !(a == 0 && b == 0) && x[i + a] == y[j + b];
+    };
+    problem.replacement = [](std::size_t, std::size_t) { return std::size_t{2}; };
+    const FirstEdit edit = first_edit(problem);
+    for (std::size_t n = 0; n < std::min(edit.count, kAlignedCalls); ++n) {
+      if (edit.kind == FirstEdit::Kind::missing) {
+        row(at(x, i++), "", '>');
+      } else if (edit.kind == FirstEdit::Kind::extra) {
+        row("", at(y, j++), '>');
+      } else {
+        row(at(x, i++), at(y, j++), '>');
+      }
+    }
+  }
+  for (std::size_t n = 0; n < kShownBehind && (i < x.size() || j < y.size()); ++n, ++i, ++j)
+    row(at(x, i), at(y, j), at(x, i) == at(y, j) ? ' ' : '>');
+  if (i < x.size() || j < y.size()) row(i < x.size() ? "..." : "", j < y.size() ? "..." : "", ' ');
+  return out;
+}
+
+std::string where(const Counterexample& example) {
+  switch (example.where) {
+    case Counterexample::Where::start:
+      return "before step 0";
+    case Counterexample::Where::end:
+      return "after the last step";
+    case Counterexample::Where::step:
+      break;
+  }
+  return "in step " + std::to_string(example.step);
+}
+
+std::string counterexample_text(const ProductModel& model, const Counterexample& example,
+                                const ProductTextOptions& options) {
+  std::string out = "The smallest way there that was found (> parts from the others):\n\n";
+  out += table(model, example, options) + "\nWhat happens " + where(example) + ":\n";
+  for (const std::string& reason : example.reason) out += paragraph(reason);
+  if (!example.what.empty()) {
+    std::vector<std::string> names;
+    for (const std::string& name : example.what) names.push_back(printable(name));
+    out += paragraph("parameters concerned: " + join_and(names, 6));
+  }
+  if (example.reference && example.deviant) out += "\n" + side_by_side(example);
+  TextOptions text;
+  text.color = options.color;
+  return out + "\nThat run, judged like a recorded one:\n\n" +
+         text_report(example.report, example.run, text);
+}
+
+}  // namespace
+
+std::string product_text_report(const ProductModel& model, const ProductDecision& decision,
+                                const ProductTextOptions& options) {
+  std::string out = wrap(product_headline(model, decision), kReportColumns, 2) + "\n";
+  if (decision.verdict == ProductVerdict::safe) {
+    out += paragraph("no assignment of conditions to ranks diverges or deadlocks: " +
+                     plural(decision.situations, "situation") + ", " +
+                     plural(decision.sequences, "different sequence") + ", " +
+                     plural(decision.meetings, "meeting") + " looked at");
+  }
+  for (const std::string& reason : decision.why) out += paragraph(printable(reason));
+  for (const std::string& assumption : model.spec().assumptions)
+    out += paragraph("assumed: " + printable(assumption));
+  if (decision.counterexample)
+    out += "\n" + counterexample_text(model, *decision.counterexample, options);
+  return out;
+}
+
+}  // namespace lockstep

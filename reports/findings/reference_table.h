@@ -1,0 +1,35 @@
+// The table of jobs beside their one-process references: `lockstep run --reference`.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "verify/compare_runs.h"
+#include "verify/final_loss.h"
+
+namespace lockstep {
+
+struct ReferenceRow {
+  std::string scenario;
+  std::string none;  // why there is nothing to compare with, or empty
+  std::optional<FinalLoss> loss;
+  std::optional<TensorDifference> parted;  // Comparison's
+};
+
+enum class ReferenceVerdict {
+  agrees,        // the final losses do, and no value that both recorded parted
+  loss_parts,    // they do not
+  values_part,   // they do, but a gradient or a parameter does not
+  no_reference,  // there is none, for a reason that is no fault
+  no_loss,       // nothing was recorded that could tell
+};
+
+ReferenceVerdict verdict_of(const ReferenceRow& row);
+
+// A line for each row: scenario, steps, both losses, how far they are apart and may be (relative),
+// the verdict; the reasons of those without a reference below. At most 80 columns; ends in a line
+// feed.
+std::string reference_table(const std::vector<ReferenceRow>& rows);
+
+}  // namespace lockstep

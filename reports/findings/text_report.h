@@ -1,0 +1,28 @@
+// A Report as text for a person at a terminal: the verdict in the first line, then every finding
+// with who, what, where, why and what to do, and a picture of the calls around the difference.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "reports/filter/filter.h"
+#include "trace/run.h"
+#include "verify/report.h"
+
+namespace lockstep {
+
+struct TextOptions {
+  std::size_t width = 80;         // columns; only a single word wider than that exceeds it
+  bool color = false;             // the caller knows whether a terminal reads this
+  std::size_t max_findings = 10;  // errors and warnings shown in full; the JSON report has them all
+};
+
+// `run` is what the report judges; the pictures are drawn from it. Whatever came from a file is
+// made safe to print.
+std::string text_report(const Report& report, const Run& run, const TextOptions& options = {});
+
+// The same, followed by what a filter set aside and what it has to say.
+std::string text_report(const FilteredReport& filtered, const Run& run,
+                        const TextOptions& options = {});
+
+}  // namespace lockstep

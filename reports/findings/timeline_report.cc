@@ -1,0 +1,329 @@
+#include "reports/findings/timeline_report.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/columns.h"
+#include "base/text.h"
+#include "base/tool_version.h"
+#include "reports/findings/figures/matched_calls.h"
+#include "reports/findings/figures/replayed.h"
+#include "reports/findings/finding_words.h"
+#include "reports/findings/timeline_clock.h"
+#include "reports/findings/timeline_events.h"
+#include "reports/findings/timeline_tracks.h"
+#include "reports/json_text.h"
+#include "verify/replay/replay.h"
+#include "verify/streams/agreement.h"
+#include "verify/streams/streams.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool is_entry(const Event& event) {
+  return event.kind == EventKind::issue || event.kind == EventKind::span ||
+         event.kind == EventKind::step;
+}
+
+std::uint64_t entries_of(const RankTrace& trace) {
+  return static_cast<std::uint64_t>(
+      std::count_if(trace.events.begin(), trace.events.end(), is_entry));
+}
+
+// The event with which the last `most` entries of the trace begin.
+std::size_t begin_of_last(const RankTrace& trace, std::uint64_t most) {
+  std::size_t first = trace.events.size();
+  for (std::uint64_t entries = 0; first > 0; --first) {
+    if (is_entry(trace.events[first - 1]) && entries++ == most) break;
+  }
+  return first;
+}
+
+// The event with which a rank enters the call from which it never comes back: it waits for it, or
+// has issued it.
+std::size_t entering(const RankTrace& trace, std::uint32_t call) {
+  std::size_t out = trace.events.size();
+  for (std::size_t e = 0; e < trace.events.size(); ++e) {
+    const Event& event = trace.events[e];
+    const bool enters = event.kind == EventKind::issue || event.kind == EventKind::wait;
+    if (enters && event.index == call) out = e;
+  }
+  return out;
+}
+
+// What is shown of each rank: all of its events, or its last entries.
+struct Shown {
+  std::vector<TimelinePart> parts;  // by rank index
+  std::uint64_t left_out = 0;       // entries
+};
+
+Shown choose_shown(const Run& run, const TimelineOptions& options) {
+  Shown out{std::vector<TimelinePart>(run.ranks.size()), 0};
+  if (!was_recorded(run)) {
+    Agreement agreement(run.tables);
+    const ReplayResult end = replayed(run, group_streams(run), agreement, options.semantics);
+    for (std::size_t r = 0; r < run.ranks.size(); ++r) {
+      if (end.positions[r].blocked == kNoCall) continue;
+      out.parts[r].stuck_in = end.positions[r].blocked;
+      out.parts[r].last = entering(run.ranks[r], end.positions[r].blocked) + 1;
+    }
+  }
+  const std::uint64_t most = options.most_entries;
+  std::uint64_t all = 0;
+  for (const RankTrace& trace : run.ranks) all += entries_of(trace);
+  if (all <= most) return out;
+  const std::uint64_t each = std::max<std::uint64_t>(1, most / run.ranks.size());
+  for (std::size_t r = 0; r < run.ranks.size(); ++r) {
+    const std::uint64_t entries = entries_of(run.ranks[r]);
+    out.parts[r].first = begin_of_last(run.ranks[r], each);
+    out.left_out += entries - std::min(entries, each);
+  }
+  return out;
+}
+
+class TimelineWriter {
+ public:
+  TimelineWriter(const FilteredReport& filtered, const Run& run, const TimelineOptions& options)
+      : filtered_(filtered),
+        run_(run),
+        clock_(timeline_clock(run)),
+        matched_(match_calls(run)),
+        shown_(choose_shown(run, options)),
+        options_(options),
+        shortest_(clock_.ordinal ? kOrdinalStep : 1) {
+    for (std::size_t r = 0; r < run.ranks.size(); ++r) {
+      const std::size_t last = shown_.parts[r].last;
+      last_.push_back(last < clock_.times[r].size() ? clock_.times[r][last - 1] : clock_.last[r]);
+      end_ = std::max(end_, last_.back());
+    }
+    end_ += shortest_;
+  }
+
+  std::string str() {
+    for (std::size_t r = 0; r < run_.ranks.size(); ++r) rank(r);
+    arrows();
+    for (const TimelineCounter& one : options_.counters) counter(one);
+    for (const Finding& finding : filtered_.report.findings) this->finding(finding);
+    return "{\"displayTimeUnit\":\"ns\",\n\"otherData\":" + other_data() +
+           ",\n\"traceEvents\":[\n" + events_.take() + "\n]}\n";
+  }
+
+ private:
+  std::string other_data() const {
+    Json out;
+    out["tool"] = tool_version();
+    out["verdict"] = to_string(filtered_.report.verdict);
+    out["summary"] = verdict_in_words(filtered_.report);
+    out["time"] = options_.simulated ? "simulated: one clock for all ranks" : describe(clock_);
+    if (shown_.left_out > 0)
+      out["left_out"] = "the first " + grouped(shown_.left_out) +
+                        " calls, spans and steps; each rank's last ones are here";
+    return json_text(out);
+  }
+
+  void rank(std::size_t r) {
+    const RankTrace& trace = run_.ranks[r];
+    const std::string name = "rank " + std::to_string(trace.rank.value);
+    TimelinePlace place{r + 1, next_thread_};
+    hosts_.push_back(place);
+    events_.metadata("process_name", place, {{"name", name}});
+    events_.metadata("process_sort_index", place, {{"sort_index", trace.rank.value}});
+    const std::string label = clock_.ordinal ? "ordinal time" : trace.host;
+    if (!label.empty()) events_.metadata("process_labels", place, {{"labels", printable(label)}});
+
+    const TimelineRank lines =
+        timeline_of(trace, run_.tables, clock_.times[r], shown_.parts[r], shortest_, end_);
+    for (std::size_t t = 0; t < lines.tracks.size(); ++t) {
+      place.thread = next_thread_ + t;
+      events_.metadata("thread_name", place, {{"name", printable(lines.tracks[t])}});
+      events_.metadata("thread_sort_index", place, {{"sort_index", t}});
+    }
+    for (const TimelineSlice& slice : lines.slices) {
+      place.thread = next_thread_ + slice.track;
+      this->slice(r, slice, place);
+    }
+    place.thread = next_thread_;
+    instants(r, place);
+    next_thread_ += lines.tracks.size();
+  }
+
+  void slice(std::size_t r, const TimelineSlice& slice, TimelinePlace place) {
+    const RankTrace& trace = run_.ranks[r];
+    if (slice.kind == TimelineSlice::Kind::span) {
+      const SpanMark& span = trace.spans[slice.index];
+      events_.slice(printable(run_.tables.str(span.name)), "span", place, slice.begin, slice.end,
+                    Json::object());
+      return;
+    }
+    const Call& call = trace.calls[slice.index];
+    const std::string words = printable(describe(run_.tables, call));
+    if (slice.kind == TimelineSlice::Kind::wait) {
+      events_.slice("wait for " + words, "wait", place, slice.begin, slice.end,
+                    slice.finished ? Json::object() : Json::object({{"state", "never let go"}}));
+      return;
+    }
+    events_.slice(slice.finished ? words : words + " (unfinished)", "call", place, slice.begin,
+                  slice.end, arguments(r, slice, call));
+    const std::uint32_t meeting = matched_.meeting[r][slice.index];
+    if (meeting != MatchedCalls::kAlone) met_.push_back({meeting, slice.begin, place});
+  }
+
+  Json arguments(std::size_t r, const TimelineSlice& slice, const Call& call) const {
+    const Tables& tables = run_.tables;
+    Json out;
+    out["group"] = printable(tables.str(call.group));
+    out["seq"] = matched_.seq[r][slice.index];
+    out["id"] = call.id;
+    if (call.step != kNone) out["step"] = call.step;
+    if (call.peer.value != kNone) out["peer"] = call.peer.value;
+    if (!tables.name_lists[call.what].empty()) {
+      constexpr std::size_t kNames = 8;
+      std::vector<std::string> names = tables.names(call.what);
+      for (std::string& name : names) name = printable(name);
+      out["what"] = join_and(names, kNames);
+    }
+    if (call.at.value != 0) out["at"] = printable(tables.str(call.at));
+    if (call.tag.value != 0) out["tag"] = printable(tables.str(call.tag));
+    out["call"] = printable(describe(tables, call.signature));
+    if (slice.issued != slice.begin) out["begins_after_issue_ns"] = slice.begin - slice.issued;
+    if (!slice.finished) out["state"] = "unfinished when the trace ends";
+    return out;
+  }
+
+  void instants(std::size_t r, TimelinePlace host) {
+    const RankTrace& trace = run_.ranks[r];
+    const TimelinePart& part = shown_.parts[r];
+    for (std::size_t e = part.first; e < std::min(part.last, trace.events.size()); ++e) {
+      const Event& event = trace.events[e];
+      const Nanos time = clock_.times[r][e];
+      if (event.kind == EventKind::step) {
+        const StepMark& step = trace.steps[event.index];
+        events_.instant("step " + std::to_string(step.n), "step", host, time,
+                        TimelineEvents::Scope::thread,
+                        step.loss ? Json::object({{"loss", *step.loss}}) : Json::object());
+      } else if (event.kind == EventKind::exception) {
+        events_.instant("exception", "exception", host, time, TimelineEvents::Scope::process,
+                        {{"what", printable(trace.exceptions[event.index].what)}});
+      }
+    }
+  }
+
+  void arrows() {
+    std::sort(met_.begin(), met_.end(), [](const Met& a, const Met& b) {
+      return std::tuple(a.meeting, a.time, a.place.process) <
+             std::tuple(b.meeting, b.time, b.place.process);
+    });
+    for (std::size_t i = 0; i < met_.size(); ++i) {
+      const bool first = i == 0 || met_[i - 1].meeting != met_[i].meeting;
+      const bool last = i + 1 == met_.size() || met_[i + 1].meeting != met_[i].meeting;
+      if (first && last) continue;
+      events_.arrow(met_[i].meeting + std::uint64_t{1},
+                    first  ? TimelineEvents::Arrow::begins
+                    : last ? TimelineEvents::Arrow::ends
+                           : TimelineEvents::Arrow::goes_on,
+                    met_[i].place, met_[i].time);
+    }
+  }
+
+  // From where its rank's events are shown on.
+  void counter(const TimelineCounter& counter) {
+    const std::vector<Nanos>& times = clock_.times[counter.rank];
+    const std::size_t first = shown_.parts[counter.rank].first;
+    const Nanos from = first == 0 || first >= times.size() ? 0 : times[first];
+    for (const TimelineCounter::Point& point : counter.points) {
+      const Nanos time = point.time - clock_.start[counter.rank];
+      if (time < from) continue;
+      Json values;
+      for (std::size_t s = 0; s < counter.series.size(); ++s)
+        values[counter.series[s]] = point.values[s];
+      events_.counter(counter.name, hosts_[counter.rank], time, values);
+    }
+  }
+
+  // When the rank made the call that the evidence names, if it came to that; else when it was last
+  // seen.
+  Nanos time_of(std::size_t r, const Finding& finding) {
+    const RankTrace& trace = run_.ranks[r];
+    for (const Evidence& evidence : finding.evidence) {
+      if (evidence.rank != trace.rank || !evidence.id) continue;
+      const auto call =
+          std::lower_bound(trace.calls.begin(), trace.calls.end(), *evidence.id,
+                           [](const Call& one, std::int64_t id) { return one.id < id; });
+      if (call != trace.calls.end() && call->id == *evidence.id)
+        return std::min(last_[r], issued(r)[static_cast<std::size_t>(call - trace.calls.begin())]);
+    }
+    return last_[r];
+  }
+
+  // When each call of the rank was issued; found once.
+  const std::vector<Nanos>& issued(std::size_t r) {
+    std::vector<Nanos>& times = issued_[r];
+    if (!times.empty()) return times;
+    times.resize(run_.ranks[r].calls.size());
+    for (std::size_t e = 0; e < run_.ranks[r].events.size(); ++e)
+      if (run_.ranks[r].events[e].kind == EventKind::issue)
+        times[run_.ranks[r].events[e].index] = clock_.times[r][e];
+    return times;
+  }
+
+  void finding(const Finding& finding) {
+    constexpr std::size_t kRanks = 64;  // a finding of thousands of ranks is seen at some
+    const std::string name =
+        std::string(to_string(finding.severity)) + " " + std::string(rule(finding.rule).name);
+    const Json args = Json::object({{"message", printable(finding.message)},
+                                    {"certainty", to_string(finding.certainty)},
+                                    {"who", who_in_words(finding)},
+                                    {"where", printable(where_in_words(finding))},
+                                    {"why", printable(finding.why)},
+                                    {"fix", printable(finding.fix)}});
+    std::size_t shown = 0;
+    for (const Rank rank : finding.culprits.empty() ? finding.ranks : finding.culprits) {
+      const RankTrace* trace = run_.find(rank);
+      if (trace == nullptr || shown == kRanks) continue;
+      ++shown;
+      const auto r = static_cast<std::size_t>(trace - run_.ranks.data());
+      events_.instant(name, "finding", hosts_[r], time_of(r, finding),
+                      TimelineEvents::Scope::process, args);
+    }
+    if (shown == 0) {
+      events_.instant(name, "finding", TimelinePlace{}, end_, TimelineEvents::Scope::global, args);
+    }
+  }
+
+  struct Met {
+    std::uint32_t meeting;
+    Nanos time;
+    TimelinePlace place;
+  };
+
+  const FilteredReport& filtered_;
+  const Run& run_;
+  TimelineClock clock_;
+  MatchedCalls matched_;
+  Shown shown_;
+  const TimelineOptions& options_;
+  Nanos shortest_;           // slice
+  std::vector<Nanos> last_;  // by rank index: of what is shown
+  Nanos end_ = 0;
+  std::uint64_t next_thread_ = 1;
+  std::vector<TimelinePlace> hosts_;                  // by rank index: its track "host"
+  std::map<std::size_t, std::vector<Nanos>> issued_;  // by rank index
+  std::vector<Met> met_;
+  TimelineEvents events_;
+};
+
+}  // namespace
+
+std::string timeline_report(const FilteredReport& filtered, const Run& run,
+                            const TimelineOptions& options) {
+  return TimelineWriter(filtered, run, options).str();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,199 @@
+#include "reports/findings/timeline_tracks.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+// The tracks of one name: the ends of the last slices on each, so that a further one finds room.
+struct Lanes {
+  std::multimap<Nanos, std::uint32_t> ends;  // last end to track
+};
+
+class TrackLayout {
+ public:
+  TrackLayout(TimelineRank& out, Nanos shortest) : out_(out), shortest_(shortest) {
+    track("host", 0);
+  }
+
+  // Where the lane's slice before ends, if that is before `end`: the operations of a stream run one
+  // after the other.
+  void in_order(const std::string& name, TimelineSlice slice) {
+    Lanes& lanes = lanes_[name];
+    auto lane = lanes.ends.upper_bound(slice.end - shortest_);
+    if (lane == lanes.ends.begin()) {
+      slice.track = track(name, lanes.ends.size());
+    } else {
+      --lane;
+      slice.begin = std::max(slice.begin, lane->first);
+      slice.track = lane->second;
+      lanes.ends.erase(lane);
+    }
+    put(lanes, slice);
+  }
+
+  // Where nothing is under way at its beginning.
+  void apart(const std::string& name, TimelineSlice slice) {
+    Lanes& lanes = lanes_[name];
+    const auto lane = lanes.ends.begin();
+    if (lane == lanes.ends.end() || lane->first > slice.begin) {
+      slice.track = track(name, lanes.ends.size());
+    } else {
+      slice.track = lane->second;
+      lanes.ends.erase(lane);
+    }
+    put(lanes, slice);
+  }
+
+ private:
+  void put(Lanes& lanes, const TimelineSlice& slice) {
+    lanes.ends.emplace(slice.end, slice.track);
+    out_.slices.push_back(slice);
+  }
+
+  std::uint32_t track(const std::string& name, std::size_t lane) {
+    const std::string full = lane == 0 ? name : name + " (" + std::to_string(lane + 1) + ")";
+    const auto [found, fresh] =
+        tracks_.try_emplace({name, lane}, static_cast<std::uint32_t>(out_.tracks.size()));
+    if (fresh) out_.tracks.push_back(full);
+    return found->second;
+  }
+
+  TimelineRank& out_;
+  Nanos shortest_;
+  std::map<std::string, Lanes> lanes_;
+  std::map<std::pair<std::string, std::size_t>, std::uint32_t> tracks_;
+};
+
+Nanos plus(Nanos time, Nanos length) {
+  return time > std::numeric_limits<Nanos>::max() - length ? std::numeric_limits<Nanos>::max()
+                                                           : time + length;
+}
+
+std::string track_of(const Call& call, const Tables& tables) {
+  if (call.stream.value != 0) return "stream " + tables.str(call.stream);
+  const std::string group = "group " + tables.str(call.group);
+  return is_point_to_point(tables.signatures[call.signature].op) ? group + " messages" : group;
+}
+
+struct CallTimes {
+  Nanos issued = kNoTime, started = kNoTime, completed = kNoTime, waits = kNoTime, waited = kNoTime;
+};
+
+void read_event(const Event& event, Nanos time, std::vector<CallTimes>& calls) {
+  switch (event.kind) {
+    case EventKind::issue:
+      calls[event.index].issued = time;
+      break;
+    case EventKind::start:
+      calls[event.index].started = time;
+      break;
+    case EventKind::complete:
+      calls[event.index].completed = time;
+      break;
+    case EventKind::wait:
+      calls[event.index].waits = time;
+      break;
+    case EventKind::waited:
+      calls[event.index].waited = time;
+      break;
+    default:
+      break;
+  }
+}
+
+// When the call ended, as far as that is known: a source that records no completions knows when the
+// rank was let go, or else only that it went on.
+struct CallEnd {
+  Nanos time = 0;
+  bool finished = true;
+};
+CallEnd end_of(const Call& call, const CallTimes& at, bool records_ends, End trace_end,
+               Nanos never) {
+  if (at.completed != kNoTime) return {at.completed, true};
+  if (at.waited != kNoTime) return {at.waited, true};
+  const bool open = trace_end != End::clean && (records_ends || call.has(kWaitBegan));
+  return open ? CallEnd{never, false} : CallEnd{at.issued, true};
+}
+
+using OnStream = std::pair<std::string, TimelineSlice>;  // the track's name
+
+TimelineSlice slice_of(const SpanMark& span, std::uint32_t index, Nanos time, Nanos shortest) {
+  return {.kind = TimelineSlice::Kind::span,
+          .index = index,
+          .begin = time,
+          .end = plus(time, std::max(span.duration, shortest)),
+          .issued = time};
+}
+
+TimelineSlice slice_of(const CallTimes& at, std::uint32_t index, const CallEnd& finish,
+                       Nanos shortest) {
+  const Nanos begin = at.started == kNoTime ? at.issued : at.started;
+  return {.kind = TimelineSlice::Kind::call,
+          .finished = finish.finished,
+          .index = index,
+          .begin = begin,
+          .end = std::max(finish.time, plus(begin, shortest)),
+          .issued = at.issued};
+}
+
+// Nothing: it took no time.
+std::optional<TimelineSlice> wait_of(const CallTimes& at, std::uint32_t index,
+                                     const CallEnd& finish, Nanos shortest) {
+  const bool let_go = at.waited != kNoTime;
+  if (at.waits == kNoTime || at.waited == at.waits) return std::nullopt;
+  return TimelineSlice{.kind = TimelineSlice::Kind::wait,
+                       .finished = let_go || finish.finished,
+                       .index = index,
+                       .begin = at.waits,
+                       .end = std::max(let_go ? at.waited : finish.time, plus(at.waits, shortest)),
+                       .issued = at.waits};
+}
+
+}  // namespace
+
+TimelineRank timeline_of(const RankTrace& trace, const Tables& tables,
+                         const std::vector<Nanos>& times, const TimelinePart& part, Nanos shortest,
+                         Nanos end) {
+  TimelineRank out;
+  TrackLayout layout(out, shortest);
+  std::vector<TimelineSlice> on_host;
+  std::vector<OnStream> on_streams;
+  std::vector<CallTimes> calls(trace.calls.size());
+  for (std::size_t e = part.first; e < std::min(part.last, trace.events.size()); ++e) {
+    const Event& event = trace.events[e];
+    read_event(event, times[e], calls);
+    if (event.kind != EventKind::span) continue;
+    const SpanMark& span = trace.spans[event.index];
+    const TimelineSlice slice = slice_of(span, event.index, times[e], shortest);
+    if (span.stream.value == 0)
+      on_host.push_back(slice);
+    else
+      on_streams.emplace_back("stream " + tables.str(span.stream), slice);
+  }
+  const bool records_ends = std::any_of(trace.calls.begin(), trace.calls.end(),
+                                        [](const Call& call) { return call.has(kCompleted); });
+  for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
+    if (calls[c].issued == kNoTime) continue;  // not in this part
+    const CallEnd finish = c == part.stuck_in
+                               ? CallEnd{end, false}
+                               : end_of(trace.calls[c], calls[c], records_ends, trace.end, end);
+    on_streams.emplace_back(track_of(trace.calls[c], tables),
+                            slice_of(calls[c], c, finish, shortest));
+    if (const auto wait = wait_of(calls[c], c, finish, shortest)) on_host.push_back(*wait);
+  }
+  std::stable_sort(on_host.begin(), on_host.end(),
+                   [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  for (const TimelineSlice& slice : on_host) layout.apart("host", slice);
+  std::stable_sort(on_streams.begin(), on_streams.end(),
+                   [](const auto& a, const auto& b) { return a.second.begin < b.second.begin; });
+  for (const auto& [name, slice] : on_streams) layout.in_order(name, slice);
+  return out;
+}
+
+}  // namespace lockstep

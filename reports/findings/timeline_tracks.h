@@ -1,0 +1,50 @@
+// The slices of a timeline: what each rank did from when to when, laid on tracks so that the slices
+// of one track never overlap, as trace viewers need it.
+//
+// A rank has the track "host" (spans of its own, and its waits), one for each stream or group in
+// which it made collectives, and one for the messages of each group. The operations of a stream run
+// in order, so that a slice begins when the rank issued the call, or when the one before it ended.
+// What still overlaps goes to a further track of the same name. A wait that took no time is left
+// out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reports/findings/timeline_clock.h"
+#include "trace/run.h"
+
+namespace lockstep {
+
+struct TimelineSlice {
+  enum class Kind : std::uint8_t { call, wait, span } kind = Kind::call;
+  bool finished = true;     // false: it was under way when the trace ended
+  std::uint32_t index = 0;  // into RankTrace::calls (call, wait) or spans
+  std::uint32_t track = 0;  // into TimelineRank::tracks
+  Nanos begin = 0;
+  Nanos end = 0;     // > begin
+  Nanos issued = 0;  // of a call: when the rank came to it
+};
+
+struct TimelineRank {
+  std::vector<std::string> tracks;  // names, as they came from the trace
+  std::vector<TimelineSlice> slices;
+};
+
+// What of a rank's trace is shown.
+struct TimelinePart {
+  static constexpr std::uint32_t kNowhere = UINT32_MAX;
+
+  std::size_t first = 0, last = SIZE_MAX;  // events [first, last)
+  std::uint32_t stuck_in = kNowhere;       // the call from which it never comes back
+};
+
+// The slices of that part. `times`: of all its events. `shortest`: how long what took no time, or
+// ended at a time that nobody recorded, is shown to last; above 0. `end`: how long what never
+// finished goes on; at least the rank's last time. O(events log events).
+TimelineRank timeline_of(const RankTrace& trace, const Tables& tables,
+                         const std::vector<Nanos>& times, const TimelinePart& part, Nanos shortest,
+                         Nanos end);
+
+}  // namespace lockstep

@@ -1,0 +1,261 @@
+#include "reports/forecasts/memory.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/amount.h"
+#include "base/columns.h"
+#include "base/pad_left.h"
+#include "base/text.h"
+#include "reports/findings/finding_words.h"
+#include "verify/streams/agreement.h"
+
+namespace lockstep {
+namespace {
+
+using sim::MemoryStretch;
+using sim::MemoryTimeline;
+
+constexpr std::size_t kShownKinds = 8;  // beside the one that is shown whole
+
+// "optimizer state".
+std::string words_of(std::size_t category) {
+  std::string out(kMemoryCategoryNames[category]);
+  std::replace(out.begin(), out.end(), '_', ' ');
+  return out;
+}
+
+double needed(const MemoryTimeline& timeline, const sim::Machine& machine) {
+  return sim::device_bytes(timeline.peak_use(), machine);
+}
+
+bool timeline_fits(const MemoryTimeline& timeline, const sim::Machine& machine) {
+  return !machine.per_device ||
+         needed(timeline, machine) <= static_cast<double>(machine.per_device->value);
+}
+
+// Classes whose peaks are alike, whenever they come: told in one line.
+struct Kind {
+  std::size_t shown = 0;  // the first of the classes
+  std::vector<Rank> ranks;
+};
+
+// Those that need most first.
+std::vector<Kind> kinds_of(const MemoryForecast& memory) {
+  std::vector<Kind> out;
+  for (std::size_t c = 0; c < memory.classes.size(); ++c) {
+    const MemoryTimeline& timeline = memory.classes[c];
+    auto kind = std::find_if(out.begin(), out.end(), [&](const Kind& known) {
+      const MemoryTimeline& shown = memory.classes[known.shown];
+      return shown.peak == timeline.peak && shown.peak_use() == timeline.peak_use();
+    });
+    if (kind == out.end()) kind = out.insert(kind, {c, {}});
+    for (const std::int32_t rank : timeline.ranks) kind->ranks.emplace_back(rank);
+  }
+  for (Kind& kind : out) std::sort(kind.ranks.begin(), kind.ranks.end());
+  std::stable_sort(out.begin(), out.end(), [&](const Kind& a, const Kind& b) {
+    return memory.classes[a.shown].peak_use().total() > memory.classes[b.shown].peak_use().total();
+  });
+  return out;
+}
+
+std::vector<std::size_t> by_bytes(const MemoryUse& use) {
+  std::vector<std::size_t> out;
+  for (std::size_t c = 0; c < kMemoryCategories; ++c)
+    if (use.bytes[c] > 0) out.push_back(c);
+  std::stable_sort(out.begin(), out.end(),
+                   [&](std::size_t a, std::size_t b) { return use.bytes[a] > use.bytes[b]; });
+  return out;
+}
+
+std::string memory_line(const std::string& what, double bytes, const std::string& behind = {}) {
+  return "    " + pad_right(what, 18) + pad_left(amount(bytes), 12) + behind + "\n";
+}
+
+// "activations are 61 % of it".
+std::string largest_share(const MemoryUse& use) {
+  const std::vector<std::size_t> categories = by_bytes(use);
+  if (categories.empty()) return "all of it is reserved";
+  const std::size_t most = categories.front();
+  const double share = static_cast<double>(use.bytes[most]) / static_cast<double>(use.total());
+  const std::string name = words_of(most);
+  return name + (name.ends_with('s') ? " are " : " is ") + fixed(100 * share, 0) + " %";
+}
+
+std::string composition(const MemoryTimeline& timeline, const sim::Machine& machine) {
+  const MemoryUse& use = timeline.peak_use();
+  const auto total = static_cast<double>(use.total());
+  std::string out;
+  for (const std::size_t c : by_bytes(use)) {
+    const auto bytes = static_cast<double>(use.bytes[c]);
+    out += memory_line(words_of(c), bytes, pad_left(fixed(100 * bytes / total, 1) + " %", 10));
+  }
+  if (machine.fragmentation > 1)
+    out += memory_line("fragmentation", total * (machine.fragmentation - 1));
+  if (machine.reserved.value > 0)
+    out += memory_line("reserved", static_cast<double>(machine.reserved.value));
+  return out;
+}
+
+std::string misfit(const MemoryForecast& memory, const Kind& kind, const sim::Machine& machine) {
+  const MemoryTimeline& timeline = memory.classes[kind.shown];
+  if (timeline_fits(timeline, machine)) return {};
+  const auto there = static_cast<double>(machine.per_device->value);
+  const double need = needed(timeline, machine);
+  return "  " +
+         wrap("does not fit: " + rank_label(kind.ranks, 40) +
+                  (kind.ranks.size() == 1 ? " needs " : " need ") + amount(need) + " of " +
+                  amount(there) + ", " + amount(need - there) + " too much; " +
+                  largest_share(timeline.peak_use()),
+              kReportColumns - 2, 4) +
+         "\n";
+}
+
+// Of those behind the first.
+std::string others(const MemoryForecast& memory, const std::vector<Kind>& kinds,
+                   const sim::Machine& machine) {
+  std::string out;
+  for (std::size_t i = 1; i < kinds.size() && i <= kShownKinds; ++i) {
+    const MemoryTimeline& timeline = memory.classes[kinds[i].shown];
+    out += memory_line(rank_label(kinds[i].ranks, 18), needed(timeline, machine),
+                       "  " + largest_share(timeline.peak_use()) +
+                           (timeline_fits(timeline, machine) ? "" : "; does not fit"));
+  }
+  if (kinds.size() > kShownKinds + 1)
+    out += "    and " + std::to_string(kinds.size() - kShownKinds - 1) +
+           " other kinds of ranks: --output json=FILE has them\n";
+  return out;
+}
+
+double most_needed(const MemoryForecast& memory, const sim::Machine& machine) {
+  double out = 0;
+  for (const MemoryTimeline& timeline : memory.classes)
+    out = std::max(out, needed(timeline, machine));
+  return out;
+}
+
+nlohmann::ordered_json by_category(const MemoryUse& use) {
+  nlohmann::ordered_json out;
+  for (std::size_t c = 0; c < kMemoryCategories; ++c)
+    out[std::string(kMemoryCategoryNames[c])] = use.bytes[c];
+  return out;
+}
+
+// A list for each key, with a number for each stretch.
+nlohmann::ordered_json timeline_json(const std::vector<MemoryStretch>& stretches) {
+  nlohmann::ordered_json out;
+  for (const char* key : {"begin_ps", "end_ps", "step", "peak_bytes"})
+    out[key] = nlohmann::ordered_json::array();
+  for (const MemoryStretch& stretch : stretches) {
+    out["begin_ps"].push_back(stretch.begin.value);
+    out["end_ps"].push_back(stretch.end.value);
+    out["step"].push_back(stretch.step);
+    out["peak_bytes"].push_back(stretch.memory.peak.total());
+    for (std::size_t c = 0; c < kMemoryCategories; ++c)
+      out["end_bytes"][std::string(kMemoryCategoryNames[c])].push_back(stretch.memory.end.bytes[c]);
+  }
+  return out;
+}
+
+std::string what_ends(const Tables& tables, const RankTrace& trace, const Event& event) {
+  if (event.kind == EventKind::step) return "the step's end";
+  if (event.kind == EventKind::span)
+    return "the " + tables.str(trace.spans[event.index].name) + "'s end";
+  return (event.kind == EventKind::wait ? "the wait for " : "") +
+         describe(tables, trace.calls[event.index]);
+}
+
+}  // namespace
+
+MemoryForecast memory_forecast(std::vector<MemoryTimeline> timelines, const Run& run) {
+  MemoryForecast out;
+  // A rank that does nothing holds nothing.
+  std::erase_if(timelines, [](const MemoryTimeline& t) { return t.stretches.empty(); });
+  for (const MemoryTimeline& timeline : timelines) {
+    const RankTrace& trace = run.ranks[static_cast<std::size_t>(timeline.ranks.front())];
+    const Event& event = trace.events[timeline.stretches[timeline.peak].event];
+    out.peaks_before.push_back(what_ends(run.tables, trace, event));
+  }
+  out.classes = std::move(timelines);
+  return out;
+}
+
+bool fits(const MemoryForecast& memory, const sim::Machine& machine) {
+  return std::all_of(
+      memory.classes.begin(), memory.classes.end(),
+      [&](const MemoryTimeline& timeline) { return timeline_fits(timeline, machine); });
+}
+
+nlohmann::ordered_json memory_json(const MemoryForecast& memory, const sim::Machine& machine) {
+  if (memory.classes.empty()) return nullptr;
+  nlohmann::ordered_json out;
+  out["needed_bytes"] = most_needed(memory, machine);
+  out["per_device_bytes"] = nullptr;
+  if (machine.per_device) out["per_device_bytes"] = machine.per_device->value;
+  out["reserved_bytes"] = machine.reserved.value;
+  out["fragmentation"] = machine.fragmentation;
+  out["fits"] = fits(memory, machine);
+  for (std::size_t c = 0; c < memory.classes.size(); ++c) {
+    const MemoryTimeline& timeline = memory.classes[c];
+    const MemoryStretch& peak = timeline.stretches[timeline.peak];
+    nlohmann::ordered_json own;
+    own["ranks"] = ranges(timeline.ranks);
+    own["needed_bytes"] = needed(timeline, machine);
+    own["fits"] = timeline_fits(timeline, machine);
+    own["peak"] = {{"bytes", peak.memory.peak.total()},
+                   {"by_category", nullptr},
+                   {"step", peak.step},
+                   {"begin_ps", peak.begin.value},
+                   {"end_ps", peak.end.value},
+                   {"before", memory.peaks_before[c]}};
+    own["peak"]["by_category"] = by_category(peak.memory.peak);
+    own["timeline"] = timeline_json(timeline.stretches);
+    out["classes"].push_back(std::move(own));
+  }
+  return out;
+}
+
+std::string memory_text(const MemoryForecast& memory, const sim::Machine& machine) {
+  if (memory.classes.empty()) return {};
+  const std::vector<Kind> kinds = kinds_of(memory);
+  const Kind& first = kinds.front();
+  const MemoryTimeline& most = memory.classes[first.shown];
+  const MemoryStretch& peak = most.stretches[most.peak];
+  const std::string step =
+      peak.step < 0 ? "before the first step" : "step " + std::to_string(peak.step);
+  std::string out = "  " +
+                    wrap("memory at its peak: " + rank_label(first.ranks, 30) + ", " + step +
+                             ", at " + milliseconds(peak.end.seconds()) + ", before " +
+                             shorten_middle(printable(memory.peaks_before[first.shown]), 60),
+                         kReportColumns - 2, 4) +
+                    "\n";
+  out += composition(most, machine);
+  if (kinds.size() > 1) out += "  other ranks need\n" + others(memory, kinds, machine);
+  return out + misfit(memory, first, machine);
+}
+
+std::string memory_headline(const MemoryForecast& memory, const sim::Machine& machine) {
+  if (memory.classes.empty()) return {};
+  std::string out = amount(most_needed(memory, machine));
+  if (machine.per_device) out += " of " + amount(static_cast<double>(machine.per_device->value));
+  return out;
+}
+
+std::string memory_assumption(const sim::Machine& machine) {
+  std::string out =
+      "the storages of a rank at the moment when most is there, by the sizes that it asked for "
+      "while it was derived; of kernels' scratch memory there is what the CPU's kernels take, and "
+      "little where tensors have no values";
+  std::vector<std::string> given;
+  if (machine.fragmentation > 1)
+    given.push_back("the allocator to take " + fixed(machine.fragmentation, 2) +
+                    " times what it gives out");
+  if (machine.reserved.value > 0)
+    given.push_back(amount(static_cast<double>(machine.reserved.value)) +
+                    " to be the framework's and the transport's");
+  if (given.empty())
+    return out + "; what the allocator, the framework and the transport take on top is left out";
+  return out + "; the machine file gives " + join_and(given);
+}
+
+}  // namespace lockstep

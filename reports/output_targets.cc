@@ -1,0 +1,80 @@
+#include "reports/output_targets.h"
+
+#include <algorithm>
+#include <iostream>
+#include <optional>
+
+#include "base/files/write_file.h"
+#include "base/text.h"
+
+namespace lockstep {
+namespace {
+
+// Of a fix, below the "  fix: " that Error::str() puts before it.
+std::string wrapped_fix(const std::string& text) {
+  constexpr std::size_t kBefore = 7;
+  std::string out;
+  for (const char c : wrap(text, 80 - kBefore)) {
+    out += c;
+    if (c == '\n') out.append(kBefore, ' ');
+  }
+  return out;
+}
+
+Status write_stdout(const std::string& text) {
+  std::cout << text << std::flush;
+  if (std::cout) return Status::ok();
+  return Error{"cannot write to standard output", {}, "check where it is redirected to"};
+}
+
+}  // namespace
+
+Result<OutputTarget> parse_output_target(const std::string& text, const OutputForms& forms) {
+  constexpr std::size_t kLongestKind = 100;  // that is worth a guess at what was meant
+  const std::size_t equals = text.find('=');
+  const std::string kind = text.substr(0, equals);
+  const std::string shown = printable(text);
+  if (equals == std::string::npos || equals + 1 == text.size()) {
+    return Error{
+        "--output " + shown + ": expected KIND=PATH", {}, "write json=" + forms.noun + ".json"};
+  }
+  if (std::find(forms.kinds.begin(), forms.kinds.end(), kind) == forms.kinds.end()) {
+    const std::string near = kind.size() < kLongestKind ? nearest(kind, forms.kinds) : "";
+    return Error{"--output " + shown + ": no such kind of " + forms.noun,
+                 {},
+                 wrapped_fix((near.empty() ? "" : "did you mean " + near + "? ") +
+                             "kinds: " + join_and(forms.kinds))};
+  }
+  return OutputTarget{kind, text.substr(equals + 1)};
+}
+
+Result<std::vector<OutputTarget>> parse_output_targets(const std::vector<std::string>& texts,
+                                                       const OutputForms& forms) {
+  std::vector<OutputTarget> targets;
+  for (const std::string& text : texts) {
+    Result<OutputTarget> target = parse_output_target(text, forms);
+    if (!target) return target.error();
+    targets.push_back(std::move(*target));
+  }
+  if (std::count_if(targets.begin(), targets.end(),
+                    [](const OutputTarget& target) { return target.to_stdout(); }) > 1)
+    return Error{"two --output options write to standard output", {}, "send one of them to a file"};
+  return targets;
+}
+
+Status write_targets(const std::vector<OutputTarget>& targets, bool quiet,
+                     const OutputContent& content) {
+  const bool taken = std::any_of(targets.begin(), targets.end(),
+                                 [](const OutputTarget& target) { return target.to_stdout(); });
+  if (!taken && !quiet) {
+    if (Status printed = write_stdout(content("text", true)); !printed) return printed;
+  }
+  for (const OutputTarget& target : targets) {
+    const std::string text = content(target.kind, target.to_stdout());
+    if (Status s = target.to_stdout() ? write_stdout(text) : write_file(target.path, text); !s)
+      return s;
+  }
+  return Status::ok();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,262 @@
+// The reports for terminals and for programs; the page is in page.cc.
+#include "reports/sweeps/report.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include <nlohmann/json.hpp>
+
+#include "base/amount.h"
+#include "base/columns.h"
+#include "base/text.h"
+#include "reports/findings/csv_report.h"
+#include "reports/sweeps/table.h"
+#include "sim/sweep/values.h"
+
+namespace lockstep::sweep {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr std::size_t kShown = 40;  // best first; the front besides
+constexpr std::size_t kShownOfFront = 100;
+constexpr std::size_t kShownReasons = 12;
+constexpr std::size_t kNarrowest = 4;  // of a column of values
+constexpr std::size_t kWidest = 24;
+
+// A table whose first columns hold values, and give way where it is too wide.
+class TextTable {
+ public:
+  TextTable(std::size_t values, std::vector<std::string> heads) : values_(values) {
+    add(std::move(heads));
+  }
+  void add(std::vector<std::string> cells) { lines_.push_back(std::move(cells)); }
+
+  std::string str() const {
+    const std::vector<std::size_t> widths = column_widths();
+    std::string out;
+    for (const std::vector<std::string>& line : lines_) {
+      std::string text;
+      for (std::size_t c = 0; c < line.size(); ++c) {
+        const std::string cell = shorten_middle(line[c], widths[c]);
+        const std::string blanks(widths[c] - columns_of(cell), ' ');
+        text += "  " + (c < values_ ? cell + blanks : blanks + cell);
+      }
+      text.erase(text.find_last_not_of(' ') + 1);
+      out += text + "\n";
+    }
+    return out;
+  }
+
+ private:
+  std::vector<std::size_t> column_widths() const {
+    std::vector<std::size_t> out(lines_.front().size(), 1);
+    for (const auto& line : lines_)
+      for (std::size_t c = 0; c < line.size(); ++c) out[c] = std::max(out[c], columns_of(line[c]));
+    for (std::size_t c = 0; c < values_; ++c) out[c] = std::min(out[c], kWidest);
+    const auto all = [&] {
+      std::size_t sum = 0;
+      for (const std::size_t width : out) sum += width + 2;
+      return sum;
+    };
+    const auto end = out.begin() + static_cast<std::ptrdiff_t>(values_);
+    while (all() > kReportColumns) {
+      const auto widest = std::max_element(out.begin(), end);
+      if (widest == end || *widest <= kNarrowest) break;
+      --*widest;
+    }
+    return out;
+  }
+
+  std::size_t values_;
+  std::vector<std::vector<std::string>> lines_;
+};
+
+// So many columns of values fit beside the figures; where there are more, they share one.
+constexpr std::size_t kMostValueColumns = 6;
+
+std::vector<std::string> heads(const Summary& summary) {
+  std::vector<std::string> out = value_heads(summary);
+  if (out.size() > kMostValueColumns) out = {"point"};
+  out.insert(out.end(), {"ms/step", "samples/s", "memory"});
+  if (summary.transformers) out.emplace_back("MFU");
+  out.emplace_back();
+  if (summary.keys.empty() && !summary.several_machines) out.insert(out.begin(), "point");
+  return out;
+}
+
+std::vector<std::string> cells(const Summary& summary, const Row& row, const std::string& mark) {
+  std::vector<std::string> out = value_cells(summary, row);
+  if (out.empty() || out.size() > kMostValueColumns) out = {point_text(summary, row)};
+  out.insert(out.end(), {in_milliseconds(row.step_seconds), fixed(row.samples_per_second, 1),
+                         amount(row.memory_bytes)});
+  if (row.transformer) out.push_back(percent(row.transformer->mfu));
+  out.push_back(mark);
+  return out;
+}
+
+std::string table_text(const Summary& summary, const Ranking& ranking) {
+  if (ranking.fitting.empty() && ranking.too_large.empty()) return {};
+  const std::vector<std::string> head = heads(summary);
+  TextTable table(head.size() - (summary.transformers ? 5 : 4), head);
+  std::size_t shown = 0, of_front = 0;
+  for (std::size_t i = 0; i < ranking.fitting.size(); ++i) {
+    const bool front = ranking.on_front[ranking.fitting[i]];
+    if (i >= kShown && !(front && of_front < kShownOfFront)) continue;
+    of_front += front ? 1U : 0U;
+    ++shown;
+    table.add(cells(summary, summary.rows[ranking.fitting[i]], front ? "*" : ""));
+  }
+  for (std::size_t i = 0; i < ranking.too_large.size() && shown < kShown; ++i, ++shown)
+    table.add(cells(summary, summary.rows[ranking.too_large[i]], "!"));
+  std::string out = table.str();
+  const std::size_t all = ranking.fitting.size() + ranking.too_large.size();
+  if (all > shown)
+    out += "  and " + grouped(all - shown) + " more: --output csv=FILE has them all\n";
+  out += "\n";
+  out += wrap(memory_text(summary), kReportColumns, 2) + "\n";
+  if (!ranking.fitting.empty())
+    out += wrap("* Pareto front: none that fits is as good in " +
+                    objective_text(summary.goal.objective) +
+                    ", memory of a rank and number of ranks, and better in one of them",
+                kReportColumns, 2) +
+           "\n";
+  if (!ranking.too_large.empty())
+    out += wrap("! does not fit: " + plural(ranking.too_large.size(), "plan") +
+                    (summary.goal.memory_limit ? ", with " + amount(*summary.goal.memory_limit) +
+                                                     " a rank, or less "
+                                                     "where the machine has less"
+                                               : ", with what the machine has"),
+                kReportColumns, 2) +
+           "\n";
+  return out;
+}
+
+std::string reasons_text(const Summary& summary, const std::string& title,
+                         const std::vector<std::size_t>& rows) {
+  if (rows.empty()) return {};
+  std::string out = "\n" + grouped(rows.size()) + " " + title + ":\n";
+  const std::vector<Reason> reasons = by_reason(summary, rows);
+  for (std::size_t i = 0; i < std::min(reasons.size(), kShownReasons); ++i) {
+    const Reason& reason = reasons[i];
+    out +=
+        "  " +
+        wrap(grouped(reason.rows.size()) + " × " + printable(reason.text), kReportColumns - 2, 6) +
+        "\n";
+    const std::string first = point_text(summary, summary.rows[reason.rows.front()]);
+    out += "      " +
+           shorten_end((reason.rows.size() > 1 ? "first: " : "") + first, kReportColumns - 6) +
+           "\n";
+  }
+  if (reasons.size() > kShownReasons)
+    out += "  and " + grouped(reasons.size() - kShownReasons) + " other reasons\n";
+  return out;
+}
+
+std::string shortest_number(double value) {
+  std::array<char, 40> buffer{};
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
+  return {buffer.data(), end};
+}
+
+std::string verdict_of(const Row& row, const Goal& goal) {
+  if (row.outcome != Outcome::trains) return std::string(to_string(row.outcome));
+  return fits(row, goal) ? "ok" : "does-not-fit";
+}
+
+// Rows in the order in which people read them.
+std::vector<std::size_t> sorted(const Ranking& ranking) {
+  std::vector<std::size_t> out = ranking.fitting;
+  for (const auto* more : {&ranking.too_large, &ranking.hanging, &ranking.refused, &ranking.failed})
+    out.insert(out.end(), more->begin(), more->end());
+  return out;
+}
+
+}  // namespace
+
+std::string sweep_text(const Summary& summary) {
+  const Ranking ranking = rank(summary.rows, summary.goal);
+  std::string out =
+      wrap("\"" + printable(summary.scenario) + "\": " + tried_text(summary), kReportColumns) +
+      "\n";
+  out += "best by " + objective_text(summary.goal.objective);
+  if (summary.goal.memory_limit) out += " within " + amount(*summary.goal.memory_limit) + " a rank";
+  out += "\n";
+  if (const std::string table = table_text(summary, ranking); !table.empty()) out += "\n" + table;
+  out += reasons_text(summary, ranking.hanging.size() == 1 ? "hangs" : "hang", ranking.hanging);
+  out += reasons_text(summary, "refused", ranking.refused);
+  out += reasons_text(summary, "failed, and are tried again next time", ranking.failed);
+  return out;
+}
+
+std::string sweep_csv(const Summary& summary) {
+  const Ranking ranking = rank(summary.rows, summary.goal);
+  const auto line = [](const std::vector<std::string>& fields) {
+    std::string out;
+    for (const std::string& field : fields) out += (out.empty() ? "" : ",") + csv_field(field);
+    return out + "\r\n";
+  };
+  std::vector<std::string> head = {"machine"};
+  head.insert(head.end(), summary.keys.begin(), summary.keys.end());
+  head.insert(head.end(), {"verdict", "pareto", "world_size", "step_time_s", "samples_per_s",
+                           "samples_per_s_per_rank", "memory_bytes"});
+  if (summary.transformers)
+    head.insert(head.end(), {"tokens_per_s_per_rank", "mfu", "bubble"});
+  else
+    head.emplace_back("bytes_sent_per_step");
+  head.emplace_back("reason");
+  std::string out = line(head);
+  for (const std::size_t i : sorted(ranking)) {
+    const Row& row = summary.rows[i];
+    std::vector<std::string> fields = {row.machine};
+    for (const std::string& key : summary.keys)
+      fields.push_back(row.values.contains(key) ? value_text(row.values.at(key)) : "");
+    fields.push_back(verdict_of(row, summary.goal));
+    fields.emplace_back(ranking.on_front[i] ? "yes" : "no");
+    fields.push_back(row.ranks > 0 ? std::to_string(row.ranks) : "");
+    const bool trains = row.outcome == Outcome::trains;
+    std::vector<double> figures = {row.step_seconds, row.samples_per_second,
+                                   trains ? row.samples_per_second_per_rank() : 0.0,
+                                   row.memory_bytes};
+    const TransformerFigures own = row.transformer.value_or(TransformerFigures{});
+    if (summary.transformers)
+      figures.insert(figures.end(), {own.tokens_per_second_per_rank, own.mfu, own.bubble});
+    else
+      figures.push_back(row.sent_bytes);
+    for (const double value : figures) fields.push_back(trains ? shortest_number(value) : "");
+    fields.push_back(row.reason);
+    out += line(fields);
+  }
+  return out;
+}
+
+std::string sweep_json(const Summary& summary) {
+  const Ranking ranking = rank(summary.rows, summary.goal);
+  OrderedJson out;
+  out["sweep"] = 1;
+  out[summary.transformers ? "plan" : "scenario"] = to_utf8(summary.scenario);
+  out["varied"] = summary.keys;
+  out["grid_points"] = summary.grid_points;
+  out["tried"] = summary.rows.size();
+  out["exhaustive"] = summary.exhaustive && !summary.interrupted;
+  if (!summary.exhaustive) out["seed"] = summary.seed;
+  out["interrupted"] = summary.interrupted;
+  out["objective"] = to_string(summary.goal.objective);
+  if (summary.goal.memory_limit) out["memory_limit_bytes"] = *summary.goal.memory_limit;
+  out["counts"] = {{"ok", ranking.fitting.size()},
+                   {"does-not-fit", ranking.too_large.size()},
+                   {"hangs", ranking.hanging.size()},
+                   {"refused", ranking.refused.size()},
+                   {"failed", ranking.failed.size()}};
+  out["rows"] = OrderedJson::array();
+  for (const std::size_t i : sorted(ranking)) {
+    const Row& row = summary.rows[i];
+    OrderedJson one = OrderedJson::parse(row_line(row, fits(row, summary.goal)));
+    one["pareto"] = static_cast<bool>(ranking.on_front[i]);
+    out["rows"].push_back(std::move(one));
+  }
+  return out.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+}
+
+}  // namespace lockstep::sweep

@@ -1,0 +1,36 @@
+// What a sweep says at its end: the plans that were tried, best first, and what became of the rest.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/sweep/ranking.h"
+#include "sim/sweep/row.h"
+#include "sim/sweep/search.h"
+
+namespace lockstep::sweep {
+
+struct Summary {
+  std::string scenario;           // its name, or the plan's
+  bool transformers = false;      // a plan's: rows have TransformerFigures
+  std::vector<std::string> keys;  // that were varied, in the order of the columns
+  bool several_machines = false;  // then the machine's file is a column, too
+  PointId grid_points = 0;
+  bool exhaustive = true;  // all of them were asked for
+  std::uint64_t seed = 0;  // of the search, where it was not
+  bool interrupted = false;
+  Goal goal;
+  std::vector<Row> rows;  // of the points that were tried
+};
+
+// At most 80 columns wide: the best 40 and the Pareto front, then the reasons of what does not
+// train.
+std::string sweep_text(const Summary& summary);
+// A line for each row, with the varied keys as columns; by RFC 4180, with a head.
+std::string sweep_csv(const Summary& summary);
+// All of it, rows sorted as in the text.
+std::string sweep_json(const Summary& summary);
+// A page with the front as a chart, and the tables of the text.
+std::string sweep_html(const Summary& summary);
+
+}  // namespace lockstep::sweep

@@ -1,0 +1,116 @@
+// A folder with images and captions.csv, whose header names the columns "image" and "caption".
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "base/files/read_file.h"
+#include "base/text.h"
+#include "runtime/data/csv.h"
+#include "runtime/data/manifest_readers.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// So many images are looked at for one that no caption names.
+constexpr std::size_t kMostListed = 1'000'000;
+
+struct Columns {
+  std::size_t image = 0;
+  std::size_t caption = 0;
+  std::size_t count = 0;
+};
+
+Result<Columns> find_columns(CsvReader& reader, const std::string& file) {
+  const Error missing{"the first line does not name the columns image and caption",
+                      {file, 1},
+                      "begin the file with the line: image,caption"};
+  const Result<std::optional<CsvRow>> header = reader.next();
+  if (!header) return header.error();
+  if (!*header) return missing;
+  const std::vector<std::string>& names = (*header)->fields;
+  const auto image = std::find(names.begin(), names.end(), "image");
+  const auto caption = std::find(names.begin(), names.end(), "caption");
+  if (image == names.end() || caption == names.end()) return missing;
+  return Columns{static_cast<std::size_t>(image - names.begin()),
+                 static_cast<std::size_t>(caption - names.begin()), names.size()};
+}
+
+bool is_image_name(const fs::path& path) {
+  std::string extension = path.extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+}
+
+// How many images in the folder (not below it) no row names, said as a note; else nothing.
+void note_images_without_caption(const std::string& folder, const std::set<std::string>& named,
+                                 std::vector<std::string>& notes) {
+  std::error_code failed;
+  std::size_t count = 0;
+  std::size_t listed = 0;
+  std::string first;
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end && listed < kMostListed;
+       at.increment(failed), ++listed) {
+    const std::string name = at->path().filename().string();
+    if (!is_image_name(name) || named.contains(name)) continue;
+    if (count++ == 0 || name < first) first = name;
+  }
+  if (count == 0) return;
+  notes.push_back(plural(count, "image") + " in the folder without a row in " + kCaptionsFile +
+                  ", \"" + printable(first) + "\" first");
+}
+
+ManifestItem item_of_row(CsvRow& row, const Columns& columns, const std::string& file,
+                         ImageFolder& images) {
+  ManifestItem item;
+  item.place = {file, row.line};
+  if (row.fields.size() != columns.count) {
+    item.problem = "the row has " + plural(row.fields.size(), "field") + " and the header " +
+                   std::to_string(columns.count);
+    return item;
+  }
+  const std::string& image = row.fields[columns.image];
+  std::string& caption = row.fields[columns.caption];
+  item.id = image;
+  if (!caption.empty()) item.text = std::move(caption);
+  if (!image.empty()) images.locate(image, item);
+  if (image.empty() && !item.text) item.problem = "neither an image nor a text";
+  return item;
+}
+
+}  // namespace
+
+Result<ManifestContent> read_captions_folder(const std::string& folder) {
+  const std::string file = (fs::path(folder) / kCaptionsFile).string();
+  const Result<std::string> text = read_file(file, kLargestManifest);
+  if (!text) return text.error();
+  CsvReader reader(*text, file);
+  const Result<Columns> columns = find_columns(reader, file);
+  if (!columns) return columns.error();
+
+  ManifestContent content;
+  ImageFolder images(folder);
+  std::set<std::string> named;
+  std::unordered_map<std::uint64_t, int> lines;  // of a pair of image and caption
+  while (true) {
+    Result<std::optional<CsvRow>> row = reader.next();
+    if (!row) return row.error();
+    if (!*row) break;
+    ManifestItem item = item_of_row(**row, *columns, file, images);
+    // Several captions for one image are usual; the same one twice is a mistake.
+    const std::uint64_t pair = hash_bytes(item.text.value_or(""), hash_bytes(item.id + '\0'));
+    const auto [first, is_new] = lines.emplace(pair, item.place.line);
+    if (!is_new && item.problem.empty()) {
+      item.problem = "the same image and caption stand on line " + std::to_string(first->second);
+    }
+    named.insert(item.id);
+    content.items.push_back(std::move(item));
+  }
+  note_images_without_caption(folder, named, content.notes);
+  return content;
+}
+
+}  // namespace lockstep

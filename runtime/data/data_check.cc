@@ -1,0 +1,108 @@
+#include "runtime/data/data_check.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "runtime/data/distributed_sampler.h"
+#include "runtime/data/loader.h"
+#include "runtime/data/unicode.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kBatch = 64;
+
+void count_text(const std::string& text, const WordPiece* tokenizer, DataCheck& check) {
+  const std::size_t size =
+      tokenizer ? tokenizer->encode(text, kMostMaxLength).size() : decode_utf8(text).size();
+  const auto length = static_cast<std::int64_t>(size);
+  const auto bin = std::lower_bound(kLengthBins.begin(), kLengthBins.end(), length);
+  ++check.lengths[static_cast<std::size_t>(bin - kLengthBins.begin())];
+  check.longest = std::max(check.longest, length);
+}
+
+void count_item(const ManifestItem& item, const WordPiece* tokenizer, DataCheck& check) {
+  if (item.text) count_text(*item.text, tokenizer, check);
+  ++(item.image && item.text ? check.both : item.image ? check.image_only : check.text_only);
+}
+
+std::string share(std::int64_t part, std::int64_t whole) {
+  const double percent =
+      whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+  return std::to_string(part) + " (" + fixed(percent, 1) + " %)";
+}
+
+std::string histogram(const DataCheck& check) {
+  std::string out;
+  std::int64_t low = 0;
+  for (std::size_t bin = 0; bin < check.lengths.size(); ++bin) {
+    const bool last = bin == kLengthBins.size();
+    std::string range = last ? "over " + std::to_string(low - 1)
+                             : std::to_string(low) + "-" + std::to_string(kLengthBins[bin]);
+    if (check.lengths[bin] > 0) {
+      range.resize(std::max<std::size_t>(range.size(), 10), ' ');
+      out += "  " + range + " " + std::to_string(check.lengths[bin]) + "\n";
+    }
+    if (!last) low = kLengthBins[bin] + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+DataCheck check_data(const Manifest& data, const WordPiece* tokenizer, int workers,
+                     std::size_t most_reasons) {
+  DataCheck check;
+  check.items = data.size();
+  check.misalignment = data.misalignment();
+  check.notes = data.notes();
+  check.tokens = tokenizer != nullptr;
+  check.digest = data.map().digest();
+  std::vector<std::int64_t> all(static_cast<std::size_t>(data.size()));
+  std::iota(all.begin(), all.end(), 0);
+  ItemRecipe recipe{&data, nullptr, {}, kDefaultMaxLength};
+  recipe.image.side = 1;  // only whether they can be read is of interest
+  LoaderOptions options;
+  options.workers = workers;
+  options.prefetch = 4;
+  options.keep_reasons = most_reasons;
+  Loader loader(recipe, options, batches_of(all, kBatch, false));
+  while (true) {
+    const Result<std::optional<LoadedBatch>> batch = loader.next();
+    LOCKSTEP_CHECK(batch, "a loader that skips bad items has no errors");
+    if (!*batch) break;
+    for (const SampleKey& key : (*batch)->keys) {
+      count_item(data.item(key.index), tokenizer, check);
+    }
+  }
+  check.unreadable = loader.counts().skipped;
+  check.damaged = loader.counts().damaged;
+  check.reasons = loader.counts().reasons;
+  return check;
+}
+
+std::string check_report(const DataCheck& check) {
+  const std::int64_t usable = check.items - check.unreadable;
+  std::string out = "items           " + std::to_string(check.items) + "\n";
+  out += "image and text  " + share(check.both, usable) + "\n";
+  out += "image only      " + share(check.image_only, usable) + "\n";
+  out += "text only       " + share(check.text_only, usable) + "\n";
+  out += "unreadable      " + std::to_string(check.unreadable) + "\n";
+  for (const Error& reason : check.reasons) out += "  " + reason.summary() + "\n";
+  const auto shown = static_cast<std::int64_t>(check.reasons.size());
+  if (shown < check.unreadable) {
+    out += "  and " + std::to_string(check.unreadable - shown) + " more\n";
+  }
+  if (check.damaged > 0) out += "damaged images  " + std::to_string(check.damaged) + "\n";
+  out += "alignment       " +
+         (check.misalignment.empty() ? std::string("in order") : check.misalignment) + "\n";
+  for (const std::string& note : check.notes) out += "note            " + note + "\n";
+  out += check.tokens ? "tokens a text   " : "characters a text ";
+  out += "at most " + std::to_string(check.longest) + "\n" + histogram(check);
+  out += "digest          " + hex(check.digest) + "\n";
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,341 @@
+#include "runtime/derive/derivation_plan.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "base/documents/yaml_document.h"
+
+namespace lockstep {
+
+namespace {
+
+using Json = nlohmann::json;
+using Remedy = Scenario::Remedy::Kind;
+
+constexpr double kOverflow = 1e30;  // times a pixel: beyond what float16 holds
+
+const std::vector<Modality> kBoth = {Modality::image, Modality::text};
+const std::vector<Modality> kText = {Modality::text};
+
+bool holds_image(const std::vector<Modality>& has) {
+  return std::find(has.begin(), has.end(), Modality::image) != has.end();
+}
+
+bool scales_losses(const Scenario& s) {
+  return s.train.precision == Scenario::Train::Precision::float16;
+}
+
+class Planner {
+ public:
+  explicit Planner(const Scenario& scenario) : s_(scenario) {}
+
+  DerivationPlan plan() {
+    const bool alternates = s_.remedy.kind == Remedy::alternating;
+    const bool balanced =
+        s_.data.sampler == Scenario::Data::Sampler::balanced && s_.data.modality.empty();
+    if (const int replica = s_.ranks_of_replica(); replica > 1) {
+      out_.together = teams(s_);
+      out_.agreed = s_.ranks == replica;
+    }
+    out_.agreed = out_.agreed || alternates || balanced || s_.data.broadcast;
+    if (may_have_images()) add(kBoth);
+    if (may_be_text()) add(kText);
+    if (scales_losses(s_)) add_overflow();
+    allow();
+    find_text_ranks();
+    assume();
+    return std::move(out_);
+  }
+
+ private:
+  bool may_be_text() const {
+    if (s_.remedy.kind == Remedy::alternating || s_.remedy.kind == Remedy::alternating_per_rank) {
+      return true;
+    }
+    if (s_.data.source == "manifest" || s_.data.text_only > 0) return true;
+    return std::any_of(s_.data.modality.begin(), s_.data.modality.end(),
+                       [](const auto& rule) { return !holds_image(rule.has); });
+  }
+
+  // Whether the rules leave no step of any rank to the sampler.
+  bool all_ruled() const {
+    return std::any_of(s_.data.modality.begin(), s_.data.modality.end(),
+                       [](const auto& rule) { return rule.ranks.empty() && rule.steps.empty(); });
+  }
+
+  bool may_have_images() const {
+    return !all_ruled() || std::any_of(s_.data.modality.begin(), s_.data.modality.end(),
+                                       [](const auto& rule) { return holds_image(rule.has); });
+  }
+
+  // With a vote, what the others have is part of the condition.
+  void add(const std::vector<Modality>& has) {
+    const std::string name = holds_image(has) ? "image+text" : "text";
+    if (s_.remedy.kind != Remedy::presence_vote) {
+      out_.conditions.push_back({name, "", has});
+      return;
+    }
+    if (holds_image(has)) {
+      out_.conditions.push_back({name + ", as all have", "all have images", has});
+      out_.conditions.push_back({name + ", another has none", "one has none", has, true});
+    } else {
+      out_.conditions.push_back({name, "one has none", has, true});
+    }
+  }
+
+  void add_overflow() {
+    const std::vector<Condition> finite = out_.conditions;
+    if (s_.train.loss_scale.agreed) {
+      for (Condition& c : out_.conditions) c.phase += c.phase.empty() ? "finite" : ", finite";
+    }
+    for (Condition c : finite) {
+      if (s_.train.loss_scale.agreed) {
+        if (c.dissent) continue;  // the vote's dissent is not told from an overflow's
+        c.phase += c.phase.empty() ? "overflow" : ", overflow";
+        c.name += ", overflow on some rank";
+        c.dissent = true;
+      } else {
+        if (!holds_image(c.has)) continue;
+        c.name += ", own overflow";
+        c.overflow = true;
+      }
+      out_.conditions.push_back(std::move(c));
+    }
+  }
+
+  std::vector<std::size_t> places(bool with_image, bool without) const {
+    std::vector<std::size_t> out;
+    for (std::size_t i = 0; i < out_.conditions.size(); ++i) {
+      const bool has = holds_image(out_.conditions[i].has);
+      if (has ? with_image : without) out.push_back(i);
+    }
+    return out;
+  }
+
+  void allow() {
+    if (s_.remedy.kind == Remedy::alternating || s_.remedy.kind == Remedy::alternating_per_rank) {
+      return;
+    }
+    for (const Scenario::Data::Rule& rule : s_.data.modality) {
+      const bool image = holds_image(rule.has);
+      out_.allowed.push_back({whole_replicas(rule.ranks), rule.steps, places(image, !image)});
+    }
+    // What no rule decides, the sampler draws.
+    const bool draws_text = s_.data.source == "manifest" || s_.data.text_only > 0;
+    if (!draws_text && !all_ruled() && may_be_text())
+      out_.allowed.push_back({{}, {}, places(true, false)});
+  }
+
+  // A replica's first rank stands for all of it in the rules.
+  std::vector<int> whole_replicas(const std::vector<int>& ranks) const {
+    std::vector<int> out;
+    for (const int first : ranks)
+      for (int stage = 0; stage < s_.ranks_of_replica(); ++stage) out.push_back(first + stage);
+    return out;
+  }
+
+  void find_text_ranks() {
+    const std::vector<std::int32_t> images = s_.ranks_with_images(s_.ranks);
+    for (int rank = 0; rank < s_.ranks; rank += s_.ranks_of_replica()) {
+      const bool has = std::find(images.begin(), images.end(), rank) != images.end();
+      if (!has) out_.text_ranks.push_back(rank);
+    }
+  }
+
+  void assume() {
+    out_.assumptions.emplace_back(
+        "what a rank calls in a step depends on that step's condition and on the first step's");
+    if (s_.train.accumulation != Scenario::Train::Accumulation()) {
+      out_.assumptions.emplace_back("the micro-batches of a step hold the same modalities");
+    }
+    if (s_.train.checkpoint.every > 0) {
+      out_.assumptions.emplace_back("every step saves a checkpoint");
+    }
+    if (s_.train.evaluate || s_.watch.every > 0) {
+      out_.assumptions.emplace_back("evaluation and the values that are watched are left out");
+    }
+    if (out_.agreed) {
+      out_.assumptions.emplace_back("all ranks meet the same condition in a step");
+    }
+  }
+
+  const Scenario& s_;
+  DerivationPlan out_;
+};
+
+// The first step's condition, then the later ones'.
+std::vector<std::size_t> steps_of(const DerivationPlan& plan, std::size_t first) {
+  std::vector<std::size_t> out = plan.later_steps();
+  out.insert(out.begin(), first);
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::size_t> DerivationPlan::later_steps() const {
+  std::vector<std::size_t> out;
+  for (int round = 0; round < 2; ++round) {
+    for (std::size_t i = 0; i < conditions.size(); ++i) out.push_back(i);
+  }
+  return out;
+}
+
+std::vector<std::vector<int>> teams(const Scenario& scenario) {
+  std::vector<std::vector<int>> out;
+  const int replica = scenario.ranks_of_replica();
+  for (int first = 0; first < scenario.ranks; first += replica) {
+    out.emplace_back();
+    for (int stage = 0; stage < replica; ++stage) out.back().push_back(first + stage);
+  }
+  return out;
+}
+
+Result<DerivationPlan> derivation_plan(const Scenario& scenario) {
+  const auto refuse = [&](std::string why, std::string fix) {
+    return Error{"this job cannot be derived: " + std::move(why), {scenario.file}, std::move(fix)};
+  };
+  if (scenario.replays()) {
+    return refuse("a replay has no model to derive calls from; it has the calls themselves",
+                  "`lockstep verify` judges them: give it the folder that \"trace\" names");
+  }
+  if (scenario.data.balance != Scenario::Data::Balance::none) {
+    return refuse("the ranks share out their batches by what they measure",
+                  "derive it with \"balance: none\"");
+  }
+  return Planner(scenario).plan();
+}
+
+std::optional<std::string> needs_values(const Scenario& s) {
+  const auto when = [](bool holds, const char* what) {
+    return holds ? std::optional<std::string>(what) : std::nullopt;
+  };
+  for (const auto& obstacle :
+       {when(s.train.precision != Scenario::Train::Precision::float32,
+             "autocast does not know that device"),
+        when(s.data.broadcast, "the size of a batch that is broadcast is a value"),
+        when(s.strategy.static_graph || s.strategy.skip_all_reduce_unused_params,
+             "what DDP does with this option depends on values"),
+        when(s.strategy.kind == Scenario::Strategy::Kind::pipeline,
+             "the size of a pipeline's message is a value")}) {
+    if (obstacle) return obstacle;
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+Json modalities(const Condition& c) {
+  Json out = Json::array();
+  for (const Modality m : c.has) out.push_back(to_string(m));
+  return out;
+}
+
+// The job, free of what depends on single steps; its batches are to be set by rules.
+Result<Json> bare_scenario(const std::string& text, const std::string& file) {
+  Result<YamlDocument> document = parse_yaml(text, file);
+  if (!document) return document.error();
+  Json scenario = std::move(document->value);
+  for (const char* key : {"expect", "study", "watch"}) scenario.erase(key);
+  for (const char* key : {"data", "train"}) {
+    if (!scenario.contains(key)) scenario[key] = Json::object();
+  }
+  Json& data = scenario["data"];
+  if (data.value("source", "shapes") == "shapes") data["text_only"] = 0;
+  for (const char* key : {"outliers", "sampler"}) data.erase(key);
+  data["modality"] = Json::array();
+  if (Json& train = scenario["train"]; train.contains("checkpoint")) {
+    train["checkpoint"].erase("resume");
+  }
+  scenario["train"]["evaluate"] = false;
+  // The alternating remedies only say which batch holds what, as the rules will.
+  const Json remedy = scenario.value("remedy", Json());
+  const Json kind = remedy.is_object() ? remedy.value("kind", Json()) : remedy;
+  if (kind.is_string() && kind.get<std::string>().starts_with("alternating")) {
+    scenario.erase("remedy");
+  }
+  return scenario;
+}
+
+Result<std::string> checked_text(const Json& scenario, const std::string& file) {
+  std::string out = scenario.dump(1);
+  if (const Result<Scenario> checked = parse_scenario(out, file); !checked) return checked.error();
+  return out;
+}
+
+}  // namespace
+
+Result<std::string> history_scenario(const std::string& text, const std::string& file,
+                                     const DerivationPlan& plan, std::size_t first) {
+  Result<Json> scenario = bare_scenario(text, file);
+  if (!scenario) return scenario.error();
+  Json& data = (*scenario)["data"];
+  // Groups may be made of the ranks that ever have images.
+  if (!plan.text_ranks.empty()) {
+    data["modality"].push_back({{"ranks", plan.text_ranks}, {"has", {"text"}}});
+  }
+  const std::vector<std::size_t> steps = steps_of(plan, first);
+  Json& train = (*scenario)["train"];
+  train["steps"] = steps.size();
+  if (train.contains("checkpoint") && train["checkpoint"].value("every", 0) > 0) {
+    train["checkpoint"]["every"] = 1;
+  }
+  for (std::size_t step = 0; step < steps.size(); ++step) {
+    const Condition& c = plan.conditions[steps[step]];
+    data["modality"].push_back({{"steps", {step}}, {"has", modalities(c)}});
+    if (c.overflow) data["outliers"].push_back({{"steps", {step}}, {"factor", kOverflow}});
+  }
+  return checked_text(*scenario, file);
+}
+
+Result<std::string> assignment_scenario(const std::string& text, const std::string& file,
+                                        const DerivationPlan& plan,
+                                        const std::vector<std::vector<std::size_t>>& conditions) {
+  Result<Json> scenario = bare_scenario(text, file);
+  if (!scenario) return scenario.error();
+  Json& data = (*scenario)["data"];
+  (*scenario)["train"]["steps"] = conditions.size();
+  (*scenario)["name"] = (*scenario)["name"].get<std::string>() + ": counterexample";
+  (*scenario)["expect"] = {{"verdict", "findings"}};
+  const std::size_t replica = plan.together.empty() ? 1 : plan.together.front().size();
+  for (std::size_t step = 0; step < conditions.size(); ++step) {
+    for (std::size_t rank = 0; rank < conditions[step].size(); rank += replica) {
+      const Condition& c = plan.conditions[conditions[step][rank]];
+      data["modality"].push_back({{"ranks", {rank}}, {"steps", {step}}, {"has", modalities(c)}});
+      if (c.overflow) {
+        data["outliers"].push_back({{"ranks", {rank}}, {"steps", {step}}, {"factor", kOverflow}});
+      }
+    }
+  }
+  return checked_text(*scenario, file);
+}
+
+std::vector<std::int64_t> history_dissent(const DerivationPlan& plan, std::size_t first) {
+  std::vector<std::int64_t> out;
+  const std::vector<std::size_t> steps = steps_of(plan, first);
+  for (std::size_t step = 0; step < steps.size(); ++step) {
+    if (plan.conditions[steps[step]].dissent) out.push_back(static_cast<std::int64_t>(step));
+  }
+  return out;
+}
+
+std::vector<std::int64_t> dissent_steps(const Scenario& scenario, int rank) {
+  std::vector<std::int64_t> out;
+  for (std::int64_t step = 0; step < scenario.train.steps; ++step) {
+    bool dissent = false;
+    for (int other = 0; other < scenario.ranks; ++other) {
+      if (other == rank) continue;
+      const Scenario::Data::Rule* rule = scenario.rule_for(other, step);
+      if (scenario.remedy.kind == Remedy::presence_vote) {
+        dissent |= rule != nullptr && !holds_image(rule->has);
+      }
+      if (scales_losses(scenario) && scenario.train.loss_scale.agreed) {
+        dissent |= scenario.outlier_factor(other, step) != 1;
+      }
+    }
+    if (dissent) out.push_back(step);
+  }
+  return out;
+}
+
+}  // namespace lockstep

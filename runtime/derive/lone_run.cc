@@ -1,0 +1,115 @@
+#include "runtime/derive/lone_run.h"
+
+#include <charconv>
+#include <chrono>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/files/read_file.h"
+#include "base/files/write_file.h"
+#include "runtime/launch/run_folder.h"
+#include "runtime/launch/worker_program.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::chrono::milliseconds kPoll(5);  // so that a short derivation ends when it is over
+constexpr int kPollsALook = 20;                // at the log
+constexpr std::size_t kLogLines = 3;
+constexpr std::size_t kLogBytes = std::size_t{1} << 26U;
+
+const char* to_string(LoneRanks::Costs costs) {
+  switch (costs) {
+    case LoneRanks::Costs::none:
+      return "none";
+    case LoneRanks::Costs::counts:
+      return "counts";
+    case LoneRanks::Costs::times:
+      return "times";
+  }
+  return "none";
+}
+
+std::string list_of(const std::vector<LoneRanks>& ranks) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const LoneRanks& one : ranks) {
+    list.push_back({{"scenario", one.scenario},
+                    {"ranks", one.ranks},
+                    {"trace", one.folder},
+                    {"broadcasts", one.broadcasts},
+                    {"dissent", one.dissent},
+                    {"unless_same_as", one.unless_same_as},
+                    {"costs", to_string(one.costs)}});
+  }
+  return list.dump();
+}
+
+// How many ranks the worker says it has looked at: "alone: 12" is its last line but for others'.
+std::size_t finished_in(const std::string& log) {
+  constexpr std::string_view kMark = "alone: ";
+  for (const std::string& line : last_lines(log, kLogLines)) {
+    if (!line.starts_with(kMark)) continue;
+    std::size_t count = 0;
+    std::from_chars(line.data() + kMark.size(), line.data() + line.size(), count);
+    return count;
+  }
+  return 0;
+}
+
+bool refused(const ProcessEnd& end) { return end.signal == 0 && end.exit_status == kWorkerRefusal; }
+
+Status outcome_of(const ProcessEnd& end, const std::string& log) {
+  if (end.success()) return Status::ok();
+  if (const auto error = refused(end) ? last_error(log) : std::nullopt) return *error;
+  std::string said;
+  for (const std::string& line : last_lines(log, kLogLines)) said += "\n  " + line;
+  return Error{"the worker that looks at each rank alone " + to_string(end) +
+                   (said.empty() ? "" : "; its log ends with:" + said),
+               {log},
+               ""};
+}
+
+}  // namespace
+
+Result<LoneRun> LoneRun::start(const std::vector<LoneRanks>& ranks, const LoneOptions& options) {
+  const std::string list = options.folder + "/ranks.json";
+  std::string log = options.folder + "/worker.log";
+  if (const Status ok = write_file(list, list_of(ranks)); !ok) return ok.error();
+  std::vector<std::string> command = {options.worker, "alone", list};
+  if (options.on_meta) command.emplace_back("--meta");
+  Result<Process> process = Process::spawn(command, log);
+  if (!process) return process.error();
+  return LoneRun(std::move(*process), std::move(log));
+}
+
+std::size_t LoneRun::finished() const { return finished_in(log_); }
+
+std::optional<Result<std::string>> LoneRun::poll() {
+  const std::optional<ProcessEnd>& end = process_.poll();
+  if (!end) return std::nullopt;
+  refused_ = lockstep::refused(*end);
+  if (const Status ok = outcome_of(*end, log_); !ok) return ok.error();
+  const Result<std::string> said = read_file(log_, kLogBytes);
+  if (!said) return said.error();
+  return said->substr(0, said->find('\n'));
+}
+
+Result<std::string> run_alone(const std::vector<LoneRanks>& ranks, const LoneOptions& options,
+                              Interrupts& interrupts,
+                              const std::function<void(std::size_t)>& on_finished) {
+  Result<LoneRun> run = LoneRun::start(ranks, options);
+  if (!run) return run.error();
+  for (int polls = 0;; ++polls) {
+    if (auto end = run->poll()) return std::move(*end);
+    if (interrupts.poll() != 0) return Error{"interrupted", {}, ""};
+    if (polls % kPollsALook == kPollsALook - 1) on_finished(run->finished());
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+}  // namespace lockstep

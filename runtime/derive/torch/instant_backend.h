@@ -1,0 +1,82 @@
+// InstantBackend: a c10d backend without any other rank. Every call completes at once, so that one
+// process shows what a rank of any world calls, in which order and with what.
+//
+// The other ranks are taken to hold what this one holds: a sum is the rank's own contribution times
+// the group's size, a gathered list its own tensor again and again. What programs decide by asking
+// all ranks (a vote, an overflow) comes out as `dissent` says; whole numbers that a root broadcasts
+// are those that it broadcast when it was looked at. A message that is received is zeros, or comes
+// from a rank that is played beside this one (messages.h): what waits for it waits.
+//
+// Like FakeProcessGroup of LibTorch, which leaves sums as they are in 2.11 and whose futures the
+// Reducer of 2.11 does not take.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "runtime/derive/torch/broadcasts.h"
+#include "runtime/derive/torch/messages.h"
+
+namespace lockstep {
+
+// The world around a rank that is alone.
+struct Others {
+  // Whether another rank dissents now: a minimum over the ranks is then 0 and a maximum 1, else
+  // this rank's own.
+  std::function<bool()> dissent;
+  Broadcasts* broadcasts = nullptr;  // read as a receiver, filled as a root; outlives the backend
+  Messages* messages = nullptr;      // of the ranks played together; null: this one is alone
+};
+
+class InstantBackend : public c10d::Backend {
+ public:
+  InstantBackend(std::string group, int rank, int size, Others others)
+      : Backend(rank, size), group_(std::move(group)), others_(std::move(others)) {}
+
+  const std::string getBackendName() const override { return "instant"; }
+  void setTimeout(std::chrono::milliseconds) override {}
+
+  using Tensors = std::vector<at::Tensor>;
+  using TensorLists = std::vector<std::vector<at::Tensor>>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& opts) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& opts) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& opts) override;
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                         const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input,
+                        std::vector<std::int64_t>& output_splits,
+                        std::vector<std::int64_t>& input_splits,
+                        const c10d::AllToAllOptions& opts) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
+  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
+  WorkPtr send(Tensors& tensors, int destination, int tag) override;
+  WorkPtr recv(Tensors& tensors, int source, int tag) override;
+
+ private:
+  void combine(Tensors& tensors, const c10d::ReduceOp& how) const;
+  WorkPtr done(c10d::OpType op, Tensors result) const;
+
+  void share(at::Tensor& tensor, bool is_root);
+
+  std::string group_;
+  Others others_;
+  std::uint64_t broadcasts_ = 0;  // so far
+};
+
+}  // namespace lockstep

@@ -1,0 +1,165 @@
+#include "runtime/derive/torch/lone_runs.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <thread>
+
+#include <ATen/Parallel.h>
+#include <nlohmann/json.hpp>
+
+#include "base/files/read_file.h"
+#include "base/files/write_file.h"
+#include "runtime/derive/torch/work_count.h"
+#include "runtime/groups/process_groups.h"
+#include "runtime/record/c10d/recording_work.h"
+#include "runtime/record/job_ring.h"
+#include "runtime/train/result.h"
+#include "runtime/train/train_loop.h"
+#include "runtime/worker/worker.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kListBytes = std::size_t{1} << 28U;
+
+// Nothing said: none.
+KeptCosts kept_costs_named(const std::string& name) {
+  if (name == "counts") return KeptCosts::counts;
+  return name == "times" ? KeptCosts::times : KeptCosts::none;
+}
+
+// The scenarios, each read once.
+class Scenarios {
+ public:
+  Result<const Scenario*> get(const std::string& file, int rank) {
+    const auto known = read_.find(file);
+    if (known != read_.end()) return &known->second;
+    Result<Scenario> scenario = load_scenario(file);
+    if (!scenario) return scenario.error();
+    WorkerOptions options;
+    options.rank = rank;
+    options.world_size = scenario->ranks;
+    if (const Status ok = check_runnable(*scenario, options); !ok) return ok.error();
+    return &read_.emplace(file, std::move(*scenario)).first->second;
+  }
+
+ private:
+  std::map<std::string, Scenario> read_;
+};
+
+// Whether the run is left out.
+Result<bool> shows_nothing_new(const LoneRun& run) {
+  if (run.unless_same_as.empty()) return false;
+  const Result<std::string> one = read_file(run.broadcasts, kListBytes);
+  if (!one) return one.error();
+  const Result<std::string> other = read_file(run.unless_same_as, kListBytes);
+  if (!other) return other.error();
+  return *one == *other;
+}
+
+// One rank of a run. `messages`: of those that are played together; null: it is the only one.
+Status run_rank(const Scenario& scenario, const LoneRun& run, int rank, bool on_meta,
+                Messages* messages) {
+  Broadcasts broadcasts;
+  if (run.ranks.front() != 0) {
+    Result<Broadcasts> read = Broadcasts::read(run.broadcasts);
+    if (!read) return read.error();
+    broadcasts = std::move(*read);
+  }
+  auto ring = make_job_ring(
+      scenario, {rank, scenario.ranks, run.trace, records_of(scenario, rank), /*queued=*/false});
+  if (!ring) return ring.error();
+  Recorder recorder(**ring);
+  const auto dissents = [&] {
+    return std::find(run.dissent.begin(), run.dissent.end(), recorder.context().step) !=
+           run.dissent.end();
+  };
+  RankCosts costs;
+  WorkerResult result;
+  result.rank = rank;
+  try {
+    ProcessGroups groups(Others{dissents, &broadcasts, messages}, RankOf{rank, scenario.ranks},
+                         recorder, on_meta);
+    WorkCount work(recorder, run.costs);
+    TrainLoop loop(scenario, groups, recorder, result);
+    loop.run();
+    recorder.ring().finish(End::clean);
+    costs = {rank, loop.state_bytes(), work.beside_nanos(), work.take()};
+  } catch (const std::exception& error) {
+    record_exception(recorder, rank, message_of(error));
+  }
+  const Status saved = write_result(result, file_of_rank(run.trace, rank, ".result.json"));
+  if (!saved) return saved;
+  if (run.costs != KeptCosts::none) {
+    const Status kept = write_file(costs_file(run.trace, rank), work_costs_text(costs));
+    if (!kept) return kept;
+  }
+  // Also where training ended early: what was sent until then was sent.
+  return rank == 0 ? broadcasts.write(run.broadcasts) : Status::ok();
+}
+
+Status run_one(const Scenario& scenario, const LoneRun& run, bool on_meta) {
+  if (run.ranks.size() == 1) return run_rank(scenario, run, run.ranks.front(), on_meta, nullptr);
+  Messages messages(run.ranks.size());
+  std::vector<Status> ended(run.ranks.size(), Status::ok());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < run.ranks.size(); ++i) {
+    threads.emplace_back([&, i] {
+      at::set_num_threads(1);
+      ended[i] = run_rank(scenario, run, run.ranks[i], on_meta, &messages);
+      messages.end();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto failed =
+      std::find_if_not(ended.begin(), ended.end(), [](const Status& s) { return bool(s); });
+  return failed == ended.end() ? Status::ok() : *failed;
+}
+
+}  // namespace
+
+Result<std::vector<LoneRun>> read_lone_runs(const std::string& file) {
+  const Result<std::string> text = read_file(file, kListBytes);
+  if (!text) return text.error();
+  std::vector<LoneRun> out;
+  try {
+    for (const nlohmann::json& entry : nlohmann::json::parse(*text)) {
+      out.push_back({entry.at("scenario"), entry.at("ranks"), entry.at("trace"),
+                     entry.at("broadcasts"), entry.value("dissent", std::vector<std::int64_t>()),
+                     entry.value("unless_same_as", std::string()),
+                     kept_costs_named(entry.value("costs", std::string()))});
+      if (out.back().ranks.empty())
+        return Error{"a run without a rank", {file}, "`lockstep derive` writes such lists"};
+    }
+  } catch (const nlohmann::json::exception& error) {
+    return Error{std::string("this is no list of ranks to look at: ") + error.what(),
+                 {file},
+                 "`lockstep derive` writes one"};
+  }
+  return out;
+}
+
+std::optional<LoneFailure> run_alone(const std::vector<LoneRun>& runs, bool on_meta) {
+  at::set_num_threads(1);
+  if (std::any_of(runs.begin(), runs.end(),
+                  [](const LoneRun& run) { return run.costs == KeptCosts::counts; })) {
+    count_allocations();
+  }
+  Scenarios scenarios;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const Result<bool> left_out = shows_nothing_new(runs[i]);
+    if (!left_out) return LoneFailure{left_out.error()};
+    if (*left_out) continue;
+    const Result<const Scenario*> scenario = scenarios.get(runs[i].scenario, runs[i].ranks.front());
+    if (!scenario) return LoneFailure{scenario.error(), /*refused=*/true};
+    if (const Status ok = run_one(**scenario, runs[i], on_meta); !ok)
+      return LoneFailure{ok.error()};
+    std::printf("alone: %zu\n", i + 1);
+    std::fflush(stdout);
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep

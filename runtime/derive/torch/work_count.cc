@@ -1,0 +1,173 @@
+#include "runtime/derive/torch/work_count.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "runtime/device/kernel_cost.h"
+
+namespace lockstep {
+namespace {
+
+std::int64_t nanos_of(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+// What this thread has computed: what others do on the machine meanwhile does not count.
+std::int64_t thread_nanos() { return nanos_of(CLOCK_THREAD_CPUTIME_ID); }
+
+std::int64_t other_threads_nanos() { return nanos_of(CLOCK_PROCESS_CPUTIME_ID) - thread_nanos(); }
+
+struct Operation : at::ObserverContext {
+  OperationCost cost;
+};
+
+// What the thread has computed in the stretch that is under way.
+struct Counting {
+  bool on = false;
+  WorkCost cost;
+  // Of each operation that is under way, outermost first: whether one that it called is a kernel,
+  // and whether its floating-point operations count.
+  struct Frame {
+    bool wraps = false, multiplies = false;
+  };
+  std::vector<Frame> frames;
+  int multiplying = 0;  // of these frames
+};
+thread_local Counting counting;
+
+void add_flops(WorkCost& cost, const OperationCost& operation) {
+  auto known = std::find_if(cost.flops.begin(), cost.flops.end(),
+                            [&](const WorkCost::Flops& f) { return f.dtype == operation.dtype; });
+  if (known == cost.flops.end()) known = cost.flops.insert(known, {operation.dtype, 0, 0});
+  known->matmul += operation.matmul;
+  known->convolution += operation.convolution;
+}
+
+std::unique_ptr<at::ObserverContext> begin_operation(const at::RecordFunction& function) {
+  auto operation = std::make_unique<Operation>();
+  if (counting.on) {
+    operation->cost = cost_at_start(function);
+    ++counting.cost.operations;
+  }
+  const bool multiplies = counting.multiplying == 0 && operation->cost.flops() > 0;
+  counting.multiplying += multiplies ? 1 : 0;
+  counting.frames.push_back({false, multiplies});
+  return operation;
+}
+
+// The innermost operation that moves bytes is the kernel; what called it is a wrapping. Of a
+// product (at::convolution) the outermost is counted, whatever carries it out, and of what that
+// calls only how many kernels it takes.
+void end_operation(const at::RecordFunction& function, at::ObserverContext* context) {
+  if (counting.frames.empty()) return;  // began before the counting
+  const Counting::Frame frame = counting.frames.back();
+  counting.frames.pop_back();
+  counting.multiplying -= frame.multiplies ? 1 : 0;
+  bool is_kernel = false;
+  if (counting.on && context != nullptr && (!frame.wraps || frame.multiplies)) {
+    const OperationCost& cost = static_cast<const Operation*>(context)->cost;
+    const double bytes = bytes_at_end(function, cost);
+    is_kernel = !frame.wraps && bytes >= 0;
+    counting.cost.kernels += is_kernel ? 1 : 0;
+    if (frame.multiplies) {
+      add_flops(counting.cost, cost);
+      counting.cost.product_bytes += std::max(bytes, 0.0);
+    } else if (is_kernel && counting.multiplying == 0) {
+      counting.cost.memory_bytes += bytes;
+    }
+  }
+  if (!counting.frames.empty() && (frame.wraps || is_kernel)) counting.frames.back().wraps = true;
+}
+
+}  // namespace
+
+WorkCount::WorkCount(Recorder& recorder, KeptCosts kept) : recorder_(recorder), kept_(kept) {
+  if (kept_ == KeptCosts::none) return;
+  counting = {};
+  if (kept_ == KeptCosts::counts) {
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(begin_operation, end_operation)
+                                             .needsInputs(true)
+                                             .needsOutputs(true)
+                                             .scopes({at::RecordScope::FUNCTION}));
+    memory_.emplace();
+  }
+  recorder_.listen([this](Recorder::Moment moment, std::int64_t number) { hear(moment, number); });
+  beside_before_ = other_threads_nanos();
+  begin_stretch();
+}
+
+std::int64_t WorkCount::beside_nanos() const {
+  return kept_ == KeptCosts::times
+             ? std::max<std::int64_t>(other_threads_nanos() - beside_before_, 0)
+             : 0;
+}
+
+std::vector<WorkCost> WorkCount::take() {
+  settle_memory();
+  return std::move(work_);
+}
+
+WorkCount::~WorkCount() {
+  if (kept_ == KeptCosts::none) return;
+  recorder_.listen({});
+  if (handle_) at::removeCallback(*handle_);
+  counting = {};
+}
+
+void WorkCount::hear(Recorder::Moment moment, std::int64_t number) {
+  using Moment = Recorder::Moment;
+  switch (moment) {
+    case Moment::call:
+      return end_stretch(WorkCost::Before::call, number);
+    case Moment::wait:
+      return end_stretch(WorkCost::Before::wait, number);
+    case Moment::step:
+      return end_part(WorkCost::Before::step, number);
+    case Moment::checkpoint:
+      return end_part(WorkCost::Before::checkpoint, number);
+    case Moment::evaluation:
+      return end_part(WorkCost::Before::evaluation, number);
+    case Moment::returned:
+    case Moment::waited:
+      return begin_stretch();
+  }
+}
+
+void WorkCount::end_part(WorkCost::Before before, std::int64_t number) {
+  end_stretch(before, number);
+  settle_memory();
+  begin_stretch();
+}
+
+void WorkCount::end_stretch(WorkCost::Before before, std::int64_t id) {
+  const std::int64_t now = thread_nanos();
+  WorkCost cost = std::exchange(counting.cost, {});
+  cost.before = before;
+  cost.id = id;
+  cost.step = recorder_.context().step;
+  if (counting.on && kept_ == KeptCosts::times) cost.nanos = now - began_;
+  counting.on = false;
+  work_.push_back(std::move(cost));
+  if (!memory_) return;
+  memory_->pause();
+  memory_->account().end_stretch();
+}
+
+void WorkCount::settle_memory() {
+  if (!memory_) return;
+  for (const StretchMemory& memory : memory_->account().end_step())
+    work_.at(settled_++).memory = memory;
+}
+
+void WorkCount::begin_stretch() {
+  counting.on = true;
+  if (memory_) memory_->resume();
+  began_ = thread_nanos();
+}
+
+}  // namespace lockstep

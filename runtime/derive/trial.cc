@@ -1,0 +1,137 @@
+#include "runtime/derive/trial.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/files/make_folder.h"
+#include "base/files/read_input.h"
+#include "base/files/write_file.h"
+#include "trace/load.h"
+#include "verify/product/assignments.h"
+#include "verify/product/compose.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+
+namespace {
+
+struct Trial {
+  Situation situation;
+  std::optional<Rank> other;  // who is not as usual
+  Assignment assignment;
+};
+
+// In each kind of later step: all as usual; and for each other condition one rank under it.
+std::vector<Trial> trials_of(const ProductModel& model) {
+  std::vector<Trial> out;
+  const auto add = [&](const Situation& situation, std::optional<Rank> other,
+                       const std::vector<ProductOption>& options) {
+    Assignment assignment = lead_to(model, situation, options);
+    if (out.size() < kMostTrials && !assignment.steps.empty()) {
+      out.push_back({situation, other, std::move(assignment)});
+    }
+  };
+  for (const Situation& situation : model.situations().all()) {
+    if (situation.kind != Situation::Kind::later) continue;
+    const std::vector<ProductOption> usual = usual_options(model, situation);
+    if (usual.empty()) continue;
+    add(situation, std::nullopt, usual);
+    std::vector<std::uint32_t> tried;
+    for (std::int32_t r = 0; r < model.ranks(); ++r) {
+      for (const ProductOption& option : model.situations().options(situation, r)) {
+        const auto place = static_cast<std::size_t>(r);
+        const bool known = std::find(tried.begin(), tried.end(), option.condition) != tried.end();
+        if (known || option.condition == usual[place].condition) continue;
+        tried.push_back(option.condition);
+        std::vector<ProductOption> options = usual;
+        for (const std::int32_t other : model.situations().team_of(r))
+          options[static_cast<std::size_t>(other)] = option;
+        add(situation, Rank(r), options);
+      }
+    }
+  }
+  return out;
+}
+
+// The first step in which ranks meet different conditions.
+std::int64_t first_difference(const Trial& trial) {
+  const Assignment& a = trial.assignment;
+  for (std::size_t i = 0; i < a.steps.size(); ++i) {
+    const bool alike =
+        std::all_of(a.options[i].begin(), a.options[i].end(), [&](const ProductOption& option) {
+          return option.condition == a.options[i].front().condition;
+        });
+    if (!alike) return a.steps[i];
+  }
+  return trial.situation.step;
+}
+
+// What the ranks do under the assignment, as one run.
+Result<Run> look_at(const DerivationPlan& plan, const std::string& scenario_text,
+                    const Assignment& assignment, const std::string& folder, LoneOptions options,
+                    Interrupts& interrupts) {
+  if (const Status ok = make_folder(folder); !ok) return ok.error();
+  const std::string file = folder + "/scenario.yaml";
+  const Result<std::string> text =
+      assignment_scenario(scenario_text, file, plan, conditions_of(assignment));
+  if (!text) return text.error();
+  if (const Status ok = write_file(file, *text); !ok) return ok.error();
+  const Result<Scenario> scenario = load_scenario(file);
+  if (!scenario) return scenario.error();
+  std::vector<LoneRanks> all;
+  for (const std::vector<int>& ranks : teams(*scenario)) {
+    all.push_back(
+        {file, ranks, folder, folder + "/broadcasts", dissent_steps(*scenario, ranks.front()), {}});
+  }
+  options.folder = folder;
+  const Result<std::string> ran = run_alone(all, options, interrupts, [](std::size_t) {});
+  if (!ran) return ran.error();
+  const Result<Run> run = load_run({folder});
+  if (!run) return run.error();
+  return as_program(*run);
+}
+
+}  // namespace
+
+std::vector<std::vector<std::size_t>> conditions_of(const Assignment& assignment) {
+  std::vector<std::vector<std::size_t>> out;
+  for (std::size_t i = 0; i < assignment.steps.size(); ++i) {
+    std::vector<std::size_t> row;
+    for (const ProductOption& option : assignment.options[i]) row.push_back(option.condition);
+    const auto step = static_cast<std::size_t>(assignment.steps[i]);
+    while (out.size() < step && !out.empty()) out.push_back(out.back());
+    out.push_back(std::move(row));
+  }
+  return out;
+}
+
+Result<std::optional<Counterexample>> try_assignments(const Scenario& scenario,
+                                                      const DerivationPlan& plan,
+                                                      const ProductModel& model,
+                                                      const LoneOptions& options,
+                                                      Interrupts& interrupts) {
+  const Result<std::string> text = read_input(scenario.file);
+  if (!text) return text.error();
+  const std::vector<Trial> trials = trials_of(model);
+  for (std::size_t i = 0; i < trials.size(); ++i) {
+    const Trial& trial = trials[i];
+    Result<Run> run = look_at(plan, *text, trial.assignment,
+                              options.folder + "/trial-" + std::to_string(i), options, interrupts);
+    if (!run) return run.error();
+    Report report = verify(*run);
+    if (!shows_divergence(report)) continue;
+    Counterexample out;
+    out.step = first_difference(trial);
+    out.assignment = trial.assignment;
+    if (trial.other) out.differing = {*trial.other};
+    out.reason.emplace_back(
+        "a step depends on more than its condition and the first step's; these very steps were "
+        "looked at");
+    out.run = std::move(*run);
+    out.report = std::move(report);
+    return std::optional<Counterexample>(std::move(out));
+  }
+  return std::optional<Counterexample>();
+}
+
+}  // namespace lockstep

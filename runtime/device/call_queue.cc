@@ -1,0 +1,273 @@
+#include "runtime/device/call_queue.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "runtime/record/c10d/recording_work.h"
+
+namespace lockstep {
+
+struct CallQueue::Call {
+  Start start;
+  std::vector<at::Tensor> tensors;  // kept until it is complete
+  std::vector<CallPtr> behind;      // what it comes behind
+  std::atomic<bool> begun{false}, complete{false};
+  Nanos completed = 0;  // once it is
+
+  bool uses(const c10::StorageImpl* storage) const {
+    return std::any_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
+      return tensor.storage().unsafeGetStorageImpl() == storage;
+    });
+  }
+};
+
+struct CallQueue::Stream {
+  std::deque<CallPtr> calls;
+  std::thread thread;
+  bool busy = false;  // in the transport, which may never let it go
+};
+
+struct CallQueue::State {
+  std::mutex mutex;  // guards what follows, and the calls but for their atomics
+  std::condition_variable changed;
+  bool stop = false;
+  std::map<std::string, std::shared_ptr<Stream>> streams;
+  std::vector<CallPtr> in_flight;
+  std::vector<CallPtr> own;  // the rank's own queue: its last calls
+  std::exception_ptr refused;
+  std::atomic<std::size_t> count{0};  // of in_flight
+
+  void throw_if_refused() {
+    if (refused) std::rethrow_exception(refused);
+  }
+  void prune() {
+    std::erase_if(own, [](const CallPtr& call) { return call->complete.load(); });
+  }
+};
+
+namespace {
+
+// The queue of the thread that trains, for the callback, which takes no arguments of ours.
+thread_local CallQueue* queue_of_thread = nullptr;
+
+void add_storages(const c10::IValue& value, std::vector<const c10::StorageImpl*>& out) {
+  const auto add = [&](const at::Tensor& tensor) {
+    if (tensor.defined() && tensor.has_storage()) {
+      out.push_back(tensor.storage().unsafeGetStorageImpl());
+    }
+  };
+  if (value.isTensor()) {
+    add(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) add(tensor);
+  } else if (value.isOptionalTensorList()) {
+    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+      if (tensor) add(*tensor);
+    }
+  }
+}
+
+}  // namespace
+
+class CallQueue::Mark final : public QueueMark {
+ public:
+  Mark(std::shared_ptr<State> state, std::vector<CallPtr> before)
+      : state_(std::move(state)), before_(std::move(before)) {}
+
+  bool reached() const override {
+    return std::all_of(before_.begin(), before_.end(),
+                       [](const CallPtr& call) { return call->complete.load(); });
+  }
+  Nanos since(const QueueMark& earlier) const override {
+    return when() - dynamic_cast<const Mark&>(earlier).when();
+  }
+
+ private:
+  Nanos when() const {
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait(lock, [&] { return reached(); });
+    Nanos last = made_;
+    for (const CallPtr& call : before_) last = std::max(last, call->completed);
+    return last;
+  }
+
+  std::shared_ptr<State> state_;
+  std::vector<CallPtr> before_;
+  Nanos made_ = monotonic_nanos();
+};
+
+// Before every operation of the thread that trains. Calls themselves come behind what is in flight
+// in their own way.
+std::unique_ptr<at::ObserverContext> CallQueue::look(const at::RecordFunction& function) {
+  if (queue_of_thread == nullptr || queue_of_thread->state_->count == 0) return nullptr;
+  const std::string_view name = function.name();
+  if (name.starts_with("c10d::")) return nullptr;
+  if (name == "aten::_local_scalar_dense") queue_of_thread->synchronise();
+  std::vector<const c10::StorageImpl*> storages;
+  for (const c10::IValue& input : function.inputs()) add_storages(input, storages);
+  queue_of_thread->settle(storages);
+  return nullptr;
+}
+
+CallQueue::CallQueue(Order order)
+    : state_(std::make_shared<State>()),
+      order_(order),
+      handle_(at::addThreadLocalCallback(
+          at::RecordFunctionCallback(look).needsInputs(true).scopes({at::RecordScope::FUNCTION}))) {
+  LOCKSTEP_CHECK(queue_of_thread == nullptr, "a thread has one queue");
+  queue_of_thread = this;
+}
+
+CallQueue::~CallQueue() {
+  at::removeCallback(handle_);
+  queue_of_thread = nullptr;
+  std::vector<std::thread> idle;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stop = true;
+    for (auto& [name, stream] : state_->streams) {
+      if (stream->busy) {
+        stream->thread.detach();
+      } else {
+        idle.push_back(std::move(stream->thread));
+      }
+    }
+    state_->changed.notify_all();
+  }
+  for (std::thread& thread : idle) thread.join();
+}
+
+CallQueue::CallPtr CallQueue::put(const std::string& stream, std::vector<at::Tensor> tensors,
+                                  Start start) {
+  const auto call = std::make_shared<Call>();
+  call->start = std::move(start);
+  call->tensors = std::move(tensors);
+  const std::lock_guard lock(state_->mutex);
+  state_->throw_if_refused();
+  state_->prune();
+  call->behind = state_->own;
+  state_->in_flight.push_back(call);
+  state_->count = state_->in_flight.size();
+  auto& place = state_->streams[order_ == Order::one_at_a_time ? std::string() : stream];
+  if (!place) {
+    place = std::make_shared<Stream>();
+    place->thread = std::thread([state = state_, own = place] { carry_out(state, *own); });
+  }
+  place->calls.push_back(call);
+  state_->changed.notify_all();
+  return call;
+}
+
+void CallQueue::carry_out(const std::shared_ptr<State>& state, Stream& stream) {
+  const at::NoGradGuard
+      no_grad;  // as on a device: what a call writes is no operation of autograd's
+  std::unique_lock lock(state->mutex);
+  for (;;) {
+    state->changed.wait(lock, [&] { return state->stop || !stream.calls.empty(); });
+    if (state->stop) return;
+    const CallPtr call = stream.calls.front();
+    state->changed.wait(lock, [&] {
+      return state->stop ||
+             std::all_of(call->behind.begin(), call->behind.end(),
+                         [](const CallPtr& other) { return other->complete.load(); });
+    });
+    if (state->stop) return;
+    call->begun = true;
+    stream.busy = true;
+    lock.unlock();
+    std::exception_ptr refused;
+    bool lost = false;
+    c10::intrusive_ptr<c10d::Work> work;
+    try {
+      work = call->start();
+    } catch (const std::exception&) {
+      refused = std::current_exception();
+    }
+    try {
+      if (work) work->wait();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "queued calls: one never completes: %s\n", message_of(error).c_str());
+      lost = true;
+    }
+    work.reset();
+    lock.lock();
+    stream.busy = false;
+    if (lost) {
+      state->changed.wait(lock, [&] { return state->stop; });
+      return;
+    }
+    if (refused) state->refused = refused;
+    stream.calls.pop_front();
+    std::erase(state->in_flight, call);
+    state->count = state->in_flight.size();
+    call->start = nullptr;
+    call->tensors.clear();
+    call->behind.clear();
+    call->completed = monotonic_nanos();
+    call->complete = true;
+    state->changed.notify_all();
+  }
+}
+
+void CallQueue::come_behind(const CallPtr& call) {
+  const std::lock_guard lock(state_->mutex);
+  state_->throw_if_refused();
+  state_->prune();
+  if (!call->complete) state_->own.push_back(call);
+}
+
+std::shared_ptr<const QueueMark> CallQueue::mark() const {
+  const std::lock_guard lock(state_->mutex);
+  state_->throw_if_refused();
+  state_->prune();
+  return std::make_shared<Mark>(state_, state_->own);
+}
+
+// `done` is asked with the mutex held.
+void CallQueue::block_until(const std::function<bool()>& done) {
+  // A CPU blocks at every operation that uses what a call writes; a wait that is over at once is
+  // not worth a record.
+  constexpr std::chrono::milliseconds kPatience(20);
+  std::unique_lock lock(state_->mutex);
+  if (state_->changed.wait_for(lock, kPatience, done)) return;
+  lock.unlock();
+  const std::shared_ptr<void> scope = scope_ ? scope_() : nullptr;
+  lock.lock();
+  state_->changed.wait(lock, done);
+}
+
+void CallQueue::synchronise() {
+  block_until([&] {
+    state_->prune();
+    return state_->own.empty();
+  });
+}
+
+void CallQueue::settle(const std::vector<const c10::StorageImpl*>& storages) {
+  block_until([&] {
+    return std::none_of(
+        state_->in_flight.begin(), state_->in_flight.end(), [&](const CallPtr& call) {
+          return std::any_of(storages.begin(), storages.end(),
+                             [&](const c10::StorageImpl* storage) { return call->uses(storage); });
+        });
+  });
+}
+
+bool CallQueue::has_begun(const Call& call) { return call.begun; }
+bool CallQueue::is_complete(const Call& call) { return call.complete; }
+
+}  // namespace lockstep

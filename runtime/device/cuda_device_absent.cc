@@ -1,0 +1,13 @@
+// Stands for device_cuda.cc in a build without CUDA.
+#include "runtime/device/device.h"
+
+namespace lockstep {
+
+Result<std::unique_ptr<Device>> open_cuda_device(const DeviceChoice&) {
+  return Error{"this lockstep-worker was built without CUDA",
+               {},
+               "build it with `cmake --preset full-cuda` (docs/runtime.md, \"On GPUs\"), or use "
+               "backend: gloo and --device cpu"};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+#include "runtime/device/fingerprint_kernel.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace lockstep {
+
+unsigned fingerprint_blocks(std::uint64_t elements, unsigned multiprocessors) {
+  constexpr std::uint64_t kElements = kFingerprintThreads * 8 * 4;  // of a block, at least
+  const std::uint64_t most = 2ULL * std::max(1U, multiprocessors);
+  return static_cast<unsigned>(
+      std::clamp<std::uint64_t>((elements + kElements - 1) / kElements, 1, most));
+}
+
+Fingerprint fingerprint_of(const fingerprinting::KernelSums& sums, std::uint64_t elements,
+                           std::uint32_t k) {
+  LOCKSTEP_CHECK(k <= kSketchValues, "a sketch of that many values");
+  Fingerprint out;
+  out.hash = fingerprinting::whole_hash(sums.hash, elements);
+  out.norm = std::sqrt(sums.squares);
+  out.non_finite = sums.non_finite;
+  if (sums.lowest <= sums.highest) {
+    out.min = std::bit_cast<double>(fingerprinting::bits_of_key(sums.lowest));
+    out.max = std::bit_cast<double>(fingerprinting::bits_of_key(sums.highest));
+  }
+  out.sketch.assign(sums.sketch, sums.sketch + k);
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,358 @@
+#include "runtime/job/contradictions.h"
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+
+namespace lockstep {
+
+namespace {
+
+using Json = nlohmann::json;
+
+class Contradictions {
+ public:
+  Contradictions(const YamlDocument& document, const Scenario& scenario)
+      : document_(document), scenario_(scenario) {}
+
+  std::optional<Error> find() {
+    check_replay();
+    check_gpus();
+    check_modality();
+    check_data();
+    check_strategy();
+    check_pipeline();
+    check_balance();
+    check_fsdp();
+    check_ddp_and_groups();
+    check_remedy();
+    check_train();
+    check_expect();
+    return error_;
+  }
+
+ private:
+  void refuse_key(const std::string& pointer, std::string message, std::string fix) {
+    if (!error_) error_ = Error{std::move(message), document_.key_place(pointer), std::move(fix)};
+  }
+
+  void require_rank(std::int64_t rank, const std::string& pointer) {
+    if (error_ || rank < scenario_.ranks) return;
+    error_ = Error{"there is no rank " + std::to_string(rank) + ": the job has " +
+                       plural(static_cast<std::uint64_t>(scenario_.ranks), "rank"),
+                   document_.value_place(pointer), ranks_fix()};
+  }
+
+  void require_step(std::int64_t step, const std::string& pointer) {
+    if (error_ || step < scenario_.train.steps) return;
+    error_ = Error{"there is no step " + std::to_string(step) + ": the job has " +
+                       plural(static_cast<std::uint64_t>(scenario_.train.steps), "step"),
+                   document_.value_place(pointer), "steps count from 0"};
+  }
+
+  std::string ranks_fix() const {
+    return scenario_.ranks == 1
+               ? "rank 0 is the only one, or raise \"ranks\""
+               : "ranks are 0 to " + std::to_string(scenario_.ranks - 1) + ", or raise \"ranks\"";
+  }
+
+  // Calls `require` with every number of the list at `pointer`, where there is one.
+  template <class Require>
+  void each(const std::string& pointer, Require require) {
+    const Json::json_pointer where(pointer);
+    if (!document_.value.contains(where)) return;
+    const Json& list = document_.value[where];
+    for (std::size_t i = 0; i < list.size(); ++i)
+      require(list[i].get<std::int64_t>(), pointer + "/" + std::to_string(i));
+  }
+
+  // A replay takes nothing that only training has.
+  void check_replay() {
+    if (!scenario_.replays()) return;
+    if (scenario_.strategy.trace.empty())
+      refuse_key("/strategy", "a replay needs the calls of a recorded run, in \"trace\"",
+                 "let `lockstep trace-to-scenario DIR -o job.yaml` write the scenario");
+    for (const std::string key : {"model", "data", "remedy", "train", "watch", "study"}) {
+      if (document_.spots.contains("/" + key))
+        refuse_key("/" + key,
+                   "a replay only makes the calls of a recorded run: it has no \"" + key + "\"",
+                   "remove it, or choose another strategy");
+    }
+  }
+
+  void check_gpus() {
+    if (scenario_.share_gpus && scenario_.backend != Scenario::Backend::nccl)
+      refuse_key("/gpus", "\"gpus: shared\" is for nccl: ranks on gloo may share a GPU anyway",
+                 "remove it, or write \"backend: nccl\"");
+  }
+
+  void check_modality() {
+    const std::string pointer = "/data/modality";
+    const auto rank = [&](std::int64_t r, const std::string& at) { require_rank(r, at); };
+    const auto step = [&](std::int64_t s, const std::string& at) { require_step(s, at); };
+    const std::vector<Scenario::Data::Rule>& rules = scenario_.data.modality;
+    const bool mapping = document_.value.contains(Json::json_pointer(pointer)) &&
+                         document_.value[Json::json_pointer(pointer)].is_object();
+    for (std::size_t i = 0; i < rules.size(); ++i) {
+      const std::string item = pointer + "/" + std::to_string(i);
+      const std::string entry =
+          mapping ? pointer + "/rank " + std::to_string(rules[i].ranks[0]) : item;
+      if (mapping && rules[i].ranks[0] >= scenario_.ranks)
+        refuse_key(entry,
+                   "there is no rank " + std::to_string(rules[i].ranks[0]) + ": the job has " +
+                       plural(static_cast<std::uint64_t>(scenario_.ranks), "rank"),
+                   ranks_fix());
+      each(item + "/ranks", rank);
+      each(item + "/steps", step);
+      // The losses are defined on text, and on text with images.
+      if (rules[i].has == std::vector{Modality::image})
+        refuse_key(mapping ? entry : item + "/has", "a batch of images alone has no loss here",
+                   "write [image, text] or [text]");
+    }
+  }
+
+  void check_data() {
+    const bool manifest = scenario_.data.source == "manifest";
+    if (manifest && scenario_.data.manifest.empty())
+      refuse_key("/data/source", "the source is a manifest, but \"manifest\" names none",
+                 "write \"manifest: FILE or FOLDER\" beside it");
+    if (manifest && scenario_.data.vocab.empty())
+      refuse_key("/data/source", "a manifest's texts need a vocabulary, but \"vocab\" names none",
+                 "write \"vocab: vocab.txt\"; `scripts/fetch-minilm` fetches one");
+    for (const std::string key : {"manifest", "vocab"}) {
+      if (!manifest && document_.spots.contains("/data/" + key))
+        refuse_key("/data/" + key, "\"" + key + "\" belongs to the source \"manifest\"",
+                   "write \"source: manifest\" beside it");
+    }
+    for (const std::string key : {"items", "text_only"}) {
+      if (manifest && document_.spots.contains("/data/" + key))
+        refuse_key("/data/" + key, "\"" + key + "\" belongs to the source \"shapes\"",
+                   "remove it: a manifest says what it holds");
+    }
+    if (scenario_.model.head != "fusion" && document_.spots.contains("/model/fusion"))
+      refuse_key("/model/fusion", "\"fusion\" belongs to the head \"fusion\"",
+                 "write \"head: fusion\" beside it");
+  }
+
+  void check_strategy() {
+    static const std::vector<std::pair<std::string, std::vector<std::string>>> kOptions = {
+        {"manual", {"process_groups", "reduction"}},
+        {"ddp",
+         {"find_unused_parameters", "bucket_cap_mb", "first_bucket_mb", "broadcast_buffers",
+          "gradient_as_bucket_view", "no_sync", "static_graph", "skip_all_reduce_unused_params",
+          "compression"}},
+        {"pipeline", {"stages", "micro_batches", "schedule", "order"}},
+        {"fsdp", {"shard_ranks", "prefetch"}},
+        {"replay", {"trace"}}};
+    const Json& strategy = document_.value.value("strategy", Json());
+    const std::string kind = strategy.is_object() ? strategy["kind"].get<std::string>() : "";
+    for (const auto& [owner, keys] : kOptions) {
+      for (const std::string& key : keys) {
+        if (owner == kind || !document_.spots.contains("/strategy/" + key)) continue;
+        refuse_key("/strategy/" + key,
+                   "\"" + key + "\" is an option of " + owner + ", but the strategy is " + kind,
+                   "remove it, or write \"kind: " + owner + "\"");
+      }
+    }
+  }
+
+  void check_ddp_and_groups() {
+    const Scenario::Strategy& strategy = scenario_.strategy;
+    if (strategy.skip_all_reduce_unused_params && !strategy.find_unused_parameters)
+      refuse_key("/strategy/skip_all_reduce_unused_params",
+                 "what is unused is known only where it is looked for",
+                 "write \"find_unused_parameters: true\" beside it");
+    if (strategy.static_graph && strategy.find_unused_parameters)
+      refuse_key("/strategy/static_graph",
+                 "a static graph's unused parameters are those of the first step",
+                 "remove \"find_unused_parameters\"");
+    const bool image_ranks = strategy.process_groups == Scenario::Strategy::Groups::image_ranks;
+    if (image_ranks && scenario_.ranks_with_images(scenario_.ranks).empty())
+      refuse_key("/strategy/process_groups", "no rank ever has images",
+                 "write \"process_groups: one\", or let a rank have images");
+    if (image_ranks && scenario_.data.balance != Scenario::Data::Balance::none)
+      refuse_key("/strategy/process_groups", "sharing out by cost gives every rank images",
+                 "write \"process_groups: one\"");
+    if (!scenario_.train.checkpoint.gathered) return;
+    if (strategy.kind == Scenario::Strategy::Kind::pipeline || image_ranks)
+      refuse_key("/train/checkpoint/layout",
+                 "no rank has all parameters as they are trained, and none gathers them",
+                 "write \"layout: per-rank\"");
+  }
+
+  void check_fsdp() {
+    const bool fsdp = scenario_.strategy.kind == Scenario::Strategy::Kind::fsdp;
+    const int given = scenario_.strategy.shard_ranks;
+    const int shard = given == 0 ? scenario_.ranks : given;
+    if (fsdp && scenario_.ranks % shard != 0)
+      refuse_key("/strategy/shard_ranks",
+                 plural(static_cast<std::uint64_t>(scenario_.ranks), "rank") +
+                     " cannot be cut into groups of " + std::to_string(shard),
+                 "choose a divisor of \"ranks\", or leave it out to shard over all of them");
+    if (!fsdp && document_.spots.contains("/train/clip/norm"))
+      refuse_key("/train/clip/norm", "only fsdp shards the gradients whose norm is taken",
+                 "remove it, or write \"strategy: fsdp\"");
+  }
+
+  // What the pipeline does not take is refused rather than left undone.
+  void check_pipeline() {
+    if (scenario_.strategy.kind != Scenario::Strategy::Kind::pipeline) return;
+    const int stages = scenario_.ranks_of_replica();
+    if (scenario_.ranks % stages != 0)
+      refuse_key("/ranks",
+                 "a pipeline has " + std::to_string(stages) + " stages, one to a rank, but " +
+                     plural(static_cast<std::uint64_t>(scenario_.ranks), "rank") +
+                     " cannot be shared out among them",
+                 "make \"ranks\" a multiple of " + std::to_string(stages));
+    constexpr int kToCross = 3;
+    if (scenario_.strategy.crossed && scenario_.strategy.micro_batches < kToCross)
+      refuse_key("/strategy/order", "with so few micro-batches the orders do not cross",
+                 "make \"micro_batches\" 3 or more");
+    using Remedy = Scenario::Remedy::Kind;
+    const Remedy remedy = scenario_.remedy.kind;
+    if (remedy != Remedy::none && remedy != Remedy::alternating)
+      refuse_key("/remedy",
+                 "a micro-batch without images needs no remedy in a pipeline: nothing is sent for "
+                 "it",
+                 "remove \"remedy\"");
+    if (scenario_.model.negatives != Scenario::Model::Negatives::local)
+      refuse_key("/model/negatives", "a pipeline's loss is computed for each micro-batch",
+                 "write \"negatives: local\"");
+    const Scenario::Train& train = scenario_.train;
+    if (train.accumulation != Scenario::Train::Accumulation())
+      refuse_key("/train/accumulation", "a pipeline accumulates over its micro-batches",
+                 "remove it, and set \"micro_batches\" of the strategy");
+    if (train.precision != Scenario::Train::Precision::float32)
+      refuse_key("/train/precision", "the stages exchange float32", "write \"precision: float32\"");
+    if (scenario_.data.broadcast)
+      refuse_key("/data/broadcast", "the ranks of a pipeline read their replica's batch",
+                 "remove it, or choose another strategy");
+    check_replica_rules(stages);
+  }
+
+  // The stages of a replica read one batch: its first rank stands for all of them.
+  void check_replica_rules(int stages) {
+    const auto check = [&](const std::string& pointer, const auto& rules) {
+      for (const auto& rule : rules) {
+        for (const int rank : rule.ranks) {
+          if (rank % stages == 0) continue;
+          const std::string first = std::to_string(rank - rank % stages);
+          refuse_key(
+              pointer,
+              "rank " + std::to_string(rank) + " reads the batch of its replica's rank " + first,
+              "name rank " + first + " instead");
+        }
+      }
+    };
+    check("/data/modality", scenario_.data.modality);
+    check("/data/outliers", scenario_.data.outliers);
+  }
+
+  // Sharing out needs one batch of all ranks, whose items are worth the same wherever they go.
+  void check_balance() {
+    const Scenario::Data& data = scenario_.data;
+    if (data.balance == Scenario::Data::Balance::none) {
+      if (document_.spots.contains("/data/balance_every"))
+        refuse_key("/data/balance_every", "\"balance_every\" belongs to \"balance: cost\"",
+                   "write \"balance: cost\" beside it");
+      return;
+    }
+    const auto refuse = [&](const std::string& because, const std::string& fix) {
+      refuse_key("/data/balance", because, fix);
+    };
+    if (scenario_.strategy.kind == Scenario::Strategy::Kind::pipeline)
+      refuse("the stages of a pipeline train on one batch",
+             "remove it, or choose another strategy");
+    if (!data.sharding || data.broadcast)
+      refuse("ranks that train on the same items have nothing to share out",
+             "remove it, or \"sharding: false\" and \"broadcast\"");
+    for (const Scenario::Data::Rule& rule : data.modality) {
+      if (!rule.ranks.empty())
+        refuse("an item goes to any rank, but \"modality\" says what single ranks show",
+               "leave \"ranks\" out of its rules, or set \"text_only\" and \"sampler: grouped\"");
+    }
+    if (!scenario_.train.accumulation.by_rank.empty())
+      refuse("the ranks have different numbers of batches", "give all the same \"accumulation\"");
+    using Remedy = Scenario::Remedy;
+    if (scenario_.remedy.kind == Remedy::Kind::alternating_per_rank)
+      refuse("an item goes to any rank, but each rank alternates at its own time",
+             "write \"remedy: alternating\"");
+    if (scenario_.remedy.average != Remedy::Average::world)
+      refuse("the losses are already weighed by who has images", "write \"average: world\"");
+  }
+
+  void check_remedy() {
+    using Kind = Scenario::Remedy::Kind;
+    const Kind kind = scenario_.remedy.kind;
+    const bool averages = kind == Kind::dummy_image || kind == Kind::gradient_mask ||
+                          kind == Kind::gradient_mask_decayed;
+    if (!averages && document_.spots.contains("/remedy/average"))
+      refuse_key("/remedy/average",
+                 "\"average\" is an option of dummy-image and gradient-mask alone",
+                 "remove it, or choose one of these");
+    if ((kind == Kind::alternating || kind == Kind::alternating_per_rank) &&
+        !scenario_.data.modality.empty())
+      refuse_key("/data/modality", "the alternating remedy says which batch holds what",
+                 "remove \"modality\", or choose another remedy");
+  }
+
+  void check_train() {
+    const Scenario::Train::Checkpoint& checkpoint = scenario_.train.checkpoint;
+    if ((checkpoint.every > 0 || checkpoint.resume) && checkpoint.folder.empty())
+      refuse_key("/train/checkpoint", "\"folder\" does not say where the checkpoints are",
+                 "write \"folder: checkpoints\" beside it");
+    const std::string pointer = "/train/accumulation";
+    for (const auto& [rank, steps] : scenario_.train.accumulation.by_rank)
+      require_rank(rank, pointer + "/rank " + std::to_string(rank));
+    if (scenario_.train.clip.before_sync &&
+        scenario_.strategy.kind != Scenario::Strategy::Kind::manual)
+      refuse_key(
+          "/train/clip/when",
+          "gradients can be clipped before they are synchronised only where the loop does it",
+          "write \"strategy: manual\", or \"when: after-sync\"");
+    // Where each rank decides for itself about overflow, it unscales before it clips.
+    if (scenario_.train.clip.before_sync && scenario_.train.loss_scale.agreed &&
+        scenario_.train.precision == Scenario::Train::Precision::float16)
+      refuse_key("/train/clip/when",
+                 "before they are synchronised, float16's gradients are still multiplied by the "
+                 "loss scale, so that their norm says nothing",
+                 "write \"when: after-sync\", or \"precision: bfloat16\", which needs no scale");
+    const auto rank = [&](std::int64_t r, const std::string& at) { require_rank(r, at); };
+    const auto step = [&](std::int64_t s, const std::string& at) { require_step(s, at); };
+    for (std::size_t i = 0; i < scenario_.data.outliers.size(); ++i) {
+      each("/data/outliers/" + std::to_string(i) + "/ranks", rank);
+      each("/data/outliers/" + std::to_string(i) + "/steps", step);
+    }
+  }
+
+  void check_expect() {
+    if (!scenario_.expect) return;
+    each("/expect/culprits",
+         [&](std::int64_t rank, const std::string& at) { require_rank(rank, at); });
+    if (scenario_.expect->step && !scenario_.replays())
+      require_step(*scenario_.expect->step, "/expect/step");
+    const bool clean = scenario_.expect->verdict == "clean";
+    for (const std::string key : {"rules", "culprits", "step"}) {
+      if (clean && document_.spots.contains("/expect/" + key))
+        refuse_key("/expect/" + key, "a clean run has no leading finding, so no \"" + key + "\"",
+                   "remove it, or write \"verdict: findings\"");
+    }
+  }
+
+  const YamlDocument& document_;
+  const Scenario& scenario_;
+  std::optional<Error> error_;
+};
+
+}  // namespace
+
+std::optional<Error> find_contradiction(const YamlDocument& document, const Scenario& scenario) {
+  return Contradictions(document, scenario).find();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,123 @@
+#include "runtime/job/scenario.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/documents/schema_check.h"
+#include "base/documents/yaml_document.h"
+#include "base/files/read_file.h"
+#include "runtime/job/contradictions.h"
+#include "runtime/job/scenario_decode.h"
+
+namespace lockstep {
+
+namespace {
+
+using Json = nlohmann::json;
+
+template <class T>
+bool contains(const std::vector<T>& list, T value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+template <class Rule>
+bool fits(const Rule& rule, int rank, std::int64_t step) {
+  const auto holds = [](const auto& list, auto value) {
+    return list.empty() || contains(list, value);
+  };
+  return holds(rule.ranks, rank) && holds(rule.steps, step);
+}
+
+}  // namespace
+
+std::string to_string(Modality m) { return m == Modality::image ? "image" : "text"; }
+
+const Scenario::Data::Rule* Scenario::rule_for(int rank, std::int64_t step) const {
+  if (remedy.kind == Remedy::Kind::alternating ||
+      remedy.kind == Remedy::Kind::alternating_per_rank) {
+    static const Data::Rule both{{}, {}, {Modality::image, Modality::text}};
+    static const Data::Rule text{{}, {}, {Modality::text}};
+    const bool own_time = remedy.kind == Remedy::Kind::alternating_per_rank;
+    return (step + (own_time ? rank : 0)) % 2 == 0 ? &both : &text;
+  }
+  for (const Data::Rule& rule : data.modality) {
+    if (fits(rule, rank, step)) return &rule;
+  }
+  return nullptr;
+}
+
+double Scenario::outlier_factor(int rank, std::int64_t step) const {
+  for (const Data::Outlier& outlier : data.outliers) {
+    if (fits(outlier, rank, step)) return outlier.factor;
+  }
+  return 1;
+}
+
+int Scenario::ranks_of_replica() const {
+  return strategy.kind == Strategy::Kind::pipeline ? strategy.stages : 1;
+}
+
+namespace {
+
+// Whether some step of the rank shows images, by the first rule that fits each.
+bool ever_has_images(const Scenario& scenario, int rank) {
+  std::set<std::int64_t> decided;
+  for (const Scenario::Data::Rule& rule : scenario.data.modality) {
+    if (!rule.ranks.empty() && !contains(rule.ranks, rank)) continue;
+    const bool has = contains(rule.has, Modality::image);
+    if (rule.steps.empty()) return has;
+    for (const std::int64_t step : rule.steps) {
+      if (step < scenario.train.steps && decided.insert(step).second && has) return true;
+    }
+  }
+  return static_cast<std::int64_t>(decided.size()) < scenario.train.steps;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> Scenario::ranks_with_images(int all) const {
+  std::vector<std::int32_t> out;
+  for (int rank = 0; rank < all; ++rank) {
+    if (ever_has_images(*this, rank)) out.push_back(rank);
+  }
+  return out;
+}
+
+int Scenario::micro_batches(int rank) const {
+  return strategy.kind == Strategy::Kind::pipeline ? strategy.micro_batches
+                                                   : train.accumulation.of(rank);
+}
+
+int Scenario::Train::Accumulation::of(int rank) const {
+  for (const auto& [other, own] : by_rank) {
+    if (other == rank) return own;
+  }
+  return steps;
+}
+
+Result<Scenario> parse_scenario(const std::string& text, const std::string& file) {
+  const Json schema = Json::parse(scenario_schema());
+  Result<YamlDocument> document = parse_yaml(text, file);
+  if (!document) return document.error();
+  if (auto error = check_against_schema(*document, schema)) return *error;
+  const Json value = with_kinds(document->value);
+  Scenario scenario = decode_scenario(with_defaults(value, schema), file);
+  if (auto error = find_contradiction(*document, scenario)) return *error;
+  return scenario;
+}
+
+Result<Scenario> load_scenario(const std::string& path) {
+  constexpr std::size_t kMost = std::size_t{1} << 20U;  // a scenario is a page of YAML
+  const Result<std::string> text = read_file(path, kMost);
+  if (!text) return text.error();
+  Result<Scenario> scenario = parse_scenario(*text, path);
+  if (scenario || !scenario.error().fix.empty()) return scenario;
+  Error error = scenario.error();
+  error.fix = "docs/scenarios.md lists the keys and what they take";
+  return error;
+}
+
+}  // namespace lockstep

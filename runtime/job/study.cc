@@ -1,0 +1,137 @@
+#include "runtime/job/study.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/documents/yaml_document.h"
+#include "base/files/read_file.h"
+#include "base/text.h"
+#include "runtime/job/scenario_decode.h"
+
+namespace lockstep {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// In the order of the file.
+std::vector<Variation> variations(const YamlDocument& document, const std::string& pointer) {
+  std::vector<std::pair<int, Variation>> found;
+  for (const auto& [name, patch] : document.value.at(Json::json_pointer(pointer)).items()) {
+    const Place& place = document.key_place(pointer + "/" + pointer_part(name));
+    found.push_back({place.line, {name, patch.dump()}});
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Variation> out;
+  for (auto& [line, variation] : found) out.push_back(std::move(variation));
+  return out;
+}
+
+// Whether the results of every variation have a folder of their own.
+std::optional<Error> shared_folder(const YamlDocument& document, const std::string& kind,
+                                   const std::vector<Variation>& all) {
+  const std::string fix = "choose names that differ in their letters, digits or \"_\"";
+  std::map<std::string, std::string> owners;  // of the folders, by name
+  for (const Variation& variation : all) {
+    const std::string folder = result_folder(variation.name);
+    const std::string name = "\"" + printable(variation.name) + "\"";
+    const auto refuse = [&](const std::string& why) {
+      return Error{why, document.key_place("/study/" + kind + "/" + pointer_part(variation.name)),
+                   fix};
+    };
+    if (folder.find_first_not_of('-') == std::string::npos)
+      return refuse("nothing of " + name + " can be the name of a folder for its results");
+    const bool alone =
+        folder == kAloneFolder || folder.starts_with(kAloneFolder + std::string("-"));
+    if (kind == "strategies" ? alone : folder == kCompleteFolder)
+      return refuse("the results of " + name + " would lie in the folder \"" + folder +
+                    "\", which holds those of " +
+                    (alone ? "one process" : "the job without missing images"));
+    const auto [owner, is_new] = owners.emplace(folder, variation.name);
+    if (!is_new)
+      return refuse("the results of " + name + " and \"" + printable(owner->second) +
+                    "\" would lie in the same folder, \"" + folder + "\"");
+  }
+  return std::nullopt;
+}
+
+Json patch_named(const std::vector<Variation>& all, const std::string& name) {
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Variation& v) { return v.name == name; });
+  LOCKSTEP_CHECK(found != all.end(), "a study runs variations that it has");
+  return with_kinds(Json::parse(found->patch));
+}
+
+}  // namespace
+
+std::string result_folder(const std::string& variation) {
+  std::string out;
+  for (const char c : variation) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+    if (plain) {
+      out += c;
+    } else if (!out.empty() && out.back() != '-') {
+      out += '-';
+    }
+  }
+  return out;
+}
+
+Result<std::optional<Study>> load_study(const std::string& path) {
+  constexpr std::size_t kMost = std::size_t{1} << 20U;
+  const Result<std::string> text = read_file(path, kMost);
+  if (!text) return text.error();
+  Result<YamlDocument> document = parse_yaml(*text, path);
+  // What is wrong with other scenarios is said where they are loaded.
+  if (!document || !document->value.contains("study")) return std::optional<Study>();
+  const Result<Scenario> scenario = load_scenario(path);  // checks all of it
+  if (!scenario) return scenario.error();
+  for (const std::string key : {"strategies", "remedies"}) {
+    if (!document->value["study"][key].empty()) continue;
+    return Error{"a study needs \"" + key + "\" to compare", document->key_place("/study/" + key),
+                 "name at least one variation: {none: {}}"};
+  }
+  Json base = document->value;
+  base.erase("study");
+  base.erase("expect");
+  Study out;
+  out.file = path;
+  out.base = base.dump();
+  out.name = scenario->name;
+  out.repeats = document->value["study"].value("repeats", out.repeats);
+  out.strategies = variations(*document, "/study/strategies");
+  out.remedies = variations(*document, "/study/remedies");
+  for (const auto& [kind, all] :
+       {std::pair<const char*, const std::vector<Variation>&>{"strategies", out.strategies},
+        {"remedies", out.remedies}}) {
+    if (std::optional<Error> shared = shared_folder(*document, kind, all)) return *shared;
+  }
+  return std::optional<Study>(std::move(out));
+}
+
+Result<std::string> scenario_text(const Study& study, const StudyRun& run,
+                                  const std::string& file) {
+  Json scenario = with_kinds(Json::parse(study.base));
+  scenario.merge_patch(patch_named(study.strategies, run.strategy));
+  scenario.erase("remedy");
+  if (run.remedy) scenario.merge_patch(patch_named(study.remedies, *run.remedy));
+  if (run.complete) scenario.merge_patch({{"data", {{"text_only", 0}, {"modality", nullptr}}}});
+  Json& train = scenario["train"];
+  train["seed"] = train.value("seed", std::uint64_t{1}) + static_cast<std::uint64_t>(run.repeat);
+  train["evaluate"] = true;
+  scenario["watch"] = {{"every", run.watched ? 1 : 0},
+                       {"what", {"gradients", "parameters", "buffers"}}};
+  scenario["name"] = study.name + ": " + run.strategy + ", " +
+                     (run.complete ? "no image missing" : run.remedy.value_or("no remedy"));
+  std::string text = scenario.dump(1);
+  if (const Result<Scenario> checked = parse_scenario(text, file); !checked) return checked.error();
+  return text;
+}
+
+}  // namespace lockstep

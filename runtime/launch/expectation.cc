@@ -1,0 +1,105 @@
+#include "runtime/launch/expectation.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "verify/rules.h"
+
+namespace lockstep {
+
+namespace {
+
+std::string numbers_text(const std::vector<int>& sorted) {
+  return sorted.empty() ? "none" : ranges(std::vector<std::int32_t>(sorted.begin(), sorted.end()));
+}
+
+// How the scenario's language calls an end; an interrupted job has none.
+std::string ends(JobEnd end) {
+  switch (end) {
+    case JobEnd::completed:
+      return "completed";
+    case JobEnd::stopped:
+      return "stopped";
+    case JobEnd::failed:
+    case JobEnd::timed_out:
+      return "failed";
+    case JobEnd::interrupted:
+      return "interrupted";
+  }
+  return "";
+}
+
+std::string ends(Scenario::Expect::Ends end) {
+  switch (end) {
+    case Scenario::Expect::Ends::completed:
+      return "completed";
+    case Scenario::Expect::Ends::stopped:
+      return "stopped";
+    case Scenario::Expect::Ends::failed:
+      return "failed";
+  }
+  return "";
+}
+
+void compare(std::vector<std::string>& out, const std::string& what, const std::string& expected,
+             const std::string& found) {
+  if (expected != found) out.push_back("expected " + what + " " + expected + ", found " + found);
+}
+
+// Whether a rank failed by itself, and the others, which its failure did not reach, were ended once
+// they were proven stuck. Over Gloo a failure closes the connections of all; over NCCL those who
+// wait on their devices see nothing of it.
+bool was_stopped_after_a_failure(const JobOutcome& outcome) {
+  return outcome.end == JobEnd::stopped &&
+         std::any_of(outcome.workers.begin(), outcome.workers.end(),
+                     [](const WorkerOutcome& w) { return !w.ended_by_us && !w.end.success(); });
+}
+
+void compare_finding(std::vector<std::string>& out, const Scenario::Expect& expected,
+                     const Finding& leading) {
+  const std::string name(rule(leading.rule).name);
+  const auto& rules = expected.rules;
+  if (!rules.empty() && std::find(rules.begin(), rules.end(), name) == rules.end())
+    out.push_back("expected rule " + join_and(rules) + ", found " + name);
+  if (expected.culprits) {
+    std::vector<int> culprits;
+    for (const Rank rank : leading.culprits) culprits.push_back(rank.value);
+    compare(out, "culprits", numbers_text(*expected.culprits), numbers_text(culprits));
+  }
+  if (expected.step)
+    compare(out, "step", std::to_string(*expected.step),
+            leading.step ? std::to_string(*leading.step) : "none");
+}
+
+}  // namespace
+
+std::vector<std::string> differences(const Scenario::Expect& expected, const JobOutcome& outcome) {
+  std::vector<std::string> out;
+  const Report& report = outcome.report;
+  compare(out, "verdict", expected.verdict, std::string(to_string(report.verdict)));
+  if (expected.ends &&
+      !(*expected.ends == Scenario::Expect::Ends::failed && was_stopped_after_a_failure(outcome))) {
+    compare(out, "the job to be", ends(*expected.ends), ends(outcome.end));
+  }
+  if (!report.findings.empty())
+    compare_finding(out, expected, report.findings.front());
+  else if (!expected.rules.empty())
+    out.push_back("expected rule " + join_and(expected.rules) + ", found none");
+  return out;
+}
+
+std::optional<Error> unknown_rule(const Scenario& scenario) {
+  if (!scenario.expect) return std::nullopt;
+  std::vector<std::string> known;
+  for (const Rule& row : all_rules()) known.emplace_back(row.name);
+  for (const std::string& name : scenario.expect->rules) {
+    if (rule_from_name(name)) continue;
+    const std::string meant = nearest(name, known);
+    return Error{"\"expect.rules\" names no rule: \"" + printable(name) + "\"",
+                 {scenario.file},
+                 meant.empty() ? "`lockstep rules` lists them" : "did you mean \"" + meant + "\"?"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,277 @@
+#include "runtime/launch/job_runner.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "runtime/job/shared_gpus.h"
+#include "runtime/launch/end_mark.h"
+#include "runtime/launch/hanging_place.h"
+#include "runtime/launch/run_folder.h"
+#include "runtime/launch/shared_segments.h"
+#include "runtime/launch/worker_program.h"
+#include "trace/load.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+
+namespace {
+
+// Nothing moved for so long: a job that hangs rather than one that was ended on its way.
+constexpr double kStandstillS = 5;
+constexpr std::chrono::milliseconds kFreezing(500);
+
+double seconds(Nanos time) { return static_cast<double>(time) / 1e9; }
+
+std::vector<std::string> command_line(const Scenario& scenario, const JobOptions& options,
+                                      int rank) {
+  std::vector<std::string> out = {options.worker,
+                                  "train",
+                                  scenario.file,
+                                  "--rank",
+                                  std::to_string(rank),
+                                  "--world-size",
+                                  std::to_string(scenario.ranks),
+                                  "--store",
+                                  store_file(options.folder),
+                                  "--trace",
+                                  options.folder};
+  out.insert(out.end(), options.more.begin(), options.more.end());
+  return out;
+}
+
+class Job {
+ public:
+  Job(const Scenario& scenario, const JobOptions& options, Interrupts& interrupts)
+      : scenario_(scenario),
+        options_(options),
+        interrupts_(interrupts),
+        live_(options.folder, scenario.ranks),
+        ended_(static_cast<std::size_t>(scenario.ranks), false) {
+    outcome_.planned_steps = scenario.replays() ? 0 : scenario.train.steps;
+    outcome_.times_mean_nothing = scenario.share_gpus;
+  }
+
+  Status start() {
+    began_ = monotonic_nanos();
+    for (int rank = 0; rank < scenario_.ranks; ++rank) {
+      SpawnOptions options;
+      options.helpers_end_with_it = true;
+      if (scenario_.share_gpus) options.environment = sharing_environment(rank);
+      Result<Process> worker = Process::spawn(command_line(scenario_, options_, rank),
+                                              log_file(options_.folder, rank), options);
+      if (!worker) return worker.error();
+      workers_.push_back(std::move(*worker));
+    }
+    return Status::ok();
+  }
+
+  // Until every worker has ended.
+  void follow(const OnProgress& on_progress) {
+    while (!all_ended()) {
+      const Nanos now = monotonic_nanos();
+      const JobProgress& progress = live_.follow(now);
+      if (on_progress) on_progress(progress, seconds(now - began_));
+      segments_.look(running());
+      if (const auto why = must_end(now)) {
+        outcome_.end = *why;
+        end_workers(now);
+        break;
+      }
+      std::this_thread::sleep_for(options_.poll);
+    }
+    outcome_.steps = live_.follow(monotonic_nanos()).steps;
+    outcome_.wall_s = seconds(monotonic_nanos() - began_);
+    segments_.remove();
+  }
+
+  // Judges what they left.
+  Result<JobOutcome> conclude() {
+    ended_by_us_.resize(workers_.size(), false);
+    bool all_well = true;
+    for (std::size_t i = 0; i < workers_.size(); ++i) {
+      const int rank = static_cast<int>(i);
+      outcome_.workers.push_back({rank, *workers_[i].poll(), ended_by_us_[i],
+                                  log_file(options_.folder, rank),
+                                  read_worker_numbers(result_file(options_.folder, rank)),
+                                  hanging_place(stack_file(options_.folder, rank))});
+      all_well = all_well && workers_[i].poll()->success();
+    }
+    if (outcome_.end == JobEnd::completed && !all_well) outcome_.end = JobEnd::failed;
+    std::error_code ignored;
+    std::filesystem::remove(store_file(options_.folder), ignored);
+    if (never_began_) return words_of(*never_began_);
+    Result<Run> run = load_run({options_.folder});
+    if (!run) return no_traces();
+    outcome_.run = std::move(*run);
+    outcome_.report = verify(outcome_.run);
+    // Of ranks that were all killed, the first by itself, the traces do not show that the others
+    // waited in vain. The proof did, while they lived.
+    if (proven_ && !proves_stuck(outcome_.report)) outcome_.report = std::move(*proven_);
+    return std::move(outcome_);
+  }
+
+ private:
+  bool all_ended() {
+    bool all = true;
+    for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
+      if (!ended_[rank] && !workers_[rank].running()) note_end(rank);
+      all = all && ended_[rank];
+    }
+    return all;
+  }
+
+  std::vector<pid_t> running() {
+    std::vector<pid_t> out;
+    for (Process& worker : workers_) {
+      if (worker.running()) out.push_back(worker.pid());
+    }
+    return out;
+  }
+
+  // A worker that a signal ended had no time to write its end mark. Workers that failed before they
+  // had a ring file leave nothing to mark.
+  void note_end(std::size_t rank) {
+    ended_[rank] = true;
+    const ProcessEnd& end = *workers_[rank].poll();
+    const std::string ring = ring_file(options_.folder, static_cast<int>(rank));
+    std::error_code unknown;
+    const bool refused = end.signal == 0 && end.exit_status == kWorkerRefusal;
+    if (!end.success() && !never_began_ && (refused || !std::filesystem::exists(ring, unknown)))
+      never_began_ = rank;
+    (void)mark_killed(ring);
+  }
+
+  // Why the job is to be ended now; nothing where it may go on.
+  std::optional<JobEnd> must_end(Nanos now) {
+    if (const int signal = interrupts_.poll(); signal != 0) {
+      outcome_.interrupted_by = signal;
+      return JobEnd::interrupted;
+    }
+    if (never_began_) return JobEnd::failed;  // the others would wait for it
+    if (auto proof = live_.look(now, ended_)) {
+      outcome_.proof_s = proof->seconds;
+      proven_ = std::move(proof->report);
+      return JobEnd::stopped;
+    }
+    if (seconds(now - began_) > scenario_.limits.total_s) return JobEnd::timed_out;
+    return std::nullopt;
+  }
+
+  // Ends those that still run. Who hangs is told to end, and leaves its mark and its stack; a job
+  // that moves is frozen and killed: told one after the other, its ranks would record how the first
+  // ones' connections close.
+  void end_workers(Nanos now) {
+    const std::optional<std::size_t> never_began = never_began_;
+    for (Process& worker : workers_) ended_by_us_.push_back(worker.running());
+    outcome_.quiet_s = seconds(std::max<Nanos>(now - std::max(live_.quiet_since(), began_), 0));
+    segments_.look(running(), /*closely=*/true);
+    if (outcome_.end == JobEnd::stopped ||
+        (outcome_.end == JobEnd::timed_out &&
+         outcome_.quiet_s > std::min(kStandstillS, scenario_.limits.hang_after_s))) {
+      end_all(workers_, options_.grace);
+    } else {
+      freeze_and_kill();
+    }
+    all_ended();
+    never_began_ = never_began;  // who was ended before it began is no reason
+  }
+
+  void freeze_and_kill() {
+    stop_all(workers_, kFreezing);
+    live_.follow(monotonic_nanos());
+    auto proof = never_began_ ? std::nullopt : live_.judge(monotonic_nanos());
+    if (proof) {
+      outcome_.proof_s = proof->seconds;  // stuck, and ended by other means before it was proven
+      proven_ = std::move(proof->report);
+      for (Process& worker : workers_) worker.signal(SIGTERM);
+      for (Process& worker : workers_) worker.signal(SIGCONT);
+      end_all(workers_, options_.grace);
+      return;
+    }
+    for (int rank = 0; rank < scenario_.ranks; ++rank)
+      (void)mark_killed(ring_file(options_.folder, rank));
+    kill_all(workers_);
+  }
+
+  // What the log of a worker that ended badly says.
+  Error words_of(std::size_t rank) const {
+    const WorkerOutcome& worker = outcome_.workers[rank];
+    const std::string who = "rank " + std::to_string(rank);
+    if (auto error = last_error(worker.log)) {
+      error->message = who + ": " + error->message;
+      return *error;
+    }
+    std::string said;
+    for (const std::string& line : last_lines(worker.log, 3)) said += "\n    " + line;
+    return {who + " " + to_string(worker.end) + " before it began" + said,
+            {worker.log},
+            "mend what the worker says; all of it is in that log"};
+  }
+
+  Error no_traces() const {
+    const std::string said = outcome_.interrupted_by != 0 ? "interrupted before the workers began"
+                                                          : "the job ended before they began";
+    return {"no worker left a trace: " + said,
+            {options_.folder},
+            "what the workers said is in the *.log files there"};
+  }
+
+  const Scenario& scenario_;
+  const JobOptions& options_;
+  Interrupts& interrupts_;
+  LiveVerifier live_;
+  SharedSegments segments_;
+  std::vector<Process> workers_;
+  std::vector<bool> ended_;
+  std::vector<bool> ended_by_us_;           // filled when the job is ended
+  std::optional<std::size_t> never_began_;  // a worker that ended badly without a trace, or refused
+  Nanos began_ = 0;
+  std::optional<Report> proven_;  // what the proof says, where there is one
+  JobOutcome outcome_;
+};
+
+}  // namespace
+
+Status check_startable(const Scenario& scenario, std::optional<int> gpus) {
+  const std::string ranks = plural(static_cast<std::uint64_t>(scenario.ranks), "rank");
+  if (scenario.ranks > kRanksOnOneMachine) {
+    return Error{plural(static_cast<std::uint64_t>(scenario.ranks), "process", "processes") +
+                     " are more than one machine is asked to run (" +
+                     std::to_string(kRanksOnOneMachine) + ")",
+                 {scenario.file},
+                 "`lockstep derive` says whether the job can hang, without running it"};
+  }
+  if (scenario.backend != Scenario::Backend::nccl || !gpus) return Status::ok();
+  if (*gpus == 0) {
+    return Error{
+        "the backend is nccl, and this machine has no GPU that can be used (nvidia-smi and "
+        "CUDA_VISIBLE_DEVICES tell why)",
+        {scenario.file},
+        "write \"backend: gloo\", or run it where there is one"};
+  }
+  if (scenario.ranks > *gpus && !scenario.share_gpus) {
+    return Error{ranks + " of NCCL need a GPU each, and this machine has " +
+                     plural(static_cast<std::uint64_t>(*gpus), "GPU"),
+                 {scenario.file},
+                 "for testing let them share: --share-gpus, or \"gpus: shared\""};
+  }
+  return Status::ok();
+}
+
+Result<JobOutcome> run_job(const Scenario& scenario, const JobOptions& options,
+                           Interrupts& interrupts, const OnProgress& on_progress) {
+  if (const Status ok = check_startable(scenario, std::nullopt); !ok) return ok.error();
+  Job job(scenario, options, interrupts);
+  if (const Status started = job.start(); !started) return started.error();
+  job.follow(on_progress);
+  return job.conclude();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+// LiveVerifier: follows the traces of a running job, and proves that it is stuck as soon as it is.
+//
+// Following costs a glance at a few counters. Only when no rank has recorded anything for a while
+// are the traces read and judged: a job that hangs is silent. Long computation is silent too, so
+// the looks become rarer while the silence lasts, and never take more than a small share of the
+// time.
+//
+// The ring files are read one after the other while the ranks may still write. That is safe: every
+// reading is a prefix of what the rank will have done, and a live verification says only what no
+// continuation can mend.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trace/formats/ring/ring_reader.h"
+#include "trace/ids.h"
+#include "verify/report.h"
+
+namespace lockstep {
+
+// How far the job is.
+struct JobProgress {
+  std::int64_t steps = 0;      // that every rank has finished
+  std::optional<double> loss;  // of the last step of the lowest rank that recorded one
+  int started = 0;             // ranks whose trace has begun
+  std::uint64_t records = 0;   // over all ranks
+  Nanos last_event = kNoTime;  // CLOCK_MONOTONIC; the last movement of any rank
+};
+
+class LiveVerifier {
+ public:
+  LiveVerifier(std::string folder, int ranks);
+
+  // Reads what was recorded since the last call.
+  const JobProgress& follow(Nanos now);
+
+  struct Proof {
+    double seconds = 0;  // from the last movement to the proof
+    Report report;
+  };
+  // Judges the traces if the moment for it has come. `ended`: per rank, whether its process has
+  // ended. `now`: CLOCK_MONOTONIC. Nothing where the job may still go on.
+  std::optional<Proof> look(Nanos now, const std::vector<bool>& ended);
+  // The same, whether it has come or not.
+  std::optional<Proof> judge(Nanos now);
+
+  const JobProgress& progress() const { return progress_; }
+  // Since when nothing was recorded, as of the last follow().
+  Nanos quiet_since() const { return quiet_since_; }
+
+ private:
+  bool due(Nanos now, const std::vector<bool>& ended);
+
+  std::string folder_;
+  std::vector<std::optional<RingTail>> tails_;  // by rank; absent until its file has begun
+  JobProgress progress_;
+  Nanos quiet_since_ = 0;
+  Nanos patience_ = 0;       // the silence after which the next look is due
+  std::vector<bool> ended_;  // as of the last call
+};
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+// The folder of one run: traces, logs, results and the scenario that was run.
+#pragma once
+
+#include <ctime>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "runtime/job/scenario.h"
+
+namespace lockstep {
+
+// The folder's name when the user gives none: "<stem of the scenario's file>-<UTC time>".
+std::string run_folder_name(const std::string& scenario_file, std::time_t now);
+
+// Makes the folder and copies the scenario's file into it. Where `may_rename`, a number is added
+// when a folder of that name exists. Returns the folder.
+// Errors: it cannot be made, or holds the traces of an earlier run.
+Result<std::string> make_run_folder(const std::string& folder, const Scenario& scenario,
+                                    bool may_rename);
+
+std::string ring_file(const std::string& folder, int rank);
+std::string log_file(const std::string& folder, int rank);
+std::string result_file(const std::string& folder, int rank);
+std::string stack_file(const std::string& folder, int rank);
+std::string store_file(const std::string& folder);
+
+// The last lines of a log, at most `lines` of them and a few KB, safe to print.
+std::vector<std::string> last_lines(const std::string& file, std::size_t lines);
+
+// The error that the log ends with, as its writer had it before Error::str(); nothing where it ends
+// otherwise.
+std::optional<Error> last_error(const std::string& log);
+
+}  // namespace lockstep

@@ -1,0 +1,69 @@
+#include "runtime/launch/scenario_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "base/system_error.h"
+#include "runtime/launch/expectation.h"
+#include "runtime/replay/scenario_program.h"
+
+namespace lockstep {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_yaml(const fs::path& path) {
+  return path.extension() == ".yaml" || path.extension() == ".yml";
+}
+
+Result<std::vector<std::string>> files_below(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code failed;
+  for (fs::recursive_directory_iterator it(folder, failed), end; !failed && it != end;
+       it.increment(failed)) {
+    std::error_code unknown;
+    if (it->is_regular_file(unknown) && is_yaml(it->path())) files.push_back(it->path().string());
+  }
+  if (failed) return system_error("cannot read the folder", failed.value(), folder);
+  if (files.empty()) return Error{"no scenarios in this folder", {folder}, "they are *.yaml"};
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> scenario_files(const std::vector<std::string>& paths) {
+  std::vector<std::string> out;
+  for (const std::string& path : paths) {
+    std::error_code unknown;
+    if (fs::is_directory(path, unknown)) {
+      const Result<std::vector<std::string>> found = files_below(path);
+      if (!found) return found.error();
+      out.insert(out.end(), found->begin(), found->end());
+    } else if (fs::exists(path, unknown)) {
+      out.push_back(path);
+    } else if (fs::exists(path + ".yaml", unknown)) {
+      out.push_back(path + ".yaml");
+    } else {
+      return Error{
+          "no such file or folder", {path}, "`lockstep scenario --list` shows what is there"};
+    }
+  }
+  return out;
+}
+
+Result<Scenario> load_checked_scenario(const std::string& file) {
+  Result<Scenario> scenario = load_scenario(file);
+  if (!scenario) return scenario;
+  if (const auto error = unknown_rule(*scenario)) return *error;
+  if (scenario->replays()) {
+    if (const Result<Run> program = load_replay_program(*scenario); !program) {
+      return program.error();
+    }
+  }
+  return scenario;
+}
+
+}  // namespace lockstep

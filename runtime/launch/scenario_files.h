@@ -1,0 +1,20 @@
+// Finding and loading the scenarios that a command line names.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "runtime/job/scenario.h"
+
+namespace lockstep {
+
+// The scenario files that `paths` name: files as they are, or without their ending; of folders all
+// *.yaml and *.yml in them and below, sorted.
+// Errors: a path that does not exist, a folder without scenarios.
+Result<std::vector<std::string>> scenario_files(const std::vector<std::string>& paths);
+
+// Loads and checks one, including that the rules it expects exist, and that what it replays can be.
+Result<Scenario> load_checked_scenario(const std::string& file);
+
+}  // namespace lockstep

@@ -1,0 +1,105 @@
+// ContrastiveModel: an image and a text encoder, projected into one space and trained so that a
+// picture and its sentence meet there (symmetric InfoNCE over the local or the global batch,
+// learnable temperature; Radford et al., 2021, arXiv:2103.00020), plus a language task on the
+// projected text, so that a batch without any image still trains something: the next word where the
+// text encoder is causal, else masked words (Devlin et al., arXiv:1810.04805, section 3.1). With
+// the head "fusion", a cross-attention over image and text also tells right pairs from wrong ones
+// (image-text matching: Li et al., 2021, arXiv:2107.07651).
+//
+// Parameters: logit_scale, image.*, image_proj.weight, text.*, text_proj.weight, text_head.*,
+// fusion.*
+//
+// An image without a sentence is one from which the sentences are told apart; it looks for none
+// itself, and takes no part in the matching.
+//
+// Who gets a gradient: a batch with at least one image: all of them. A text-only batch: text.*,
+// text_proj.* and text_head.*; the others' gradients stay undefined. (With exactly one image there
+// is nothing to tell apart: the contrastive loss is 0, its gradients are defined and 0.)
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <torch/csrc/api/include/torch/nn.h>
+
+#include "runtime/job/scenario.h"
+#include "runtime/models/batch.h"
+#include "runtime/models/encoders.h"
+#include "runtime/models/feature_gather.h"
+#include "runtime/models/fusion.h"
+#include "runtime/models/input_spec.h"
+#include "runtime/models/named_tensors.h"
+
+namespace lockstep {
+
+struct Losses {
+  at::Tensor total;        // the sum by the batch's weights: what backward() starts from
+  at::Tensor contrastive;  // undefined for a text-only batch
+  at::Tensor text;
+  at::Tensor matching;  // undefined for a text-only batch, and without fusion
+};
+
+class ContrastiveModelImpl : public torch::nn::Module {
+ public:
+  // Fresh weights. `input` must be that of the batches. Throws std::invalid_argument where the
+  // fusion does not fit the encoders.
+  ContrastiveModelImpl(const Scenario::Model& options, const InputSpec& input);
+
+  // `gather` null: negatives are the batch's own; else those of all ranks (collective).
+  Losses losses(const Batch& batch, FeatureGather* gather = nullptr);
+  // The same with the image encoder's features, [images, width], from elsewhere: `image_features`
+  // is asked for them once the text has been encoded, and only where the batch has images.
+  using ImageFeatures = std::function<at::Tensor()>;
+  Losses losses_with(const Batch& batch, const ImageFeatures& image_features,
+                     FeatureGather* gather = nullptr);
+
+  // The same with the text encoder's output from elsewhere, too: what it saw of the batch's tokens
+  // (seen_by_text) and its hidden states [n, t, width].
+  struct EncodedText {
+    at::Tensor seen, hidden;
+  };
+  Losses losses_of(const Batch& batch, const EncodedText& text, const ImageFeatures& image_features,
+                   FeatureGather* gather = nullptr);
+  // The tokens with some words hidden, drawn anew by each call, where the text encoder sees both
+  // ways: it would read the answer otherwise. And which of them are no padding.
+  at::Tensor seen_by_text(const at::Tensor& tokens) const;
+  at::Tensor text_mask(const at::Tensor& tokens) const { return tokens != input_.pad; }
+
+  // Words of these texts that the language task predicts, or of which it hides some to predict
+  // them.
+  std::int64_t words_to_predict(const at::Tensor& tokens) const;
+
+  // Unit vectors in the shared space: [n, 3, side, side] and [n, tokens] to [n, embed_dim].
+  at::Tensor embed_images(const at::Tensor& images);
+  at::Tensor embed_sentences(const at::Tensor& tokens);
+
+  // For remedies: a scalar that depends on every parameter that a batch without images leaves
+  // without a gradient.
+  at::Tensor image_path(const at::Tensor& images);
+
+  const InputSpec& input() const { return input_; }
+
+  ImageTower& image_tower() { return image_; }
+  TextTower& text_tower() { return text_; }
+
+ private:
+  at::Tensor sentence_of(const at::Tensor& projected, const at::Tensor& tokens) const;
+  at::Tensor text_loss(const at::Tensor& projected, const at::Tensor& seen,
+                       const at::Tensor& tokens);
+  at::Tensor matching_loss(const at::Tensor& features, const at::Tensor& hidden,
+                           const at::Tensor& mask);
+
+  InputSpec input_;
+  at::Tensor logit_scale_;  // logarithm of 1 / temperature
+  ImageTower image_;
+  torch::nn::Linear image_proj_;
+  TextTower text_;
+  torch::nn::Linear text_proj_;
+  torch::nn::Linear text_head_;
+  CrossAttentionFusion fusion_{nullptr};  // with the head "fusion"
+};
+TORCH_MODULE(ContrastiveModel);
+
+}  // namespace lockstep

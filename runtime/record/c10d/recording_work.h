@@ -1,0 +1,71 @@
+// RecordingWork: the handle of one recorded call. Passes everything on to the transport's own
+// handle, and records when the program begins to wait for it and is let go.
+//
+// Completion comes from the transport's future where it has one (Gloo: all but point-to-point, and
+// reduce_scatter in Torch 2.11); otherwise it is only seen when a wait returns. Where a device does
+// the work (NCCL), neither says when it is done: a WorkWatch asks.
+#pragma once
+
+#include <exception>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>  // C10D_BACKEND_HAS_HOOKS: from torch 2.15 on
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "runtime/record/c10d/work_watch.h"
+#include "runtime/record/device_time.h"
+#include "runtime/record/recorder.h"
+
+namespace lockstep {
+
+// What an exception says, without the C++ stack that c10::Error appends.
+std::string message_of(const std::exception& error);
+
+class RecordingWork : public c10d::Work {
+ public:
+  // `recorder` must outlive the work and its completion. `watch` and `time` may be null.
+  RecordingWork(c10::intrusive_ptr<c10d::Work> inner, Recorder& recorder, std::uint32_t call,
+                WorkWatch* watch, DeviceTime* time = nullptr);
+
+  // The call's id in what `recorder` writes; nothing where that has not seen it. (A program may be
+  // recorded twice: by itself, and by what was loaded in front of it.)
+  std::optional<std::uint32_t> call_in(const Recorder& recorder) const;
+
+  // Rethrows what the transport throws, after recording it.
+  bool wait(std::chrono::milliseconds timeout) override;
+
+  bool isCompleted() override { return inner_->isCompleted(); }
+  bool isSuccess() const override { return inner_->isSuccess(); }
+  std::exception_ptr exception() const override { return inner_->exception(); }
+  int sourceRank() const override { return inner_->sourceRank(); }
+  std::vector<at::Tensor> result() override { return inner_->result(); }
+  void synchronize() override;
+  void blockCurrentStream() override { inner_->blockCurrentStream(); }
+  void abort() override { inner_->abort(); }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return inner_->getFuture(); }
+  c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override {
+    return inner_->getFutureResult();
+  }
+  float getDuration() const override { return inner_->getDuration(); }
+  std::uint64_t getSequencenumber() const override { return inner_->getSequencenumber(); }
+#ifdef C10D_BACKEND_HAS_HOOKS
+  // By which PyTorch's own recorder finds the call that a backend says is complete.
+  std::uint64_t getCompletionKey() const override { return inner_->getCompletionKey(); }
+#endif
+
+ private:
+  // Records the completion, or the failure, where nobody else does; once, however often the program
+  // waits.
+  void complete(std::string_view error = {});
+
+  c10::intrusive_ptr<c10d::Work> inner_;
+  Recorder& recorder_;
+  std::uint32_t call_;
+  DeviceTime* time_;
+  // Completion is still to be recorded, and neither the future's callback nor the watch will.
+  bool seen_by_wait_alone_ = true;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+// Communicator: records the calls of one NCCL communicator into the ring file of its rank. What
+// both recorders of NCCL programs share: the profiler plugin and the preloaded library.
+//
+// A call is in the file when issue() returns. Members are not known here, only the own place; the
+// reader puts them together over all files (trace/communicators.h). So roots and peers are places.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "runtime/record/nccl/recorded_rank.h"
+#include "trace/formats/ring/ring_writer.h"
+#include "trace/signature.h"
+
+namespace lockstep {
+
+// One call, as its arguments say.
+struct NcclCall {
+  Op op = Op::other;
+  std::string_view other_op;   // the operation's own name where op is Op::other
+  std::int64_t count = 0;      // NCCL's argument
+  std::int32_t dtype = kNone;  // ncclDataType_t; kNone: not known
+  std::int32_t redop = kNone;  // ncclRedOp_t; kNone: not known, or the program's own
+  std::int32_t root = kNone;   // a place
+  std::int32_t peer = kNone;   // a place; of Send and Recv
+};
+
+// What the program says of a call, where it says something.
+struct CallLabel {
+  RingWriter::NamesRef what;  // the parameters that it carries
+  RingWriter::StringRef tag;
+};
+
+class Communicator {
+ public:
+  // 0 <= place < size. The rank has a ring, and outlives it.
+  Communicator(RecordedRank& rank, RingWriter::GroupRef group, std::int32_t place,
+               std::int32_t size)
+      : rank_(rank), group_(group), place_(place), size_(size) {}
+
+  // Records that the call was issued; its id is for ring(). Any thread; a lock that is held for
+  // some 100 ns keeps the numbers in the order of the file.
+  std::uint32_t issue(const NcclCall& call, const CallLabel& label = {});
+  // The same in two steps, for calls that are made once and run often.
+  RingWriter::SignatureRef signature(const NcclCall& call);
+  std::uint32_t issue(RingWriter::SignatureRef signature, const CallLabel& label = {},
+                      bool point_to_point = false, std::int32_t peer = kNone);
+
+  // The program is done with it; calls that come all the same are recorded.
+  void close();
+
+  RecordedRank& rank() const { return rank_; }
+  RingWriter& ring() const { return *rank_.ring; }
+  std::int32_t place() const { return place_; }
+  std::int32_t size() const { return size_; }
+
+ private:
+  struct Key {
+    std::int64_t count;
+    std::int32_t dtype, redop, root;
+    Op op;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const noexcept;
+  };
+  RingWriter::SignatureRef make_signature(const NcclCall& call);
+
+  RecordedRank& rank_;
+  const RingWriter::GroupRef group_;
+  const std::int32_t place_, size_;
+  std::mutex mutex_;
+  std::unordered_map<Key, RingWriter::SignatureRef, KeyHash> signatures_;  // at most kMostKnown
+  std::uint32_t next_collective_ = 0, next_p2p_ = 0;
+};
+
+}  // namespace lockstep

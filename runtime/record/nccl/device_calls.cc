@@ -1,0 +1,160 @@
+#include "runtime/record/nccl/device_calls.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+std::optional<cuda::Driver> find_none() { return std::nullopt; }
+
+// Makes the context current on this thread while it lives.
+class Current {
+ public:
+  Current(const cuda::Driver& driver, cuda::Context context)
+      : driver_(driver), is_(driver.push(context) == cuda::kSuccess) {}
+  ~Current() {
+    cuda::Context popped = nullptr;
+    if (is_) driver_.pop(&popped);
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  explicit operator bool() const { return is_; }
+
+ private:
+  const cuda::Driver& driver_;
+  const bool is_;
+};
+
+}  // namespace
+
+DeviceCalls& DeviceCalls::of_process() {
+  static DeviceCalls* const calls = [] {
+    const char* const completions = ::getenv("LOCKSTEP_RECORD_COMPLETION");
+    const bool wanted = completions == nullptr || std::string_view(completions) != "0";
+    auto* const made = new DeviceCalls(wanted ? cuda::find_driver : find_none);
+    made->has_watcher_ = true;
+    // A process that forked leaves the device to its parent.
+    static const pid_t own = ::getpid();
+    std::atexit([] {
+      if (::getpid() == own) of_process().stop();
+    });
+    return made;
+  }();
+  return *calls;
+}
+
+void DeviceCalls::follow(std::span<const Call> calls) {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t begin = 0; begin < calls.size();) {
+    std::size_t end = begin + 1;
+    while (end < calls.size() && calls[end].stream == calls[begin].stream) ++end;
+    const std::span<const Call> of_stream = calls.subspan(begin, end - begin);
+    if (!put_event(of_stream)) std::for_each(of_stream.begin(), of_stream.end(), leave);
+    begin = end;
+  }
+}
+
+bool DeviceCalls::put_event(std::span<const Call> calls) {
+  if (!looked_for_) driver_ = find_();
+  looked_for_ = true;
+  if (!driver_ || stopped_ || in_flight_ >= kMostFollowed) return false;
+  const cuda::Stream stream = calls.front().stream;
+  Followed followed;
+  // An event in a stream that is captured becomes a part of the graph.
+  int capturing = 0;
+  if (driver_->is_capturing(stream, &capturing) != cuda::kSuccess || capturing != 0 ||
+      driver_->context_of(stream, &followed.context) != cuda::kSuccess)
+    return false;
+  const Current current(*driver_, followed.context);
+  if (!current) return false;
+  std::vector<cuda::Event>& free = free_[followed.context];
+  if (free.empty()) {
+    if (driver_->make_event(&followed.event, cuda::kDisableTiming) != cuda::kSuccess) return false;
+  } else {
+    followed.event = free.back();
+    free.pop_back();
+  }
+  if (driver_->record(followed.event, stream) != cuda::kSuccess) {
+    free.push_back(followed.event);
+    return false;
+  }
+  followed.calls.assign(calls.begin(), calls.end());
+  streams_[stream].push_back(std::move(followed));
+  if (in_flight_++ > 0) return true;
+  if (has_watcher_) {
+    has_watcher_ = false;
+    sigset_t all;
+    sigset_t before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);  // it takes none of the program's signals
+    try {
+      std::thread([this] { watch(*this); }).detach();
+    } catch (const std::system_error&) {
+      driver_.reset();  // nobody would ask: the following calls are not followed
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  some_.notify_one();
+  return true;
+}
+
+void DeviceCalls::complete(Followed& followed, bool well) {
+  for (const Call& call : followed.calls) {
+    if (well) call.rank->ring->complete(call.id);
+    leave(call);
+  }
+  // Of an event that the driver refuses to speak of, nothing more is known: it is not used again.
+  if (well) free_[followed.context].push_back(followed.event);
+  --in_flight_;
+}
+
+void DeviceCalls::look_locked() {
+  if (!driver_ || stopped_) return;
+  for (auto& [stream, queue] : streams_) {
+    while (!queue.empty()) {
+      const Current current(*driver_, queue.front().context);
+      const cuda::Code code = driver_->query(queue.front().event);
+      if (code == cuda::kNotReady) break;
+      complete(queue.front(), code == cuda::kSuccess);
+      queue.pop_front();
+    }
+  }
+  std::erase_if(streams_, [](const auto& stream) { return stream.second.empty(); });
+}
+
+void DeviceCalls::look() {
+  const std::lock_guard lock(mutex_);
+  look_locked();
+}
+
+void DeviceCalls::stop() {
+  const std::lock_guard lock(mutex_);
+  look_locked();
+  stopped_ = true;
+}
+
+void DeviceCalls::watch(DeviceCalls& self) {
+  constexpr std::chrono::milliseconds kEvery{1};
+  std::unique_lock lock(self.mutex_);
+  // A question of this thread would end a capture that another one makes in the global mode.
+  int mode = cuda::kRelaxed;
+  self.driver_->exchange_capture_mode(&mode);
+  for (;;) {
+    self.some_.wait(lock, [&] { return self.in_flight_ > 0 && !self.stopped_; });
+    self.look_locked();
+    lock.unlock();
+    std::this_thread::sleep_for(kEvery);
+    lock.lock();
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,217 @@
+#include "runtime/record/nccl/job_record.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <charconv>
+#include <cstdio>
+#include <string_view>
+#include <system_error>
+
+#include "base/files/make_folder.h"
+#include "base/text.h"
+#include "trace/formats/ring/ring_owner.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t kEvents = 131'072;
+constexpr std::int64_t kMostRanks = 1 << 20;  // what a reader takes for possible (trace_builder.h)
+
+std::uint64_t events_of(const char* text) {
+  std::uint64_t events = kEvents;
+  if (text != nullptr) std::from_chars(text, text + std::string_view(text).size(), events);
+  return events;
+}
+
+// A process that forked leaves its files to its parent.
+const pid_t& own_pid() {
+  static const pid_t pid = ::getpid();
+  return pid;
+}
+
+std::atomic<JobRecord*> recording_job{nullptr};
+
+}  // namespace
+
+JobRecord::JobRecord(std::string library, Environment get)
+    : library_(std::move(library)),
+      get_(std::move(get)),
+      hung_after_(hang_patience(get_("LOCKSTEP_RECORD_HUNG_AFTER"))),
+      capacity_(events_of(get_("LOCKSTEP_RECORD_EVENTS"))) {}
+
+JobRecord& JobRecord::of_process(const char* library) {
+  static JobRecord* const job = [&] {
+    auto* const made = new JobRecord(library, ::getenv);
+    own_pid();
+    ::on_exit(&JobRecord::at_exit, made);
+    recording_job.store(made, std::memory_order_release);
+    made->has_watcher_ = made->hung_after_ > 0;
+    return made;
+  }();
+  return *job;
+}
+
+void JobRecord::at_exit(int status, void* job) {
+  if (::getpid() != own_pid()) return;
+  static_cast<JobRecord*>(job)->finish(status == 0 ? End::clean : End::exception);
+}
+
+void JobRecord::at_immediate_exit(int status) {
+  JobRecord* const job = recording_job.load(std::memory_order_acquire);
+  if (status == 0 && job != nullptr) at_exit(status, job);
+}
+
+void JobRecord::start_watcher() {
+  try {
+    look_at_times(hung_after_, [this](std::int64_t now) { look_for_hangs(now); });
+  } catch (const std::system_error& error) {
+    say_once("watcher", std::string("hangs will not be marked: ") + error.what());
+  }
+}
+
+void JobRecord::look_for_hangs(std::int64_t now) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [rank, lane] : lanes_) {
+    if (!lane.ring || !lane.hang) continue;
+    const std::int64_t on_device = lane.on_device.load(std::memory_order_relaxed);
+    const HangWatch::Verdict verdict = lane.hang->look(lane.ring->written(), on_device, now);
+    if (verdict == HangWatch::Verdict::hangs) lane.ring->finish(End::hung);
+    if (verdict == HangWatch::Verdict::goes_on) lane.ring->resume();
+  }
+}
+
+void JobRecord::finish(End end) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [rank, lane] : lanes_) {
+    if (!lane.ring) continue;
+    if (end == End::clean) lane.ring->resume();  // whatever it was taken for
+    lane.ring->finish(end);
+  }
+}
+
+bool JobRecord::records() {
+  const std::lock_guard lock(mutex_);
+  return !lanes_.empty() && lanes_.begin()->second.ring != nullptr;
+}
+
+void JobRecord::say_once(const char* kind, const std::string& what) {
+  if (!said_.insert(kind).second) return;
+  std::fprintf(stderr, "%s: %s\n", library_.c_str(), what.c_str());
+}
+
+// Where to write, and whose ranks count. False: nothing is recorded.
+bool JobRecord::begin(const Opening& first) {
+  state_ = State::refused;
+  const char* const folder = get_("LOCKSTEP_RECORD_DIR");
+  if (folder == nullptr || *folder == '\0') {
+    say_once("folder", "nothing is recorded: LOCKSTEP_RECORD_DIR is not set");
+    return false;
+  }
+  if (const Status made = make_folder(folder); !made) {
+    say_once("folder", "nothing is recorded: " + made.error().summary());
+    return false;
+  }
+  folder_ = folder;
+  const auto launched = launched_rank(get_);
+  if (!launched) {
+    say_once("rank", launched.error().summary() + "; the first communicator's ranks are taken");
+  } else if (*launched && (*launched)->world_size >= first.size) {
+    launched_ = *launched;
+  }
+  world_size_ = launched_ ? launched_->world_size : static_cast<std::int32_t>(first.size);
+  if (!launched_) world_ = first.name;
+  state_ = State::recording;
+  if (has_watcher_) start_watcher();
+  return true;
+}
+
+JobRecord::Lane& JobRecord::make_lane(std::int32_t rank) {
+  const auto [known, is_new] = lanes_.try_emplace(rank);
+  Lane& lane = known->second;
+  if (!is_new) return lane;
+  RingWriter::Options options;
+  options.path = folder_ + "/rank_" + std::to_string(rank) + ".ring";
+  options.rank = Rank(rank);
+  options.world_size = world_size_;
+  options.backend = "nccl";
+  options.program = ::program_invocation_short_name;
+  options.capacity = capacity_;
+  if (const auto writer = ring_file_writer(options.path)) {
+    say_once("taken",
+             "rank " + std::to_string(rank) + " is not recorded: " +
+                 (*writer == ::getpid() ? "this process" : "process " + std::to_string(*writer)) +
+                 " writes " + printable(options.path) +
+                 " at this moment; use one recorder, and a folder for each job");
+    return lane;
+  }
+  auto ring = RingWriter::create(options);
+  if (ring) {
+    lane.ring = std::move(*ring);
+    if (hung_after_ > 0) lane.hang.emplace(static_cast<std::int64_t>(hung_after_ * 1e9));
+  } else {
+    say_once("ring",
+             "rank " + std::to_string(rank) + " is not recorded: " + ring.error().summary());
+  }
+  return lane;
+}
+
+JobRecord::Lane* JobRecord::lane_of(const Opening& opening) {
+  const auto place = static_cast<std::int32_t>(opening.place);
+  if (opening.size > world_size_) {
+    say_once("size", "communicators of more than " + std::to_string(world_size_) +
+                         " ranks are not recorded: the first one had no more, and no launcher says "
+                         "otherwise; set RANK and WORLD_SIZE");
+    return nullptr;
+  }
+  if (const auto parent = lane_of_communicator_.find(opening.parent);
+      parent != lane_of_communicator_.end())
+    return parent->second;
+  if (!launched_ && opening.name == world_) return &make_lane(place);
+  if (launched_) {
+    const auto twin = communicators_.lower_bound({opening.name, INT32_MIN});
+    if (twin == communicators_.end() || twin->first.first != opening.name)
+      return &make_lane(launched_->rank);
+    say_once("twin",
+             "only one place of each communicator is recorded: this process has several, "
+             "and its launcher gives it one rank; unset RANK and its like");
+    return nullptr;
+  }
+  if (lanes_.size() == 1) return &lanes_.begin()->second;
+  say_once("lanes",
+           "communicators but the first are not recorded: this process has several ranks, "
+           "and nothing tells which of them made the communicator");
+  return nullptr;
+}
+
+Communicator* JobRecord::open(const Opening& opening) {
+  const std::lock_guard lock(mutex_);
+  if (state_ == State::refused || opening.name.empty()) return nullptr;
+  if (opening.place < 0 || opening.place >= opening.size || opening.size > kMostRanks) {
+    say_once("place", "a communicator is not recorded: it has no place " +
+                          std::to_string(opening.place) + " of " + std::to_string(opening.size));
+    return nullptr;
+  }
+  if (state_ == State::fresh && !begin(opening)) return nullptr;
+  const auto place = static_cast<std::int32_t>(opening.place);
+  const auto size = static_cast<std::int32_t>(opening.size);
+  const auto known = communicators_.find({opening.name, place});
+  if (known != communicators_.end()) return known->second.get();
+  Lane* const lane = lane_of(opening);
+  if (lane == nullptr || !lane->ring) return nullptr;
+  const RingWriter::GroupRef group =
+      lane->ring->make_communicator(opening.name, place, size, opening.desc);
+  if (group.id == 0) {
+    say_once("table", "further communicators are not recorded: the ring file's table is full");
+    return nullptr;
+  }
+  auto made = std::make_unique<Communicator>(*lane, group, place, size);
+  Communicator* const out = made.get();
+  communicators_.emplace(std::pair(opening.name, place), std::move(made));
+  lane_of_communicator_.emplace(out, lane);
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,95 @@
+// JobRecord: the ring files of a process that uses NCCL, for programs that know nothing of
+// Lockstep.
+//
+//   LOCKSTEP_RECORD_DIR       where the ring files go; not set: nothing is recorded, said once
+//   LOCKSTEP_RECORD_EVENTS    how many of the newest events are kept (default 131072, 8 MiB)
+//   LOCKSTEP_RECORD_HUNG_AFTER  seconds without any event, while a call is on the device, after
+//                             which the end mark says `hung` until something moves (default 60;
+//                             0: never); see
+//                             trace/hang_watch.h
+//
+// A process has one rank, that of its launcher (base/launcher.h), and one file. Where no launcher
+// tells, or the first communicator has more places than the launcher has processes (several devices
+// in each), the first communicator is taken for that of all ranks: its places are the ranks, each
+// with a file of its own.
+//
+// Whatever fails is said on standard error, once, and that much is not recorded: the job goes on.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/launcher.h"
+#include "runtime/record/nccl/communicator.h"
+#include "runtime/record/nccl/recorded_rank.h"
+#include "trace/formats/ring/hang_watch.h"
+#include "trace/formats/ring/ring_writer.h"
+
+namespace lockstep {
+
+class JobRecord {
+ public:
+  // `library`: what messages begin with.
+  JobRecord(std::string library, Environment get);
+
+  // The process's: never destroyed, since calls may come until the process is gone. The end mark
+  // tells whether the program exited with 0; a process that is killed leaves none.
+  static JobRecord& of_process(const char* library);
+  // The process ends by _exit(), which runs no handlers. Only a good end is marked: others come
+  // from whoever ends a hung process, often in the handler of a signal.
+  static void at_immediate_exit(int status);
+
+  // The recorder of the communicator that all its processes call `name`, in which this one has
+  // `place`. The same name and place again give the same recorder. `parent`: what it was split off;
+  // null: none, or not known. Null: it is not recorded. The recorder stays valid as long as this.
+  struct Opening {
+    std::string name, desc;
+    std::int64_t place = 0, size = 0;
+    const Communicator* parent = nullptr;
+  };
+  Communicator* open(const Opening& opening);
+
+  // Writes the end mark into all files that have none.
+  void finish(End end);
+  // Looks once whether ranks hang, and marks their files. `now`: ns.
+  void look_for_hangs(std::int64_t now);
+  // True where at least one file was made.
+  bool records();
+
+ private:
+  struct Lane : RecordedRank {
+    std::optional<HangWatch> hang;
+  };
+
+  void say_once(const char* kind, const std::string& what);
+  bool begin(const Opening& first);
+  Lane* lane_of(const Opening& opening);
+  Lane& make_lane(std::int32_t rank);
+  void start_watcher();
+  static void at_exit(int status, void* job);
+
+  const std::string library_;
+  const Environment get_;
+  const double hung_after_;  // seconds; 0: never
+  std::mutex mutex_;
+  std::set<std::string> said_;
+  bool has_watcher_ = false;  // of hangs: the process's only
+  enum class State : std::uint8_t { fresh, recording, refused } state_ = State::fresh;
+  std::string folder_;
+  std::uint64_t capacity_;
+  std::optional<LaunchedRank> launched_;
+  std::string world_;  // the first communicator's name, where its places are the ranks
+  std::int32_t world_size_ = 0;
+  std::map<std::int32_t, Lane> lanes_;  // by rank
+  std::map<std::pair<std::string, std::int32_t>, std::unique_ptr<Communicator>> communicators_;
+  std::map<const Communicator*, Lane*> lane_of_communicator_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,366 @@
+// liblockstep_nccl.so: stands in front of libnccl.so.2 in a program that is linked with it.
+//
+//   LD_PRELOAD=/path/to/liblockstep_nccl.so LOCKSTEP_RECORD_DIR=traces ./program
+//
+//   LOCKSTEP_RECORD_COMPLETION=0   leave out when calls completed, and put no events into the
+//                                  program's streams
+//
+// Each function below records the call and then makes it. The call is in the ring file before NCCL
+// sees it. When it completes is told by an event behind it in its stream (device_calls.h); the
+// calls of an ncclGroup are in their streams once its outermost end returns.
+//
+// What NCCL calls of itself while it is in one of these functions is not the program's, and is not
+// recorded. Nothing that goes wrong here reaches the program, but for an NCCL without the function
+// that it calls: then the result is ncclInternalError.
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/record/nccl/device_calls.h"
+#include "runtime/record/nccl/known_communicators.h"
+#include "runtime/record/nccl/real_nccl.h"
+#include "trace/nccl_calls.h"
+
+namespace lockstep {
+namespace {
+
+using nccl::Comm;
+using nccl::ResultCode;
+using nccl::Stream;
+using nccl::UniqueId;
+
+thread_local int depth = 0;  // of our functions on this thread's stack
+struct Inside {
+  Inside() { ++depth; }
+  ~Inside() { --depth; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+};
+
+// Calls the real function behind our own of that name.
+template <class... Parameters, class... Arguments>
+ResultCode call_real(const char* name, ResultCode (*&real)(Parameters...), Arguments... arguments) {
+  auto* found = __atomic_load_n(&real, __ATOMIC_RELAXED);
+  if (found == nullptr) {
+    found = reinterpret_cast<ResultCode (*)(Parameters...)>(find_real_nccl(name));
+    if (found == nullptr) return nccl::kInternalError;
+    __atomic_store_n(&real, found, __ATOMIC_RELAXED);
+  }
+  const Inside inside;
+  return found(arguments...);
+}
+
+std::optional<KnownCommunicators::Place> ask_nccl(Comm comm) {
+  static ResultCode (*real_rank)(Comm, int*) = nullptr;
+  static ResultCode (*real_count)(Comm, int*) = nullptr;
+  KnownCommunicators::Place place;
+  if (call_real("ncclCommUserRank", real_rank, comm, &place.place) != nccl::kSuccess ||
+      call_real("ncclCommCount", real_count, comm, &place.size) != nccl::kSuccess)
+    return std::nullopt;
+  return place;
+}
+
+JobRecord& job() { return JobRecord::of_process("liblockstep_nccl"); }
+
+KnownCommunicators& communicators() {
+  static auto* const known = new KnownCommunicators(job(), ask_nccl);
+  return *known;
+}
+
+// Runs `body`, unless NCCL itself calls. An exception (no memory) costs what was to be recorded.
+template <class Body>
+void guarded(Body body) noexcept {
+  if (depth > 0) return;
+  try {
+    body();
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the program goes on
+  }
+}
+
+using Recorded = DeviceCalls::Call;  // rank null: it is not recorded
+
+thread_local Communicator* last = nullptr;     // in which this thread issued a call
+thread_local int groups = 0;                   // ncclGroups that this thread has open
+thread_local std::vector<Recorded> of_groups;  // their calls
+
+Recorded record(Comm comm, const NcclCall& call, Stream stream) {
+  Recorded out;
+  guarded([&] {
+    Communicator* const communicator = communicators().find(comm);
+    if (communicator == nullptr) return;
+    out = {&communicator->rank(), communicator->issue(call), stream};
+    DeviceCalls::enter(out);
+    last = communicator;
+  });
+  return out;
+}
+
+// What is to be followed to its completion, once it is in its stream.
+void given_to_nccl(const Recorded& call, ResultCode result) {
+  if (result != nccl::kSuccess) return DeviceCalls::leave(call);
+  if (groups > 0) return of_groups.push_back(call);
+  DeviceCalls::of_process().follow({&call, 1});
+}
+
+void groups_are_given_to_nccl(ResultCode result) {
+  const std::vector<Recorded> calls = std::exchange(of_groups, {});
+  if (result == nccl::kSuccess) return DeviceCalls::of_process().follow(calls);
+  for (const Recorded& call : calls) DeviceCalls::leave(call);
+}
+
+std::string refused(const char* name, ResultCode result) {
+  return std::string(name) + " returned ncclResult_t " + std::to_string(result);
+}
+
+// What NCCL refused is an exception of the call.
+ResultCode checked(const Recorded& call, const char* name, ResultCode result) {
+  if (call.rank == nullptr) return result;
+  guarded([&] {
+    given_to_nccl(call, result);
+    if (result != nccl::kSuccess && result != nccl::kInProgress)
+      call.rank->ring->exception(refused(name, result), call.id);
+  });
+  return result;
+}
+
+std::int64_t elements(std::size_t count) {
+  return static_cast<std::int64_t>(std::min<std::size_t>(count, INT64_MAX));
+}
+
+NcclCall collective(Op op, std::size_t count, int dtype, int redop = kNone, int root = kNone) {
+  return {op, {}, elements(count), dtype, redop, root, kNone};
+}
+
+NcclCall message(Op op, std::size_t count, int dtype, int peer) {
+  return {op, {}, elements(count), dtype, kNone, kNone, peer};
+}
+
+bool is_made(ResultCode result, const Comm* comm) {
+  return (result == nccl::kSuccess || result == nccl::kInProgress) && comm != nullptr &&
+         *comm != nullptr;
+}
+
+void note_made(ResultCode result, const Comm* comm, std::span<const UniqueId> ids, int place,
+               int size) {
+  if (!is_made(result, comm)) return;
+  guarded([&] { communicators().made(*comm, KnownCommunicators::name_of(ids), {place, size}); });
+}
+
+void note_gone(Comm comm) {
+  guarded([&] { communicators().gone(comm); });
+}
+
+// Before NCCL splits: the count belongs to the parent, whatever comes of it.
+std::string next_child(Comm parent, const char* how, std::optional<int> color = std::nullopt) {
+  std::string name;
+  guarded([&] { name = communicators().child_name(parent, how, color); });
+  return name;
+}
+
+void note_child(ResultCode result, const Comm* child, std::string name, Comm parent) {
+  if (!is_made(result, child) || name.empty()) return;
+  guarded([&] { communicators().made_from(*child, std::move(name), parent); });
+}
+
+}  // namespace
+}  // namespace lockstep
+
+using namespace lockstep;
+
+// NOLINTBEGIN(readability-identifier-naming): NCCL's names
+extern "C" {
+#pragma GCC visibility push(default)
+
+ResultCode ncclCommInitRank(Comm* comm, int size, UniqueId id, int place) {
+  static ResultCode (*real)(Comm*, int, UniqueId, int) = nullptr;
+  const ResultCode result = call_real("ncclCommInitRank", real, comm, size, id, place);
+  note_made(result, comm, {&id, 1}, place, size);
+  return result;
+}
+
+ResultCode ncclCommInitRankConfig(Comm* comm, int size, UniqueId id, int place, void* config) {
+  static ResultCode (*real)(Comm*, int, UniqueId, int, void*) = nullptr;
+  const ResultCode result =
+      call_real("ncclCommInitRankConfig", real, comm, size, id, place, config);
+  note_made(result, comm, {&id, 1}, place, size);
+  return result;
+}
+
+ResultCode ncclCommInitRankScalable(Comm* comm, int size, int place, int ids, UniqueId* id,
+                                    void* config) {
+  static ResultCode (*real)(Comm*, int, int, int, UniqueId*, void*) = nullptr;
+  const ResultCode result =
+      call_real("ncclCommInitRankScalable", real, comm, size, place, ids, id, config);
+  if (id != nullptr && ids > 0)
+    note_made(result, comm, {id, static_cast<std::size_t>(ids)}, place, size);
+  return result;
+}
+
+// One process with all ranks: nobody else has to know its communicators' name.
+ResultCode ncclCommInitAll(Comm* comms, int devices, const int* list) {
+  static ResultCode (*real)(Comm*, int, const int*) = nullptr;
+  const ResultCode result = call_real("ncclCommInitAll", real, comms, devices, list);
+  if (result != nccl::kSuccess || comms == nullptr) return result;
+  guarded([&] {
+    static std::atomic<int> made{0};
+    const std::string name = "comm all " + std::to_string(made++);
+    for (int i = 0; i < devices; ++i) communicators().made(comms[i], name, {i, devices});
+  });
+  return result;
+}
+
+ResultCode ncclCommSplit(Comm comm, int color, int key, Comm* child, void* config) {
+  static ResultCode (*real)(Comm, int, int, Comm*, void*) = nullptr;
+  std::string name = next_child(comm, "split", color);
+  const ResultCode result = call_real("ncclCommSplit", real, comm, color, key, child, config);
+  if (color != nccl::kNoColor) note_child(result, child, std::move(name), comm);
+  return result;
+}
+
+ResultCode ncclCommShrink(Comm comm, int* excluded, int count, Comm* child, void* config,
+                          int flags) {
+  static ResultCode (*real)(Comm, int*, int, Comm*, void*, int) = nullptr;
+  std::string name = next_child(comm, "shrink");
+  const ResultCode result =
+      call_real("ncclCommShrink", real, comm, excluded, count, child, config, flags);
+  note_child(result, child, std::move(name), comm);
+  return result;
+}
+
+// The address may be given to another communicator as soon as NCCL has freed this one.
+ResultCode ncclCommDestroy(Comm comm) {
+  static ResultCode (*real)(Comm) = nullptr;
+  note_gone(comm);
+  return call_real("ncclCommDestroy", real, comm);
+}
+
+ResultCode ncclCommAbort(Comm comm) {
+  static ResultCode (*real)(Comm) = nullptr;
+  note_gone(comm);
+  return call_real("ncclCommAbort", real, comm);
+}
+
+ResultCode ncclAllReduce(const void* in, void* out, std::size_t count, int dtype, int redop,
+                         Comm comm, Stream stream) {
+  static ResultCode (*real)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
+  const Recorded call = record(comm, collective(Op::all_reduce, count, dtype, redop), stream);
+  return checked(call, "ncclAllReduce",
+                 call_real("ncclAllReduce", real, in, out, count, dtype, redop, comm, stream));
+}
+
+ResultCode ncclReduce(const void* in, void* out, std::size_t count, int dtype, int redop, int root,
+                      Comm comm, Stream stream) {
+  static ResultCode (*real)(const void*, void*, std::size_t, int, int, int, Comm, Stream) = nullptr;
+  const Recorded call = record(comm, collective(Op::reduce, count, dtype, redop, root), stream);
+  return checked(call, "ncclReduce",
+                 call_real("ncclReduce", real, in, out, count, dtype, redop, root, comm, stream));
+}
+
+ResultCode ncclBroadcast(const void* in, void* out, std::size_t count, int dtype, int root,
+                         Comm comm, Stream stream) {
+  static ResultCode (*real)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
+  const Recorded call = record(comm, collective(Op::broadcast, count, dtype, kNone, root), stream);
+  return checked(call, "ncclBroadcast",
+                 call_real("ncclBroadcast", real, in, out, count, dtype, root, comm, stream));
+}
+
+ResultCode ncclBcast(void* buffer, std::size_t count, int dtype, int root, Comm comm,
+                     Stream stream) {
+  static ResultCode (*real)(void*, std::size_t, int, int, Comm, Stream) = nullptr;
+  const Recorded call = record(comm, collective(Op::broadcast, count, dtype, kNone, root), stream);
+  return checked(call, "ncclBcast",
+                 call_real("ncclBcast", real, buffer, count, dtype, root, comm, stream));
+}
+
+ResultCode ncclAllGather(const void* in, void* out, std::size_t count, int dtype, Comm comm,
+                         Stream stream) {
+  static ResultCode (*real)(const void*, void*, std::size_t, int, Comm, Stream) = nullptr;
+  const Recorded call = record(comm, collective(Op::all_gather_into_tensor, count, dtype), stream);
+  return checked(call, "ncclAllGather",
+                 call_real("ncclAllGather", real, in, out, count, dtype, comm, stream));
+}
+
+ResultCode ncclReduceScatter(const void* in, void* out, std::size_t count, int dtype, int redop,
+                             Comm comm, Stream stream) {
+  static ResultCode (*real)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
+  const Recorded call =
+      record(comm, collective(Op::reduce_scatter_tensor, count, dtype, redop), stream);
+  return checked(call, "ncclReduceScatter",
+                 call_real("ncclReduceScatter", real, in, out, count, dtype, redop, comm, stream));
+}
+
+ResultCode ncclGroupStart() {
+  static ResultCode (*real)() = nullptr;
+  const ResultCode result = call_real("ncclGroupStart", real);
+  if (depth == 0 && result == nccl::kSuccess) ++groups;
+  return result;
+}
+
+// What is wrong with a group's calls comes out here; of which, NCCL does not say.
+ResultCode ncclGroupEnd() {
+  static ResultCode (*real)() = nullptr;
+  const ResultCode result = call_real("ncclGroupEnd", real);
+  if (depth == 0 && groups > 0 && --groups == 0) guarded([&] { groups_are_given_to_nccl(result); });
+  if (result == nccl::kSuccess || result == nccl::kInProgress || last == nullptr) return result;
+  guarded([&] { last->ring().exception(refused("ncclGroupEnd", result)); });
+  return result;
+}
+
+// These three: NCCL 2.28 and later.
+ResultCode ncclAlltoAll(const void* in, void* out, std::size_t count, int dtype, Comm comm,
+                        Stream stream) {
+  static ResultCode (*real)(const void*, void*, std::size_t, int, Comm, Stream) = nullptr;
+  const Recorded call = record(comm, collective(Op::all_to_all_single, count, dtype), stream);
+  return checked(call, "ncclAlltoAll",
+                 call_real("ncclAlltoAll", real, in, out, count, dtype, comm, stream));
+}
+
+ResultCode ncclGather(const void* in, void* out, std::size_t count, int dtype, int root, Comm comm,
+                      Stream stream) {
+  static ResultCode (*real)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
+  const Recorded call = record(comm, collective(Op::gather, count, dtype, kNone, root), stream);
+  return checked(call, "ncclGather",
+                 call_real("ncclGather", real, in, out, count, dtype, root, comm, stream));
+}
+
+ResultCode ncclScatter(const void* in, void* out, std::size_t count, int dtype, int root, Comm comm,
+                       Stream stream) {
+  static ResultCode (*real)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
+  const Recorded call = record(comm, collective(Op::scatter, count, dtype, kNone, root), stream);
+  return checked(call, "ncclScatter",
+                 call_real("ncclScatter", real, in, out, count, dtype, root, comm, stream));
+}
+
+ResultCode ncclSend(const void* buffer, std::size_t count, int dtype, int peer, Comm comm,
+                    Stream stream) {
+  static ResultCode (*real)(const void*, std::size_t, int, int, Comm, Stream) = nullptr;
+  const Recorded call = record(comm, message(Op::send, count, dtype, peer), stream);
+  return checked(call, "ncclSend",
+                 call_real("ncclSend", real, buffer, count, dtype, peer, comm, stream));
+}
+
+ResultCode ncclRecv(void* buffer, std::size_t count, int dtype, int peer, Comm comm,
+                    Stream stream) {
+  static ResultCode (*real)(void*, std::size_t, int, int, Comm, Stream) = nullptr;
+  const Recorded call = record(comm, message(Op::recv, count, dtype, peer), stream);
+  return checked(call, "ncclRecv",
+                 call_real("ncclRecv", real, buffer, count, dtype, peer, comm, stream));
+}
+
+#pragma GCC visibility pop
+}  // extern "C"
+// NOLINTEND(readability-identifier-naming)
+
+// In front of the C library's.
+extern "C" __attribute__((visibility("default"))) void _exit(int status) {
+  lockstep::JobRecord::at_immediate_exit(status);
+  for (;;) ::syscall(SYS_exit_group, status);
+}
+extern "C" __attribute__((visibility("default"))) void _Exit(int status) noexcept {
+  ::_exit(status);
+}

@@ -1,0 +1,41 @@
+// A call of c10d as LibTorch's dispatcher sees it: an operator of the library `c10d` with its
+// arguments on a stack.
+//
+// Arguments are found by their names in the operator's schema, which hold from 2.11 to 2.15; those
+// of an operator that is not known are not looked at.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include <ATen/core/function_schema.h>
+#include <ATen/core/ivalue.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "runtime/record/c10d/recorded_group.h"
+
+namespace lockstep {
+
+struct DispatchedCall {
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  std::vector<at::Tensor> in, out;
+  c10::intrusive_ptr<c10d::ReduceOp> reduce;  // null: none
+  std::vector<std::int64_t> splits_in, splits_out;
+  bool has_splits = false;
+  RecordedCall fields;  // but for what stands above
+
+  // Refers to this object.
+  RecordedCall recorded() const;
+  // The GPU that its tensors are on; nothing: they are on none.
+  std::optional<c10::Device> cuda_device() const;
+};
+
+// The operators that are recorded, by their names without the library's.
+const std::vector<const char*>& recorded_operators();
+
+// Nothing for an operator that is not one of these. `arguments`: as many as the schema has.
+std::optional<DispatchedCall> read_call(const c10::FunctionSchema& schema,
+                                        c10::ArrayRef<c10::IValue> arguments);
+
+}  // namespace lockstep

@@ -1,0 +1,192 @@
+#include "runtime/record/preload/job_record.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <charconv>
+#include <cstdio>
+#include <numeric>
+#include <set>
+#include <string_view>
+#include <system_error>
+
+#include <ATen/Version.h>
+#include <torch/version.h>
+
+#include "base/files/make_folder.h"
+#include "runtime/job/launch_settings.h"
+#include "runtime/record/c10d/backend_hooks.h"
+#include "runtime/record/job_ring.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t kEvents = 131'072;
+
+void refuse(const std::string& why) {
+  std::fprintf(stderr, "liblockstep_record: nothing is recorded: %s\n", why.c_str());
+}
+
+// The version of the LibTorch that this process loaded; empty: it does not say.
+std::string loaded_version() {
+  const std::string config = at::show_config();
+  constexpr std::string_view kKey = "TORCH_VERSION=";
+  const std::size_t at = config.find(kKey);
+  if (at == std::string::npos) return {};
+  const std::size_t begin = at + kKey.size();
+  return config.substr(begin, config.find_first_not_of("0123456789.", begin) - begin);
+}
+
+std::uint64_t capacity() {
+  const char* const text = std::getenv("LOCKSTEP_RECORD_EVENTS");
+  std::uint64_t events = kEvents;
+  if (text != nullptr) std::from_chars(text, text + std::string_view(text).size(), events);
+  return events;
+}
+
+std::atomic<JobRecord*> recording_job{nullptr};  // once it has a file
+
+}  // namespace
+
+JobRecord& JobRecord::of_process() {
+  static JobRecord* const job = new JobRecord;  // never destroyed, see above
+  return *job;
+}
+
+void JobRecord::at_exit(int status, void* job) {
+  auto& self = *static_cast<JobRecord*>(job);
+  if (::getpid() != self.own_pid_) return;  // what fork() copied is the parent's
+  const std::lock_guard lock(self.end_mutex_);
+  self.ended_ = true;
+  if (status == 0) self.ring_->resume();  // whatever it was taken for
+  self.ring_->finish(status == 0 ? End::clean : End::exception);
+}
+
+void JobRecord::at_immediate_exit(int status) {
+  JobRecord* const job = recording_job.load(std::memory_order_acquire);
+  if (status == 0 && job != nullptr) at_exit(status, job);
+}
+
+void JobRecord::look_for_hang(std::int64_t now) {
+  const std::lock_guard lock(end_mutex_);
+  if (ended_) return;
+  const std::int64_t on_device = recorder_->outstanding() ? 1 : 0;
+  const HangWatch::Verdict verdict = hang_->look(ring_->written(), on_device, now);
+  if (verdict == HangWatch::Verdict::hangs) ring_->finish(End::hung);
+  if (verdict == HangWatch::Verdict::goes_on) ring_->resume();
+}
+
+void JobRecord::start_hang_watch() {
+  const double patience = hang_patience(std::getenv("LOCKSTEP_RECORD_HUNG_AFTER"));
+  if (patience <= 0) return;
+  constexpr double kNanos = 1e9;
+  hang_.emplace(static_cast<std::int64_t>(patience * kNanos));
+  try {
+    look_at_times(patience, [this](std::int64_t now) { look_for_hang(now); });
+  } catch (const std::system_error& error) {
+    std::fprintf(stderr, "liblockstep_record: hangs will not be marked: %s\n", error.what());
+  }
+}
+
+void JobRecord::open(const c10d::ProcessGroup& first) {
+  const char* const folder = std::getenv("LOCKSTEP_RECORD_DIR");
+  if (folder == nullptr || *folder == '\0') return refuse("LOCKSTEP_RECORD_DIR is not set");
+  if (const std::string loaded = loaded_version(); !loaded.empty() && loaded != TORCH_VERSION) {
+    return refuse("it was built for LibTorch " TORCH_VERSION ", and this process has " + loaded +
+                  "; scripts/build-recorder builds it for the one that you have");
+  }
+  const Result<LaunchSettings> launch = find_launch_settings({}, ::getenv);
+  int rank = first.getRank();
+  world_size_ = first.getSize();
+  if (launch && launch->world_size > 1) {
+    rank = launch->rank;
+    world_size_ = launch->world_size;
+  }
+  if (const Status made = make_folder(folder); !made) return refuse(made.error().str());
+  RingWriter::Options options;
+  options.path = file_of_rank(folder, rank, ".ring");
+  options.rank = Rank(rank);
+  options.world_size = world_size_;
+  options.backend = first.getBackendName();
+  options.program = ::program_invocation_short_name;
+  options.capacity = capacity();
+  auto ring = RingWriter::create(options);
+  if (!ring) return refuse(ring.error().str());
+  ring_ = std::move(*ring);
+  recorder_ = std::make_unique<Recorder>(*ring_);
+  ::on_exit(&JobRecord::at_exit, this);
+  recording_job.store(this, std::memory_order_release);
+  start_hang_watch();
+}
+
+std::vector<std::int32_t> JobRecord::ranks_of(const c10d::ProcessGroup& group) const {
+  std::vector<std::int32_t> out;
+  try {
+    for (const std::uint64_t rank :
+         group.getDefaultBackend()->getBackendOptions()->global_ranks_in_group)
+      out.push_back(static_cast<std::int32_t>(rank));
+  } catch (const std::exception&) {  // a backend without options
+    out.clear();
+  }
+  if (out.empty() && group.getSize() == world_size_) {
+    out.resize(static_cast<std::size_t>(world_size_));
+    std::iota(out.begin(), out.end(), 0);
+  }
+  return out;
+}
+
+bool JobRecord::hook_into_all(c10d::ProcessGroup& group) {
+  bool tells = false;
+  std::set<const c10d::Backend*> hooked;  // one may serve several devices
+  for (const c10::Device& device : group.getDeviceTypes()) {
+    try {
+      const c10::intrusive_ptr<c10d::Backend> backend = group.getBackend(device.type());
+      if (hooked.insert(backend.get()).second && can_tell(*backend))
+        tells |= hook_into(*backend, open_watch());
+    } catch (const std::exception&) {  // it costs the hooks, and not the program
+    }
+  }
+  return tells;
+}
+
+RecordedGroup* JobRecord::group(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+  const std::lock_guard lock(mutex_);
+  if (!tried_) {
+    tried_ = true;
+    open(*group);
+  }
+  if (!recorder_) return nullptr;
+  if (const auto known = groups_.find(group.get()); known != groups_.end())
+    return known->second.recorded.get();
+  std::unique_ptr<RecordedGroup> recorded;
+  const std::string name = group->getGroupName().empty() ? "world" : group->getGroupName();
+  std::vector<std::int32_t> ranks = ranks_of(*group);
+  if (static_cast<int>(ranks.size()) == group->getSize()) {
+    recorded =
+        std::make_unique<RecordedGroup>(*recorder_, name, std::move(ranks), group->getGroupDesc());
+  } else {
+    std::fprintf(stderr,
+                 "liblockstep_record: calls of group %s are not recorded: it does not tell which "
+                 "ranks are in it\n",
+                 name.c_str());
+  }
+  using Weak = c10::weak_intrusive_ptr<c10d::ProcessGroup>;
+  const bool tells = recorded && hook_into_all(*group);
+  return groups_.emplace(group.get(), Known{Weak(group), std::move(recorded), tells})
+      .first->second.recorded.get();
+}
+
+WorkWatch* JobRecord::watch(const c10d::ProcessGroup& group, bool on_device) {
+  const std::lock_guard lock(mutex_);
+  const auto known = groups_.find(&group);
+  const bool tells = known != groups_.end() && known->second.tells;
+  return on_device || tells ? &open_watch() : nullptr;
+}
+
+WorkWatch& JobRecord::open_watch() {
+  if (!watch_) watch_ = std::make_unique<WorkWatch>(*recorder_, std::function<bool(c10d::Work&)>());
+  return *watch_;
+}
+
+}  // namespace lockstep

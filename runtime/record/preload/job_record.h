@@ -1,0 +1,79 @@
+// JobRecord: the ring file of this process, for programs that know nothing of Lockstep.
+//
+//   LOCKSTEP_RECORD_DIR       where the ring files go; not set: nothing is recorded
+//   LOCKSTEP_RECORD_EVENTS    how many of the newest events are kept (default 131072, 8 MiB)
+//   LOCKSTEP_RECORD_HUNG_AFTER  seconds without any event, while a call is not complete, after
+//   which
+//                             the end mark says `hung` until something moves (default 60; 0: never)
+//
+// The rank and the number of ranks are those of the launcher (launch_settings.h); of a process
+// without one, those of the first group that is used.
+//
+// Never destroyed: calls may come, and complete, until the process is gone. The end mark tells
+// whether the program exited with 0; a process that is killed leaves none.
+#pragma once
+
+#include <unistd.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "runtime/record/c10d/recorded_group.h"
+#include "runtime/record/c10d/work_watch.h"
+#include "runtime/record/recorder.h"
+#include "trace/formats/ring/hang_watch.h"
+
+namespace lockstep {
+
+class JobRecord {
+ public:
+  // The process's. What keeps it from recording is said on standard error, once.
+  static JobRecord& of_process();
+  // The process ends by _exit(), which runs no handlers. Only a good end is marked: others come
+  // from whoever ends a hung process, often in the handler of a signal.
+  static void at_immediate_exit(int status);
+
+  // The group's, made at its first call. Null: nothing is recorded of it, because there is nowhere
+  // to write to, or because it does not tell which ranks are in it.
+  RecordedGroup* group(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
+
+  // Of group()'s owner, once that was not null.
+  Recorder& recorder() { return *recorder_; }
+  // What sees when the works of a call complete: those of a device, or of a backend that says so by
+  // itself. Null: their futures tell. `group`: one that group() knows.
+  WorkWatch* watch(const c10d::ProcessGroup& group, bool on_device);
+
+ private:
+  JobRecord() = default;
+  void open(const c10d::ProcessGroup& first);
+  // True where a backend of the group tells completions.
+  bool hook_into_all(c10d::ProcessGroup& group);
+  WorkWatch& open_watch();
+  void start_hang_watch();
+  void look_for_hang(std::int64_t now);
+  std::vector<std::int32_t> ranks_of(const c10d::ProcessGroup& group) const;
+  static void at_exit(int status, void* job);
+
+  std::mutex mutex_;
+  bool tried_ = false;  // to open the file
+  int world_size_ = 0;
+  std::unique_ptr<RingWriter> ring_;
+  std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<WorkWatch> watch_;
+  const pid_t own_pid_ = ::getpid();
+  std::mutex end_mutex_;  // guards the end mark, and what follows
+  std::optional<HangWatch> hang_;
+  bool ended_ = false;
+  struct Known {
+    c10::weak_intrusive_ptr<c10d::ProcessGroup> keeps_the_address;  // no other group gets it
+    std::unique_ptr<RecordedGroup> recorded;                        // null: it is left out
+    bool tells = false;  // its backends say when calls complete
+  };
+  std::map<const c10d::ProcessGroup*, Known> groups_;
+};
+
+}  // namespace lockstep

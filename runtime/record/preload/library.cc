@@ -1,0 +1,107 @@
+// liblockstep_record.so: records the collectives of a program that was not made for it.
+//
+//   LD_PRELOAD=liblockstep_record.so LOCKSTEP_RECORD_DIR=traces ./program
+//   torch.ops.load_library("liblockstep_record.so")     # in Python, before the first collective
+//
+// All of c10d's calls, those of LibTorch's Reducer included, go through the dispatcher, as
+// operators of the library `c10d`. A kernel of ours stands at the autograd keys, in front of the
+// transport's: it records the call, passes it on, and wraps the handle that comes back, so that
+// waits and completions are seen. The call is in the ring file before the transport sees it.
+//
+// Not seen: calls in inference mode, which skips these keys, and the brackets of coalesced calls.
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <exception>
+#include <optional>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/custom_class.h>
+#include <torch/library.h>
+
+#include "runtime/record/c10d/recording_work.h"
+#include "runtime/record/preload/dispatched_call.h"
+#include "runtime/record/preload/job_record.h"
+#include "runtime/record/preload/stream_work.h"
+
+namespace lockstep {
+namespace {
+
+void pass_on(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
+}
+
+// A call whose operator returned no handle. NCCL's collectives do so when they are synchronous:
+// they are in the caller's stream, and an event behind them tells when they complete. Its messages
+// do so inside a bracket of coalesced calls only, and are not in the stream yet: nobody tells, and
+// they stay open.
+void follow_without_work(const DispatchedCall& call, Recorder& recorder, std::uint32_t id,
+                         WorkWatch* watch) {
+  const std::optional<c10::Device> device = call.cuda_device();
+  if (watch == nullptr || !device) return recorder.complete(id);
+  if (is_point_to_point(call.fields.op)) return;
+  try {
+    watch->follow(c10::make_intrusive<StreamWork>(*device), id);
+  } catch (const c10::Error&) {  // NOLINT(bugprone-empty-catch): the program's next call says so
+  }
+}
+
+// The handle that the operator returned last, which records from now on.
+void wrap_work(torch::jit::Stack& stack, const DispatchedCall& call, Recorder& recorder,
+               std::uint32_t id, WorkWatch* watch) {
+  auto work = stack.back().toCustomClass<c10d::Work>();
+  if (!work) return follow_without_work(call, recorder, id, watch);
+  c10::intrusive_ptr<c10d::Work> wrapped =
+      c10::make_intrusive<RecordingWork>(std::move(work), recorder, id, watch);
+  stack.back() = c10::IValue(std::move(wrapped));
+}
+
+void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  const auto call = read_call(schema, torch::jit::last(*stack, schema.arguments().size()));
+  JobRecord& job = JobRecord::of_process();
+  RecordedGroup* const group = call ? job.group(call->group) : nullptr;
+  if (group == nullptr) return pass_on(op, keys, stack);
+  Recorder& recorder = job.recorder();
+  const std::uint32_t id = group->issue(call->recorded());
+  const bool blocks = schema.returns().empty();
+  if (blocks) recorder.wait(id);
+  try {
+    pass_on(op, keys, stack);
+  } catch (const std::exception& error) {
+    const std::string what = message_of(error);
+    recorder.complete(id, what);
+    if (blocks) {
+      recorder.wait_failed(id, what);
+    } else {
+      recorder.raised(what, id);
+    }
+    throw;
+  }
+  if (!blocks) {
+    const bool on_device = call->cuda_device().has_value();
+    return wrap_work(*stack, *call, recorder, id, job.watch(*call->group, on_device));
+  }
+  recorder.complete(id);
+  recorder.waited(id);
+}
+
+void register_all(torch::Library& library) {
+  for (const char* const name : recorded_operators())
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&record>());
+}
+
+}  // namespace
+}  // namespace lockstep
+
+TORCH_LIBRARY_IMPL(c10d, AutogradCPU, library) { lockstep::register_all(library); }
+TORCH_LIBRARY_IMPL(c10d, AutogradCUDA, library) { lockstep::register_all(library); }
+
+// In front of the C library's, where this library is preloaded.
+extern "C" __attribute__((visibility("default"))) void _exit(int status) {
+  lockstep::JobRecord::at_immediate_exit(status);
+  for (;;) ::syscall(SYS_exit_group, status);
+}
+extern "C" __attribute__((visibility("default"))) void _Exit(int status) noexcept {
+  ::_exit(status);
+}

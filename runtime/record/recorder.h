@@ -1,0 +1,228 @@
+// Recorder: what happens to one rank's collectives, on its way into the ring file.
+//
+// It stands between those who know *what* is being done (a strategy sets the context) and those who
+// see *that* it is done (the recording backend reports the calls). It also knows whether the rank
+// waits for something, which the watchdog asks, and how much time recording itself took.
+//
+// The context belongs to the thread that trains; everything else may be called from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trace/formats/ring/ring_writer.h"
+
+namespace lockstep {
+
+// What the trace says of a call beside its shapes; made once, used for many calls.
+struct CallNote {
+  RingWriter::NamesRef what;  // the parameters, buffers or values carried
+  RingWriter::StringRef tag;
+};
+
+// Set by those who communicate, before they do.
+struct CallContext {
+  std::int32_t step = kNone;
+  RingWriter::StringRef at;     // source place
+  CallNote note;                // for every call while `coming` is empty
+  std::deque<CallNote> coming;  // one for each of the next calls
+};
+
+class Recorder {
+ public:
+  // `ring` must outlive the recorder.
+  explicit Recorder(RingWriter& ring) : ring_(ring) {}
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  RingWriter& ring() { return ring_; }
+  CallContext& context() { return context_; }
+
+  CallNote note(const std::vector<std::string>& what, std::string_view tag = {});
+  // "manual.cc:57". Cheap for a place that was asked for before.
+  RingWriter::StringRef place(const std::source_location& where);
+
+  // A call that is about to be given to the transport. Fills in step, what, tag and place from the
+  // context. Returns the call's id.
+  std::uint32_t issue(RingWriter::Issue fields);
+  // The transport finished the call; `error` empty: successfully. At most once per call.
+  void complete(std::uint32_t call, std::string_view error = {});
+  void wait(std::uint32_t call);
+  void waited(std::uint32_t call);
+  // The wait ended with an exception, which goes on to the program.
+  void wait_failed(std::uint32_t call, std::string_view what);
+  // An exception reached the training program. It is recorded once, however often it is reported on
+  // its way up; without `call`, the call whose failure has this text is named.
+  void raised(std::string_view what, std::optional<std::uint32_t> call = {});
+
+  void step(std::int64_t n, double loss, std::int64_t samples);
+  void modality(std::int64_t n, const std::vector<std::string>& has);
+  void data(std::int64_t n, std::span<const std::int64_t> indices);
+  // Work that began at `began` (ns, CLOCK_MONOTONIC) and ends now.
+  void span(std::string_view name, Nanos began);
+
+  // What a listener hears of, on the thread that does it, right after it was recorded.
+  enum class Moment : std::uint8_t {
+    call,      // number: the call's id; the transport comes next
+    returned,  // the transport has the call
+    wait,      // number: the call's id
+    waited,
+    step,        // number: the step's, which is over
+    checkpoint,  // one was saved, and its barrier is over; number: the last step's
+    evaluation,  // the model was evaluated; number: the last step's
+  };
+  using Listener = std::function<void(Moment, std::int64_t number)>;
+  // Set before anything is recorded. Costs a test of a pointer where nobody listens.
+  void listen(Listener listener) { listener_ = std::move(listener); }
+  bool has_listener() const { return static_cast<bool>(listener_); }
+  // The transport has taken the call that was issued last.
+  void returned() { tell(Moment::returned); }
+  // Between two steps or after the last one. Traces have no events for these.
+  void saved_checkpoint() { tell(Moment::checkpoint, context_.step); }
+  void evaluated() { tell(Moment::evaluation, context_.step); }
+
+  // Calls that were issued and have not completed. One that failed stays outstanding: what waits
+  // for it on a device may never be let go, whatever the transport says.
+  bool outstanding() const { return outstanding_.load(std::memory_order_relaxed) > 0; }
+  // Whether the program is inside a wait.
+  bool waiting() const { return waiting_.load(std::memory_order_relaxed) > 0; }
+
+  // From now on the calls in flight are known one by one, for HostWait: where calls are queued.
+  void follow_calls() { follows_calls_ = true; }
+  // While it lives, the host blocks until its device has done what was queued: it reads a value.
+  // Over NCCL that is where hosts wait, outside of any call. Recorded as a wait for each call in
+  // flight, so that a trace shows which calls hold up a rank. Nothing where no calls are followed
+  // or in flight; a nested one does nothing. For the thread that trains.
+  class HostWait {
+   public:
+    explicit HostWait(Recorder& recorder);
+    ~HostWait();
+    HostWait(const HostWait&) = delete;
+    HostWait& operator=(const HostWait&) = delete;
+
+   private:
+    Recorder& recorder_;
+    std::vector<std::uint32_t> calls_;
+  };
+
+  // While it lives, the program depends on the other ranks outside of any call: to find them, to
+  // connect to them, to leave together. For the thread that trains; they nest.
+  class Blocked {
+   public:
+    enum class Limit : std::uint8_t {
+      hang_after,  // it counts as a hang after limits.hang_after_s
+      total,       // it may last as long as the job: ranks are not started at one moment
+    };
+    // `what`: completes "while it waits for …"; must outlive the recorder.
+    Blocked(Recorder& recorder, const char* what, Limit limit = Limit::hang_after);
+    ~Blocked();
+    Blocked(const Blocked&) = delete;
+    Blocked& operator=(const Blocked&) = delete;
+
+   private:
+    Recorder& recorder_;
+    const char* what_before_;
+    Limit limit_before_;
+  };
+  // What the program is blocked in outside of any call; null: nothing.
+  const char* blocked_in() const { return blocked_in_.load(std::memory_order_relaxed); }
+  Blocked::Limit blocked_until() const { return blocked_until_.load(std::memory_order_relaxed); }
+
+  // Changes whenever the rank moves: it recorded something, or came into or out of Blocked.
+  std::uint64_t movements() const {
+    return ring_.written() + blocks_.load(std::memory_order_relaxed);
+  }
+
+  // Time that the program has spent inside waits. For the thread that waits.
+  Nanos waited_nanos() const { return waited_nanos_; }
+
+  // Cost of recording so far, over all threads.
+  std::int64_t nanos() const { return nanos_.load(std::memory_order_relaxed); }
+  std::uint64_t events() const { return ring_.written(); }
+
+  // Counts the time until its end as recording.
+  class Timed {
+   public:
+    explicit Timed(Recorder& recorder);
+    ~Timed();
+    Timed(const Timed&) = delete;
+    Timed& operator=(const Timed&) = delete;
+
+   private:
+    Recorder& recorder_;
+    std::int64_t began_;
+  };
+
+ private:
+  void tell(Moment moment, std::int64_t number = kNone) {
+    if (listener_) listener_(moment, number);
+  }
+
+  RingWriter& ring_;
+  Listener listener_;
+  CallContext context_;
+  std::atomic<std::int64_t> outstanding_{0};
+  std::atomic<std::int64_t> waiting_{0};
+  std::atomic<std::int64_t> nanos_{0};
+  void end_wait();
+  std::atomic<Nanos> wait_began_{0}, waited_nanos_{0};
+
+  struct KnownPlace {
+    const char* file;
+    std::uint_least32_t line;
+    RingWriter::StringRef name;
+  };
+  std::vector<KnownPlace> places_;  // a handful
+
+  std::mutex failures_mutex_;
+  struct Failure {
+    std::uint32_t call;
+    std::string text;
+  };
+  std::vector<Failure> failures_;  // reported by the transport; bounded
+  std::string raised_;             // the last exception that was recorded
+
+  bool follows_calls_ = false;
+  bool host_waits_ = false;  // for the thread that trains
+  std::mutex in_flight_mutex_;
+  std::vector<std::uint32_t> in_flight_;  // issued and not complete, where calls are followed
+
+  std::atomic<const char*> blocked_in_{nullptr};
+  std::atomic<Blocked::Limit> blocked_until_{Blocked::Limit::hang_after};
+  std::atomic<std::uint64_t> blocks_{0};  // how often it came into Blocked, and out of it
+};
+
+// While it lives, calls are noted as `note`, issued at the place where it was made.
+class NoteScope {
+ public:
+  NoteScope(Recorder& recorder, const CallNote& note,
+            std::source_location where = std::source_location::current())
+      : context_(recorder.context()), note_before_(context_.note), at_before_(context_.at) {
+    const Recorder::Timed timed(recorder);
+    context_.note = note;
+    context_.at = recorder.place(where);
+  }
+  ~NoteScope() {
+    context_.note = note_before_;
+    context_.at = at_before_;
+    context_.coming.clear();
+  }
+  NoteScope(const NoteScope&) = delete;
+  NoteScope& operator=(const NoteScope&) = delete;
+
+ private:
+  CallContext& context_;
+  CallNote note_before_;
+  RingWriter::StringRef at_before_;
+};
+
+}  // namespace lockstep

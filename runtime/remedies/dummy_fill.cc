@@ -1,0 +1,83 @@
+#include "runtime/remedies/dummy_fill.h"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+
+#include "base/clock.h"
+#include "runtime/groups/collectives.h"
+#include "runtime/models/branches.h"
+#include "runtime/record/c10d/host_read.h"
+#include "runtime/remedies/dummy_image.h"
+
+namespace lockstep {
+
+using RemedyKind = Scenario::Remedy::Kind;
+
+DummyFill::DummyFill(const Scenario::Remedy& options, RemedyParts p)
+    : Remedy(std::move(p)), options_(options) {
+  for (auto& [name, parameter] : trained_parameters(*parts().model)) {
+    if (!needs_images(name) || !masks()) continue;
+    parameter.register_hook([this](const at::Tensor& gradient) {
+      return in_dummy_pass_ ? at::zeros_like(gradient) : gradient;
+    });
+  }
+  const NamedTensors& given = parts().optimised;
+  for (const auto& [name, tensor] : given.empty() ? trained_parameters(*parts().model) : given) {
+    if (needs_images(name)) image_path_.push_back(tensor);
+  }
+}
+
+bool DummyFill::masks() const {
+  return options_.kind == RemedyKind::gradient_mask ||
+         options_.kind == RemedyKind::gradient_mask_decayed;
+}
+
+void DummyFill::before_step(std::vector<Batch>& batches) {
+  passes_ = static_cast<std::int64_t>(batches.size());
+  contributions_ = std::count_if(batches.begin(), batches.end(),
+                                 [](const Batch& batch) { return batch.has_image(); });
+}
+
+at::Tensor DummyFill::loss(const Batch& batch) {
+  const at::Tensor loss = Remedy::loss(batch);
+  in_dummy_pass_ = !batch.has_image();
+  if (!in_dummy_pass_) return loss;
+  const Nanos began = monotonic_nanos();
+  const auto batch_norm = options_.kind == RemedyKind::dummy_image_in_batchnorm
+                              ? DummyBatchNorm::learns
+                              : DummyBatchNorm::passed_by;
+  const at::Tensor dummy = dummy_image_term(parts().model, batch_norm);
+  parts().recorder.span("remedy.dummy_image", began);
+  // Outside the graph: computed, and thrown away. That is the mistake.
+  return options_.kind == RemedyKind::dummy_image_outside_graph ? loss : loss + dummy;
+}
+
+void DummyFill::after_sync() {
+  const bool contributors = options_.average == Scenario::Remedy::Average::contributors;
+  if (!masks() && !contributors) return;
+  const at::Tensor counts = at::tensor({contributions_, passes_}, at::kLong);
+  {
+    const NoteScope scope(parts().recorder,
+                          parts().recorder.note({"contributions"}, "remedy.contributors"));
+    all_reduce(*parts().groups.world(), counts);
+  }
+  std::int64_t contributed = 0, passes = 0;
+  {
+    const HostRead reading(parts().recorder, counts);
+    contributed = counts[0].item<std::int64_t>();
+    passes = counts[1].item<std::int64_t>();
+  }
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& parameter : image_path_) {
+    at::Tensor& gradient = parameter.mutable_grad();
+    if (!gradient.defined()) continue;
+    if (contributed > 0 && contributors) {
+      gradient.mul_(static_cast<double>(passes) / static_cast<double>(contributed));
+    } else if (contributed == 0 && options_.kind == RemedyKind::gradient_mask) {
+      gradient.reset();
+    }
+  }
+}
+
+}  // namespace lockstep

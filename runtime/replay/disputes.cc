@@ -1,0 +1,174 @@
+#include "runtime/replay/disputes.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "runtime/replay/members.h"
+#include "runtime/replay/tensors.h"
+
+namespace lockstep {
+
+namespace {
+
+using CallOf = std::pair<std::size_t, std::size_t>;  // rank index and call
+
+std::int64_t bytes_of(const std::vector<CallTensors::Shape>& shapes, const CallTensors& tensors) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    sum += tensor_bytes(shapes[i], tensors.type(i)).value_or(0);
+  }
+  return sum;
+}
+
+class Disputes {
+ public:
+  explicit Disputes(const Run& program) : program_(program) {}
+
+  std::vector<std::vector<bool>> find() {
+    for (const RankTrace& trace : program_.ranks) out_.emplace_back(trace.calls.size(), false);
+    for (std::size_t r = 0; r < program_.ranks.size(); ++r) post_calls(r);
+    for (const auto& [key, calls] : meetings_) compare(calls);
+    for (const auto& [key, channel] : channels_) {
+      const std::size_t pairs = std::min(channel.sends.size(), channel.receives.size());
+      for (std::size_t i = 0; i < pairs; ++i) {
+        if (part(channel.sends[i]) == part(channel.receives[i])) continue;
+        dispute(channel.sends[i]);
+        dispute(channel.receives[i]);
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  struct Channel {
+    std::vector<CallOf> sends, receives;
+  };
+
+  const Call& call(CallOf of) const { return program_.ranks[of.first].calls[of.second]; }
+  const Signature& signature(CallOf of) const {
+    return program_.tables.signatures[call(of).signature];
+  }
+  void dispute(CallOf of) { out_[of.first][of.second] = true; }
+
+  void post_calls(std::size_t r) {
+    const RankTrace& trace = program_.ranks[r];
+    for (std::size_t c = 0; c < trace.calls.size(); ++c) {
+      const Call& k = trace.calls[c];
+      const Op op = signature({r, c}).op;
+      if (!is_point_to_point(op)) {
+        const Rank first = members_of(trace, k.group).lowest();  // groups of one name
+        meetings_[{k.group.value, first.value, k.seq}].emplace_back(r, c);
+      } else if (op == Op::send) {
+        channels_[{k.group.value, trace.rank.value, k.peer.value, k.ptag}].sends.emplace_back(r, c);
+      } else if (op == Op::recv) {
+        channels_[{k.group.value, k.peer.value, trace.rank.value, k.ptag}].receives.emplace_back(r,
+                                                                                                 c);
+      }
+    }
+  }
+
+  // The bytes of one rank's part, which all members must have alike.
+  std::int64_t part(CallOf of) const {
+    const RankTrace& trace = program_.ranks[of.first];
+    const Signature& s = signature(of);
+    const CallTensors tensors =
+        tensors_of(program_.tables, call(of), members_of(trace, call(of).group).size(),
+                   s.root == trace.rank.value);
+    switch (s.op) {
+      case Op::reduce_scatter:
+      case Op::reduce_scatter_tensor:
+      case Op::scatter:
+      case Op::recv:
+      case Op::recv_any:
+        return bytes_of(tensors.out, tensors);
+      case Op::all_to_all:
+      case Op::all_to_all_single:
+        return 0;  // each pair has a size of its own
+      default:
+        return bytes_of(tensors.in, tensors);
+    }
+  }
+
+  void compare(const std::vector<CallOf>& calls) {
+    const auto agree = [&](CallOf a, CallOf b) {
+      const Signature& x = signature(a);
+      const Signature& y = signature(b);
+      return x.op == y.op && x.root == y.root && x.dtypes == y.dtypes && part(a) == part(b);
+    };
+    const bool one = std::all_of(calls.begin(), calls.end(),
+                                 [&](CallOf other) { return agree(calls.front(), other); });
+    if (one && splits_fit(calls)) return;
+    for (const CallOf& of : calls) dispute(of);
+  }
+
+  // Of one member of an all-to-all: the rows that it gives each place, and takes from it.
+  struct Rows {
+    std::size_t place = 0;  // its own; behind the others' where they do not know of it
+    IntList in, out;
+  };
+  Rows rows_of(CallOf of, const RankList& members) const {
+    const Signature& s = signature(of);
+    const CallTensors tensors = tensors_of(program_.tables, call(of), members.size(), false);
+    const auto side = [&](IntListId splits, const std::vector<CallTensors::Shape>& shapes) {
+      IntList rows = program_.tables.int_lists[splits];
+      const bool known = !shapes.empty() && !shapes.front().empty();
+      rows.resize(std::max(rows.size(), members.size() + 1),
+                  known ? shapes.front().front() / static_cast<std::int64_t>(members.size()) : 1);
+      return rows;
+    };
+    const Rank own = program_.ranks[of.first].rank;
+    const auto place = std::find(members.begin(), members.end(), own) - members.begin();
+    return {static_cast<std::size_t>(place), side(s.splits_in, tensors.in),
+            side(s.splits_out, tensors.out)};
+  }
+
+  // What each rank gives another is what that one takes from it.
+  bool splits_fit(const std::vector<CallOf>& calls) const {
+    if (signature(calls.front()).op != Op::all_to_all_single) return true;
+    const CallOf first = calls.front();
+    const RankList& members = members_of(program_.ranks[first.first], call(first).group);
+    std::vector<Rows> all;
+    for (const CallOf& of : calls) all.push_back(rows_of(of, members));
+    for (const Rows& a : all) {
+      for (const Rows& b : all) {
+        if (a.in[b.place] != b.out[a.place]) return false;
+      }
+    }
+    return true;
+  }
+
+  const Run& program_;
+  std::vector<std::vector<bool>> out_;
+  std::map<std::tuple<std::uint32_t, std::int32_t, std::uint32_t>, std::vector<CallOf>> meetings_;
+  std::map<std::tuple<std::uint32_t, std::int32_t, std::int32_t, std::int32_t>, Channel> channels_;
+};
+
+}  // namespace
+
+std::vector<std::vector<bool>> find_disputes(const Run& program) {
+  return Disputes(program).find();
+}
+
+std::vector<std::vector<bool>> find_disputed_groups(const Run& program) {
+  std::map<GroupId, std::vector<const RankList*>> lists;
+  for (const RankTrace& trace : program.ranks) {
+    for (const auto& group : trace.groups) lists[group.group].push_back(&group.ranks);
+  }
+  const auto disputed = [&](GroupId group, const RankList& ranks) {
+    const auto& others = lists[group];
+    return std::any_of(others.begin(), others.end(), [&](const RankList* other) {
+      return *other != ranks &&
+             std::any_of(other->begin(), other->end(), [&](Rank r) { return ranks.contains(r); });
+    });
+  };
+  std::vector<std::vector<bool>> out;
+  for (const RankTrace& trace : program.ranks) {
+    std::vector<bool>& of_rank = out.emplace_back();
+    for (const auto& group : trace.groups) of_rank.push_back(disputed(group.group, group.ranks));
+  }
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,213 @@
+#include "runtime/replay/kept_calls.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "runtime/replay/refusals.h"
+
+namespace lockstep {
+
+namespace {
+
+using Kept = std::vector<std::vector<bool>>;
+
+// What a call meets others in: its group's sequence, or the channel of a message.
+using Sequence = std::tuple<std::uint32_t, std::int32_t, std::int32_t, std::int32_t>;
+
+Sequence sequence_of(const Run& run, const RankTrace& trace, const Call& call) {
+  const Op op = run.tables.signatures[call.signature].op;
+  if (!is_point_to_point(op)) return {call.group.value, kNone, kNone, kNone};
+  const bool sends = op == Op::send;
+  return {call.group.value, sends ? trace.rank.value : call.peer.value,
+          sends ? call.peer.value : trace.rank.value, call.ptag};
+}
+
+bool collective(const Run& run, const Call& call) {
+  return !is_point_to_point(run.tables.signatures[call.signature].op);
+}
+
+// A channel of which the recorders kept more sends than receives, or fewer: the first ones of what
+// is left do not belong together.
+std::optional<Error> find_torn_channel(const Run& run) {
+  std::map<Sequence, std::int64_t> balance;
+  for (const RankTrace& trace : run.ranks) {
+    for (const Call& call : trace.calls) {
+      if (collective(run, call)) continue;
+      const Op op = run.tables.signatures[call.signature].op;
+      balance[sequence_of(run, trace, call)] += op == Op::send ? 1 : -1;
+    }
+  }
+  for (const RankTrace& trace : run.ranks) {
+    for (const Call& call : trace.calls) {
+      if (collective(run, call) || balance[sequence_of(run, trace, call)] == 0) continue;
+      return Error{"rank " + std::to_string(trace.rank.value) + ", " +
+                       call_in_words(run.tables, call) +
+                       ": the recorders lost the ranks' oldest calls, and which messages belong "
+                       "together is not known",
+                   {trace.source},
+                   "record with a larger buffer"};
+    }
+  }
+  return std::nullopt;
+}
+
+// Leaves out what not all members' recorders kept.
+std::optional<Error> drop_what_recorders_lost(const Run& run, Kept& kept) {
+  const auto cut = [](const RankTrace& trace) { return trace.dropped > 0; };
+  if (std::none_of(run.ranks.begin(), run.ranks.end(), cut)) return std::nullopt;
+  if (auto error = find_torn_channel(run)) return error;
+  std::map<GroupId, std::uint64_t> begin;
+  for (const RankTrace& trace : run.ranks) {
+    std::set<GroupId> seen;
+    for (const Call& call : trace.calls) {
+      if (!collective(run, call)) continue;
+      if (!seen.insert(call.group).second) continue;
+      if (cut(trace) && !trace.first_seq.contains(call.group)) {
+        return Error{"the recorder lost the oldest calls of rank " +
+                         std::to_string(trace.rank.value) +
+                         ", and the trace does not number the others",
+                     {trace.source},
+                     "record with a larger buffer"};
+      }
+      std::uint64_t& first = begin[call.group];
+      first = std::max<std::uint64_t>(first, call.seq);
+    }
+  }
+  for (std::size_t r = 0; r < run.ranks.size(); ++r) {
+    const std::vector<Call>& calls = run.ranks[r].calls;
+    for (std::size_t c = 0; c < calls.size(); ++c) {
+      if (collective(run, calls[c]) && calls[c].seq < begin[calls[c].group]) kept[r][c] = false;
+    }
+  }
+  return std::nullopt;
+}
+
+// Where each rank's kept calls begin. It only ever moves back: each move brings calls of some
+// sequences back, and these alone are looked at again.
+class Cut {
+ public:
+  Cut(const Run& run, Kept& kept, std::size_t last) : run_(run), kept_(kept) {
+    for (std::size_t r = 0; r < run.ranks.size(); ++r) {
+      const RankTrace& trace = run.ranks[r];
+      std::vector<std::size_t>& calls = calls_.emplace_back();
+      for (std::size_t c = 0; c < trace.calls.size(); ++c) {
+        if (kept[r][c]) calls.push_back(c);
+      }
+      begin_.push_back(calls.size() > last ? calls.size() - last : 0);
+    }
+  }
+
+  void apply() {
+    note_members();
+    for (std::size_t r = 0; r < calls_.size(); ++r) begin_[r] = begin_of_step(r, begin_[r]);
+    for (std::size_t s = 0; s < sequences_.size(); ++s) stale_.push_back(s);
+    while (!stale_.empty()) {
+      const std::size_t sequence = stale_.back();
+      stale_.pop_back();
+      make_whole(sequence);
+    }
+    for (std::size_t r = 0; r < calls_.size(); ++r) {
+      for (std::size_t i = 0; i < begin_[r]; ++i) kept_[r][calls_[r][i]] = false;
+    }
+  }
+
+ private:
+  // By rank index, of all members, also of those who never call in it: its calls' places in calls_.
+  using Members = std::map<std::size_t, std::vector<std::size_t>>;
+
+  const Call& call(std::size_t r, std::size_t i) const { return run_.ranks[r].calls[calls_[r][i]]; }
+
+  std::size_t number_of(const Sequence& sequence) {
+    const auto [known, is_new] = numbers_.try_emplace(sequence, sequences_.size());
+    if (is_new) sequences_.emplace_back();
+    return known->second;
+  }
+  void note_member(std::size_t sequence, Rank rank) {
+    const RankTrace* const trace = run_.find(rank);
+    if (trace != nullptr) sequences_[sequence][static_cast<std::size_t>(trace - run_.ranks.data())];
+  }
+
+  void note_members() {
+    for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
+      const RankTrace& trace = run_.ranks[r];
+      for (const RankTrace::Membership& group : trace.groups) {
+        const std::size_t sequence = number_of({group.group.value, kNone, kNone, kNone});
+        for (const Rank member : group.ranks) note_member(sequence, member);
+      }
+      std::vector<std::size_t>& own = sequence_.emplace_back();
+      for (std::size_t i = 0; i < calls_[r].size(); ++i) {
+        const std::size_t sequence = number_of(sequence_of(run_, trace, call(r, i)));
+        own.push_back(sequence);
+        sequences_[sequence][r].push_back(i);
+        if (!collective(run_, call(r, i))) note_member(sequence, call(r, i).peer);
+      }
+    }
+  }
+
+  // Half a step would look like one in which the other half was left out.
+  std::size_t begin_of_step(std::size_t r, std::size_t i) const {
+    if (i == calls_[r].size() || call(r, i).step == kNone) return i;
+    while (i > 0 && call(r, i - 1).step == call(r, i).step) --i;
+    return i;
+  }
+
+  // No member may lose more of a sequence than another.
+  void make_whole(std::size_t sequence) {
+    const Members& members = sequences_[sequence];
+    const auto lost = [&](const Members::value_type& member) {
+      const auto& [r, places] = member;
+      return static_cast<std::size_t>(std::lower_bound(places.begin(), places.end(), begin_[r]) -
+                                      places.begin());
+    };
+    std::size_t least = SIZE_MAX;
+    for (const auto& member : members) least = std::min(least, lost(member));
+    for (const auto& member : members) {
+      if (lost(member) > least) move_back(member.first, member.second[least]);
+    }
+  }
+
+  void move_back(std::size_t r, std::size_t to) {
+    to = begin_of_step(r, to);
+    for (std::size_t i = to; i < begin_[r]; ++i) stale_.push_back(sequence_[r][i]);
+    begin_[r] = to;
+  }
+
+  const Run& run_;
+  Kept& kept_;
+  std::vector<std::vector<std::size_t>> calls_;     // by rank index: those kept so far
+  std::vector<std::size_t> begin_;                  // by rank index, into calls_
+  std::vector<std::vector<std::size_t>> sequence_;  // by rank index and place in calls_
+  std::map<Sequence, std::size_t> numbers_;
+  std::vector<Members> sequences_;  // by number
+  std::vector<std::size_t> stale_;  // of which some member brought calls back
+};
+
+}  // namespace
+
+Result<std::vector<std::vector<bool>>> kept_calls(const Run& run, std::size_t last) {
+  Kept kept;
+  for (const RankTrace& trace : run.ranks) kept.emplace_back(trace.calls.size(), true);
+  if (const auto error = drop_what_recorders_lost(run, kept)) return *error;
+  if (last == 0) return kept;
+  for (const RankTrace& trace : run.ranks) {
+    for (const Call& call : trace.calls) {
+      if (run.tables.signatures[call.signature].op != Op::recv_any) continue;
+      return Error{"rank " + std::to_string(trace.rank.value) + ", " +
+                       call_in_words(run.tables, call) +
+                       ": which message a receive from any source took is not recorded, so that "
+                       "nothing in front of it can be left out",
+                   {trace.source},
+                   "leave out --last"};
+    }
+  }
+  Cut(run, kept, last).apply();
+  return kept;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,180 @@
+#include "runtime/replay/refusals.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "runtime/replay/members.h"
+#include "runtime/replay/program.h"
+#include "trace/formats/text/text_trace.h"
+
+namespace lockstep {
+
+namespace {
+
+std::string count(std::uint64_t n, std::string_view of) { return plural(n, of); }
+
+class Refusals {
+ public:
+  explicit Refusals(const Run& run) : run_(run) {}
+
+  std::optional<Error> find() {
+    check_ranks();
+    for (const RankTrace& trace : run_.ranks) {
+      if (error_) break;
+      check_trace(trace);
+    }
+    return std::move(error_);
+  }
+
+ private:
+  void refuse(std::string message, std::string file, std::string fix) {
+    if (!error_) error_ = Error{std::move(message), {std::move(file)}, std::move(fix)};
+  }
+
+  void check_ranks() {
+    if (run_.world_size > kMaxReplayRanks) {
+      refuse(count(static_cast<std::uint64_t>(run_.world_size), "rank") +
+                 " would be as many processes on one machine, and " +
+                 std::to_string(kMaxReplayRanks) + " are the most",
+             "", "`lockstep verify` judges traces of any number of ranks");
+    }
+    std::vector<std::int32_t> missing;
+    for (std::int32_t r = 0; r < run_.world_size && missing.size() < kMaxReplayRanks; ++r) {
+      if (run_.find(Rank(r)) == nullptr) missing.push_back(r);
+    }
+    if (!missing.empty()) {
+      refuse((missing.size() == 1 ? "rank " : "ranks ") + ranges(missing) +
+                 " left no trace, and nobody else knows what " +
+                 (missing.size() == 1 ? "it" : "they") + " called",
+             "", "bring the traces of all ranks together");
+    }
+  }
+
+  void check_trace(const RankTrace& trace) {
+    const std::string who = "rank " + std::to_string(trace.rank.value);
+    if (trace.semantics == Semantics::mpi) {
+      return refuse("an MPI program's calls are not those of c10d, which a replay makes",
+                    trace.source, "`lockstep verify` judges MPI traces");
+    }
+    // The last record of a rank that died may be cut off: it died in writing it.
+    const bool died_writing =
+        trace.damaged_count == 1 && trace.damaged.front().message == kCutOffLine;
+    if (trace.open_ended || (trace.damaged_count > 0 && !died_writing)) {
+      return refuse("the trace of " + who + " is damaged: not all that it called is known",
+                    trace.source, "bring a whole trace; `lockstep verify` judges what is there");
+    }
+    for (const RankTrace::Membership& group : trace.groups) {
+      if (group.ranks.distinct()) continue;
+      return refuse("group " + printable(run_.tables.str(group.group)) + " has a rank twice",
+                    trace.source, "name each member once");
+    }
+    for (const Call& call : trace.calls) {
+      if (error_) return;
+      check_call(trace, call);
+    }
+  }
+
+  void check_call(const RankTrace& trace, const Call& call) {
+    const Signature& signature = run_.tables.signatures[call.signature];
+    const auto refuse_call = [&](const std::string& why, std::string fix) {
+      refuse("rank " + std::to_string(trace.rank.value) + ", " + call_in_words(run_.tables, call) +
+                 ": " + why,
+             trace.source, std::move(fix));
+    };
+    switch (signature.op) {
+      case Op::other:
+      case Op::scan:
+      case Op::exscan:
+      case Op::probe:
+      case Op::finalize:
+        return refuse_call("Gloo has no such operation", "leave such calls out of the recording");
+      default:
+        break;
+    }
+    const RankList* const members = find_members(trace, call.group);
+    if (members == nullptr) {
+      return refuse_call("the members of this group were not recorded",
+                         "docs/formats.md says what each format records");
+    }
+    if (!members->contains(trace.rank)) {
+      return refuse_call("the rank is not a member of this group by its own trace", "");
+    }
+    if (signature.root != kNone && !members->contains(Rank(signature.root))) {
+      return refuse_call("its root is not a member of the group", "");
+    }
+    const bool names_peer = signature.op == Op::send || signature.op == Op::recv;
+    if (names_peer && (call.peer.value < 0 || !members->contains(call.peer))) {
+      return refuse_call("its other side was not recorded, or is not a member of the group", "");
+    }
+    if (names_peer && call.peer == trace.rank) {
+      return refuse_call("Gloo has no messages of a rank to itself", "");
+    }
+  }
+
+  const Run& run_;
+  std::optional<Error> error_;
+};
+
+}  // namespace
+
+std::string call_in_words(const Tables& tables, const Call& call) {
+  const Signature& signature = tables.signatures[call.signature];
+  const std::string op = signature.op == Op::other ? tables.str(signature.other_op)
+                                                   : std::string(op_name(signature.op));
+  return "call " + std::to_string(call.id) + ", " + printable(op) + " in group " +
+         printable(tables.str(call.group));
+}
+
+std::optional<Error> find_refusal(const Run& run) { return Refusals(run).find(); }
+
+std::optional<Error> find_nccl_refusal(const Run& program) {
+  struct Message {
+    const RankTrace* trace;
+    const Call* call;
+  };
+  struct Messages {
+    std::vector<Message> sends, receives;
+  };
+  std::map<std::tuple<GroupId, Rank, Rank>, Messages> by_pair;
+  const auto refuse = [&](const Message& of, const std::string& why) {
+    return Error{"rank " + std::to_string(of.trace->rank.value) + ", " +
+                     call_in_words(program.tables, *of.call) + ": " + why,
+                 {of.trace->source},
+                 "backend: gloo"};
+  };
+  for (const RankTrace& trace : program.ranks) {
+    for (const Call& call : trace.calls) {
+      switch (program.tables.signatures[call.signature].op) {
+        case Op::recv_any:
+          return refuse({&trace, &call}, "NCCL has no receive from any source");
+        case Op::send:
+          by_pair[{call.group, trace.rank, call.peer}].sends.push_back({&trace, &call});
+          break;
+        case Op::recv:
+          by_pair[{call.group, call.peer, trace.rank}].receives.push_back({&trace, &call});
+          break;
+        default:
+          break;
+      }
+    }
+  }
+  for (const auto& [pair, messages] : by_pair) {
+    const std::size_t both = std::min(messages.sends.size(), messages.receives.size());
+    for (std::size_t i = 0; i < both; ++i) {
+      const std::int32_t sent = messages.sends[i].call->ptag;
+      const std::int32_t received = messages.receives[i].call->ptag;
+      if (sent == received || sent == kNoPeerTag || received == kNoPeerTag) continue;
+      return refuse(messages.receives[i],
+                    "NCCL has no tags: it would receive the message with tag " +
+                        std::to_string(sent) + " for the one with tag " + std::to_string(received));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep

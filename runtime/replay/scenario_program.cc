@@ -1,0 +1,60 @@
+#include "runtime/replay/scenario_program.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/text.h"
+#include "runtime/replay/program.h"
+#include "runtime/replay/refusals.h"
+#include "runtime/replay/tensors.h"
+#include "trace/load.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+
+std::string replay_folder(const Scenario& scenario) {
+  return (fs::path(scenario.file).parent_path() / scenario.strategy.trace).string();
+}
+
+Result<Run> load_replay_program(const Scenario& scenario) {
+  const std::string folder = replay_folder(scenario);
+  std::error_code failed;
+  std::uint64_t bytes = 0;
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
+    std::error_code unknown;
+    const std::uintmax_t size = it->is_regular_file(unknown) ? it->file_size(unknown) : 0;
+    if (!unknown) bytes += size;
+  }
+  if (failed) {
+    return Error{
+        "cannot read the calls to be replayed in " + printable(folder) + ": " + failed.message(),
+        {scenario.file},
+        "\"trace\" is a folder, as seen from the folder of the scenario"};
+  }
+  if (bytes > kMaxReplayFolderBytes) {
+    return Error{"the calls to be replayed take more than " + bytes_in_words(kMaxReplayFolderBytes),
+                 {folder},
+                 "keep the last ones: `lockstep trace-to-scenario --last 1000`"};
+  }
+  Result<Run> run = load_run({folder});
+  if (!run) return run;
+  if (!run->unreadable.empty()) return run->unreadable.front().error;
+  Result<Run> program = replay_program(std::move(*run));
+  if (!program) return program;
+  if (program->world_size != scenario.ranks) {
+    const auto ranks = [](int n) { return plural(static_cast<std::uint64_t>(n), "rank"); };
+    return Error{"the scenario says \"ranks: " + std::to_string(scenario.ranks) +
+                     "\", and the calls to be replayed are those of " + ranks(program->world_size),
+                 {scenario.file},
+                 "write \"ranks: " + std::to_string(program->world_size) + "\""};
+  }
+  if (const Status fits = check_tensors(*program); !fits) return fits.error();
+  if (scenario.backend == Scenario::Backend::nccl) {
+    if (auto refused = find_nccl_refusal(*program)) return *refused;
+  }
+  return program;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,150 @@
+#include "runtime/replay/sizes.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+
+namespace lockstep {
+
+namespace {
+
+using Shapes = std::vector<std::vector<std::int64_t>>;
+
+std::int64_t elements_of_shape(const std::vector<std::int64_t>& shape) {
+  return total_elements(flatten_shapes({shape}));
+}
+
+// How one tensor's size follows from one that has a class: n times it, or rows of it.
+struct Part {
+  std::int64_t times = 1;
+  std::int64_t elements = 0;
+  bool rows = false;
+};
+
+class Shrinker {
+ public:
+  Shrinker(Run& program, std::int64_t limit)
+      : program_(program), limit_(limit), flat_(limit), rows_(limit) {}
+
+  Status shrink() {
+    each_call([&](const Call& call, std::size_t members) { note(call, members); });
+    if (too_many_rows_) {
+      return Error{"an all-to-all splits " + std::to_string(too_many_rows_) +
+                       " rows, more than tensors are to have elements",
+                   {},
+                   "raise --max-elements"};
+    }
+    if (!flat_.settle() || !rows_.settle()) {
+      return Error{"more different sizes than fit below " + std::to_string(limit_) + " elements",
+                   {},
+                   "raise --max-elements, or keep fewer calls: --last"};
+    }
+    each_call([&](Call& call, std::size_t members) { rewrite(call, members); });
+    return Status::ok();
+  }
+
+ private:
+  void each_call(const std::function<void(Call&, std::size_t)>& visit) {
+    for (RankTrace& trace : program_.ranks) {
+      std::map<GroupId, std::size_t> members;
+      for (const auto& group : trace.groups) members[group.group] = group.ranks.size();
+      for (Call& call : trace.calls) visit(call, members[call.group]);
+    }
+  }
+
+  static bool has_splits(const Signature& s) {
+    return s.op == Op::all_to_all_single &&
+           (s.splits_in != IntListId{} || s.splits_out != IntListId{});
+  }
+
+  // Which side of a gather or scatter is the whole: n times the part of one rank.
+  static bool is_whole(Op op, bool out) {
+    const bool gathers =
+        op == Op::all_gather_into_tensor || op == Op::all_gather || op == Op::gather;
+    const bool scatters =
+        op == Op::reduce_scatter_tensor || op == Op::reduce_scatter || op == Op::scatter;
+    return (gathers && out) || (scatters && !out) || op == Op::all_to_all_single;
+  }
+
+  Part part(const Signature& s, const std::vector<std::int64_t>& shape, bool out,
+            std::size_t tensors, std::size_t members) const {
+    const std::int64_t n = elements_of_shape(shape);
+    if (has_splits(s) && !shape.empty()) {
+      const std::int64_t rows = std::max<std::int64_t>(1, shape.front());
+      return {shape.front(), n / rows, true};
+    }
+    const auto count = static_cast<std::int64_t>(members);
+    if (tensors == 1 && is_whole(s.op, out) && count > 1 && n % count == 0)
+      return {count, n / count};
+    return {1, n};
+  }
+
+  template <class Visit>
+  void each_part(const Signature& s, IntListId side, bool out, std::size_t members,
+                 Visit visit) const {
+    if (side == IntListId{}) return;
+    const Shapes shapes = unflatten_shapes(program_.tables.int_lists[side]);
+    for (const auto& shape : shapes) visit(part(s, shape, out, shapes.size(), members));
+  }
+
+  void note(const Call& call, std::size_t members) {
+    const Signature& s = program_.tables.signatures[call.signature];
+    const auto add = [&](const Part& p) {
+      (p.rows ? rows_ : flat_).add(p.elements);
+      if (p.rows && p.times > limit_) too_many_rows_ = p.times;
+    };
+    each_part(s, s.in, false, members, add);
+    each_part(s, s.out, true, members, add);
+  }
+
+  IntListId smaller(const Signature& s, IntListId side, bool out, std::size_t members) {
+    if (side == IntListId{}) return side;
+    Shapes shapes;
+    each_part(s, side, out, members, [&](const Part& p) {
+      if (p.rows) {
+        shapes.push_back({p.times, rows_.small(p.elements)});
+      } else {
+        shapes.push_back({p.times * flat_.small(p.elements)});
+      }
+    });
+    return program_.tables.int_lists.intern(flatten_shapes(shapes));
+  }
+
+  void rewrite(Call& call, std::size_t members) {
+    Signature s = program_.tables.signatures[call.signature];
+    const IntListId in = smaller(s, s.in, false, members);
+    s.out = smaller(s, s.out, true, members);
+    s.in = in;
+    call.signature = program_.tables.make_signature(s);
+  }
+
+  Run& program_;
+  std::int64_t limit_;
+  SizeClasses flat_, rows_;
+  std::int64_t too_many_rows_ = 0;
+};
+
+}  // namespace
+
+bool SizeClasses::settle() {
+  const std::int64_t half = limit_ / 2;
+  std::int64_t next = half;
+  for (const std::int64_t size : sizes_) {
+    if (size > half) small_[size] = ++next;
+  }
+  return next <= limit_;
+}
+
+std::int64_t SizeClasses::small(std::int64_t elements) const {
+  const auto found = small_.find(elements);
+  return found == small_.end() ? elements : found->second;
+}
+
+Status shrink_sizes(Run& program, std::int64_t max_elements) {
+  return Shrinker(program, max_elements).shrink();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,217 @@
+#include "runtime/replay/tensors.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "runtime/replay/members.h"
+#include "runtime/replay/refusals.h"
+#include "trace/dtype.h"
+
+namespace lockstep {
+
+namespace {
+
+using Shape = CallTensors::Shape;
+using Shapes = std::vector<Shape>;
+
+// Of one tensor, so that sums of them stay far from overflow.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 40U;
+
+std::int64_t elements_of(const Shape& shape) { return total_elements(flatten_shapes({shape})); }
+
+std::int64_t elements_of(const Shapes& shapes) { return total_elements(flatten_shapes(shapes)); }
+
+// One rank's part of what all members have together, and all of it.
+Shape part_of(const Shapes& whole, std::size_t members) {
+  if (whole.size() == members && !whole.empty()) return whole.front();
+  return {elements_of(whole) / static_cast<std::int64_t>(std::max<std::size_t>(1, members))};
+}
+Shape whole_of(const Shape& part, std::size_t members) {
+  // What is too large stays so, and is refused (tensor_bytes).
+  return {std::min(elements_of(part), kMostElements + 1) * static_cast<std::int64_t>(members)};
+}
+
+// As a list of one tensor for each member.
+Shapes list_of(const Shapes& recorded, const Shape& part, std::size_t members) {
+  if (recorded.size() == members) return recorded;
+  return Shapes(members, part);
+}
+
+}  // namespace
+
+CallTensors tensors_of(const Tables& tables, const Call& call, std::size_t members, bool is_root) {
+  const Signature& s = tables.signatures[call.signature];
+  const auto shapes = [&](IntListId id) { return unflatten_shapes(tables.int_lists[id]); };
+  CallTensors out;
+  for (const StringId name : tables.name_lists[s.dtypes]) out.types.push_back(tables.str(name));
+  const Shapes in = shapes(s.in), filled = shapes(s.out);
+  const bool has_in = s.in != IntListId{}, has_out = s.out != IntListId{};
+  switch (s.op) {
+    case Op::all_reduce:
+    case Op::reduce:
+    case Op::broadcast:
+    case Op::send:
+      out.in = has_in ? in : filled;
+      break;
+    case Op::recv:
+    case Op::recv_any:
+      out.out = has_out ? filled : in;
+      break;
+    case Op::all_gather_into_tensor:
+      out.in = has_in ? in : Shapes{part_of(filled, members)};
+      out.out = has_out ? filled : Shapes{whole_of(in.front(), members)};
+      break;
+    case Op::all_gather:
+      out.in = has_in ? in : Shapes{part_of(filled, members)};
+      out.out = list_of(filled, out.in.front(), members);
+      break;
+    case Op::gather:
+      out.in = has_in ? in : Shapes{part_of(filled, members)};
+      if (is_root) out.out = list_of(filled, out.in.front(), members);
+      break;
+    case Op::reduce_scatter_tensor:
+      out.out = has_out ? filled : Shapes{part_of(in, members)};
+      out.in = has_in ? in : Shapes{whole_of(filled.front(), members)};
+      break;
+    case Op::reduce_scatter:
+      out.out = has_out ? filled : Shapes{part_of(in, members)};
+      out.in = list_of(in, out.out.front(), members);
+      break;
+    case Op::scatter:
+      out.out = has_out ? filled : Shapes{part_of(in, members)};
+      if (is_root) out.in = list_of(in, out.out.front(), members);
+      break;
+    case Op::all_to_all:
+    case Op::all_to_all_single:
+      out.in = has_in ? in : filled;
+      out.out = has_out ? filled : in;
+      break;
+    default:  // a barrier; all else was refused (refusals.h)
+      break;
+  }
+  return out;
+}
+
+std::optional<std::int64_t> tensor_bytes(const Shape& shape, const std::string& type) {
+  const std::optional<std::int64_t> each = element_bytes(type);
+  const std::int64_t elements = elements_of(shape);
+  if (!each || elements > kMostElements) return std::nullopt;
+  return elements * *each;
+}
+
+namespace {
+
+class Tensors {
+ public:
+  explicit Tensors(const Run& program) : program_(program) {}
+
+  Status check() {
+    std::int64_t together = 0;
+    for (const RankTrace& trace : program_.ranks) {
+      const Result<std::int64_t> peak = peak_of(trace);
+      if (!peak) return peak.error();
+      together += *peak;
+      if (together > kMaxReplayBytes) {
+        return Error{"the ranks' tensors would take more than " +
+                         bytes_in_words(static_cast<std::uint64_t>(kMaxReplayBytes)) + " at a time",
+                     {trace.source},
+                     "make them smaller: `lockstep trace-to-scenario --max-elements 4096`"};
+      }
+    }
+    return Status::ok();
+  }
+
+ private:
+  // The most bytes that the rank's unfinished calls have at one time.
+  Result<std::int64_t> peak_of(const RankTrace& trace) {
+    std::vector<std::int64_t> bytes(trace.calls.size(), 0);
+    std::int64_t now = 0, peak = 0;
+    for (const Event& event : trace.events) {
+      if (event.kind == EventKind::wait) now -= std::exchange(bytes[event.index], 0);
+      if (event.kind != EventKind::issue) continue;
+      const Call& call = trace.calls[event.index];
+      const Result<std::int64_t> needed = bytes_of(trace, call);
+      if (!needed) return needed.error();
+      peak = std::max(peak, now + *needed);
+      if (!call.has(kAsync)) continue;
+      bytes[event.index] = *needed;
+      now = std::min(now + *needed, kMaxReplayBytes + 1);
+    }
+    return peak;
+  }
+
+  Error refuse(const RankTrace& trace, const Call& call, const std::string& why,
+               std::string fix) const {
+    return {"rank " + std::to_string(trace.rank.value) + ", " +
+                call_in_words(program_.tables, call) + ": " + why,
+            {trace.source},
+            std::move(fix)};
+  }
+
+  Error no_bytes(const RankTrace& trace, const Call& call, const std::string& type) const {
+    if (element_bytes(type))
+      return refuse(trace, call, "a tensor has more than 2^40 elements",
+                    "make them smaller: `lockstep trace-to-scenario --max-elements 4096`");
+    return refuse(trace, call,
+                  "how large elements of type " + printable(type) + " are is not known",
+                  "docs/trace-format.md lists the types");
+  }
+
+  Result<std::int64_t> bytes_of(const RankTrace& trace, const Call& call) {
+    const Signature& s = program_.tables.signatures[call.signature];
+    const std::size_t members = members_of(trace, call.group).size();
+    // A list of tensors, one for each member, is as long as the trace says: at most this.
+    const CallTensors tensors =
+        tensors_of(program_.tables, call, members, s.root == trace.rank.value);
+    std::int64_t sum = 0;
+    for (const auto* side : {&tensors.in, &tensors.out}) {
+      for (std::size_t i = 0; i < side->size(); ++i) {
+        const std::optional<std::int64_t> bytes = tensor_bytes((*side)[i], tensors.type(i));
+        if (!bytes) return no_bytes(trace, call, tensors.type(i));
+        sum = std::min(sum + *bytes, kMaxReplayBytes + 1);
+      }
+    }
+    if (s.op == Op::all_to_all_single) {
+      if (const auto why = why_not_split(s, tensors, members)) {
+        return refuse(trace, call, *why, "record splits_in and splits_out");
+      }
+    }
+    const bool lists = s.op == Op::all_to_all;
+    if (lists && (tensors.in.size() != members || tensors.out.size() != members)) {
+      return refuse(trace, call, "it does not have one tensor for each member",
+                    "record the shapes of all tensors");
+    }
+    return sum;
+  }
+
+  std::optional<std::string> why_not_split(const Signature& s, const CallTensors& tensors,
+                                           std::size_t members) const {
+    const auto side = [&](IntListId splits, const Shapes& shapes) -> std::optional<std::string> {
+      if (shapes.size() != 1) return "it does not have one tensor";
+      const std::int64_t rows = shapes.front().empty() ? 1 : shapes.front().front();
+      const IntList& list = program_.tables.int_lists[splits];
+      if (list.empty()) {
+        if (rows % static_cast<std::int64_t>(members) == 0) return std::nullopt;
+        return "its splits were not recorded, and its rows cannot be shared out evenly";
+      }
+      std::int64_t sum = 0;
+      for (const std::int64_t split : list) {
+        if (split < 0 || split > kMostElements) return "a split is no number of rows";
+        sum = std::min(sum + split, kMostElements);
+      }
+      if (list.size() != members || sum != rows) return "its splits are not those of its rows";
+      return std::nullopt;
+    };
+    if (const auto why = side(s.splits_in, tensors.in)) return why;
+    return side(s.splits_out, tensors.out);
+  }
+
+  const Run& program_;
+};
+
+}  // namespace
+
+Status check_tensors(const Run& program) { return Tensors(program).check(); }
+
+}  // namespace lockstep

@@ -1,0 +1,86 @@
+// ReplayTransport: carries a replayed group's calls by Gloo or NCCL, also those that these have no
+// form for.
+//
+// What is recorded is the call as it was made; what travels has the same number of bytes:
+//
+//   types that the carrier does not know   as integers or halves of the same width
+//   premul_sum; on Gloo avg                as sum; so are and, or, xor of floating-point numbers,
+//                                          and on NCCL of all
+//   lists of several tensors               one after the other, in one tensor of bytes
+//
+// Values are zeros and stay it. A group whose members do not agree on who they are cannot be
+// connected; its calls never complete, and block the host where it waits for them.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "runtime/replay/torch/held_calls.h"
+
+namespace lockstep {
+
+class ReplayTransport : public c10d::Backend {
+ public:
+  using Carrier = c10::intrusive_ptr<c10d::Backend>;
+  // A group's connections. Where calls are queued, those of one connection hold each other up, as
+  // they do not on Gloo: so messages have their own, and those to a higher place in the group
+  // another one than those back. The same one three times where it makes no difference.
+  struct Carriers {
+    Carrier collectives, up, down;
+  };
+  // `carriers`: null for a group that is not connected. `held` must outlive this.
+  ReplayTransport(Carriers carriers, int rank, int size, HeldCalls& held)
+      : Backend(rank, size), carriers_(std::move(carriers)), held_(held) {}
+
+  const std::string getBackendName() const override {
+    return carriers_.collectives ? carriers_.collectives->getBackendName() : "gloo";
+  }
+  void setTimeout(std::chrono::milliseconds timeout) override {
+    for (const Carrier& each : {carriers_.collectives, carriers_.up, carriers_.down}) {
+      if (each) each->setTimeout(timeout);
+    }
+  }
+
+  using Tensors = std::vector<at::Tensor>;
+  using TensorLists = std::vector<std::vector<at::Tensor>>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& opts) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& opts) override;
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                         const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input,
+                        std::vector<std::int64_t>& output_splits,
+                        std::vector<std::int64_t>& input_splits,
+                        const c10d::AllToAllOptions& opts) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
+  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
+  WorkPtr send(Tensors& tensors, int destination, int tag) override;
+  WorkPtr recv(Tensors& tensors, int source, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+ private:
+  // `call` is given the options as the call may be made with: one that is held is waited for later.
+  template <class CallOptions>
+  WorkPtr carry(const CallOptions& options,
+                std::function<WorkPtr(c10d::Backend&, CallOptions&)> call);
+  WorkPtr carry(const Carrier& carrier, std::function<WorkPtr(c10d::Backend&)> call);
+
+  Carriers carriers_;
+  HeldCalls& held_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,194 @@
+#include "runtime/strategies/fsdp.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "base/check.h"
+#include "runtime/groups/collectives.h"
+#include "runtime/models/branches.h"
+#include "runtime/strategies/after_accumulation.h"
+
+namespace lockstep {
+namespace {
+
+ShardGroups make_groups(int shard_ranks, ProcessGroups& groups) {
+  const auto [rank, world_size] = groups.who();
+  if (shard_ranks == 0 || shard_ranks == world_size) return {groups.world(), {}, world_size};
+  LOCKSTEP_CHECK(world_size % shard_ranks == 0, "every copy has the same number of ranks");
+  const int copy = rank / shard_ranks;
+  const int place = rank % shard_ranks;
+  const auto shard = groups.make("shard" + std::to_string(copy), "one copy of the parameters",
+                                 every_nth_rank(1, copy * shard_ranks, shard_ranks));
+  const auto replicate = groups.make("replicate" + std::to_string(place), "copies of one shard",
+                                     every_nth_rank(shard_ranks, place, world_size / shard_ranks));
+  return {shard, replicate, world_size};
+}
+
+const char* root_name(Branch branch) {
+  switch (branch) {
+    case Branch::image:
+      return "image.root";
+    case Branch::text:
+      return "text.root";
+    case Branch::fusion:
+      return "fusion.root";
+  }
+  LOCKSTEP_CHECK(false, "a branch without a root");
+}
+
+}  // namespace
+
+Fsdp::Fsdp(const Scenario::Strategy& options, StrategyParts parts)
+    : options_(options),
+      parts_(std::move(parts)),
+      groups_(make_groups(options.shard_ranks, parts_.groups)) {
+  add_units();
+}
+
+Fsdp::~Fsdp() {
+  for (const Unit& unit : units_) {
+    if (unit.block != nullptr) unit.block->observe(nullptr);
+  }
+}
+
+void Fsdp::add_units() {
+  NamedTensors outside = trained_parameters(*parts_.model);
+  NamedTensors inside;
+  const auto modules = parts_.model->named_modules({}, false);
+  for (const auto& entry : modules) {
+    auto* const block = dynamic_cast<ModelBlock*>(entry.value().get());
+    if (block == nullptr) continue;
+    const auto first = std::stable_partition(outside.begin(), outside.end(), [&](const auto& it) {
+      return !it.first.starts_with(entry.key() + ".");
+    });
+    const NamedTensors own(first, outside.end());
+    outside.erase(first, outside.end());
+    if (!own.empty()) add_unit(entry.key(), own, block);
+  }
+  for (const Branch branch : {Branch::image, Branch::text, Branch::fusion}) {
+    NamedTensors own;
+    for (const auto& it : outside) {
+      if (branch_of(it.first) == branch) own.push_back(it);
+    }
+    if (!own.empty()) add_unit(root_name(branch), own, nullptr);
+  }
+}
+
+void Fsdp::add_unit(const std::string& name, const NamedTensors& parameters, ModelBlock* block) {
+  const std::size_t index = units_.size();
+  Unit unit;
+  unit.flat = std::make_unique<FlatUnit>(name, parameters, groups_, parts_.recorder, parts_.watch,
+                                         parts_.average);
+  unit.block = block;
+  if (block != nullptr) {
+    unit_of_.emplace(block, index);
+    block->observe(this);
+    for (const auto& [parameter_name, parameter] : parameters) {
+      unit.accumulators.push_back(torch::autograd::impl::grad_accumulator(parameter));
+      unit.accumulators.back()->add_post_hook(
+          std::make_unique<AfterAccumulation>([this, index] { got_gradient(index); }));
+    }
+  }
+  units_.push_back(std::move(unit));
+}
+
+void Fsdp::start() {
+  c10d::ProcessGroup& world = *parts_.groups.world();
+  for (Unit& unit : units_) unit.flat->start(world);
+  NamedTensors rest;
+  for (auto& it : named_parameters(*parts_.model)) {
+    if (!it.second.requires_grad()) rest.push_back(std::move(it));
+  }
+  for (auto& it : named_buffers(*parts_.model)) rest.push_back(std::move(it));
+  broadcast_all(world, parts_.recorder, rest, "fsdp.init");
+}
+
+NamedTensors Fsdp::optimised(const ContrastiveModel&) {
+  NamedTensors shards;
+  for (const Unit& unit : units_) shards.emplace_back(unit.flat->name(), unit.flat->shard());
+  return shards;
+}
+
+const FlatUnit& Fsdp::unit(const std::string& name) const {
+  const auto found = std::find_if(units_.begin(), units_.end(),
+                                  [&](const Unit& unit) { return unit.flat->name() == name; });
+  LOCKSTEP_CHECK(found != units_.end(), "a unit that is optimised");
+  return *found->flat;
+}
+
+NamedTensors Fsdp::whole(const std::string& name, const at::Tensor& part) {
+  return unit(name).whole(part);
+}
+
+at::Tensor Fsdp::part(const std::string& name, const at::Tensor&, const WholeTensor& whole) {
+  return unit(name).part(whole);
+}
+
+std::optional<std::uint64_t> Fsdp::shard_begin(const std::string& name) {
+  return unit(name).shard_begin();
+}
+
+double Fsdp::norm_squared(double own) {
+  return sum_over(*groups_.shard, parts_.recorder, own, "squared_norm", "fsdp.norm");
+}
+
+void Fsdp::gather_everything() {
+  for (Unit& unit : units_) unit.flat->gather();
+  stays_whole_ = true;
+}
+
+void Fsdp::before_forward(Pass) {
+  if (std::exchange(stays_whole_, false)) {
+    for (Unit& unit : units_) unit.flat->release();
+  }
+  for (Unit& unit : units_) {
+    if (unit.block == nullptr) unit.flat->gather();
+  }
+  prefetch(forwards_.restart());
+}
+
+void Fsdp::before_block(ModelBlock& block) {
+  if (!stays_whole_) need(unit_of_.at(&block), forwards_);
+}
+
+void Fsdp::after_block(ModelBlock& block, const at::Tensor& output) {
+  if (stays_whole_) return;
+  const std::size_t unit = unit_of_.at(&block);
+  if (output.requires_grad()) {
+    output.register_hook([this, unit](const at::Tensor&) { need(unit, backwards_); });
+  }
+  units_[unit].flat->release();
+}
+
+void Fsdp::need(std::size_t unit, UseOrder& order) {
+  units_[unit].flat->gather();
+  prefetch(order.use(unit));
+}
+
+void Fsdp::prefetch(std::optional<std::size_t> unit) {
+  if (options_.prefetch && unit) units_[*unit].flat->prefetch();
+}
+
+void Fsdp::backward(const at::Tensor& loss, Pass) {
+  for (Unit& unit : units_) {
+    unit.missing = unit.accumulators.size();
+    if (unit.block != nullptr) unit.flat->release();  // what was foretold and did not come
+  }
+  prefetch(backwards_.restart());
+  loss.backward();
+  for (Unit& unit : units_) finish(unit);
+}
+
+void Fsdp::got_gradient(std::size_t unit) {
+  if (--units_[unit].missing == 0) finish(units_[unit]);
+}
+
+void Fsdp::finish(Unit& unit) {
+  if (unit.flat->has_gradients()) unit.flat->reduce();
+  unit.flat->release();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,273 @@
+#include "runtime/train/batch_source.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+
+#include <ATen/ATen.h>
+
+#include "base/text.h"
+#include "runtime/data/shapes.h"
+#include "runtime/data/shapes_files.h"
+#include "runtime/models/catalog.h"
+#include "runtime/train/assignment.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kStepsAPlan = 256;  // a plan for all steps could be large
+
+std::string cache_folder() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  if (const std::string own = variable("LOCKSTEP_CACHE"); !own.empty()) return own;
+  if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) {
+    return cache + "/lockstep";
+  }
+  return variable("HOME") + "/.cache/lockstep";
+}
+
+bool balances(const Scenario& scenario) {
+  return scenario.data.balance == Scenario::Data::Balance::cost;
+}
+
+int image_side(const Scenario& scenario) {
+  return scenario.data.image_side.value_or(picture_side(scenario.model.image));
+}
+
+int max_length(const Scenario& scenario) {
+  return scenario.data.max_length.value_or(
+      text_length(scenario.model.text, scenario.data.source == "shapes"));
+}
+
+struct Files {
+  std::vector<std::string> manifest;
+  std::string vocab;
+};
+
+// Where the scenario's data set is; that of "shapes" is written first, where it is not there yet.
+Result<Files> files_of(const Scenario& scenario) {
+  const Scenario::Data& data = scenario.data;
+  if (data.source != "shapes") return Files{data.manifest, data.vocab};
+  ShapesFiles shapes;
+  shapes.items = data.items + data.held_out;
+  shapes.side = image_side(scenario);
+  shapes.seed = scenario.train.seed;
+  const std::string folder = cache_folder() + "/shapes-" + std::to_string(shapes.items) + "x" +
+                             std::to_string(shapes.side) + "-seed" + std::to_string(shapes.seed);
+  std::error_code ignored;  // write_shapes says what is wrong with the folder
+  std::filesystem::create_directories(cache_folder(), ignored);
+  if (const Status written = write_shapes(folder, shapes); !written) return written.error();
+  return Files{{folder}, folder + "/vocab.txt"};
+}
+
+// Which of the items to train on have an image. All pictures of "shapes" are there as files, so
+// that a rule can show them; which items are text only is drawn here.
+Result<std::vector<bool>> images_of(const Scenario& scenario, const Manifest& manifest) {
+  const Scenario::Data& data = scenario.data;
+  if (data.source == "shapes") {
+    return ShapesDataset(data.items, data.text_only, scenario.train.seed).has_images();
+  }
+  const std::int64_t held_out = scenario.train.evaluate ? data.held_out : 0;
+  const std::int64_t items = manifest.size() - held_out;
+  if (items < 1) {
+    return Error{"the manifest has " + plural(static_cast<std::uint64_t>(manifest.size()), "item") +
+                     ", and the evaluation holds out " + std::to_string(held_out),
+                 {data.manifest.front()},
+                 "lower \"held_out\", or turn \"evaluate\" off"};
+  }
+  std::vector<bool> has_image;
+  for (std::int64_t i = 0; i < items; ++i) has_image.push_back(manifest.item(i).image.has_value());
+  return has_image;
+}
+
+}  // namespace
+
+InputSpec input_of(const Scenario& scenario, const Vocabulary& vocabulary) {
+  return {image_side(scenario),     static_cast<std::int64_t>(vocabulary.size()),
+          max_length(scenario),     vocabulary.special().pad,
+          vocabulary.special().end, vocabulary.special().mask};
+}
+
+Result<std::unique_ptr<BatchSource>> BatchSource::open(const Scenario& scenario, int rank,
+                                                       int world_size) {
+  const Result<Files> files = files_of(scenario);
+  if (!files) return files.error();
+  Result<Manifest> manifest = Manifest::open(files->manifest);
+  if (!manifest) return manifest.error();
+  Result<Vocabulary> vocabulary = Vocabulary::open(files->vocab);
+  if (!vocabulary) return vocabulary.error();
+  const Result<std::vector<bool>> has_image = images_of(scenario, *manifest);
+  if (!has_image) return has_image.error();
+  // The shards are the replicas': all ranks of one read the same. Without sharding, every rank
+  // believes to be alone.
+  const int ranks = scenario.ranks_of_replica();
+  const auto sampler_of = [&](Sampler::Shard shard) {
+    return Sampler(*has_image, scenario.data.sampler, scenario.train.batch_size,
+                   scenario.train.seed, shard, scenario.data.reshuffle);
+  };
+  std::vector<Sampler> samplers;
+  if (balances(scenario)) {
+    for (int r = 0; r < world_size; ++r) samplers.push_back(sampler_of({r, world_size}));
+  } else {
+    samplers.push_back(sampler_of(scenario.data.sharding
+                                      ? Sampler::Shard{rank / ranks, world_size / ranks}
+                                      : Sampler::Shard{}));
+  }
+  return std::unique_ptr<BatchSource>(
+      new BatchSource(scenario, rank, std::move(samplers), std::move(*manifest),
+                      WordPiece(std::move(*vocabulary)), *has_image));
+}
+
+BatchSource::BatchSource(const Scenario& scenario, int rank, std::vector<Sampler> samplers,
+                         Manifest manifest, WordPiece tokenizer, std::vector<bool> has_image)
+    : scenario_(scenario),
+      rank_(rank),
+      samplers_(std::move(samplers)),
+      manifest_(std::move(manifest)),
+      tokenizer_(std::move(tokenizer)),
+      has_image_(std::move(has_image)) {
+  input_ = input_of(scenario, tokenizer_.vocabulary());
+  recipe_.data = &manifest_;
+  recipe_.tokenizer = &tokenizer_;
+  recipe_.image.side = static_cast<int>(input_.side);
+  recipe_.max_length = static_cast<std::size_t>(input_.max_tokens);
+}
+
+// A rank with a number of micro-batches of its own (a mistake that a scenario may make) reads into
+// its next step's.
+void BatchSource::plan_from(std::int64_t step) {
+  const std::int64_t length = balances(scenario_) ? scenario_.data.balance_every : kStepsAPlan;
+  planned_to_ = std::min<std::int64_t>(step + length, scenario_.train.steps);
+  planned_by_costs_ = costs_.has_value();
+  const bool pipeline = scenario_.strategy.kind == Scenario::Strategy::Kind::pipeline;
+  const int own = scenario_.micro_batches(rank_);
+  const int common = pipeline ? own : scenario_.train.accumulation.steps;
+  Loader::Plan plan;
+  for (std::int64_t s = step; s < planned_to_; ++s) {
+    for (int i = 0; i < own; ++i) plan.push_back(items_of(s, s * common + i));
+  }
+  LoaderOptions options;
+  options.workers = scenario_.data.loader.workers;
+  options.prefetch = static_cast<std::size_t>(scenario_.data.loader.prefetch);
+  options.on_error = scenario_.data.loader.skip_broken ? LoaderOptions::OnError::skip
+                                                       : LoaderOptions::OnError::stop;
+  loader_ = std::make_unique<Loader>(recipe_, options, std::move(plan));
+}
+
+// The items of this rank in a batch of that number.
+std::vector<std::int64_t> BatchSource::items_of(std::int64_t step, std::int64_t batch) {
+  if (!balances(scenario_)) return samplers_.front().batch(batch);
+  const auto own = static_cast<std::size_t>(rank_);
+  if (!costs_) return samplers_[own].batch(batch);
+  const Scenario::Data::Rule* rule = scenario_.rule_for(rank_, step);
+  std::vector<std::int64_t> all;
+  std::vector<double> costs;
+  for (Sampler& sampler : samplers_) {
+    for (const std::int64_t item : sampler.batch(batch)) {
+      all.push_back(item);
+      costs.push_back(costs_->text + (shows_image(rule, item) ? costs_->image : 0));
+    }
+  }
+  const auto split = longest_first(costs, static_cast<int>(samplers_.size()));
+  std::vector<std::int64_t> mine;
+  for (const std::size_t place : split[own]) mine.push_back(all[place]);
+  return mine;
+}
+
+// Whether training shows the item's image, where it can be read.
+bool BatchSource::shows_image(const Scenario::Data::Rule* rule, std::int64_t item) const {
+  const bool known = item < items() && has_image_[static_cast<std::size_t>(item)];
+  if (rule == nullptr) return known;
+  // Every item of "shapes" has a picture that a rule can show.
+  return (known || scenario_.data.source == "shapes") &&
+         std::find(rule->has.begin(), rule->has.end(), Modality::image) != rule->has.end();
+}
+
+std::vector<Batch> BatchSource::step(std::int64_t step) {
+  if (step >= planned_to_) plan_from(step);
+  std::vector<Batch> batches;
+  for (int i = 0; i < scenario_.micro_batches(rank_); ++i) batches.push_back(next(step));
+  return batches;
+}
+
+Batch BatchSource::next(std::int64_t step) {
+  Result<std::optional<LoadedBatch>> loaded = loader_->next();
+  if (!loaded) throw std::runtime_error(loaded.error().str());
+  LOCKSTEP_CHECK(loaded->has_value(), "more batches than were planned");
+  LoadedBatch& batch = **loaded;
+  skipped_ += batch.skipped;
+  wait_ns_ += batch.wait_ns;
+  if (std::none_of(batch.has_text.begin(), batch.has_text.end(), [](bool b) { return b; })) {
+    const auto& reasons = loader_->counts().reasons;
+    if (!batch.keys.empty()) {
+      throw std::runtime_error(
+          "a batch holds images alone, of which there is no loss: every batch needs a text; raise "
+          "\"batch_size\", or write more texts");
+    }
+    throw std::runtime_error("nothing of a batch could be read" +
+                             (reasons.empty() ? std::string() : ": " + reasons.back().str()));
+  }
+  const int first = rank_ - rank_ % scenario_.ranks_of_replica();  // its replica's batch
+  return batch_of(std::move(batch), scenario_.rule_for(first, step),
+                  scenario_.outlier_factor(first, step));
+}
+
+Batch BatchSource::read(const std::vector<std::int64_t>& indices) const {
+  LoaderOptions options;
+  options.workers = 1;
+  Loader loader(recipe_, options, {indices});
+  Result<std::optional<LoadedBatch>> loaded = loader.next();
+  if (!loaded) throw std::runtime_error(loaded.error().str());
+  static const Scenario::Data::Rule kAll{{}, {}, {Modality::image, Modality::text}};
+  return batch_of(std::move(**loaded), &kAll, 1);
+}
+
+Batch BatchSource::batch_of(LoadedBatch loaded, const Scenario::Data::Rule* rule,
+                            double outlier) const {
+  const auto rows = static_cast<std::int64_t>(loaded.keys.size());
+  const auto shown = [&](std::int64_t row) {
+    const std::int64_t item = loaded.keys[static_cast<std::size_t>(row)].index;
+    return item >= items() || shows_image(rule, item);  // all of what is held out
+  };
+  Batch batch;
+  std::vector<std::int64_t> kept;   // rows that have a text
+  std::vector<std::int64_t> alone;  // places in loaded.pixels of shown images without a text
+  std::vector<std::int64_t> place(loaded.keys.size(), -1);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto r = static_cast<std::size_t>(row);
+    if (!loaded.has_text[r]) continue;
+    place[r] = static_cast<std::int64_t>(kept.size());
+    kept.push_back(row);
+    batch.indices.push_back(loaded.keys[r].index);
+  }
+  std::vector<std::int64_t> images;  // places in loaded.pixels
+  std::vector<std::int64_t> image_rows;
+  for (std::size_t i = 0; i < loaded.image_rows.size(); ++i) {
+    const std::int64_t row = loaded.image_rows[i];
+    if (!shown(row)) continue;
+    if (place[static_cast<std::size_t>(row)] < 0) {
+      alone.push_back(static_cast<std::int64_t>(i));
+      batch.indices.push_back(loaded.keys[static_cast<std::size_t>(row)].index);
+      continue;
+    }
+    images.push_back(static_cast<std::int64_t>(i));
+    image_rows.push_back(place[static_cast<std::size_t>(row)]);
+  }
+  batch.tokens = at::tensor(loaded.tokens, at::kLong)
+                     .view({rows, input_.max_tokens})
+                     .index_select(0, at::tensor(kept, at::kLong));
+  images.insert(images.end(), alone.begin(), alone.end());
+  if (images.empty()) return batch;
+  const auto all = static_cast<std::int64_t>(loaded.image_rows.size());
+  batch.images = at::from_blob(loaded.pixels.data(), {all, 3, input_.side, input_.side}, at::kFloat)
+                     .index_select(0, at::tensor(images, at::kLong));
+  batch.image_rows = at::tensor(image_rows, at::kLong);
+  if (outlier != 1) batch.images.mul_(outlier);
+  return batch;
+}
+
+}  // namespace lockstep

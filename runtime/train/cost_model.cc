@@ -1,0 +1,132 @@
+#include "runtime/train/cost_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "base/median.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kTerms = 3;         // step, image, text
+constexpr int kRounds = 20;               // of Huber's weights; they settle long before
+constexpr double kHuber = 1.345;          // 95 % as good as least squares where the noise is normal
+constexpr double kNormalSpread = 1.4826;  // standard deviation over median absolute deviation
+constexpr double kLittle = 1e-3;  // … of what the observations say against a cost of a step
+constexpr double kTiny = 1e-9;    // … against any other: only so that there is one answer
+
+using Vector = std::array<double, kTerms>;
+
+// The normal equations: a x = b.
+struct Normal {
+  std::array<Vector, kTerms> a{};
+  Vector b{};
+
+  double badness(const Vector& x) const {  // sum of squares, but for a constant
+    double sum = 0;
+    for (std::size_t i = 0; i < kTerms; ++i) {
+      sum -= 2 * b[i] * x[i];
+      for (std::size_t j = 0; j < kTerms; ++j) sum += x[i] * a[i][j] * x[j];
+    }
+    return sum;
+  }
+};
+
+Vector row_of_observation(const CostObservation& it) { return {1, it.images, it.texts}; }
+
+Normal normal_equations(std::span<const CostObservation> observations,
+                        const std::vector<double>& weights) {
+  Normal normal;
+  for (std::size_t n = 0; n < observations.size(); ++n) {
+    const Vector row = row_of_observation(observations[n]);
+    for (std::size_t i = 0; i < kTerms; ++i) {
+      normal.b[i] += weights[n] * row[i] * observations[n].ms;
+      for (std::size_t j = 0; j < kTerms; ++j) normal.a[i][j] += weights[n] * row[i] * row[j];
+    }
+  }
+  normal.a[0][0] *= 1 + kLittle;
+  for (std::size_t i = 1; i < kTerms; ++i) normal.a[i][i] = normal.a[i][i] * (1 + kTiny) + kTiny;
+  return normal;
+}
+
+// Solves for the terms of `used`, a set of bits; the others are 0. Gauss without pivoting, which a
+// positive definite matrix allows.
+Vector solve(Normal normal, unsigned used) {
+  for (std::size_t i = 0; i < kTerms; ++i) {
+    if ((used >> i & 1U) != 0) continue;
+    for (std::size_t j = 0; j < kTerms; ++j) normal.a[i][j] = normal.a[j][i] = 0;
+    normal.a[i][i] = 1;
+    normal.b[i] = 0;
+  }
+  for (std::size_t i = 0; i < kTerms; ++i) {
+    for (std::size_t j = i + 1; j < kTerms; ++j) {
+      const double factor = normal.a[j][i] / normal.a[i][i];
+      for (std::size_t k = i; k < kTerms; ++k) normal.a[j][k] -= factor * normal.a[i][k];
+      normal.b[j] -= factor * normal.b[i];
+    }
+  }
+  Vector x{};
+  for (std::size_t i = kTerms; i-- > 0;) {
+    double rest = normal.b[i];
+    for (std::size_t k = i + 1; k < kTerms; ++k) rest -= normal.a[i][k] * x[k];
+    x[i] = rest / normal.a[i][i];
+  }
+  return x;
+}
+
+// The best of the solutions without negative terms: with three terms, all eight sets of terms that
+// are not 0 can be tried (the problem is convex, so one of them is it).
+Vector solve_non_negative(const Normal& normal) {
+  Vector best{};
+  double least = 0;
+  for (unsigned used = 1; used < 1U << kTerms; ++used) {
+    const Vector x = solve(normal, used);
+    const bool fits = std::all_of(x.begin(), x.end(), [](double v) { return v >= 0; });
+    if (fits && normal.badness(x) < least) {
+      least = normal.badness(x);
+      best = x;
+    }
+  }
+  return best;
+}
+
+// How much each observation counts, by how far it is from the fit.
+std::vector<double> huber_weights(std::span<const CostObservation> observations, const Vector& x) {
+  std::vector<double> off;
+  for (const CostObservation& it : observations) {
+    const Vector row = row_of_observation(it);
+    off.push_back(std::abs(it.ms - row[0] * x[0] - row[1] * x[1] - row[2] * x[2]));
+  }
+  const double far = kHuber * kNormalSpread * median(off);
+  for (double& value : off) value = value > far && far > 0 ? far / value : 1;
+  return off;
+}
+
+}  // namespace
+
+std::optional<ItemCosts> fit_costs(std::span<const CostObservation> observations) {
+  if (observations.size() < kTerms) return std::nullopt;
+  std::vector<double> weights(observations.size(), 1);
+  Vector x{};
+  for (int round = 0; round < kRounds; ++round) {
+    x = solve_non_negative(normal_equations(observations, weights));
+    weights = huber_weights(observations, x);
+  }
+  if (!std::isfinite(x[0] + x[1] + x[2]) || x[1] + x[2] <= 0) return std::nullopt;
+  return ItemCosts{x[1], x[2], x[0]};
+}
+
+void CostModel::add(const CostObservation& observation) {
+  window_.push_back(observation);
+  if (window_.size() > kWindow) window_.pop_front();
+}
+
+void CostModel::fit() {
+  const std::vector<CostObservation> observations(window_.begin(), window_.end());
+  if (auto fitted = fit_costs(observations)) costs_ = fitted;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,427 @@
+#include "runtime/train/train_loop.h"
+
+#include <cstdio>
+#include <stdexcept>
+
+#include <ATen/ATen.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "runtime/derive/torch/meta_device.h"
+#include "runtime/device/counted_memory.h"
+#include "runtime/device/flop_count.h"
+#include "runtime/groups/broadcast_batch.h"
+#include "runtime/groups/collectives.h"
+#include "runtime/record/c10d/host_read.h"
+#include "runtime/train/evaluation.h"
+#include "runtime/train/optimization.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kProgressLines = 20;
+
+// What training cannot do without: an error of the data set or of a file of weights.
+template <class T>
+T value_or_throw(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().str());
+  return std::move(*result);
+}
+
+void load_tower(torch::nn::Module& module, const std::string& file, const WeightNames& names) {
+  if (file.empty()) return;
+  value_or_throw(load_weights(module, value_or_throw(SafetensorsFile::open(file)), names));
+}
+
+void log_progress(int rank, const StepMetrics& metrics, int steps) {
+  const std::int64_t every = std::max(1, steps / kProgressLines);
+  const std::int64_t done = metrics.step + 1;
+  if (rank != 0 || (done % every != 0 && done != steps)) return;
+  std::fprintf(stderr, "rank %d: step %lld of %d: loss %.4f, learning rate %.3g\n", rank,
+               static_cast<long long>(done), steps, metrics.loss, metrics.learning_rate);
+}
+
+// What the tags of reductions declare, for whoever compares gradients.
+std::string average_tag(const Scenario& scenario) {
+  if (scenario.watch.every == 0) return {};
+  const bool world = scenario.remedy.average == Scenario::Remedy::Average::world;
+  return world ? " average=world" : " average=contributors";
+}
+
+// As the optimizer's zero_grad, which does not take gradients that are views of DDP's buckets.
+void drop_gradients(const NamedTensors& tensors) {
+  for (const auto& [name, tensor] : tensors) tensor.mutable_grad().reset();
+}
+
+// On the meta device there are no values to watch.
+Scenario::Watch watched(const Scenario& scenario, const Device& device) {
+  return device.place().is_meta() ? Scenario::Watch() : scenario.watch;
+}
+
+// Nothing of the device is asked for where no values are watched.
+std::unique_ptr<DeviceFingerprints> fingerprints_of(const Device& device,
+                                                    const Scenario::Watch& watch) {
+  if (watch.every == 0) return nullptr;
+  return device.make_fingerprints(static_cast<std::uint32_t>(watch.sketch));
+}
+
+std::vector<at::Tensor> clones(const torch::nn::Module& module) {
+  std::vector<at::Tensor> out;
+  for (const auto& [name, buffer] : named_buffers(module)) out.push_back(buffer.detach().clone());
+  return out;
+}
+
+void copy_back(const std::vector<at::Tensor>& values, const torch::nn::Module& module) {
+  const at::NoGradGuard no_grad;
+  auto value = values.begin();
+  for (const auto& [name, buffer] : named_buffers(module)) buffer.copy_(*value++);
+}
+
+double milliseconds_since(Nanos began) {
+  return static_cast<double>(monotonic_nanos() - began) * 1e-6;
+}
+
+}  // namespace
+
+TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& recorder,
+                     WorkerResult& result, StepLog* log, const Scenario* data_of)
+    : scenario_(scenario),
+      groups_(groups),
+      recorder_(recorder),
+      result_(result),
+      log_(log),
+      watch_(watched(scenario, groups.device()), recorder,
+             fingerprints_of(groups.device(), scenario.watch)) {
+  const bool on_meta = groups_.device().place().is_meta();
+  if (on_meta) {
+    shapes_.emplace(value_or_throw(ShapeBatches::open(scenario, groups.who().rank)));
+  } else {
+    open_data(data_of);
+  }
+  at::manual_seed(scenario_.train.seed);
+  {
+    std::optional<MakeOnMeta> scope;
+    if (on_meta) scope.emplace();
+    model_ = ContrastiveModel(scenario_.model, on_meta ? shapes_->input() : data_->input());
+  }
+  if (!on_meta) {
+    load_tower(*model_->image_tower().module, scenario_.model.weights.image,
+               model_->image_tower().names);
+    load_tower(*model_->text_tower().module, scenario_.model.weights.text,
+               model_->text_tower().names);
+    model_->to(groups_.device().place());
+  }
+  freeze(*model_, scenario_.model.freeze);
+  mark_memory(named_parameters(*model_), MemoryCategory::parameters);
+  mark_memory(named_buffers(*model_), MemoryCategory::parameters);
+  using Negatives = Scenario::Model::Negatives;
+  if (scenario_.model.negatives != Negatives::local) {
+    gather_.emplace(groups_.world(), recorder_, scenario_.model.negatives == Negatives::global);
+  }
+  strategy_ = make_strategy(
+      scenario_.strategy,
+      {model_, groups_, recorder_, scenario_.watch.every > 0 ? &watch_ : nullptr,
+       average_tag(scenario_), scenario_.ranks_with_images(groups_.who().world_size)});
+  optimised_ = strategy_->optimised(model_);
+  mark_memory(optimised_, MemoryCategory::parameters);
+  remedy_ = make_remedy(scenario_.remedy,
+                        {model_, groups_, recorder_, gather_ ? &*gather_ : nullptr, optimised_});
+  optimizer_ = make_optimizer(scenario_.train, optimised_);
+  scaler_.emplace(scenario_.train, groups_.world(), recorder_, groups_.device().place());
+  if (scenario_.data.balance == Scenario::Data::Balance::cost) {
+    balancer_.emplace(model_, groups_, recorder_);
+  }
+  if (const std::string& folder = scenario_.train.checkpoint.folder; !folder.empty()) {
+    checkpoints_.emplace(folder, groups_.who(), data_ ? data_->digest() : 0,
+                         groups_.alone() ? Checkpoints::Files::none : Checkpoints::Files::kept);
+  }
+}
+
+void TrainLoop::open_data(const Scenario* data_of) {
+  const Scenario& whose = data_of != nullptr ? *data_of : scenario_;
+  const auto [rank, world_size] = data_of != nullptr ? RankOf{0, data_of->ranks} : groups_.who();
+  data_ = value_or_throw(BatchSource::open(whose, rank, world_size));
+  // One rank of each replica stands for all of them; where all read one batch, one for all.
+  const int whole = data_of == nullptr || data_of->data.broadcast ? 0 : data_of->ranks;
+  for (int r = whole == 0 ? 0 : data_of->ranks_of_replica(); r < whole;
+       r += data_of->ranks_of_replica()) {
+    further_data_.push_back(value_or_throw(BatchSource::open(*data_of, r, whole)));
+  }
+  const std::string digest = hex(data_->digest());
+  groups_.require_same("the digest of the data set's index map", digest);
+  if (groups_.who().rank == 0) {
+    std::fprintf(stderr, "rank 0: %lld items to train on, index map %s\n",
+                 static_cast<long long>(data_->items()), digest.c_str());
+  }
+}
+
+void TrainLoop::run() {
+  strategy_->start();
+  const std::int64_t first = resume();
+  const std::int64_t recording_before = recorder_.nanos();
+  std::optional<FlopCount> flops;
+  if (groups_.alone() && groups_.who().rank == 0) flops.emplace();
+  for (std::int64_t step = first; step < scenario_.train.steps; ++step) {
+    const Nanos began = monotonic_nanos();
+    const Nanos waited_before = recorder_.waited_nanos();
+    recorder_.context().step = static_cast<std::int32_t>(step);
+    const double flops_before = flops ? flops->so_far() : 0;
+    StepMetrics metrics = one_step(step);
+    if (flops) result_.step_flops.push_back(flops->so_far() - flops_before);
+    result_.recording_ns = recorder_.nanos() - recording_before;
+    result_.recording_events = recorder_.events();
+    result_.watch_ns = watch_.nanos();
+    result_.device_memory = groups_.device().memory();
+    metrics.ms = milliseconds_since(began);
+    metrics.wait_ms = static_cast<double>(recorder_.waited_nanos() - waited_before) * 1e-6;
+    result_.step_ms.push_back(metrics.ms);
+    if (log_ != nullptr) log_->write(metrics);
+    const int every = scenario_.train.checkpoint.every;
+    if (every == 0 || (step + 1) % every != 0) continue;
+    save(step + 1);
+    recorder_.saved_checkpoint();
+  }
+  if (!scenario_.train.evaluate) return;
+  strategy_->gather_everything();
+  if (groups_.who().rank == 0 && data_) evaluate();
+  recorder_.evaluated();
+}
+
+double TrainLoop::state_bytes() const {
+  const bool adamw = scenario_.train.optimizer == Scenario::Train::Optimizer::adamw;
+  const double copies = adamw ? 4 : 2;  // adamw's two moments
+  double out = 0;
+  for (const auto& [name, parameter] : optimised_) {
+    out += copies * static_cast<double>(parameter.numel()) *
+           static_cast<double>(parameter.element_size());
+  }
+  return out;
+}
+
+TrainingState TrainLoop::state() {
+  return {optimised_, named_buffers(*model_), *optimizer_, *scaler_};
+}
+
+// Before the first of them is removed.
+void TrainLoop::warn_of_earlier_checkpoints() const {
+  if (scenario_.train.checkpoint.every == 0 || groups_.who().rank != 0) return;
+  const auto earlier = checkpoints_->latest();
+  if (!earlier) return;
+  std::fprintf(stderr,
+               "rank 0: this job begins anew and will replace the checkpoint of %lld steps in %s "
+               "(\"resume: true\" goes on from it)\n",
+               static_cast<long long>(*earlier),
+               printable(scenario_.train.checkpoint.folder).c_str());
+}
+
+std::int64_t TrainLoop::resume() {
+  if (!scenario_.train.checkpoint.resume) {
+    warn_of_earlier_checkpoints();
+    return 0;
+  }
+  // The ranks may see a shared folder at different moments: the least of what they see is whole.
+  const at::Tensor steps = at::full({1}, checkpoints_->latest().value_or(0), at::kLong);
+  {
+    const NoteScope scope(recorder_, recorder_.note({"steps"}, "checkpoint.resume"));
+    all_reduce(*groups_.world(), steps, Reduce::min);
+  }
+  const auto first = steps.item<std::int64_t>();
+  if (first == 0) {
+    if (groups_.who().rank == 0) {
+      std::fprintf(stderr, "rank 0: no checkpoint of all ranks in %s: beginning with step 0\n",
+                   printable(scenario_.train.checkpoint.folder).c_str());
+    }
+    return 0;
+  }
+  TrainingState loaded = state();
+  if (const Status ok = checkpoints_->load(loaded, *strategy_, first); !ok) {
+    throw std::runtime_error(ok.error().str());
+  }
+  if (groups_.who().rank == 0) {
+    std::fprintf(stderr, "rank 0: going on from step %lld\n", static_cast<long long>(first));
+  }
+  return first;
+}
+
+void TrainLoop::save(std::int64_t steps) {
+  const Status saved = scenario_.train.checkpoint.gathered
+                           ? checkpoints_->save_gathered(state(), *strategy_, steps)
+                           : checkpoints_->save(state(), steps);
+  if (!saved) {
+    throw std::runtime_error(saved.error().str());
+  }
+  using Barrier = Scenario::Train::Checkpoint::Barrier;
+  const Barrier who = scenario_.train.checkpoint.barrier;
+  if (who == Barrier::none) return;
+  // On rank 0 alone: that is the mistake that `rank_0` stands for.
+  if (who == Barrier::rank_0 && groups_.who().rank != 0) return;
+  const NoteScope scope(recorder_, recorder_.note({}, "checkpoint.barrier"));
+  barrier(*groups_.world());
+}
+
+StepMetrics TrainLoop::one_step(std::int64_t step) {
+  StepMetrics metrics;
+  metrics.step = step;
+  metrics.learning_rate = learning_rate(scenario_.train, step);
+  metrics.loss_scale = scaler_->current();
+  set_learning_rate(*optimizer_, metrics.learning_rate);
+  const double waited_ms = result_.data_wait_ms;
+  std::vector<Batch> batches = micro_batches(step);
+  metrics.data_ms = result_.data_wait_ms - waited_ms;
+  remedy_->before_step(batches);
+  const bool by_device = balancer_ && groups_.device().queues();
+  if (balancer_) {
+    if (by_device) balancer_->after_step(groups_.device_time().take());  // of the step before
+    balancer_->before_step(batches, data_->balanced());
+    metrics.balanced = data_->balanced();
+    metrics.idle_share_before = balancer_->last_idle_share();
+  }
+  if (by_device) groups_.device_time().begin();
+  const Nanos computing_since = monotonic_nanos();
+  const Nanos waited_before = recorder_.waited_nanos();
+  Batch all;  // what the step saw
+  for (const Batch& batch : batches) {
+    for (const at::Tensor* part : {&batch.tokens, &batch.images, &batch.image_rows})
+      mark_memory(*part, MemoryCategory::inputs);
+    all.indices.insert(all.indices.end(), batch.indices.begin(), batch.indices.end());
+    if (batch.has_image()) all.images = batch.images;
+  }
+  if (!all.indices.empty()) recorder_.data(step, all.indices);
+  recorder_.modality(step, all.modalities());
+
+  watch_.begin_step(step, batches.size());
+  if (scenario_.train.zero_grad) drop_gradients(optimised_);
+  watch_.leftovers(optimised_);
+  metrics.loss = accumulate(batches);
+  update();
+  if (balancer_) {
+    const Nanos waited = recorder_.waited_nanos() - waited_before;
+    if (by_device) {
+      groups_.device_time().end();
+    } else {
+      balancer_->after_step(monotonic_nanos() - computing_since - waited);
+    }
+    result_.balance = balancer_->report();
+  }
+
+  metrics.samples = static_cast<std::int64_t>(all.indices.size());
+  result_.losses.push_back(metrics.loss);
+  result_.samples += metrics.samples;
+  recorder_.step(step, metrics.loss, metrics.samples);
+  log_progress(groups_.who().rank, metrics, scenario_.train.steps);
+  return metrics;
+}
+
+std::vector<Batch> TrainLoop::micro_batches(std::int64_t step) {
+  if (shapes_) return shapes_->step(step);
+  if (balancer_ && balancer_->costs()) data_->use_costs(*balancer_->costs());
+  std::vector<Batch> batches = data_->step(step);
+  own_batches_ = batches.size();
+  for (const auto& source : further_data_) {
+    for (Batch& batch : source->step(step)) batches.push_back(std::move(batch));
+  }
+  result_.skipped = data_->skipped();
+  result_.data_wait_ms = static_cast<double>(data_->wait_ns()) * 1e-6;
+  if (scenario_.data.broadcast && groups_.who().world_size > 1) {
+    for (Batch& batch : batches) broadcast_batch(*groups_.world(), recorder_, batch);
+  }
+  for (Batch& batch : batches) {
+    for (at::Tensor* part : {&batch.tokens, &batch.images, &batch.image_rows}) {
+      *part = groups_.device().bring(*part);
+    }
+  }
+  return batches;
+}
+
+double TrainLoop::accumulate(const std::vector<Batch>& batches) {
+  if (const auto own = strategy_->run_step(batches)) {
+    mark_gradients(optimised_);
+    result_.idle_ns = result_.idle_ns.value_or(0) + own->idle;
+    return own->loss;
+  }
+  double sum = 0;
+  std::vector<at::Tensor> kept_buffers;
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const Pass pass = i + 1 == batches.size() ? Pass::last : Pass::accumulate;
+    strategy_->before_forward(pass);
+    at::Tensor loss;
+    {
+      // Around autocast, which keeps what it casts until it ends.
+      const MemoryScope forward(MemoryPhase::forward);
+      const Autocast autocast(scenario_.train.precision, groups_.device().place().type());
+      loss = remedy_->loss(batches[i]);
+    }
+    {
+      const HostRead reading(recorder_, loss);
+      sum += loss.item<double>();
+    }
+    const auto parts = static_cast<double>(batches.size());
+    strategy_->backward(scaler_->scale(parts == 1 ? loss : loss / parts), pass);
+    mark_gradients(optimised_);
+    if (i + 1 == own_batches_ && i + 1 < batches.size()) kept_buffers = clones(*model_);
+  }
+  // One process that stands for all ranks has the buffers that the first of them would have.
+  if (!kept_buffers.empty()) copy_back(kept_buffers, *model_);
+  return sum / static_cast<double>(batches.size());
+}
+
+void TrainLoop::update() {
+  // A scaler that decides alone looks at this rank's own gradients, and leaves the whole update
+  // out, the communication included: that is the mistake that it stands for.
+  if (scaler_->decides_alone() && scaler_->unscale(optimised_)) return watch_update(false);
+  const Scenario::Train::Clip& clip = scenario_.train.clip;
+  std::vector<std::pair<std::string, double>> factors;
+  if (clip.any() && clip.before_sync) factors = clip_gradients(clip, optimised_, recorder_);
+  strategy_->synchronise();
+  mark_gradients(optimised_);
+  remedy_->after_sync();
+  for (const auto& [name, parameter] : optimised_) {
+    if (parameter.grad().defined()) {
+      watch_.synced_gradient(name, parameter.grad(), part_of(name));
+    }
+  }
+  if (!scaler_->decides_alone() && scaler_->unscale(optimised_)) return watch_update(false);
+  if (clip.any() && !clip.before_sync) {
+    std::function<double(double)> whole;
+    if (!clip.local_norm) whole = [&](double own) { return strategy_->norm_squared(own); };
+    factors = clip_gradients(clip, optimised_, recorder_, whole);
+  }
+  for (const auto& [name, factor] : factors) watch_.scalar(name, factor);
+  // Where there is nothing to update, it communicates nothing; who counts its cost wants it, and a
+  // checkpoint gathers the state that it makes.
+  if (!shapes_ || recorder_.has_listener() || checkpoints_) {
+    const MemoryScope optimizer(MemoryPhase::optimizer);
+    optimizer_->step();
+  }
+  watch_update(true);
+}
+
+TensorPart TrainLoop::part_of(const std::string& name) {
+  const std::optional<std::uint64_t> begin = strategy_->shard_begin(name);
+  return {begin.has_value(), begin.value_or(0)};
+}
+
+void TrainLoop::watch_update(bool stepped) {
+  if (!watch_.on()) return;
+  watch_.scalar("lr", optimizer_->param_groups().front().options().get_lr());
+  watch_.scalar("loss_scale", scaler_->current());
+  watch_.scalar("stepped", stepped ? 1 : 0);
+  for (const auto& [name, parameter] : optimised_) {
+    watch_.parameter(name, parameter, part_of(name));
+  }
+  watch_.optimizer(*optimizer_, optimised_,
+                   !optimised_.empty() && part_of(optimised_.front().first).sharded);
+  watch_.buffers(named_buffers(*model_));
+  watch_.end_step();
+}
+
+void TrainLoop::evaluate() {
+  result_.retrieval = evaluate_retrieval(model_, *data_, scenario_.data.held_out);
+  const Retrieval& found = *result_.retrieval;
+  std::fprintf(
+      stderr,
+      "rank 0: caption retrieval: recall@1 %.3f, @5 %.3f, @10 %.3f, chance %.3f, %d items\n",
+      found.recall_at_1, found.recall_at_5, found.recall_at_10, found.chance, found.items);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,83 @@
+// The training loop of one rank.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <torch/csrc/api/include/torch/optim.h>
+
+#include "runtime/groups/process_groups.h"
+#include "runtime/job/scenario.h"
+#include "runtime/models/contrastive.h"
+#include "runtime/models/feature_gather.h"
+#include "runtime/record/c10d/value_watch.h"
+#include "runtime/record/recorder.h"
+#include "runtime/remedies/remedy.h"
+#include "runtime/strategies/strategy.h"
+#include "runtime/train/balancer.h"
+#include "runtime/train/batch_source.h"
+#include "runtime/train/checkpoint.h"
+#include "runtime/train/precision.h"
+#include "runtime/train/result.h"
+#include "runtime/train/shape_batches.h"
+#include "runtime/train/step_log.h"
+
+namespace lockstep {
+
+class TrainLoop {
+ public:
+  // Makes data, model, strategy and remedy as the scenario says, and the process groups that they
+  // need: collective. All references must outlive the loop; `log` may be null. With `data_of` every
+  // step trains on the batches of all that job's ranks, one after the other. On the meta device
+  // nothing is read or kept, and losses are NaN. Throws what LibTorch throws.
+  TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& recorder,
+            WorkerResult& result, StepLog* log = nullptr, const Scenario* data_of = nullptr);
+
+  // Trains to the last step; records every step's data, modalities and loss, and adds to the result
+  // as it goes, so that what was reached is there when a step throws (the recorder's context then
+  // still holds the step). Afterwards, where the scenario asks for it, rank 0 evaluates.
+  void run();
+
+  // Bytes of what this rank trains: parameters, gradients, and what the optimizer keeps of them.
+  double state_bytes() const;
+
+ private:
+  void open_data(const Scenario* data_of);
+  // The step to begin with: that of the last checkpoint, which is loaded, or 0.
+  std::int64_t resume();
+  void warn_of_earlier_checkpoints() const;
+  void save(std::int64_t steps);
+  TrainingState state();
+  StepMetrics one_step(std::int64_t step);
+  std::vector<Batch> micro_batches(std::int64_t step);
+  // Forward and backward of all micro-batches; the mean of their losses.
+  double accumulate(const std::vector<Batch>& batches);
+  void update();
+  // Records what the update made; `stepped`: whether the optimizer was called.
+  void watch_update(bool stepped);
+  TensorPart part_of(const std::string& name);
+  void evaluate();
+
+  const Scenario& scenario_;
+  ProcessGroups& groups_;
+  Recorder& recorder_;
+  WorkerResult& result_;
+  StepLog* log_;
+  std::optional<ShapeBatches> shapes_;  // on the meta device, in the place of data_
+  std::unique_ptr<BatchSource> data_;
+  std::vector<std::unique_ptr<BatchSource>> further_data_;  // of the other ranks of `data_of`
+  std::size_t own_batches_ = 0;  // micro-batches of the step that are not theirs
+  ContrastiveModel model_{nullptr};
+  std::optional<Balancer> balancer_;
+  std::optional<FeatureGather> gather_;  // of global negatives
+  NamedTensors optimised_;
+  ValueWatch watch_;
+  std::unique_ptr<Strategy> strategy_;
+  std::unique_ptr<Remedy> remedy_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  std::optional<LossScaler> scaler_;
+  std::optional<Checkpoints> checkpoints_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,164 @@
+// lockstep-worker: one process, one rank.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include <CLI/CLI.hpp>
+
+#include "runtime/derive/torch/lone_runs.h"
+#include "runtime/job/launch_settings.h"
+#include "runtime/job/scenario.h"
+#include "runtime/job/shared_gpus.h"
+#include "runtime/record/watchdog.h"
+#include "runtime/worker/batch_size_command.h"
+#include "runtime/worker/data_commands.h"
+#include "runtime/worker/model_commands.h"
+#include "runtime/worker/worker.h"
+
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  two ranks by hand, in two shells or with &:
+    lockstep-worker train job.yaml --rank 0 --world-size 2 --store s --trace out
+    lockstep-worker train job.yaml --rank 1 --world-size 2 --store s --trace out
+  under torchrun, mpirun or Slurm, which say which rank this is:
+    torchrun --nproc-per-node 2 --no-python \
+      lockstep-worker train job.yaml --trace out
+    mpirun -n 2 lockstep-worker train job.yaml --master node0:29500 --trace out
+    srun -n 2 lockstep-worker train job.yaml --store /shared/s --trace out
+
+`lockstep run job.yaml` does this for you, and judges the traces.
+
+Exit status: 0 finished; 1 training raised an exception (it is in the trace);
+2 bad usage or scenario; 5 gave up because nothing moved; 128 + n: signal n.
+)";
+
+// Which rank this is and where the others are, from the options and from the launcher's variables.
+lockstep::Status find_place(const lockstep::LaunchOptions& launch,
+                            lockstep::WorkerOptions& options) {
+  const auto found = lockstep::find_launch_settings(
+      launch, [](const char* name) -> const char* { return std::getenv(name); });
+  if (!found) return found.error();
+  options.rank = found->rank;
+  options.world_size = found->world_size;
+  options.local_rank = found->local_rank;
+  options.store = found->store_file;
+  options.master_host = found->master_host;
+  options.master_port = found->master_port;
+  options.store_is_served = found->store_is_served;
+  options.attempt = found->attempt;
+  options.share_gpus = found->share_gpus;
+  options.queued = found->queued;
+  if (options.store.empty() && options.master_host.empty()) {  // a single process
+    options.store = options.trace + "/store." + std::to_string(getpid());
+  }
+  return lockstep::Status::ok();
+}
+
+int train(const std::string& scenario_file, const lockstep::LaunchOptions& launch,
+          lockstep::WorkerOptions options) {
+  // Here, and not in main: the other commands have no watchdog, which alone reads the signals that
+  // this blocks. No thread has been made yet.
+  options.parent = lockstep::prepare_process_for_watchdog();
+  if (const auto found = find_place(launch, options); !found) {
+    std::fprintf(stderr, "%s\n", found.error().str().c_str());
+    return lockstep::kExitUsage;
+  }
+  const auto scenario = lockstep::load_scenario(scenario_file);
+  if (!scenario) {
+    std::fprintf(stderr, "%s\n", scenario.error().str().c_str());
+    return lockstep::kExitUsage;
+  }
+  if (const auto runnable = lockstep::check_runnable(*scenario, options); !runnable) {
+    std::fprintf(stderr, "%s\n", runnable.error().str().c_str());
+    return lockstep::kExitUsage;
+  }
+  if (scenario->share_gpus) {  // `lockstep run` has set these already, other launchers have not
+    for (const auto& [name, value] : lockstep::sharing_environment(options.rank)) {
+      setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
+    }
+    options.share_gpus = true;
+  }
+  const int status = lockstep::run_worker(*scenario, options);
+  // Nobody watches over the libraries' destructors, and those of a GPU's may block.
+  std::fflush(nullptr);
+  std::_Exit(status);
+}
+
+std::string version() {
+  return "lockstep-worker " LOCKSTEP_VERSION " (LibTorch " + lockstep::torch_version() + ")";
+}
+
+int look_at_lone_ranks(const std::string& list, bool on_meta) {
+  std::printf("%s\n", version().c_str());  // whoever reads this log says what derived the calls
+  std::fflush(stdout);
+  const auto runs = lockstep::read_lone_runs(list);
+  if (!runs) {
+    std::fprintf(stderr, "%s\n", runs.error().str().c_str());
+    return lockstep::kExitUsage;
+  }
+  const auto failure = lockstep::run_alone(*runs, on_meta);
+  if (!failure) return lockstep::kExitFinished;
+  std::fprintf(stderr, "%s\n", failure->error.str().c_str());
+  return failure->refused ? lockstep::kExitUsage : lockstep::kExitFailed;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  lockstep::WorkerOptions options;
+  CLI::App app("lockstep-worker: trains one rank of a scenario and records its collectives");
+  app.footer(kExamples);
+  app.set_version_flag("--version", version);
+  app.require_subcommand(1);
+  std::string scenario;
+  CLI::App* train_command = app.add_subcommand("train", "train one rank");
+  train_command->footer(kExamples);
+  train_command->add_option("SCENARIO", scenario, "scenario file (YAML)")->required();
+  lockstep::LaunchOptions launch;
+  train_command->add_option("--rank", launch.rank, "this rank, from 0; left out: the launcher's");
+  train_command->add_option("--world-size", launch.world_size,
+                            "number of ranks; left out: the launcher's");
+  train_command->add_option("--store", launch.store,
+                            "file in which the ranks meet; new for each run");
+  train_command->add_option("--master", launch.master,
+                            "HOST:PORT where the ranks meet, served by rank 0;\n"
+                            "left out: MASTER_ADDR and MASTER_PORT");
+  train_command
+      ->add_option("--device", options.device,
+                   "cpu or cuda; left out: cuda where the scenario says backend: nccl")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  train_command->add_flag("--reference", options.reference,
+                          "this process alone, with the batches of all the scenario's\n"
+                          "ranks: what the distributed job is measured against");
+  train_command->add_option("--trace", options.trace, "folder for the trace and the result")
+      ->required()
+      ->check(CLI::ExistingDirectory);
+  CLI::App* alone_command =
+      app.add_subcommand("alone", "what ranks would call, each without the others");
+  std::string lone_runs;
+  bool on_meta = false;
+  alone_command
+      ->add_option("LIST", lone_runs,
+                   "JSON: [{\"scenario\": FILE, \"rank\": 0, \"trace\": FOLDER,\n"
+                   "\"broadcasts\": FILE, \"dissent\": [STEP]}, ...]; `lockstep derive`\n"
+                   "writes one")
+      ->required();
+  alone_command->add_flag("--meta", on_meta,
+                          "on the meta device: shapes without values, so that models of\n"
+                          "any size take no memory and no time");
+  const lockstep::DataCommands data(app);
+  const lockstep::ModelCommands model(app);
+  const lockstep::BatchSizeCommand batch_size(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? lockstep::kExitFinished : lockstep::kExitUsage;
+  }
+  if (data.chosen()) return data.run();
+  if (model.chosen()) return model.run();
+  if (batch_size.chosen()) return batch_size.run();
+  if (alone_command->parsed()) return look_at_lone_ranks(lone_runs, on_meta);
+  return train(scenario, launch, options);
+}

@@ -1,0 +1,173 @@
+#include "runtime/worker/model_commands.h"
+
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+
+#include <ATen/ATen.h>
+#include <CLI/CLI.hpp>
+
+#include "base/text.h"
+#include "runtime/models/bert.h"
+#include "runtime/models/catalog.h"
+#include "runtime/models/safetensors.h"
+#include "runtime/models/weights.h"
+#include "runtime/train/batch_size_probe.h"
+#include "runtime/worker/worker.h"
+
+namespace lockstep {
+namespace {
+
+std::string names() { return "Models: " + join_and(model_names()) + ".\n\n"; }
+
+constexpr const char* kDescribeExamples = R"(Examples:
+  lockstep-worker model describe resnet-50
+  lockstep-worker model describe model.safetensors
+  lockstep-worker model describe config.json
+)";
+
+constexpr const char* kStepExamples = R"(Examples:
+  lockstep-worker model step resnet-50 --batch 4
+  lockstep-worker model step minilm --weights model.safetensors
+)";
+
+// Seconds since it was made.
+class Stopwatch {
+ public:
+  std::string seconds() const {
+    const auto passed = std::chrono::steady_clock::now() - start_;
+    return fixed(std::chrono::duration<double>(passed).count(), 3) + " s";
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
+
+int fail(const Error& error) {
+  std::fprintf(stderr, "%s\n", error.str().c_str());
+  return kExitUsage;
+}
+
+void line(const char* what, const std::string& value) {
+  std::printf("%-12s %s\n", what, value.c_str());
+}
+
+std::string peak_memory() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return fixed(static_cast<double>(usage.ru_maxrss) / 1024, 0) + " MiB";  // ru_maxrss: KiB
+}
+
+int describe_module(const torch::nn::Module& module) {
+  std::fputs(tensor_table(parameters_of(module)).c_str(), stdout);
+  return kExitFinished;
+}
+
+int describe_config(const std::string& path) {
+  const auto options = load_bert_config(path);
+  if (!options) return fail(options.error());
+  const double needed = weights_in(*options) * sizeof(float);
+  if (needed > kOfFreeMemory * static_cast<double>(free_memory_bytes())) {
+    return fail({"this encoder takes " + fixed(needed / kGibibyte, 1) + " GiB",
+                 {path},
+                 "describe it on a machine with more free memory"});
+  }
+  return describe_module(*BertEncoder(*options));
+}
+
+int describe_file(const std::string& path) {
+  const auto file = SafetensorsFile::open(path);
+  if (!file) return fail(file.error());
+  std::vector<TensorRow> rows;
+  for (const StoredTensor& tensor : file->header().tensors) {
+    rows.push_back({tensor.name, std::string(name_of(tensor.type)), tensor.shape, tensor.elements(),
+                    tensor.bytes()});
+  }
+  std::fputs(tensor_table(rows).c_str(), stdout);
+  for (const auto& [key, value] : file->header().metadata) {
+    std::printf("metadata: %s: %s\n", printable(key).c_str(), printable(value).c_str());
+  }
+  return kExitFinished;
+}
+
+Status load_model(const CatalogModel& model, const std::string& path) {
+  const Stopwatch watch;
+  const auto file = SafetensorsFile::open(path);
+  if (!file) return file.error();
+  const auto loaded = load_weights(*model.module, *file, model.names);
+  if (!loaded) return loaded.error();
+  line("load", watch.seconds());
+  line("weights", plural(loaded->tensors, "tensor") + " with " + plural(loaded->values, "value") +
+                      ", " + std::to_string(loaded->converted) + " converted, " +
+                      std::to_string(loaded->ignored.size()) + " left out");
+  return Status::ok();
+}
+
+}  // namespace
+
+ModelCommands::ModelCommands(CLI::App& app)
+    : model_(app.add_subcommand("model", "show a model, or try one training step of it")),
+      describe_(model_->add_subcommand("describe", "list the tensors of a model or a file")),
+      step_(model_->add_subcommand("step", "one forward and backward pass on random input")) {
+  model_->require_subcommand(1);
+  model_->footer(names() + kDescribeExamples);
+  describe_->footer(names() + kDescribeExamples);
+  describe_
+      ->add_option("MODEL", described_, "a model's name, FILE.safetensors, or a BERT's config.json")
+      ->required();
+  step_->footer(names() + kStepExamples);
+  step_->add_option("MODEL", name_, "a model's name")->required();
+  step_->add_option("--weights", weights_, "load these weights first (safetensors)");
+  step_->add_option("--batch", batch_, "items in the batch; 2 unless told")
+      ->check(CLI::Range(1, 4096));
+}
+
+bool ModelCommands::chosen() const { return model_->parsed(); }
+
+int ModelCommands::describe() const {
+  if (described_.ends_with(".json")) return describe_config(described_);
+  if (described_.ends_with(".safetensors") || described_.find('/') != std::string::npos) {
+    return describe_file(described_);
+  }
+  const auto model = build_model(described_);
+  if (!model) return fail(model.error());
+  return describe_module(*model->module);
+}
+
+int ModelCommands::step() const {
+  const Stopwatch build;
+  const auto model = build_model(name_);
+  if (!model) return fail(model.error());
+  line("model", name_);
+  line("parameters", tensor_sum(parameters_of(*model->module)));
+  line("build", build.seconds());
+  if (!weights_.empty()) {
+    if (const Status loaded = load_model(*model, weights_); !loaded) return fail(loaded.error());
+  }
+  line("input", std::to_string(batch_) + " times " + model->input);
+  const Stopwatch forward;
+  const at::Tensor features = model->try_random(batch_);
+  const at::Tensor loss = features.pow(2).mean();
+  line("forward", forward.seconds());
+  const Stopwatch backward;
+  loss.backward();
+  line("backward", backward.seconds());
+  line("features",
+       std::to_string(features.size(1)) + " wide, mean square " + fixed(loss.item<double>(), 6));
+  line("peak memory", peak_memory());
+  line("threads", std::to_string(at::get_num_threads()));
+  return kExitFinished;
+}
+
+int ModelCommands::run() const try {
+  return describe_->parsed() ? describe() : step();
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "error: %s\n", error.what());
+  return kExitException;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,294 @@
+#include "runtime/worker/worker.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <thread>
+
+#include <ATen/Parallel.h>
+#include <torch/csrc/api/include/torch/version.h>
+
+#include "base/text.h"
+#include "runtime/device/device.h"
+#include "runtime/groups/process_groups.h"
+#include "runtime/job/reference.h"
+#include "runtime/record/c10d/recording_work.h"
+#include "runtime/record/job_ring.h"
+#include "runtime/record/watchdog.h"
+#include "runtime/replay/refusals.h"
+#include "runtime/replay/scenario_program.h"
+#include "runtime/replay/torch/player.h"
+#include "runtime/train/result.h"
+#include "runtime/train/train_loop.h"
+#include "runtime/worker/known_failures.h"
+#include "runtime/worker/processor_policy.h"
+
+namespace lockstep {
+namespace {
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+DeviceKind device_kind(const Scenario& scenario, const WorkerOptions& options) {
+  if (options.device.empty()) {
+    return scenario.backend == Scenario::Backend::nccl ? DeviceKind::cuda : DeviceKind::cpu;
+  }
+  return options.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
+}
+
+void save(const WorkerResult& result, const WorkerOptions& options) {
+  const Status written =
+      write_result(result, file_of_rank(options.trace, options.rank, ".result.json"));
+  if (!written) std::fprintf(stderr, "%s\n", written.error().str().c_str());
+}
+
+// A device completes calls after the program has returned from them: the trace is whole once it
+// has. Where it never does, the watchdog ends the process.
+void wait_for_device(const Recorder& recorder) {
+  while (recorder.outstanding()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// Modality rules, remedies, shards and what is expected were checked against the scenario's ranks,
+// and mean something else with another number of them.
+Error refuse_world_size(const Scenario& scenario, const WorkerOptions& options, int expected) {
+  const auto ranks = [](int n) { return plural(static_cast<std::uint64_t>(n), "rank"); };
+  if (options.reference) {
+    return {
+        "the reference is one process alone, and " + ranks(options.world_size) + " were started",
+        {},
+        "start one lockstep-worker, without --rank and --world-size"};
+  }
+  const std::string started = options.world_size == 1 ? "this process is alone"
+                                                      : ranks(options.world_size) + " were started";
+  const std::string start = options.world_size == 1
+                                ? "start " + std::to_string(expected) +
+                                      " (lockstep run, torchrun, mpirun or srun; or "
+                                      "--rank and --world-size)"
+                                : "start " + std::to_string(expected);
+  return {"the scenario says \"ranks: " + std::to_string(expected) + "\", and " + started,
+          {scenario.file},
+          start + ", or write \"ranks: " + std::to_string(options.world_size) +
+              "\": what it says of single ranks is checked against that number"};
+}
+
+}  // namespace
+
+void record_exception(Recorder& recorder, int rank, const std::string& message) {
+  recorder.raised(message);
+  recorder.ring().finish(End::exception);
+  const std::int32_t step = recorder.context().step;
+  const std::string when = step == kNone ? "start" : "step " + std::to_string(step);
+  std::fprintf(stderr, "rank %d: %s: %s\n", rank, when.c_str(), message.c_str());
+  if (const auto known = known_failure(message)) {
+    std::fprintf(stderr, "%s\n", known->str().c_str());
+  }
+}
+
+namespace {
+
+// Records what training threw, and ends the process.
+[[noreturn]] void end_by_exception(const std::exception& error, Recorder& recorder,
+                                   WorkerResult& result, const WorkerOptions& options) {
+  const std::string message = message_of(error);
+  record_exception(recorder, options.rank, message);
+  result.error = message;
+  save(result, options);
+  std::_Exit(kExitException);
+}
+
+// CUDA says by exceptions that its driver is too old, or that a device is full or broken.
+Result<std::unique_ptr<Device>> open_device_of(const Scenario& scenario,
+                                               const WorkerOptions& options) {
+  try {
+    return open_device({.kind = device_kind(scenario, options),
+                        .transport = scenario.backend,
+                        .local_rank = options.local_rank,
+                        .share_gpus = options.share_gpus,
+                        .queued = options.queued});
+  } catch (const std::exception& error) {
+    const std::string message = message_of(error);
+    return known_failure(message).value_or(Error{message, {}, "nvidia-smi shows the GPUs"});
+  }
+}
+
+// It is bad input, and the trace says so of this rank, for whom others may wait.
+int refuse_device(const Error& error, Recorder& recorder) {
+  recorder.raised(error.message);
+  recorder.ring().finish(End::exception);
+  std::fprintf(stderr, "%s\n", error.str().c_str());
+  return kExitUsage;
+}
+
+}  // namespace
+
+Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
+  const auto refuse = [&](std::string message, std::string fix) -> Status {
+    return Error{std::move(message), {scenario.file}, std::move(fix)};
+  };
+  if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
+    return Error{"rank " + std::to_string(options.rank) + " is not one of " +
+                     plural(static_cast<std::uint64_t>(std::max(0, options.world_size)), "rank"),
+                 {},
+                 "give --rank and --world-size, or set RANK and WORLD_SIZE"};
+  }
+  const int expected = options.reference ? 1 : scenario.ranks;
+  if (options.world_size != expected) return refuse_world_size(scenario, options, expected);
+  const bool on_gpu = device_kind(scenario, options) == DeviceKind::cuda;
+  if (scenario.replays() && on_gpu && scenario.backend == Scenario::Backend::gloo) {
+    return refuse("a replay on Gloo makes its calls with tensors of the host",
+                  "--device cpu, or backend: nccl");
+  }
+  const bool balances = scenario.data.balance == Scenario::Data::Balance::cost;
+  if (balances && options.device == "cuda" && scenario.backend == Scenario::Backend::gloo) {
+    return refuse(
+        "sharing out by cost needs NCCL's calls on a GPU: where Gloo makes them, neither the "
+        "host's "
+        "clock nor the GPU's says how long a rank computes and how long it waits for others",
+        "backend: nccl, --device cpu, or \"balance: none\"");
+  }
+  for (const auto& rule : scenario.data.modality) {
+    if (std::find(rule.has.begin(), rule.has.end(), Modality::text) == rule.has.end()) {
+      return refuse("every batch needs text: the text loss is the only one that needs no pair",
+                    "has: [text] or has: [image, text]");
+    }
+  }
+  std::vector<std::string> needed = scenario.data.manifest;
+  for (const std::string& file :
+       {scenario.data.vocab, scenario.model.weights.image, scenario.model.weights.text}) {
+    if (!file.empty()) needed.push_back(file);
+  }
+  for (const std::string& file : needed) {
+    const bool pattern = file.find('{') != std::string::npos;
+    if (!pattern && !std::filesystem::exists(file)) {
+      return refuse("the scenario names " + printable(file) + ", and there is no such file",
+                    "paths are relative to the folder in which the job was started");
+    }
+  }
+  return Status::ok();
+}
+
+namespace {
+
+void train(const Scenario& job, const Scenario& scenario, ProcessGroups& groups, Recorder& recorder,
+           WorkerResult& result, const WorkerOptions& options) {
+  StepLog log(file_of_rank(options.trace, options.rank, ".metrics.jsonl"));
+  TrainLoop(scenario, groups, recorder, result, &log, options.reference ? &job : nullptr).run();
+}
+
+// Until the launcher ends the job, which it does once the others are proven stuck, or too late.
+int stand_still(ProcessGroups& groups, const Scenario& scenario) {
+  groups.announce_done();
+  std::this_thread::sleep_for(milliseconds(scenario.limits.total_s + kExitGraceS));
+  return kExitGaveUp;
+}
+
+}  // namespace
+
+int run_worker(const Scenario& job, const WorkerOptions& options) {
+  Result<Scenario> reference = options.reference ? reference_of(job) : Result<Scenario>(job);
+  if (!reference) {
+    std::fprintf(stderr, "%s\n", reference.error().str().c_str());
+    return kExitUsage;
+  }
+  const Scenario& scenario = *reference;
+  std::optional<Run> program;  // of a replay
+  if (scenario.replays()) {
+    Result<Run> loaded = load_replay_program(scenario);
+    if (!loaded) {
+      std::fprintf(stderr, "%s\n", loaded.error().str().c_str());
+      return kExitUsage;
+    }
+    if (options.queued != QueuedCalls::no) {
+      if (const auto refused = find_nccl_refusal(*loaded)) {
+        std::fprintf(stderr, "%s\n", refused->str().c_str());
+        return kExitUsage;
+      }
+    }
+    program = std::move(*loaded);
+  }
+  auto ring =
+      make_job_ring(scenario, {.rank = options.rank,
+                               .world_size = options.world_size,
+                               .folder = options.trace,
+                               .records = program ? records_of(*program->find(Rank(options.rank)))
+                                                  : records_of(scenario, options.rank),
+                               .queued = options.queued != QueuedCalls::no});
+  if (!ring) {
+    std::fprintf(stderr, "%s\n", ring.error().str().c_str());
+    return kExitUsage;
+  }
+  keep_the_processor_when_waking();
+  Recorder recorder(**ring);
+  Watchdog watchdog(recorder, {.rank = options.rank,
+                               .hang_after_s = scenario.limits.hang_after_s,
+                               .total_s = scenario.limits.total_s,
+                               .parent = options.parent,
+                               .stack_file = file_of_rank(options.trace, options.rank, ".stack")});
+  at::set_num_threads(1);
+  auto device = open_device_of(scenario, options);
+  if (!device) return refuse_device(device.error(), recorder);
+
+  WorkerResult result;
+  result.rank = options.rank;
+  result.times_mean_nothing = options.share_gpus;
+  const Rendezvous rendezvous = options.store.empty()
+                                    ? Rendezvous(options.master_host, options.master_port,
+                                                 options.store_is_served, options.attempt)
+                                    : Rendezvous(options.store);
+  std::optional<ProcessGroups> groups;
+  End end = End::clean;
+  try {
+    {
+      const Recorder::Blocked meeting(recorder, "the other ranks to come",
+                                      Recorder::Blocked::Limit::total);
+      groups.emplace(rendezvous, RankOf{options.rank, options.world_size},
+                     milliseconds(scenario.limits.total_s), recorder, std::move(*device));
+    }
+    watchdog.abort_by([&groups] { groups->abort_all(); });
+    if (program) {
+      end = play(*program, Rank(options.rank), *groups, recorder);
+    } else {
+      train(job, scenario, *groups, recorder, result, options);
+    }
+    // Who stands still never called what some of its calls may wait for.
+    if (groups->device().queues() && end != End::hung) wait_for_device(recorder);
+  } catch (const std::exception& error) {
+    const Recorder::Blocked telling(recorder, "the store");
+    if (groups) groups->announce_done();
+    end_by_exception(error, recorder, result, options);
+  }
+  // The program of this rank is over. Its connections stay until the others' programs are, too:
+  // who still waits for this rank is to be seen waiting, not failing on a closed connection.
+  recorder.ring().finish(end);
+  if (end == End::hung) return stand_still(*groups, scenario);
+  save(result, options);
+  bool all_done = false;
+  {
+    // Beyond the watchdog's patience: a rank that hangs is then gone, and nobody is waited for.
+    const Recorder::Blocked waiting(recorder, "the other ranks to finish",
+                                    Recorder::Blocked::Limit::total);
+    groups->announce_done();
+    all_done =
+        groups->wait_until_all_are_done(milliseconds(scenario.limits.hang_after_s + kExitGraceS));
+  }
+  const Recorder::Blocked leaving(recorder, "its connections to close");
+  if (all_done) {
+    groups->shut_down();
+  } else {
+    groups->abort_all();  // somebody is gone, and shutting down would wait for them
+  }
+  watchdog.abort_by({});
+  groups.reset();  // here, where the watchdog still looks
+  return kExitFinished;
+}
+
+std::string torch_version() {
+  return std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR) + "." +
+         std::to_string(TORCH_VERSION_PATCH);
+}
+
+}  // namespace lockstep

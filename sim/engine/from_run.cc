@@ -1,0 +1,322 @@
+#include "sim/engine/from_run.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "base/rational.h"
+#include "sim/collectives/collective.h"
+#include "trace/dtype.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep::sim {
+namespace {
+
+// A message's way: source, destination, tag, group.
+using Channel = std::tuple<std::int32_t, std::int32_t, std::int32_t, GroupId>;
+
+std::int64_t bytes_of(const Run& run, const Signature& signature, std::size_t members) {
+  const std::vector<std::string> dtypes = run.tables.names(signature.dtypes);
+  if (dtypes.empty()) return 0;
+  // An all-gather's and a gather's buffer is what all give together.
+  const Op op = plain_op(signature.op);
+  const bool gathers = op == Op::all_gather || op == Op::gather;
+  const bool by_input = gathers && signature.in_elements != kNone;
+  const std::int64_t elements = by_input ? signature.in_elements
+                                         : std::max({signature.in_elements, signature.out_elements,
+                                                     signature.count, std::int64_t{0}});
+  const auto total = Rational(elements) * Rational(element_bytes(dtypes.front()).value_or(0)) *
+                     Rational(by_input ? static_cast<std::int64_t>(members) : 1);
+  return total.rounded().value_or(std::numeric_limits<std::int64_t>::max());
+}
+
+// The element counts that have to agree, by the operation.
+std::int64_t agreeing_elements(const Signature& signature) {
+  switch (plain_op(signature.op)) {
+    case Op::all_to_all:
+    case Op::gather:
+    case Op::scatter:
+      return kNone;  // differ from rank to rank, or are the root's alone
+    case Op::reduce_scatter:
+      return signature.in_elements;
+    default:
+      break;
+  }
+  if (signature.in_elements != kNone) return signature.in_elements;
+  return signature.out_elements != kNone ? signature.out_elements : signature.count;
+}
+
+class Compiler {
+ public:
+  explicit Compiler(const Run& run) : run_(run) {}
+
+  Result<RunProgram> compile() {
+    for (std::int32_t r = 0; r < run_.world_size; ++r) {
+      if (run_.find(Rank(r)) == nullptr) {
+        return Error{"rank " + std::to_string(r) + " left no trace, and cannot be simulated",
+                     {},
+                     "give the traces of all " + std::to_string(run_.world_size) + " ranks"};
+      }
+    }
+    for (const RankTrace& trace : run_.ranks)
+      if (const Status read = compile(trace); !read) return read.error();
+    add_seats_that_are_never_taken();
+    return std::move(out_);
+  }
+
+ private:
+  struct RankState {
+    std::map<std::uint32_t, std::uint16_t> slots;  // by group of the job
+    std::vector<std::uint32_t> groups;
+    std::map<std::string, std::uint8_t> streams;
+    std::vector<std::uint32_t> step_of_call;
+  };
+
+  Error refusal(const RankTrace& trace, std::string why, std::string fix) const {
+    return {"rank " + std::to_string(trace.rank.value) + " " + std::move(why),
+            {trace.source},
+            std::move(fix)};
+  }
+
+  Status compile(const RankTrace& trace) {
+    RankState rank;
+    rank.step_of_call.resize(trace.calls.size());
+    Program program;
+    std::vector<std::uint32_t> events;
+    for (std::uint32_t e = 0; e < trace.events.size(); ++e) {
+      const Event& event = trace.events[e];
+      ProgramStep step;
+      if (event.kind == EventKind::issue) {
+        Result<ProgramStep> meet = meet_of(trace, trace.calls[event.index], rank);
+        if (!meet) return meet.error();
+        step = *meet;
+        rank.step_of_call[event.index] = static_cast<std::uint32_t>(program.steps.size());
+      } else if (event.kind == EventKind::wait) {
+        step.kind = StepKind::wait;
+        step.index = rank.step_of_call[event.index];
+      } else if (event.kind == EventKind::span) {
+        const SpanMark& span = trace.spans[event.index];
+        step.duration = Picos{std::max<Nanos>(span.duration, 0)} * 1000;
+        step.stream = ProgramStep::kHost;
+        if (span.stream.value != 0) {
+          const Result<std::uint8_t> stream =
+              stream_of(trace, rank, "s" + run_.tables.str(span.stream));
+          if (!stream) return stream.error();
+          step.stream = *stream;
+        }
+      } else {
+        continue;
+      }
+      program.steps.push_back(step);
+      events.push_back(e);
+    }
+    program.streams = static_cast<std::uint32_t>(rank.streams.size());
+    program.slots = static_cast<std::uint32_t>(rank.groups.size());
+    out_.job.ranks.push_back({intern(std::move(program), std::move(events)), rank.groups});
+    return Status::ok();
+  }
+
+  Result<std::uint8_t> stream_of(const RankTrace& trace, RankState& rank, const std::string& name) {
+    const auto [found, is_new] =
+        rank.streams.try_emplace(name, static_cast<std::uint8_t>(rank.streams.size()));
+    if (is_new && rank.streams.size() > ProgramStep::kHost)
+      return refusal(trace, "uses more than 255 streams", "name the streams in its calls");
+    return found->second;
+  }
+
+  Result<ProgramStep> meet_of(const RankTrace& trace, const Call& call, RankState& rank) {
+    const Signature& signature = run_.tables.signatures[call.signature];
+    const bool message = is_point_to_point(signature.op);
+    Result<std::uint32_t> group =
+        message ? channel_of(trace, call, signature) : group_of(trace, call.group);
+    if (!group) return group.error();
+    const auto [slot, is_new] =
+        rank.slots.try_emplace(*group, static_cast<std::uint16_t>(rank.groups.size()));
+    if (is_new) rank.groups.push_back(*group);
+    if (rank.groups.size() > UINT16_MAX)
+      return refusal(trace, "is in more than 65535 groups and channels", "simulate fewer steps");
+    // A slot is the same number on ranks that do the same, as names of groups are not.
+    const std::string own = "g" + std::to_string(slot->second);
+    const Result<std::uint8_t> stream =
+        stream_of(trace, rank, call.stream.value == 0 ? own : "s" + run_.tables.str(call.stream));
+    if (!stream) return stream.error();
+    ProgramStep step;
+    step.kind = StepKind::meet;
+    step.slot = slot->second;
+    step.stream = *stream;
+    step.blocks = !call.has(kAsync);
+    step.index = intern(call_of(signature, out_.job.groups[*group].members.size()));
+    return step;
+  }
+
+  ProgramCall call_of(const Signature& signature, std::size_t members) const {
+    ProgramCall call;
+    call.op = plain_op(signature.op);
+    call.other_op = signature.other_op;
+    call.redop = signature.redop;
+    call.dtypes = signature.dtypes;
+    call.root = signature.root;
+    call.elements = agreeing_elements(signature);
+    call.bytes = Bytes{bytes_of(run_, signature, members)};
+    return call;
+  }
+
+  Result<std::uint32_t> group_of(const RankTrace& trace, GroupId id) {
+    std::vector<std::int32_t> members;
+    for (const RankTrace::Membership& group : trace.groups) {
+      if (group.group != id) continue;
+      for (const Rank member : group.ranks) members.push_back(member.value);
+    }
+    if (members.empty() && run_.tables.str(id) == "world")
+      for (std::int32_t r = 0; r < run_.world_size; ++r) members.push_back(r);
+    if (members.empty()) {
+      return refusal(trace,
+                     "calls in group \"" + run_.tables.str(id) +
+                         "\", whose ranks it does "
+                         "not name",
+                     "add a group line (docs/trace-format.md)");
+    }
+    return intern_group(id, std::move(members));
+  }
+
+  Result<std::uint32_t> channel_of(const RankTrace& trace, const Call& call,
+                                   const Signature& signature) {
+    if (call.peer.value < 0 || call.peer.value >= run_.world_size || signature.op == Op::recv_any)
+      return refusal(trace, "receives from any source, or from a rank that there is not",
+                     "name the peer: what depends on who comes first is not simulated");
+    const bool sends = signature.op == Op::send;
+    const std::int32_t from = sends ? trace.rank.value : call.peer.value;
+    const std::int32_t to = sends ? call.peer.value : trace.rank.value;
+    const auto next = static_cast<std::uint32_t>(out_.job.groups.size());
+    const auto [found, is_new] = channels_.try_emplace({from, to, call.ptag, call.group}, next);
+    if (is_new) out_.job.groups.push_back({{from, to}});
+    return found->second;
+  }
+
+  std::uint32_t intern_group(GroupId id, std::vector<std::int32_t> members) {
+    const auto next = static_cast<std::uint32_t>(out_.job.groups.size());
+    const auto [found, is_new] = groups_.try_emplace({id, members}, next);
+    if (is_new) out_.job.groups.push_back({std::move(members)});
+    return found->second;
+  }
+
+  std::uint32_t intern(const ProgramCall& call) {
+    const auto found = std::find(out_.job.calls.begin(), out_.job.calls.end(), call);
+    if (found != out_.job.calls.end())
+      return static_cast<std::uint32_t>(found - out_.job.calls.begin());
+    out_.job.calls.push_back(call);
+    return static_cast<std::uint32_t>(out_.job.calls.size() - 1);
+  }
+
+  std::uint32_t intern(Program program, std::vector<std::uint32_t> events) {
+    for (std::uint32_t p = 0; p < out_.job.programs.size(); ++p)
+      if (out_.job.programs[p] == program && out_.events[p] == events) return p;
+    out_.job.programs.push_back(std::move(program));
+    out_.events.push_back(std::move(events));
+    return static_cast<std::uint32_t>(out_.job.programs.size() - 1);
+  }
+
+  // A member that never calls in a group is waited for all the same.
+  void add_seats_that_are_never_taken() {
+    for (std::uint32_t g = 0; g < out_.job.groups.size(); ++g) {
+      for (const std::int32_t member : out_.job.groups[g].members) {
+        if (member < 0 || member >= run_.world_size) continue;
+        std::vector<std::uint32_t>& groups =
+            out_.job.ranks[static_cast<std::size_t>(member)].groups;
+        if (std::find(groups.begin(), groups.end(), g) == groups.end()) groups.push_back(g);
+      }
+    }
+  }
+
+  const Run& run_;
+  RunProgram out_;
+  std::map<std::pair<GroupId, std::vector<std::int32_t>>, std::uint32_t> groups_;
+  std::map<Channel, std::uint32_t> channels_;
+};
+
+Nanos whole_nanos(Picos time) { return time.value / 1000; }
+
+// The trace of one rank, cut where its host stands.
+RankTrace cut(const RankTrace& trace, const Tables& tables,
+              const std::vector<std::uint32_t>& step_events, const RankOutcome& outcome) {
+  RankTrace out = trace;
+  out.events.clear();
+  out.calls.clear();
+  out.groups.clear();
+  out.exceptions.clear();
+  TraceBuilder builder(out);
+  for (const RankTrace::Membership& group : trace.groups)
+    builder.add_group(group.group, group.ranks, group.desc);
+  std::vector<Picos> ended(trace.calls.size(), RankOutcome::kNever);
+  std::vector<char> told(trace.calls.size(), 0);
+  const auto complete = [&](std::uint32_t call) {
+    if (told[call] != 0 || ended[call] == RankOutcome::kNever) return;
+    told[call] = 1;
+    builder.add_call_event(EventKind::complete, trace.calls[call].id, whole_nanos(ended[call]));
+  };
+  // A call that blocks is waited for from when it was issued on.
+  const auto is_awaited_at_once = [&](std::uint32_t e) {
+    return e + 1 < trace.events.size() && trace.events[e + 1].kind == EventKind::wait &&
+           trace.events[e + 1].index == trace.events[e].index;
+  };
+  Nanos blocked_since = kNoTime;
+  std::uint32_t step = 0;
+  for (std::uint32_t e = 0; e < trace.events.size(); ++e) {
+    const Event& event = trace.events[e];
+    const bool is_step = step < step_events.size() && step_events[step] == e;
+    if (is_step && step > outcome.next) break;
+    const Nanos time = is_step ? whole_nanos(outcome.issued[step]) : kNoTime;
+    if (event.kind == EventKind::issue) {
+      Call call = trace.calls[event.index];
+      const bool asynchronous = call.has(kAsync);
+      call.flags = asynchronous ? kAsync : 0;
+      builder.add_issue(call, is_point_to_point(tables.signatures[call.signature].op), time,
+                        TraceBuilder::Numbering::count);
+      ended[event.index] = outcome.ended[step];
+      const bool waits = !asynchronous && is_awaited_at_once(e);
+      blocked_since = waits ? time : kNoTime;
+      if (!asynchronous && !waits) complete(event.index);
+    } else if (event.kind == EventKind::wait) {
+      builder.add_call_event(EventKind::wait, trace.calls[event.index].id,
+                             blocked_since == kNoTime ? time : blocked_since);
+      blocked_since = kNoTime;
+      complete(event.index);
+      if (outcome.ended[step] != RankOutcome::kNever)
+        builder.add_call_event(EventKind::waited, trace.calls[event.index].id,
+                               whole_nanos(outcome.ended[step]));
+    } else if (event.kind == EventKind::exception) {
+      builder.add_mark(event.kind, out.exceptions, trace.exceptions[event.index], kNoTime);
+    } else if (event.kind != EventKind::complete && event.kind != EventKind::start &&
+               event.kind != EventKind::waited && event.kind != EventKind::use &&
+               event.kind != EventKind::write) {
+      out.events.push_back({time, event.index, event.kind});
+    }
+    if (is_step && ++step > outcome.next) break;
+  }
+  for (std::uint32_t c = 0; c < trace.calls.size(); ++c) complete(c);
+  out.end = !outcome.done ? End::hung : out.exceptions.empty() ? End::clean : End::exception;
+  builder.finish();
+  return out;
+}
+
+}  // namespace
+
+Result<RunProgram> program_of(const Run& run) { return Compiler(run).compile(); }
+
+RankTrace simulated_rank(const Run& run, std::size_t place, const RunProgram& program,
+                         const Folding& folding, const ExecutionResult& result) {
+  return cut(run.ranks[place], run.tables, program.events[program.job.ranks[place].program],
+             result.classes[folding.class_of[place]]);
+}
+
+Run as_simulated(Run run, const RunProgram& program, const Folding& folding,
+                 const ExecutionResult& result) {
+  for (std::size_t r = 0; r < run.ranks.size(); ++r)
+    run.ranks[r] = simulated_rank(run, r, program, folding, result);
+  return run;
+}
+
+}  // namespace lockstep::sim

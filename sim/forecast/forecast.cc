@@ -1,0 +1,182 @@
+#include "sim/forecast/forecast.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/collectives/collective.h"
+
+namespace lockstep::sim {
+namespace {
+
+struct Interval {
+  Picos begin, end;
+};
+
+// Where both of a sorted list of disjoint intervals and `span` are, in seconds.
+double overlap(const std::vector<Interval>& sorted, const Interval& span) {
+  auto at = std::lower_bound(sorted.begin(), sorted.end(), span.begin,
+                             [](const Interval& i, Picos t) { return i.end <= t; });
+  double out = 0;
+  for (; at != sorted.end() && at->begin < span.end; ++at)
+    out += (std::min(at->end, span.end) - std::max(at->begin, span.begin)).seconds();
+  return out;
+}
+
+// Joins what overlaps.
+std::vector<Interval> disjoint(std::vector<Interval> intervals) {
+  std::sort(intervals.begin(), intervals.end(),
+            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  std::vector<Interval> out;
+  for (const Interval& i : intervals) {
+    if (!out.empty() && i.begin <= out.back().end) {
+      out.back().end = std::max(out.back().end, i.end);
+    } else if (i.begin < i.end) {
+      out.push_back(i);
+    }
+  }
+  return out;
+}
+
+// What a rank sends for a call in a group, on its busiest link, and how much of that leaves its
+// node. Of a message: the sender.
+struct Sent {
+  double all = 0, between = 0;
+};
+Sent sent_by(const ProgramGroup& group, const ProgramCall& call, const GroupPlace& place) {
+  const auto ranks = static_cast<std::int64_t>(group.members.size());
+  if (ranks < 2) return {};
+  const double all = bus_factor(call.op, ranks) * static_cast<double>(call.bytes.value);
+  if (place.nodes < 2) return {all, 0};
+  // As call_time() has it: rings leave a node by one of its ranks each, all else goes between.
+  return {all, goes_in_rings(call.op, place) ? all / static_cast<double>(place.per_node) : all};
+}
+
+class Forecaster {
+ public:
+  Forecaster(const Run& run, const RunProgram& program, const Folding& folding,
+             const ExecutionResult& result, const std::vector<GroupPlace>& places)
+      : run_(run), program_(program), folding_(folding), result_(result), places_(places) {}
+
+  Forecast make() {
+    out_.times = step_times(run_, program_, folding_, result_);
+    out_.step_time = sim::step_time(out_.times);
+    measured_ = measured_steps(out_.times);
+    weigh();
+    for (std::uint32_t c = 0; c < folding_.representatives.size(); ++c) add(c);
+    return std::move(out_);
+  }
+
+ private:
+  const ProgramJob::Member& member(std::uint32_t c) const {
+    return program_.job.ranks[folding_.representatives[c]];
+  }
+  const std::vector<ProgramStep>& steps_of(std::uint32_t c) const {
+    return program_.job.programs[member(c).program].steps;
+  }
+
+  void weigh() {
+    weights_.resize(folding_.representatives.size());
+    senders_.resize(weights_.size());
+    for (std::size_t r = 0; r < folding_.class_of.size(); ++r) {
+      const std::uint32_t c = folding_.class_of[r];
+      const std::vector<std::uint32_t>& groups = program_.job.ranks[r].groups;
+      ++weights_[c];
+      senders_[c].resize(std::max(senders_[c].size(), groups.size()));
+      for (std::size_t slot = 0; slot < groups.size(); ++slot) {
+        const std::vector<std::int32_t>& members = program_.job.groups[groups[slot]].members;
+        if (!members.empty() && members.front() == static_cast<std::int32_t>(r))
+          ++senders_[c][slot];
+      }
+    }
+  }
+
+  void add(std::uint32_t c) {
+    const StepMarks marks = step_marks(run_, program_, folding_, c);
+    const std::vector<Picos>& ended = result_.classes[c].ended;
+    const std::vector<Interval> active = calls_of(c, marks);
+    std::vector<StepUse> uses;
+    RankUse sum;
+    Picos begin;
+    for (std::size_t s = 0; s < out_.times.size(); ++s) {
+      uses.push_back(
+          {begin, ended[marks.ends[s]], use_of(c, marks.begin(s), marks.ends[s] + 1, active)});
+      begin = ended[marks.over[s]];
+      if (s >= measured_.first) sum += uses.back().use;
+    }
+    out_.classes.push_back(sum);
+    out_.steps.push_back(std::move(uses));
+  }
+
+  // When calls of the class are carried out; counts those of the measured steps.
+  std::vector<Interval> calls_of(std::uint32_t c, const StepMarks& marks) {
+    std::vector<Interval> active;
+    const std::size_t steps = out_.times.size();
+    const std::uint32_t end = steps == 0 ? 0 : marks.ends[steps - 1] + 1;
+    std::size_t training = 0;  // step in which, or after which, `s` is
+    const double share = 1 / static_cast<double>(std::max<std::size_t>(measured_.count, 1)) /
+                         static_cast<double>(folding_.class_of.size());
+    for (std::uint32_t s = 0; s < end; ++s) {
+      if (s == marks.begin(training + 1)) ++training;
+      const ProgramStep& step = steps_of(c)[s];
+      if (step.kind != StepKind::meet) continue;
+      const ProgramCall& call = program_.job.calls[step.index];
+      const std::uint32_t group = member(c).groups[step.slot];
+      active.push_back({result_.classes[c].began[s], result_.classes[c].ended[s]});
+      if (training < measured_.first || s > marks.ends[training]) continue;
+      const Sent sent = sent_by(program_.job.groups[group], call, places_[group]);
+      const double send = share * (call.op == Op::send ? senders_[c][step.slot] : weights_[c]);
+      out_.calls += share * weights_[c];
+      out_.bytes += send * sent.all;
+      out_.bytes_between += send * sent.between;
+    }
+    return disjoint(std::move(active));
+  }
+
+  // From the program's step `first` to before `last`.
+  RankUse use_of(std::uint32_t c, std::uint32_t first, std::uint32_t last,
+                 const std::vector<Interval>& active) const {
+    const RankOutcome& outcome = result_.classes[c];
+    RankUse use;
+    for (std::uint32_t s = first; s < last; ++s) {
+      const ProgramStep& step = steps_of(c)[s];
+      const Interval whole{outcome.issued[s], outcome.ended[s]};
+      if (step.kind == StepKind::compute) {
+        const Interval worked{outcome.began[s], outcome.ended[s]};
+        use.busy += (worked.end - worked.begin).seconds();
+        use.hidden += overlap(active, worked);
+      } else if (step.kind == StepKind::wait || step.blocks) {
+        const double exposed = overlap(active, whole);
+        use.exposed += exposed;
+        use.idle += (whole.end - whole.begin).seconds() - exposed;
+      }
+    }
+    return use;
+  }
+
+  const Run& run_;
+  const RunProgram& program_;
+  const Folding& folding_;
+  const ExecutionResult& result_;
+  const std::vector<GroupPlace>& places_;
+  MeasuredSteps measured_;
+  std::vector<double> weights_;               // ranks of each class
+  std::vector<std::vector<double>> senders_;  // … that come first in the group of each slot
+  Forecast out_;
+};
+
+}  // namespace
+
+RankUse& RankUse::operator+=(const RankUse& other) {
+  busy += other.busy;
+  exposed += other.exposed;
+  idle += other.idle;
+  hidden += other.hidden;
+  return *this;
+}
+
+Forecast forecast(const Run& run, const RunProgram& program, const Folding& folding,
+                  const ExecutionResult& result, const std::vector<GroupPlace>& places) {
+  return Forecaster(run, program, folding, result, places).make();
+}
+
+}  // namespace lockstep::sim

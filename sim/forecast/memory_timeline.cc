@@ -1,0 +1,111 @@
+#include "sim/forecast/memory_timeline.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/check.h"
+
+namespace lockstep::sim {
+namespace {
+
+bool counted(const RankCosts& costs) {
+  return std::all_of(costs.work.begin(), costs.work.end(),
+                     [](const WorkCost& work) { return work.memory.has_value(); });
+}
+
+bool hold_the_same(const RankCosts& a, const RankCosts& b) {
+  return std::equal(a.work.begin(), a.work.end(), b.work.begin(), b.work.end(),
+                    [](const WorkCost& x, const WorkCost& y) { return x.memory == y.memory; });
+}
+
+// Numbers costs by what they say of memory. Ranks that stand for many share one object, so that few
+// are compared.
+class Numbers {
+ public:
+  std::uint32_t of(const RankCosts* costs) {
+    const auto [known, is_new] = known_.try_emplace(costs, 0);
+    if (!is_new) return known->second;
+    const auto same = std::find_if(different_.begin(), different_.end(),
+                                   [&](const RankCosts* d) { return hold_the_same(*d, *costs); });
+    known->second = static_cast<std::uint32_t>(same - different_.begin());
+    if (same == different_.end()) different_.push_back(costs);
+    return known->second;
+  }
+
+ private:
+  std::map<const RankCosts*, std::uint32_t> known_;
+  std::vector<const RankCosts*> different_;
+};
+
+// The stretches of one rank, by the events that end them.
+std::vector<MemoryStretch> stretches_of(const RankTrace& trace, const Program& program,
+                                        const std::vector<std::uint32_t>& events,
+                                        const RankOutcome& outcome, const RankCosts& costs) {
+  std::vector<MemoryStretch> out;
+  auto work = costs.work.begin();
+  Picos began, now;  // of the stretch that is under way, of the host
+  const auto end_stretch = [&](std::uint32_t event, Picos goes_on) {
+    LOCKSTEP_CHECK(work != costs.work.end(), "timed_run() holds costs against the trace");
+    out.push_back({began, now, work->step, event, *work->memory});
+    ++work;
+    began = now = goes_on;
+  };
+  std::uint32_t s = 0;
+  for (std::uint32_t e = 0; e < trace.events.size(); ++e) {
+    if (trace.events[e].kind == EventKind::step) end_stretch(e, now);
+    if (s == events.size() || events[s] != e) continue;
+    const ProgramStep& step = program.steps[s];
+    const bool computes = step.kind == StepKind::compute;
+    const bool waits = step.kind == StepKind::wait || step.blocks;
+    now = computes ? outcome.ended[s] : outcome.issued[s];
+    if (!computes) {
+      end_stretch(e, waits ? outcome.ended[s] : now);
+    } else if (work != costs.work.end() && ends_between_steps(work->before)) {
+      end_stretch(e, now);
+    }
+    ++s;
+  }
+  return out;
+}
+
+std::size_t first_highest(const std::vector<MemoryStretch>& stretches) {
+  const auto highest = std::max_element(stretches.begin(), stretches.end(),
+                                        [](const MemoryStretch& a, const MemoryStretch& b) {
+                                          return a.memory.peak.total() < b.memory.peak.total();
+                                        });
+  return highest == stretches.end() ? 0 : static_cast<std::size_t>(highest - stretches.begin());
+}
+
+}  // namespace
+
+double device_bytes(const MemoryUse& use, const Machine& machine) {
+  return static_cast<double>(use.total()) * machine.fragmentation +
+         static_cast<double>(machine.reserved.value);
+}
+
+std::vector<MemoryTimeline> memory_timelines(const Run& run, const RunProgram& program,
+                                             const Folding& folding, const ExecutionResult& result,
+                                             const std::vector<const RankCosts*>& costs) {
+  LOCKSTEP_CHECK(costs.size() == run.ranks.size(), "costs of every rank");
+  Numbers numbers;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t> known;
+  std::vector<MemoryTimeline> out;
+  for (std::size_t r = 0; r < run.ranks.size(); ++r) {
+    const std::uint32_t c = folding.class_of[r];
+    const auto [place, is_new] = known.try_emplace({c, numbers.of(costs[r])}, out.size());
+    if (is_new) {
+      if (!counted(*costs[r])) return {};
+      const std::uint32_t p = program.job.ranks[r].program;
+      MemoryTimeline timeline;
+      timeline.stretches = stretches_of(run.ranks[r], program.job.programs[p], program.events[p],
+                                        result.classes[c], *costs[r]);
+      timeline.peak = first_highest(timeline.stretches);
+      out.push_back(std::move(timeline));
+    }
+    out[place->second].ranks.push_back(static_cast<std::int32_t>(r));
+  }
+  return out;
+}
+
+}  // namespace lockstep::sim

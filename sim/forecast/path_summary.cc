@@ -1,0 +1,104 @@
+#include "sim/forecast/path_summary.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace lockstep::sim {
+namespace {
+
+// What makes parts alike.
+using Key = std::tuple<PathPart::Kind, std::uint32_t, bool, SignatureId, GroupId, NameListId>;
+
+template <class T>
+void longest_first(std::vector<T>& items) {
+  std::stable_sort(items.begin(), items.end(),
+                   [](const T& a, const T& b) { return a.time > b.time; });
+}
+
+class Summarizer {
+ public:
+  Summarizer(const Run& run, const RunProgram& program, const Folding& folding,
+             const std::vector<GroupPlace>& places)
+      : run_(run), program_(program), folding_(folding), places_(places) {
+    out_.work.resize(folding.representatives.size());
+  }
+
+  PathSummary make(const std::vector<PathPart>& path, Picos begin, Picos end) {
+    out_.begin = begin;
+    out_.end = end;
+    for (const PathPart& part : clipped(path, begin, end)) add(part);
+    longest_first(out_.calls);
+    longest_first(out_.items);
+    return std::move(out_);
+  }
+
+ private:
+  // The call that a step of a class makes, or that is made or waited for next.
+  std::optional<std::uint32_t> call_at(std::uint32_t c, std::uint32_t step) const {
+    const std::uint32_t rank = folding_.representatives[c];
+    const RankTrace& trace = run_.ranks[rank];
+    std::size_t e = program_.events[program_.job.ranks[rank].program][step];
+    for (; e < trace.events.size(); ++e) {
+      const Event& event = trace.events[e];
+      if (event.kind == EventKind::issue || event.kind == EventKind::wait) return event.index;
+      if (event.kind == EventKind::step) break;
+    }
+    return std::nullopt;
+  }
+
+  bool between_nodes(const PathPart& part) const {
+    const ProgramJob::Member& member =
+        program_.job.ranks[folding_.representatives[part.rank_class]];
+    const ProgramStep& step = program_.job.programs[member.program].steps[part.step];
+    return places_[member.groups[step.slot]].nodes > 1;
+  }
+
+  void add(const PathPart& part) {
+    const Picos time = part.end - part.begin;
+    PathItem item{part.kind, part.rank_class, call_at(part.rank_class, part.step), false, {}, 0};
+    const bool is_call = part.kind == PathPart::Kind::call;
+    if (is_call) item.between_nodes = between_nodes(part);
+    Key key{part.kind, is_call ? 0 : part.rank_class, item.call.has_value(), {}, {}, {}};
+    GroupId group;
+    if (item.call) {
+      const Call& call = run_.ranks[folding_.representatives[part.rank_class]].calls[*item.call];
+      group = call.group;
+      key = {part.kind, std::get<1>(key), true, call.signature, call.group, call.what};
+    }
+    const auto [found, is_new] = items_.try_emplace(key, out_.items.size());
+    if (is_new) out_.items.push_back(item);
+    out_.items[found->second].time += time;
+    ++out_.items[found->second].count;
+    if (is_call) {
+      calls_of(group, item.between_nodes).time += time;
+    } else {
+      (part.kind == PathPart::Kind::work ? out_.work[part.rank_class] : out_.launches) += time;
+    }
+  }
+
+  PathSummary::Calls& calls_of(GroupId group, bool between) {
+    const auto [found, is_new] = calls_.try_emplace({group, between}, out_.calls.size());
+    if (is_new) out_.calls.push_back({group, between, {}});
+    return out_.calls[found->second];
+  }
+
+  const Run& run_;
+  const RunProgram& program_;
+  const Folding& folding_;
+  const std::vector<GroupPlace>& places_;
+  std::map<Key, std::size_t> items_;
+  std::map<std::pair<GroupId, bool>, std::size_t> calls_;
+  PathSummary out_;
+};
+
+}  // namespace
+
+PathSummary path_summary(const std::vector<PathPart>& path, const Run& run,
+                         const RunProgram& program, const Folding& folding,
+                         const std::vector<GroupPlace>& places, Picos begin, Picos end) {
+  return Summarizer(run, program, folding, places).make(path, begin, end);
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,331 @@
+#include "sim/forecast/trials.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <numbers>
+#include <optional>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "base/check.h"
+#include "sim/forecast/training_steps.h"
+#include "sim/machine/play.h"
+
+namespace lockstep::sim {
+namespace {
+
+enum class Draw : std::uint64_t { work = 1, meeting, image, text, batch };
+
+// What SplitMix64 gives at its `state`.
+std::uint64_t mixed(std::uint64_t state) {
+  state = (state ^ (state >> 30U)) * 0xbf58476d1ce4e5b9U;
+  state = (state ^ (state >> 27U)) * 0x94d049bb133111ebU;
+  return state ^ (state >> 31U);
+}
+
+// A number for each (seed, trial, kind of draw, a, b).
+class Source {
+ public:
+  Source(std::uint64_t seed, std::uint64_t trial) : state_(next(next(seed) + trial)) {}
+
+  std::uint64_t bits(Draw draw, std::uint64_t a, std::uint64_t b) const {
+    return next(next(next(state_ + static_cast<std::uint64_t>(draw)) + a) + b);
+  }
+  double normal(Draw draw, std::uint64_t a, std::uint64_t b) const {
+    const std::uint64_t one = bits(draw, a, b);
+    const double radius = std::sqrt(-2 * std::log(unit(one)));
+    return radius * std::cos(2 * std::numbers::pi * unit(next(one)));
+  }
+  // Log-normal, with the mean 1.
+  double factor(double variation, Draw draw, std::uint64_t a, std::uint64_t b) const {
+    if (variation == 0) return 1;
+    const double square = std::log1p(variation * variation);
+    return std::exp(std::sqrt(square) * normal(draw, a, b) - square / 2);
+  }
+
+ private:
+  static std::uint64_t next(std::uint64_t state) { return mixed(state + 0x9e3779b97f4a7c15U); }
+  static double unit(std::uint64_t bits) {  // above 0, at most 1
+    return (static_cast<double>(bits >> 11U) + 1) * 0x1p-53;
+  }
+
+  std::uint64_t state_;
+};
+
+// A program in which work stands before everything else, be it none: so that what one step works
+// can be put into another one that makes the same calls.
+struct Slots {
+  // Of each step of the program: its training step; kNoSegment: between two, or after the last.
+  std::vector<std::uint32_t> segment;
+  std::vector<std::uint32_t> slot;  // of a step of work: the how manieth of its segment
+  StepMarks marks;
+};
+constexpr std::uint32_t kNoSegment = UINT32_MAX;
+
+class TrialJob {
+ public:
+  TrialJob(const Run& run, const RunProgram& program, const Machine& machine)
+      : run_(run), machine_(machine), job_(program.job) {
+    job_.programs.clear();
+    std::vector<StepMarks> marks(program.job.programs.size());
+    for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
+      const std::uint32_t p = job_.ranks[r].program;
+      if (marks[p].ends.empty()) marks[p] = step_marks(run.tables, run.ranks[r], program.events[p]);
+    }
+    steps_ = SIZE_MAX;
+    for (std::size_t p = 0; p < program.job.programs.size(); ++p) {
+      add(program.job.programs[p], marks[p]);
+      steps_ = std::min(steps_, marks[p].ends.size());
+    }
+    places_ = places_of(job_, machine.ranks_per_node);
+    find_modalities();
+  }
+
+  std::size_t steps() const { return steps_; }  // that all ranks end
+  std::size_t ranks() const { return job_.ranks.size(); }
+  Result<Prices> prices() const { return prices_on(machine_, job_, places_); }
+
+  // The measured steps of ranks that make the same calls share a pool.
+  Status find_pools(std::size_t first) {
+    std::map<std::vector<ProgramStep>, std::uint32_t, Before> known;
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      const std::uint32_t p = job_.ranks[r].program;
+      std::optional<std::uint32_t> own;
+      for (std::size_t s = first; s < steps_; ++s) {
+        const auto [found, is_new] =
+            known.try_emplace(calls_in(p, s), static_cast<std::uint32_t>(known.size()));
+        if (is_new) pools_.emplace_back();
+        if (own && *own != found->second)
+          return Error{"rank " + std::to_string(r) +
+                           " makes other calls in one step than in another, so that other batches "
+                           "would have to be derived",
+                       {},
+                       "simulate without --redraw-batches, or another seed of the scenario"};
+        own = found->second;
+        pools_[*own].push_back({p, static_cast<std::uint32_t>(r), static_cast<std::uint32_t>(s)});
+      }
+      pool_of_rank_.push_back(own.value_or(0));
+    }
+    return Status::ok();
+  }
+
+  // How long the measured steps of a trial take; `first` of them is not measured.
+  std::vector<Picos> play(const Source& source, const Jitter& jitter, const Prices& prices,
+                          std::size_t first) const {
+    std::vector<Now> now(ranks());
+    Variation variation;
+    variation.work = [&](std::uint32_t rank, std::uint32_t step, Picos duration) {
+      const Slots& slots = slots_[job_.ranks[rank].program];
+      const std::uint32_t segment = slots.segment[step];
+      if (now[rank].segment != segment) now[rank] = drawn(source, jitter, rank, segment, first);
+      const Now& here = now[rank];
+      if (here.other) {
+        const Pooled& other = *here.other;
+        duration = work_[other.program][other.step][slots.slot[step]];
+      }
+      return scaled(duration, here.factor);
+    };
+    if (jitter.meetings > 0)
+      variation.meeting = [&](std::uint32_t group, std::uint32_t number, Picos duration) {
+        return scaled(duration, source.factor(jitter.meetings, Draw::meeting, group, number));
+      };
+    const ExecutionResult result = sim::play(job_, machine_, places_, prices, &variation).result;
+    StepTimes times;
+    for (std::size_t r = 0; r < ranks(); ++r)
+      times.add(slots_[job_.ranks[r].program].marks, result.classes[r].ended);
+    std::vector<Picos> out;
+    for (std::size_t s = first; s < steps_; ++s) out.push_back(times.of(s));
+    return out;
+  }
+
+ private:
+  struct Pooled {
+    std::uint32_t program = 0, rank = 0, step = 0;
+  };
+  // What holds for a rank in the training step that it is in.
+  struct Now {
+    std::uint32_t segment = kNoSegment;
+    double factor = 1;
+    std::optional<Pooled> other;
+  };
+  struct Before {
+    static auto key(const ProgramStep& s) {
+      return std::tuple(s.kind, s.index, s.slot, s.stream, bool{s.blocks});
+    }
+    bool operator()(const std::vector<ProgramStep>& a, const std::vector<ProgramStep>& b) const {
+      return std::lexicographical_compare(
+          a.begin(), a.end(), b.begin(), b.end(),
+          [](const ProgramStep& x, const ProgramStep& y) { return key(x) < key(y); });
+    }
+  };
+
+  static Picos scaled(Picos duration, double factor) {
+    if (factor == 1) return duration;
+    constexpr double kMost = 9e18;  // fits; what is longer ends as forever in the sum
+    return Picos{std::llround(std::min(static_cast<double>(duration.value) * factor, kMost))};
+  }
+
+  void add(const Program& program, const StepMarks& marks) {
+    Program out{{}, program.streams, program.slots};
+    Slots slots;
+    std::vector<std::vector<Picos>> work(marks.ends.size());
+    std::vector<std::uint32_t> moved(program.steps.size(), 0);
+    std::uint32_t segment = marks.ends.empty() ? kNoSegment : 0;
+    Picos before;
+    const auto put = [&](const ProgramStep& step, std::uint32_t slot) {
+      slots.segment.push_back(segment);
+      slots.slot.push_back(slot);
+      out.steps.push_back(step);
+    };
+    const auto put_work = [&] {
+      ProgramStep step;
+      step.stream = ProgramStep::kHost;
+      step.duration = std::exchange(before, Picos{});
+      if (segment == kNoSegment) return put(step, 0);
+      put(step, static_cast<std::uint32_t>(work[segment].size()));
+      work[segment].push_back(step.duration);
+    };
+    // A part of the training is over: its mark is the work that was put last.
+    std::uint32_t next = 0;  // training step whose end, or what comes after it, is not over
+    const auto last = [&] { return static_cast<std::uint32_t>(out.steps.size() - 1); };
+    for (std::uint32_t s = 0; s < program.steps.size(); ++s) {
+      ProgramStep step = program.steps[s];
+      if (step.kind == StepKind::compute) {
+        LOCKSTEP_CHECK(step.stream == ProgramStep::kHost, "timed work is the host's");
+        before += step.duration;
+      } else {
+        put_work();
+        if (step.kind == StepKind::wait) step.index = moved[step.index];
+        moved[s] = static_cast<std::uint32_t>(out.steps.size());
+        put(step, 0);
+      }
+      if (next == marks.ends.size()) continue;
+      if (s == marks.ends[next]) {
+        put_work();
+        slots.marks.ends.push_back(last());
+        slots.marks.over.push_back(last());
+        segment = kNoSegment;
+      }
+      if (s == marks.over[next]) {
+        if (s > marks.ends[next]) put_work();
+        slots.marks.over.back() = last();
+        segment = ++next < marks.ends.size() ? next : kNoSegment;
+      }
+    }
+    if (before.value > 0) put_work();
+    job_.programs.push_back(std::move(out));
+    slots_.push_back(std::move(slots));
+    work_.push_back(std::move(work));
+  }
+
+  // The calls and waits of a training step; waits count from its beginning.
+  std::vector<ProgramStep> calls_in(std::uint32_t p, std::size_t segment) const {
+    const std::uint32_t begin = slots_[p].marks.begin(segment);
+    std::vector<ProgramStep> out;
+    for (std::uint32_t s = begin; s <= slots_[p].marks.ends[segment]; ++s) {
+      ProgramStep step = job_.programs[p].steps[s];
+      if (step.kind == StepKind::compute) continue;
+      if (step.kind == StepKind::wait) step.index -= begin;
+      out.push_back(step);
+    }
+    return out;
+  }
+
+  void find_modalities() {
+    for (const RankTrace& trace : run_.ranks) {
+      std::map<std::int64_t, std::pair<bool, bool>> by_number;
+      for (const ModalityMark& mark : trace.modalities) {
+        for (const std::string& name : run_.tables.names(mark.has)) {
+          by_number[mark.n].first |= name == "image";
+          by_number[mark.n].second |= name == "text";
+        }
+      }
+      std::vector<std::pair<bool, bool>> own;
+      for (const StepMark& step : trace.steps) own.push_back(by_number[step.n]);
+      own.resize(std::max(own.size(), steps_));
+      modalities_.push_back(std::move(own));
+    }
+  }
+
+  Now drawn(const Source& source, const Jitter& jitter, std::uint32_t rank, std::uint32_t segment,
+            std::size_t first) const {
+    Now out;
+    out.segment = segment;
+    if (segment >= steps_) return out;  // kNoSegment among them
+    std::uint32_t from_rank = rank, from_step = segment;
+    if (!pools_.empty() && segment >= first) {
+      const std::vector<Pooled>& pool = pools_[pool_of_rank_[rank]];
+      out.other = pool[source.bits(Draw::batch, rank, segment) % pool.size()];
+      from_rank = out.other->rank;
+      from_step = out.other->step;
+    }
+    out.factor = source.factor(jitter.work, Draw::work, rank, segment);
+    const auto [image, text] = modalities_[from_rank][from_step];
+    if (image) out.factor *= source.factor(jitter.images, Draw::image, rank, segment);
+    if (text) out.factor *= source.factor(jitter.texts, Draw::text, rank, segment);
+    return out;
+  }
+
+  const Run& run_;
+  const Machine& machine_;
+  ProgramJob job_;
+  std::vector<GroupPlace> places_;
+  std::size_t steps_ = 0;
+  std::vector<Slots> slots_;                                    // by program
+  std::vector<std::vector<std::vector<Picos>>> work_;           // by program, step and slot
+  std::vector<std::vector<std::pair<bool, bool>>> modalities_;  // by rank and step: image, text
+  std::vector<std::vector<Pooled>> pools_;                      // none: batches stay
+  std::vector<std::uint32_t> pool_of_rank_;
+};
+
+}  // namespace
+
+Result<Trials> run_trials(const Run& run, const RunProgram& program, const Machine& machine,
+                          const TrialOptions& options, const std::function<bool()>& stop) {
+  TrialJob job(run, program, machine);
+  const std::size_t first = job.steps() > 1 ? 1 : 0;
+  if (options.trials > kMostTrialSteps / std::max<std::size_t>(job.steps(), 1))
+    return Error{"so many trials of " + std::to_string(job.steps()) + " steps each are more than " +
+                     std::to_string(kMostTrialSteps) + " steps",
+                 {},
+                 "take fewer (--trials), or fewer steps (--steps)"};
+  if (options.redraw_batches) {
+    if (const Status ok = job.find_pools(first); !ok) return ok.error();
+  }
+  const Result<Prices> prices = job.prices();
+  if (!prices) return prices.error();
+  Trials out;
+  out.steps.resize(options.trials);
+  std::atomic<std::size_t> next{0};
+  std::atomic<bool> stopped{false};
+  const auto play = [&](bool asks) {
+    for (std::size_t t = next++; t < options.trials && !stopped; t = next++) {
+      out.steps[t] = job.play(Source(options.seed, t), options.jitter, *prices, first);
+      if (asks && stop()) stopped = true;
+    }
+  };
+  std::vector<std::thread> others;
+  for (std::size_t i = 1; i < std::min(options.threads, options.trials); ++i)
+    others.emplace_back(play, false);
+  play(true);
+  for (std::thread& other : others) other.join();
+  if (stopped) return Error{"the trials were interrupted", {}, ""};
+  return out;
+}
+
+Picos quantile(std::vector<Picos> values, double share) {
+  LOCKSTEP_CHECK(!values.empty(), "a quantile of nothing");
+  std::sort(values.begin(), values.end());
+  const double place = share * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::size_t>(place);
+  const std::size_t above = std::min(below + 1, values.size() - 1);
+  const double part = place - static_cast<double>(below);
+  return values[below] +
+         Picos{std::llround(static_cast<double>((values[above] - values[below]).value) * part)};
+}
+
+}  // namespace lockstep::sim

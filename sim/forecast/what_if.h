@@ -1,0 +1,36 @@
+// What a job's steps would take if one thing were different: links, devices, the host, or how the
+// work is shared out. The job is simulated anew each time, so that what becomes critical instead is
+// in the answer; a critical path alone would promise too much.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/quantities.h"
+#include "base/result.h"
+#include "sim/engine/from_run.h"
+#include "sim/machine/machine.h"
+#include "trace/run.h"
+#include "trace/work_costs.h"
+
+namespace lockstep::sim {
+
+struct WhatIf {
+  std::string key;     // "links_inside"
+  std::string change;  // "links inside a node twice as fast"
+  Picos step_time;
+  double gain = 0;  // the share of the step time that is saved; below 0: it takes longer
+};
+
+// The largest gain first. `run` is as timed_run() gave it for these costs, samples and `machine`,
+// and `program` was made of it; it does not hang. Changes that concern nothing of this machine or
+// job are left out: links between nodes of one node, launches that take no time, work that is
+// shared out evenly as it is. Errors: those of call_time(). O(changes · work of the different
+// ranks).
+Result<std::vector<WhatIf>> what_ifs(const Run& run, const RunProgram& program,
+                                     const std::vector<const RankCosts*>& costs,
+                                     const std::vector<std::int64_t>& samples,
+                                     const Machine& machine);
+
+}  // namespace lockstep::sim

@@ -1,0 +1,104 @@
+#include "sim/sweep/plan.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "base/documents/schema_check.h"
+#include "base/documents/yaml_document.h"
+#include "base/text.h"
+#include "runtime/job/scenario.h"
+#include "runtime/job/simulated_scenario.h"
+
+namespace lockstep::sweep {
+namespace {
+
+using Json = nlohmann::json;
+
+// What a simulated job is without, or what says nothing of how it trains.
+constexpr std::array<std::string_view, 9> kWithoutEffect = {
+    "lockstep", "name",  "description",      "limits",        "expect",
+    "study",    "watch", "train.checkpoint", "train.evaluate"};
+
+std::optional<Error> without_effect(const std::string& key) {
+  for (const std::string_view idle : kWithoutEffect)
+    if (key == idle || (key.starts_with(idle) && key[idle.size()] == '.'))
+      return Error{
+          "\"" + std::string(idle) + "\" makes no difference to the steps of a simulated job",
+          {},
+          "vary what does: `lockstep scenario --schema` has all keys"};
+  return std::nullopt;
+}
+
+Result<Variation::Document> scenario_document(const SourceFile& scenario) {
+  Result<YamlDocument> document = parse_yaml(scenario.text, scenario.file);
+  if (!document) return document.error();
+  // What is expected of the job as it stands is not expected of others.
+  for (const char* key : {"expect", "study", "watch"}) document->value.erase(key);
+  Variation::Document out{scenario.file, std::move(document->value), {}};
+  out.check = [spots = std::move(document->spots),
+               schema = Json::parse(scenario_schema())](const Json& changed) {
+    return check_against_schema({changed, spots}, schema);
+  };
+  return out;
+}
+
+Result<Variation::Document> machine_document(const SourceFile& machine) {
+  if (const auto whole = sim::parse_machine(machine.text, machine.file); !whole)
+    return whole.error();
+  Result<YamlDocument> document = parse_yaml(machine.text, machine.file);
+  if (!document) return document.error();
+  const auto check = [file = machine.file](const Json& changed) -> std::optional<Error> {
+    const Result<sim::Machine> out = sim::parse_machine(changed.dump(1), file);
+    if (out) return std::nullopt;
+    return out.error();
+  };
+  return Variation::Document{machine.file, std::move(document->value), check};
+}
+
+}  // namespace
+
+Result<Plan> Plan::make(const SourceFile& scenario, const std::vector<SourceFile>& machines,
+                        const std::vector<Axis>& axes, std::optional<int> steps) {
+  const Result<Scenario> parsed = parse_scenario(scenario.text, scenario.file);
+  if (!parsed) return parsed.error();
+  Result<Variation::Document> job = scenario_document(scenario);
+  if (!job) return job.error();
+  Variation::Subject subject{
+      parsed->name, std::move(*job), {}, {.prefix = "machine.", .root = ""}, without_effect};
+  for (const SourceFile& machine : machines) {
+    Result<Variation::Document> document = machine_document(machine);
+    if (!document) return document.error();
+    subject.machines.push_back(std::move(*document));
+  }
+  Result<Variation> variation = Variation::make(std::move(subject), axes);
+  if (!variation) return variation.error();
+  return Plan(std::move(*variation), steps);
+}
+
+Result<std::string> Plan::scenario_text(PointId point) const {
+  const Result<Json> changed = variation_.job_document(point);
+  if (!changed) return changed.error();
+  SimulatedChange change;
+  change.steps = steps_;
+  Result<std::string> out = simulated_scenario(changed->dump(1), variation_.job_file(), change);
+  if (out) return out;
+  // The lines of the changed text are nobody's.
+  Error error = out.error();
+  error.place = {variation_.job_file(), 0, 0};
+  return error;
+}
+
+Result<sim::Machine> Plan::machine(PointId point) const {
+  const std::string& file = variation_.machine_file(point);
+  const Result<Json> changed = variation_.machine_document(point);
+  if (!changed) return changed.error();
+  Result<sim::Machine> out = sim::parse_machine(changed->dump(1), file);
+  if (out) return out;
+  Error error = out.error();
+  error.place = {file, 0, 0};
+  return error;
+}
+
+}  // namespace lockstep::sweep

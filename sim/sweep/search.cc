@@ -1,0 +1,99 @@
+#include "sim/sweep/search.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace lockstep::sweep {
+
+Search::Search(const Grid& grid, PointId trials, std::uint64_t seed)
+    : grid_(grid), trials_(trials), exhaustive_(grid.size() <= trials), random_(seed) {}
+
+// A draw is the generator modulo a count far below 2^64: the same on every machine, which
+// std::uniform_int_distribution is not.
+PointId Search::untried_point() {
+  PointId point = random_() % grid_.size();
+  // Fewer points are tried than there are, so that this ends.
+  while (scores_.contains(point)) point = (point + 1) % grid_.size();
+  return point;
+}
+
+void Search::begin_round() {
+  round_.resize(grid_.axes());
+  for (std::size_t axis = 0; axis < round_.size(); ++axis) {
+    round_[axis] = axis;
+    std::swap(round_[axis], round_[random_() % (axis + 1)]);
+  }
+  gained_ = false;
+}
+
+std::vector<PointId> Search::line() const {
+  Digits digits = grid_.digits(*at_);
+  const std::size_t axis = round_.back();
+  const std::size_t here = digits[axis];
+  std::vector<PointId> out;
+  const auto add = [&](std::size_t value) {
+    digits[axis] = value;
+    out.push_back(grid_.point(digits));
+  };
+  if (grid_.values(axis) <= kWholeLine) {
+    for (std::size_t value = 0; value < grid_.values(axis); ++value) add(value);
+    return out;
+  }
+  add(here);
+  for (std::size_t distance = 1; distance < grid_.values(axis); distance *= 2) {
+    if (distance <= here) add(here - distance);
+    if (here + distance < grid_.values(axis)) add(here + distance);
+  }
+  return out;
+}
+
+std::vector<PointId> Search::next() {
+  LOCKSTEP_CHECK(asked_.empty(), "the scores of the last batch were not told");
+  const PointId left = std::min(trials_, grid_.size()) - scores_.size();
+  if (left == 0) return {};
+  if (exhaustive_) {
+    for (PointId point = scores_.size(); asked_.size() < std::min<PointId>(left, kLargestBatch);)
+      asked_.push_back(point++);
+    return asked_;
+  }
+  while (true) {
+    if (!at_) {
+      at_ = untried_point();
+      begin_round();
+      return asked_ = {*at_};
+    }
+    for (const PointId point : line())
+      if (!scores_.contains(point) && asked_.size() < left) asked_.push_back(point);
+    if (!asked_.empty()) return asked_;
+    finish_line();
+  }
+}
+
+void Search::tell(const std::vector<Score>& scores) {
+  LOCKSTEP_CHECK(scores.size() == asked_.size(), "a score for each point of the batch");
+  const bool started = at_ && !scores_.contains(*at_);
+  for (std::size_t i = 0; i < scores.size(); ++i) scores_[asked_[i]] = scores[i];
+  asked_.clear();
+  if (!exhaustive_ && !started) finish_line();
+}
+
+// Goes to the best of the line; only a better point moves it, so that it cannot go in circles.
+void Search::finish_line() {
+  PointId best = *at_;
+  for (const PointId point : line()) {
+    const auto score = scores_.find(point);
+    if (score != scores_.end() && score->second < scores_.at(best)) best = point;
+  }
+  gained_ = gained_ || best != *at_;
+  at_ = best;
+  round_.pop_back();
+  if (!round_.empty()) return;
+  if (gained_)
+    begin_round();
+  else
+    at_ = std::nullopt;
+}
+
+}  // namespace lockstep::sweep

@@ -1,0 +1,40 @@
+// A sweep in a file: what the command line of `lockstep sweep` says, to be kept and shared.
+//
+//   sweep: 1
+//   scenario: job.yaml
+//   machines: [sim/machines/dgx-h100.yaml]
+//   vary:
+//     strategy: [ddp, fsdp]
+//     ranks: 2..64*2
+//   best: samples_per_second
+//   memory_limit: 80GB
+//
+// or, of a plan file, `plan: FILE` and `calibrations: [NAME or FILE, …]`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "sim/sweep/variation.h"
+
+namespace lockstep::sweep {
+
+struct SweepFile {
+  // As they stand in the file: a scenario and at least one machine, or a plan.
+  std::string scenario, plan;
+  std::vector<std::string> machines;
+  std::vector<std::string> calibrations;  // empty: the plan's own
+  std::vector<Axis> axes;                 // in the file's order
+  std::optional<std::string> best, memory_limit;
+  std::optional<std::int64_t> trials, seed, steps;
+};
+
+// Nothing where the text is no sweep: it has no key "sweep". Errors: what is wrong with one, with
+// its place. What its keys and values mean in the scenario is not looked at (Plan::make(),
+// TrainingPlans::make()).
+Result<std::optional<SweepFile>> parse_sweep_file(const std::string& text, const std::string& file);
+
+}  // namespace lockstep::sweep

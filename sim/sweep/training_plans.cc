@@ -1,0 +1,109 @@
+#include "sim/sweep/training_plans.h"
+
+#include <utility>
+
+#include "base/documents/schema_check.h"
+#include "sim/transformer/plan_schema.h"
+
+namespace lockstep::sweep {
+namespace {
+
+using Json = nlohmann::json;
+
+std::optional<Error> refuses(const std::string& key) {
+  if (key == "calibration")
+    return Error{"the calibration of a plan is what it runs on, and no key to be varied",
+                 {},
+                 "name each with --calibration; calibration.network_bandwidth and the like are its "
+                 "parameters"};
+  if (key == "plan" || key == "name")
+    return Error{"\"" + key + "\" makes no difference to a plan", {}, "vary what does"};
+  return std::nullopt;
+}
+
+std::optional<Error> error_of(const Result<sim::Calibration>& calibration) {
+  if (calibration) return std::nullopt;
+  return calibration.error();
+}
+
+Result<Variation::Document> calibration_document(const SourceFile& calibration) {
+  if (auto wrong = error_of(sim::parse_calibration(calibration.text, calibration.file)))
+    return *wrong;
+  Result<YamlDocument> document = parse_yaml(calibration.text, calibration.file);
+  if (!document) return document.error();
+  return Variation::Document{calibration.file, std::move(document->value),
+                             [file = calibration.file](const Json& changed) {
+                               return error_of(sim::parse_calibration(changed.dump(1), file));
+                             }};
+}
+
+}  // namespace
+
+Result<TrainingPlans> TrainingPlans::make(const SourceFile& plan,
+                                          const std::vector<SourceFile>& calibrations,
+                                          const std::vector<Axis>& axes) {
+  Result<YamlDocument> document = parse_yaml(plan.text, plan.file);
+  if (!document) return document.error();
+  const Result<sim::PlanFile> parsed = sim::read_plan(*document);
+  if (!parsed) return parsed.error();
+  const auto check = [spots = document->spots,
+                      schema = Json::parse(sim::kPlanSchema)](const Json& changed) {
+    return check_against_schema({changed, spots}, schema);
+  };
+  Variation::Subject subject{parsed->name,
+                             {plan.file, document->value, check},
+                             {},
+                             {.prefix = "calibration.", .root = "parameters."},
+                             refuses};
+  for (const SourceFile& calibration : calibrations) {
+    Result<Variation::Document> own = calibration_document(calibration);
+    if (!own) return own.error();
+    subject.machines.push_back(std::move(*own));
+  }
+  Result<Variation> variation = Variation::make(std::move(subject), axes);
+  if (!variation) return variation.error();
+  return TrainingPlans(std::move(*variation), std::move(*document));
+}
+
+Result<sim::PlanForecast> TrainingPlans::forecast(PointId point) const {
+  const Result<Json> changed = variation_.job_document(point);
+  if (!changed) return changed.error();
+  const Result<Json> machine = variation_.machine_document(point);
+  if (!machine) return machine.error();
+  const std::string& calibration_file = variation_.machine_file(point);
+  const Result<sim::Calibration> calibration =
+      sim::parse_calibration(machine->dump(1), calibration_file);
+  if (!calibration) return calibration.error();
+  const bool as_it_stands = variation_.keys().empty();
+  const Result<sim::PlanFile> plan = sim::read_plan({*changed, spots_});
+  Result<sim::PlanForecast> out =
+      plan ? sim::forecast_plan(*plan, *calibration) : Result<sim::PlanForecast>(plan.error());
+  if (out) return out;
+  // The line of one key is not that of the other one's new value.
+  Error error = out.error();
+  if (!as_it_stands || error.place.file.empty()) error.place = {variation_.job_file(), 0, 0};
+  return error;
+}
+
+Row TrainingPlans::row(PointId point) const {
+  Row out;
+  const Result<sim::PlanForecast> forecast = this->forecast(point);
+  if (!forecast) {
+    out.outcome = Outcome::refused;
+    out.reason = forecast.error().message;
+    return out;
+  }
+  out.outcome = Outcome::trains;
+  out.ranks = forecast->plan.plan.ranks();
+  out.step_seconds = forecast->step.seconds;
+  out.samples_per_second = forecast->samples_per_second;
+  out.memory_bytes = forecast->step.memory_bytes;
+  out.memory_counted = true;
+  if (forecast->plan.gpu_memory)
+    out.device_bytes = static_cast<double>(forecast->plan.gpu_memory->value);
+  out.transformer = TransformerFigures{forecast->tokens_per_second / forecast->gpus(),
+                                       forecast->mfu, forecast->bubble_share};
+  return out;
+}
+
+}  // namespace lockstep::sweep

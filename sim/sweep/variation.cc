@@ -1,0 +1,180 @@
+#include "sim/sweep/variation.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+#include "base/columns.h"
+#include "base/text.h"
+#include "sim/sweep/document.h"
+#include "sim/sweep/values.h"
+
+namespace lockstep::sweep {
+namespace {
+
+using Json = nlohmann::json;
+
+// Whether `key` is `whole` or something in it.
+bool is_in(std::string_view key, std::string_view whole) {
+  return key == whole || (key.starts_with(whole) && key[whole.size()] == '.');
+}
+
+Error of_axis(const Axis& axis, const Json& value, Error error) {
+  constexpr std::size_t kShown = 120;
+  error.message =
+      shorten_end(printable(axis.key + "=" + value_text(value)), kShown) + ": " + error.message;
+  error.place = axis.place;
+  return error;
+}
+
+Status check_twice(const std::vector<Axis>& axes) {
+  for (std::size_t i = 0; i < axes.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (axes[i].key == axes[j].key)
+        return Error{"\"" + printable(axes[i].key) + "\" is varied twice", axes[i].place,
+                     "give all its values at once: " + printable(axes[i].key) + "=…,…"};
+  return Status::ok();
+}
+
+// A key stands behind those that it is in, so that the whole is set before its part.
+std::vector<Axis> outer_first(const std::vector<Axis>& axes) {
+  std::vector<Axis> out;
+  for (const Axis& axis : axes) {
+    const auto inner = std::find_if(out.begin(), out.end(),
+                                    [&](const Axis& other) { return is_in(other.key, axis.key); });
+    out.insert(inner, axis);
+  }
+  return out;
+}
+
+// In the document that it changes.
+std::string own_key(const Axis& axis, const MachineKeys* of_machine) {
+  return of_machine == nullptr ? axis.key
+                               : of_machine->root + axis.key.substr(of_machine->prefix.size());
+}
+
+Status check_values(const Variation::Document& whole, const std::vector<Axis>& axes,
+                    const MachineKeys* of_machine) {
+  Json document = whole.value;
+  for (const Axis& axis : axes) {
+    std::optional<Json> next;
+    for (const Json& value : axis.values) {
+      Result<Json> changed = with_value(document, own_key(axis, of_machine), value);
+      if (!changed) return of_axis(axis, value, changed.error());
+      if (std::optional<Error> wrong = whole.check(*changed)) return of_axis(axis, value, *wrong);
+      if (!next) next = std::move(*changed);
+    }
+    document = std::move(*next);
+  }
+  return Status::ok();
+}
+
+std::vector<std::size_t> sizes_of(const std::vector<Axis>& axes) {
+  std::vector<std::size_t> out;
+  out.reserve(axes.size());
+  for (const Axis& axis : axes) out.push_back(axis.values.size());
+  return out;
+}
+
+// `digits`: from `first` on, those of the axes.
+Result<Json> with_values(Json document, const std::vector<Axis>& axes, const Digits& digits,
+                         std::size_t first, const MachineKeys* of_machine) {
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    Result<Json> changed = with_value(std::move(document), own_key(axes[i], of_machine),
+                                      axes[i].values[digits[first + i]]);
+    if (!changed) return changed;
+    document = std::move(*changed);
+  }
+  return document;
+}
+
+}  // namespace
+
+Result<Axis> parse_axis(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    return Error{"\"" + printable(text) + "\" should be KEY=VALUE,VALUE",
+                 {},
+                 "write train.batch_size=8,16 or ranks=2..16*2"};
+  // What no scenario nests so deep need not be walked so deep.
+  if (equals > kLongestKey || to_utf8(text.substr(0, equals)) != text.substr(0, equals))
+    return Error{"a key is UTF-8 text of at most " + std::to_string(kLongestKey) + " bytes",
+                 {},
+                 "`lockstep scenario --schema` has all keys"};
+  Axis out{text.substr(0, equals), {}, {}};
+  Result<std::vector<Json>> values = parse_values(text.substr(equals + 1));
+  if (!values) {
+    Error error = values.error();
+    error.message = printable(out.key) + ": " + error.message;
+    return error;
+  }
+  out.values = std::move(*values);
+  return out;
+}
+
+Result<Variation> Variation::make(Subject subject, const std::vector<Axis>& axes) {
+  LOCKSTEP_CHECK(!subject.machines.empty(), "a sweep needs a machine");
+  if (const Status ok = check_twice(axes); !ok) return ok.error();
+  std::vector<Axis> of_job, of_machine;
+  for (const Axis& axis : axes)
+    (axis.key.starts_with(subject.machine_keys.prefix) ? of_machine : of_job).push_back(axis);
+  for (const Axis& axis : of_job) {
+    if (std::optional<Error> refused = subject.refuses(axis.key)) {
+      refused->place = axis.place;
+      return *refused;
+    }
+  }
+  of_job = outer_first(of_job);
+  of_machine = outer_first(of_machine);
+  if (const Status ok = check_values(subject.job, of_job, nullptr); !ok) return ok.error();
+  for (const Document& machine : subject.machines)
+    if (const Status ok = check_values(machine, of_machine, &subject.machine_keys); !ok)
+      return ok.error();
+
+  std::vector<std::size_t> machine_sizes = sizes_of(of_machine);
+  machine_sizes.insert(machine_sizes.begin(), subject.machines.size());
+  std::vector<std::size_t> sizes = sizes_of(of_job);
+  sizes.insert(sizes.end(), machine_sizes.begin(), machine_sizes.end());
+  std::optional<Grid> grid = Grid::of(std::move(sizes));
+  if (!grid) return Error{"this grid has more points than can be counted", {}, "vary less at once"};
+  Variation out(std::move(*grid), std::move(subject));
+  out.job_axes_ = std::move(of_job);
+  out.machine_axes_ = std::move(of_machine);
+  out.machine_points_ = Grid::of(machine_sizes)->size();
+  return out;
+}
+
+std::vector<std::string> Variation::keys() const {
+  std::vector<std::string> out;
+  for (const Axis& axis : job_axes_) out.push_back(axis.key);
+  for (const Axis& axis : machine_axes_) out.push_back(axis.key);
+  return out;
+}
+
+nlohmann::ordered_json Variation::values(PointId point) const {
+  const Digits digits = grid_.digits(point);
+  nlohmann::ordered_json out = nlohmann::ordered_json::object();
+  for (std::size_t i = 0; i < job_axes_.size(); ++i)
+    out[job_axes_[i].key] = job_axes_[i].values[digits[i]];
+  for (std::size_t i = 0; i < machine_axes_.size(); ++i)
+    out[machine_axes_[i].key] = machine_axes_[i].values[digits[job_axes_.size() + 1 + i]];
+  return out;
+}
+
+const std::string& Variation::machine_file(PointId point) const {
+  return subject_.machines[grid_.digits(point)[job_axes_.size()]].file;
+}
+
+Result<Json> Variation::job_document(PointId point) const {
+  return with_values(subject_.job.value, job_axes_, grid_.digits(point), 0, nullptr);
+}
+
+Result<Json> Variation::machine_document(PointId point) const {
+  const Digits digits = grid_.digits(point);
+  const std::size_t machine = job_axes_.size();
+  return with_values(subject_.machines[digits[machine]].value, machine_axes_, digits, machine + 1,
+                     &subject_.machine_keys);
+}
+
+}  // namespace lockstep::sweep

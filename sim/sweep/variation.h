@@ -1,0 +1,95 @@
+// Variation: what a sweep varies in its files, the grid that comes of it, and the documents that
+// each of its points stands for. What the documents mean is the business of Plan (jobs on machines)
+// and TrainingPlans (transformers on clusters).
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/result.h"
+#include "sim/sweep/grid.h"
+
+namespace lockstep::sweep {
+
+// A key and the values that it takes: "train.batch_size", "data.modality.0.has" (list elements by
+// their number), or, of what the job runs on, "machine.links.0.beta".
+struct Axis {
+  std::string key;
+  std::vector<nlohmann::json> values;  // at least one; all different
+  Place place = {};                    // in a sweep file; empty: on the command line
+};
+
+inline constexpr std::size_t kLongestKey = 200;  // in bytes, as in a sweep file
+
+// "train.batch_size=8,16". Errors: no key or a longer one, no "=", those of parse_values().
+Result<Axis> parse_axis(const std::string& text);
+
+struct SourceFile {
+  std::string file, text;
+};
+
+// Which keys are of what a job runs on, and where they stand in its document: "machine.links" in
+// "links".
+struct MachineKeys {
+  std::string prefix;  // "machine."
+  std::string root;    // "" or "parameters."
+};
+
+class Variation {
+ public:
+  // What is wrong with a document; nothing: it is good.
+  using Check = std::function<std::optional<Error>(const nlohmann::json& document)>;
+
+  struct Document {
+    std::string file;
+    nlohmann::json value;
+    Check check;  // called by make() alone
+  };
+  struct Subject {
+    std::string name;
+    Document job;
+    std::vector<Document> machines;  // at least one
+    MachineKeys machine_keys;
+    // Why a key of the job is not varied; nothing: it is.
+    std::function<std::optional<Error>(const std::string& key)> refuses;
+  };
+
+  // Each value is checked by itself, in a document that has the first values of the axes before.
+  // Errors: what `refuses` and the checks say, with the axis; a key that is varied twice; more than
+  // kMostPoints.
+  static Result<Variation> make(Subject subject, const std::vector<Axis>& axes);
+
+  // Its last axes are those of the machine: the file, and the keys in it.
+  const Grid& grid() const { return grid_; }
+  const std::string& name() const { return subject_.name; }  // of the job
+  // The varied keys in the order of the grid's axes, but for the machine's file.
+  std::vector<std::string> keys() const;
+  std::size_t machines() const { return subject_.machines.size(); }
+
+  // By key, in that order.
+  nlohmann::ordered_json values(PointId point) const;
+  const std::string& job_file() const { return subject_.job.file; }
+  const std::string& machine_file(PointId point) const;
+  // Points of one job have the same number, and follow each other in the grid.
+  PointId job(PointId point) const { return point / machine_points_; }
+  PointId machine_point(PointId point) const { return point % machine_points_; }
+
+  // Errors: an element that a list does not have, once another key changed the list.
+  Result<nlohmann::json> job_document(PointId point) const;
+  Result<nlohmann::json> machine_document(PointId point) const;
+
+ private:
+  Variation(Grid grid, Subject subject) : grid_(std::move(grid)), subject_(std::move(subject)) {}
+
+  Grid grid_;
+  Subject subject_;
+  std::vector<Axis> job_axes_, machine_axes_;
+  PointId machine_points_ = 1;
+};
+
+}  // namespace lockstep::sweep

@@ -1,0 +1,55 @@
+// Tables of published measurements, read so that they can be predicted row by row.
+//
+// Five forms of JSON, told apart by their keys (docs/simulate-workloads.md shows each):
+//   vTrain       "columns" with "iteration time (ms)": Megatron-DeepSpeed steps (arXiv 2312.12391)
+//   Megatron     "columns" with "tflops_gpu": arXiv 2104.04473, table 1
+//   torchtitan   "rows" of objects with "tps_gpu", or "vanilla" and "async_": Llama 3 with FSDP
+//   nccl-tests   "machines" with rows of bytes and times: all-reduces
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "sim/transformer/transformer.h"
+
+namespace lockstep::sim {
+
+struct MeasuredStep {
+  std::string label;  // names the row by what it is: "8 GPUs B 16 b 2 h 1024 L 24 t 1 d 2 p 4"
+  Transformer model;
+  TrainingPlan plan;
+  // Megatron's table leaves the micro-batch out and reports the best: plans are tried with several.
+  bool micro_batch_unknown = false;
+  double seconds = 0;
+  bool as_tokens = false;              // measured as tokens per second and GPU
+  std::optional<double> memory_bytes;  // the fullest rank's
+};
+
+struct MeasuredCollective {
+  std::string label;
+  std::string machine;  // the table's name of it
+  std::int64_t ranks = 0;
+  std::int64_t nodes = 1;
+  std::int64_t bytes = 0;
+  double seconds = 0;  // out of place
+};
+
+struct MeasuredTable {
+  std::string file;
+  std::string machine_type;  // "a100-node", "a100-cluster", "a100-selene", "h100-cluster", …: whose
+                             // calibration
+  std::vector<MeasuredStep> steps;
+  std::vector<MeasuredCollective> collectives;
+};
+
+// The most rows that a table may have.
+inline constexpr std::size_t kMostTableRows = 200'000;
+
+// Parses `text`. Errors, with file and row: not JSON, none of the forms, a missing column, a row of
+// another length, a value that is no number or out of range, a plan that cannot be.
+Result<MeasuredTable> parse_measured_table(const std::string& text, const std::string& file);
+
+}  // namespace lockstep::sim

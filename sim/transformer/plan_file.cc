@@ -1,0 +1,268 @@
+#include "sim/transformer/plan_file.h"
+
+#include <array>
+#include <utility>
+
+#include "base/check.h"
+#include "base/documents/schema_check.h"
+#include "base/text.h"
+#include "sim/transformer/plan_schema.h"
+#include "sim/transformer/published_models.h"
+
+namespace lockstep::sim {
+namespace {
+
+using Json = nlohmann::json;
+
+// Where the fields of a Transformer and a TrainingPlan stand in the file.
+std::string pointer_of(std::string_view field) {
+  for (const std::string_view key : {"layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary"})
+    if (field == key) return "/model/" + std::string(key);
+  if (field == "pipeline") return "/pipeline/stages";
+  if (field == "chunks") return "/pipeline/chunks";
+  if (field == "data") return "/gpus";
+  return "/" + std::string(field);
+}
+
+std::string whole_number(std::int64_t value) { return std::to_string(value); }
+
+std::string times(std::int64_t a, std::int64_t b, std::int64_t c) {
+  return whole_number(a) + " x " + whole_number(b) + " x " + whole_number(c) + " = " +
+         whole_number(a * b * c);
+}
+
+// What is wrong: the place as a JSON pointer, and why.
+struct Refusal {
+  std::string pointer, message, fix;
+};
+
+// Reads a document that the schema allows; the first thing that cannot be is kept.
+class Reader {
+ public:
+  explicit Reader(const YamlDocument& document) : document_(document), root_(document.value) {}
+
+  Result<PlanFile> read() {
+    out_.name = root_["name"];
+    out_.calibration = root_["calibration"];
+    read_model();
+    read_layout();
+    if (root_.contains("gpus_per_node")) {
+      out_.gpus_per_node = root_["gpus_per_node"].get<std::int64_t>();
+      check_nodes();
+    }
+    read_memory();
+    if (!refused_) check_together();
+    if (refused_)
+      return Error{refused_->message, document_.value_place(refused_->pointer), refused_->fix};
+    return std::move(out_);
+  }
+
+ private:
+  void refuse(std::string pointer, std::string message, std::string fix) {
+    if (!refused_) refused_ = {std::move(pointer), std::move(message), std::move(fix)};
+  }
+
+  void read_model() {
+    const Json& given = root_["model"];
+    out_.model.fused_attention = true;
+    out_.model.causal = true;
+    if (given.is_string()) return published("/model", given);
+    if (given.contains("name")) published("/model/name", given["name"]);
+    Transformer& m = out_.model;
+    const auto count = [&](const char* key, std::int64_t otherwise) {
+      if (!given.contains(key) && otherwise == 0)
+        refuse("/model", "the model has no \"" + std::string(key) + "\"",
+               "add \"" + std::string(key) + ": …\", or name a published model");
+      return given.value(key, otherwise);
+    };
+    m.layers = count("layers", m.layers);
+    // Of a published model whose width is changed, the rest is as published.
+    m.hidden = count("hidden", m.hidden);
+    m.heads = count("heads", m.heads);
+    m.vocabulary = count("vocabulary", m.vocabulary);
+    m.kv_heads = given.value("kv_heads", m.kv_heads == 0 ? m.heads : m.kv_heads);
+    m.ffn = given.value("ffn", m.ffn == 0 ? 4 * m.hidden : m.ffn);
+    m.gated = given.value("gated", m.gated);
+    m.tied_embeddings = given.value("tied_embeddings", m.tied_embeddings);
+    m.causal = given.value("causal", given.value("fused_attention", m.causal));
+    m.fused_attention = given.value("fused_attention", m.fused_attention);
+  }
+
+  void published(const std::string& pointer, const std::string& name) {
+    const std::vector<std::string> names = published_model_names();
+    const std::optional<Transformer> model = published_model(name);
+    if (!model) {
+      const std::string near = nearest(name, names);
+      return refuse(pointer,
+                    "no published model is known as \"" + printable(name) + "\"" +
+                        (near.empty() ? "" : "; did you mean \"" + near + "\"?"),
+                    "known are " + join_and(names) +
+                        "; any other one goes by its hyper-parameters: "
+                        "model: {layers: …, hidden: …, heads: …, vocabulary: …}");
+    }
+    out_.model = *model;
+    out_.model_name = name;
+  }
+
+  void read_layout() {
+    TrainingPlan& plan = out_.plan;
+    const Json pipeline = root_.value("pipeline", Json::object());
+    plan.sequence = root_["sequence"];
+    plan.global_batch = root_["global_batch"];
+    plan.micro_batch = root_.value("micro_batch", 1);
+    plan.tensor = root_.value("tensor", 1);
+    plan.context = root_.value("context", 1);
+    plan.pipeline = pipeline.value("stages", 1);
+    const Result<PipelineSchedule> schedule =
+        parse_pipeline_schedule(pipeline.value("schedule", "1f1b"));
+    LOCKSTEP_CHECK(static_cast<bool>(schedule), "the schema has the schedules' names");
+    plan.schedule = *schedule;
+    plan.chunks = pipeline.value("chunks", in_chunks() ? 2 : 1);
+    plan.sharding = static_cast<Sharding>(root_.value("zero", 0));
+    const std::string recompute = root_.value("recompute", "none");
+    plan.recompute = recompute == "full"        ? Recompute::full
+                     : recompute == "selective" ? Recompute::selective
+                                                : Recompute::none;
+    plan.sequence_parallel = root_.value("sequence_parallel", false);
+    plan.overlapped_tensor = root_.value("async_tensor", false);
+    plan.fp8 = root_.value("dtype", "bfloat16") == "float8";
+    plan.compiled = root_.value("compile", false);
+    const std::int64_t gpus = root_["gpus"];
+    const std::int64_t of_model = std::int64_t{plan.tensor} * plan.context * plan.pipeline;
+    if (gpus % of_model != 0)
+      return refuse(
+          "/gpus",
+          whole_number(gpus) + " GPUs do not divide by tensor x context x pipeline.stages = " +
+              times(plan.tensor, plan.context, plan.pipeline),
+          gpus < of_model
+              ? "use at least " + whole_number(of_model) + " GPUs, or cut less"
+              : "use " + whole_number(gpus / of_model * of_model) + " or " +
+                    whole_number((gpus / of_model + 1) * of_model) + " GPUs, or cut otherwise");
+    if (gpus / of_model > kMostData)
+      return refuse("/gpus",
+                    whole_number(gpus / of_model) + " data-parallel ranks are more than " +
+                        whole_number(kMostData),
+                    "use fewer GPUs, or cut the model over more of them");
+    plan.data = static_cast<std::int32_t>(gpus / of_model);
+  }
+
+  bool in_chunks() const {
+    return out_.plan.schedule == PipelineSchedule::interleaved ||
+           out_.plan.schedule == PipelineSchedule::zbv;
+  }
+
+  void check_nodes() {
+    const std::int64_t gpus = root_["gpus"];
+    const std::int64_t each = *out_.gpus_per_node;
+    if (gpus > each && gpus % each != 0)
+      refuse("/gpus", whole_number(gpus) + " GPUs do not fill nodes of " + whole_number(each),
+             "use " + whole_number(gpus / each * each) + " or " +
+                 whole_number((gpus / each + 1) * each));
+  }
+
+  void read_memory() {
+    if (!root_.contains("gpu_memory")) return;
+    const Result<Bytes> memory = parse_bytes(root_["gpu_memory"].get<std::string>());
+    if (!memory)
+      return refuse("/gpu_memory", "\"gpu_memory\": " + memory.error().message, memory.error().fix);
+    if (memory->value == 0)
+      return refuse("/gpu_memory", "a GPU without memory holds nothing", "gpu_memory: 80GB");
+    out_.gpu_memory = *memory;
+  }
+
+  void check_together() {
+    if (const auto wrong = workload_problem(out_.model, out_.plan))
+      return refuse(pointer_of(wrong->field), wrong->error.message, wrong->error.fix);
+    const TrainingPlan& plan = out_.plan;
+    // Keys and values that tensor ranks would hold twice are in no formula.
+    whole(out_.model.kv_heads, "kv_heads", plan.tensor, "tensor", "/tensor");
+    whole(out_.model.ffn, "ffn", plan.tensor, "tensor", "/tensor");
+    if (plan.sequence_parallel)
+      whole(plan.sequence / plan.context, plan.context > 1 ? "sequence / context" : "sequence",
+            plan.tensor, "tensor, over which sequence_parallel cuts it,", "/tensor");
+    check_schedule();
+  }
+
+  void whole(std::int64_t all, const char* what, std::int64_t ranks, const char* over,
+             const char* pointer) {
+    if (all % ranks != 0)
+      refuse(pointer,
+             std::string(what) + " " + whole_number(all) + " does not divide by " + over + " " +
+                 whole_number(ranks),
+             "change one of the two");
+  }
+
+  void check_schedule() {
+    const TrainingPlan& plan = out_.plan;
+    const std::string name(pipeline_schedule_name(plan.schedule));
+    if (plan.schedule == PipelineSchedule::zbv && plan.chunks != 2)
+      refuse("/pipeline/chunks",
+             "zbv lays the model over the stages and back, in 2 chunks, not " +
+                 whole_number(plan.chunks),
+             "leave chunks out");
+    if (!in_chunks() && plan.chunks != 1)
+      refuse("/pipeline/chunks",
+             name + " has one piece of the model on each stage, not " + whole_number(plan.chunks),
+             "leave chunks out, or use schedule: interleaved");
+    const std::int64_t each = plan.micro_batches();
+    if (plan.schedule == PipelineSchedule::interleaved && each % plan.pipeline != 0)
+      refuse("/global_batch",
+             "interleaved takes micro-batches in groups of as many as there are stages, and " +
+                 whole_number(each) + " of each data-parallel rank are no multiple of " +
+                 whole_number(plan.pipeline),
+             "change global_batch, micro_batch or pipeline.stages, or use schedule: 1f1b");
+    const std::int64_t passes = splits_backward(plan.schedule) ? 3 : 2;
+    const std::int64_t pieces = std::int64_t{plan.pipeline} * plan.chunks;
+    if (each > kMostPipelineTasks / passes / pieces)
+      refuse("/global_batch",
+             "a step of " + whole_number(each) + " micro-batches on " + whole_number(pieces) +
+                 " pieces of the model is too long to be simulated",
+             "use a smaller global_batch or larger micro-batches: a pipeline's middle only "
+             "repeats itself");
+  }
+
+  static constexpr std::int64_t kMostData = std::int64_t{1} << 15U;  // as workload_problem()
+
+  const YamlDocument& document_;
+  const Json& root_;
+  PlanFile out_;
+  std::optional<Refusal> refused_;
+};
+
+}  // namespace
+
+Result<PlanFile> read_plan(const YamlDocument& document) {
+  static const Json schema = Json::parse(kPlanSchema);
+  if (auto problem = check_against_schema(document, schema)) {
+    if (problem->fix.empty()) problem->fix = "docs/simulate-workloads.md shows a whole file";
+    return *problem;
+  }
+  return Reader(document).read();
+}
+
+Result<PlanFile> parse_plan(const std::string& text, const std::string& file) {
+  const Result<YamlDocument> document = parse_yaml(text, file);
+  if (!document) return document.error();
+  return read_plan(*document);
+}
+
+bool is_plan(const std::string& text) {
+  const Result<YamlDocument> document = parse_yaml(text, "");
+  return document && document->value.is_object() && document->value.contains("plan");
+}
+
+Result<CostParameters> plan_cost(const PlanFile& plan, const CostParameters& calibration) {
+  CostParameters out = calibration;
+  if (plan.gpus_per_node) out.ranks_per_node = static_cast<double>(*plan.gpus_per_node);
+  const std::int64_t gpus = plan.plan.ranks();
+  const auto each = static_cast<std::int64_t>(out.ranks_per_node);
+  if (gpus > each && gpus % each != 0)
+    return Error{whole_number(gpus) + " GPUs do not fill the nodes of " + whole_number(each) +
+                     " that the calibration has",
+                 {},
+                 "use " + whole_number(gpus / each * each) + " or " +
+                     whole_number((gpus / each + 1) * each) + " GPUs, or say gpus_per_node"};
+  return out;
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,177 @@
+#include "sim/transformer/plan_forecast.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace lockstep::sim {
+namespace {
+
+std::string about_three_digits(double value) {
+  return fixed(value, value < 10 ? 2 : value < 100 ? 1 : 0);
+}
+
+std::string tensor_basis(const TrainingPlan& plan) {
+  return std::string(
+             "two all-reduces each way and layer, or as many bytes as all-gathers and "
+             "reduce-scatters; ") +
+         (plan.overlapped_tensor ? "beside the matrix products, which slow down by a share of them"
+                                 : "nothing hides them");
+}
+
+std::string data_basis(const TrainingPlan& plan) {
+  if (plan.sharding != Sharding::zero3)
+    return "gradients in float32, all-reduced behind the last backward pass; nothing hides them";
+  if (plan.pipeline > 1)
+    return "parameters gathered and gradients scattered once a step; nothing hides them";
+  return "parameters gathered and gradients scattered layer by layer beside the computing, which "
+         "slows down by a share of them";
+}
+
+std::string optimizer_basis(const CostParameters& cost) {
+  return "Adam and clipping: " + about_three_digits(cost.optimizer_traffic) +
+         " bytes of memory traffic a parameter that the GPU updates";
+}
+
+std::vector<ForecastPart> time_parts(const PlanForecast& f) {
+  const StepParts& parts = f.step.parts;
+  const TrainingPlan& plan = f.plan.plan;
+  const CostParameters& cost = f.calibration.cost;
+  std::vector<ForecastPart> out = {
+      {"layers", "layers, forward and backward", parts.layers,
+       "each kernel by its FLOPs at the calibrated efficiency, or by its bytes"},
+      {"recompute", "recomputed forward", parts.recompute,
+       "the layers' forward once more in each backward pass"},
+      {"logits", "embedding, logits and loss", parts.logits,
+       "the product by its FLOPs, the loss by " + about_three_digits(cost.logit_traffic) +
+           " bytes a logit"},
+      {"host", "GPU waits for the host", parts.host,
+       "the host issues each layer's kernels at the calibrated pace"},
+      {"tensor_parallel", "tensor-parallel collectives", parts.tensor, tensor_basis(plan)},
+      {"context_parallel", "context-parallel collectives", parts.context,
+       "keys and values gathered in each layer, each way; nothing hides them"},
+      {"data_parallel", "data-parallel, exposed", parts.data, data_basis(plan)},
+      {"pipeline_transfer", "transfers between stages", parts.handover,
+       "each send occupies both stages, as Megatron's blocking sends do"},
+      {"pipeline_bubble", "pipeline bubble", parts.bubble,
+       "the schedule is run task by task; the mean over the stages of what each one idles"},
+      {"optimizer", "optimizer", parts.optimizer, optimizer_basis(cost)},
+      {"overhead", "once a step", parts.overhead, "a constant of the calibration"},
+  };
+  std::erase_if(out, [](const ForecastPart& part) { return part.value == 0; });
+  return out;
+}
+
+// By how many GPUs a state is divided.
+std::string divided(bool is, const TrainingPlan& plan) {
+  return is ? ", divided by " + std::to_string(std::int64_t{plan.data} * plan.context) + " ranks"
+            : ", whole on every data-parallel rank";
+}
+
+std::string activations_basis(const Transformer& model, const TrainingPlan& plan) {
+  const char* kept = plan.recompute == Recompute::full        ? "only each layer's input"
+                     : plan.recompute == Recompute::selective ? "what selective recompute leaves"
+                                                              : "all that the backward pass needs";
+  return std::string(kept) + " of each micro-batch in flight (" +
+         (model.gated ? "gated layers: what each operation keeps" : "arXiv 2205.05198, table 2") +
+         ")";
+}
+
+std::vector<ForecastPart> memory_parts(const PlanForecast& f) {
+  const StepMemory& use = f.step.memory;
+  const TrainingPlan& plan = f.plan.plan;
+  const Sharding zero = plan.sharding;
+  const bool fsdp = zero == Sharding::zero3;
+  std::vector<ForecastPart> out = {
+      {"parameters", "parameters", use.state.parameters,
+       (fsdp ? "4 bytes a parameter" : "2 bytes a parameter") + divided(fsdp, plan)},
+      {"gradients", "gradients", use.state.gradients,
+       (fsdp ? "4 bytes a parameter" : "2 bytes a parameter") +
+           divided(zero >= Sharding::zero2, plan)},
+      {"optimizer", "optimizer's state", use.state.optimizer,
+       (fsdp ? "Adam: 8 bytes a parameter" : "Adam and float32 weights: 12 bytes a parameter") +
+           divided(zero >= Sharding::zero1, plan)},
+      {"gathered", "gathered parameters", use.unsharded,
+       plan.pipeline > 1 ? "a stage's 16-bit weights and float32 gradients, over all micro-batches"
+                         : "the layer that runs and the one that is prefetched, in 16 bits"},
+      {"activations", "activations", use.activations, activations_basis(f.plan.model, plan)},
+      {use.of_logits ? "logits" : "working",
+       use.of_logits ? "logits and their gradient" : "the layer that is computed", use.working,
+       use.of_logits ? "14 bytes a word and token of a micro-batch: 16 bits, and three in float32"
+                     : "all that a layer makes for its backward pass"},
+      {"reserved", "reserved", f.calibration.cost.reserved_memory,
+       "context, libraries and fragmentation: a constant of the calibration"},
+  };
+  std::erase_if(out, [](const ForecastPart& part) { return part.value == 0; });
+  return out;
+}
+
+std::string calibration_basis(const Calibration& calibration) {
+  const std::size_t rows = calibration.fitted_on.size();
+  return "times: " + printable(calibration.name) + ", " +
+         (rows == 0 ? "which is fitted to no measurement of its own"
+                    : "fitted to " + plural(rows, "measured row"));
+}
+
+}  // namespace
+
+double PlanForecast::missing_bytes() const {
+  if (!plan.gpu_memory) return 0;
+  return std::max(0.0, step.memory_bytes - static_cast<double>(plan.gpu_memory->value));
+}
+
+std::vector<std::string> PlanForecast::basis() const {
+  const Transformer& model = plan.model;
+  const TrainingPlan& p = plan.plan;
+  std::vector<std::string> out = {
+      calibration_basis(calibration),
+      "all GPUs are alike and compute alike; nobody else uses the network; no stragglers",
+      std::string("MFU: 3 x the forward's matrix products") +
+          (model.causal ? ", attention counted as far as the mask leaves it" : "") + ", of " +
+          about_three_digits(calibration.cost.peak_flops * 1e-12) + " TFLOP/s (16 bits)"};
+  const std::int64_t pieces = std::int64_t{p.pipeline} * p.chunks;
+  if (model.layers % pieces != 0)
+    out.push_back(
+        std::to_string(model.layers) + " layers do not divide by " + std::to_string(pieces) +
+        " pieces: each counts as " +
+        about_three_digits(static_cast<double>(model.layers) / static_cast<double>(pieces)) +
+        " layers");
+  if (p.recompute == Recompute::selective)
+    out.emplace_back("what selective recompute computes again takes no time of its own here");
+  if (p.pipeline > 1)
+    out.emplace_back(
+        "every stage's memory is counted with an embedding table, as the first and "
+        "the last have one");
+  if (p.pipeline > 1 && splits_backward(p.schedule))
+    out.emplace_back(
+        "no measured step at hand ran a zero-bubble schedule: its order is exact, its "
+        "times were not compared");
+  if (p.sharding == Sharding::zero1 || p.sharding == Sharding::zero2)
+    out.emplace_back(
+        "no measured step at hand ran ZeRO-1 or ZeRO-2: they count in memory and in "
+        "the optimizer's time, and exchange as much as without");
+  return out;
+}
+
+Result<PlanForecast> forecast_plan(const PlanFile& plan, const Calibration& calibration) {
+  const Result<CostParameters> cost = plan_cost(plan, calibration.cost);
+  if (!cost) return cost.error();
+  const Result<StepPrediction> step = predict_step(plan.model, plan.plan, *cost);
+  if (!step) return step.error();
+  PlanForecast out;
+  out.plan = plan;
+  out.calibration = calibration;
+  out.calibration.cost = *cost;
+  out.step = *step;
+  out.samples_per_second = static_cast<double>(plan.plan.global_batch) / step->seconds;
+  out.tokens_per_second = out.samples_per_second * static_cast<double>(plan.plan.sequence);
+  const double peak = cost->peak_flops * out.gpus() * step->seconds;
+  out.mfu = model_flops(plan.model, plan.plan) / peak;
+  out.hfu = hardware_flops(plan.model, plan.plan) / peak;
+  out.bubble_share = step->parts.bubble / step->pipeline_seconds;
+  out.time = time_parts(out);
+  out.memory = memory_parts(out);
+  return out;
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,156 @@
+#include "sim/transformer/transformer.h"
+
+#include <string>
+#include <string_view>
+
+namespace lockstep::sim {
+namespace {
+
+WorkloadProblem problem(std::string_view field, std::string message, std::string fix) {
+  return {field, Error{std::move(message), {}, std::move(fix)}};
+}
+
+struct Count {
+  std::string_view name;
+  std::int64_t value;
+};
+
+// Above these, products of counts leave 64 bits; no model comes near them.
+constexpr std::int64_t kMost = std::int64_t{1} << 20U;
+constexpr std::int64_t kMostLayers = std::int64_t{1} << 14U;
+constexpr std::int64_t kMostRanksOfAKind = std::int64_t{1} << 15U;
+
+std::int64_t most_of(std::string_view name) {
+  if (name == "layers" || name == "chunks") return kMostLayers;
+  const bool ranks = name == "tensor" || name == "context" || name == "pipeline" || name == "data";
+  return ranks ? kMostRanksOfAKind : kMost;
+}
+
+// `field` is blamed.
+std::optional<WorkloadProblem> indivisible(std::string_view field, Count part, Count whole) {
+  if (whole.value % part.value == 0) return std::nullopt;
+  return problem(field,
+                 std::string(whole.name) + " " + std::to_string(whole.value) +
+                     " does not divide by " + std::string(part.name) + " " +
+                     std::to_string(part.value),
+                 "change one of the two");
+}
+
+// Multiplications and additions per token of a layer's linear parts, forward.
+double linear_flops(const Transformer& model) {
+  const auto h = static_cast<double>(model.hidden);
+  const double kv = h * static_cast<double>(model.kv_heads) / static_cast<double>(model.heads);
+  const double matrices = model.gated ? 3 : 2;
+  return 2 * (h * h + 2 * h * kv + h * h + matrices * h * static_cast<double>(model.ffn));
+}
+
+// … of its attention, for sequences of so many tokens.
+double attention_flops(const Transformer& model, std::int64_t sequence) {
+  const double all = 4.0 * static_cast<double>(sequence) * static_cast<double>(model.hidden);
+  return model.causal ? all / 2 : all;
+}
+
+double tokens_of(const TrainingPlan& plan) {
+  return static_cast<double>(plan.global_batch) * static_cast<double>(plan.sequence);
+}
+
+double layers_forward(const Transformer& model, const TrainingPlan& plan) {
+  return static_cast<double>(model.layers) *
+         (linear_flops(model) + attention_flops(model, plan.sequence));
+}
+
+}  // namespace
+
+std::optional<WorkloadProblem> workload_problem(const Transformer& model,
+                                                const TrainingPlan& plan) {
+  for (const Count& count :
+       {Count{"layers", model.layers}, Count{"hidden", model.hidden}, Count{"heads", model.heads},
+        Count{"kv_heads", model.kv_heads}, Count{"ffn", model.ffn},
+        Count{"vocabulary", model.vocabulary}, Count{"sequence", plan.sequence},
+        Count{"global_batch", plan.global_batch}, Count{"micro_batch", plan.micro_batch},
+        Count{"tensor", plan.tensor}, Count{"context", plan.context},
+        Count{"pipeline", plan.pipeline}, Count{"data", plan.data}, Count{"chunks", plan.chunks}})
+    if (count.value < 1 || count.value > most_of(count.name))
+      return problem(count.name, std::string(count.name) + " is " + std::to_string(count.value),
+                     "give a number from 1 to " + std::to_string(most_of(count.name)));
+  if (std::int64_t{plan.pipeline} * plan.chunks > model.layers)
+    return problem("pipeline",
+                   "the pipeline has " + std::to_string(plan.pipeline) + " stages of " +
+                       std::to_string(plan.chunks) + " chunks for " + std::to_string(model.layers) +
+                       " layers: a piece would have no layer",
+                   "use fewer stages or chunks");
+  if (plan.global_batch / plan.micro_batch < plan.data)
+    return problem("global_batch",
+                   "the global batch of " + std::to_string(plan.global_batch) +
+                       " is less than one micro-batch of " + std::to_string(plan.micro_batch) +
+                       " on each of " + std::to_string(plan.data) + " data-parallel ranks",
+                   "use a larger batch or fewer ranks");
+  struct Share {
+    std::string_view field;
+    Count part, whole;
+  };
+  for (const Share& share :
+       {Share{"heads", {"heads", model.heads}, {"hidden", model.hidden}},
+        Share{"kv_heads", {"kv_heads", model.kv_heads}, {"heads", model.heads}},
+        Share{"tensor", {"tensor", plan.tensor}, {"heads", model.heads}},
+        Share{"context", {"context", plan.context}, {"sequence", plan.sequence}},
+        Share{"global_batch",
+              {"micro_batch x data", plan.micro_batch * plan.data},
+              {"global_batch", plan.global_batch}}})
+    if (auto wrong = indivisible(share.field, share.part, share.whole)) return wrong;
+  return std::nullopt;
+}
+
+Status check_workload(const Transformer& model, const TrainingPlan& plan) {
+  if (const auto wrong = workload_problem(model, plan)) return wrong->error;
+  return Status::ok();
+}
+
+std::int64_t layer_parameters(const Transformer& model) {
+  const std::int64_t h = model.hidden;
+  const std::int64_t kv = h / model.heads * model.kv_heads;
+  const std::int64_t attention = 2 * h * h + 2 * h * kv;
+  if (model.gated) return attention + 3 * h * model.ffn + 2 * h;
+  const std::int64_t biases = h + 2 * kv + h + model.ffn + h;
+  return attention + 2 * h * model.ffn + biases + 4 * h;  // two norms of weight and bias
+}
+
+std::int64_t embedding_parameters(const Transformer& model) {
+  return model.vocabulary * model.hidden * (model.tied_embeddings ? 1 : 2);
+}
+
+std::int64_t parameters(const Transformer& model) {
+  return model.layers * layer_parameters(model) + embedding_parameters(model);
+}
+
+double parameters_per_rank(const Transformer& model, const TrainingPlan& plan) {
+  const double table = static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
+  const double layers = static_cast<double>(model.layers) *
+                        static_cast<double>(layer_parameters(model)) / plan.pipeline;
+  // Tied or not, the first and the last stage each hold a table; in ZB-V they are one stage.
+  const bool one_stage = plan.pipeline == 1 || plan.schedule == PipelineSchedule::zbv;
+  const double tables = one_stage && !model.tied_embeddings ? 2 * table : table;
+  return (layers + tables) / plan.tensor;
+}
+
+double model_flops(const Transformer& model, const TrainingPlan& plan) {
+  const double logits =
+      2.0 * static_cast<double>(model.hidden) * static_cast<double>(model.vocabulary);
+  return 3 * tokens_of(plan) * (layers_forward(model, plan) + logits);
+}
+
+double hardware_flops(const Transformer& model, const TrainingPlan& plan) {
+  double again = 0;
+  if (plan.recompute == Recompute::full) again = layers_forward(model, plan);
+  if (plan.recompute == Recompute::selective)
+    again = static_cast<double>(model.layers) * attention_flops(model, plan.sequence);
+  return model_flops(model, plan) + tokens_of(plan) * again;
+}
+
+double palm_flops_per_token(const Transformer& model, std::int64_t sequence) {
+  return 6 * static_cast<double>(parameters(model)) + 12.0 * static_cast<double>(model.layers) *
+                                                          static_cast<double>(model.hidden) *
+                                                          static_cast<double>(sequence);
+}
+
+}  // namespace lockstep::sim

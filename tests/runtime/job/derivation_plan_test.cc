@@ -1,0 +1,156 @@
+// What must be looked at to know all that a job can call.
+#include "runtime/derive/derivation_plan.h"
+
+#include <gmock/gmock.h>
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Scenario parsed_for_plan(const std::string& rest) {
+  return parse_scenario("lockstep: 1\nname: x\nranks: 4\n" + rest, "job.yaml").value();
+}
+
+DerivationPlan plan_of(const std::string& rest) {
+  return derivation_plan(parsed_for_plan(rest)).value();
+}
+
+std::vector<std::string> names_of_plan(const DerivationPlan& plan) {
+  std::vector<std::string> out;
+  for (const Condition& c : plan.conditions) out.push_back(c.name);
+  return out;
+}
+
+TEST(DerivationPlan, AJobWhoseBatchesAreAllAlikeHasOneCondition) {
+  const DerivationPlan plan = plan_of("");
+  EXPECT_THAT(names_of_plan(plan), ElementsAre("image+text"));
+  EXPECT_FALSE(plan.agreed);
+  EXPECT_THAT(plan.later_steps(), ElementsAre(0, 0));
+}
+
+TEST(DerivationPlan, RulesSayWhoMayMeetWhat) {
+  const DerivationPlan plan =
+      plan_of("data: {modality: [{ranks: [1], steps: [2], has: [text]}, {has: [image, text]}]}");
+  EXPECT_THAT(names_of_plan(plan), ElementsAre("image+text", "text"));
+  ASSERT_EQ(plan.allowed.size(), 2U);
+  EXPECT_THAT(plan.allowed[0].ranks, ElementsAre(1));
+  EXPECT_THAT(plan.allowed[0].steps, ElementsAre(2));
+  EXPECT_THAT(plan.allowed[0].conditions, ElementsAre(1));
+  EXPECT_THAT(plan.allowed[1].conditions, ElementsAre(0));
+}
+
+TEST(DerivationPlan, RulesWithoutImagesLeaveNoneToLookAt) {
+  EXPECT_THAT(names_of_plan(plan_of("data: {modality: [{has: [text]}]}")), ElementsAre("text"));
+  const DerivationPlan one = plan_of("data: {modality: [{ranks: [3], has: [text]}]}");
+  EXPECT_EQ(one.conditions.size(), 2U);
+  EXPECT_THAT(one.text_ranks, ElementsAre(3));
+  ASSERT_EQ(one.allowed.size(), 2U);
+  EXPECT_TRUE(one.allowed[1].ranks.empty());
+  EXPECT_THAT(one.allowed[1].conditions, ElementsAre(0));
+}
+
+TEST(DerivationPlan, SamplersLeaveTheChoiceFreeOrAgree) {
+  EXPECT_FALSE(plan_of("data: {text_only: 0.5, sampler: grouped}").agreed);
+  EXPECT_TRUE(plan_of("data: {text_only: 0.5, sampler: balanced}").agreed);
+  EXPECT_TRUE(plan_of("remedy: alternating").agreed);
+  const DerivationPlan wrong = plan_of("remedy: alternating-per-rank");
+  EXPECT_FALSE(wrong.agreed);
+  EXPECT_EQ(wrong.conditions.size(), 2U);
+}
+
+TEST(DerivationPlan, AVoteMakesPhases) {
+  const DerivationPlan plan = plan_of("data: {text_only: 0.5}\nremedy: presence-vote");
+  ASSERT_EQ(plan.conditions.size(), 3U);
+  EXPECT_NE(plan.conditions[0].phase, plan.conditions[1].phase);
+  EXPECT_EQ(plan.conditions[1].phase, plan.conditions[2].phase);
+  EXPECT_FALSE(plan.conditions[0].dissent);
+  EXPECT_TRUE(plan.conditions[1].dissent);
+  EXPECT_THAT(history_dissent(plan, 1), ElementsAre(0, 2, 3, 5, 6));
+}
+
+TEST(DerivationPlan, AnOverflowIsAgreedOrTheRanksOwn) {
+  const DerivationPlan agreed = plan_of("train: {precision: float16}");
+  ASSERT_EQ(agreed.conditions.size(), 2U);
+  EXPECT_TRUE(agreed.conditions[1].dissent);
+  EXPECT_NE(agreed.conditions[0].phase, agreed.conditions[1].phase);
+  const DerivationPlan own = plan_of("train: {precision: float16, loss_scale: {found_inf: local}}");
+  ASSERT_EQ(own.conditions.size(), 2U);
+  EXPECT_TRUE(own.conditions[1].overflow);
+  EXPECT_EQ(own.conditions[0].phase, own.conditions[1].phase);
+}
+
+TEST(DerivationPlan, TheStagesOfAReplicaShareItsBatch) {
+  const DerivationPlan plan =
+      plan_of("strategy: pipeline\ndata: {modality: [{ranks: [2], steps: [3], has: [text]}]}");
+  EXPECT_THAT(plan.together, ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
+  EXPECT_FALSE(plan.agreed);
+  ASSERT_FALSE(plan.allowed.empty());
+  EXPECT_THAT(plan.allowed[0].ranks, ElementsAre(2, 3));
+  EXPECT_TRUE(plan_of("strategy: {kind: pipeline, stages: 4}\ndata: {text_only: 0.5}").agreed);
+  EXPECT_THAT(plan_of("").together, IsEmpty());
+}
+
+TEST(DerivationPlan, SaysWhyAJobCannotBeDerived) {
+  const auto balanced = derivation_plan(parsed_for_plan("data: {balance: cost}"));
+  ASSERT_FALSE(balanced);
+  EXPECT_THAT(balanced.error().str(), HasSubstr("cannot be derived"));
+}
+
+TEST(HistoryScenario, MeetsEachConditionInTurn) {
+  const std::string text =
+      "lockstep: 1\nname: x\nranks: 4\nstrategy: {kind: ddp, bucket_cap_mb: 3}\n"
+      "data: {text_only: 0.5, sampler: grouped}\n"
+      "train: {steps: 100, evaluate: true, checkpoint: {folder: c, every: 2}}\n"
+      "watch: {every: 1}\nexpect: {verdict: clean}\n";
+  const DerivationPlan plan = derivation_plan(parse_scenario(text, "job.yaml").value()).value();
+  const Scenario s =
+      parse_scenario(history_scenario(text, "first-1.yaml", plan, 1).value(), "first-1.yaml")
+          .value();
+  EXPECT_EQ(s.train.steps, 5);
+  EXPECT_EQ(s.strategy.bucket_cap_mb, 3);
+  EXPECT_EQ(s.watch.every, 0);
+  EXPECT_EQ(s.train.checkpoint.every, 1);
+  EXPECT_FALSE(s.train.evaluate);
+  EXPECT_FALSE(s.expect);
+  const auto has = [&](std::int64_t step) { return s.rule_for(3, step)->has.size(); };
+  EXPECT_EQ(has(0), 1U);
+  EXPECT_EQ(has(1), 2U);
+  EXPECT_EQ(has(2), 1U);
+  EXPECT_EQ(has(3), 2U);
+  EXPECT_THAT(history_dissent(plan, 1), IsEmpty());
+}
+
+TEST(AssignmentScenario, GivesEachRankItsCondition) {
+  const std::string text = "lockstep: 1\nname: x\nranks: 2\ndata: {text_only: 0.5}\n";
+  const DerivationPlan plan = derivation_plan(parse_scenario(text, "job.yaml").value()).value();
+  const auto written = assignment_scenario(text, "c.yaml", plan, {{0, 0}, {0, 1}, {0, 0}});
+  ASSERT_TRUE(written) << written.error().str();
+  const Scenario s = parse_scenario(*written, "c.yaml").value();
+  EXPECT_EQ(s.train.steps, 3);
+  EXPECT_EQ(s.rule_for(1, 1)->has.size(), 1U);
+  EXPECT_EQ(s.rule_for(0, 1)->has.size(), 2U);
+  EXPECT_EQ(s.expect->verdict, "findings");
+}
+
+TEST(HistoryScenario, AlternatingBecomesRules) {
+  const std::string text = "lockstep: 1\nname: x\nremedy: {kind: alternating}\n";
+  const DerivationPlan plan = derivation_plan(parse_scenario(text, "job.yaml").value()).value();
+  const auto history = history_scenario(text, "h.yaml", plan, 0);
+  ASSERT_TRUE(history) << history.error().str();
+  const Scenario s = parse_scenario(*history, "h.yaml").value();
+  EXPECT_EQ(s.rule_for(0, 2)->has.size(), 1U);
+}
+
+TEST(DissentSteps, AreThoseInWhichAnotherRankHasNone) {
+  const Scenario s = parsed_for_plan(
+      "data: {modality: [{ranks: [1], steps: [2, 4], has: [text]}, {has: [image, text]}]}\n"
+      "remedy: presence-vote");
+  EXPECT_THAT(dissent_steps(s, 0), ElementsAre(2, 4));
+  EXPECT_THAT(dissent_steps(s, 1), IsEmpty());
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+// Which ranks one of them can stand for.
+#include "runtime/derive/rank_classes.h"
+
+#include <gmock/gmock.h>
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Scenario parsed_for_classes(const std::string& rest) {
+  return parse_scenario("lockstep: 1\nname: x\nranks: 6\n" + rest, "job.yaml").value();
+}
+
+TEST(RankClasses, Rank0IsTheRootAndTheOthersAreAlike) {
+  EXPECT_THAT(rank_classes(parsed_for_classes("strategy: ddp")).value(),
+              ElementsAre(ElementsAre(0), ElementsAre(1, 2, 3, 4, 5)));
+}
+
+TEST(RankClasses, WhatARankMayMeetDoesNotTellItApart) {
+  EXPECT_THAT(
+      rank_classes(parsed_for_classes("data: {modality: [{ranks: [2], has: [text]}]}")).value(),
+      ElementsAre(ElementsAre(0), ElementsAre(1, 2, 3, 4, 5)));
+}
+
+TEST(RankClasses, AGroupOfTheRanksWithImagesDoes) {
+  EXPECT_THAT(
+      rank_classes(parsed_for_classes(
+                       "strategy: {kind: manual, process_groups: image-ranks}\n"
+                       "data: {modality: [{ranks: [2, 4], has: [text]}, {has: [image, text]}]}"))
+          .value(),
+      ElementsAre(ElementsAre(0), ElementsAre(1, 3, 5), ElementsAre(2, 4)));
+}
+
+TEST(RankClasses, GroupsThatDifferFromRankToRankHaveNone) {
+  const auto classes = rank_classes(parsed_for_classes("strategy: {kind: fsdp, shard_ranks: 2}"));
+  ASSERT_FALSE(classes);
+  EXPECT_THAT(classes.error().message, HasSubstr("in other groups"));
+}
+
+}  // namespace
+}  // namespace lockstep

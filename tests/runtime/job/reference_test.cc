@@ -1,0 +1,69 @@
+// The job in one process that a distributed one is measured against.
+#include "runtime/job/reference.h"
+
+#include <gmock/gmock.h>
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+Scenario parsed_for_reference(const std::string& rest) {
+  return parse_scenario("lockstep: 1\nname: x\nranks: 4\nwatch: {every: 1}\n" + rest, "job.yaml")
+      .value();
+}
+
+Scenario reference(const std::string& rest) {
+  return reference_of(parsed_for_reference(rest)).value();
+}
+
+TEST(Reference, IsOneProcessWithoutStrategyThatKeepsRemedyAndPrecision) {
+  const Scenario s = reference(
+      "strategy: {kind: ddp, find_unused_parameters: true}\n"
+      "remedy: {kind: gradient-mask, average: contributors}\ntrain: {precision: bfloat16}");
+  EXPECT_EQ(s.ranks, 1);
+  EXPECT_EQ(s.strategy.kind, Scenario::Strategy::Kind::manual);
+  EXPECT_FALSE(s.strategy.find_unused_parameters);
+  EXPECT_EQ(s.remedy.kind, Scenario::Remedy::Kind::gradient_mask);
+  EXPECT_EQ(s.remedy.average, Scenario::Remedy::Average::contributors);
+  EXPECT_EQ(s.train.precision, Scenario::Train::Precision::bfloat16);
+}
+
+TEST(Reference, PutsRightWhatIsWrongOnPurpose) {
+  using Kind = Scenario::Remedy::Kind;
+  EXPECT_EQ(reference("remedy: dummy-image-outside-graph").remedy.kind, Kind::dummy_image);
+  EXPECT_EQ(reference("remedy: dummy-image-in-batchnorm").remedy.kind, Kind::dummy_image);
+  EXPECT_EQ(reference("remedy: gradient-mask-decayed").remedy.kind, Kind::gradient_mask);
+  EXPECT_EQ(
+      reference("remedy: {kind: gradient-mask, average: contributors-diluted}").remedy.average,
+      Scenario::Remedy::Average::contributors);
+  EXPECT_TRUE(reference("train: {zero_grad: false}").train.zero_grad);
+  EXPECT_FALSE(reference("strategy: manual\ntrain: {clip: {image: 1, when: before-sync}}")
+                   .train.clip.before_sync);
+  EXPECT_EQ(reference("strategy: {kind: manual, reduction: sum}").strategy.reduction,
+            Scenario::Strategy::Reduction::mean);
+}
+
+TEST(Reference, APipelinesMicroBatchesAreAccumulated) {
+  const Scenario s = reference("strategy: {kind: pipeline, micro_batches: 2}");
+  EXPECT_EQ(s.train.accumulation.steps, 2);
+}
+
+TEST(Reference, IsRefusedWithTheReason) {
+  const auto why = [](const Scenario& s) {
+    const auto made = reference_of(s);
+    return made ? std::string("made") : made.error().str();
+  };
+  EXPECT_THAT(why(parsed_for_reference("model: {negatives: global}")),
+              HasSubstr("features of all ranks"));
+  EXPECT_THAT(why(parsed_for_reference("data: {balance: cost}")), HasSubstr("share out"));
+  EXPECT_THAT(why(parsed_for_reference("model: {head: fusion}")), HasSubstr("dropout"));
+  EXPECT_THAT(why(parsed_for_reference("model: {text: minilm}")), HasSubstr("dropout"));
+  EXPECT_THAT(why(parsed_for_reference("strategy: {kind: manual, process_groups: image-ranks}")),
+              HasSubstr("among themselves"));
+  EXPECT_EQ(why(parse_scenario("lockstep: 1\nname: x\n", "job.yaml").value()), "made")
+      << "losses are recorded whether values are watched or not";
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,311 @@
+// Scenario files that are wrong: every message says where, what was expected, what was found, and
+// what was probably meant.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/job/scenario.h"
+
+namespace lockstep {
+namespace {
+
+// The error for a file that begins with a good head (line 1 is "lockstep: 1", line 2 the name) and
+// goes on with `rest` in line 3.
+std::string error_with(const std::string& rest) {
+  const Result<Scenario> s = parse_scenario("lockstep: 1\nname: x\n" + rest, "job.yaml");
+  return s ? "no error" : s.error().str();
+}
+
+TEST(ScenarioErrors, an_unknown_key_names_the_nearest) {
+  EXPECT_EQ(error_with("stratgy: ddp\n"),
+            "job.yaml:3:1: error: unknown key \"stratgy\"; did you mean \"strategy\"?\n"
+            "  fix: allowed here: backend, data, description, expect, gpus, limits, lockstep, "
+            "model, name, ranks, remedy, strategy, study, train and watch");
+}
+
+TEST(ScenarioErrors, an_unknown_key_deep_inside) {
+  EXPECT_EQ(
+      error_with("train:\n  steps: 3\n  batchsize: 8\n"),
+      "job.yaml:5:3: error: unknown key \"batchsize\"; did you mean \"batch_size\"?\n"
+      "  fix: allowed here: accumulation, batch_size, checkpoint, clip, evaluate, "
+      "loss_scale, lr, optimizer, precision, schedule, seed, steps, weight_decay and zero_grad");
+}
+
+TEST(ScenarioErrors, a_key_like_no_other_has_no_suggestion) {
+  EXPECT_EQ(error_with("limits: {zzzzzzzz: 1}\n"),
+            "job.yaml:3:10: error: unknown key \"zzzzzzzz\"\n"
+            "  fix: allowed here: hang_after_s and total_s");
+}
+
+TEST(ScenarioErrors, a_wrong_type_says_what_was_found) {
+  EXPECT_EQ(error_with("ranks: four\n"),
+            "job.yaml:3:8: error: \"ranks\" should be a whole number, but it is the text "
+            "\"four\"");
+  EXPECT_EQ(error_with("ranks: 2.5\n"),
+            "job.yaml:3:8: error: \"ranks\" should be a whole number, but it is 2.5");
+  EXPECT_EQ(error_with("ranks: \"4\"\n"),
+            "job.yaml:3:8: error: \"ranks\" should be a whole number, but it is the text \"4\"");
+  EXPECT_EQ(error_with("ranks:\n"),
+            "job.yaml:3:1: error: \"ranks\" should be a whole number, but it is empty");
+  EXPECT_EQ(error_with("train: [1]\n"),
+            "job.yaml:3:8: error: \"train\" should be a mapping, but it is a list");
+}
+
+TEST(ScenarioErrors, of_numbers_to_choose_from_all_are_named) {
+  EXPECT_EQ(error_with("strategy: {kind: ddp, stages: 3}\n"),
+            "job.yaml:3:31: error: \"strategy.stages\" should be one of 2 and 4, but it is 3");
+}
+
+TEST(ScenarioErrors, a_replay_has_its_calls_and_nothing_of_training) {
+  EXPECT_EQ(error_with("strategy: replay\n"),
+            "job.yaml:3:1: error: a replay needs the calls of a recorded run, in \"trace\"\n"
+            "  fix: let `lockstep trace-to-scenario DIR -o job.yaml` write the scenario");
+  EXPECT_EQ(error_with("strategy: {kind: replay, trace: x}\ntrain: {steps: 3}\n"),
+            "job.yaml:4:1: error: a replay only makes the calls of a recorded run: it has no "
+            "\"train\"\n"
+            "  fix: remove it, or choose another strategy");
+  EXPECT_EQ(error_with("strategy: {kind: ddp, trace: x}\n"),
+            "job.yaml:3:23: error: \"trace\" is an option of replay, but the strategy is ddp\n"
+            "  fix: remove it, or write \"kind: replay\"");
+  EXPECT_EQ(
+      error_with("ranks: 2\nstrategy: {kind: replay, trace: x}\nbackend: nccl\ngpus: shared\n"),
+      "no error");
+}
+
+TEST(ScenarioErrors, yes_is_text_not_true) {
+  EXPECT_EQ(error_with("train:\n  evaluate: yes\n"),
+            "job.yaml:4:13: error: \"train.evaluate\" should be true or false, but it is the text "
+            "\"yes\"");
+}
+
+TEST(ScenarioErrors, a_wrong_choice_names_the_choices) {
+  EXPECT_EQ(error_with("remedy: dumy-image\n"),
+            "job.yaml:3:9: error: \"remedy\" should be one of none, dummy-image, "
+            "dummy-image-outside-graph, dummy-image-in-batchnorm, alternating, "
+            "alternating-per-rank, presence-vote, gradient-mask and gradient-mask-decayed, but it "
+            "is the text \"dumy-image\"\n"
+            "  fix: did you mean \"dummy-image\"?");
+  EXPECT_EQ(error_with("backend: mpi\n"),
+            "job.yaml:3:10: error: \"backend\" should be one of gloo and nccl, but it is the text "
+            "\"mpi\"");
+}
+
+TEST(ScenarioErrors, a_number_out_of_range) {
+  EXPECT_EQ(error_with("ranks: 0\n"),
+            "job.yaml:3:8: error: \"ranks\" should be at least 1, but it is 0");
+  EXPECT_EQ(error_with("data: {text_only: 1.5}\n"),
+            "job.yaml:3:19: error: \"data.text_only\" should be at most 1, but it is 1.5");
+  EXPECT_EQ(error_with("limits: {total_s: 0}\n"),
+            "job.yaml:3:19: error: \"limits.total_s\" should be more than 0, but it is 0");
+}
+
+TEST(ScenarioErrors, the_strategy_is_a_name_or_a_mapping) {
+  EXPECT_EQ(error_with("strategy: dpp\n"),
+            "job.yaml:3:11: error: \"strategy\" should be one of manual, ddp, pipeline, fsdp and "
+            "replay, but it is the text \"dpp\"\n  fix: did you mean \"ddp\"?");
+  EXPECT_EQ(error_with("strategy: 3\n"),
+            "job.yaml:3:11: error: \"strategy\" should be one of manual, ddp, pipeline, fsdp and "
+            "replay or a mapping, but "
+            "it is 3");
+  EXPECT_EQ(
+      error_with("strategy: {find_unused_parameters: true}\n"),
+      "job.yaml:3:11: error: the key \"kind\" is missing in \"strategy\"\n"
+      "  fix: add \"kind: …\": manual: after backward, all-reduce each gradient that exists. ddp: "
+      "LibTorch's own c10d::Reducer. pipeline: the image branch on one rank, the text "
+      "branch and the loss on the next; micro-batches pass between them. fsdp: each rank "
+      "keeps a shard of every block's parameters, gathered for use and freed after it. replay: no "
+      "training, but the calls of a recorded run (`lockstep trace-to-scenario`).");
+}
+
+TEST(ScenarioErrors, modality_rules) {
+  EXPECT_EQ(error_with("data:\n  modality: {rnk 1: [text]}\n"),
+            "job.yaml:4:14: error: unknown key \"rnk 1\"\n"
+            "  fix: write \"rank 0\", \"rank 1\" and so on");
+  EXPECT_EQ(error_with("data:\n  modality:\n    - {ranks: [0], has: [txt]}\n"),
+            "job.yaml:5:26: error: \"data.modality[0].has[0]\" should be one of image and text, "
+            "but it is the text \"txt\"\n  fix: did you mean \"text\"?");
+  EXPECT_EQ(error_with("data:\n  modality:\n    - {ranks: [0], has: []}\n"),
+            "job.yaml:5:25: error: \"data.modality[0].has\" should have at least 1 item, but it "
+            "has 0");
+  EXPECT_EQ(error_with("data:\n  modality:\n    - {ranks: [0], has: [image]}\n"),
+            "job.yaml:5:20: error: a batch of images alone has no loss here\n"
+            "  fix: write [image, text] or [text]");
+}
+
+TEST(ScenarioErrors, the_first_problem_of_the_file_comes_first) {
+  EXPECT_EQ(error_with("ranks: four\nbackend: nccl\n"),
+            "job.yaml:3:8: error: \"ranks\" should be a whole number, but it is the text "
+            "\"four\"");
+}
+
+TEST(ScenarioErrors, what_is_missing_and_what_is_of_another_version) {
+  const auto whole = [](const std::string& text) {
+    return parse_scenario(text, "job.yaml").error().str();
+  };
+  EXPECT_EQ(whole("lockstep: 1\n"),
+            "job.yaml:1:1: error: the key \"name\" is missing\n"
+            "  fix: add \"name: …\": What a person would call this job, in a few words.");
+  EXPECT_EQ(whole("lockstep: 2\nname: x\n"),
+            "job.yaml:1:11: error: \"lockstep\" should be 1, but it is 2");
+  EXPECT_EQ(whole("[1, 2]\n"),
+            "job.yaml:1:1: error: the file should be a mapping, but it is a list");
+  EXPECT_EQ(whole("lockstep: 1\nname: ''\n"),
+            "job.yaml:2:7: error: \"name\" should be text that is not empty, but it is the text "
+            "\"\"");
+}
+
+TEST(ScenarioErrors, a_duplicate_key_names_both_places) {
+  EXPECT_EQ(error_with("train: {steps: 1, lr: 0.1, steps: 2}\n"),
+            "job.yaml:3:28: error: the key \"steps\" is given twice; first in line 3, column 9\n"
+            "  fix: remove one of the two");
+  EXPECT_EQ(error_with("name: y\n"),
+            "job.yaml:3:1: error: the key \"name\" is given twice; first in line 2, column 1\n"
+            "  fix: remove one of the two");
+}
+
+TEST(ScenarioErrors, ranks_and_steps_must_exist) {
+  EXPECT_EQ(error_with("ranks: 2\nexpect: {verdict: findings, culprits: [1, 2]}\n"),
+            "job.yaml:4:43: error: there is no rank 2: the job has 2 ranks\n"
+            "  fix: ranks are 0 to 1, or raise \"ranks\"");
+  EXPECT_EQ(error_with("data: {modality: {rank 7: [text]}}\n"),
+            "job.yaml:3:19: error: there is no rank 7: the job has 2 ranks\n"
+            "  fix: ranks are 0 to 1, or raise \"ranks\"");
+  EXPECT_EQ(error_with("data: {modality: [{ranks: [5], has: [text]}]}\n"),
+            "job.yaml:3:28: error: there is no rank 5: the job has 2 ranks\n"
+            "  fix: ranks are 0 to 1, or raise \"ranks\"");
+  EXPECT_EQ(error_with("data: {modality: [{steps: [6], has: [text]}]}\n"),
+            "job.yaml:3:28: error: there is no step 6: the job has 6 steps\n"
+            "  fix: steps count from 0");
+  EXPECT_EQ(error_with("ranks: 1\nexpect: {verdict: findings, culprits: [9]}\n"),
+            "job.yaml:4:40: error: there is no rank 9: the job has 1 rank\n"
+            "  fix: rank 0 is the only one, or raise \"ranks\"");
+}
+
+TEST(ScenarioErrors, options_of_the_other_strategy) {
+  EXPECT_EQ(error_with("strategy: {kind: manual, find_unused_parameters: true}\n"),
+            "job.yaml:3:26: error: \"find_unused_parameters\" is an option of ddp, but the "
+            "strategy is manual\n  fix: remove it, or write \"kind: ddp\"");
+  EXPECT_EQ(error_with("strategy: {kind: ddp, process_groups: one}\n"),
+            "job.yaml:3:23: error: \"process_groups\" is an option of manual, but the strategy is "
+            "ddp\n  fix: remove it, or write \"kind: manual\"");
+}
+
+TEST(ScenarioErrors, what_fully_sharded_does_not_take) {
+  EXPECT_EQ(error_with("ranks: 4\nstrategy: {kind: fsdp, shard_ranks: 3}\n"),
+            "job.yaml:4:24: error: 4 ranks cannot be cut into groups of 3\n"
+            "  fix: choose a divisor of \"ranks\", or leave it out to shard over all of them");
+  EXPECT_EQ(error_with("strategy: {kind: fsdp, no_sync: false}\n"),
+            "job.yaml:3:24: error: \"no_sync\" is an option of ddp, but the strategy is fsdp\n"
+            "  fix: remove it, or write \"kind: ddp\"");
+  EXPECT_EQ(error_with("strategy: {kind: ddp, prefetch: false}\n"),
+            "job.yaml:3:23: error: \"prefetch\" is an option of fsdp, but the strategy is ddp\n"
+            "  fix: remove it, or write \"kind: fsdp\"");
+  EXPECT_EQ(error_with("strategy: ddp\ntrain: {clip: {image: 1, norm: local}}\n"),
+            "job.yaml:4:26: error: only fsdp shards the gradients whose norm is taken\n"
+            "  fix: remove it, or write \"strategy: fsdp\"");
+  EXPECT_EQ(error_with("strategy: fsdp\ntrain: {clip: {image: 1, when: before-sync}}\n"),
+            "job.yaml:4:26: error: gradients can be clipped before they are synchronised only "
+            "where the loop does it\n"
+            "  fix: write \"strategy: manual\", or \"when: after-sync\"");
+}
+
+TEST(ScenarioErrors, scaled_gradients_are_not_clipped) {
+  const std::string clip = "strategy: manual\ntrain: {clip: {image: 1, when: before-sync}";
+  EXPECT_EQ(error_with(clip + ", precision: float16}\n"),
+            "job.yaml:4:26: error: before they are synchronised, float16's gradients are still "
+            "multiplied by the loss scale, so that their norm says nothing\n"
+            "  fix: write \"when: after-sync\", or \"precision: bfloat16\", which needs no scale");
+  EXPECT_EQ(error_with(clip + "}\n"), "no error");
+  EXPECT_EQ(error_with(clip + ", precision: bfloat16}\n"), "no error");
+  EXPECT_EQ(error_with("train: {clip: {image: 1}, precision: float16}\n"), "no error");
+  // Each rank then unscales its own gradients first.
+  EXPECT_EQ(error_with(clip + ", precision: float16, loss_scale: {found_inf: local}}\n"),
+            "no error");
+}
+
+TEST(ScenarioErrors, what_a_pipeline_does_not_take) {
+  EXPECT_EQ(error_with("ranks: 3\nstrategy: pipeline\n"),
+            "job.yaml:3:1: error: a pipeline has 2 stages, one to a rank, but 3 ranks cannot be "
+            "shared out among them\n  fix: make \"ranks\" a multiple of 2");
+  EXPECT_EQ(error_with("strategy: {kind: pipeline, order: crossed, micro_batches: 2}\n"),
+            "job.yaml:3:28: error: with so few micro-batches the orders do not cross\n"
+            "  fix: make \"micro_batches\" 3 or more");
+  EXPECT_EQ(error_with("strategy: pipeline\nremedy: dummy-image\n"),
+            "job.yaml:4:1: error: a micro-batch without images needs no remedy in a pipeline: "
+            "nothing is sent for it\n  fix: remove \"remedy\"");
+  EXPECT_EQ(error_with("strategy: pipeline\nmodel: {negatives: global}\n"),
+            "job.yaml:4:9: error: a pipeline's loss is computed for each micro-batch\n"
+            "  fix: write \"negatives: local\"");
+  EXPECT_EQ(error_with("strategy: pipeline\ntrain: {accumulation: 2}\n"),
+            "job.yaml:4:9: error: a pipeline accumulates over its micro-batches\n"
+            "  fix: remove it, and set \"micro_batches\" of the strategy");
+  EXPECT_EQ(
+      error_with("strategy: pipeline\ntrain: {precision: bfloat16}\n"),
+      "job.yaml:4:9: error: the stages exchange float32\n  fix: write \"precision: float32\"");
+  EXPECT_EQ(error_with("strategy: pipeline\ndata: {broadcast: true}\n"),
+            "job.yaml:4:8: error: the ranks of a pipeline read their replica's batch\n"
+            "  fix: remove it, or choose another strategy");
+  EXPECT_EQ(error_with("strategy: pipeline\ndata: {modality: {rank 1: [text]}}\n"),
+            "job.yaml:4:8: error: rank 1 reads the batch of its replica's rank 0\n"
+            "  fix: name rank 0 instead");
+  EXPECT_EQ(error_with("strategy: {kind: ddp, micro_batches: 2}\n"),
+            "job.yaml:3:23: error: \"micro_batches\" is an option of pipeline, but the strategy is "
+            "ddp\n  fix: remove it, or write \"kind: pipeline\"");
+}
+
+TEST(ScenarioErrors, a_clean_run_has_no_culprits) {
+  EXPECT_EQ(error_with("expect: {verdict: clean, culprits: [0]}\n"),
+            "job.yaml:3:26: error: a clean run has no leading finding, so no \"culprits\"\n"
+            "  fix: remove it, or write \"verdict: findings\"");
+}
+
+TEST(ScenarioErrors, only_ranks_on_nccl_are_asked_to_share_gpus) {
+  EXPECT_EQ(error_with("backend: nccl\ngpus: shared\n"), "no error");
+  EXPECT_EQ(error_with("gpus: own\n"), "no error");
+  EXPECT_EQ(
+      error_with("gpus: shared\n"),
+      "job.yaml:3:1: error: \"gpus: shared\" is for nccl: ranks on gloo may share a GPU anyway\n"
+      "  fix: remove it, or write \"backend: nccl\"");
+}
+
+TEST(ScenarioErrors, what_cannot_be_shared_out_by_cost) {
+  const auto message = [](const std::string& more) {
+    const std::string text = error_with(more);
+    return text.substr(text.find("error: ") + 7);
+  };
+  EXPECT_EQ(message("data: {balance_every: 4}\n"),
+            "\"balance_every\" belongs to \"balance: cost\"\n"
+            "  fix: write \"balance: cost\" beside it");
+  EXPECT_EQ(
+      message("data: {balance: cost, modality: {rank 1: [text]}}\n"),
+      "an item goes to any rank, but \"modality\" says what single ranks show\n"
+      "  fix: leave \"ranks\" out of its rules, or set \"text_only\" and \"sampler: grouped\"");
+  EXPECT_EQ(message("strategy: pipeline\ndata: {balance: cost}\n"),
+            "the stages of a pipeline train on one batch\n"
+            "  fix: remove it, or choose another strategy");
+  EXPECT_EQ(message("data: {balance: cost, sharding: false}\n"),
+            "ranks that train on the same items have nothing to share out\n"
+            "  fix: remove it, or \"sharding: false\" and \"broadcast\"");
+}
+
+TEST(ScenarioErrors, switches_that_contradict_each_other) {
+  EXPECT_EQ(error_with("strategy: {kind: ddp, skip_all_reduce_unused_params: true}\n"),
+            "job.yaml:3:23: error: what is unused is known only where it is looked for\n"
+            "  fix: write \"find_unused_parameters: true\" beside it");
+  EXPECT_EQ(error_with("strategy: {kind: ddp, static_graph: true, find_unused_parameters: true}\n"),
+            "job.yaml:3:23: error: a static graph's unused parameters are those of the first step\n"
+            "  fix: remove \"find_unused_parameters\"");
+  EXPECT_EQ(error_with("ranks: 6\nstrategy: {kind: pipeline, stages: 4}\n"),
+            "job.yaml:3:1: error: a pipeline has 4 stages, one to a rank, but 6 ranks cannot be "
+            "shared out among them\n  fix: make \"ranks\" a multiple of 4");
+  EXPECT_EQ(error_with("strategy: {kind: manual, process_groups: image-ranks}\n"
+                       "data: {modality: [{has: [text]}]}\n"),
+            "job.yaml:3:26: error: no rank ever has images\n"
+            "  fix: write \"process_groups: one\", or let a rank have images");
+  EXPECT_EQ(
+      error_with("strategy: pipeline\ntrain: {checkpoint: {folder: x, layout: gathered}}\n"),
+      "job.yaml:4:33: error: no rank has all parameters as they are trained, and none gathers "
+      "them\n  fix: write \"layout: per-rank\"");
+}
+
+}  // namespace
+}  // namespace lockstep

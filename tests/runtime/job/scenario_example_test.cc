@@ -1,0 +1,81 @@
+// The example that `lockstep scenario --new` prints.
+#include "runtime/job/scenario_example.h"
+
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "runtime/job/scenario.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+std::vector<std::string> kinds(const std::string& of) {
+  return Json::parse(scenario_schema())["definitions"][of + "_kind"]["enum"];
+}
+
+TEST(ScenarioExample, says_the_defaults) {
+  const auto text = example_scenario({});
+  ASSERT_TRUE(static_cast<bool>(text)) << text.error().str();
+  Scenario scenario = parse_scenario(*text, "example").value();
+  EXPECT_EQ(scenario.expect->verdict, "clean");
+  scenario.expect.reset();
+  EXPECT_EQ(scenario, parse_scenario("{lockstep: 1, name: my job}", "example").value());
+}
+
+TEST(ScenarioExample, every_strategy_and_remedy_passes_or_is_refused_with_its_reason) {
+  int passed = 0;
+  for (const std::string& strategy : kinds("strategy")) {
+    for (const std::string& remedy : kinds("remedy")) {
+      const auto text = example_scenario({strategy, remedy});
+      if (!text) {
+        EXPECT_THAT(strategy, ::testing::AnyOf("pipeline", "replay")) << text.error().str();
+        EXPECT_FALSE(text.error().fix.empty());
+        continue;
+      }
+      ++passed;
+      const auto scenario = parse_scenario(*text, "example");
+      EXPECT_TRUE(static_cast<bool>(scenario));
+      EXPECT_THAT(*text, HasSubstr("  kind: " + strategy + "\n"));
+      EXPECT_THAT(*text, HasSubstr("  kind: " + remedy + "\n"));
+    }
+  }
+  EXPECT_GT(passed, 25);
+}
+
+TEST(ScenarioExample, has_every_key_of_the_format) {
+  const std::string text = example_scenario({}).value();
+  const std::function<void(const Json&)> visit = [&](const Json& node) {
+    if (!node.is_object()) return;
+    if (node.contains("properties")) {
+      for (const auto& [key, inner] : node["properties"].items()) {
+        // Of the items of lists, examples say enough.
+        if (inner.value("type", "") == "array" && inner.contains("items") &&
+            inner["items"].contains("properties"))
+          EXPECT_THAT(text, HasSubstr(key + ": "));
+        else
+          EXPECT_THAT(text, testing::ContainsRegex("[ \n#]" + key + ":"));
+        if (inner.value("type", "") == "object") visit(inner);
+      }
+    }
+  };
+  visit(Json::parse(scenario_schema()));
+}
+
+TEST(ScenarioExample, lines_fit) {
+  std::istringstream lines(example_scenario({"fsdp", "dummy-image"}).value());
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100U) << line;
+}
+
+TEST(ScenarioExample, an_unknown_kind_names_the_nearest) {
+  EXPECT_EQ(example_scenario({"dpd", "none"}).error().fix, "did you mean \"ddp\"?");
+  EXPECT_THAT(example_scenario({"ddp", "dummy"}).error().message, HasSubstr("no remedy \"dummy\""));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+#include "runtime/launch/end_mark.h"
+
+#include "tests/runtime/launch/launch_testing.h"
+#include "trace/formats/ring/ring_reader.h"
+#include "trace/formats/ring/ring_writer.h"
+
+namespace lockstep {
+namespace {
+
+End end_after_mark(const TempDir& folder, End before) {
+  RingWriter::Options options;
+  options.path = folder.file("rank_0.ring");
+  auto ring = RingWriter::create(options);
+  if (before != End::cut) (*ring)->finish(before);
+  EXPECT_TRUE(mark_killed(options.path));
+  return RingTail::open(options.path)->end();
+}
+
+TEST(EndMark, is_written_where_there_is_none) {
+  EXPECT_EQ(end_after_mark(TempDir(), End::cut), End::killed);
+}
+
+TEST(EndMark, that_the_worker_wrote_itself_stays) {
+  EXPECT_EQ(end_after_mark(TempDir(), End::clean), End::clean);
+  EXPECT_EQ(end_after_mark(TempDir(), End::hung), End::hung);
+}
+
+TEST(EndMark, is_not_written_into_other_files) {
+  const TempDir folder;
+  EXPECT_FALSE(mark_killed(folder.file("none")));
+  const std::string text(8192, 'x');
+  std::ofstream(folder.file("text")) << text;
+  EXPECT_FALSE(mark_killed(folder.file("text")));
+  EXPECT_EQ(TempDir::read(folder.file("text")), text);
+  std::ofstream(folder.file("short")) << "LKSRING1";
+  EXPECT_FALSE(mark_killed(folder.file("short")));
+}
+
+}  // namespace
+}  // namespace lockstep

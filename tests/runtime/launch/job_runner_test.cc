@@ -1,0 +1,268 @@
+// The launcher on real processes that only play at training (fake_worker.cc).
+#include "runtime/launch/job_runner.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+
+#include "runtime/launch/run_folder.h"
+#include "tests/runtime/launch/launch_testing.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using testing::is_alive;
+
+class JobRunner : public ::testing::Test {
+ protected:
+  // Runs the piece of that name (fake_worker.cc) with three ranks.
+  Result<JobOutcome> run(const std::string& piece, double total_s = 60,
+                         const OnProgress& on_progress = {}, const std::string& more = "") {
+    const std::string file = folder_.file("piece.yaml");
+    std::ofstream(file) << "{lockstep: 1, ranks: 3, name: " << piece
+                        << ", limits: {total_s: " << total_s << "}" << more << "}\n";
+    JobOptions options;
+    options.worker = LOCKSTEP_BINARY_DIR "/tests/fake_worker";
+    options.folder = *make_run_folder(folder_.file("run"), *load_scenario(file), true);
+    options.grace = std::chrono::milliseconds(500);
+    return run_job(*load_scenario(file), options, interrupts_, on_progress);
+  }
+
+  TempDir folder_;
+  Interrupts interrupts_;
+};
+
+bool any_alive(const Run& run) {
+  bool any = false;
+  for (const RankTrace& trace : run.ranks) any = any || is_alive(static_cast<pid_t>(trace.pid));
+  return any;
+}
+
+void expect_killed_on_its_way(const Run& run) {
+  for (const RankTrace& trace : run.ranks) {
+    EXPECT_EQ(trace.end, End::killed);
+    EXPECT_TRUE(trace.exceptions.empty());
+  }
+}
+
+TEST_F(JobRunner, a_job_that_finishes_is_clean) {
+  const auto outcome = run("finish");
+  ASSERT_TRUE(outcome) << outcome.error().str();
+  EXPECT_EQ(outcome->end, JobEnd::completed);
+  EXPECT_EQ(outcome->report.verdict, Verdict::clean);
+  ASSERT_EQ(outcome->workers.size(), 3U);
+  EXPECT_TRUE(outcome->workers[2].end.success());
+  EXPECT_EQ(TempDir::read(outcome->workers[2].log), "rank 2 of 3 plays \"finish\"\n");
+  EXPECT_EQ(outcome->run.ranks.size(), 3U);
+}
+
+TEST_F(JobRunner, a_job_that_cannot_go_on_is_proven_stuck_and_ended) {
+  const auto outcome = run("one rank stops early");
+  ASSERT_TRUE(outcome) << outcome.error().str();
+  EXPECT_EQ(outcome->end, JobEnd::stopped);
+  EXPECT_TRUE(outcome->proof_s);
+  EXPECT_TRUE(outcome->workers[0].ended_by_us);
+  EXPECT_FALSE(outcome->workers[1].ended_by_us);
+  EXPECT_EQ(outcome->report.verdict, Verdict::findings);
+  EXPECT_FALSE(any_alive(outcome->run));
+}
+
+TEST_F(JobRunner, a_worker_that_dies_without_a_word_leaves_the_others_stuck) {
+  const auto outcome = run("one rank aborts");
+  ASSERT_TRUE(outcome) << outcome.error().str();
+  EXPECT_EQ(outcome->end, JobEnd::stopped);
+  EXPECT_EQ(to_string(outcome->workers[1].end), "aborted (SIGABRT)");
+  ASSERT_FALSE(outcome->report.findings.empty());
+  EXPECT_THAT(outcome->report.findings[0].culprits, Contains(Rank(1)));
+  EXPECT_FALSE(any_alive(outcome->run));
+}
+
+TEST_F(JobRunner, silence_alone_proves_nothing_and_the_time_limit_ends_it) {
+  const auto outcome = run("long computation", /*total_s=*/4);
+  ASSERT_TRUE(outcome) << outcome.error().str();
+  EXPECT_EQ(outcome->end, JobEnd::timed_out);
+  EXPECT_FALSE(outcome->proof_s);
+  EXPECT_FALSE(any_alive(outcome->run));
+}
+
+TEST_F(JobRunner, workers_that_do_not_listen_are_killed) {
+  const auto outcome = run("deaf to SIGTERM", /*total_s=*/4);
+  ASSERT_TRUE(outcome) << outcome.error().str();
+  EXPECT_EQ(to_string(outcome->workers[0].end), "was killed by SIGKILL");
+  EXPECT_FALSE(any_alive(outcome->run));
+}
+
+TEST_F(JobRunner, a_worker_that_fails_makes_the_job_failed) {
+  const auto outcome = run("one rank fails");
+  ASSERT_TRUE(outcome) << outcome.error().str();
+  EXPECT_EQ(outcome->end, JobEnd::failed);
+  EXPECT_EQ(to_string(outcome->workers[1].end), "exited with status 1");
+}
+
+TEST_F(JobRunner, the_users_signal_ends_it_and_keeps_the_traces) {
+  const auto outcome = run("long computation", 60, [](const JobProgress& progress, double) {
+    if (progress.started == 3) raise(SIGINT);
+  });
+  ASSERT_TRUE(outcome) << outcome.error().str();
+  EXPECT_EQ(outcome->end, JobEnd::interrupted);
+  EXPECT_EQ(outcome->interrupted_by, SIGINT);
+  EXPECT_EQ(outcome->run.ranks.size(), 3U);
+  EXPECT_FALSE(any_alive(outcome->run));
+}
+
+// Its ranks would record how the first one's connections close, and one is behind the others.
+TEST_F(JobRunner, a_healthy_job_that_a_signal_ends_shows_nothing_that_ending_it_did) {
+  const auto outcome = run("trains for ever", 60, [](const JobProgress& progress, double) {
+    if (progress.steps >= 20) raise(SIGINT);
+  });
+  ASSERT_TRUE(outcome) << outcome.error().str();
+  EXPECT_EQ(outcome->end, JobEnd::interrupted);
+  EXPECT_FALSE(outcome->proof_s);
+  EXPECT_GE(outcome->steps, 20);
+  expect_killed_on_its_way(outcome->run);
+  EXPECT_FALSE(any_alive(outcome->run));
+}
+
+TEST_F(JobRunner, a_healthy_job_that_the_time_limit_ends_shows_nothing_that_ending_it_did) {
+  const auto outcome = run("trains for ever", /*total_s=*/4);
+  ASSERT_TRUE(outcome) << outcome.error().str();
+  EXPECT_EQ(outcome->end, JobEnd::timed_out);
+  expect_killed_on_its_way(outcome->run);
+}
+
+// What a proof would have said a moment later is said all the same.
+TEST_F(JobRunner, a_job_that_is_stuck_when_a_signal_ends_it_is_proven_stuck) {
+  constexpr int kAllRecords = 3 * 5 + 2 * 2;
+  int polls = 0;
+  const auto outcome = run("one rank stops early", 60, [&](const JobProgress& progress, double) {
+    if (progress.records == kAllRecords && ++polls == 2) raise(SIGINT);
+  });
+  ASSERT_TRUE(outcome) << outcome.error().str();
+  EXPECT_EQ(outcome->report.verdict, Verdict::findings);
+  EXPECT_TRUE(outcome->proof_s);
+}
+
+TEST_F(JobRunner, ranks_that_are_stuck_before_they_record_end_by_the_time_limit) {
+  const auto outcome = run("stuck before it records", /*total_s=*/4);
+  ASSERT_TRUE(outcome) << outcome.error().str();
+  EXPECT_EQ(outcome->end, JobEnd::timed_out);
+  EXPECT_EQ(outcome->steps, 0);
+  EXPECT_FALSE(any_alive(outcome->run));
+}
+
+TEST_F(JobRunner, ranks_that_are_stuck_behind_their_end_end_by_the_time_limit) {
+  const auto outcome = run("blocks when all is done", /*total_s=*/4);
+  ASSERT_TRUE(outcome) << outcome.error().str();
+  EXPECT_EQ(outcome->end, JobEnd::timed_out);
+  EXPECT_EQ(outcome->report.verdict, Verdict::clean);
+  EXPECT_FALSE(any_alive(outcome->run));
+}
+
+TEST_F(JobRunner, leaves_no_shared_memory_of_its_ranks_and_touches_no_others) {
+  std::string anothers = "/dev/shm/nccl-another-XXXXXX";
+  const int file = mkstemp(anothers.data());
+  ASSERT_GE(file, 0);
+  const auto outcome = run("leaves shared memory", 60, [&](const JobProgress&, double) {
+    int made = 0;
+    for (int rank = 0; rank < 3; ++rank) {
+      const std::string log = TempDir::read(log_file(folder_.file("run"), rank));
+      made += log.find("/dev/shm/nccl-fake-") != std::string::npos ? 1 : 0;
+    }
+    if (made == 3) raise(SIGINT);
+  });
+  ASSERT_TRUE(outcome) << outcome.error().str();
+  for (const WorkerOutcome& worker : outcome->workers) {
+    EXPECT_EQ(to_string(worker.end), "was killed by SIGKILL");
+    const std::vector<std::string> segment = last_lines(worker.log, 1);
+    ASSERT_EQ(segment.size(), 1U);
+    EXPECT_TRUE(segment[0].starts_with("/dev/shm/nccl-fake-")) << segment[0];
+    EXPECT_FALSE(std::filesystem::exists(segment[0]));
+  }
+  EXPECT_TRUE(std::filesystem::exists(anothers));
+  close(file);
+  unlink(anothers.c_str());
+}
+
+TEST_F(JobRunner, what_a_rank_has_started_ends_with_it) {
+  const auto outcome = run("leaves a helper");
+  ASSERT_TRUE(outcome) << outcome.error().str();
+  EXPECT_EQ(outcome->end, JobEnd::completed);
+  for (const RankTrace& trace : outcome->run.ranks) {
+    const auto group = static_cast<pid_t>(trace.pid);
+    EXPECT_TRUE(testing::eventually([&] { return kill(-group, 0) != 0; }));
+  }
+}
+
+TEST_F(JobRunner, a_rank_that_refuses_ends_the_job_at_once_in_its_own_words) {
+  const auto outcome = run("one rank refuses");
+  ASSERT_FALSE(outcome);
+  EXPECT_EQ(outcome.error().message, "rank 1: there is no GPU for it");
+  EXPECT_EQ(outcome.error().fix, "start fewer");
+}
+
+TEST_F(JobRunner, ranks_that_share_gpus_are_ranks_of_different_hosts_to_nccl) {
+  const auto outcome = run("says its environment", 60, {}, ", backend: nccl, gpus: shared");
+  ASSERT_TRUE(outcome) << outcome.error().str();
+  EXPECT_TRUE(outcome->times_mean_nothing);
+  const std::string home = std::getenv("HOME") == nullptr ? "(not set)" : std::getenv("HOME");
+  EXPECT_THAT(TempDir::read(outcome->workers[2].log),
+              HasSubstr("LOCKSTEP_SHARE_GPUS=1\nNCCL_HOSTID=lockstep-rank-2\n"
+                        "NCCL_SOCKET_IFNAME=lo\nNCCL_NET=Socket\nNCCL_P2P_DISABLE=1\n"
+                        "NCCL_SHM_DISABLE=1\nHOME=" +
+                        home));
+}
+
+TEST_F(JobRunner, ranks_with_gpus_of_their_own_get_none_of_it) {
+  const auto outcome = run("says its environment", 60, {}, ", backend: nccl");
+  ASSERT_TRUE(outcome) << outcome.error().str();
+  EXPECT_FALSE(outcome->times_mean_nothing);
+  EXPECT_THAT(TempDir::read(outcome->workers[0].log), HasSubstr("NCCL_HOSTID=(not set)"));
+}
+
+TEST(CheckStartable, nccl_needs_gpus_and_one_for_each_rank_unless_they_share) {
+  Scenario scenario;
+  scenario.ranks = 4;
+  EXPECT_TRUE(check_startable(scenario, 0));  // on gloo
+  scenario.backend = Scenario::Backend::nccl;
+  EXPECT_TRUE(check_startable(scenario, 4));
+  EXPECT_TRUE(check_startable(scenario, std::nullopt));
+  const Status none = check_startable(scenario, 0);
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().message, HasSubstr("this machine has no GPU"));
+  const Status few = check_startable(scenario, 1);
+  ASSERT_FALSE(few);
+  EXPECT_THAT(few.error().message,
+              HasSubstr("4 ranks of NCCL need a GPU each, and this machine has 1 GPU"));
+  EXPECT_THAT(few.error().fix, HasSubstr("--share-gpus"));
+  scenario.share_gpus = true;
+  EXPECT_TRUE(check_startable(scenario, 1));
+  EXPECT_FALSE(check_startable(scenario, 0));
+}
+
+TEST_F(JobRunner, progress_counts_what_every_rank_has_finished) {
+  JobProgress last;
+  const auto outcome = run("long computation", 60, [&](const JobProgress& progress, double) {
+    last = progress;
+    if (progress.started == 3 && progress.steps == 1) raise(SIGINT);
+  });
+  ASSERT_TRUE(outcome) << outcome.error().str();
+  EXPECT_EQ(last.started, 3);
+  EXPECT_EQ(last.steps, 1);
+  EXPECT_DOUBLE_EQ(last.loss.value_or(0), 1.0);
+}
+
+TEST_F(JobRunner, workers_that_leave_no_trace_are_an_error_that_quotes_their_log) {
+  const auto outcome = run("no trace");
+  ASSERT_FALSE(outcome);
+  EXPECT_THAT(outcome.error().message, HasSubstr("exited with status 3 before it began"));
+  EXPECT_THAT(outcome.error().message, HasSubstr("cannot find the data"));
+}
+
+}  // namespace
+}  // namespace lockstep

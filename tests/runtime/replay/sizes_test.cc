@@ -1,0 +1,74 @@
+// Small tensors whose sizes agree and differ as the large ones did.
+#include "runtime/replay/sizes.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/runtime/replay/program_words.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(SizeClasses, equal_stays_equal_and_larger_stays_larger) {
+  SizeClasses sizes(8);
+  for (const std::int64_t n : {1000000, 4, 5, 999999, 1000000, 0}) sizes.add(n);
+  ASSERT_TRUE(sizes.settle());
+  EXPECT_EQ(sizes.small(0), 0);
+  EXPECT_EQ(sizes.small(4), 4);
+  EXPECT_EQ(sizes.small(5), 5);
+  EXPECT_EQ(sizes.small(999999), 6);
+  EXPECT_EQ(sizes.small(1000000), 7);
+}
+
+TEST(SizeClasses, too_many_sizes_are_too_many) {
+  SizeClasses sizes(4);
+  for (const std::int64_t n : {10, 20, 30}) sizes.add(n);
+  EXPECT_FALSE(sizes.settle());
+}
+
+lockstep::Run shrunk(const std::string& call, std::int64_t max) {
+  auto run = recorded({call, call});
+  const Status ok = shrink_sizes(run, max);
+  EXPECT_TRUE(ok) << (ok ? "" : ok.error().str());
+  return run;
+}
+
+const Signature& signature(const lockstep::Run& run) {
+  return run.tables.signatures[run.ranks[0].calls[0].signature];
+}
+
+TEST(ShrinkSizes, a_gather_keeps_its_relation) {
+  const auto run = shrunk(R"({"ev":"issue","id":0,"g":"world","op":"all_gather_into_tensor",)"
+                          R"("in":[[500,4]],"out":[[1000,4]]})"
+                          "\n"
+                          R"({"group":"world","ranks":[0,1]})",
+                          64);
+  EXPECT_EQ(signature(run).in_elements, 33);
+  EXPECT_EQ(signature(run).out_elements, 66);
+}
+
+TEST(ShrinkSizes, rows_of_an_all_to_all_stay) {
+  const auto run =
+      shrunk(R"({"ev":"issue","id":0,"g":"world","op":"all_to_all_single",)"
+             R"("in":[[5,4096]],"out":[[5,4096]],"splits_in":[2,3],"splits_out":[2,3]})"
+             "\n"
+             R"({"group":"world","ranks":[0,1]})",
+             16);
+  EXPECT_EQ(run.tables.int_lists[signature(run).in], (IntList{5, 9, -1}));
+}
+
+TEST(ShrinkSizes, refuses_where_there_is_no_room) {
+  std::string calls;
+  for (int i = 0; i < 4; ++i) {
+    calls += R"({"ev":"issue","id":)" + std::to_string(i) +
+             R"(,"g":"world","op":"broadcast","in":[[)" + std::to_string(100 + i) + "]]}\n";
+  }
+  auto run = recorded({calls, calls});
+  const Status refused = shrink_sizes(run, 4);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().str(), HasSubstr("more different sizes than fit below 4 elements"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,88 @@
+// Tensors of calls, and the bounds on what a trace may ask for.
+#include "runtime/replay/tensors.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/runtime/replay/program_words.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Shapes = std::vector<CallTensors::Shape>;
+
+std::string tensor_call(int id, const std::string& op, const std::string& more) {
+  return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":"world","op":")" + op + R"(",)" +
+         more + "}\n";
+}
+
+std::string refused(const std::string& body) {
+  const Result<lockstep::Run> program = replay_program(recorded({body, body}));
+  if (!program) return program.error().str();
+  const Status ok = check_tensors(*program);
+  return ok ? "no error" : ok.error().str();
+}
+
+CallTensors tensors(const std::string& body, bool is_root = false) {
+  const Result<lockstep::Run> program = replay_program(recorded({body, body}));
+  EXPECT_TRUE(program) << (program ? "" : program.error().str());
+  return tensors_of(program->tables, program->ranks[0].calls[0], 2, is_root);
+}
+
+TEST(CallTensors, one_side_follows_from_the_other) {
+  EXPECT_EQ(tensors(tensor_call(0, "all_gather_into_tensor", R"("in":[[3,2]])")).out,
+            (Shapes{{12}}));
+  EXPECT_EQ(tensors(tensor_call(0, "all_gather_into_tensor", R"("out":[[12]])")).in, (Shapes{{6}}));
+  EXPECT_EQ(tensors(tensor_call(0, "reduce_scatter_tensor", R"("in":[[12]])")).out, (Shapes{{6}}));
+  EXPECT_EQ(tensors(tensor_call(0, "all_gather", R"("in":[[3]],"out":[[6]])")).out,
+            (Shapes{{3}, {3}}));
+}
+
+TEST(CallTensors, a_root_alone_has_the_whole) {
+  const std::string gather = tensor_call(0, "gather", R"("in":[[3]],"root":0)");
+  EXPECT_EQ(tensors(gather, true).out, (Shapes{{3}, {3}}));
+  EXPECT_EQ(tensors(gather, false).out, Shapes());
+}
+
+TEST(CheckTensors, what_does_not_fit_into_memory_is_refused) {
+  EXPECT_EQ(refused(tensor_call(0, "all_reduce", R"("in":[[1000000]])")), "no error");
+  EXPECT_THAT(refused(tensor_call(0, "all_reduce", R"("in":[[1000000,1000]])")),
+              HasSubstr("more than 4 GiB at a time"));
+  EXPECT_THAT(
+      refused(tensor_call(0, "all_reduce", R"("in":[[9223372036854775807,9223372036854775807]])")),
+      AllOf(HasSubstr("more than 2^40 elements"), HasSubstr("--max-elements")));
+}
+
+TEST(CheckTensors, calls_that_are_waited_for_make_room) {
+  std::string waits, piles;
+  for (int i = 0; i < 40; ++i) {
+    const std::string big = R"("in":[[20000000]])";  // 80 MB
+    waits += tensor_call(i, "all_reduce", big);
+    piles += tensor_call(i, "all_reduce", big + R"(,"async":true)");
+  }
+  EXPECT_EQ(refused(waits), "no error");
+  EXPECT_THAT(refused(piles + tensor_call(40, "barrier", R"("async":false)")),
+              HasSubstr("more than 4 GiB"));
+}
+
+TEST(CheckTensors, many_tensors_of_one_call_count) {
+  std::string shapes = "[1073741824]";
+  for (int i = 0; i < 8; ++i) shapes += ",[1073741824]";
+  EXPECT_THAT(refused(tensor_call(0, "all_reduce", R"("in":[)" + shapes + "]")),
+              HasSubstr("more than 4 GiB"));
+}
+
+TEST(CheckTensors, types_and_splits_have_to_be_known) {
+  EXPECT_THAT(refused(tensor_call(0, "all_reduce", R"("in":[[4]],"dtype":"quaternion")")),
+              HasSubstr("type quaternion"));
+  EXPECT_THAT(refused(tensor_call(0, "all_to_all_single", R"("in":[[5]],"out":[[5]])")),
+              HasSubstr("its splits were not recorded"));
+  EXPECT_THAT(
+      refused(tensor_call(0, "all_to_all_single",
+                          R"("in":[[5]],"out":[[5]],"splits_in":[1,2],"splits_out":[2,3])")),
+      HasSubstr("not those of its rows"));
+}
+
+}  // namespace
+}  // namespace lockstep

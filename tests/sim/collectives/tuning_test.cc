@@ -1,0 +1,193 @@
+// NCCL's tuning model against sums written out from its source, and what it chooses.
+#include "sim/collectives/tuning.h"
+
+#include <cmath>
+#include <optional>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::sim {
+namespace {
+
+using ::testing::HasSubstr;
+using A = NcclAlgorithm;
+using P = NcclProtocol;
+
+NcclTuning hopper() {
+  NcclTuning out;
+  out.gpu = GpuGeneration::hopper;
+  out.inside.ring = *parse_nccl_channels("12x30GB/s");
+  out.inside.nvls = *parse_nccl_channels("8x40GB/s");
+  out.between.emplace();
+  out.between->ring = *parse_nccl_channels("8x48GB/s");
+  return out;
+}
+
+NcclTuning ampere() {
+  NcclTuning out = hopper();
+  out.gpu = GpuGeneration::ampere;
+  out.amd = true;
+  out.inside = {};
+  out.inside.ring = *parse_nccl_channels("12x20GB/s");
+  out.between->ring = *parse_nccl_channels("16x12GB/s");
+  out.between->tree = *parse_nccl_channels("16x15GB/s");
+  return out;
+}
+
+constexpr NcclGroup kNode{8, 1, 8}, kTwoNodes{16, 2, 8}, kFourNodes{32, 4, 8};
+
+// In microseconds; nothing: NCCL would not take it.
+std::optional<double> estimate(A a, P p, const NcclGroup& group, std::int64_t bytes,
+                               const NcclTuning& tuning, Op op = Op::all_reduce) {
+  for (const NcclCost& cost : nccl_costs(op, group, Bytes{bytes}, tuning))
+    if (cost.algorithm == a && cost.protocol == p) return cost.estimate * 1e6;
+  return std::nullopt;
+}
+
+// A GB/s is 1000 bytes a microsecond.
+double transfer(double bytes, double gigabytes) { return bytes / (1000 * gigabytes); }
+
+constexpr std::int64_t kMiB = 1 << 20;
+
+TEST(NcclTuning, RingsInsideANode) {
+  EXPECT_NEAR(*estimate(A::ring, P::ll, kNode, 8, hopper()),
+              6.6 + 14 * 0.6 + transfer(8, 141 * 8 / 14.0), 1e-9);
+  EXPECT_NEAR(*estimate(A::ring, P::ll128, kNode, kMiB, hopper()),
+              14 + 14 * 1.9 + transfer(kMiB, 360 * 0.92 * 8 / 14.0), 1e-9);
+  EXPECT_NEAR(*estimate(A::ring, P::simple, kNode, kMiB, hopper()),
+              8.4 + 14 * 3.4 + transfer(kMiB, 360 * 8 / 14.0), 1e-9);
+  EXPECT_NEAR(*estimate(A::ring, P::ll, kNode, 8, ampere()),
+              6.6 + 14 * 0.6 + transfer(8, 87.7 * 8 / 14.0), 1e-9);
+}
+
+TEST(NcclTuning, RingsOverNodesPostToTheNetwork) {
+  // 30 steps, 2 of them over the network; AMD posts in 2 us, three times that for Simple.
+  EXPECT_NEAR(*estimate(A::ring, P::ll, kTwoNodes, 8, ampere()),
+              6.6 + 28 * 2.0 + 2 * 2.7 + transfer(8, 22.5 * 16 / 30.0), 1e-9);
+  EXPECT_NEAR(*estimate(A::ring, P::simple, kTwoNodes, kMiB, ampere()),
+              1.4 * (8.4 + 28 * 6.0 + 2 * 14.0) + transfer(kMiB, 192 * 16 / 30.0), 1e-9);
+  // Less than 64 bytes for a channel and rank: no plateau.
+  EXPECT_NEAR(*estimate(A::ring, P::simple, kTwoNodes, 8, ampere()),
+              8.4 + 28 * 6.0 + 2 * 14.0 + transfer(8, 192 * 16 / 30.0), 1e-9);
+}
+
+TEST(NcclTuning, TreesAreCorrectedBySize) {
+  // 64 KiB is 2^10 times 64 B.
+  EXPECT_NEAR(
+      *estimate(A::tree, P::ll, kFourNodes, 65536, hopper()),
+      6.8 + 2 * (7 * 0.6 + 2 * 5.0) + transfer(65536, std::min(288 / 3.8, 20.4) * 0.5 * 0.6), 1e-9);
+  EXPECT_NEAR(*estimate(A::tree, P::ll128, kFourNodes, kMiB, hopper()),
+              14 + 2 * (7 * 1.25 + 2 * 8.5) +
+                  transfer(kMiB, std::min(288 * 120 / 128.0, 8 * 29.0) * 0.5 * 0.6),
+              1e-9);
+  // Two nodes keep the channels that are faster inside; half a GiB is not corrected any more.
+  EXPECT_NEAR(*estimate(A::tree, P::simple, kTwoNodes, 512 * kMiB, ampere()),
+              8.4 + 2 * (7 * 4.0 + 14.0) + transfer(512.0 * kMiB, 240 * 0.92 * 0.5), 1e-6);
+  EXPECT_NEAR(*estimate(A::tree, P::simple, kFourNodes, 512 * kMiB, ampere()),
+              8.4 + 2 * (7 * 4.0 + 2 * 14.0) + transfer(512.0 * kMiB, 192 * 0.92 * 0.5), 1e-6);
+}
+
+TEST(NcclTuning, SwitchesThatReduce) {
+  const double channel = 40 * 0.85 * 7 / 8;
+  EXPECT_NEAR(*estimate(A::nvls, P::simple, kNode, kMiB, hopper()),
+              25 + transfer(kMiB, 8 * channel * 2 * 8 / 14), 1e-9);
+  EXPECT_NEAR(*estimate(A::nvls, P::simple, kNode, kMiB, hopper(), Op::all_gather),
+              25 + transfer(kMiB, 8 * channel * 7 / 8), 1e-9);
+  EXPECT_NEAR(*estimate(A::nvls_tree, P::simple, kFourNodes, kMiB, hopper()),
+              25 + 2 * 2 * 20.9 + transfer(kMiB, 8 * 45.5 * 32 / 62), 1e-9);
+  EXPECT_FALSE(estimate(A::nvls, P::simple, kNode, kMiB, ampere()));
+  EXPECT_FALSE(estimate(A::nvls, P::simple, kFourNodes, kMiB, hopper()));
+  EXPECT_FALSE(estimate(A::nvls_tree, P::simple, kNode, kMiB, hopper()));
+  NcclTuning volta = hopper();
+  volta.gpu = GpuGeneration::volta;
+  EXPECT_FALSE(estimate(A::nvls, P::simple, kNode, kMiB, volta));
+}
+
+TEST(NcclTuning, OtherOperationsTakeRings) {
+  EXPECT_NEAR(*estimate(A::ring, P::simple, kNode, kMiB, hopper(), Op::reduce_scatter),
+              8.4 + 7 * 3.4 + transfer(kMiB, 360 * 8 / 7.0), 1e-9);
+  EXPECT_NEAR(*estimate(A::ring, P::simple, kNode, kMiB, hopper(), Op::broadcast),
+              8.4 + 3.4 + transfer(kMiB, 360), 1e-9);
+  EXPECT_FALSE(estimate(A::tree, P::simple, kNode, kMiB, hopper(), Op::all_gather));
+  EXPECT_FALSE(nccl_tunes(Op::all_to_all));
+  EXPECT_FALSE(nccl_tunes(Op::send));
+  // A barrier is an all-reduce of one element.
+  EXPECT_EQ(*estimate(A::ring, P::ll, kNode, 0, hopper(), Op::barrier),
+            *estimate(A::ring, P::ll, kNode, 4, hopper()));
+}
+
+TEST(NcclTuning, WithoutNvlinkThereIsNoLl128) {
+  NcclTuning pci = ampere();
+  pci.nvlink = false;
+  EXPECT_FALSE(estimate(A::ring, P::ll128, kNode, kMiB, pci));
+  EXPECT_NEAR(*estimate(A::ring, P::simple, kNode, kMiB, pci),
+              8.4 + 14 * 5.7 + transfer(kMiB, 240 * 8 / 14.0), 1e-9);
+}
+
+TEST(NcclTuning, OneRankANodeHasOneNodesShareOfTheCards) {
+  EXPECT_NEAR(*estimate(A::ring, P::simple, {4, 4, 8}, 8, hopper()),
+              8.4 + 6 * 14.0 + transfer(8, 48 * 4 / 6.0), 1e-9);
+  // Latencies of the network are a tree's.
+  EXPECT_NEAR(*estimate(A::ring, P::ll, {4, 4, 8}, 8, hopper()),
+              6.6 + 6 * 5.0 + transfer(8, std::min(20.4, 24.0) * 4 / 6.0), 1e-9);
+}
+
+TEST(NcclTuning, TheCheapestIsChosenAndSizesChangeIt) {
+  const auto chosen = [](std::int64_t bytes, const NcclGroup& group) {
+    const NcclCost cost = nccl_choice(nccl_costs(Op::all_reduce, group, Bytes{bytes}, hopper()));
+    return std::string(algorithm_name(cost.algorithm)) + "/" +
+           std::string(protocol_name(cost.protocol));
+  };
+  EXPECT_EQ(chosen(8, kNode), "ring/ll");
+  EXPECT_EQ(chosen(16 * kMiB, kNode), "nvls/simple");
+  EXPECT_EQ(chosen(65536, kFourNodes), "tree/ll");
+  EXPECT_EQ(chosen(kMiB, kFourNodes), "tree/ll128");
+  EXPECT_EQ(chosen(64 * kMiB, kFourNodes), "nvls_tree/simple");
+  EXPECT_EQ(chosen(1024 * kMiB, kFourNodes), "ring/simple");
+}
+
+// What was fitted to a machine moves its times, and not what NCCL chooses.
+TEST(NcclTuning, FitsChangeTimesAndNoChoice) {
+  NcclTuning fitted = hopper();
+  fitted.inside.latency = 1.5;
+  fitted.inside.speed = 0.8;
+  fitted.inside.fill = 0.5;
+  const auto before = nccl_costs(Op::all_reduce, kNode, Bytes{kMiB}, hopper());
+  const auto after = nccl_costs(Op::all_reduce, kNode, Bytes{kMiB}, fitted);
+  ASSERT_EQ(before.size(), after.size());
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(before[i].estimate, after[i].estimate);
+    EXPECT_EQ(before[i].estimate, before[i].seconds);
+    EXPECT_GT(after[i].seconds, before[i].seconds);
+  }
+  const double l = 1.5 * 25e-6, t = transfer(kMiB, 476 * 8 / 14.0) * 1e-6 / 0.8;
+  EXPECT_NEAR(after.back().seconds, l + t + 0.5 * std::sqrt(l * t), 1e-12);
+}
+
+TEST(NcclTuning, AnySizeAndGroupHasAPositiveTime) {
+  for (const std::int64_t bytes : {std::int64_t{0}, std::int64_t{1}, std::int64_t{63},
+                                   std::int64_t{1} << 40U, std::int64_t{1} << 62U})
+    for (const NcclGroup group : {NcclGroup{2, 1, 8}, NcclGroup{2, 2, 8}, NcclGroup{6, 3, 8},
+                                  NcclGroup{1 << 20, 1 << 17, 8}})
+      for (const Op op : {Op::all_reduce, Op::all_gather, Op::reduce, Op::broadcast, Op::barrier})
+        for (const NcclCost& cost : nccl_costs(op, group, Bytes{bytes}, hopper())) {
+          EXPECT_GT(cost.seconds, 0);
+          EXPECT_TRUE(std::isfinite(cost.estimate));
+        }
+}
+
+TEST(NcclChannels, AreReadAsNcclPrintsThem) {
+  const auto channels = parse_nccl_channels("12x30GB/s");
+  ASSERT_TRUE(channels);
+  EXPECT_EQ(channels->count, 12);
+  EXPECT_EQ(channels->each.bits_per_second, 240'000'000'000);
+  for (const char* wrong : {"", "x", "12", "x30GB/s", "0x30GB/s", "-1x30GB/s", "65x30GB/s",
+                            "1 x30GB/s", "99999999999999999999x30GB/s", "12x30", "12x"})
+    EXPECT_FALSE(parse_nccl_channels(wrong)) << wrong;
+  EXPECT_THAT(parse_nccl_channels("12").error().str(), HasSubstr("12x30GB/s"));
+}
+
+}  // namespace
+}  // namespace lockstep::sim

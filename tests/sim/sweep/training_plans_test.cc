@@ -1,0 +1,149 @@
+#include "sim/sweep/training_plans.h"
+
+#include <gmock/gmock.h>
+
+#include "sim/sweep/ranking.h"
+#include "sim/sweep/search.h"
+#include "sim/transformer/shipped_calibrations.h"
+
+namespace lockstep::sweep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr const char* kPlan =
+    "plan: 1\nname: small\ncalibration: a100-cluster\nmodel: gpt-1.7b\n"
+    "sequence: 2048\ngpus: 64\ngpu_memory: 80GB\nglobal_batch: 128\n";
+
+SourceFile shipped(const std::string& name) {
+  return {name, std::string(*sim::shipped_calibration_text(name))};
+}
+
+Result<TrainingPlans> plans(const std::vector<std::string>& varied,
+                            const std::vector<std::string>& calibrations = {"a100-cluster"}) {
+  std::vector<Axis> axes;
+  for (const std::string& text : varied) {
+    Result<Axis> axis = parse_axis(text);
+    if (!axis) return axis.error();
+    axes.push_back(std::move(*axis));
+  }
+  std::vector<SourceFile> files;
+  for (const std::string& name : calibrations) files.push_back(shipped(name));
+  return TrainingPlans::make({"p.yaml", kPlan}, files, axes);
+}
+
+std::string why_no_plan(const std::vector<std::string>& varied) {
+  const Result<TrainingPlans> made = plans(varied);
+  return made ? "it is possible" : made.error().message + " / " + made.error().fix;
+}
+
+TEST(TrainingPlans, APointIsAPlanOnACalibration) {
+  const Result<TrainingPlans> made = plans(
+      {"tensor=1,2", "calibration.network_bandwidth=1e10,1e11"}, {"a100-cluster", "h100-cluster"});
+  ASSERT_TRUE(made) << made.error().str();
+  EXPECT_EQ(made->variation().grid().size(), 8U);
+  EXPECT_THAT(made->variation().keys(), ElementsAre("tensor", "calibration.network_bandwidth"));
+  EXPECT_EQ(made->variation().machine_file(5), "a100-cluster");
+  EXPECT_EQ(made->variation().machine_file(6), "h100-cluster");
+  const Result<sim::PlanForecast> last = made->forecast(7);
+  ASSERT_TRUE(last) << last.error().str();
+  EXPECT_EQ(last->plan.plan.tensor, 2);
+  EXPECT_EQ(last->calibration.cost.network_bandwidth, 1e11);
+  EXPECT_EQ(last->calibration.name, "h100-cluster");
+}
+
+TEST(TrainingPlans, APublishedModelIsChanged) {
+  const Result<TrainingPlans> made = plans({"model.layers=12", "model=gpt-1.7b,gpt-7.5b"});
+  ASSERT_TRUE(made) << made.error().str();
+  for (const PointId point : {PointId{0}, PointId{1}}) {
+    const Result<sim::PlanForecast> f = made->forecast(point);
+    ASSERT_TRUE(f) << f.error().str();
+    EXPECT_EQ(f->plan.model.layers, 12);
+    EXPECT_EQ(f->plan.model.hidden, point == 0 ? 2304 : 4096);
+  }
+}
+
+TEST(TrainingPlans, WhatCannotBeVariedIsRefused) {
+  EXPECT_THAT(why_no_plan({"tensors=2"}), HasSubstr("did you mean \"tensor\"?"));
+  EXPECT_THAT(why_no_plan({"tensor=two"}), HasSubstr("should be a whole number"));
+  EXPECT_THAT(why_no_plan({"pipeline.stage=2"}), HasSubstr("did you mean \"stages\"?"));
+  EXPECT_THAT(why_no_plan({"calibration=h100-cluster"}), HasSubstr("--calibration"));
+  EXPECT_THAT(why_no_plan({"name=x"}), HasSubstr("makes no difference"));
+  EXPECT_THAT(why_no_plan({"calibration.network=2"}), HasSubstr("no parameter \"network\""));
+  EXPECT_THAT(why_no_plan({"calibration.peak_flops=fast"}), HasSubstr("no number"));
+  EXPECT_THAT(why_no_plan({"calibration.peak_flops.x=1"}), HasSubstr("no number"));
+}
+
+TEST(TrainingPlans, AnImpossiblePointIsARowThatSaysWhy) {
+  const Result<TrainingPlans> made = plans({"tensor=1,3,128"});
+  ASSERT_TRUE(made) << made.error().str();
+  EXPECT_EQ(made->row(0).outcome, Outcome::trains);
+  for (const PointId point : {PointId{1}, PointId{2}}) {
+    const Row row = made->row(point);
+    EXPECT_EQ(row.outcome, Outcome::refused);
+    EXPECT_THAT(row.reason, HasSubstr("64 GPUs do not divide by tensor x context"));
+  }
+}
+
+TEST(TrainingPlans, ARowHasThePlansFigures) {
+  const Result<TrainingPlans> made = plans({"pipeline.stages=4"});
+  ASSERT_TRUE(made) << made.error().str();
+  const Result<sim::PlanForecast> f = made->forecast(0);
+  ASSERT_TRUE(f) << f.error().str();
+  const Row row = made->row(0);
+  EXPECT_EQ(row.ranks, 64);
+  EXPECT_EQ(row.step_seconds, f->step.seconds);
+  EXPECT_EQ(row.memory_bytes, f->step.memory_bytes);
+  EXPECT_TRUE(row.memory_counted);
+  EXPECT_EQ(row.device_bytes, 80e9);
+  ASSERT_TRUE(row.transformer);
+  EXPECT_EQ(row.transformer->mfu, f->mfu);
+  EXPECT_EQ(row.transformer->bubble, f->bubble_share);
+  const Result<Row> read = parse_row(row_line(row, true).substr(0, row_line(row, true).size() - 1));
+  ASSERT_TRUE(read) << read.error().str();
+  EXPECT_EQ(read->transformer->tokens_per_second_per_rank,
+            row.transformer->tokens_per_second_per_rank);
+}
+
+// Every point computed apart from the search, and the least time of those that fit.
+TEST(TrainingPlans, TheSearchFindsTheBruteForceBest) {
+  const Result<TrainingPlans> made =
+      plans({"tensor=1,2,3,4,8", "pipeline.stages=1..16*2", "micro_batch=1,2,4,8", "zero=0,1,3",
+             "recompute=none,selective,full"});
+  ASSERT_TRUE(made) << made.error().str();
+  const Grid& grid = made->variation().grid();
+  EXPECT_EQ(grid.size(), 900U);
+  Goal goal;
+  goal.objective = Objective::step_time;
+  goal.memory_limit = 40e9;
+  std::optional<double> least;
+  std::size_t refused = 0;
+  for (PointId point = 0; point < grid.size(); ++point) {
+    const Result<sim::PlanForecast> f = made->forecast(point);
+    refused += f ? 0U : 1U;
+    if (f && f->step.memory_bytes <= 40e9 && (!least || f->step.seconds < *least))
+      least = f->step.seconds;
+  }
+  ASSERT_TRUE(least);
+  EXPECT_GE(refused, 180U);  // tensor 3, and more
+  Search search(grid, 450, 1);
+  EXPECT_FALSE(search.exhaustive());
+  std::optional<double> found;
+  for (auto points = search.next(); !points.empty(); points = search.next()) {
+    std::vector<Score> scores;
+    for (const PointId point : points) {
+      const Row row = made->row(point);
+      scores.push_back(score(row, goal));
+      if (row.outcome == Outcome::trains && fits(row, goal) &&
+          (!found || row.step_seconds < *found))
+        found = row.step_seconds;
+    }
+    search.tell(scores);
+  }
+  EXPECT_EQ(found, least);
+}
+
+}  // namespace
+}  // namespace lockstep::sweep

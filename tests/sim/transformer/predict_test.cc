@@ -1,0 +1,158 @@
+// Kernels and steps: what must hold whatever the calibration says.
+#include "sim/transformer/predict.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/transformer/kernels.h"
+
+namespace lockstep::sim {
+namespace {
+
+CostParameters plain() {
+  CostParameters cost;
+  cost.gemm_half_depth = 1;
+  cost.gemm_efficiency = 1;
+  return cost;
+}
+
+// 108 processors: 108 tiles of 128 x 128 are one wave, 109 are two.
+TEST(Gemm, RunsInWaves) {
+  CostParameters cost = plain();
+  cost.memory_bandwidth = 1e14;
+  const double one = gemm_seconds(cost, {108 * 128.0, 128, 4096});
+  EXPECT_NEAR(one, 2.0 * 108 * 128 * 128 * 4096 / 312e12, one * 1e-3);
+  EXPECT_NEAR(gemm_seconds(cost, {109 * 128.0, 128, 4096}) / one, 2, 1e-9);
+  EXPECT_NEAR(gemm_seconds(cost, {216 * 128.0, 128, 4096}) / one, 2, 1e-9);
+}
+
+TEST(Gemm, HalfOfTheEfficiencyIsLeftAtTheHalfDepth) {
+  CostParameters cost = plain();
+  cost.gemm_half_depth = 512;
+  cost.memory_bandwidth = 1e14;
+  const Gemm shallow{108 * 128.0, 128, 512};
+  EXPECT_NEAR(gemm_seconds(cost, shallow), 2 * shallow.flops() / 312e12, 1e-12);
+}
+
+TEST(Gemm, TakesAtLeastTheTimeToMoveItsOperands) {
+  CostParameters cost = plain();
+  cost.memory_bandwidth = 1e9;
+  EXPECT_DOUBLE_EQ(gemm_seconds(cost, {128, 128, 128}), 2.0 * 3 * 128 * 128 / 1e9);
+}
+
+TEST(Groups, AreWithinANodeOrBringANetworkCardEach) {
+  const CostParameters cost;  // 8 ranks a node
+  EXPECT_EQ(group_of(cost, 8, 1).per_node, 8);
+  EXPECT_EQ(group_of(cost, 4, 2).per_node, 4);
+  EXPECT_EQ(group_of(cost, 32, 2).per_node, 4);
+  EXPECT_EQ(group_of(cost, 32, 8).per_node, 1);
+  const double bytes = 1e9;
+  // 2 (n-1)/n of the bytes, over the node's links or one network card's share.
+  EXPECT_NEAR(collective_seconds(cost, Op::all_reduce, bytes, {8, 8}), 30e-6 + 1.75 * bytes / 230e9,
+              1e-9);
+  EXPECT_NEAR(collective_seconds(cost, Op::all_reduce, bytes, {32, 1}),
+              2 * 40e-6 * 5 + 2 * 31.0 / 32 * bytes / 12e9, 1e-9);
+  EXPECT_EQ(collective_seconds(cost, Op::all_reduce, bytes, {1, 1}), 0);
+}
+
+Transformer predicted_model() {
+  Transformer out;
+  out.layers = 8;
+  out.hidden = 2048;
+  out.heads = out.kv_heads = 16;
+  out.ffn = 8192;
+  out.vocabulary = 51200;
+  return out;
+}
+
+TrainingPlan predicted_plan() {
+  TrainingPlan out;
+  out.sequence = 1024;
+  out.global_batch = 32;
+  out.micro_batch = 2;
+  return out;
+}
+
+double seconds(const TrainingPlan& of, const CostParameters& cost = {}) {
+  const Result<StepPrediction> step = predict_step(predicted_model(), of, cost);
+  EXPECT_TRUE(step) << step.error().str();
+  return step->seconds;
+}
+
+TEST(Layer, TheFusedSoftmaxNeedsAMultipleOfFour) {
+  TrainingPlan of = predicted_plan();
+  of.tensor = 8;  // 2 heads x 2 sequences
+  const LayerTimes fused = layer_times(predicted_model(), of, {});
+  of.micro_batch = 1;
+  const LayerTimes unfused = layer_times(predicted_model(), of, {});
+  EXPECT_GT(unfused.forward.launches, fused.forward.launches);
+}
+
+TEST(Layer, RecomputeLeavesTheLayersOwnTimesAlone) {
+  TrainingPlan of = predicted_plan();
+  const LayerTimes once = layer_times(predicted_model(), of, {});
+  of.recompute = Recompute::full;
+  EXPECT_EQ(layer_times(predicted_model(), of, {}).backward.kernels, once.backward.kernels);
+  EXPECT_GT(seconds(of), seconds(predicted_plan()));
+}
+
+TEST(Step, IsThePipelinesPlusTheExchangesPlusTheUpdates) {
+  TrainingPlan of = predicted_plan();
+  of.data = 4;
+  const StepPrediction step = *predict_step(predicted_model(), of, {});
+  EXPECT_DOUBLE_EQ(step.seconds,
+                   step.pipeline_seconds + step.exchange_seconds + step.update_seconds);
+  EXPECT_GT(step.exchange_seconds, 0);
+  EXPECT_EQ(step.bubble, 0);
+  EXPECT_NEAR(step.tokens_per_second_and_rank(of) * 4 * step.seconds, 32 * 1024, 1e-6);
+}
+
+TEST(Step, APipelinesBubbleFollowsItsSchedule) {
+  TrainingPlan of = predicted_plan();
+  of.pipeline = 4;
+  of.global_batch = 16;  // 8 micro-batches
+  const StepPrediction alternate = *predict_step(predicted_model(), of, {});
+  EXPECT_GT(alternate.bubble, 0.2);  // (p-1)/(m+p-1) = 0.27, more for uneven stages
+  of.schedule = PipelineSchedule::interleaved;
+  of.chunks = 2;
+  const StepPrediction interleaved = *predict_step(predicted_model(), of, {});
+  EXPECT_LT(interleaved.bubble, alternate.bubble);
+  EXPECT_LT(interleaved.seconds, alternate.seconds);
+  of.schedule = PipelineSchedule::zb_h2;
+  of.chunks = 1;
+  EXPECT_LT(predict_step(predicted_model(), of, {})->seconds, alternate.seconds);
+}
+
+TEST(Step, FasterPartsNeverMakeItSlower) {
+  TrainingPlan of = predicted_plan();
+  of.tensor = 2;
+  of.data = 8;
+  of.pipeline = 2;
+  const double before = seconds(of);
+  for (const CostParameter& parameter : cost_parameters()) {
+    const std::string name(parameter.name);
+    // More of a rate, less of a time; not what changes the layout.
+    const bool rate = name == "peak_flops" || name == "memory_bandwidth" ||
+                      name == "node_bandwidth" || name == "network_bandwidth" ||
+                      name == "gemm_efficiency";
+    if (name == "processors" || name == "ranks_per_node") continue;
+    CostParameters cost;
+    cost.*(parameter.value) *= rate ? 1.1 : 0.5;
+    EXPECT_LE(seconds(of, cost), before * (1 + 1e-9)) << name;
+  }
+}
+
+TEST(Step, Zero3HidesItsExchangeBesideTheLayers) {
+  TrainingPlan of = predicted_plan();
+  of.data = 8;
+  of.sharding = Sharding::zero3;
+  const StepPrediction sharded = *predict_step(predicted_model(), of, {});
+  EXPECT_EQ(sharded.exchange_seconds, 0);
+  of.sharding = Sharding::none;
+  const StepPrediction whole = *predict_step(predicted_model(), of, {});
+  EXPECT_LT(sharded.memory.state.total(), whole.memory.state.total() / 7);
+  EXPECT_GT(sharded.memory.unsharded, 0);
+}
+
+}  // namespace
+}  // namespace lockstep::sim

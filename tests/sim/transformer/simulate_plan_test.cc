@@ -1,0 +1,167 @@
+// lockstep simulate plan: what is answered, in all forms, and what is refused.
+#include <filesystem>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/run_lockstep.h"
+#include "tests/support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+constexpr const char* kSimulatedPlan =
+    "plan: 1\nname: small\ncalibration: a100-cluster\n"
+    "model: {layers: 16, hidden: 1024, heads: 16, vocabulary: 51200}\n"
+    "sequence: 2048\ngpus: 32\ntensor: 2\npipeline: {stages: 4}\nglobal_batch: 64\n";
+
+class SimulatePlan : public ::testing::Test {
+ protected:
+  Outcome simulate(const std::vector<std::string>& more, const std::string& text = kSimulatedPlan) {
+    std::vector<std::string> arguments = {"simulate", "plan", folder_.write("p.yaml", text)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_lockstep(arguments);
+  }
+  Json json(std::vector<std::string> more, const std::string& text = kSimulatedPlan) {
+    more.insert(more.end(), {"--output", "json=-"});
+    const Outcome outcome = simulate(more, text);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return Json::parse(outcome.out, nullptr, false);
+  }
+  void expect_refused(const std::vector<std::string>& more, const std::string& why,
+                      const std::string& text = kSimulatedPlan) {
+    const Outcome outcome = simulate(more, text);
+    EXPECT_EQ(outcome.status, 2) << outcome.out;
+    EXPECT_THAT(outcome.err, HasSubstr(why));
+  }
+  TempDir folder_;
+};
+
+TEST_F(SimulatePlan, HelpFitsATerminal) {
+  const Outcome help = run_lockstep({"simulate", "plan", "--help"});
+  EXPECT_EQ(help.status, 0);
+  EXPECT_THAT(help.out, AllOf(HasSubstr("--set"), HasSubstr("sim/plans/llama3-70b.yaml")));
+  expect_fits_a_terminal(help.out);
+}
+
+TEST_F(SimulatePlan, SaysTimeMemoryAndWhatTheyRestOn) {
+  const Outcome outcome = simulate({});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("step time"), HasSubstr("MFU"), HasSubstr("pipeline bubble"),
+                    HasSubstr("together"), HasSubstr("the fullest"), HasSubstr("fitted to 3")));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("fits")));  // what a GPU has is not said
+  expect_fits_a_terminal(outcome.out);
+}
+
+TEST_F(SimulatePlan, TheJsonAddsUp) {
+  const Json all = json({"--set", "gpu_memory=80GB", "--set", "recompute=full"});
+  double time = 0, memory = 0;
+  for (const Json& part : all["time"]) time += part["seconds"].get<double>();
+  for (const Json& part : all["memory"]["parts"]) memory += part["bytes"].get<double>();
+  EXPECT_NEAR(time, all["step_time_s"], 1e-9 * time);
+  EXPECT_NEAR(memory, all["memory"]["bytes"], 1e-9 * memory);
+  EXPECT_EQ(all["memory"]["fits"], true);
+  EXPECT_EQ(all["layout"]["data"], 4);
+  EXPECT_GT(all["hfu"], all["mfu"]);
+  EXPECT_NEAR(all["tokens_per_s"].get<double>(), 64 * 2048 / all["step_time_s"].get<double>(),
+              1e-6);
+}
+
+TEST_F(SimulatePlan, SaysWhatDoesNotFit) {
+  const std::vector<std::string> small = {"--set", "gpu_memory=4GB"};
+  const Outcome outcome = simulate(small);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("does not fit 4.00 GB: "), HasSubstr("too much on stage 3"),
+                    HasSubstr("logits and their gradient")));
+  expect_fits_a_terminal(outcome.out);
+  const Json all = json(small);
+  EXPECT_EQ(all["memory"]["fits"], false);
+  EXPECT_DOUBLE_EQ(all["memory"]["missing_bytes"].get<double>(),
+                   all["memory"]["bytes"].get<double>() - 4e9);
+}
+
+TEST_F(SimulatePlan, SettingsAndCalibrationsChangeThePlan) {
+  const double slow = json({})["step_time_s"];
+  EXPECT_LT(json({"--set", "calibration.network_bandwidth=1e12"})["step_time_s"], slow);
+  EXPECT_LT(json({"--calibration", "h100-cluster"})["step_time_s"], slow);
+  const Json other = json({"--set", "pipeline={stages: 2, schedule: zbv}", "--set", "tensor=4"});
+  EXPECT_EQ(other["layout"]["pipeline"]["chunks"], 2);
+  EXPECT_EQ(other["layout"]["data"], 4);
+  EXPECT_EQ(json({"--set", "model=llama3-8b", "--set", "model.layers=8"})["model"]["layers"], 8);
+}
+
+TEST_F(SimulatePlan, ACalibrationsFileIsSeenFromThePlan) {
+  std::filesystem::copy_file(LOCKSTEP_SOURCE_DIR "/sim/machines/calibration-h100-cluster.yaml",
+                             folder_.file("mine.yaml"));
+  std::string text = kSimulatedPlan;
+  text.replace(text.find("a100-cluster"), 12, "mine.yaml");
+  EXPECT_EQ(json({}, text)["calibration"], "h100-cluster");
+  text.replace(text.find("mine.yaml"), 9, "none.yaml");
+  expect_refused({}, "none.yaml", text);
+}
+
+TEST_F(SimulatePlan, WhatCannotBeIsRefused) {
+  expect_refused({"--set", "tensor"}, "--set: \"tensor\" should be KEY=VALUE");
+  expect_refused({"--set", "tensor=1,2"}, "try all of them: lockstep sweep");
+  expect_refused({"--set", "tensors=2"}, "did you mean \"tensor\"?");
+  expect_refused({"--set", "tensor=3"}, "GPUs do not divide by tensor x context");
+  expect_refused({"--set", "tensor=0"}, "at least 1");
+  expect_refused({"--set", "calibration=h100-cluster"}, "--calibration");
+  expect_refused({"--set", "calibration.network=1"}, "no parameter \"network\"");
+  expect_refused({"--set", "tensor=2", "--set", "tensor=4"}, "varied twice");
+  expect_refused({"--calibration", "h300"}, "h300");
+  expect_refused({"--output", "xml=-"}, "text, json, csv and html");
+  expect_refused({}, "p.yaml:1:1", "lockstep: 1\n");
+  expect_refused({}, "p.yaml", "plan: 1\nname: [\n");
+  expect_refused({}, "p.yaml:6:7: error: 33 GPUs do not divide",
+                 std::string(kSimulatedPlan)
+                     .replace(std::string(kSimulatedPlan).find("gpus: 32"), 8, "gpus: 33"));
+  expect_refused({"--set", "gpus=24", "--set", "pipeline.stages=3", "--set", "global_batch=16",
+                  "--set", "calibration.ranks_per_node=16"},
+                 "24 GPUs do not fill the nodes of 16");
+  EXPECT_EQ(run_lockstep({"simulate", "plan", folder_.file("missing.yaml")}).status, 2);
+}
+
+TEST_F(SimulatePlan, APlanIsNoScenario) {
+  const Outcome outcome = run_lockstep({"simulate", folder_.write("p.yaml", kSimulatedPlan)});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("lockstep simulate plan"));
+}
+
+TEST_F(SimulatePlan, HasATableAndAPage) {
+  const Outcome csv = simulate({"-q", "--output", "csv=-", "--set", "gpu_memory=80GB"});
+  EXPECT_THAT(csv.out,
+              AllOf(HasSubstr("quantity,value,unit,rests_on\r\n"),
+                    HasSubstr("\r\ntime.pipeline_bubble,"), HasSubstr("memory_missing,0,B")));
+  std::string text = kSimulatedPlan;
+  text.replace(text.find("small"), 5, "\"<b>small</b>\"");
+  const Outcome html = simulate({"-q", "--output", "html=-"}, text);
+  EXPECT_THAT(html.out, AllOf(HasSubstr("&lt;b&gt;small"), HasSubstr("pipeline bubble"),
+                              Not(HasSubstr("<b>small"))));
+}
+
+TEST_F(SimulatePlan, ShippedPlansFit) {
+  std::size_t plans = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(LOCKSTEP_SOURCE_DIR "/plans")) {
+    const Outcome outcome = run_lockstep({"simulate", "plan", entry.path(), "--output", "json=-"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const Json all = Json::parse(outcome.out);
+    EXPECT_EQ(all["memory"]["fits"], true) << entry.path();
+    EXPECT_GT(all["mfu"], 0.2) << entry.path();
+    EXPECT_LT(all["mfu"], 0.65) << entry.path();
+    ++plans;
+  }
+  EXPECT_GE(plans, 3U);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,174 @@
+// Counts of a transformer against values worked out by hand, and against the papers' formulas.
+#include "sim/transformer/transformer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/transformer/memory.h"
+
+namespace lockstep::sim {
+namespace {
+
+using ::testing::HasSubstr;
+
+Transformer gpt(std::int64_t layers, std::int64_t hidden, std::int64_t heads) {
+  Transformer model;
+  model.layers = layers;
+  model.hidden = hidden;
+  model.heads = model.kv_heads = heads;
+  model.ffn = 4 * hidden;
+  model.vocabulary = 51200;
+  return model;
+}
+
+Transformer llama_8b() {
+  Transformer model;
+  model.layers = 32;
+  model.hidden = 4096;
+  model.heads = 32;
+  model.kv_heads = 8;
+  model.ffn = 14336;
+  model.vocabulary = 128256;
+  model.gated = true;
+  model.tied_embeddings = false;
+  return model;
+}
+
+TrainingPlan plan_of(std::int64_t sequence, std::int64_t batch) {
+  TrainingPlan out;
+  out.sequence = sequence;
+  out.global_batch = batch;
+  return out;
+}
+
+// h = 8, one head, ffn 32: QKV 3*64 + 24, projection 64 + 8, feed-forward 2*256 + 32 + 8, norms 32.
+TEST(Transformer, ParametersOfASmallLayer) {
+  Transformer tiny = gpt(1, 8, 1);
+  tiny.vocabulary = 10;
+  EXPECT_EQ(layer_parameters(tiny), 192 + 24 + 64 + 8 + 512 + 40 + 32);
+  EXPECT_EQ(parameters(tiny), layer_parameters(tiny) + 80);
+}
+
+TEST(Transformer, ParametersOfPublishedModels) {
+  EXPECT_EQ(parameters(llama_8b()) + 4096, 8'030'261'248);  // with the last norm: Llama 3.1 8B
+  // arXiv 2104.04473, table 1: 1.7, 18.4 and 76.1 billion.
+  EXPECT_NEAR(static_cast<double>(parameters(gpt(24, 2304, 24))), 1.65e9, 0.05e9);
+  EXPECT_NEAR(static_cast<double>(parameters(gpt(40, 6144, 48))), 18.4e9, 0.1e9);
+  EXPECT_NEAR(static_cast<double>(parameters(gpt(60, 10240, 80))), 76.1e9, 0.2e9);
+}
+
+// arXiv 2104.04473, eq. 3: 96 B s l h^2 (1 + s/(6h) + V/(16 l h)), all but the logits recomputed.
+TEST(Transformer, FlopsAreThoseOfThePaper) {
+  const Transformer model = gpt(40, 6144, 48);
+  TrainingPlan of = plan_of(2048, 1024);
+  of.recompute = Recompute::full;
+  const double l = 40, h = 6144, s = 2048, v = 51200;
+  const double paper = 96 * 1024 * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
+  EXPECT_NEAR(hardware_flops(model, of) / paper, 1, 1e-12);
+  // Without recomputing: three quarters, of the logits all.
+  const double logits = 6 * 1024 * s * h * v;
+  EXPECT_NEAR(model_flops(model, of) / ((paper - logits) * 3 / 4 + logits), 1, 1e-12);
+}
+
+TEST(Transformer, SelectiveRecomputeRepeatsTheAttentionOnly) {
+  const Transformer model = gpt(2, 64, 4);
+  TrainingPlan of = plan_of(128, 1);
+  const double once = hardware_flops(model, of);
+  of.recompute = Recompute::selective;
+  // Scores and values, 2 s h multiplications and additions each, for 128 tokens in 2 layers.
+  EXPECT_EQ(hardware_flops(model, of) - once, 2.0 * 128 * 4 * 128 * 64);
+}
+
+// 6 N + 12 L H Q T with the numbers of Llama 3.1 8B at 8192: 6 x 8.030e9 + 12 x 32 x 4096 x 8192.
+TEST(Transformer, PalmsFlopsPerToken) {
+  EXPECT_NEAR(palm_flops_per_token(llama_8b(), 8192), 6 * 8.03026e9 + 1.28849e10, 1e6);
+}
+
+// arXiv 2205.05198, table 2, GPT-3: s = 2048, b = 1, h = 12288, a = 96, t = 8.
+TEST(Activations, AreThoseOfThePaper) {
+  const Transformer model = gpt(96, 12288, 96);
+  TrainingPlan of = plan_of(2048, 1);
+  of.tensor = 8;
+  const double sbh = 2048.0 * 12288;
+  const double scores = 5.0 * 96 * 2048 / 12288;
+  EXPECT_DOUBLE_EQ(layer_activation_bytes(model, of), sbh * (10 + 24.0 / 8 + scores / 8));
+  of.sequence_parallel = true;
+  EXPECT_DOUBLE_EQ(layer_activation_bytes(model, of), sbh / 8 * (34 + scores));
+  of.recompute = Recompute::selective;
+  EXPECT_DOUBLE_EQ(layer_activation_bytes(model, of), sbh / 8 * 34);
+  of.sequence_parallel = false;
+  EXPECT_DOUBLE_EQ(layer_activation_bytes(model, of), sbh * (10 + 24.0 / 8));
+  of.recompute = Recompute::full;
+  EXPECT_DOUBLE_EQ(layer_activation_bytes(model, of), 2 * sbh);
+}
+
+// Llama 3.1 8B keeps of a token and element: norms and their outputs 8 bytes, q, k, v 3 (grouped),
+// attention 2, gates and product 3 x 2 x 3.5.
+TEST(Activations, OfAGatedLayer) {
+  const Transformer model = llama_8b();
+  TrainingPlan of = plan_of(8192, 1);
+  const double elements = 8192.0 * 4096;
+  EXPECT_DOUBLE_EQ(layer_activation_bytes(model, of), elements * (8 + 3 + 2 + 21));
+  of.recompute = Recompute::selective;  // input and half of projections: 4; cut: 2 + 1.5 + 7
+  EXPECT_DOUBLE_EQ(layer_activation_bytes(model, of), elements * (4 + 10.5));
+}
+
+// arXiv 1910.02054, figure 1: 7.5 billion parameters on 64 ranks: 120, 31.4, 16.6 and 1.9 GB.
+TEST(State, ShardsAsZeroDoes) {
+  Transformer model = gpt(1, 1024, 16);
+  TrainingPlan of = plan_of(1024, 64);
+  of.data = 64;
+  const double count = parameters_per_rank(model, of);
+  const auto of_75 = [&](Sharding sharding) {
+    of.sharding = sharding;
+    return state_bytes(model, of).total() / count * 7.5;
+  };
+  EXPECT_NEAR(of_75(Sharding::none), 120, 1e-9);
+  EXPECT_NEAR(of_75(Sharding::zero1), 31.4, 0.05);
+  EXPECT_NEAR(of_75(Sharding::zero2), 16.6, 0.05);
+  EXPECT_NEAR(of_75(Sharding::zero3), 1.9, 0.05);
+}
+
+TEST(Memory, AddsUpOverTheFullestStage) {
+  const Transformer model = gpt(8, 1024, 16);
+  TrainingPlan of = plan_of(1024, 8);
+  of.pipeline = 4;
+  of.recompute = Recompute::full;
+  const StepMemory use = memory_use(model, of, {4, 3, 2, 1});
+  EXPECT_DOUBLE_EQ(use.state.total(), 16 * parameters_per_rank(model, of));
+  // Two layers a stage; the last one, with a micro-batch and the logits (14 bytes each), is
+  // fullest.
+  EXPECT_DOUBLE_EQ(use.activations, 1 * 2 * 2.0 * 1024 * 1024);
+  EXPECT_DOUBLE_EQ(use.working, 14.0 * 1024 * 51200);
+  EXPECT_TRUE(use.of_logits);
+  EXPECT_EQ(use.stage, 3);
+  EXPECT_EQ(use.unsharded, 0);
+}
+
+TEST(Workload, RefusesWhatCannotBe) {
+  const auto refused = [](const Transformer& model, const TrainingPlan& of) {
+    const Status status = check_workload(model, of);
+    return status ? std::string("fine") : status.error().message;
+  };
+  const Transformer model = gpt(8, 1024, 16);
+  EXPECT_EQ(refused(model, plan_of(1024, 8)), "fine");
+  TrainingPlan of = plan_of(1024, 8);
+  of.pipeline = 16;
+  EXPECT_THAT(refused(model, of), HasSubstr("16 stages of 1 chunks for 8 layers"));
+  of = plan_of(1024, 8);
+  of.tensor = 3;
+  EXPECT_THAT(refused(model, of), HasSubstr("heads 16 does not divide by tensor 3"));
+  of = plan_of(1024, 8);
+  of.data = 16;
+  EXPECT_THAT(refused(model, of), HasSubstr("less than one micro-batch"));
+  of = plan_of(1024, 8);
+  of.data = 3;
+  EXPECT_THAT(refused(model, of), HasSubstr("does not divide by micro_batch x data 3"));
+  EXPECT_THAT(refused(model, plan_of(0, 8)), HasSubstr("sequence is 0"));
+  Transformer wide = model;
+  wide.hidden = std::int64_t{1} << 40;
+  EXPECT_THAT(refused(wide, plan_of(1024, 8)), HasSubstr("hidden is"));
+}
+
+}  // namespace
+}  // namespace lockstep::sim

@@ -1,0 +1,128 @@
+#include "trace/derivation.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "base/files/read_file.h"
+#include "base/text.h"
+#include "trace/load.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kLargestProduct = std::size_t{16} << 20U;
+
+// One rank's trace stands for those of the others only where all of them are in its groups, and no
+// call names a rank.
+Status check_class(const Run& run, const ProductSpec::RankClass& one) {
+  const RankTrace& trace = *run.find(Rank(one.rank));
+  const auto refuse = [&](const std::string& why) {
+    return Error{"rank " + std::to_string(one.rank) + " cannot stand for ranks " +
+                     ranges(one.ranks) + ": " + why,
+                 {trace.source},
+                 "give each of them a trace"};
+  };
+  if (one.ranks.size() < 2) return Status::ok();
+  for (const RankTrace::Membership& membership : trace.groups) {
+    for (const std::int32_t rank : one.ranks) {
+      if (!membership.ranks.contains(Rank(rank))) {
+        return refuse("group " + printable(run.tables.str(membership.group)) +
+                      " does not have them all");
+      }
+    }
+  }
+  for (const Call& call : trace.calls) {
+    if (is_point_to_point(run.tables.signatures[call.signature].op)) {
+      return refuse("it sends or receives messages");
+    }
+  }
+  return Status::ok();
+}
+
+// A derivation is a proof's premise: a trace that lost something is none.
+Status check_whole(const Run& run, const ProductSpec& spec, const std::string& folder) {
+  const auto error = [&](std::string message, const std::string& file) {
+    return Error{std::move(message), {file}, "derive the program again"};
+  };
+  if (!run.unreadable.empty()) return run.unreadable.front().error;
+  if (!run.header_conflicts.empty())
+    return error("the traces contradict each other: " + printable(run.header_conflicts.front()),
+                 folder);
+  if (run.world_size != spec.world_size)
+    return error("the traces are of a world of " + std::to_string(run.world_size) +
+                     " ranks, product.json says " + std::to_string(spec.world_size),
+                 folder);
+  const std::vector<std::int32_t> traced = traced_ranks(spec);
+  for (std::int32_t r = 0; r < spec.world_size; ++r) {
+    if (traced[static_cast<std::size_t>(r)] != r) continue;
+    const RankTrace* trace = run.find(Rank(r));
+    if (trace == nullptr) return error("rank " + std::to_string(r) + " has no trace", folder);
+    if (trace->damaged_count > 0 || trace->dropped > 0 || trace->open_ended)
+      return error("records of rank " + std::to_string(r) + " were lost or are damaged",
+                   trace->source);
+    if (trace->end != End::clean && trace->end != End::exception)
+      return error(
+          "the trace of rank " + std::to_string(r) + " ends neither cleanly nor with an exception",
+          trace->source);
+  }
+  for (const ProductSpec::RankClass& one : spec.classes) {
+    if (const Status stands = check_class(run, one); !stands) return stands;
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+std::vector<std::int32_t> traced_ranks(const ProductSpec& spec) {
+  std::vector<std::int32_t> out(static_cast<std::size_t>(spec.world_size));
+  std::iota(out.begin(), out.end(), 0);
+  for (const ProductSpec::RankClass& one : spec.classes) {
+    for (const std::int32_t rank : one.ranks) out[static_cast<std::size_t>(rank)] = one.rank;
+  }
+  return out;
+}
+
+Result<Derivation> make_derivation(ProductSpec spec, std::vector<Run> runs,
+                                   const std::string& folder) {
+  LOCKSTEP_CHECK(runs.size() == spec.histories.size(), "every history has its run");
+  for (std::size_t h = 0; h < runs.size(); ++h) {
+    const std::string path = (fs::path(folder) / spec.histories[h].folder).string();
+    if (const Status whole = check_whole(runs[h], spec, path); !whole) return whole.error();
+  }
+  Derivation out;
+  out.spec = std::move(spec);
+  out.folder = folder;
+  out.runs = std::move(runs);
+  return out;
+}
+
+Result<Derivation> load_derivation(const std::string& folder) {
+  const std::string file = (fs::path(folder) / "product.json").string();
+  const Result<std::string> text = read_file(file, kLargestProduct);
+  if (!text) {
+    Error error = text.error();
+    error.fix =
+        "give a folder that `lockstep derive --output-dir` or "
+        "runtime/record/python/lockstep_record.py wrote";
+    return error;
+  }
+  Result<ProductSpec> spec = parse_product(*text, file);
+  if (!spec) return spec.error();
+  std::vector<Run> runs;
+  for (const ProductSpec::History& history : spec->histories) {
+    Result<Run> run = load_run({(fs::path(folder) / history.folder).string()});
+    if (!run) return run.error();
+    runs.push_back(std::move(*run));
+  }
+  return make_derivation(std::move(*spec), std::move(runs), folder);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,394 @@
+#include "trace/evidence/rank_log.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "trace/formats/log_lines.h"
+#include "trace/formats/watchdog_log/lines.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep {
+
+namespace {
+
+using NoteKind = RankNote::Kind;
+constexpr std::size_t kMostOfAKind = 4;  // of one rank: the first ones say what the later repeat
+
+bool is_blank(char c) { return c == ' ' || c == '\t'; }
+
+// "torch.OutOfMemoryError: CUDA out of memory", "KeyError: 'x'", "AssertionError".
+bool looks_like_exception(std::string_view line) {
+  const std::size_t end = line.find(':');
+  const std::string_view type = line.substr(0, end);
+  constexpr std::size_t kLongestType = 128;
+  if (type.empty() || type.size() > kLongestType) return false;
+  if (end != kNpos && end + 1 < line.size() && line[end + 1] != ' ') return false;
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  return (letter(type.front()) || type.front() == '_') &&
+         std::all_of(type.begin(), type.end(), [&](char c) {
+           return letter(c) || c == '_' || c == '.' || (c >= '0' && c <= '9');
+         });
+}
+
+bool tells_of_memory(std::string_view text) {
+  static constexpr std::array<std::string_view, 6> kSigns = {
+      "OutOfMemoryError",  "out of memory",         "MemoryError",
+      "HIP out of memory", "can't allocate memory", "Cannot allocate memory"};
+  return std::any_of(kSigns.begin(), kSigns.end(),
+                     [&](auto sign) { return contains_text(text, sign); });
+}
+
+NoteKind kind_of_exception(std::string_view text) {
+  if (tells_of_a_peer(text)) return NoteKind::peer_lost;
+  return tells_of_memory(text) ? NoteKind::out_of_memory : NoteKind::exception;
+}
+
+// Lines that processes and libraries write while they go down: behind them nobody went on.
+bool belongs_to_the_end(std::string_view text) {
+  text = trimmed(text);
+  if (text.empty()) return true;
+  static constexpr std::array<std::string_view, 18> kBegins = {
+      "[rank",         "[W",          "[E",      "[F",        "[I",        "frame #",
+      "Traceback",     "terminate ",  "what():", "Exception", "The above", "During handling",
+      "WARNING:torch", "ERROR:torch", "E0",      "W0",        "E1",        "W1"};
+  if (std::any_of(kBegins.begin(), kBegins.end(), [&](auto b) { return text.starts_with(b); })) {
+    return true;
+  }
+  static constexpr std::array<std::string_view, 9> kSigns = {
+      "NCCL ",   "torch.distributed", "resource_tracker",
+      "leaked ", "warnings.warn",     "destroy_process_group",
+      "elastic", "Aborted",           "core dumped"};
+  return std::any_of(kSigns.begin(), kSigns.end(),
+                     [&](auto sign) { return contains_text(text, sign); });
+}
+
+// "[rank1]: ValueError" and "[rank1]:[E709 …" without the prefix.
+std::string_view behind_prefix(std::string_view line) {
+  const std::size_t at = line.find("[rank");
+  const std::size_t end = line.find("]:", at == kNpos ? 0 : at);
+  if (at == kNpos || end == kNpos) return line;
+  line.remove_prefix(end + 2);
+  if (line.starts_with(' ')) line.remove_prefix(1);
+  return line;
+}
+
+// XIDs behind which the GPU does no more work until it is reset (NVIDIA's catalog: double-bit
+// errors, a GPU off the bus, an uncontained error, GSP time-outs).
+bool stops_the_gpu(std::int64_t xid) {
+  static constexpr std::array<std::int64_t, 8> kFatal = {48, 62, 79, 95, 109, 119, 120, 140};
+  return std::find(kFatal.begin(), kFatal.end(), xid) != kFatal.end();
+}
+
+// What is known of one rank's output (or of what has no rank) while it is read.
+struct Stream {
+  bool in_traceback = false;
+  bool of_no_matter = false;             // the traceback belongs to what Python ignores
+  bool in_thread = false;                // … or to a thread
+  bool terminate = false;                // the next line is what() of a C++ exception
+  std::string terminated_by;             // its type
+  std::optional<std::size_t> exception;  // the last one that may have ended it: into `notes`
+};
+
+class RankLogReader {
+ public:
+  explicit RankLogReader(const TraceFile& file) : file_(file) {}
+
+  FileEvidence read() {
+    LogLines lines(file_.bytes);
+    while (const auto line = lines.next()) {
+      number_ = lines.number();
+      take(*line);
+    }
+    name_first_failure();
+    return std::move(out_);
+  }
+
+ private:
+  void take(std::string_view line) {
+    const std::optional<Rank> prefix = rank_in_prefix(line);
+    const std::string_view text = prefix ? behind_prefix(line) : line;
+    const Rank rank = prefix.value_or(file_.rank.value_or(Rank(kNone)));
+    Stream& stream = streams_[rank];
+    if (take_traceback(stream, rank, prefix.has_value(), text)) return;
+    if (take_summary(line)) return;
+    if (take_signs(stream, rank, text)) return;
+    // In output of several ranks that does not say whose a line is, others go on as well.
+    if (prefix || rank.value == kNone) return;
+    if (!stream.exception || belongs_to_the_end(text)) return;
+    // The rank goes on: somebody caught it.
+    RankNote& note = out_.notes[*stream.exception];
+    if (note.ends()) note.kind = NoteKind::caught;
+    stream.exception.reset();
+  }
+
+  std::optional<std::size_t> add(NoteKind kind, Rank rank, std::string_view text,
+                                 std::int64_t pid = kNone) {
+    std::size_t& count = counts_[{rank, kind}];
+    if (count >= kMostOfAKind) return std::nullopt;
+    const std::size_t before = out_.notes.size();
+    out_.add({kind, rank, pid, std::string(trimmed(text)), {file_.name, number_}});
+    if (out_.notes.size() == before) return std::nullopt;
+    ++count;
+    return before;
+  }
+
+  // True: the line is part of a traceback, or of the end of a C++ program.
+  bool take_traceback(Stream& stream, Rank rank, bool uncaught, std::string_view text) {
+    if (text.starts_with("Traceback (most recent call last)")) {
+      stream.in_traceback = true;
+      return true;
+    }
+    if (text.starts_with("Exception ignored in") || text.starts_with("Exception in thread")) {
+      (text.starts_with("Exception i") && contains_text(text, "ignored") ? stream.of_no_matter
+                                                                         : stream.in_thread) = true;
+      return true;
+    }
+    constexpr std::string_view kTerminate = "terminate called after throwing an instance of '";
+    if (const std::size_t at = text.find(kTerminate); at != kNpos) {
+      const std::string_view type = text.substr(at + kTerminate.size());
+      stream.terminate = true;
+      stream.terminated_by = type.substr(0, std::min(type.find('\''), RankNote::kLongest));
+      return true;
+    }
+    if (stream.terminate) {
+      stream.terminate = false;
+      const std::size_t at = text.find("what():");
+      const std::string_view what = at == kNpos ? std::string_view() : text.substr(at + 7);
+      const std::string whole = stream.terminated_by + ": " + std::string(trimmed(what));
+      note_exception(stream, rank, whole);
+      return at != kNpos;
+    }
+    if (!stream.in_traceback) return false;
+    if (text.empty() || is_blank(text.front())) return true;
+    stream.in_traceback = false;
+    if (!looks_like_exception(text)) return false;
+    const bool thread = std::exchange(stream.in_thread, false);
+    if (std::exchange(stream.of_no_matter, false)) return true;
+    if (text.starts_with("KeyboardInterrupt") || text.starts_with("SystemExit")) return true;
+    // A thread's exception leaves the process to go on.
+    if (thread && !uncaught) {
+      add(NoteKind::caught, rank, text);
+      return true;
+    }
+    note_exception(stream, rank, text);
+    return true;
+  }
+
+  void note_exception(Stream& stream, Rank rank, std::string_view text) {
+    // Of a chain ("During handling of …") the last one counts, which is what ended the rank; the
+    // ones before stay as what it was caused by.
+    NoteKind kind = kind_of_exception(text);
+    if (kind == NoteKind::peer_lost && stream.exception) {
+      // Torn down after an exception of its own.
+      if (out_.notes[*stream.exception].ends()) return;
+    }
+    const auto note = add(kind, rank, text);
+    if (note) stream.exception = note;
+  }
+
+  bool take_signs(Stream& stream, Rank rank, std::string_view text) {
+    if (const auto parsed = parse_watchdog_line(text)) return take_watchdog(rank, text, *parsed);
+    if (const std::size_t at = text.find("NCCL WARN "); at != kNpos) {
+      add(NoteKind::nccl_warning, rank, text.substr(at), process_of_nccl(text.substr(0, at)));
+      return true;
+    }
+    if (contains_text(text, "Xid (PCI:")) return take_xid(text);
+    if (const auto pid = number_after(text, "Killed process ");
+        pid && contains_text(text, "ut of memory")) {
+      add(NoteKind::out_of_memory, Rank(kNone), text.substr(text.find("ut of memory") - 1), *pid);
+      return true;
+    }
+    static constexpr std::array<std::string_view, 4> kCrashes = {
+        "Fatal Python error: Segmentation fault", "Fatal Python error: Bus error",
+        "Segmentation fault (core dumped)", "!!!!!!! Segfault encountered !!!!!!!"};
+    for (const std::string_view sign : kCrashes) {
+      if (!contains_text(text, sign)) continue;
+      if (const auto note = add(NoteKind::crashed, rank, sign)) stream.exception = note;
+      return true;
+    }
+    return false;
+  }
+
+  bool take_watchdog(Rank rank, std::string_view text, const WatchdogLine& line) {
+    if (!line.timeout) return true;
+    const std::size_t at = text.find("Watchdog caught");
+    const std::int64_t in_group = line.timeout->rank;
+    // "[Rank 3]" is the rank in a group; of the default group also the global one.
+    const bool is_default = !line.group || line.group->desc == "default_pg";
+    if (rank.value == kNone && is_default && is_possible_rank(in_group, kMaxWorldSize)) {
+      rank = Rank(static_cast<std::int32_t>(in_group));
+    }
+    add(NoteKind::watchdog, rank, text.substr(at == kNpos ? 0 : at));
+    return true;
+  }
+
+  // "gpu1:13135:13922 [0] src/transport/net_ib.cc:123 ": the process.
+  static std::int64_t process_of_nccl(std::string_view before) {
+    const std::size_t device = before.find(" [");
+    if (device == kNpos) return kNone;
+    const std::string_view who = before.substr(0, device);
+    const std::size_t thread = who.rfind(':');
+    if (thread == kNpos) return kNone;
+    const std::size_t process = who.substr(0, thread).rfind(':');
+    if (process == kNpos) return kNone;
+    const auto pid = number_after(who.substr(process), ":");
+    return pid && *pid > 0 ? *pid : kNone;
+  }
+
+  bool take_xid(std::string_view text) {
+    const std::size_t at = text.find("Xid (PCI:");
+    const std::size_t close = text.find("): ", at);
+    if (close == kNpos) return false;
+    const auto number = number_after(text.substr(close), "): ");
+    if (!number) return false;
+    // "pid='<unknown>'" and "pid=1234" both occur.
+    const auto pid = number_after(text, "pid=");
+    const auto quoted = number_after(text, "pid='");
+    const std::int64_t process = pid ? *pid : quoted.value_or(kNone);
+    add(stops_the_gpu(*number) ? NoteKind::gpu_fault : NoteKind::gpu_warning, Rank(kNone),
+        text.substr(at), process > 0 ? process : kNone);
+    return true;
+  }
+
+  // torchrun's summary: a block of "key : value" lines for each rank that failed.
+  bool take_summary(std::string_view line) {
+    if (contains_text(line, "Root Cause (first observed failure)")) {
+      in_root_cause_ = true;
+      return true;
+    }
+    // Other launchers' prefixes may come first.
+    const auto value = [&](std::string_view key) -> std::optional<std::int64_t> {
+      const std::size_t at = line.find(key);
+      if (at == kNpos) return std::nullopt;
+      return number_after(line.substr(at), ": ");
+    };
+    if (contains_text(line, "(local_rank: ")) {
+      if (const auto rank = value("rank  "); rank && is_possible_rank(*rank, kMaxWorldSize)) {
+        failed_ = Rank(static_cast<std::int32_t>(*rank));
+        return true;
+      }
+    }
+    if (failed_.value == kNone || !contains_text(line, "exitcode ") ||
+        !contains_text(line, "(pid: "))
+      return false;
+    const std::int64_t pid = number_after(line, "(pid: ").value_or(kNone);
+    const std::int64_t code = value("exitcode ").value_or(0);
+    // torchrun ends the other ranks itself (SIGTERM), and the watchdog aborts those that wait
+    // (SIGABRT): only the first failure tells what began it.
+    const NoteKind kind = code == -11 || code == -7      ? NoteKind::crashed
+                          : code == -9 && in_root_cause_ ? NoteKind::killed
+                                                         : NoteKind::peer_lost;
+    const std::string_view which =
+        in_root_cause_ ? "the first failure, by torchrun: exit code " : "by torchrun: exit code ";
+    if (in_root_cause_ && code == 1) raised_first_ = failed_;
+    add(kind, std::exchange(failed_, Rank(kNone)), std::string(which) + std::to_string(code), pid);
+    return true;
+  }
+
+  // Output of several ranks without prefixes, and torchrun's word that one of them ended first,
+  // with an exception: where there is one exception only, it is that rank's.
+  void name_first_failure() {
+    if (raised_first_.value == kNone) return;
+    RankNote* only = nullptr;
+    for (RankNote& note : out_.notes) {
+      const bool raised = note.kind == NoteKind::exception || note.kind == NoteKind::out_of_memory;
+      if (!raised || note.rank.value != kNone || note.pid != kNone) continue;
+      if (only != nullptr && only->text != note.text) return;
+      if (only == nullptr) only = &note;
+    }
+    if (only != nullptr) only->rank = raised_first_;
+  }
+
+  const TraceFile& file_;
+  FileEvidence out_;
+  std::map<Rank, Stream> streams_;
+  std::map<std::pair<Rank, NoteKind>, std::size_t> counts_;
+  int number_ = 0;
+  Rank failed_{kNone};        // whose block of torchrun's summary is being read
+  Rank raised_first_{kNone};  // the first failure, where it ended with an exception
+  bool in_root_cause_ = false;
+};
+
+FileEvidence read_rank_log(const TraceFile& file) { return RankLogReader(file).read(); }
+
+// A text with a line of those that matter; or whose name is that of a log, which may say something
+// far behind its head.
+bool is_rank_log(std::string_view bytes, std::string_view name) {
+  constexpr std::size_t kLooked = std::size_t{64} << 10U;
+  const std::string_view head = bytes.substr(0, kLooked);
+  if (head.empty() || head.find('\0') != kNpos) return false;
+  if (head.front() == '{' || head.front() == '[') {
+    // JSON, unless it is a line's prefix ("[rank0]:", "[2024-…").
+    const std::size_t second = head.find_first_not_of(" \t\r\n", 1);
+    if (head.front() == '{' || second == kNpos || head[second] == '{') return false;
+  }
+  static constexpr std::array<std::string_view, 8> kSigns = {"Traceback (most recent call last)",
+                                                             "NCCL WARN ",
+                                                             "Watchdog caught collective",
+                                                             "Xid (PCI:",
+                                                             "Killed process ",
+                                                             "terminate called after throwing",
+                                                             "Fatal Python error",
+                                                             "(first observed failure)"};
+  const LogSample sample = sample_of(bytes);
+  const auto speaks = [](std::string_view text) {
+    return std::any_of(kSigns.begin(), kSigns.end(),
+                       [&](auto sign) { return contains_text(text, sign); });
+  };
+  if (speaks(sample.head) || speaks(sample.tail)) return true;
+  std::string_view base = name.substr(name.find_last_of("/:") + 1);
+  if (base.ends_with(".gz")) base.remove_suffix(3);
+  static constexpr std::array<std::string_view, 3> kEndings = {".log", ".out", ".err"};
+  return base == "stdout" || base == "stderr" ||
+         std::any_of(kEndings.begin(), kEndings.end(), [&](auto e) { return base.ends_with(e); });
+}
+
+}  // namespace
+
+bool tells_of_a_peer(std::string_view text) {
+  static constexpr std::array<std::string_view, 26> kSigns = {
+      "Detected mismatch between collectives",
+      "Connection closed by peer",
+      "Connection reset by peer",
+      "Connection refused",
+      "Broken pipe",
+      "Timed out waiting",
+      "timed out after",
+      "has timed out",
+      "Application timeout",
+      "Socket Timeout",
+      "socket timeout",
+      "wait timeout",
+      "pair closure",
+      "got 0 bytes",
+      "recvValue failed",
+      "Watchdog caught collective operation timeout",
+      "remote process exited",
+      "remote process has exited",
+      "communicator was aborted",
+      "NCCL error: remote",
+      "ncclRemoteError",
+      "ncclSystemError",
+      "DistStoreError",
+      "DistNetworkError",
+      "ChildFailedError",
+      "SignalException"};
+  if (contains_text(text, "DataLoader")) return false;  // its own workers are what it waits for
+  return std::any_of(kSigns.begin(), kSigns.end(),
+                     [&](auto sign) { return contains_text(text, sign); });
+}
+
+EvidenceSource rank_log_source() {
+  return {.name = "log",
+          .summary = "output of ranks: tracebacks, out of memory, NCCL, Xid",
+          .recognises = is_rank_log,
+          .read = read_rank_log};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,353 @@
+#include "trace/formats/chakra/chakra.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+#include <queue>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "trace/formats/chakra/json.h"
+#include "trace/formats/chakra/messages.h"
+#include "trace/formats/torch_names.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::array<std::string_view, 5> kUnknownInChakra = {
+    "waits: a Chakra trace is a graph, and what its dependencies on communication forbid is not "
+    "modelled",
+    "order of calls that do not depend on each other: taken as Chakra's feeder hands them out, by "
+    "id",
+    "reduce operations, roots, splits and output sizes: not recorded in Chakra traces",
+    "members of groups: taken from the ranks that use them; of a collective over some dimensions "
+    "of "
+    "the network (involved_dim) they are not known, and it is not compared",
+    "completion of calls, and times: not taken from Chakra traces",
+};
+
+constexpr std::array<Op, 10> kCollectives = {
+    Op::all_reduce, Op::reduce,         Op::all_gather,
+    Op::gather,     Op::scatter,        Op::broadcast,
+    Op::all_to_all, Op::reduce_scatter, Op::reduce_scatter_tensor,
+    Op::barrier};
+
+// Bytes of an element, by the event model's names.
+std::int64_t bytes_of(std::string_view dtype) {
+  if (dtype.ends_with("64")) return 8;
+  if (dtype == "complex128") return 16;
+  if (dtype.ends_with("32")) return 4;
+  if (dtype.ends_with("16")) return 2;
+  const bool one = dtype == "int8" || dtype == "uint8" || dtype == "bool";
+  return one ? 1 : 0;
+}
+
+// "['Tensor(float)', 'Tensor(float)']" is "float32" where all tensors are of one known type; else
+// empty.
+std::string only_dtype(std::string_view types) {
+  constexpr std::string_view kTensor = "Tensor(";
+  std::string out;
+  for (std::size_t at = types.find(kTensor); at != std::string_view::npos;
+       at = types.find(kTensor, at + 1)) {
+    const std::string_view rest = types.substr(at + kTensor.size());
+    const std::string dtype = dtype_from_torch(rest.substr(0, rest.find(')')));
+    if (!out.empty() && dtype != out) return {};
+    out = dtype;
+  }
+  return bytes_of(out) > 0 ? out : std::string();
+}
+
+struct Comm {
+  Call call;
+  bool message = false;
+  bool on_host = false;
+};
+
+class ChakraReader {
+ public:
+  ChakraReader(const TraceFile& file, Tables& tables) : file_(file), tables_(tables) {}
+
+  Result<std::vector<RankTrace>> read() {
+    trace_.source = file_.name;
+    bool whole = false;
+    if (looks_like_chakra_json(file_.bytes)) {
+      ChakraJsonNodes nodes(file_.bytes);
+      read_nodes(nodes);
+      whole = nodes.whole();
+    } else {
+      ChakraMessages messages(file_.bytes);
+      const std::optional<std::string_view> metadata = messages.next();
+      if (!metadata || !is_chakra_metadata(*metadata)) {
+        return Error{"not a Chakra execution trace: no metadata first",
+                     {file_.name},
+                     "docs/formats.md says how to write one"};
+      }
+      read_nodes(messages);
+      whole = messages.whole();
+    }
+    if (Status status = identify(); !status) return status.error();
+    // A graph that is whole is a program that ends.
+    trace_.end = whole ? End::clean : End::cut;
+    trace_.open_ended = !whole;
+    if (!whole) {
+      trace_.add_damage("the file ends in the middle of a node; what came before was read");
+    }
+    add_calls();
+    std::vector<RankTrace> out;
+    out.push_back(std::move(trace_));
+    return out;
+  }
+
+ private:
+  struct Node {
+    std::uint64_t id = 0;
+    std::uint32_t first_dep = 0;  // into deps_
+    std::uint32_t comm = kNoComm;
+  };
+  static constexpr std::uint32_t kNoComm = UINT32_MAX;
+
+  void read_nodes(ChakraMessages& messages) {
+    ChakraNode node;
+    while (const auto message = messages.next()) {
+      if (!parse_chakra_node(*message, node)) {
+        trace_.add_damage("node " + std::to_string(nodes_.size()) + " is damaged");
+        continue;
+      }
+      if (!add(node)) return;
+    }
+  }
+
+  void read_nodes(ChakraJsonNodes& nodes) {
+    ChakraNode node;
+    for (auto next = nodes.next(node); next != ChakraJsonNodes::Next::end;
+         next = nodes.next(node)) {
+      if (next == ChakraJsonNodes::Next::damaged) {
+        trace_.add_damage("node " + std::to_string(nodes_.size()) + " is damaged");
+      } else if (!add(node)) {
+        return;
+      }
+    }
+  }
+
+  bool add(const ChakraNode& node) {
+    if (deps_.size() + node.deps.size() > UINT32_MAX - 1) {
+      trace_.add_damage("more dependencies than can be read");
+      return false;
+    }
+    Node own{node.id, static_cast<std::uint32_t>(deps_.size()), kNoComm};
+    deps_.insert(deps_.end(), node.deps.begin(), node.deps.end());
+    if (node.type != ChakraType::other) take(node, own);
+    nodes_.push_back(own);
+    return true;
+  }
+
+  void take(const ChakraNode& node, Node& own) {
+    Comm comm;
+    comm.message = node.type != ChakraType::collective;
+    comm.on_host = node.on_host.value_or(false);
+    // The host's side of a kernel, which is a node of its own.
+    if (!comm.message && comm.on_host && !node.comm_type) return;
+    std::optional<Op> op;
+    if (comm.message) {
+      op = node.type == ChakraType::send ? Op::send : Op::recv;
+      const auto peer = node.type == ChakraType::send ? node.dst : node.src;
+      const auto self = node.type == ChakraType::send ? node.src : node.dst;
+      if (peer && is_possible_rank(*peer, kMaxWorldSize)) {
+        comm.call.peer = Rank(static_cast<std::int32_t>(*peer));
+      }
+      if (self && is_possible_rank(*self, kMaxWorldSize)) note_self(*self);
+      if (node.tag && *node.tag >= 0 && *node.tag <= INT32_MAX) {
+        comm.call.ptag = static_cast<std::int32_t>(*node.tag);
+      }
+    } else if (node.comm_type && *node.comm_type >= 0 &&
+               *node.comm_type < static_cast<std::int64_t>(kCollectives.size())) {
+      op = kCollectives[static_cast<std::size_t>(*node.comm_type)];
+    }
+    comm.call.signature = signature(node, op);
+    comm.call.group = group(node);
+    comm.call.tag = tables_.strings.intern(node.name);
+    comm.call.flags = kAsync;
+    own.comm = static_cast<std::uint32_t>(comms_.size());
+    comms_.push_back(comm);
+  }
+
+  void note_self(std::int64_t rank) {
+    if (self_ && *self_ != rank) self_contradicted_ = true;
+    self_ = rank;
+  }
+
+  SignatureId signature(const ChakraNode& node, std::optional<Op> op) {
+    Signature s;
+    const std::string own = node.comm_type ? "collective " + std::to_string(*node.comm_type)
+                                           : std::string("collective");
+    set_op(s, op, own, tables_);
+    if (s.op != Op::barrier && node.comm_size && *node.comm_size >= 0) {
+      const std::string dtype = only_dtype(node.input_types);
+      const std::int64_t element = bytes_of(dtype);
+      const bool typed = element > 0 && *node.comm_size % element == 0;
+      // Without a type the size is told in bytes.
+      s.in = flat_tensor(typed ? *node.comm_size / element : *node.comm_size, tables_);
+      s.dtypes = tables_.make_names({typed ? dtype : std::string("uint8")});
+    }
+    return tables_.make_signature(s);
+  }
+
+  GroupId group(const ChakraNode& node) {
+    if (!node.group.empty()) return tables_.groups.intern(node.group);
+    const bool partly =
+        std::find(node.involved.begin(), node.involved.end(), false) != node.involved.end();
+    if (!partly) return tables_.groups.intern("world");
+    // Which ranks share these dimensions, the trace does not tell: a group of its own.
+    std::string name = "dimensions ";
+    for (const bool flag : node.involved) name += flag ? '1' : '0';
+    partly_.push_back(static_cast<std::uint32_t>(comms_.size()));
+    return tables_.groups.intern(name.substr(0, 64));
+  }
+
+  Status identify() {
+    std::optional<std::int64_t> rank;
+    if (file_.rank) rank = file_.rank->value;
+    if (!rank && self_ && !self_contradicted_) rank = self_;
+    if (!rank) {
+      return Error{"nothing tells whose trace this is",
+                   {file_.name},
+                   "a Chakra trace has its rank in its name: name.3.et"};
+    }
+    trace_.rank = Rank(static_cast<std::int32_t>(*rank));
+    trace_.world_size = trace_.rank.value + 1;
+    for (const std::uint32_t c : partly_) {
+      const std::string& name = tables_.str(comms_[c].call.group);
+      comms_[c].call.group =
+          tables_.groups.intern(name + " of rank " + std::to_string(trace_.rank.value));
+    }
+    return Status::ok();
+  }
+
+  // Kernels, where there are any; else the calls of the host.
+  void add_calls() {
+    const bool host_too =
+        std::all_of(comms_.begin(), comms_.end(), [](const Comm& c) { return c.on_host; });
+    trace_.calls.reserve(comms_.size());
+    trace_.events.reserve(comms_.size());
+    TraceBuilder builder(trace_);
+    std::int64_t id = 0;
+    for (const std::uint32_t n : order()) {
+      if (nodes_[n].comm == kNoComm) continue;
+      Comm& comm = comms_[nodes_[n].comm];
+      if (comm.on_host && !host_too) continue;
+      comm.call.id = id;
+      const auto refused =
+          builder.add_issue(comm.call, comm.message, kNoTime, TraceBuilder::Numbering::count);
+      if (refused.empty()) {
+        ++id;
+      } else {
+        trace_.add_damage(std::string(refused));
+      }
+    }
+  }
+
+  // The nodes as Chakra's feeder hands them out: of those whose dependencies are done, the smallest
+  // id first. O(n log n + dependencies). Dependencies on nodes that are not there are done.
+  std::vector<std::uint32_t> order() {
+    const std::size_t n = nodes_.size();
+    std::unordered_map<std::uint64_t, std::uint32_t> by_id;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      if (!by_id.emplace(nodes_[i].id, i).second) {
+        trace_.add_damage("two nodes with the id " + std::to_string(nodes_[i].id));
+      }
+    }
+    std::vector<std::uint32_t> open(n), dependents_begin(n + 1);
+    const auto each_edge = [&](const auto& use) {
+      for (std::uint32_t i = 0; i < n; ++i) {
+        const std::size_t end = i + 1 < n ? nodes_[i + 1].first_dep : deps_.size();
+        for (std::size_t d = nodes_[i].first_dep; d < end; ++d) {
+          const auto found = by_id.find(deps_[d]);
+          if (found != by_id.end() && found->second != i) use(found->second, i);
+        }
+      }
+    };
+    each_edge([&](std::uint32_t from, std::uint32_t to) {
+      ++open[to];
+      ++dependents_begin[from + 1];
+    });
+    for (std::size_t i = 0; i < n; ++i) dependents_begin[i + 1] += dependents_begin[i];
+    std::vector<std::uint32_t> dependents(dependents_begin[n]);
+    std::vector<std::uint32_t> fill(dependents_begin.begin(), dependents_begin.end());
+    each_edge([&](std::uint32_t from, std::uint32_t to) { dependents[fill[from]++] = to; });
+    const auto later = [&](std::uint32_t a, std::uint32_t b) {
+      return std::pair(nodes_[a].id, a) > std::pair(nodes_[b].id, b);
+    };
+    std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, decltype(later)> ready(later);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      if (open[i] == 0) ready.push(i);
+    }
+    std::vector<std::uint32_t> out;
+    out.reserve(n);
+    while (!ready.empty()) {
+      const std::uint32_t i = ready.top();
+      ready.pop();
+      out.push_back(i);
+      for (std::uint32_t d = dependents_begin[i]; d < dependents_begin[i + 1]; ++d) {
+        if (--open[dependents[d]] == 0) ready.push(dependents[d]);
+      }
+    }
+    if (out.size() < n) trace_.add_damage("nodes depend on each other in a circle");
+    return out;
+  }
+
+  const TraceFile& file_;
+  Tables& tables_;
+  RankTrace trace_;
+  std::vector<Node> nodes_;
+  std::vector<std::uint64_t> deps_;
+  std::vector<Comm> comms_;
+  std::vector<std::uint32_t> partly_;  // of comms_: those over some dimensions of the network
+  std::optional<std::int64_t> self_;
+  bool self_contradicted_ = false;
+};
+
+Result<std::vector<RankTrace>> read_chakra(const TraceFile& file, Tables& tables) {
+  return ChakraReader(file, tables).read();
+}
+
+// Every rank has its file: their number is that of the ranks, or what a peer shows.
+void link_chakra(std::span<RankTrace> traces, Tables& /*tables*/) {
+  std::int32_t world = 0;
+  for (const RankTrace& trace : traces) {
+    world = std::max(world, trace.world_size);
+    for (const Call& call : trace.calls) world = std::max(world, call.peer.value + 1);
+  }
+  for (RankTrace& trace : traces) trace.world_size = world;
+}
+
+// Metadata, and then a node, where the file goes on.
+bool is_chakra(std::string_view bytes) {
+  constexpr std::size_t kSample = std::size_t{1} << 20U;
+  if (looks_like_chakra_json(bytes)) return true;
+  ChakraMessages messages(bytes.substr(0, kSample));
+  const auto metadata = messages.next();
+  if (!metadata || !is_chakra_metadata(*metadata)) return false;
+  const bool ends = messages.position() >= bytes.size();
+  const auto first = messages.next();
+  if (!first) return !metadata->empty() && (ends || bytes.size() > kSample || !messages.whole());
+  ChakraNode node;
+  return !first->empty() && parse_chakra_node(*first, node) && !node.name.empty();
+}
+
+}  // namespace
+
+Format chakra_format() {
+  return {.name = "chakra",
+          .summary = "Chakra execution traces (name.<rank>.et, or as JSON)",
+          .recognises = is_chakra,
+          .read = read_chakra,
+          .link = link_chakra,
+          .unknown = kUnknownInChakra};
+}
+
+}  // namespace lockstep

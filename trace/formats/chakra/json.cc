@@ -1,0 +1,190 @@
+#include "trace/formats/chakra/json.h"
+
+#include <array>
+#include <charconv>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/text.h"
+#include "trace/formats/json_scan.h"
+
+namespace lockstep {
+
+namespace {
+
+namespace dom = simdjson::dom;
+constexpr std::size_t kLongestChakraNode = std::size_t{16} << 20U;
+
+// A whole number, or one written as text, as protobuf's JSON has 64-bit numbers.
+std::optional<std::int64_t> chakra_integer(const dom::element& element) {
+  std::int64_t out = 0;
+  if (element.get(out) == simdjson::SUCCESS) return out;
+  std::string_view text;
+  if (element.get(text) != simdjson::SUCCESS) return std::nullopt;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return out;
+}
+
+std::optional<std::int64_t> chakra_integer_at(const dom::object& object, std::string_view key) {
+  dom::element element;
+  if (object.at_key(key).get(element) != simdjson::SUCCESS) return std::nullopt;
+  return chakra_integer(element);
+}
+
+std::string_view text_at(const dom::object& object, std::string_view key) {
+  std::string_view out;
+  if (object.at_key(key).get(out) != simdjson::SUCCESS) return {};
+  return out;
+}
+
+void read_deps(const dom::object& object, std::string_view key, ChakraNode& node) {
+  dom::array deps;
+  if (object.at_key(key).get(deps) != simdjson::SUCCESS) return;
+  for (const dom::element element : deps) {
+    if (const auto dep = chakra_integer(element); dep && *dep >= 0) {
+      node.deps.push_back(static_cast<std::uint64_t>(*dep));
+    }
+  }
+}
+
+// As the schema numbers them: ALL_REDUCE, REDUCE, ALL_GATHER, GATHER, SCATTER, BROADCAST, ….
+std::optional<std::int64_t> type_of_kernel(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, std::int64_t>, 6> kTypes = {
+      {{"AllReduce", 0},
+       {"AllGather", 2},
+       {"ReduceScatter", 7},
+       {"Broadcast", 5},
+       {"Reduce", 1},
+       {"AllToAll", 6}}};
+  if (!name.starts_with("nccl")) return std::nullopt;
+  for (const auto& [word, type] : kTypes) {
+    if (name.find(word) != kNpos) return type;
+  }
+  return std::nullopt;
+}
+
+ChakraType type_in_json(std::int64_t number) {
+  return number == 5   ? ChakraType::send
+         : number == 6 ? ChakraType::recv
+         : number == 7 ? ChakraType::collective
+                       : ChakraType::other;
+}
+
+ChakraType type_in_json(std::string_view name) {
+  return name == "COMM_SEND_NODE"   ? ChakraType::send
+         : name == "COMM_RECV_NODE" ? ChakraType::recv
+         : name == "COMM_COLL_NODE" ? ChakraType::collective
+                                    : ChakraType::other;
+}
+
+// A member of the feeder's form, or an attribute of the jsonizer's.
+void set(ChakraNode& node, std::string_view key, const dom::element& value) {
+  std::string_view text;
+  if (key == "comm_type") {
+    node.comm_type = chakra_integer(value);
+  } else if (key == "comm_size") {
+    node.comm_size = chakra_integer(value);
+  } else if (key == "comm_src") {
+    node.src = chakra_integer(value);
+  } else if (key == "comm_dst") {
+    node.dst = chakra_integer(value);
+  } else if (key == "comm_tag") {
+    node.tag = chakra_integer(value);
+  } else if (key == "is_cpu_op") {
+    bool flag = false;
+    if (value.get(flag) == simdjson::SUCCESS) node.on_host = flag;
+  } else if (key == "pg_name" && value.get(text) == simdjson::SUCCESS) {
+    constexpr std::size_t kLongestName = 256;
+    node.group = text.substr(0, kLongestName);
+  }
+}
+
+void read_attributes(const dom::object& object, ChakraNode& node) {
+  dom::array attributes;
+  if (object.at_key("attr").get(attributes) != simdjson::SUCCESS) return;
+  for (const dom::element element : attributes) {
+    dom::object attribute;
+    if (element.get(attribute) != simdjson::SUCCESS) continue;
+    const std::string_view name = text_at(attribute, "name");
+    for (const auto& [key, value] : attribute) {
+      if (key != "name" && key != "docString") set(node, name, value);
+    }
+  }
+}
+
+bool read_node(const dom::object& object, bool graph, ChakraNode& node) {
+  node = {};
+  const auto id = chakra_integer_at(object, graph ? "Id" : "id");
+  if (!id || *id < 0) return false;
+  node.id = static_cast<std::uint64_t>(*id);
+  constexpr std::size_t kLongestName = 256;
+  node.name = text_at(object, graph ? "Name" : "name").substr(0, kLongestName);
+  read_deps(object, graph ? "data_deps" : "dataDeps", node);
+  if (graph) {
+    node.type = type_in_json(chakra_integer_at(object, "NodeType").value_or(0));
+    if (node.type == ChakraType::other) return true;
+    for (const auto& [key, value] : object) set(node, key, value);
+  } else {
+    node.type = type_in_json(text_at(object, "type"));
+    read_attributes(object, node);
+  }
+  if (node.type == ChakraType::collective && !node.comm_type) {
+    node.comm_type = type_of_kernel(node.name);
+  }
+  return true;
+}
+
+}  // namespace
+
+bool looks_like_chakra_json(std::string_view bytes) {
+  constexpr std::size_t kLooked = std::size_t{64} << 10U;
+  const std::string_view head = bytes.substr(0, kLooked);
+  JsonMembers top(head);
+  const auto first = top.next();
+  if (!first) return false;
+  if (first->key == "workload_graph") {
+    return head.find("\"NodeType\"") != kNpos || head.find("\"Id\"") != kNpos;
+  }
+  return first->key == "version" && head.find("\"dataDeps\"") != kNpos &&
+         head.find("_NODE\"") != kNpos;
+}
+
+ChakraJsonNodes::ChakraJsonNodes(std::string_view bytes) : bytes_(bytes) {
+  JsonMembers top(bytes);
+  while (const auto member = top.next()) {
+    if (member->key == "version") break;
+    if (member->key != "workload_graph") continue;
+    graph_ = true;
+    at_ = member->begin;
+    if (at_ < bytes_.size() && bytes_[at_] == '[') ++at_;
+    return;
+  }
+  const std::size_t end = json_value_end(bytes_, json_skip_blanks(bytes_, 0));
+  at_ = end == kNpos ? bytes_.size() : end;
+}
+
+ChakraJsonNodes::Next ChakraJsonNodes::next(ChakraNode& node) {
+  at_ = json_skip_blanks(bytes_, at_);
+  if (at_ < bytes_.size() && bytes_[at_] == ',') at_ = json_skip_blanks(bytes_, at_ + 1);
+  if (at_ >= bytes_.size()) {
+    whole_ = !graph_;
+    return Next::end;
+  }
+  if (bytes_[at_] != '{') {
+    whole_ = graph_ && bytes_[at_] == ']';
+    return Next::end;
+  }
+  const std::size_t end = json_value_end(bytes_, at_, kLongestChakraNode);
+  if (end == kNpos) return Next::end;
+  const std::string_view text = bytes_.substr(at_, end - at_);
+  at_ = end;
+  dom::element element;
+  dom::object object;
+  const bool parsed = parser_.parse(text.data(), text.size()).get(element) == simdjson::SUCCESS &&
+                      element.get(object) == simdjson::SUCCESS;
+  return parsed && read_node(object, graph_, node) ? Next::node : Next::damaged;
+}
+
+}  // namespace lockstep

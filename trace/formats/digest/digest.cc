@@ -1,0 +1,222 @@
+#include "trace/formats/digest/digest.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "base/sha256.h"
+#include "base/text.h"
+#include "trace/formats/digest/form.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::string_view kDigestMagic = "LKSDIG01";
+constexpr std::string_view kAnyVersion = "LKSDIG";
+constexpr std::size_t kSumBytes = 64;  // SHA-256 in hexadecimal digits
+
+// Columns of one kind, each once; in the end numbered in their order.
+using Columns = std::map<std::string, std::uint64_t>;
+
+struct Row {
+  const RankTrace* trace;
+  std::array<const Columns::value_type*, kDigestColumns> columns;
+
+  auto key() const {
+    std::array<std::uint64_t, kDigestColumns> numbers{};
+    for (std::size_t i = 0; i < kDigestColumns; ++i) numbers[i] = columns[i]->second;
+    return std::tuple(trace->rank, trace->world_size, trace->pid, numbers);
+  }
+};
+
+void write_unreadable(DigestWriter& out, const Run::Unreadable& file) {
+  out.text(file.error.message);
+  out.text(file.error.place.file);
+  out.number(static_cast<std::uint64_t>(std::max(file.error.place.line, 0)));
+  out.number(static_cast<std::uint64_t>(std::max(file.error.place.column, 0)));
+  out.text(file.error.fix);
+  out.integer(file.rank ? file.rank->value : kNone);
+}
+
+Run::Unreadable read_unreadable(DigestReader& in) {
+  Run::Unreadable out;
+  out.error.message = in.text();
+  out.error.place.file = in.text();
+  out.error.place.line = static_cast<int>(in.below(INT32_MAX));
+  out.error.place.column = static_cast<int>(in.below(INT32_MAX));
+  out.error.fix = in.text();
+  const std::int32_t rank = in.small();
+  if (rank != kNone && !is_possible_rank(rank, kMaxWorldSize)) in.fail();
+  if (rank != kNone) out.rank = Rank(rank);
+  return out;
+}
+
+// Sorted, so that the order of files does not show.
+void write_all_unreadable(DigestWriter& out, const std::vector<Run::Unreadable>& files) {
+  std::vector<std::string> coded;
+  for (const Run::Unreadable& file : files) {
+    DigestWriter one;
+    write_unreadable(one, file);
+    coded.push_back(one.take());
+  }
+  std::sort(coded.begin(), coded.end());
+  out.number(coded.size());
+  for (const std::string& bytes : coded) out.text(bytes);
+}
+
+class DigestFileReader {
+ public:
+  DigestFileReader(std::string_view body, const std::string& file, Tables& tables)
+      : in_(body), file_(file), tables_(tables), room_{most_expanded(body.size())} {}
+
+  Result<ReadDigest> read() {
+    out_.origin.format = in_.text();
+    for (std::uint64_t n = in_.count(); n > 0 && in_.ok(); --n) {
+      DigestReader one(in_.text());
+      out_.origin.unreadable.push_back(read_unreadable(one));
+      if (!one.done()) in_.fail();
+    }
+    if (!read_digest_tables(in_, tables_, room_, values_)) return damaged();
+    for (auto& column : columns_) {
+      for (std::uint64_t n = in_.count(); n > 0 && in_.ok(); --n) column.push_back(in_.text());
+    }
+    if (!read_forms() || !read_rows()) return damaged();
+    return std::move(out_);
+  }
+
+ private:
+  Error damaged() const {
+    if (room_.exceeded) {
+      return {"the traces of this digest take more than " + bytes_in_words(room_.most),
+              {file_},
+              "record fewer steps (smaller rings), or verify some of the ranks at a time"};
+    }
+    return {"the digest is damaged", {file_}, "make it again with `lockstep digest`"};
+  }
+
+  bool read_forms() {
+    const auto& coded = columns_[static_cast<std::size_t>(DigestColumn::form)];
+    forms_.resize(coded.size());
+    for (std::size_t i = 0; i < coded.size() && in_.ok(); ++i) {
+      if (!read_form(coded[i], values_, forms_[i])) return false;
+    }
+    return in_.ok();
+  }
+
+  bool read_rows() {
+    std::int64_t rank = 0;
+    for (std::uint64_t n = in_.count(); n > 0; --n) {
+      rank += in_.small();
+      RankTrace trace;
+      trace.world_size = in_.small();
+      trace.pid = in_.integer();
+      if (!is_possible_rank(rank, trace.world_size)) return false;
+      trace.rank = Rank(static_cast<std::int32_t>(rank));
+      trace.source = file_;
+      ColumnViews columns;
+      std::size_t form = 0;
+      for (std::size_t i = 0; i < kDigestColumns; ++i) {
+        const std::uint64_t which = in_.below(columns_[i].size());
+        if (!in_.ok()) return false;
+        columns[i] = columns_[i][which];
+        if (i == static_cast<std::size_t>(DigestColumn::form)) form = which;
+      }
+      if (!expand_form(forms_[form], columns, values_, tables_, places_, room_, trace))
+        return false;
+      out_.traces.push_back(std::move(trace));
+    }
+    return in_.done();
+  }
+
+  DigestReader in_;
+  const std::string& file_;
+  Tables& tables_;
+  DigestRoom room_;
+  DigestTables values_;
+  std::array<std::vector<std::string_view>, kDigestColumns> columns_;
+  std::vector<DigestForm> forms_;
+  RankPlaces places_;
+  ReadDigest out_;
+};
+
+}  // namespace
+
+bool looks_like_digest(std::string_view first_bytes) {
+  return !first_bytes.empty() &&
+         first_bytes.substr(0, kAnyVersion.size()) == kAnyVersion.substr(0, first_bytes.size());
+}
+
+std::size_t most_expanded(std::size_t bytes) {
+  constexpr std::size_t kLeast = std::size_t{256} << 20U;
+  constexpr std::size_t kMost = std::size_t{64} << 30U;
+  constexpr std::size_t kTimes = 8192;
+  return bytes > kMost / kTimes ? kMost : std::max(kLeast, bytes * kTimes);
+}
+
+Digest write_digest(std::span<const RankTrace> traces, const Tables& tables,
+                    const DigestOrigin& origin) {
+  DigestValues values(tables);
+  for (const RankTrace& trace : traces) values.add(trace);
+  values.number();
+  std::array<Columns, kDigestColumns> columns;
+  std::vector<Row> rows;
+  RankPlaces places;
+  for (const RankTrace& trace : traces) {
+    Row& row = rows.emplace_back();
+    row.trace = &trace;
+    CodedColumns coded = code_columns(trace, tables, values, places);
+    for (std::size_t i = 0; i < kDigestColumns; ++i)
+      row.columns[i] = &*columns[i].try_emplace(std::move(coded[i])).first;
+  }
+  DigestWriter out;
+  out.text(origin.format);
+  write_all_unreadable(out, origin.unreadable);
+  values.write(out);
+  for (Columns& column : columns) {
+    out.number(column.size());
+    std::uint64_t next = 0;
+    for (auto& [bytes, number] : column) {
+      number = next++;
+      out.text(bytes);
+    }
+  }
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.key() < b.key(); });
+  out.number(rows.size());
+  std::int64_t last = 0;
+  for (const Row& row : rows) {
+    out.integer(row.trace->rank.value - last);
+    last = row.trace->rank.value;
+    out.integer(row.trace->world_size);
+    out.integer(row.trace->pid);
+    for (const auto* column : row.columns) out.number(column->second);
+  }
+  const std::string body = out.take();
+  return {std::string(kDigestMagic) + sha256(body) + body, columns[0].size()};
+}
+
+Result<ReadDigest> read_digest(std::string_view bytes, const std::string& file, Tables& tables) {
+  if (looks_like_digest(bytes) && bytes.size() >= kDigestMagic.size() &&
+      !bytes.starts_with(kDigestMagic)) {
+    return Error{"a digest of a version that this lockstep does not know",
+                 {file},
+                 "read it with the lockstep that made it, or a newer one"};
+  }
+  if (bytes.size() < kDigestMagic.size() + kSumBytes) {
+    return Error{"the digest is cut off", {file}, "make it again with `lockstep digest`"};
+  }
+  const std::string_view sum = bytes.substr(kDigestMagic.size(), kSumBytes);
+  const std::string_view body = bytes.substr(kDigestMagic.size() + kSumBytes);
+  if (!bytes.starts_with(kDigestMagic) || sum != sha256(body)) {
+    return Error{"the digest is cut off or damaged: its checksum is another",
+                 {file},
+                 "copy it again, or make it again with `lockstep digest`"};
+  }
+  return DigestFileReader(body, file, tables).read();
+}
+
+}  // namespace lockstep

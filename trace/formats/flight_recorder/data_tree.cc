@@ -1,0 +1,40 @@
+#include "trace/formats/flight_recorder/data_tree.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep {
+
+DataTree::Value DataTree::copied_string(std::string s) {
+  own_strings_.push_back(std::move(s));
+  return string(own_strings_.back());
+}
+
+void DataTree::grow(Container& c, std::span<const Value> items) {
+  const std::size_t size = c.size + items.size();
+  if (size > c.capacity) {
+    const bool at_end = c.begin + c.capacity == values_.size();
+    const std::size_t old_begin = c.begin;
+    const std::size_t capacity = std::max(size, std::size_t{c.size} * 2);
+    if (!at_end) c.begin = values_.size();
+    values_.resize(c.begin + capacity);
+    if (!at_end) {
+      std::copy_n(values_.begin() + static_cast<std::ptrdiff_t>(old_begin), c.size,
+                  values_.begin() + static_cast<std::ptrdiff_t>(c.begin));
+    }
+    c.capacity = static_cast<std::uint32_t>(capacity);
+  }
+  std::copy(items.begin(), items.end(),
+            values_.begin() + static_cast<std::ptrdiff_t>(c.begin + c.size));
+  c.size = static_cast<std::uint32_t>(size);
+}
+
+const DataTree::Value* DataTree::find(const Value& dict, std::string_view key) const {
+  const std::span<const Value> all = pairs(dict);
+  for (std::size_t i = all.size(); i >= 2; i -= 2) {
+    if (text(all[i - 2]) == key) return &all[i - 1];
+  }
+  return nullptr;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,646 @@
+#include "trace/formats/flight_recorder/flight_recorder.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "base/text.h"
+#include "trace/formats/flight_recorder/data_tree.h"
+#include "trace/formats/flight_recorder/flight_recorder_json.h"
+#include "trace/formats/flight_recorder/flight_recorder_page.h"
+#include "trace/formats/flight_recorder/names.h"
+#include "trace/formats/flight_recorder/pickle.h"
+#include "trace/formats/torch_names.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep {
+
+namespace {
+
+using Value = DataTree::Value;
+using ValueKind = DataTree::Kind;
+using Operation = DumpOperation;
+
+// What the strings of one dump mean, each worked out once.
+class Names {
+ public:
+  Names(const DataTree& tree, Tables& tables) : tree_(tree), tables_(tables) {
+    keys_.resize(tree.string_count());
+    strings_.resize(tree.string_count());
+    dtypes_.resize(tree.string_count());
+    operations_.resize(tree.string_count());
+  }
+
+  DumpKey key(const Value& v) {
+    if (!v.is(ValueKind::string)) return DumpKey::other;
+    DumpKey& k = keys_[v.number()];
+    if (k == DumpKey::unresolved) k = dump_key(tree_.text(v));
+    return k;
+  }
+  StringId string(const Value& v) {
+    if (!v.is(ValueKind::string)) return {};
+    StringId& s = strings_[v.number()];
+    if (s == StringId{}) s = tables_.strings.intern(std::string(tree_.text(v)));
+    return s;
+  }
+  StringId dtype(const Value& v) {
+    if (!v.is(ValueKind::string)) return {};
+    StringId& s = dtypes_[v.number()];
+    if (s == StringId{}) s = tables_.strings.intern(dtype_from_torch(tree_.text(v)));
+    return s;
+  }
+  const Operation& operation(const Value& v) {
+    std::optional<Operation>& o = operations_[v.number()];
+    if (!o) o = parse_dump_operation(tree_.text(v));
+    return *o;
+  }
+
+ private:
+  const DataTree& tree_;
+  Tables& tables_;
+  std::vector<DumpKey> keys_;
+  std::vector<StringId> strings_, dtypes_;
+  std::vector<std::optional<Operation>> operations_;
+};
+
+class DumpReader {
+ public:
+  DumpReader(const DataTree& tree, const TraceFile& file, Tables& tables)
+      : tree_(tree), file_(file), tables_(tables), names_(tree, tables) {}
+
+  Result<RankTrace> read() {
+    budget_ = kVisitsPerByte * file_.bytes.size() + kVisitsOfASmallFile;
+    trace_.source = file_.name;
+    trace_.rank = *file_.rank;
+    if (const Value* const host = tree_.find(tree_.root, "host_name"); host != nullptr) {
+      trace_.host = tree_.text(*host).substr(0, 256);
+    }
+    trace_.backend = "nccl";
+    trace_.world_size = kMaxWorldSize;
+    trace_.end = End::hung;  // the watchdog wrote it, or was asked to
+    trace_.snapshot = true;
+    const Value* const entries = tree_.find(tree_.root, "entries");
+    const Value* const config = tree_.find(tree_.root, "pg_config");
+    const Value* const status = tree_.find(tree_.root, "pg_status");
+    if (entries == nullptr && config == nullptr && status == nullptr) {
+      return Error{"not a Flight Recorder dump: it has no entries, pg_config or pg_status",
+                   {file_.name},
+                   "leave other programs' files out of the folder"};
+    }
+    if (config != nullptr) read_config(*config);
+    // An only-active or JSON dump without entries is that of a rank that waits for nothing.
+    // World size follows from all dumps (link_dumps): until then every rank is possible.
+    if (entries != nullptr) read_entries(*entries);
+    if (status != nullptr) read_status(*status);
+    if (only_gloo_ && !trace_.calls.empty()) trace_.backend = "gloo";
+    builder_.finish();
+    return std::move(trace_);
+  }
+
+ private:
+  // The values of an entry by their keys; those that are not there are nothing.
+  struct Entry {
+    Entry() { fields.fill(&kNothing); }
+    const Value& operator[](DumpKey k) const { return *fields[static_cast<std::size_t>(k)]; }
+    bool has(DumpKey k) const { return fields[static_cast<std::size_t>(k)] != &kNothing; }
+
+    inline static const Value kNothing = DataTree::none();
+    std::array<const Value*, 32> fields;
+  };
+  struct GroupState {
+    std::vector<Rank> members;
+    bool point_to_point = false;
+    std::int64_t counted = 0;                // numbered_together_: its collectives so far
+    std::int32_t batch = kNone;              // the batch that is open
+    std::vector<std::uint32_t> batch_calls;  // its calls, in trace_.calls
+    std::uint64_t batch_seq = 0;
+  };
+
+  void damage(std::string message) { trace_.add_damage(std::move(message)); }
+
+  // A pickle may refer to one part of it any number of times, in two bytes each. What is looked at
+  // is counted, so that the time stays linear in the file. False: too much.
+  bool spend(std::size_t values) {
+    if (values <= budget_) {
+      budget_ -= values;
+      return true;
+    }
+    if (!exhausted_) damage("the dump refers to the same parts too often; the rest was not read");
+    exhausted_ = true;
+    return false;
+  }
+
+  void read_config(const Value& config) {
+    const auto pairs = tree_.pairs(config);
+    for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      const std::string_view name = tree_.text(pairs[i]);
+      if (!spend(tree_.pairs(pairs[i + 1]).size() + 1)) return;
+      const Value* const ranks = tree_.find(pairs[i + 1], "ranks");
+      if (name.empty() || ranks == nullptr) continue;  // Gloo's table is unusable
+      std::vector<Rank> members;
+      if (!spend(tree_.text(*ranks).size())) return;
+      if (!parse_ranks(tree_.text(*ranks), members)) {
+        damage("pg_config: the ranks of group " + printable(std::string(name)) + " are no list");
+        continue;
+      }
+      if (members.empty()) continue;
+      const Value* const desc = tree_.find(pairs[i + 1], "desc");
+      const GroupId group = tables_.groups.intern(std::string(name));
+      groups_[group].members = members;
+      builder_.add_group(group, std::move(members),
+                         desc == nullptr ? StringId{} : names_.string(*desc));
+    }
+  }
+
+  static bool parse_ranks(std::string_view text, std::vector<Rank>& out) {
+    const std::optional<std::vector<std::int64_t>> numbers = integers_in(text);
+    if (!numbers) return false;
+    std::optional<std::vector<Rank>> ranks = ranks_in(*numbers);
+    if (ranks) out = std::move(*ranks);
+    return ranks.has_value();
+  }
+
+  // torchcomms' recorder numbers the calls of all communicators together, messages among them, and
+  // gives messages no peer: its groups' calls are counted here, which needs the ring's beginning
+  // unless there is one communicator and nothing but collectives. (It names operations by the
+  // communicator's description, "ncclx:all_reduce", where PyTorch has the backend's name.) False:
+  // the calls of different ranks cannot be lined up.
+  bool choose_numbers(const Value& entries) {
+    const auto items = tree_.items(entries);
+    const auto group_of_entry = [&](const Value& entry) {
+      const Value* const group = tree_.find(entry, "process_group");
+      return group == nullptr ? std::span<const Value>() : tree_.items(*group);
+    };
+    const auto name_of_entry = [&](const Value& entry) {
+      const Value* const name = tree_.find(entry, "profiling_name");
+      return name == nullptr ? std::string_view() : tree_.text(*name);
+    };
+    if (items.empty()) return true;
+    const auto first = group_of_entry(items.front());
+    if (first.size() < 2 || tree_.text(first[1]).empty()) return true;
+    const std::string prefix = std::string(tree_.text(first[1])) + ":";
+    const Value* const number = tree_.find(items.front(), "p2p_seq_id");
+    numbered_together_ = name_of_entry(items.front()).starts_with(prefix) && number != nullptr &&
+                         number->integer(kNone) == 0;
+    if (!numbered_together_ || trace_.dropped == 0) return true;
+    for (const Value& entry : items) {
+      if (!spend(tree_.pairs(entry).size() + 1)) return false;
+      const auto group = group_of_entry(entry);
+      const std::string_view name = name_of_entry(entry);
+      const bool alike = !group.empty() && tree_.text(group[0]) == tree_.text(first[0]) &&
+                         !name.ends_with(":send") && !name.ends_with(":recv") &&
+                         !name.ends_with(":batch_op_issue");
+      if (alike) continue;
+      trace_.inconclusive =
+          "torchcomms' Flight Recorder numbers the calls of all communicators together, and its "
+          "ring "
+          "lost the oldest: the ranks' calls cannot be lined up";
+      return false;
+    }
+    return true;
+  }
+
+  void read_entries(const Value& entries) {
+    if (!entries.is(ValueKind::list)) return damage("entries is no list");
+    // record_id counts from 0: what the first one lacks, the ring has lost.
+    for (const Value& first :
+         tree_.items(entries).first(std::min<std::size_t>(tree_.items(entries).size(), 1))) {
+      const Value* const id = tree_.find(first, "record_id");
+      if (id != nullptr) {
+        trace_.dropped = static_cast<std::uint64_t>(std::max<std::int64_t>(0, id->integer(0)));
+      }
+    }
+    if (!choose_numbers(entries)) return;
+    const std::size_t count = tree_.items(entries).size();
+    if (count <= file_.bytes.size() / kBytesPerEntry) {  // unless one entry is there many times
+      trace_.calls.reserve(count);
+      trace_.events.reserve(kEventsPerEntry * count);
+    }
+    for (const Value& value : tree_.items(entries)) {
+      Entry entry;
+      const auto pairs = tree_.pairs(value);
+      if (!spend(pairs.size() + 1)) return;
+      for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
+        entry.fields[static_cast<std::size_t>(names_.key(pairs[i]))] = &pairs[i + 1];
+      }
+      if (!entry.has(DumpKey::profiling_name) ||
+          !entry[DumpKey::profiling_name].is(ValueKind::string) ||
+          !entry.has(DumpKey::process_group) || !entry.has(DumpKey::collective_seq_id) ||
+          !entry.has(DumpKey::state)) {
+        damage("an entry without profiling_name, process_group, collective_seq_id or state");
+        continue;
+      }
+      read_entry(entry);
+    }
+  }
+
+  void read_entry(const Entry& entry) {
+    const auto process_group = tree_.items(entry[DumpKey::process_group]);
+    if (process_group.empty()) return damage("an entry's process_group is no pair of names");
+    const GroupId group = group_of(process_group[0]);
+    if (entry.has(DumpKey::pg_id)) {
+      group_of_pg_id_.try_emplace(entry[DumpKey::pg_id].integer(-1), group);
+    }
+    GroupState& state = groups_[group];
+    const Operation& operation = names_.operation(entry[DumpKey::profiling_name]);
+    // "gloo:all_reduce": LibTorch's own recorder, of a job on CPUs. One on GPUs may use it beside.
+    if (!tree_.text(entry[DumpKey::profiling_name]).starts_with("gloo:")) only_gloo_ = false;
+    const bool p2p = entry[DumpKey::is_p2p].boolean();
+    state.point_to_point |= p2p;
+    std::int64_t seq = entry[p2p ? DumpKey::p2p_seq_id : DumpKey::collective_seq_id].integer(0);
+    if (numbered_together_) {
+      // Messages without their peer, and what is no communication (split, new_window, finalize).
+      const std::string_view name = operation.name;
+      const bool no_call =
+          name == "split" || name == "new_window" || name == "finalize" || name == "batch_op_issue";
+      if (no_call || is_point_to_point(operation.op)) return;
+      seq = trace_.dropped == 0 ? ++state.counted : seq + 1;
+    }
+    const bool empty_sizes = tree_.items(entry[DumpKey::input_sizes]).empty() &&
+                             tree_.items(entry[DumpKey::output_sizes]).empty();
+    if (operation.closes_batch && (p2p || empty_sizes)) {
+      close_batch(state, entry);
+      if (p2p || operation.name == "coalesced") return;
+    }
+    if (seq < 1) return damage("an entry without a sequence number");
+    if (p2p) join_batch(state, static_cast<std::uint64_t>(seq));
+    Call call;
+    call.id = next_id_++;
+    call.group = group;
+    // Calls of one batch share the recorder's number; the channel orders them (and not this).
+    call.seq = static_cast<std::uint32_t>(std::min<std::int64_t>(seq - 1, UINT32_MAX));
+    call.flags = kAsync;
+    call.coalesced = p2p ? state.batch : kNone;
+    if (is_point_to_point(operation.op)) {
+      if (!find_peer(state, operation, call.peer)) {
+        return damage("the peer of " + printable(std::string(operation.name)) +
+                      " is not in its group");
+      }
+    } else if (p2p) {
+      return damage("a point-to-point entry that is neither send nor recv");
+    }
+    call.signature = signature(entry, operation);
+    place(entry, call);
+    if (same_collective(call, operation)) return;
+    const auto problem = builder_.add_issue(call, is_point_to_point(operation.op),
+                                            entry[DumpKey::time_created_ns].integer(kNoTime),
+                                            TraceBuilder::Numbering::recorded);
+    if (!problem.empty()) return damage(std::string(problem));
+    const auto index = static_cast<std::uint32_t>(trace_.calls.size() - 1);
+    if (p2p) state.batch_calls.push_back(index);
+    add_progress(entry, call.id);
+  }
+
+  // An uneven all_gather is recorded as one broadcast per rank with the same number, closed by
+  // `ALLGATHER_coalesced`: one collective.
+  bool same_collective(const Call& call, const Operation& operation) {
+    if (trace_.calls.empty() || is_point_to_point(operation.op)) return false;
+    const Call& last = trace_.calls.back();
+    if (last.group != call.group || last.seq != call.seq) return false;
+    const Op op = tables_.signatures[last.signature].op;
+    return !is_point_to_point(op);
+  }
+
+  // `state`, `retired` and the times, as events of the call.
+  void add_progress(const Entry& entry, std::int64_t id) {
+    const std::string_view state = tree_.text(entry[DumpKey::state]);
+    const bool completed = state == "completed" || entry[DumpKey::retired].boolean();
+    // Where nothing is recorded, JSON has 0 for a time and a pickle has None.
+    const auto time = [&](DumpKey k) {
+      const std::int64_t t = entry[k].integer(kNoTime);
+      return t > 0 ? t : kNoTime;
+    };
+    if (completed || state == "started") {
+      builder_.add_call_event(EventKind::start, id, time(DumpKey::started));
+    }
+    if (completed) builder_.add_call_event(EventKind::complete, id, time(DumpKey::completed));
+  }
+
+  // Point-to-point calls in a row with one number are a batch.
+  void join_batch(GroupState& state, std::uint64_t seq) {
+    if (!state.batch_calls.empty() && state.batch_seq == seq) return;
+    state.batch_calls.clear();
+    state.batch = next_batch_++;
+    state.batch_seq = seq;
+  }
+
+  void close_batch(GroupState& state, const Entry& entry) {
+    const std::string_view word = tree_.text(entry[DumpKey::state]);
+    const bool completed = word == "completed" || entry[DumpKey::retired].boolean();
+    for (const std::uint32_t c : state.batch_calls) {
+      Call& call = trace_.calls[c];
+      if (completed && !call.has(kCompleted)) {
+        builder_.add_call_event(EventKind::complete, call.id, kNoTime);
+      } else if (word == "started" && !call.has(kStarted)) {
+        builder_.add_call_event(EventKind::start, call.id, kNoTime);
+      }
+    }
+    state.batch_calls.clear();
+  }
+
+  bool find_peer(const GroupState& state, const Operation& operation, Rank& peer) const {
+    if (operation.op == Op::recv_any || operation.peer < 0) return operation.op == Op::recv_any;
+    if (state.members.empty()) {  // unknown: the world's ranks are their own numbers
+      peer = Rank(operation.peer);
+      return is_possible_rank(operation.peer, kMaxWorldSize);
+    }
+    const auto index = static_cast<std::size_t>(operation.peer);
+    if (index >= state.members.size()) return false;
+    peer = state.members[index];
+    return true;
+  }
+
+  SignatureId signature(const Entry& entry, const Operation& operation) {
+    Signature s;
+    s.op = operation.op;
+    if (s.op == Op::other) s.other_op = tables_.strings.intern(std::string(operation.name));
+    if (operation.op == Op::barrier) return tables_.make_signature(s);
+    s.in = shapes(entry[DumpKey::input_sizes]);
+    s.out = shapes(entry[DumpKey::output_sizes]);
+    if (operation.op == Op::gather || operation.op == Op::scatter) {
+      // The root alone gives both sides; the other members' missing side is no mismatch.
+      if (operation.op == Op::gather) s.out = {};
+      if (operation.op == Op::scatter) s.in = {};
+    }
+    std::vector<StringId>& types = scratch_types_;
+    types.clear();
+    if (!spend(tree_.items(entry[DumpKey::input_dtypes]).size())) return tables_.make_signature(s);
+    for (const Value& v : tree_.items(entry[DumpKey::input_dtypes]))
+      types.push_back(names_.dtype(v));
+    if (types.empty()) {
+      for (const Value& v : tree_.items(entry[DumpKey::output_dtypes]))
+        types.push_back(names_.dtype(v));
+    }
+    if (!types.empty()) s.dtypes = tables_.name_lists.intern(types);
+    return tables_.make_signature(s);
+  }
+
+  IntListId shapes(const Value& sizes) {
+    IntList& flat = scratch_sizes_;
+    flat.clear();
+    for (const Value& tensor : tree_.items(sizes)) {
+      if (!spend(tree_.items(tensor).size() + 1)) return {};
+      for (const Value& dim : tree_.items(tensor)) {
+        const std::int64_t d = dim.integer(-1);
+        if (d < 0) return {};
+        flat.push_back(d);
+      }
+      flat.push_back(-1);
+    }
+    return flat.empty() ? IntListId{} : tables_.int_lists.intern(flat);
+  }
+
+  // Frames are shared by entries: a list is worked out once per first frame and length.
+  void place(const Entry& entry, Call& call) {
+    const auto frames = tree_.items(entry[DumpKey::frames]);
+    if (frames.empty() || !spend(frames.size())) return;
+    std::uint64_t hash = frames.size();
+    for (const Value& frame : frames) hash = hash * 0x9e3779b97f4a7c15U + frame.number() + 1;
+    const auto [known, is_new] = places_.try_emplace(hash);
+    if (is_new) {
+      std::string stack;
+      std::string at;
+      std::string first;
+      for (const Value& frame : frames) {
+        if (!spend(tree_.pairs(frame).size())) break;
+        const Value* const file = tree_.find(frame, "filename");
+        const Value* const line = tree_.find(frame, "line");
+        const Value* const name = tree_.find(frame, "name");
+        if (file == nullptr) continue;
+        const std::string_view path = tree_.text(*file).substr(0, kLongestPlace);
+        std::string place(path);
+        if (line != nullptr) place += ":" + std::to_string(line->integer(0));
+        if (first.empty()) first = place;
+        if (at.empty() && !is_library_frame(path)) at = place;
+        if (stack.size() > kLongestStack) break;
+        stack += place;
+        if (name != nullptr) {
+          stack += " ";
+          stack += tree_.text(*name).substr(0, kLongestPlace);
+        }
+        stack += "\n";
+      }
+      if (at.empty()) at = first;
+      known->second = {tables_.strings.intern(at), tables_.strings.intern(stack)};
+    }
+    call.at = known->second.first;
+    call.stack = known->second.second;
+  }
+
+  GroupId group_of(const Value& name) {
+    if (!name.is(ValueKind::string)) return {};
+    const auto [known, is_new] = group_names_.try_emplace(name.number());
+    if (is_new) known->second = tables_.groups.intern(std::string(tree_.text(name)));
+    return known->second;
+  }
+
+  static std::int64_t status_number(const DataTree& tree, const Value* v) {
+    if (v == nullptr) return -1;
+    if (v->is(ValueKind::integer)) return v->integer(-1);
+    const std::string_view text = tree.text(*v);  // JSON has strings
+    std::int64_t value = -1;
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return value;
+  }
+
+  // pg_status has a number of the process's own for each group, which entries give for theirs. The
+  // groups without entries are told by elimination: processes number groups as they create them,
+  // and c10d names them so too.
+  void link_pg_ids(const std::vector<std::int64_t>& pg_ids) {
+    std::set<GroupId> linked;
+    for (const auto& [pg_id, group] : group_of_pg_id_) linked.insert(group);
+    std::vector<std::int64_t> ids;
+    for (const std::int64_t id : pg_ids) {
+      if (!group_of_pg_id_.contains(id)) ids.push_back(id);
+    }
+    std::vector<std::pair<std::int64_t, GroupId>> groups;  // by the number that is their name
+    for (const auto& membership : trace_.groups) {
+      if (linked.contains(membership.group)) continue;
+      const std::string& name = tables_.groups[membership.group];
+      std::int64_t number = 0;
+      const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), number);
+      if (problem != std::errc() || end != name.data() + name.size()) return;
+      groups.emplace_back(number, membership.group);
+    }
+    if (ids.size() != groups.size()) return;
+    std::sort(ids.begin(), ids.end());
+    std::sort(groups.begin(), groups.end());
+    for (std::size_t i = 0; i < ids.size(); ++i) group_of_pg_id_[ids[i]] = groups[i].second;
+  }
+
+  void read_status(const Value& status) {
+    const auto pairs = tree_.pairs(status);
+    std::vector<std::int64_t> pg_ids;
+    for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      std::int64_t pg_id = -1;
+      const std::string_view key = tree_.text(pairs[i]);
+      std::from_chars(key.data(), key.data() + key.size(), pg_id);
+      pg_ids.push_back(pg_id);
+      if (!spend(tree_.pairs(pairs[i + 1]).size() + 1)) return;
+    }
+    link_pg_ids(pg_ids);
+    for (std::size_t i = 0; i < pg_ids.size(); ++i) {
+      const auto known = group_of_pg_id_.find(pg_ids[i]);
+      if (known == group_of_pg_id_.end() || groups_[known->second].point_to_point) continue;
+      const auto number = [&](std::string_view name) -> std::optional<std::uint64_t> {
+        const std::int64_t n = status_number(tree_, tree_.find(pairs[2 * i + 1], name));
+        return n < 0 ? std::nullopt : std::optional(static_cast<std::uint64_t>(n));
+      };
+      RankTrace::Progress progress;
+      progress.group = known->second;
+      progress.enqueued = number("last_enqueued_collective");
+      progress.started = number("last_started_collective");
+      progress.completed = number("last_completed_collective");
+      trace_.progress.push_back(progress);
+    }
+  }
+
+  static constexpr std::size_t kLongestStack = 16384;
+  static constexpr std::size_t kLongestPlace = 1024;
+  static constexpr std::size_t kVisitsPerByte = 4;  // shared frames cost a recorder two bytes
+  static constexpr std::size_t kVisitsOfASmallFile = 4096;
+  static constexpr std::size_t kBytesPerEntry = 64;  // at least: twenty keys and values
+  static constexpr std::size_t kEventsPerEntry = 3;  // issue, start, complete
+
+  const DataTree& tree_;
+  const TraceFile& file_;
+  Tables& tables_;
+  Names names_;
+  RankTrace trace_;
+  TraceBuilder builder_{trace_};
+  std::map<GroupId, GroupState> groups_;
+  std::unordered_map<std::uint32_t, GroupId> group_names_;  // by string number
+  std::unordered_map<std::int64_t, GroupId> group_of_pg_id_;
+  std::unordered_map<std::uint64_t, std::pair<StringId, StringId>> places_;
+  std::int64_t next_id_ = 0;
+  std::int32_t next_batch_ = 0;
+  bool numbered_together_ = false;
+  std::size_t budget_ = 0;  // values that may still be looked at
+  bool exhausted_ = false;
+  bool only_gloo_ = true;
+  std::vector<StringId> scratch_types_;
+  IntList scratch_sizes_;
+};
+
+// PyTorch's own tools put the rank into a dump that they pass on ("rank", "host_name"); the dump of
+// a process has it in its name alone.
+std::optional<Rank> rank_in_dump(const DataTree& tree) {
+  const Value* const rank = tree.find(tree.root, "rank");
+  const std::int64_t number = rank == nullptr ? kNone : rank->integer(kNone);
+  if (!is_possible_rank(number, kMaxWorldSize)) return std::nullopt;
+  return Rank(static_cast<std::int32_t>(number));
+}
+
+Result<std::vector<RankTrace>> read_dump(const TraceFile& given, Tables& tables);
+
+// The dumps of all ranks on one page: those that can be read.
+Result<std::vector<RankTrace>> read_page(const TraceFile& file, Tables& tables) {
+  std::vector<RankTrace> out;
+  Error first{"no Flight Recorder dump on this page", {file.name}, "no rank could be reached"};
+  for (const DumpOnPage& dump : dumps_on_page(file.bytes)) {
+    Result<std::vector<RankTrace>> read = read_dump({dump.json, file.name, dump.rank}, tables);
+    if (!read) {
+      if (out.empty()) first = read.error();
+      continue;
+    }
+    for (RankTrace& trace : *read) {
+      if (trace.host.empty()) trace.host = dump.host;
+      out.push_back(std::move(trace));
+    }
+  }
+  if (out.empty()) return first;
+  return out;
+}
+
+Result<std::vector<RankTrace>> read_dump(const TraceFile& given, Tables& tables) {
+  if (looks_like_dump_page(given.bytes)) return read_page(given, tables);
+  Result<Pickle> dump = looks_like_pickle(given.bytes) ? read_pickle(given.bytes, given.name)
+                                                       : read_json_dump(given.bytes, given.name);
+  if (!dump) return dump.error();
+  TraceFile file = given;
+  if (!file.rank) file.rank = rank_in_dump(dump->tree);
+  if (!file.rank) {
+    return Error{"neither this Flight Recorder dump nor its name says whose it is",
+                 {file.name},
+                 "name it …_rank_<r>, or say where the rank stands with --rank-pattern"};
+  }
+  Result<RankTrace> trace = DumpReader(dump->tree, file, tables).read();
+  if (!trace) return trace.error();
+  if (!dump->damage.empty()) {
+    trace->add_damage(dump->damage + " (byte " + std::to_string(dump->damage_at) + ")");
+    trace->end = End::cut;
+    trace->open_ended = true;
+  }
+  std::vector<RankTrace> out;
+  out.push_back(std::move(*trace));
+  return out;
+}
+
+// The world is the largest group, or all ranks seen; a group that nobody lists has the members that
+// used it.
+void link_dumps(std::span<RankTrace> traces, Tables& tables) {
+  std::int32_t world = 0;
+  std::map<GroupId, std::vector<Rank>> users, listed;
+  std::set<GroupId> point_to_point;
+  for (const RankTrace& trace : traces) {
+    world = std::max(world, trace.rank.value + 1);
+    for (const auto& membership : trace.groups) {
+      world = std::max(world, membership.ranks.back().value + 1);
+      for (const Rank r : membership.ranks) world = std::max(world, r.value + 1);
+      listed.try_emplace(membership.group, membership.ranks);
+    }
+    std::set<GroupId> used;
+    GroupId last;  // most calls follow one of the same group
+    for (const Call& call : trace.calls) {
+      if (call.group != last || used.empty()) used.insert(call.group);
+      last = call.group;
+      world = std::max(world, call.peer.value + 1);
+      if (is_point_to_point(tables.signatures[call.signature].op))
+        point_to_point.insert(call.group);
+    }
+    for (const GroupId group : used) users[group].push_back(trace.rank);
+  }
+  for (RankTrace& trace : traces) {
+    trace.world_size = world;
+    // In these, pg_status counts messages and collectives in one number.
+    std::erase_if(trace.progress, [&](const RankTrace::Progress& progress) {
+      return point_to_point.contains(progress.group);
+    });
+    std::set<GroupId> own;
+    for (const auto& membership : trace.groups) own.insert(membership.group);
+    for (auto& [group, ranks] : users) {
+      std::sort(ranks.begin(), ranks.end());
+      if (own.contains(group) || listed.contains(group)) continue;
+      if (std::find(ranks.begin(), ranks.end(), trace.rank) == ranks.end()) continue;
+      trace.groups.push_back({group, ranks, {}});
+    }
+  }
+}
+
+bool is_dump(std::string_view bytes) {
+  return looks_like_pickle(bytes) || looks_like_json_dump(bytes) || looks_like_dump_page(bytes);
+}
+
+constexpr std::array<std::string_view, 3> kUnknownInDump = {
+    "reduce operation and root: not recorded by Flight Recorder",
+    "splits of all-to-all: not recorded by Flight Recorder, only totals are compared",
+    "training steps and modalities: not recorded by Flight Recorder",
+};
+
+}  // namespace
+
+Format flight_recorder_format() {
+  return {.name = "flight-recorder",
+          .summary = "PyTorch Flight Recorder dumps (pickle or JSON)",
+          .recognises = is_dump,
+          .read = read_dump,
+          .link = link_dumps,
+          .unknown = kUnknownInDump};
+}
+
+}  // namespace lockstep

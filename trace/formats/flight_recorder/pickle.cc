@@ -1,0 +1,523 @@
+#include "trace/formats/flight_recorder/pickle.h"
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "trace/formats/flight_recorder/pickle_opcodes.h"
+
+namespace lockstep {
+
+namespace {
+
+using Value = DataTree::Value;
+using namespace pickle_opcodes;  // NOLINT(google-build-using-namespace): what this file is about
+using ValueKind = DataTree::Kind;
+
+class Machine {
+ public:
+  Machine(std::string_view bytes, const std::string& file)
+      : bytes_(bytes), file_(file), at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
+
+  Result<Pickle> run() {
+    tree().reserve(bytes_.size() / kBytesPerValue, bytes_.size() / kBytesPerContainer);
+    const char* start = at_;  // of the current opcode
+    while (!stopped_) {
+      skip_ahead();
+      start = at_;
+      if (stopped_) break;
+      if (at_ == end_) [[unlikely]] {
+        cut_off();
+        break;
+      }
+      step(static_cast<unsigned char>(*at_++));
+    }
+    const auto place = static_cast<std::size_t>(start - bytes_.data());
+    if (!refused_.empty()) {
+      return Error{
+          "the pickle would construct or call something (opcode " + std::string(refused_) +
+              " at byte " + std::to_string(place) + "): refused",
+          {file_},
+          "a Flight Recorder dump holds only data; this is another file, or a hostile one"};
+    }
+    if (!problem_.empty()) {
+      out_.damage = std::move(problem_);
+      out_.damage_at = place;
+      salvage();
+    }
+    return std::move(out_);
+  }
+
+ private:
+  [[gnu::cold]] void fail(std::string problem) {
+    problem_ = std::move(problem);
+    stopped_ = true;
+  }
+  [[gnu::cold]] bool cut_off() {
+    fail("the pickle was cut off");
+    return false;
+  }
+  // An opcode that carries no data.
+  [[gnu::cold]] void refuse(unsigned char opcode) {
+    refused_ = refused_name(opcode);
+    if (refused_.empty()) fail("the pickle holds the unknown opcode " + std::to_string(opcode));
+    stopped_ = true;
+  }
+
+  // The `take…` return false, having said why, where the bytes do not hold it.
+  // Little-endian, as all of pickle is but BINFLOAT.
+  template <class Int>
+  bool take(Int& out) {
+    if (static_cast<std::size_t>(end_ - at_) < sizeof(Int)) [[unlikely]] {
+      return cut_off();
+    }
+    std::memcpy(&out, at_, sizeof(Int));
+    at_ += sizeof(Int);
+    return true;
+  }
+  // Bytes behind their number.
+  template <class Size>
+  bool take_block(std::string_view& out) {
+    Size size{};
+    if (!take(size)) return false;
+    if (size > static_cast<std::size_t>(end_ - at_)) [[unlikely]] {
+      return cut_off();
+    }
+    out = {at_, static_cast<std::size_t>(size)};
+    at_ += size;
+    return true;
+  }
+  template <class Int>
+  void skip() {
+    Int unused{};
+    (void)take(unused);
+  }
+  // The text of an opcode of protocol 0, up to the end of the line.
+  bool take_line(std::string_view& out) {
+    const std::string_view rest(at_, static_cast<std::size_t>(end_ - at_));
+    const std::size_t length = rest.find('\n');
+    if (length == std::string_view::npos) return cut_off();
+    out = rest.substr(0, length);
+    at_ += length + 1;
+    return true;
+  }
+
+  DataTree& tree() { return out_.tree; }
+
+  void push(Value v) {
+    if (top_ == stack_.size()) [[unlikely]] {
+      stack_.resize(2 * top_);
+    }
+    stack_[top_++] = v;
+  }
+  template <class Size>
+  void push_string() {
+    std::string_view s;
+    if (take_block<Size>(s)) push(tree().string(s));
+  }
+  template <class Size>
+  void push_nothing() {
+    std::string_view s;
+    if (take_block<Size>(s)) push(DataTree::none());
+  }
+  template <class Int>
+  void push_integer() {
+    Int i{};
+    if (take(i)) push(DataTree::integer(static_cast<std::int64_t>(i)));
+  }
+
+  // Stack elements up to the innermost mark.
+  std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
+  bool need(std::size_t count) {
+    if (top_ - floor() >= count) return true;
+    fail("the pickle takes more from its stack than is there");
+    return false;
+  }
+  bool need_mark() {
+    if (!marks_.empty()) return true;
+    fail("the pickle refers to a mark that is not there");
+    return false;
+  }
+  std::span<const Value> above(std::size_t from) const {
+    return {stack_.data() + from, top_ - from};
+  }
+
+  // The elements from there up become one container.
+  void collect(std::size_t from, Value container) {
+    tree().append(container, above(from));
+    top_ = from;
+    push(container);
+  }
+  void collect_from_mark(ValueKind kind) {
+    if (!need_mark()) return;
+    const std::size_t from = marks_.back();
+    marks_.pop_back();
+    if (kind == ValueKind::dict && (top_ - from) % 2 != 0) --top_;
+    collect(from, kind == ValueKind::dict ? tree().dict() : tree().list());
+  }
+  void collect_tuple(std::size_t count) {
+    if (need(count)) collect(top_ - count, tree().list());
+  }
+  // Adds what lies above the mark to the container below it.
+  void add_to_container(ValueKind kind) {
+    if (!need_mark()) return;
+    const std::size_t from = marks_.back();
+    marks_.pop_back();
+    if (from == floor() || !stack_[from - 1].is(kind) ||
+        (kind == ValueKind::dict && (top_ - from) % 2 != 0)) {
+      return fail("the pickle adds items to what is no container for them");
+    }
+    tree().append(stack_[from - 1], above(from));
+    top_ = from;
+  }
+  void add_last(ValueKind kind, std::size_t count) {
+    if (!need(count + 1)) return;
+    const std::size_t from = top_ - count;
+    if (!stack_[from - 1].is(kind)) {
+      return fail("the pickle adds an item to what is no container for it");
+    }
+    tree().append(stack_[from - 1], above(from));
+    top_ = from;
+  }
+
+  void put(std::uint64_t index) {
+    if (!need(1)) return;
+    // Picklers number what they memoize from 0 up: a larger number than bytes is none of theirs.
+    if (index > bytes_.size()) {
+      return fail("the pickle memoizes under the number " + std::to_string(index));
+    }
+    if (index >= memo_.size()) memo_.resize(index + 1);
+    memo_[index] = stack_[top_ - 1];
+  }
+  template <class Index>
+  void take_put() {
+    Index index{};
+    if (take(index)) put(index);
+  }
+  void get(std::uint64_t index) {
+    if (index >= memo_.size()) [[unlikely]] {
+      return fail("the pickle refers to number " + std::to_string(index) +
+                  ", which it did not memoize");
+    }
+    push(memo_[index]);
+  }
+  template <class Index>
+  void take_get() {
+    Index index{};
+    if (take(index)) get(index);
+  }
+
+  template <class Size>
+  void push_long() {
+    std::string_view digits;
+    if (!take_block<Size>(digits)) return;
+    if (digits.size() > sizeof(std::int64_t)) return push(DataTree::none());
+    // Two's complement, little-endian, as short as possible.
+    std::uint64_t value = 0;
+    std::memcpy(&value, digits.data(), digits.size());
+    const bool negative = !digits.empty() && (digits.back() & '\x80') != 0;
+    if (negative && digits.size() < 8) value |= ~std::uint64_t{0} << (8 * digits.size());
+    push(DataTree::integer(static_cast<std::int64_t>(value)));
+  }
+
+  std::optional<std::uint64_t> decimal(std::string_view text) {
+    std::uint64_t value = 0;
+    for (const char c : text) {
+      if (c < '0' || c > '9' || value > UINT64_MAX / 20) {
+        fail("the pickle holds a number that is none");
+        return std::nullopt;
+      }
+      value = value * 10 + static_cast<std::uint64_t>(c - '0');
+    }
+    return value;
+  }
+  std::optional<std::uint64_t> take_decimal() {
+    std::string_view text;
+    return take_line(text) ? decimal(text) : std::nullopt;
+  }
+  void push_decimal() {
+    std::string_view text;
+    if (!take_line(text)) return;
+    if (text == "00" || text == "01") return push(DataTree::boolean(text == "01"));
+    if (text.ends_with('L')) text.remove_suffix(1);
+    const bool negative = text.starts_with('-');
+    if (negative) text.remove_prefix(1);
+    if (const auto value = decimal(text)) {
+      const std::uint64_t magnitude = *value;
+      push(DataTree::integer(static_cast<std::int64_t>(negative ? 0 - magnitude : magnitude)));
+    }
+  }
+
+  void push_binary_float() {
+    std::uint64_t bits = 0;
+    if (take(bits)) push(DataTree::real(std::bit_cast<double>(__builtin_bswap64(bits))));
+  }
+
+  // Takes the opcodes that are nearly all of a dump while they come in a row and nothing is amiss,
+  // with the machine's registers in the processor's. Stops before any other, which is step()'s.
+  void skip_ahead() {
+    constexpr std::ptrdiff_t kLongest = 10;  // bytes of one of these opcodes
+    const char* at = at_;
+    const char* const last = end_ - at_ < kLongest ? at_ : end_ - kLongest;
+    Value* const base = stack_.data();
+    Value* const full = base + stack_.size();
+    Value* top = base + top_;
+    const Value* const memo = memo_.data();
+    const std::size_t memoized = memo_.size();
+    // One test after the other and no jump table (CMakeLists.txt says why), the frequent ones
+    // first.
+    while (at < last && top != full) {
+      const auto opcode = static_cast<unsigned char>(*at);
+      if (opcode == kBinGet) {
+        const auto index = static_cast<unsigned char>(at[1]);
+        if (index >= memoized) break;
+        *top++ = memo[index];
+        at += 2;
+      } else if (opcode == kMark) {
+        marks_.push_back(static_cast<std::size_t>(top - base));
+        ++at;
+      } else if (opcode == kEmptyList) {
+        *top++ = tree().list();
+        ++at;
+      } else if (opcode == kAppends || opcode == kSetItems) {
+        top_ = static_cast<std::size_t>(top - base);
+        add_to_container(opcode == kAppends ? ValueKind::list : ValueKind::dict);
+        if (stopped_) break;
+        top = base + top_;
+        ++at;
+      } else if (opcode == kBinInt2) {
+        *top++ = DataTree::integer(read_as<std::uint16_t>(at + 1));
+        at += 3;
+      } else if (opcode == kBinInt) {
+        *top++ = DataTree::integer(read_as<std::int32_t>(at + 1));
+        at += 5;
+      } else if (opcode == kBinInt1) {
+        *top++ = DataTree::integer(read_as<std::uint8_t>(at + 1));
+        at += 2;
+      } else if (opcode == kLong1 && at[1] == sizeof(std::int64_t)) {
+        *top++ = DataTree::integer(read_as<std::int64_t>(at + 2));
+        at += 10;
+      } else if (opcode == kNone) {
+        *top++ = DataTree::none();
+        ++at;
+      } else if (opcode == kNewTrue || opcode == kNewFalse) {
+        *top++ = DataTree::boolean(opcode == kNewTrue);
+        ++at;
+      } else if (opcode == kEmptyDict) {
+        *top++ = tree().dict();
+        ++at;
+      } else {
+        break;
+      }
+    }
+    at_ = at;
+    top_ = static_cast<std::size_t>(top - base);
+  }
+  template <class Int>
+  static Int read_as(const char* at) {
+    Int out{};
+    std::memcpy(&out, at, sizeof(Int));
+    return out;
+  }
+
+  void step(unsigned char opcode) {
+    switch (opcode) {
+      case kProto:
+        skip<std::uint8_t>();
+        break;
+      case kFrame:
+        skip<std::uint64_t>();
+        break;
+      case kStop:
+        if (need(1)) {
+          tree().root = stack_[top_ - 1];
+          stopped_ = true;
+        }
+        break;
+      case kMark:
+        marks_.push_back(top_);
+        break;
+      case kPop:
+        if (top_ > floor()) {
+          --top_;
+        } else if (need_mark()) {
+          marks_.pop_back();
+        }
+        break;
+      case kPopMark:
+        if (need_mark()) {
+          top_ = marks_.back();
+          marks_.pop_back();
+        }
+        break;
+      case kDup:
+        if (need(1)) push(stack_[top_ - 1]);
+        break;
+      case kNone:
+        push(DataTree::none());
+        break;
+      case kNewTrue:
+        push(DataTree::boolean(true));
+        break;
+      case kNewFalse:
+        push(DataTree::boolean(false));
+        break;
+      case kInt:
+      case kLong:
+        push_decimal();
+        break;
+      case kFloat:
+        if (std::string_view text; take_line(text)) push(DataTree::none());
+        break;  // protocol 0: no recorder writes it
+      case kBinInt:
+        push_integer<std::int32_t>();
+        break;
+      case kBinInt1:
+        push_integer<std::uint8_t>();
+        break;
+      case kBinInt2:
+        push_integer<std::uint16_t>();
+        break;
+      case kLong1:
+        push_long<std::uint8_t>();
+        break;
+      case kLong4:
+        push_long<std::uint32_t>();
+        break;
+      case kBinFloat:
+        push_binary_float();
+        break;
+      case kShortBinString:
+      case kShortBinUnicode:
+        push_string<std::uint8_t>();
+        break;
+      case kBinString:
+      case kBinUnicode:
+        push_string<std::uint32_t>();
+        break;
+      case kBinUnicode8:
+        push_string<std::uint64_t>();
+        break;
+      case kShortBinBytes:
+        push_nothing<std::uint8_t>();
+        break;
+      case kBinBytes:
+        push_nothing<std::uint32_t>();
+        break;
+      case kBinBytes8:
+      case kByteArray8:
+        push_nothing<std::uint64_t>();
+        break;
+      case kEmptyList:
+      case kEmptyTuple:
+      case kEmptySet:
+        push(tree().list());
+        break;
+      case kEmptyDict:
+        push(tree().dict());
+        break;
+      case kList:
+      case kTuple:
+      case kFrozenSet:
+        collect_from_mark(ValueKind::list);
+        break;
+      case kDict:
+        collect_from_mark(ValueKind::dict);
+        break;
+      case kTuple1:
+        collect_tuple(1);
+        break;
+      case kTuple2:
+        collect_tuple(2);
+        break;
+      case kTuple3:
+        collect_tuple(3);
+        break;
+      case kAppends:
+      case kAddItems:
+        add_to_container(ValueKind::list);
+        break;
+      case kSetItems:
+        add_to_container(ValueKind::dict);
+        break;
+      case kAppend:
+        add_last(ValueKind::list, 1);
+        break;
+      case kSetItem:
+        add_last(ValueKind::dict, 2);
+        break;
+      case kPut:
+        if (const auto index = take_decimal()) put(*index);
+        break;
+      case kBinPut:
+        take_put<std::uint8_t>();
+        break;
+      case kLongBinPut:
+        take_put<std::uint32_t>();
+        break;
+      case kMemoize:
+        put(memo_.size());
+        break;
+      case kGet:
+        if (const auto index = take_decimal()) get(*index);
+        break;
+      case kBinGet:
+        take_get<std::uint8_t>();
+        break;
+      case kLongBinGet:
+        take_get<std::uint32_t>();
+        break;
+      default:
+        refuse(opcode);
+        break;
+    }
+  }
+
+  // Closes what was open where the pickle broke off, from the inside out, so that all that was
+  // complete by then is in the tree.
+  void salvage() {
+    while (!marks_.empty()) {
+      const std::size_t from = marks_.back();
+      marks_.pop_back();
+      if (from > floor()) {
+        const Value& below = stack_[from - 1];
+        std::span<const Value> items = above(from);
+        if (below.is(ValueKind::dict)) items = items.first(items.size() / 2 * 2);
+        if (below.is(ValueKind::dict) || below.is(ValueKind::list)) tree().append(below, items);
+      }
+      top_ = from;
+    }
+    if (top_ > 0) tree().root = stack_[0];
+  }
+
+  std::string_view bytes_;
+  const std::string& file_;
+  const char* at_;
+  const char* end_;
+  bool stopped_ = false;
+  std::string problem_;
+  std::string_view refused_;  // the opcode's name
+  Pickle out_;
+  // Of a dump, or a few more.
+  static constexpr std::size_t kBytesPerValue = 2, kBytesPerContainer = 16;
+  std::vector<Value> stack_ = std::vector<Value>(256);
+  std::size_t top_ = 0;  // elements on the stack
+  std::vector<std::size_t> marks_;
+  std::vector<Value> memo_;
+};
+
+}  // namespace
+
+bool looks_like_pickle(std::string_view bytes) {
+  return bytes.size() >= 2 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5;
+}
+
+Result<Pickle> read_pickle(std::string_view bytes, const std::string& file) {
+  if (!looks_like_pickle(bytes)) return Error{"not a pickle", {file}, ""};
+  return Machine(bytes, file).run();
+}
+
+}  // namespace lockstep

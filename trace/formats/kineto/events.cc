@@ -1,0 +1,421 @@
+#include "trace/formats/kineto/events.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "base/text.h"
+#include "trace/formats/json_scan.h"
+#include "trace/formats/torch_names.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep {
+
+namespace {
+
+namespace dom = simdjson::dom;
+
+constexpr std::size_t kLongestEvent = std::size_t{1} << 20U;
+constexpr std::size_t kLongestInfo = std::size_t{64} << 20U;
+constexpr std::size_t kRecognisedIn = std::size_t{64} << 10U;
+constexpr int kMostResyncs = 64;  // keeps the cost of a hostile file linear
+constexpr std::size_t kDamageKept = RankTrace::kDamagedKept;
+
+std::optional<std::string_view> known_text_at(const dom::object& object, std::string_view key) {
+  std::string_view out;
+  if (object.at_key(key).get(out) != simdjson::SUCCESS) return std::nullopt;
+  return out;
+}
+
+// A whole number, also as text ("3"), as some versions write it.
+std::optional<std::int64_t> integer_of(const dom::object& object, std::string_view key) {
+  dom::element element;
+  if (object.at_key(key).get(element) != simdjson::SUCCESS) return std::nullopt;
+  std::int64_t out = 0;
+  if (element.get(out) == simdjson::SUCCESS) return out;
+  std::string_view text;
+  if (element.get(text) != simdjson::SUCCESS) return std::nullopt;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return out;
+}
+
+// Microseconds, whole or not, as nanoseconds.
+std::optional<Nanos> time_of(const dom::object& object, std::string_view key) {
+  dom::element element;
+  if (object.at_key(key).get(element) != simdjson::SUCCESS) return std::nullopt;
+  constexpr std::int64_t kLatest = INT64_MAX / 2000;
+  std::int64_t whole = 0;
+  if (element.get(whole) == simdjson::SUCCESS) {
+    if (whole < 0 || whole > kLatest) return std::nullopt;
+    return whole * 1000;
+  }
+  double micros = 0;
+  if (element.get(micros) != simdjson::SUCCESS || !(micros >= 0)) return std::nullopt;
+  if (micros > static_cast<double>(kLatest)) return std::nullopt;
+  return static_cast<Nanos>(std::llround(micros * 1000));
+}
+
+// A list of numbers, as a list or as a text that holds one ("[0, 1]").
+std::optional<std::vector<std::int64_t>> list_of(const dom::object& object, std::string_view key) {
+  dom::element element;
+  if (object.at_key(key).get(element) != simdjson::SUCCESS) return std::nullopt;
+  std::string_view text;
+  if (element.get(text) == simdjson::SUCCESS) return integers_in(text);
+  dom::array array;
+  if (element.get(array) != simdjson::SUCCESS) return std::nullopt;
+  std::vector<std::int64_t> out;
+  for (const dom::element item : array) {
+    std::int64_t value = 0;
+    if (item.get(value) != simdjson::SUCCESS) return std::nullopt;
+    out.push_back(value);
+  }
+  return out;
+}
+
+std::int32_t rank_of(const dom::object& object, std::string_view key) {
+  const std::int64_t value = integer_of(object, key).value_or(kNone);
+  return is_possible_rank(value, kMaxWorldSize) ? static_cast<std::int32_t>(value) : kNone;
+}
+
+// "ncclDevKernel_AllReduce_Sum_f32_RING_LL(…)", "ncclKernel_AllReduce_RING_LL_Sum_float(…)".
+// Minimum and maximum share their kernels; an average is a sum with a multiplication before or
+// behind.
+std::string_view redop_of_kernel(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kWords = {
+      {{"_PreMulSum_", "premul_sum"},
+       {"_SumPostDiv_", "avg"},
+       {"_Sum_", "sum"},
+       {"_Prod_", "product"}}};
+  if (!name.starts_with("nccl")) return {};
+  if (name.find("Reduce") == kNpos) return {};  // for others "Sum" is a mere placeholder
+  for (const auto& [word, redop] : kWords) {
+    if (name.find(word) != kNpos) return redop;
+  }
+  return {};
+}
+
+// The operation of a kernel by its name: "ncclKernel_AllReduce_RING_LL_Sum_float(…)", and
+// "ncclAllReduceRingLLKernel_sum_f32(…)" before NCCL 2.12. Empty: none of a collective.
+std::string_view op_of_kernel(std::string_view name) {
+  // Messages and all-to-all share their kernel, which names neither.
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kOps = {
+      {{"AllReduce", "allreduce"},
+       {"AllGather", "allgather_into_tensor"},
+       {"ReduceScatter", "reduce_scatter_tensor"},
+       {"Broadcast", "broadcast"},
+       {"Reduce", "reduce"},
+       {"SendRecv", "SendRecv"},
+       {"AlltoAll", "alltoall_base"},
+       {"AllToAll", "alltoall_base"}}};
+  if (!name.starts_with("nccl") || name.find("ernel") == kNpos) return {};
+  for (const auto& [word, op] : kOps) {
+    if (name.find(word) != kNpos) return op;
+  }
+  return {};
+}
+
+class KinetoScanner {
+ public:
+  KinetoScanner(std::string_view bytes, const std::string& file, Tables& tables)
+      : bytes_(bytes), file_(file), tables_(tables) {}
+
+  Result<KinetoEvents> scan() {
+    JsonMembers top(bytes_);
+    bool any_events = false;
+    while (const auto member = top.next()) {
+      if (member->key == "traceEvents") {
+        any_events = true;
+        const std::size_t end = scan_events(member->begin);
+        if (end == kNpos) return finish(false);
+        top.leave_at(end);
+      } else if (member->key == "distributedInfo") {
+        scan_info(member->begin);
+      } else if (member->key == "host_name" || member->key == "hostname") {
+        read_host(member->begin);
+      }
+    }
+    if (!any_events && top.ended()) {
+      return Error{"no traceEvents in this profile", {file_}, "is it one of torch.profiler?"};
+    }
+    return finish(top.ended());
+  }
+
+ private:
+  Result<KinetoEvents> finish(bool whole) {
+    events_.whole = whole;
+    if (!whole) lose("the file ends in the middle; what came before was read");
+    return std::move(events_);
+  }
+
+  void lose(std::string what) {
+    ++events_.damage_count;
+    if (events_.damage.size() < kDamageKept) events_.damage.push_back(std::move(what));
+  }
+
+  bool parse(std::string_view text, dom::object& object) {
+    const auto attempt = [&](std::string_view json) {
+      dom::element element;
+      return parser_.parse(json.data(), json.size()).get(element) == simdjson::SUCCESS &&
+             element.get(object) == simdjson::SUCCESS;
+    };
+    if (attempt(text)) return true;
+    repaired_ = json_without_bare_words(text);
+    return repaired_ != text && attempt(repaired_);
+  }
+
+  // One past the array of events that begins at `at`; npos where the file ends within it.
+  std::size_t scan_events(std::size_t at) {
+    if (at >= bytes_.size()) return kNpos;
+    if (bytes_[at] != '[') {
+      lose("traceEvents is no list");
+      return json_value_end(bytes_, at);
+    }
+    ++at;
+    while (true) {
+      at = json_skip_blanks(bytes_, at);
+      if (at >= bytes_.size()) return kNpos;
+      if (bytes_[at] == ']') return at + 1;
+      if (bytes_[at] == ',') {
+        ++at;
+        continue;
+      }
+      const std::size_t end = json_value_end(bytes_, at, kLongestEvent);
+      if (end == kNpos || end == at) {
+        at = next_event(at + 1);
+        if (at == kNpos) return kNpos;
+        continue;
+      }
+      scan_event(bytes_.substr(at, end - at));
+      at = end;
+    }
+  }
+
+  // An event that has no end (a bracket or a quote is damaged): where another begins behind it.
+  std::size_t next_event(std::size_t from) {
+    if (resyncs_ == kMostResyncs) return kNpos;
+    ++resyncs_;
+    for (std::size_t at = bytes_.find('{', from); at != kNpos; at = bytes_.find('{', at + 1)) {
+      const std::size_t key = json_skip_blanks(bytes_, at + 1);
+      const std::string_view head = bytes_.substr(std::min(key, bytes_.size()), 7);
+      if (head.starts_with("\"ph\"") || head.starts_with("\"name\"")) {
+        if (inside_event(from, at)) continue;
+        lose("a damaged event");
+        return at;
+      }
+    }
+    return kNpos;
+  }
+
+  // "args": {"name": …} begins like an event of its own.
+  bool inside_event(std::size_t from, std::size_t at) const {
+    const std::string_view before = bytes_.substr(from, at - from);
+    const std::size_t last = before.find_last_not_of(" \t\r\n");
+    return last != kNpos && before[last] == ':';
+  }
+
+  void scan_event(std::string_view text) {
+    if (text.find("Collective name") != kNpos) {
+      dom::object event;
+      if (!parse(text, event)) return lose("an event of a collective that is no JSON");
+      read_comm(event);
+    } else if (text.find("ProfilerStep#") != kNpos) {
+      dom::object event;
+      if (parse(text, event)) read_step(event);
+    } else if (text.find("\"nccl") != kNpos && text.find("\"args\"") != kNpos) {
+      dom::object event;
+      if (parse(text, event)) read_plain_kernel(event);
+    } else if (events_.calls.empty() && text.find("\"record_param_comms\"") != kNpos) {
+      ++events_.without_details;
+    }
+  }
+
+  StringId name(std::string_view text) { return tables_.strings.intern(std::string(text)); }
+
+  void read_comm(const dom::object& event) {
+    dom::object args;
+    if (event.at_key("args").get(args) != simdjson::SUCCESS) return;
+    const std::optional<std::string_view> op = known_text_at(args, "Collective name");
+    const std::string_view event_name = known_text_at(event, "name").value_or("");
+    const bool host = event_name == "record_param_comms";
+    if (!host && known_text_at(event, "cat").value_or("") != "kernel") return;
+    if (!op || op->empty()) return lose("a collective without a name");
+    const std::optional<Nanos> begin = time_of(event, "ts");
+    if (!begin) return lose("a collective without a time");
+    KinetoComm comm;
+    comm.begin = *begin;
+    comm.end = *begin + std::min(time_of(event, "dur").value_or(0), INT64_MAX / 2);
+    comm.external_id = integer_of(args, "External id").value_or(kNone);
+    comm.thread = integer_of(event, "tid").value_or(kNone);
+    comm.op = name(*op);
+    comm.dtype = name(dtype_from_torch(known_text_at(args, "dtype").value_or("")));
+    comm.in = std::max<std::int64_t>(kNone, integer_of(args, "In msg nelems").value_or(kNone));
+    comm.out = std::max<std::int64_t>(kNone, integer_of(args, "Out msg nelems").value_or(kNone));
+    comm.splits_in = splits(args, "In split size");
+    comm.splits_out = splits(args, "Out split size");
+    comm.rank = rank_of(args, "Rank");
+    comm.peer = rank_of(args, *op == "send" ? "Dst Rank" : "Src Rank");
+    comm.seq = std::max<std::int64_t>(kNone, integer_of(args, "Seq").value_or(kNone));
+    comm.group = read_group(args);
+    if (host) {
+      if (events_.pid == kNone) events_.pid = integer_of(event, "pid").value_or(kNone);
+    } else {
+      comm.redop = name(redop_of_kernel(event_name));
+    }
+    (host ? events_.calls : events_.kernels).push_back(comm);
+  }
+
+  // A kernel that does not say of which call it is.
+  void read_plain_kernel(const dom::object& event) {
+    const std::string_view category = known_text_at(event, "cat").value_or("");
+    const std::string_view kernel = known_text_at(event, "name").value_or("");
+    const std::string_view op = op_of_kernel(kernel);
+    const std::optional<Nanos> begin = time_of(event, "ts");
+    if (op.empty() || !begin || (category != "kernel" && category != "Kernel")) return;
+    dom::object args;
+    if (event.at_key("args").get(args) != simdjson::SUCCESS) return;
+    KinetoComm comm;
+    comm.begin = *begin;
+    comm.end = *begin + std::min(time_of(event, "dur").value_or(0), INT64_MAX / 2);
+    comm.op = name(op);
+    comm.redop = name(redop_of_kernel(kernel));
+    comm.group = name("stream " + std::to_string(integer_of(args, "stream").value_or(0)));
+    events_.plain_kernels.push_back(comm);
+  }
+
+  IntListId splits(const dom::object& args, std::string_view key) {
+    const auto list = list_of(args, key);
+    const bool usable = list && !list->empty() &&
+                        std::all_of(list->begin(), list->end(), [](auto n) { return n >= 0; });
+    return usable ? tables_.int_lists.intern(*list) : IntListId{};
+  }
+
+  StringId read_group(const dom::object& args) {
+    std::string group(known_text_at(args, "Process Group Name").value_or(""));
+    if (group.empty()) {  // until PyTorch 2.3 a number
+      if (const auto id = integer_of(args, "Process Group ID")) group = std::to_string(*id);
+    }
+    KinetoGroup& known = events_.groups[group];
+    if (known.desc.empty())
+      known.desc = known_text_at(args, "Process Group Description").value_or("");
+    const std::int64_t size = integer_of(args, "Group size").value_or(kNone);
+    if (known.size == kNone && size > 0) known.size = size;
+    if (!known.ranks && known.size != kNone) {
+      take_ranks(known, list_of(args, "Process Group Ranks"));
+      take_stride(known, integer_of(args, "Global rank start"),
+                  integer_of(args, "Global rank stride"));
+    }
+    return name(group);
+  }
+
+  static void take_ranks(KinetoGroup& group,
+                         const std::optional<std::vector<std::int64_t>>& numbers) {
+    if (group.ranks || !numbers || numbers->empty()) return;
+    if (group.size != kNone && group.size != static_cast<std::int64_t>(numbers->size())) return;
+    group.ranks = ranks_in(*numbers);
+  }
+
+  // Evenly spaced members are given by the first one and the distance.
+  static void take_stride(KinetoGroup& group, std::optional<std::int64_t> start,
+                          std::optional<std::int64_t> stride) {
+    if (group.ranks || !start || !stride || *stride < 1 || *stride > kMaxWorldSize) return;
+    // The list is abbreviated, so that it is longer than what stands in the file: bounded apart.
+    constexpr std::int64_t kMostMembers = 1 << 16;
+    if (group.size < 1 || group.size > kMostMembers || *start < 0 || *start > kMaxWorldSize) return;
+    std::vector<std::int64_t> numbers;
+    for (std::int64_t i = 0; i < group.size; ++i) numbers.push_back(*start + i * *stride);
+    group.ranks = ranks_in(numbers);
+  }
+
+  void read_step(const dom::object& event) {
+    constexpr std::string_view kPrefix = "ProfilerStep#";
+    std::string_view text = known_text_at(event, "name").value_or("");
+    if (!text.starts_with(kPrefix)) return;
+    if (known_text_at(event, "cat").value_or("") == "gpu_user_annotation") return;
+    text.remove_prefix(kPrefix.size());
+    KinetoStep step;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step.n);
+    const std::optional<Nanos> begin = time_of(event, "ts");
+    const std::optional<Nanos> duration = time_of(event, "dur");
+    if (error != std::errc() || step.n < 0 || step.n > INT32_MAX || !begin || !duration) return;
+    step.begin = *begin;
+    step.end = *begin + *duration;
+    events_.steps.push_back(step);
+  }
+
+  void scan_info(std::size_t at) {
+    const std::size_t end = json_value_end(bytes_, at, kLongestInfo);
+    dom::object info;
+    if (end == kNpos || !parse(bytes_.substr(at, end - at), info)) {
+      return lose("distributedInfo cannot be read");
+    }
+    events_.backend = known_text_at(info, "backend").value_or("");
+    events_.rank = integer_of(info, "rank").value_or(kNone);
+    events_.world_size = integer_of(info, "world_size").value_or(kNone);
+    dom::array groups;
+    if (info.at_key("pg_config").get(groups) != simdjson::SUCCESS) return;
+    for (const dom::element element : groups) {
+      dom::object config;
+      if (element.get(config) == simdjson::SUCCESS) read_config(config);
+    }
+  }
+
+  void read_config(const dom::object& config) {
+    std::string group(known_text_at(config, "pg_name").value_or(""));
+    KinetoGroup& known = events_.groups[group];
+    const std::string_view desc = known_text_at(config, "pg_desc").value_or("");
+    if (!desc.empty()) known.desc = desc;
+    const std::int64_t size = integer_of(config, "pg_size").value_or(kNone);
+    if (size > 0) known.size = size;
+    // What the whole program says counts more than what an event says.
+    if (auto numbers = list_of(config, "ranks"); numbers && !numbers->empty()) {
+      known.ranks.reset();
+      take_ranks(known, numbers);
+    }
+  }
+
+  void read_host(std::size_t at) {
+    const std::size_t end = json_value_end(bytes_, at, 1024);
+    if (end == kNpos || end < at + 2 || bytes_[at] != '"') return;
+    events_.host = bytes_.substr(at + 1, end - at - 2);
+  }
+
+  std::string_view bytes_;
+  const std::string& file_;
+  Tables& tables_;
+  KinetoEvents events_;
+  dom::parser parser_;
+  std::string repaired_;
+  int resyncs_ = 0;
+};
+
+}  // namespace
+
+Result<KinetoEvents> scan_kineto(std::string_view bytes, const std::string& file, Tables& tables) {
+  if (!looks_like_kineto(bytes)) {
+    return Error{"not a profile of torch.profiler", {file}, "it begins with {\"schemaVersion\": 1"};
+  }
+  return KinetoScanner(bytes, file, tables).scan();
+}
+
+bool looks_like_kineto(std::string_view bytes) {
+  JsonMembers top(bytes.substr(0, kRecognisedIn));
+  bool version = false;
+  bool info = false;
+  bool other = false;
+  while (const auto member = top.next()) {
+    version |= member->key == "schemaVersion";
+    info |= member->key == "distributedInfo";
+    other |= member->key == "traceEvents" || member->key == "deviceProperties" ||
+             member->key == "baseTimeNanoseconds";
+    if (other && (version || info)) return true;
+    if (version && info) return true;
+  }
+  return false;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,450 @@
+#include "trace/formats/kineto/kineto.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "base/text.h"
+#include "trace/formats/kineto/events.h"
+#include "trace/formats/torch_names.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::array<std::string_view, 5> kUnknownInKineto = {
+    "torch.profiler records a window of the run: what came before and behind it is not known",
+    "reduce operation: not recorded by torch.profiler, but for what the name of a kernel tells",
+    "tags of point-to-point calls: not recorded by torch.profiler",
+    "waits of the host: not told apart by torch.profiler",
+    "sizes of all-to-all calls over lists, and calls of backends other than NCCL: not recorded by "
+    "torch.profiler",
+};
+
+// Records that are no communication.
+bool is_no_call(std::string_view op) {
+  return op == "wait" || op == "init" || op == "destroy" || op == "abort" ||
+         op == "startCoalescing" || op == "endCoalescing";
+}
+
+bool is_rooted(Op op) {
+  return op == Op::broadcast || op == Op::reduce || op == Op::gather || op == Op::scatter;
+}
+
+// What the kernels of one call tell.
+struct OnDevice {
+  Nanos begin = std::numeric_limits<Nanos>::max(), end = 0;
+  StringId redop;
+};
+
+class Assembler {
+ public:
+  Assembler(KinetoEvents events, const TraceFile& file, Tables& tables)
+      : events_(std::move(events)), file_(file), tables_(tables) {}
+
+  Result<std::vector<RankTrace>> assemble() {
+    if (Status status = identify(); !status) return status.error();
+    for (std::string& what : events_.damage) trace_.add_damage(std::move(what));
+    trace_.damaged_count = events_.damage_count;
+    trace_.end = events_.whole ? End::clean : End::cut;
+    trace_.open_ended = !events_.whole;
+    // Without training steps the window is one of time, which ends anywhere.
+    trace_.snapshot = events_.steps.empty();
+    use_plain_kernels();
+    declare_groups();
+    sort();
+    gather_kernels();
+    choose_numbering();
+    add_calls();
+    builder_.finish();
+    std::vector<RankTrace> out;
+    out.push_back(std::move(trace_));
+    return out;
+  }
+
+ private:
+  // Whose profile it is.
+  Status identify() {
+    trace_.source = file_.name;
+    trace_.inconclusive = events_.inconclusive;
+    trace_.backend = events_.backend;
+    trace_.host = events_.host;
+    trace_.pid = events_.pid;
+    std::int64_t rank = events_.rank;
+    if (rank == kNone && file_.rank) rank = file_.rank->value;
+    const bool silent = events_.calls.empty() && events_.kernels.empty();
+    if (rank == kNone && silent && events_.without_details == 0 && events_.plain_kernels.empty()) {
+      rank = 0;
+      trace_.inconclusive = "nothing tells whose recording " + printable(file_.name) +
+                            " is, and it holds no communication: taken as rank 0";
+    }
+    if (rank == kNone) {
+      return Error{"nothing tells whose recording this is",
+                   {file_.name},
+                   "it does not say it itself; put the rank into the file's name: rank_3.json"};
+    }
+    std::int64_t world = events_.world_size;
+    if (world == kNone) {
+      world = rank + 1;
+      for (const auto& [name, group] : events_.groups) {
+        if (group.size <= kMaxWorldSize) world = std::max(world, group.size);
+        for (const Rank member : group.ranks.value_or(std::vector<Rank>{})) {
+          world = std::max<std::int64_t>(world, member.value + 1);
+        }
+      }
+    }
+    if (!is_possible_rank(rank, world)) {
+      return Error{
+          "rank " + std::to_string(rank) + " is not below world_size " + std::to_string(world),
+          {file_.name},
+          "does its name hold the rank? --rank-pattern says where"};
+    }
+    trace_.rank = Rank(static_cast<std::int32_t>(rank));
+    trace_.world_size = static_cast<std::int32_t>(world);
+    return Status::ok();
+  }
+
+  // Of a profile from before PyTorch 2.3 there is nothing but the kernels' names: which ranks a
+  // stream's communicator has, and whether SendRecv is a message or an all-to-all, is not told. So
+  // each stream is a group of the rank's own, which is compared with nobody's.
+  void use_plain_kernels() {
+    if (!events_.calls.empty() || !events_.kernels.empty()) return;
+    if (events_.plain_kernels.empty() && events_.without_details == 0) return;
+    const std::string rank = " of rank " + std::to_string(trace_.rank.value);
+    for (KinetoComm& kernel : events_.plain_kernels) {
+      kernel.group = tables_.strings.intern(tables_.str(kernel.group) + rank);
+    }
+    events_.kernels = std::move(events_.plain_kernels);
+    // By name, as those whose groups are known.
+    for (const KinetoComm& kernel : events_.kernels) events_.groups[tables_.str(kernel.group)];
+    trace_.inconclusive =
+        "profiles from before PyTorch 2.3 hold the names of NCCL's kernels alone: neither groups "
+        "nor "
+        "sizes, so that the ranks' calls cannot be compared";
+  }
+
+  void declare_groups() {
+    bool world_seen = false;
+    for (const auto& [name, group] : events_.groups) {
+      const bool is_default =
+          group.desc == "default_pg" || (group.desc.empty() && (name.empty() || name == "0") &&
+                                         (group.size == kNone || group.size == trace_.world_size));
+      const bool is_world = is_default && !world_seen;
+      world_seen |= is_world;
+      const GroupId id = tables_.groups.intern(is_world ? "world" : name);
+      group_ids_[tables_.strings.intern(name)] = id;
+      if (!group.ranks) continue;
+      const bool described =
+          !group.desc.empty() && group.desc != "default_pg" && group.desc != "undefined";
+      const StringId desc = tables_.strings.intern(described ? group.desc : "");
+      const auto refused = builder_.add_group(id, *group.ranks, desc);
+      if (!refused.empty()) trace_.add_damage("group " + name + ": " + std::string(refused));
+    }
+  }
+
+  // Program order: by time, then as the profiler numbered them.
+  void sort() {
+    const auto earlier = [](const KinetoComm& a, const KinetoComm& b) {
+      return std::tie(a.begin, a.external_id) < std::tie(b.begin, b.external_id);
+    };
+    std::stable_sort(events_.calls.begin(), events_.calls.end(), earlier);
+    std::stable_sort(events_.kernels.begin(), events_.kernels.end(), earlier);
+    std::stable_sort(events_.steps.begin(), events_.steps.end(),
+                     [](const KinetoStep& a, const KinetoStep& b) { return a.begin < b.begin; });
+  }
+
+  void gather_kernels() {
+    if (events_.calls.empty()) {  // the host was not profiled
+      events_.calls = events_.kernels;
+      from_kernels_ = true;
+      return;
+    }
+    for (const KinetoComm& kernel : events_.kernels) {
+      if (kernel.external_id == kNone) continue;
+      OnDevice& device = on_device_[kernel.external_id];
+      device.begin = std::min(device.begin, kernel.begin);
+      device.end = std::max(device.end, kernel.end);
+      if (kernel.redop.value != 0) device.redop = kernel.redop;
+    }
+  }
+
+  // The recorded numbers count where each call of a group has one of its own and they grow; calls
+  // issued as one batch share a number, and then places are counted here.
+  void choose_numbering() {
+    std::map<StringId, std::int64_t> first, last;
+    for (const KinetoComm& call : events_.calls) {
+      const std::string& op = tables_.str(call.op);
+      if (is_no_call(op)) continue;
+      if (is_point_to_point(op_from_torch(op).value_or(Op::other))) continue;
+      const auto [known, is_new] = last.emplace(call.group, call.seq);
+      const bool usable = call.seq > 0 && call.seq <= INT32_MAX &&
+                          (is_new || (known->second > 0 && call.seq > known->second));
+      known->second = usable ? call.seq : 0;
+      first.emplace(call.group, call.seq);
+      numbered_[call.group] = usable && (is_new || numbered_[call.group]);
+    }
+    for (const auto& [group, usable] : numbered_) {
+      if (usable) trace_.dropped += static_cast<std::uint64_t>(first[group] - 1);
+    }
+  }
+
+  std::int32_t step_at(Nanos time) const {
+    auto after = std::upper_bound(events_.steps.begin(), events_.steps.end(), time,
+                                  [](Nanos t, const KinetoStep& s) { return t < s.begin; });
+    if (after == events_.steps.begin()) return kNone;
+    const KinetoStep& step = *--after;
+    return time <= step.end ? static_cast<std::int32_t>(step.n) : kNone;
+  }
+
+  SignatureId signature(const KinetoComm& call, Op op, bool known) {
+    Signature s;
+    set_op(s, known ? std::optional(op) : std::nullopt, tables_.str(call.op), tables_);
+    if (op == Op::all_to_all_single) {
+      // The form over lists and the form over one tensor have one name, and sizes may differ
+      // from rank to rank unless splits are given.
+      s.splits_in = call.splits_in;
+      s.splits_out = call.splits_out;
+    }
+    const bool sized = op != Op::barrier && (op != Op::all_to_all_single ||
+                                             (s.splits_in.value != 0 && s.splits_out.value != 0));
+    if (sized) {
+      s.in = flat_tensor(call.in, tables_);
+      s.out = flat_tensor(call.out, tables_);
+    }
+    if (op != Op::barrier && call.dtype.value != 0) {
+      s.dtypes = tables_.name_lists.intern({call.dtype});
+    }
+    if (is_reduction(op)) s.redop = redop(call);
+    if (is_rooted(op)) s.root = root(call);
+    return tables_.make_signature(s);
+  }
+
+  StringId redop(const KinetoComm& call) const {
+    if (from_kernels_) return call.redop;
+    const auto found = on_device_.find(call.external_id);
+    return found == on_device_.end() ? StringId{} : found->second.redop;
+  }
+
+  std::int32_t root(const KinetoComm& call) const {
+    const auto group = events_.groups.find(tables_.str(call.group));
+    if (call.rank == kNone || group == events_.groups.end() || !group->second.ranks) return kNone;
+    const std::vector<Rank>& ranks = *group->second.ranks;
+    const auto place = static_cast<std::size_t>(call.rank);
+    return place < ranks.size() && ranks[place].value < trace_.world_size ? ranks[place].value
+                                                                          : kNone;
+  }
+
+  // Older versions carry out a barrier by an all-reduce that they record as well.
+  bool within_barrier(const KinetoComm& call) {
+    const bool barrier = op_from_torch(tables_.str(call.op)) == Op::barrier;
+    const auto [last, is_new] = last_barrier_.emplace(call.thread, -1);
+    const bool within = !is_new && call.begin <= last->second;
+    if (barrier) last->second = call.end;
+    return within && !barrier;
+  }
+
+  // Device events that come before the next call of the host, and the ends of steps.
+  struct Later {
+    Nanos time;
+    std::int64_t id;
+    EventKind kind;
+  };
+
+  void add_calls() {
+    std::vector<Later> later;
+    std::int64_t id = 0;
+    std::vector<std::pair<std::int64_t, Nanos>> issued;
+    for (const KinetoComm& record : events_.calls) {
+      const std::string& name = tables_.str(record.op);
+      if (is_no_call(name) || (!from_kernels_ && within_barrier(record))) continue;
+      const std::optional<Op> known = call_op(name);
+      Call call;
+      call.id = id;
+      call.group = group_ids_[record.group];
+      call.signature = signature(record, known.value_or(Op::other), known.has_value());
+      call.step = step_at(record.begin);
+      call.flags = kAsync;  // NCCL queues the work and returns
+      const bool message = is_point_to_point(known.value_or(Op::other));
+      if (message && record.peer < trace_.world_size) call.peer = Rank(record.peer);
+      const bool recorded = !message && numbered_[record.group];
+      if (recorded) call.seq = static_cast<std::uint32_t>(record.seq - 1);
+      calls_.push_back({call, message, events_.timed ? record.begin : kNoTime, recorded});
+      if (from_kernels_) {
+        later.push_back({record.begin, id, EventKind::start});
+        later.push_back({record.end, id, EventKind::complete});
+      } else if (const auto device = on_device_.find(record.external_id);
+                 device != on_device_.end()) {
+        later.push_back({device->second.begin, id, EventKind::start});
+        later.push_back({device->second.end, id, EventKind::complete});
+      }
+      ++id;
+    }
+    for (std::size_t i = 0; i < events_.steps.size(); ++i) {
+      later.push_back({events_.steps[i].end, static_cast<std::int64_t>(i), EventKind::step});
+    }
+    std::stable_sort(later.begin(), later.end(), [](const Later& a, const Later& b) {
+      return std::tie(a.time, a.kind) < std::tie(b.time, b.kind);
+    });
+    merge(later);
+  }
+
+  static std::optional<Op> call_op(std::string_view name) {
+    const std::optional<Op> op = op_from_torch(name);
+    return op == Op::all_to_all ? Op::all_to_all_single : op;
+  }
+
+  void merge(const std::vector<Later>& later) {
+    std::size_t next = 0;
+    const auto add_until = [&](Nanos time, std::int64_t issued) {
+      for (; next < later.size() && later[next].time < time; ++next) add(later[next], issued);
+    };
+    for (const Planned& planned : calls_) {
+      add_until(planned.time, planned.call.id);
+      const auto refused = builder_.add_issue(
+          planned.call, planned.message, planned.time,
+          planned.recorded ? TraceBuilder::Numbering::recorded : TraceBuilder::Numbering::count);
+      if (!refused.empty()) trace_.add_damage(std::string(refused));
+    }
+    add_until(std::numeric_limits<Nanos>::max(), std::numeric_limits<std::int64_t>::max());
+  }
+
+  void add(const Later& event, std::int64_t issued) {
+    if (event.kind == EventKind::step) {
+      const KinetoStep& step = events_.steps[static_cast<std::size_t>(event.id)];
+      builder_.add_mark(EventKind::step, trace_.steps, {step.n, {}, {}}, event.time);
+    } else if (event.id < issued) {
+      builder_.add_call_event(event.kind, event.id, event.time);
+    } else {
+      trace_.add_damage("a kernel ran before its call");
+    }
+  }
+
+  struct Planned {
+    Call call;
+    bool message;
+    Nanos time;
+    bool recorded;
+  };
+
+  KinetoEvents events_;
+  const TraceFile& file_;
+  Tables& tables_;
+  RankTrace trace_;
+  TraceBuilder builder_{trace_};
+  std::map<StringId, GroupId> group_ids_;
+  std::map<StringId, bool> numbered_;
+  std::unordered_map<std::int64_t, OnDevice> on_device_;
+  std::map<std::int64_t, Nanos> last_barrier_;
+  std::vector<Planned> calls_;
+  bool from_kernels_ = false;
+};
+
+Result<std::vector<RankTrace>> read_kineto(const TraceFile& file, Tables& tables) {
+  Result<KinetoEvents> events = scan_kineto(file.bytes, file.name, tables);
+  if (!events) return events.error();
+  return assemble_kineto(std::move(*events), file, tables);
+}
+
+struct Window {
+  std::int64_t first = 0, last = INT64_MAX;
+};
+
+std::optional<Window> window_of(const RankTrace& trace) {
+  if (trace.steps.empty()) return std::nullopt;
+  Window window{INT64_MAX, 0};
+  for (const StepMark& step : trace.steps) {
+    window.first = std::min(window.first, step.n);
+    window.last = std::max(window.last, step.n);
+  }
+  return window;
+}
+
+// Drops what was not called in the steps of the window, renumbering what only was counted.
+void cut_to(RankTrace& trace, const Window& window, const Tables& tables) {
+  constexpr std::uint32_t kGone = UINT32_MAX;
+  std::vector<std::uint32_t> place(trace.calls.size(), kGone);
+  std::map<std::pair<GroupId, bool>, std::uint32_t> count;
+  std::map<GroupId, std::uint64_t> first_seq;
+  std::vector<Call> kept;
+  for (std::size_t c = 0; c < trace.calls.size(); ++c) {
+    Call call = trace.calls[c];
+    if (call.step < window.first || call.step > window.last) continue;
+    const bool message = is_point_to_point(tables.signatures[call.signature].op);
+    if (!message && trace.first_seq.contains(call.group)) {
+      first_seq.emplace(call.group, call.seq);
+    } else {
+      call.seq = count[{call.group, message}]++;
+    }
+    place[c] = static_cast<std::uint32_t>(kept.size());
+    kept.push_back(call);
+  }
+  std::vector<Event> events;
+  for (Event event : trace.events) {
+    if (event.kind != EventKind::step) {
+      event.index = place[event.index];
+      if (event.index == kGone) continue;
+    }
+    events.push_back(event);
+  }
+  trace.calls = std::move(kept);
+  trace.events = std::move(events);
+  trace.first_seq = std::move(first_seq);
+}
+
+// Whether the numbers that are recorded line up every group of the trace.
+bool fully_numbered(const RankTrace& trace, const Tables& tables) {
+  return std::all_of(trace.calls.begin(), trace.calls.end(), [&](const Call& call) {
+    return is_point_to_point(tables.signatures[call.signature].op) || trace.dropped == 0 ||
+           trace.first_seq.contains(call.group);
+  });
+}
+
+}  // namespace
+
+Result<std::vector<RankTrace>> assemble_kineto(KinetoEvents events, const TraceFile& file,
+                                               Tables& tables) {
+  return Assembler(std::move(events), file, tables).assemble();
+}
+
+void link_kineto(std::span<RankTrace> traces, Tables& tables) {
+  std::int32_t world = 0;
+  for (const RankTrace& trace : traces) world = std::max(world, trace.world_size);
+  for (RankTrace& trace : traces) trace.world_size = world;
+  Window common;
+  for (const RankTrace& trace : traces) {
+    const std::optional<Window> window = window_of(trace);
+    if (!window) return;  // windows of time: nothing to cut by
+    common.first = std::max(common.first, window->first);
+    common.last = std::min(common.last, window->last);
+  }
+  const bool numbered = std::all_of(traces.begin(), traces.end(), [&](const RankTrace& trace) {
+    return fully_numbered(trace, tables);
+  });
+  for (RankTrace& trace : traces) {
+    const std::optional<Window> window = window_of(trace);
+    const bool exact = window->first == common.first && window->last == common.last;
+    if (!exact) cut_to(trace, common, tables);
+    // All windows begin with the same step: that lines them up where numbers do not.
+    if (!numbered) trace.dropped = 0;
+    if (common.first > common.last) {
+      trace.add_damage("the profiles of all ranks have no training step in common");
+    }
+  }
+}
+
+Format kineto_format() {
+  return {.name = "kineto",
+          .summary = "profiles of torch.profiler (*.pt.trace.json)",
+          .recognises = looks_like_kineto,
+          .read = read_kineto,
+          .link = link_kineto,
+          .unknown = kUnknownInKineto};
+}
+
+}  // namespace lockstep

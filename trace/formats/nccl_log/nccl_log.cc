@@ -1,0 +1,349 @@
+#include "trace/formats/nccl_log/nccl_log.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "trace/communicators.h"
+#include "trace/formats/log_lines.h"
+#include "trace/formats/nccl_log/lines.h"
+#include "trace/formats/watchdog_log/watchdog_log.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::array<std::string_view, 5> kUnknownInNcclLog = {
+    "completion of calls, and times: not recorded in NCCL's log",
+    "which of a group's operations a program meant (barrier, list or tensor form): NCCL's log "
+    "shows "
+    "what NCCL was asked for",
+    "reduce operations that the program made itself, and tags of point-to-point calls: not "
+    "recorded "
+    "in NCCL's log",
+    "splits of all-to-all: NCCL's log shows them as point-to-point calls",
+    "global ranks: taken from the largest communicator where no prefix or file name tells",
+};
+
+std::string prefixed_hex(std::uint64_t value) {
+  std::array<char, 16> digits{};
+  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value, 16);
+  return "0x" + std::string(digits.data(), error == std::errc() ? end : digits.data());
+}
+
+struct Planned {
+  Call call;
+  std::uint64_t op_count;
+  bool message;
+};
+
+// One process and device: a rank to be.
+struct Process {
+  std::string host;
+  std::int64_t pid = kNone, device = kNone;
+  std::optional<Rank> by_prefix;
+  bool hung = false, closed = false;
+  std::int64_t largest = 0, rank_in_largest = 0;
+  std::vector<RankTrace::Membership> memberships;
+  std::vector<Planned> calls;
+  std::uint64_t damaged = 0;
+  std::vector<DamagedRecord> damage;
+};
+
+class NcclLogReader {
+ public:
+  NcclLogReader(const TraceFile& file, Tables& tables) : file_(file), tables_(tables) {}
+
+  Result<std::vector<RankTrace>> read() {
+    LogLines lines(file_.bytes);
+    while (const auto line = lines.next()) {
+      number_ = lines.number();
+      if (line->find("Watchdog caught collective operation timeout") != std::string_view::npos) {
+        hung_.push_back(rank_in_prefix(*line));
+        continue;
+      }
+      const std::optional<NcclLine> parsed = parse_nccl_line(*line);
+      if (parsed) take(*parsed, *line);
+    }
+    if (processes_.empty()) {
+      // A job's output in which only the watchdog speaks of calls.
+      if (!hung_.empty()) return watchdog_log_format().read(file_, tables_);
+      return nothing_found();
+    }
+    mark_hung();
+    std::vector<RankTrace> out;
+    for (Process& process : processes_) out.push_back(finish(process));
+    return out;
+  }
+
+ private:
+  Error nothing_found() const {
+    const bool calls = orphans_ > 0;
+    return {calls ? "calls of collectives, but no line that tells who is in their communicators"
+                  : "no communicator and no collective in this NCCL log",
+            {file_.name},
+            "run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,COLL"};
+  }
+
+  void take(const NcclLine& line, std::string_view whole) {
+    if (is_nccl_call(line.message)) {
+      take_call(line);
+    } else if (is_nccl_init(line.message)) {
+      take_init(line, whole);
+    } else if (const auto comm = parse_nccl_destroy(line.message)) {
+      const auto found = comms_.find({std::string(line.host), line.pid, *comm});
+      if (found != comms_.end()) processes_[found->second.process].closed = true;
+    }
+  }
+
+  void damage(std::size_t process, std::string message) {
+    Process& p = processes_[process];
+    ++p.damaged;
+    if (p.damage.size() < RankTrace::kDamagedKept) {
+      p.damage.push_back({{file_.name, number_}, std::move(message)});
+    }
+  }
+
+  void take_init(const NcclLine& line, std::string_view whole) {
+    const std::optional<NcclInit> init = parse_nccl_init(line.message);
+    if (!init) return;  // cut off; its twin (START or COMPLETE) may be whole
+    const std::string host(line.host);
+    const std::string name = identity(*init, host, line.pid);
+    if (name.empty()) return;
+    const Key key{host, line.pid, init->comm};
+    if (const auto known = comms_.find(key); known != comms_.end() && known->second.name == name) {
+      return;  // the second of START and COMPLETE
+    }
+    const std::size_t p = process_of(host, line.pid, init->device);
+    Process& process = processes_[p];
+    if (!process.by_prefix) process.by_prefix = rank_in_prefix(whole);
+    process.closed = false;
+    if (init->nranks > process.largest) {
+      process.largest = init->nranks;
+      process.rank_in_largest = init->rank;
+    }
+    const GroupId group = tables_.groups.intern(name);
+    comms_[key] = {p, group, name, init->nranks};
+    process.memberships.push_back(unlinked_membership(group, static_cast<std::int32_t>(init->rank),
+                                                      static_cast<std::int32_t>(init->nranks), {},
+                                                      tables_));
+  }
+
+  // The name of a communicator, the same in all its processes; empty where nothing tells.
+  std::string identity(const NcclInit& init, const std::string& host, std::int64_t pid) {
+    if (!init.is_split) return init.comm_id == 0 ? "" : "comm " + prefixed_hex(init.comm_id);
+    const auto parent = comms_.find({host, pid, init.parent});
+    if (parent == comms_.end())
+      return init.comm_id == 0 ? "" : "comm " + prefixed_hex(init.comm_id);
+    std::int64_t split = init.split;
+    if (split == kNone) split = splits_seen(host, pid, init);
+    return parent->second.name + "/split " + std::to_string(split) + "." +
+           std::to_string(init.color);
+  }
+
+  // Versions that do not count the splits of a parent: they are counted here, as collective calls
+  // that all its members make.
+  std::int64_t splits_seen(const std::string& host, std::int64_t pid, const NcclInit& init) {
+    auto& seen = splits_[{host, pid, init.parent}];
+    const auto [known, is_new] =
+        seen.emplace(init.comm, static_cast<std::int64_t>(seen.size()) + 1);
+    return known->second;
+  }
+
+  std::size_t process_of(const std::string& host, std::int64_t pid, std::int64_t device) {
+    const auto [known, is_new] = process_index_.try_emplace({host, pid, device}, processes_.size());
+    if (is_new) {
+      Process& process = processes_.emplace_back();
+      process.host = host;
+      process.pid = pid;
+      process.device = device;
+    }
+    return known->second;
+  }
+
+  void take_call(const NcclLine& line) {
+    const std::optional<NcclCall> call = parse_nccl_call(line.message);
+    if (!call) {
+      if (const auto only = only_process(line)) {
+        damage(*only, "a call's line is cut off or run into another");
+      } else {
+        ++orphans_;
+      }
+      return;
+    }
+    const auto comm = comms_.find({std::string(line.host), line.pid, call->comm});
+    if (comm == comms_.end()) {
+      ++orphans_;
+      if (const auto only = only_process(line)) {
+        damage(*only, "a call on a communicator whose making is not in the log");
+      }
+      return;
+    }
+    NcclCall complete = *call;
+    if (complete.nranks == kNone) complete.nranks = comm->second.nranks;
+    Planned planned;
+    planned.op_count = call->op_count;
+    planned.message = is_nccl_message(call->name);
+    planned.call.group = comm->second.group;
+    planned.call.signature = nccl_signature(complete, tables_);
+    planned.call.flags = kAsync;
+    if (planned.message && is_possible_rank(call->root, comm->second.nranks)) {
+      planned.call.peer = Rank(static_cast<std::int32_t>(call->root));
+    }
+    processes_[comm->second.process].calls.push_back(planned);
+  }
+
+  // The process of a line by host and pid alone, where it drives one device.
+  std::optional<std::size_t> only_process(const NcclLine& line) const {
+    const std::string host(line.host);
+    const auto first = process_index_.lower_bound({host, line.pid, INT64_MIN});
+    const auto is_of = [&](auto it) {
+      return it != process_index_.end() && std::get<0>(it->first) == host &&
+             std::get<1>(it->first) == line.pid;
+    };
+    if (!is_of(first) || is_of(std::next(first))) return std::nullopt;
+    return first->second;
+  }
+
+  void mark_hung() {
+    for (const std::optional<Rank>& rank : hung_) {
+      for (Process& process : processes_) {
+        const bool same = rank && process.by_prefix == rank;
+        if (same || processes_.size() == 1) process.hung = true;
+      }
+    }
+  }
+
+  RankTrace finish(Process& process) {
+    RankTrace trace;
+    trace.source = file_.name;
+    trace.backend = "nccl";
+    trace.host = process.host;
+    trace.pid = process.pid;
+    std::int64_t rank = process.rank_in_largest;
+    const std::optional<Rank> by_name = rank_of_file(file_);
+    if (processes_.size() == 1 && by_name) rank = by_name->value;
+    if (process.by_prefix) rank = process.by_prefix->value;
+    trace.rank = Rank(static_cast<std::int32_t>(rank));
+    trace.world_size = static_cast<std::int32_t>(std::max<std::int64_t>(process.largest, rank + 1));
+    trace.end = process.hung ? End::hung : process.closed ? End::clean : End::cut;
+    trace.damaged_count = process.damaged;
+    trace.damaged = std::move(process.damage);
+    const std::map<GroupId, bool> numbered = numbering(process, trace);
+    TraceBuilder builder(trace);
+    std::int64_t id = 0;
+    for (Planned& planned : process.calls) {
+      planned.call.id = id++;
+      const bool recorded = !planned.message && numbered.at(planned.call.group);
+      if (recorded) planned.call.seq = static_cast<std::uint32_t>(planned.op_count);
+      const auto refused = builder.add_issue(
+          planned.call, planned.message, kNoTime,
+          recorded ? TraceBuilder::Numbering::recorded : TraceBuilder::Numbering::count);
+      if (!refused.empty()) trace.add_damage(std::string(refused));
+    }
+    if (process.hung) wait_for_the_last(trace, builder);
+    trace.groups = std::move(process.memberships);
+    process.calls.clear();
+    return trace;
+  }
+
+  // Communicators whose calls before the log's first one are lost, and whether opCount tells the
+  // place of each call: it does where every call has one of its own.
+  static std::map<GroupId, bool> numbering(const Process& process, RankTrace& trace) {
+    struct Seen {
+      std::uint64_t first = 0, last = 0;
+      bool grows = true;
+    };
+    std::map<GroupId, Seen> seen;
+    for (const Planned& planned : process.calls) {
+      const auto [known, is_new] =
+          seen.try_emplace(planned.call.group, Seen{planned.op_count, planned.op_count, true});
+      if (is_new) continue;
+      known->second.grows &= planned.op_count > known->second.last;
+      known->second.last = planned.op_count;
+    }
+    std::map<GroupId, bool> out;
+    for (const auto& [group, s] : seen) {
+      trace.dropped += std::min<std::uint64_t>(s.first, UINT32_MAX);
+      out[group] = s.first > 0 && s.grows && s.last < UINT32_MAX;
+    }
+    // Groups that are whole are numbered as well where others are not.
+    for (const auto& [group, s] : seen) {
+      if (trace.dropped > 0 && s.first == 0 && s.grows && s.last < UINT32_MAX) out[group] = true;
+    }
+    return out;
+  }
+
+  // The watchdog saw the process hang: it waits for what it last called in each group.
+  static void wait_for_the_last(RankTrace& trace, TraceBuilder& builder) {
+    std::set<GroupId> done;
+    std::vector<std::int64_t> ids;
+    for (std::size_t c = trace.calls.size(); c-- > 0;) {
+      if (done.insert(trace.calls[c].group).second) ids.push_back(trace.calls[c].id);
+    }
+    std::reverse(ids.begin(), ids.end());
+    for (const std::int64_t id : ids) builder.add_call_event(EventKind::wait, id, kNoTime);
+  }
+
+  using Key = std::tuple<std::string, std::int64_t, std::uint64_t>;  // host, pid, pointer
+  struct Known {
+    std::size_t process = 0;
+    GroupId group;
+    std::string name;
+    std::int64_t nranks = 0;
+  };
+
+  const TraceFile& file_;
+  Tables& tables_;
+  int number_ = 0;
+  std::map<Key, Known> comms_;
+  std::map<Key, std::map<std::uint64_t, std::int64_t>> splits_;
+  std::map<std::tuple<std::string, std::int64_t, std::int64_t>, std::size_t> process_index_;
+  std::deque<Process> processes_;
+  std::vector<std::optional<Rank>> hung_;
+  std::uint64_t orphans_ = 0;
+};
+
+Result<std::vector<RankTrace>> read_nccl_log(const TraceFile& file, Tables& tables) {
+  return NcclLogReader(file, tables).read();
+}
+
+void link_nccl_log(std::span<RankTrace> traces, Tables& tables) {
+  const auto others =
+      std::stable_partition(traces.begin(), traces.end(),
+                            [&](const RankTrace& trace) { return has_unlinked(trace, tables); });
+  // Output in which only the watchdog speaks of calls.
+  if (others != traces.end()) watchdog_log_format().link({others, traces.end()}, tables);
+  link_communicators(traces, tables, {.ranks_are_guesses = true});
+}
+
+bool is_nccl_log(std::string_view bytes) {
+  LogLines lines(sample_of(bytes).head);
+  while (const auto line = lines.next()) {
+    if (parse_nccl_line(*line)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Format nccl_log_format() {
+  return {.name = "nccl-log",
+          .summary = "NCCL's logs (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,COLL)",
+          .recognises = is_nccl_log,
+          .read = read_nccl_log,
+          .link = link_nccl_log,
+          .unknown = kUnknownInNcclLog,
+          .is_log = true};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,337 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "trace/formats/text/line_parser.h"
+#include "trace/formats/text/text_fields.h"
+#include "trace/formats/text/text_trace.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::int64_t kTextVersion = 1;
+
+class TextReader {
+ public:
+  TextReader(std::string_view text, const std::string& file, Tables& tables)
+      : lines_(text), file_(file), tables_(tables), fields_(tables) {}
+
+  Result<RankTrace> read() {
+    if (Status status = read_header(); !status) return status.error();
+    while (lines_.next()) {
+      simdjson::dom::object object;
+      std::string problem;
+      if (lines_.parse(object, problem)) problem = read_line(object);
+      if (!problem.empty()) trace_.add_damage(std::move(problem), lines_.number());
+    }
+    builder_.finish();
+    return std::move(trace_);
+  }
+
+ private:
+  using Problem = std::string;
+
+  Error header_error(std::string message, std::string fix = {}) const {
+    return {std::move(message), {file_, lines_.number()}, std::move(fix)};
+  }
+
+  Status read_header();
+  Problem read_line(simdjson::dom::object object);
+  Problem read_group();
+  Problem read_end();
+  Problem read_event();
+  Problem read_issue(Nanos time);
+  Problem read_call_event(EventKind kind, Nanos time);
+  Problem read_exception(Nanos time);
+  Problem read_step(Nanos time);
+  Problem read_state(Nanos time);
+  Problem read_data(Nanos time);
+  Problem read_modality(Nanos time);
+  Problem read_span(Nanos time);
+
+  SignatureId read_signature(Op op, std::string_view name);
+  // The call's CallValues, made when it has none.
+  CallValues& values_of(Call& call);
+
+  LineParser lines_;
+  const std::string& file_;
+  Tables& tables_;
+  TextFields fields_;
+  RankTrace trace_;
+  TraceBuilder builder_{trace_};
+  bool ended_ = false;
+};
+
+Status TextReader::read_header() {
+  const char* const fix =
+      "the first line of a trace says whose it is: "
+      "{\"header\":1,\"rank\":0,\"world_size\":4}";
+  trace_.source = file_;
+  if (!lines_.next()) return header_error("the trace is empty", fix);
+  simdjson::dom::object object;
+  std::string problem;
+  if (!lines_.parse(object, problem)) return header_error("no header: " + problem, fix);
+  fields_.load(object);
+  if (fields_.line_kind() != Key::header) return header_error("the first line is no header", fix);
+  const std::optional<std::int64_t> version = fields_.integer(Key::header);
+  if (version && *version != kTextVersion) {
+    return header_error("trace format " + std::to_string(*version) + " is not known",
+                        "this lockstep reads version 1");
+  }
+  fields_.require(Key::rank);
+  fields_.require(Key::world_size);
+  trace_.world_size = fields_.int32(Key::world_size, kNone, 1, kMaxWorldSize);
+  trace_.rank = Rank(fields_.int32(Key::rank, kNone, 0));
+  trace_.backend = fields_.text(Key::backend).value_or("");
+  trace_.host = fields_.text(Key::host).value_or("");
+  trace_.program = fields_.text(Key::program).value_or("");
+  trace_.pid = fields_.integer(Key::pid, kNone).value_or(kNone);
+  trace_.dropped = static_cast<std::uint64_t>(fields_.integer(Key::dropped, 0).value_or(0));
+  const std::string_view semantics = fields_.text(Key::semantics).value_or("c10d");
+  if (semantics != "c10d" && semantics != "mpi") fields_.complain(Key::semantics, "is not known");
+  trace_.semantics = semantics == "mpi" ? Semantics::mpi : Semantics::c10d;
+  if (!fields_.problem().empty()) return header_error("bad header: " + fields_.problem(), fix);
+  if (!is_possible_rank(trace_.rank.value, trace_.world_size)) {
+    return header_error("bad header: rank " + std::to_string(trace_.rank.value) +
+                            " is not below world_size " + std::to_string(trace_.world_size),
+                        fix);
+  }
+  return Status::ok();
+}
+
+TextReader::Problem TextReader::read_line(simdjson::dom::object object) {
+  fields_.load(object);
+  const std::optional<Key> kind = fields_.line_kind();
+  if (!kind) return {};  // a kind of line that a later version may bring
+  if (ended_) return "a line after the end mark";
+  switch (*kind) {
+    case Key::group:
+      return read_group();
+    case Key::end:
+      return read_end();
+    case Key::ev:
+      return read_event();
+    default:
+      return "a second header";
+  }
+}
+
+TextReader::Problem TextReader::read_group() {
+  fields_.require(Key::ranks);
+  const GroupId group = fields_.group_name(Key::group);
+  const StringId desc = fields_.name(Key::desc);
+  std::vector<Rank> ranks;
+  for (const std::int64_t rank : fields_.integers(Key::ranks, INT32_MIN, INT32_MAX)) {
+    ranks.emplace_back(static_cast<std::int32_t>(rank));
+  }
+  if (!fields_.problem().empty()) return fields_.problem();
+  const Problem refused(builder_.add_group(group, tables_.rank_lists.intern(ranks), desc));
+  // Later ones may have been written at their first use.
+  if (trace_.calls.empty()) {
+    trace_.created_in_order = static_cast<std::uint32_t>(trace_.groups.size());
+  }
+  return refused;
+}
+
+TextReader::Problem TextReader::read_end() {
+  const std::string_view mark = fields_.text(Key::end).value_or("");
+  if (mark == "clean") {
+    trace_.end = End::clean;
+  } else if (mark == "hung") {
+    trace_.end = End::hung;
+  } else if (mark == "exception") {
+    trace_.end = End::exception;
+  } else if (mark == "killed") {
+    trace_.end = End::killed;
+  } else {
+    return "an end mark that is not known";
+  }
+  ended_ = true;
+  return {};
+}
+
+TextReader::Problem TextReader::read_event() {
+  const std::string_view ev = fields_.text(Key::ev).value_or("");
+  if (!fields_.problem().empty()) return fields_.problem();
+  const std::int64_t recorded_time = fields_.integer(Key::t).value_or(kNoTime);
+  const Nanos time = recorded_time < 0 ? kNoTime : recorded_time;
+  if (ev == "issue") return read_issue(time);
+  if (ev == "start") return read_call_event(EventKind::start, time);
+  if (ev == "complete") return read_call_event(EventKind::complete, time);
+  if (ev == "wait") return read_call_event(EventKind::wait, time);
+  if (ev == "waited") return read_call_event(EventKind::waited, time);
+  if (ev == "use") return read_call_event(EventKind::use, time);
+  if (ev == "write") return read_call_event(EventKind::write, time);
+  if (ev == "exception") return read_exception(time);
+  if (ev == "step") return read_step(time);
+  if (ev == "state") return read_state(time);
+  if (ev == "data") return read_data(time);
+  if (ev == "modality") return read_modality(time);
+  if (ev == "span") return read_span(time);
+  return {};  // a kind of event that a later version may bring
+}
+
+SignatureId TextReader::read_signature(Op op, std::string_view name) {
+  Signature signature;
+  signature.op = op;
+  if (op == Op::other) signature.other_op = tables_.strings.intern(std::string(name));
+  signature.in = fields_.shapes(Key::in);
+  signature.out = fields_.shapes(Key::out);
+  signature.dtypes = fields_.names(Key::dtype);
+  signature.redop = fields_.name(Key::redop);
+  signature.root = fields_.int32(Key::root, kNone, kNone, trace_.world_size - 1);
+  signature.splits_in = fields_.sizes(Key::splits_in);
+  signature.splits_out = fields_.sizes(Key::splits_out);
+  signature.count = fields_.integer(Key::count, 0).value_or(kNone);
+  signature.mode = fields_.name(Key::mode);
+  return tables_.make_signature(signature);
+}
+
+TextReader::Problem TextReader::read_issue(Nanos time) {
+  fields_.require(Key::id);
+  fields_.require(Key::g);
+  fields_.require(Key::op);
+  const std::string_view op_text = fields_.text(Key::op).value_or("");
+  const Op op = op_from_name(op_text).value_or(Op::other);
+  Call call;
+  call.id = fields_.integer(Key::id, 0).value_or(0);
+  call.group = fields_.group_name(Key::g);
+  call.signature = read_signature(op, op_text);
+  call.what = fields_.names(Key::what);
+  call.at = fields_.name(Key::at);
+  call.tag = fields_.name(Key::tag);
+  call.stream = fields_.name_or_number(Key::stream);
+  call.step = fields_.int32(Key::step, kNone, INT32_MIN);
+  call.peer = Rank(fields_.int32(Key::peer, kNone, kNone, trace_.world_size - 1));
+  call.ptag = fields_.int32(Key::ptag, kNoPeerTag, kNoPeerTag + 1);
+  call.coalesced = fields_.int32(Key::coalesced, kNone, 0);
+  call.flags = fields_.boolean(Key::async) ? kAsync : 0;
+  CallValues values{fields_.hex64(Key::hash), fields_.numbers(Key::sketch), kNone, kNoPeerTag};
+  if (!fields_.problem().empty()) return fields_.problem();
+  const std::string_view refused =
+      builder_.add_issue(call, is_point_to_point(op), time, TraceBuilder::Numbering::count);
+  if (!refused.empty()) return Problem(refused);
+  if (values.hash || !values.sketch.empty()) values_of(trace_.calls.back()) = std::move(values);
+  return {};
+}
+
+CallValues& TextReader::values_of(Call& call) {
+  if (call.values == 0) {
+    trace_.values.emplace_back();
+    call.values = static_cast<std::uint32_t>(trace_.values.size());
+  }
+  return trace_.values[call.values - 1];
+}
+
+TextReader::Problem TextReader::read_call_event(EventKind kind, Nanos time) {
+  fields_.require(Key::id);
+  const std::int64_t id = fields_.integer(Key::id).value_or(0);
+  const std::int32_t from = fields_.int32(Key::from, kNone, 0, trace_.world_size - 1);
+  const std::int32_t fromtag = fields_.int32(Key::fromtag, kNoPeerTag, 0);
+  if (!fields_.problem().empty()) return fields_.problem();
+  const std::string_view refused = builder_.add_call_event(kind, id, time);
+  if (!refused.empty()) return Problem(refused);
+  Call* call = kind == EventKind::complete ? builder_.find_call(id) : nullptr;
+  if (call != nullptr && (from != kNone || fromtag != kNoPeerTag)) {
+    CallValues& values = values_of(*call);
+    values.from = from;
+    values.fromtag = fromtag;
+  }
+  return {};
+}
+
+TextReader::Problem TextReader::read_exception(Nanos time) {
+  ExceptionMark mark;
+  mark.what = fields_.text(Key::what).value_or("");
+  const std::optional<std::int64_t> id = fields_.integer(Key::id);
+  if (!fields_.problem().empty()) return fields_.problem();
+  // An exception counts even if the call that it names was lost.
+  if (Call* call = id ? builder_.find_call(*id) : nullptr) {
+    call->flags |= kFailed;
+    mark.call = builder_.index_of(*call);
+  }
+  builder_.add_mark(EventKind::exception, trace_.exceptions, std::move(mark), time);
+  return {};
+}
+
+TextReader::Problem TextReader::read_step(Nanos time) {
+  fields_.require(Key::n);
+  const StepMark mark{fields_.integer(Key::n).value_or(0), fields_.number(Key::loss),
+                      fields_.integer(Key::samples)};
+  if (!fields_.problem().empty()) return fields_.problem();
+  builder_.add_mark(EventKind::step, trace_.steps, mark, time);
+  return {};
+}
+
+TextReader::Problem TextReader::read_state(Nanos time) {
+  fields_.require(Key::n);
+  fields_.require(Key::name);
+  StateMark mark;
+  mark.n = fields_.integer(Key::n).value_or(0);
+  mark.name = fields_.name(Key::name);
+  mark.hash = fields_.hex64(Key::hash);
+  mark.norm = fields_.number(Key::norm);
+  mark.shape = fields_.sizes(Key::shape);
+  mark.dtype = fields_.name(Key::dtype);
+  mark.sharded = fields_.boolean(Key::sharded);
+  mark.sketch = fields_.numbers(Key::sketch);
+  const std::string_view kind = fields_.text(Key::kind).value_or("param");
+  if (kind == "grad") {
+    mark.kind = StateMark::Kind::grad;
+  } else if (kind == "buffer") {
+    mark.kind = StateMark::Kind::buffer;
+  } else if (kind == "optim") {
+    mark.kind = StateMark::Kind::optim;
+  } else if (kind != "param") {
+    fields_.complain(Key::kind, "is not known");
+  }
+  const std::string_view when = fields_.text(Key::when).value_or("");
+  if (when == "local") {
+    mark.when = StateMark::When::local;
+  } else if (when == "synced") {
+    mark.when = StateMark::When::synced;
+  } else if (!when.empty()) {
+    fields_.complain(Key::when, "is not known");
+  }
+  if (!fields_.problem().empty()) return fields_.problem();
+  builder_.add_mark(EventKind::state, trace_.states, std::move(mark), time);
+  return {};
+}
+
+TextReader::Problem TextReader::read_data(Nanos time) {
+  fields_.require(Key::n);
+  fields_.require(Key::indices);
+  DataMark mark{fields_.integer(Key::n).value_or(0), fields_.integers(Key::indices, INT64_MIN),
+                fields_.name(Key::modality)};
+  if (!fields_.problem().empty()) return fields_.problem();
+  builder_.add_mark(EventKind::data, trace_.data, std::move(mark), time);
+  return {};
+}
+
+TextReader::Problem TextReader::read_modality(Nanos time) {
+  fields_.require(Key::n);
+  fields_.require(Key::has);
+  const ModalityMark mark{fields_.integer(Key::n).value_or(0), fields_.names(Key::has, true)};
+  if (!fields_.problem().empty()) return fields_.problem();
+  builder_.add_mark(EventKind::modality, trace_.modalities, mark, time);
+  return {};
+}
+
+TextReader::Problem TextReader::read_span(Nanos time) {
+  fields_.require(Key::name);
+  const SpanMark mark{fields_.name(Key::name), fields_.name_or_number(Key::stream),
+                      fields_.integer(Key::dur, 0).value_or(0)};
+  if (!fields_.problem().empty()) return fields_.problem();
+  builder_.add_mark(EventKind::span, trace_.spans, mark, time);
+  return {};
+}
+
+}  // namespace
+
+Result<RankTrace> read_text_trace(std::string_view text, const std::string& file, Tables& tables) {
+  return TextReader(text, file, tables).read();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,118 @@
+#include "trace/formats/watchdog_log/lines.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "trace/formats/log_lines.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::string_view kTimeout = "Watchdog caught collective operation timeout: ";
+constexpr std::string_view kTerminated = "watchdog thread terminated with exception: ";
+
+// The last pair of brackets that names a group before `until`, or anywhere.
+std::optional<WatchdogGroup> group_in(std::string_view line) {
+  const std::size_t begin = line.find("[PG ");
+  if (begin == kNpos) return std::nullopt;
+  std::string_view text = line.substr(begin + 4);
+  const std::size_t rank_at = text.find(" Rank ");
+  if (rank_at == kNpos) return std::nullopt;
+  WatchdogGroup out;
+  const auto rank = number_after(text.substr(rank_at), " Rank ");
+  if (!rank || *rank < 0) return std::nullopt;
+  out.rank = *rank;
+  std::string_view name = text.substr(0, rank_at);
+  if (const std::size_t guid = name.find("PG GUID "); guid != kNpos) {
+    name.remove_prefix(guid + 8);
+  } else if (name.starts_with("ID ")) {
+    name.remove_prefix(3);
+  }
+  if (const std::size_t open = name.find('('); open != kNpos) {
+    out.desc = name.substr(open + 1);
+    if (out.desc.ends_with(')')) out.desc.remove_suffix(1);
+    name = name.substr(0, open);
+  }
+  while (name.ends_with(' ')) name.remove_suffix(1);
+  constexpr std::size_t kLongestName = 256;
+  if (name.empty() || name.size() > kLongestName || out.desc.size() > kLongestName) {
+    return std::nullopt;
+  }
+  out.name = name;
+  return out;
+}
+
+std::optional<WatchdogTimeout> timeout_in(std::string_view line, bool& cut) {
+  const std::size_t at = line.find(kTimeout);
+  if (at == kNpos) return std::nullopt;
+  WatchdogTimeout out;
+  // The nearest "[Rank 3] " in front.
+  if (const std::size_t rank = line.substr(0, at).rfind("[Rank "); rank != kNpos) {
+    out.rank = number_after(line.substr(rank), "[Rank ").value_or(kNone);
+  }
+  const std::string_view work = line.substr(at + kTimeout.size());
+  const std::size_t end = work.find(") ran ");
+  if (end == kNpos) {
+    cut = true;
+    return std::nullopt;
+  }
+  const std::string_view fields = work.substr(0, end);
+  out.op = word_after(fields, "OpType=");
+  out.seq = number_after(fields, "SeqNum=").value_or(kNone);
+  out.in = std::max<std::int64_t>(kNone, number_after(fields, "NumelIn=").value_or(kNone));
+  out.out = std::max<std::int64_t>(kNone, number_after(fields, "NumelOut=").value_or(kNone));
+  if (out.op.empty() || out.op.size() > 64) {
+    cut = true;
+    return std::nullopt;
+  }
+  return out;
+}
+
+// The first of the two spellings that is there.
+std::optional<std::int64_t> either(std::string_view line, std::string_view a, std::string_view b) {
+  const auto value = number_after(line, a);
+  return value ? value : number_after(line, b);
+}
+
+std::optional<WatchdogProgress> progress_in(std::string_view line) {
+  WatchdogProgress out;
+  out.enqueued = either(line, "ast enqueued work: ", "ast enqueued NCCL work: ");
+  out.started = either(line, "ast started work: ", "ast started NCCL work: ");
+  out.completed = either(line, "ast completed work: ", "ast completed NCCL work: ");
+  if (!out.enqueued && !out.completed) return std::nullopt;
+  auto failed = either(line, "at work sequence id: ", "by watchdog at work: ");
+  if (!failed) failed = number_after(line, "Timeout at NCCL work: ");
+  out.failed = failed.value_or(kNone);
+  return out;
+}
+
+}  // namespace
+
+std::optional<WatchdogLine> parse_watchdog_line(std::string_view line) {
+  // Cheap first: most lines of a job's output are none of these.
+  const bool may_be = line.find("atchdog") != kNpos || line.find("NCCL work: ") != kNpos ||
+                      line.find("enqueued work: ") != kNpos;
+  if (!may_be) return std::nullopt;
+  WatchdogLine out;
+  out.timeout = timeout_in(line, out.cut);
+  out.progress = progress_in(line);
+  if (const std::size_t at = line.find(kTerminated); at != kNpos && !out.timeout && !out.cut) {
+    out.error = line.substr(at + kTerminated.size());
+  }
+  if (!out.timeout && !out.progress && out.error.empty() && !out.cut) return std::nullopt;
+  out.group = group_in(line);
+  out.prefix = rank_in_prefix(line);
+  return out;
+}
+
+std::string_view behind_rank_prefix(std::string_view line) {
+  const std::size_t at = line.find("[rank");
+  if (at == kNpos) return {};
+  const std::size_t end = line.find("]: ", at);
+  constexpr std::size_t kLongestPrefix = 16;
+  if (end == kNpos || end - at > kLongestPrefix) return {};
+  return line.substr(end + 3);
+}
+
+}  // namespace lockstep

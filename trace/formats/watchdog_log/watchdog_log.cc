@@ -1,0 +1,439 @@
+#include "trace/formats/watchdog_log/watchdog_log.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trace/formats/log_lines.h"
+#include "trace/formats/torch_names.h"
+#include "trace/formats/watchdog_log/lines.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::array<std::string_view, 5> kUnknownInWatchdogLog = {
+    "all calls but those that timed out: not in the watchdog's messages",
+    "ranks whose watchdog said nothing, and the size of the job: taken from the highest rank that "
+    "is "
+    "named",
+    "members of groups other than the default one: not in the watchdog's messages",
+    "element types, reduce operations, roots and splits: not in the watchdog's messages",
+    "the groups of messages of PyTorch before 2.2: calls are only compared where they are alike",
+};
+
+constexpr std::int64_t kLargestSeq = INT32_MAX;
+constexpr std::size_t kMostNumbers = 64;  // of one group, at which somebody timed out
+
+// A failed call of one rank: of one group, with its number.
+struct Failed {
+  WatchdogTimeout timeout;
+  std::string op;  // WatchdogTimeout::op, of its own
+  std::optional<std::string> group;
+  bool counted = true;  // in the counter of collectives
+};
+
+struct OneRank {
+  std::vector<Failed> failed;
+  std::map<std::string, WatchdogProgress> progress;  // by group
+  std::vector<std::string> errors;
+  bool in_traceback = false;
+};
+
+bool is_message_op(std::string_view op) {
+  return op == "SEND" || op == "RECV" || op == "RECVANYSOURCE" || op == "COALESCED";
+}
+
+std::string group_name(const WatchdogGroup& group) {
+  if (group.desc == "default_pg" || (group.desc.empty() && group.name == "0")) return "world";
+  const bool described = !group.desc.empty() && group.desc != "undefined";
+  const std::string name(group.name);
+  return described ? std::string(group.desc) + " (" + name + ")" : name;
+}
+
+void raise(std::optional<std::int64_t>& known, std::optional<std::int64_t> seen) {
+  if (seen && *seen <= kLargestSeq && (!known || *seen > *known)) known = seen;
+}
+
+// The calls of a trace, from which its columns are made.
+struct PlannedCall {
+  GroupId group;
+  SignatureId signature;
+  std::int64_t seq = 0;  // from 0
+  bool message = false, completed = false, waits = false;
+};
+
+// Makes a trace's calls and events anew. Calls of a group are put in the order of their numbers.
+void build(RankTrace& trace, std::vector<PlannedCall> planned) {
+  std::map<GroupId, std::size_t> order;
+  for (const PlannedCall& p : planned) order.emplace(p.group, order.size());
+  std::stable_sort(planned.begin(), planned.end(), [&](const auto& a, const auto& b) {
+    return std::pair(order[a.group], a.seq) < std::pair(order[b.group], b.seq);
+  });
+  trace.calls.clear();
+  trace.first_seq.clear();
+  std::vector<Event> others;  // exceptions
+  for (const Event& event : trace.events) {
+    if (event.kind == EventKind::exception) others.push_back(event);
+  }
+  trace.events.clear();
+  trace.dropped = 0;
+  std::set<GroupId> seen;
+  for (const PlannedCall& p : planned) {
+    if (!p.message && seen.insert(p.group).second) {
+      trace.dropped += static_cast<std::uint64_t>(p.seq);
+    }
+  }
+  TraceBuilder builder(trace);
+  std::vector<std::int64_t> waited;
+  for (const PlannedCall& p : planned) {
+    const auto id = static_cast<std::int64_t>(trace.calls.size());
+    Call call;
+    call.id = id;
+    call.group = p.group;
+    call.signature = p.signature;
+    call.seq = static_cast<std::uint32_t>(p.seq);
+    call.flags = kAsync;
+    const auto numbering =
+        p.message ? TraceBuilder::Numbering::count : TraceBuilder::Numbering::recorded;
+    if (!builder.add_issue(call, p.message, kNoTime, numbering).empty()) continue;
+    if (p.completed) builder.add_call_event(EventKind::complete, id, kNoTime);
+    if (p.waits) waited.push_back(id);
+  }
+  // The job hangs: the rank waits for what timed out.
+  for (const std::int64_t id : waited) builder.add_call_event(EventKind::wait, id, kNoTime);
+  trace.events.insert(trace.events.end(), others.begin(), others.end());
+  builder.finish();
+}
+
+class WatchdogLogReader {
+ public:
+  WatchdogLogReader(const TraceFile& file, Tables& tables) : file_(file), tables_(tables) {}
+
+  Result<std::vector<RankTrace>> read() {
+    LogLines lines(file_.bytes);
+    bool any = false;
+    while (const auto line = lines.next()) {
+      if (const auto parsed = parse_watchdog_line(*line)) {
+        any = true;
+        take(*parsed, lines.number());
+      } else if (line->find("[rank") != std::string_view::npos) {
+        take_traceback(*line);
+      }
+    }
+    if (!any) {
+      return Error{"no message of PyTorch's NCCL watchdog in this log",
+                   {file_.name},
+                   "it says \"Watchdog caught collective operation timeout\""};
+    }
+    std::vector<RankTrace> out;
+    for (auto& [rank, one] : ranks_) out.push_back(finish(rank, one));
+    if (out.empty()) {
+      return Error{"nothing tells whose messages of the watchdog these are",
+                   {file_.name},
+                   "put the rank into the file's name: rank_3.log"};
+    }
+    if (lost_ > 0) {
+      out.front().damaged_count += lost_;
+      out.front().damaged.insert(out.front().damaged.end(), damage_.begin(), damage_.end());
+    }
+    return out;
+  }
+
+ private:
+  void lose(std::string message, int line) {
+    ++lost_;
+    if (damage_.size() < RankTrace::kDamagedKept) {
+      damage_.push_back({{file_.name, line}, std::move(message)});
+    }
+  }
+
+  // Whose line it is.
+  std::optional<Rank> rank_of(const WatchdogLine& line) const {
+    if (line.prefix) return line.prefix;
+    std::int64_t in_group = kNone;
+    bool is_default = true;
+    if (line.group) {
+      in_group = line.group->rank;
+      is_default = group_name(*line.group) == "world";
+    } else if (line.timeout) {
+      in_group = line.timeout->rank;
+    }
+    if (is_default && is_possible_rank(in_group, kMaxWorldSize)) {
+      return Rank(static_cast<std::int32_t>(in_group));
+    }
+    return rank_of_file(file_);
+  }
+
+  void take(const WatchdogLine& line, int number) {
+    if (line.cut) return lose("a message of the watchdog that is cut off", number);
+    const std::optional<Rank> rank = rank_of(line);
+    if (!rank) return lose("a message of the watchdog that tells no global rank", number);
+    OneRank& one = ranks_[*rank];
+    std::optional<std::string> group;
+    if (line.group) group = group_name(*line.group);
+    if (line.timeout) take_timeout(one, *line.timeout, group);
+    if (line.progress && group) take_progress(one, *group, *line.progress);
+    if (!line.error.empty()) add_error(one, line.error);
+  }
+
+  static void take_timeout(OneRank& one, const WatchdogTimeout& timeout,
+                           const std::optional<std::string>& group) {
+    for (Failed& known : one.failed) {
+      if (known.timeout.seq != timeout.seq || known.op != timeout.op) continue;
+      const bool same_size = known.timeout.in == timeout.in && known.timeout.out == timeout.out;
+      if (!same_size || (known.group && group && known.group != group)) continue;
+      if (!known.group) known.group = group;  // the same message again, now with its group
+      return;
+    }
+    constexpr std::size_t kMostFailed = 4096;
+    if (one.failed.size() == kMostFailed) return;
+    Failed failed;
+    failed.timeout = timeout;
+    failed.op = timeout.op;
+    failed.group = group;
+    failed.counted = !is_message_op(timeout.op);
+    one.failed.push_back(std::move(failed));
+  }
+
+  static void take_progress(OneRank& one, const std::string& group,
+                            const WatchdogProgress& progress) {
+    // The time-out before it, which did not name its group, was of this one.
+    if (progress.failed != kNone) {
+      for (Failed& failed : one.failed) {
+        if (!failed.group && failed.timeout.seq == progress.failed) {
+          failed.group = group;
+          break;
+        }
+      }
+    }
+    WatchdogProgress& known = one.progress[group];
+    raise(known.enqueued, progress.enqueued);
+    raise(known.started, progress.started);
+    raise(known.completed, progress.completed);
+  }
+
+  void take_traceback(std::string_view line) {
+    const std::optional<Rank> rank = rank_in_prefix(line);
+    const std::string_view text = behind_rank_prefix(line);
+    if (!rank || text.empty()) return;
+    if (text.starts_with("Traceback (most recent call last)")) {
+      ranks_[*rank].in_traceback = true;
+      return;
+    }
+    const auto known = ranks_.find(*rank);
+    if (known == ranks_.end() || !known->second.in_traceback) return;
+    if (text.front() == ' ' || text.front() == '\t') return;
+    known->second.in_traceback = false;
+    add_error(known->second, text);
+  }
+
+  static void add_error(OneRank& one, std::string_view text) {
+    constexpr std::size_t kMostErrors = 16;
+    constexpr std::size_t kLongestError = 1024;
+    std::string error(text.substr(0, kLongestError));
+    const bool again = std::find(one.errors.begin(), one.errors.end(), error) != one.errors.end();
+    if (!again && one.errors.size() < kMostErrors) one.errors.push_back(std::move(error));
+  }
+
+  RankTrace finish(Rank rank, OneRank& one) {
+    RankTrace trace;
+    trace.rank = rank;
+    trace.world_size = rank.value + 1;
+    trace.source = file_.name;
+    trace.backend = "nccl";
+    trace.end = !one.failed.empty() ? End::hung : !one.errors.empty() ? End::exception : End::cut;
+    std::set<std::string> mixed;  // groups whose counters mix collectives and messages
+    std::vector<PlannedCall> planned;
+    std::set<std::pair<GroupId, std::int64_t>> numbers;
+    for (const Failed& failed : one.failed) {
+      if (!failed.counted && failed.group) mixed.insert(*failed.group);
+      if (auto call = plan(failed); call && numbers.emplace(call->group, call->seq).second) {
+        planned.push_back(*call);
+      }
+    }
+    build(trace, std::move(planned));
+    for (const auto& [group, progress] : one.progress) {
+      if (mixed.contains(group)) continue;
+      RankTrace::Progress out;
+      out.group = tables_.groups.intern(group);
+      out.enqueued = counted(progress.enqueued);
+      out.completed = counted(progress.completed);
+      // -1 throughout where the group's events have no timing, which is the default.
+      if (progress.started && *progress.started > 0) out.started = counted(progress.started);
+      trace.progress.push_back(out);
+    }
+    for (const std::string& error : one.errors) {
+      TraceBuilder(trace).add_mark(EventKind::exception, trace.exceptions,
+                                   ExceptionMark{error, std::nullopt}, kNoTime);
+    }
+    return trace;
+  }
+
+  static std::optional<std::uint64_t> counted(std::optional<std::int64_t> number) {
+    if (!number) return std::nullopt;
+    return static_cast<std::uint64_t>(std::max<std::int64_t>(0, *number));
+  }
+
+  std::optional<PlannedCall> plan(const Failed& failed) {
+    PlannedCall out;
+    const std::optional<Op> op = op_from_torch(failed.op);
+    out.message = op && is_point_to_point(*op);
+    // Old messages have no number: all that is known is that the call was the only one.
+    const std::int64_t seq = failed.timeout.seq == kNone ? 1 : failed.timeout.seq;
+    if (seq < 0 || seq > kLargestSeq) return std::nullopt;
+    out.seq = std::max<std::int64_t>(0, seq - 1);
+    std::string group = failed.group.value_or("unnamed group (" + failed.op + ")");
+    // A batch of messages counts as a message, a batch of collectives does not: which it was is not
+    // told, so that its number says nothing about the group's others.
+    if (failed.op == "COALESCED") group += ", coalesced";
+    out.group = tables_.groups.intern(group);
+    out.waits = true;
+    Signature s;
+    set_op(s, op, failed.op, tables_);
+    const bool sized = op != Op::barrier && op != Op::all_to_all && op != Op::all_to_all_single;
+    if (sized) {
+      s.in = flat_tensor(failed.timeout.in, tables_);
+      s.out = flat_tensor(failed.timeout.out, tables_);
+    }
+    out.signature = tables_.make_signature(s);
+    return out;
+  }
+
+  const TraceFile& file_;
+  Tables& tables_;
+  std::map<Rank, OneRank> ranks_;
+  std::uint64_t lost_ = 0;
+  std::vector<DamagedRecord> damage_;
+};
+
+Result<std::vector<RankTrace>> read_watchdog_log(const TraceFile& file, Tables& tables) {
+  return WatchdogLogReader(file, tables).read();
+}
+
+// The numbers at which somebody timed out, by group. Groups with very many are left out: then it is
+// no log of a job that ended by it.
+std::map<GroupId, std::set<std::int64_t>> failed_numbers(std::span<RankTrace> traces,
+                                                         const Tables& tables) {
+  std::map<GroupId, std::set<std::int64_t>> out;
+  for (const RankTrace& trace : traces) {
+    for (const Call& call : trace.calls) {
+      if (!is_point_to_point(tables.signatures[call.signature].op)) {
+        out[call.group].insert(call.seq);
+      }
+    }
+  }
+  std::erase_if(out, [](const auto& group) { return group.second.size() > kMostNumbers; });
+  return out;
+}
+
+// How many of a group's collectives a rank issued and completed, by its counters and the calls in
+// which it hangs: work of a group runs in order.
+struct Reached {
+  bool known = false;
+  std::int64_t issued = 0, completed = 0;
+};
+Reached reached(const RankTrace& trace, GroupId group, const Tables& tables) {
+  Reached out;
+  std::optional<std::int64_t> first;
+  for (const Call& call : trace.calls) {
+    const bool message = is_point_to_point(tables.signatures[call.signature].op);
+    if (message || call.group != group) continue;
+    out.issued = std::max<std::int64_t>(out.issued, std::int64_t{call.seq} + 1);
+    first = std::min<std::int64_t>(first.value_or(call.seq), call.seq);
+  }
+  out.known = first.has_value();
+  out.completed = first.value_or(0);
+  for (const RankTrace::Progress& progress : trace.progress) {
+    if (progress.group != group) continue;
+    const auto bounded = [](std::uint64_t n) {
+      return static_cast<std::int64_t>(std::min<std::uint64_t>(n, INT32_MAX));
+    };
+    if (progress.enqueued) out.issued = std::max(out.issued, bounded(*progress.enqueued));
+    if (progress.completed) out.completed = std::max(out.completed, bounded(*progress.completed));
+    out.known |= progress.enqueued || progress.completed;
+  }
+  return out;
+}
+
+// The last call that every rank completed, so that the calls behind it show as not completed.
+void add_last_completed(std::map<GroupId, std::set<std::int64_t>>& numbers,
+                        std::span<RankTrace> traces, Tables& tables) {
+  const GroupId world = tables.groups.intern("world");
+  for (auto& [group, failed] : numbers) {
+    std::int64_t completed = INT64_MAX;
+    for (const RankTrace& trace : traces) {
+      const Reached r = reached(trace, group, tables);
+      if (r.known) {
+        completed = std::min(completed, r.completed);
+      } else if (group == world) {
+        completed = 0;  // a member of which nothing is known
+      }
+    }
+    if (completed > 0 && completed <= *failed.begin()) failed.insert(completed - 1);
+  }
+}
+
+// Adds the calls that others timed out in, and which this rank had issued by its own counters.
+void add_issued(RankTrace& trace, const std::map<GroupId, std::set<std::int64_t>>& numbers,
+                const Tables& tables) {
+  std::vector<PlannedCall> planned;
+  std::set<std::pair<GroupId, std::int64_t>> own;
+  for (const Call& call : trace.calls) {
+    const bool message = is_point_to_point(tables.signatures[call.signature].op);
+    planned.push_back({call.group, call.signature, call.seq, message, call.has(kCompleted),
+                       call.has(kWaitBegan)});
+    if (!message) own.emplace(call.group, call.seq);
+  }
+  const std::size_t before = planned.size();
+  for (const auto& [group, failed] : numbers) {
+    const Reached r = reached(trace, group, tables);
+    for (const std::int64_t seq : failed) {
+      if (seq >= r.issued || own.contains({group, seq})) continue;
+      planned.push_back({group, SignatureId{}, seq, false, seq < r.completed, false});
+    }
+  }
+  if (planned.size() != before) build(trace, std::move(planned));
+}
+
+void link_watchdog_log(std::span<RankTrace> traces, Tables& tables) {
+  std::int32_t world = 0;
+  for (const RankTrace& trace : traces) world = std::max(world, trace.world_size);
+  auto numbers = failed_numbers(traces, tables);
+  add_last_completed(numbers, traces, tables);
+  for (RankTrace& trace : traces) {
+    trace.world_size = world;
+    add_issued(trace, numbers, tables);
+  }
+}
+
+bool is_watchdog_log(std::string_view bytes) {
+  const LogSample sample = sample_of(bytes);
+  const auto speaks = [](std::string_view text) {
+    return text.find("Watchdog caught collective operation timeout: Work") !=
+               std::string_view::npos ||
+           (text.find("ProcessGroupNCCL") != std::string_view::npos &&
+            text.find("detected by watchdog at work") != std::string_view::npos);
+  };
+  return speaks(sample.head) || speaks(sample.tail);
+}
+
+}  // namespace
+
+Format watchdog_log_format() {
+  return {.name = "watchdog-log",
+          .summary = "a job's output with the messages of PyTorch's NCCL watchdog",
+          .recognises = is_watchdog_log,
+          .read = read_watchdog_log,
+          .link = link_watchdog_log,
+          .unknown = kUnknownInWatchdogLog,
+          .is_log = true};
+}
+
+}  // namespace lockstep

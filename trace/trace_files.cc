@@ -1,0 +1,143 @@
+#include "trace/trace_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/files/archive.h"
+#include "base/files/gzip.h"
+#include "base/files/mapped_file.h"
+#include "base/system_error.h"
+#include "trace/formats/ring/ring_reader.h"
+
+namespace lockstep {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<std::vector<std::string>> list_folder(const std::string& folder) {
+  std::error_code failed;
+  std::vector<std::string> files;
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
+    std::error_code unknown;
+    const bool hidden = it->path().filename().native().starts_with('.');
+    if (!hidden && it->is_regular_file(unknown)) files.push_back(it->path().string());
+  }
+  if (failed) return system_error("cannot read the folder", failed.value(), folder);
+  return files;
+}
+
+bool all_digits(const std::string& name) {
+  return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// The folders in a folder; none where it cannot be read.
+std::vector<fs::path> folders_in(const fs::path& folder) {
+  std::error_code failed;
+  std::vector<fs::path> out;
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
+    std::error_code unknown;
+    const bool hidden = it->path().filename().native().starts_with('.');
+    if (!hidden && it->is_directory(unknown)) out.push_back(it->path());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// torchrun's logs below a folder: <rank>/std{out,err}.log here, in the last attempt_<n>, or in that
+// of a run id's folder.
+void add_torchrun_logs(const fs::path& folder, bool may_hold_runs, std::vector<std::string>& out) {
+  constexpr std::string_view kAttempt = "attempt_";
+  std::optional<std::pair<int, fs::path>> last;
+  for (const fs::path& inner : folders_in(folder)) {
+    const std::string name = inner.filename().string();
+    if (all_digits(name)) {
+      for (const std::string_view log : {"stdout.log", "stderr.log"}) {
+        std::error_code unknown;
+        const fs::path file = inner / log;
+        if (fs::is_regular_file(file, unknown)) out.push_back(file.string());
+      }
+    } else if (name.starts_with(kAttempt) && all_digits(name.substr(kAttempt.size())) &&
+               name.size() < kAttempt.size() + 9) {
+      const int attempt = std::stoi(name.substr(kAttempt.size()));
+      if (!last || attempt > last->first) last = {attempt, inner};
+    } else if (may_hold_runs) {
+      std::error_code unknown;
+      if (fs::is_directory(inner / "attempt_0", unknown)) add_torchrun_logs(inner, false, out);
+    }
+  }
+  if (last) add_torchrun_logs(last->second, false, out);
+}
+
+Status unpack(std::string_view bytes, const std::string& name, bool truncated,
+              const ContentReader& reader) {
+  if (looks_like_tar(bytes)) {
+    return for_each_member(bytes, name, truncated, [&](const ArchiveMember& member) {
+      reader.use({member.bytes, name + ":" + member.name, member.truncated});
+    });
+  }
+  reader.use({bytes, name, truncated});
+  return Status::ok();
+}
+
+Status use_mapped(const std::string& path, const ContentReader& reader) {
+  const Result<MappedFile> file = MappedFile::open(path);
+  if (!file) return file.error();
+  reader.use({file->bytes(), path, false});
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& paths, bool with_logs) {
+  std::map<fs::path, FoundFile> files;  // by canonical path
+  for (const std::string& path : paths) {
+    std::error_code failed;
+    const fs::file_status status = fs::status(path, failed);
+    if (failed && status.type() != fs::file_type::not_found) {
+      return system_error("cannot look at it", failed.value(), path);
+    }
+    if (!fs::exists(status))
+      return Error{"no such file or folder", {path}, "check how the path is written"};
+    const bool named = !fs::is_directory(status);
+    std::vector<std::string> found = {path};
+    if (!named) {
+      Result<std::vector<std::string>> listed = list_folder(path);
+      if (!listed) return listed.error();
+      found = std::move(*listed);
+      if (with_logs) add_torchrun_logs(path, true, found);
+    }
+    for (std::string& file : found) {
+      fs::path canonical = fs::canonical(file, failed);
+      auto [known, is_new] =
+          files.try_emplace(failed ? fs::path(file) : canonical, FoundFile{file, named});
+      known->second.named |= named;
+      if (!is_new) known->second.path = std::min(known->second.path, file);
+    }
+  }
+  std::vector<FoundFile> out;
+  for (auto& [canonical, file] : files) out.push_back(std::move(file));
+  std::sort(out.begin(), out.end(),
+            [](const FoundFile& a, const FoundFile& b) { return a.path < b.path; });
+  return out;
+}
+
+Status for_each_content(const std::string& path, FileBuffer& buffer, const ContentReader& reader) {
+  const Result<std::string_view> bytes =
+      buffer.read(path, kLargestFile, [&](std::string_view head) {
+        if (looks_like_ring_file(head)) return false;
+        return looks_like_gzip(head) || looks_like_tar(head) || reader.wants(head);
+      });
+  if (!bytes) return bytes.error();
+  if (looks_like_ring_file(*bytes)) return use_mapped(path, reader);
+  if (!looks_like_gzip(*bytes)) return unpack(*bytes, path, false, reader);
+  const Result<Inflated> inflated = gunzip(*bytes, path, inflation_limit(bytes->size()));
+  if (!inflated) return inflated.error();
+  return unpack(inflated->text, path, inflated->truncated, reader);
+}
+
+}  // namespace lockstep

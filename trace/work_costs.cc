@@ -1,0 +1,248 @@
+#include "trace/work_costs.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "base/check.h"
+#include "base/files/read_file.h"
+#include "base/text.h"
+
+namespace lockstep {
+namespace {
+
+namespace dom = simdjson::dom;
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 30U;
+constexpr std::int64_t kCostsVersion = 2;
+constexpr std::size_t kMostDtypes = 64;  // of one stretch
+// Of one category, so that their sum fits.
+constexpr std::int64_t kMostMemory = (std::int64_t{1} << 62U) / kMemoryCategories;
+
+// By WorkCost::Before.
+constexpr std::array<std::string_view, 5> kBefore = {"call", "wait", "step", "checkpoint",
+                                                     "evaluation"};
+
+std::string_view name_of(WorkCost::Before before) {
+  return kBefore[static_cast<std::size_t>(before)];
+}
+
+// "bfloat16".
+bool is_dtype(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+// The shortest text that is read as the same number. JSON's readers take digits alone for a whole
+// number, of 64 bits at most.
+std::string shortest_number(double value) {
+  constexpr double kMostDigits = 1e18;
+  std::array<char, 32> text{};
+  char* const end = text.data() + text.size();
+  const auto written = value < kMostDigits
+                           ? std::to_chars(text.data(), end, value)
+                           : std::to_chars(text.data(), end, value, std::chars_format::scientific);
+  return {text.data(), written.ptr};
+}
+
+// What is 0 is left out.
+std::string by_category(const MemoryUse& use) {
+  std::string out = "{";
+  for (std::size_t c = 0; c < kMemoryCategories; ++c) {
+    if (use.bytes[c] == 0) continue;
+    if (out.size() > 1) out += ",";
+    out += "\"" + std::string(kMemoryCategoryNames[c]) + "\":" + std::to_string(use.bytes[c]);
+  }
+  return out + "}";
+}
+
+// Reads one file; the first thing that is wrong is kept.
+class CostsReader {
+ public:
+  explicit CostsReader(const std::string& file) : file_(file) {}
+
+  Result<RankCosts> read(std::string_view text) {
+    dom::parser parser(kMostBytes);
+    dom::element root;
+    dom::object object;
+    if (parser.parse(text.data(), text.size()).get(root) != simdjson::SUCCESS ||
+        root.get(object) != simdjson::SUCCESS) {
+      return failure("this is no JSON object");
+    }
+    RankCosts out;
+    if (whole(object, "work_costs") != kCostsVersion) {
+      return failure("\"work_costs\" is not 2, the version that is known");
+    }
+    out.rank = static_cast<std::int32_t>(whole(object, "rank", INT32_MAX));
+    out.state_bytes = amount(object, "state_bytes");
+    out.beside_nanos = whole(object, "beside_nanos");
+    dom::array work;
+    if (object["work"].get(work) != simdjson::SUCCESS) return failure("\"work\" is not a list");
+    for (const dom::element element : work) {
+      if (problem_) break;
+      out.work.push_back(stretch(element));
+    }
+    if (problem_) return failure(*problem_);
+    return out;
+  }
+
+ private:
+  Error failure(const std::string& why) const {
+    return {why, {file_}, "have the costs recorded anew: they are made beside the traces"};
+  }
+
+  void complain(std::string what) {
+    if (!problem_) problem_ = std::move(what);
+  }
+
+  std::int64_t whole(dom::object object, const char* key, std::int64_t most = INT64_MAX,
+                     std::int64_t least = 0) {
+    std::int64_t out = 0;
+    if (object[key].get(out) != simdjson::SUCCESS || out < least || out > most) {
+      complain("\"" + std::string(key) + "\" is missing, or no whole number in its bounds");
+      return 0;
+    }
+    return out;
+  }
+
+  double amount(dom::object object, const char* key) {
+    double out = 0;
+    if (object[key].get(out) != simdjson::SUCCESS || !std::isfinite(out) || out < 0) {
+      complain("\"" + std::string(key) + "\" is missing, or no number from 0");
+      return 0;
+    }
+    return out;
+  }
+
+  void read_flops(dom::object by_type, std::vector<WorkCost::Flops>& out) {
+    for (const auto [dtype, of_kinds] : by_type) {
+      dom::object kinds;
+      if (of_kinds.get(kinds) != simdjson::SUCCESS || !is_dtype(dtype))
+        return complain("\"flops\" is not by names of types");
+      if (out.size() == kMostDtypes) return complain("\"flops\" names too many types");
+      out.push_back({std::string(dtype), amount(kinds, "matmul"), amount(kinds, "convolution")});
+    }
+  }
+
+  MemoryUse memory_use(dom::object memory, const char* when) {
+    MemoryUse out;
+    dom::object by_category;
+    if (memory[when].get(by_category) != simdjson::SUCCESS) {
+      complain("\"memory\" has no \"" + std::string(when) + "\"");
+      return out;
+    }
+    for (const auto [name, bytes] : by_category) {
+      const auto* known = std::find(kMemoryCategoryNames.begin(), kMemoryCategoryNames.end(), name);
+      std::int64_t value = 0;
+      if (known == kMemoryCategoryNames.end() || bytes.get(value) != simdjson::SUCCESS ||
+          value < 0 || value > kMostMemory) {
+        complain("\"memory\" is not bytes by category");
+        return out;
+      }
+      out.bytes[static_cast<std::size_t>(known - kMemoryCategoryNames.begin())] = value;
+    }
+    return out;
+  }
+
+  std::optional<StretchMemory> memory_of(dom::object stretch) {
+    dom::element given;
+    if (stretch["memory"].get(given) != simdjson::SUCCESS) return std::nullopt;
+    dom::object memory;
+    if (given.get(memory) != simdjson::SUCCESS) {
+      complain("\"memory\" is no object");
+      return std::nullopt;
+    }
+    const StretchMemory out{memory_use(memory, "peak"), memory_use(memory, "end")};
+    if (out.peak.total() < out.end.total()) complain("\"memory\" ends above its peak");
+    return out;
+  }
+
+  WorkCost stretch(dom::element element) {
+    WorkCost out;
+    dom::object object;
+    std::string_view before;
+    if (element.get(object) != simdjson::SUCCESS ||
+        object["before"].get(before) != simdjson::SUCCESS) {
+      complain("a stretch of work has no \"before\"");
+      return out;
+    }
+    const auto* known = std::find(kBefore.begin(), kBefore.end(), before);
+    if (known == kBefore.end()) {
+      complain("\"before\" is \"" + printable(before) +
+               "\", and not call, wait, step, checkpoint or evaluation");
+      return out;
+    }
+    out.before = static_cast<WorkCost::Before>(known - kBefore.begin());
+    out.id = whole(object, "id");
+    out.step = whole(object, "step", INT64_MAX, -1);
+    if (dom::object flops; object["flops"].get(flops) == simdjson::SUCCESS) {
+      read_flops(flops, out.flops);
+    } else {
+      complain("\"flops\" is missing");
+    }
+    out.product_bytes = amount(object, "product_bytes");
+    out.memory_bytes = amount(object, "memory_bytes");
+    out.kernels = whole(object, "kernels");
+    out.operations = whole(object, "operations");
+    out.nanos = whole(object, "nanos");
+    out.memory = memory_of(object);
+    return out;
+  }
+
+  const std::string& file_;
+  std::optional<std::string> problem_;
+};
+
+}  // namespace
+
+std::string costs_file(const std::string& folder, std::int32_t rank) {
+  return folder + "/rank_" + std::to_string(rank) + ".costs.json";
+}
+
+std::string work_costs_text(const RankCosts& costs) {
+  std::string out = "{\"work_costs\":2,\"rank\":" + std::to_string(costs.rank) +
+                    ",\"state_bytes\":" + shortest_number(costs.state_bytes) +
+                    ",\"beside_nanos\":" + std::to_string(costs.beside_nanos) + ",\"work\":[";
+  const char* separator = "\n";
+  for (const WorkCost& work : costs.work) {
+    out += separator;
+    out += "{\"before\":\"" + std::string(name_of(work.before)) +
+           "\",\"id\":" + std::to_string(work.id) + ",\"step\":" + std::to_string(work.step) +
+           ",\"flops\":{";
+    for (const WorkCost::Flops& flops : work.flops) {
+      LOCKSTEP_CHECK(is_dtype(flops.dtype), "a type's name that JSON would have to escape");
+      if (&flops != &work.flops.front()) out += ",";
+      out += "\"" + flops.dtype + "\":{\"matmul\":" + shortest_number(flops.matmul) +
+             ",\"convolution\":" + shortest_number(flops.convolution) + "}";
+    }
+    out += "},\"product_bytes\":" + shortest_number(work.product_bytes) +
+           ",\"memory_bytes\":" + shortest_number(work.memory_bytes) +
+           ",\"kernels\":" + std::to_string(work.kernels) +
+           ",\"operations\":" + std::to_string(work.operations) +
+           ",\"nanos\":" + std::to_string(work.nanos);
+    if (work.memory) {
+      out += ",\"memory\":{\"peak\":" + by_category(work.memory->peak) +
+             ",\"end\":" + by_category(work.memory->end) + "}";
+    }
+    out += "}";
+    separator = ",\n";
+  }
+  return out + "]}\n";
+}
+
+Result<RankCosts> parse_work_costs(std::string_view text, const std::string& file) {
+  return CostsReader(file).read(text);
+}
+
+Result<RankCosts> read_work_costs(const std::string& file) {
+  const Result<std::string> text = read_file(file, kMostBytes);
+  if (!text) return text.error();
+  return parse_work_costs(*text, file);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,260 @@
+#include "verify/blocking/device_stall.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "verify/wait_words.h"
+
+namespace lockstep {
+
+namespace {
+
+// How far one member got in a group's collectives.
+struct Standing {
+  std::uint64_t completed = 0;           // as a count: all below are done
+  std::optional<std::uint64_t> pending;  // number of its oldest call without completion
+  std::uint32_t pending_call = kNoCall;
+  bool known = false;  // the source tells completed calls from others
+};
+
+// What the ranks' own counters say was completed: by group id, then by rank index, both ascending.
+class Counters {
+ public:
+  struct Completed {
+    std::uint32_t rank_index;
+    std::uint64_t count;
+  };
+
+  explicit Counters(const Run& run) : by_group_(run.tables.groups.size()) {
+    for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
+      for (const RankTrace::Progress& progress : run.ranks[r].progress) {
+        if (progress.completed) by_group_[progress.group.value].push_back({r, *progress.completed});
+      }
+    }
+  }
+
+  std::span<const Completed> of(GroupId group, std::uint32_t rank_index) const {
+    const std::vector<Completed>& all = by_group_[group.value];
+    const auto less = [](const Completed& c, std::uint32_t r) { return c.rank_index < r; };
+    const auto first = std::lower_bound(all.begin(), all.end(), rank_index, less);
+    const auto last = std::lower_bound(first, all.end(), rank_index + 1, less);
+    return {first, last};
+  }
+
+ private:
+  std::vector<std::vector<Completed>> by_group_;
+};
+
+// Of all calls of the stream, also of those in front of the common start.
+Standing standing_of(const Context& context, const Counters& counters, GroupId group,
+                     const Stream& stream) {
+  const RankTrace& trace = context.run.ranks[stream.rank_index];
+  Standing out;
+  const auto look_at = [&](std::uint32_t c) {
+    const Call& call = trace.calls[c];
+    const bool over = is_over(call, context.semantics);
+    out.known |= call.has(kStarted) || over;
+    if (over) {
+      out.completed = std::max<std::uint64_t>(out.completed, call.seq + std::uint64_t{1});
+    } else if (!out.pending) {
+      out.pending = call.seq;
+      out.pending_call = c;
+    }
+  };
+  for (const std::uint32_t c : stream.earlier) look_at(c);
+  for (const std::uint32_t c : stream.calls) look_at(c);
+  for (const Counters::Completed& counted : counters.of(group, stream.rank_index)) {
+    out.completed = std::max(out.completed, counted.count);
+    out.known = true;
+  }
+  // An entry may lag behind the counter: what the counter says is done is done.
+  if (out.pending && *out.pending < out.completed) {
+    out.completed = *out.pending;
+  }
+  // Where completed entries were left out of the dump, the oldest pending one follows them.
+  if (out.pending) out.completed = std::max(out.completed, *out.pending);
+  return out;
+}
+
+struct Lag {
+  std::vector<std::uint32_t> behind, ahead;  // rank indices
+  std::uint64_t lag = 0;
+  std::uint64_t first = 0;        // the oldest call that a laggard did not complete
+  std::uint64_t ahead_waits = 0;  // where those ahead wait
+  CallRef call{0, kNoCall};
+};
+
+// O(calls of the group).
+std::optional<Lag> lag_in(const Context& context, const Counters& counters,
+                          const GroupStreams& group) {
+  const std::vector<Stream>& streams = group.streams;
+  std::vector<Standing> standings;
+  std::uint64_t furthest = 0;
+  for (const Stream& s : streams) {
+    standings.push_back(standing_of(context, counters, group.group, s));
+    // Also of members that wait for nothing: a call that one of them saw completed holds up nobody,
+    // and who does not see it yet was looked at a little earlier.
+    if (standings.back().known) furthest = std::max(furthest, standings.back().completed);
+  }
+  Lag out;
+  for (std::size_t s = 0; s < streams.size(); ++s) {
+    const Standing& at = standings[s];
+    if (!at.pending || !at.known) continue;
+    if (*at.pending >= furthest) {
+      out.ahead.push_back(streams[s].rank_index);
+      out.ahead_waits = *at.pending;
+      continue;
+    }
+    if (out.behind.empty() || *at.pending < out.first) {
+      out.first = *at.pending;
+      out.call = {streams[s].rank_index, at.pending_call};
+    }
+    out.behind.push_back(streams[s].rank_index);
+    out.lag = std::max(out.lag, furthest - *at.pending);
+  }
+  if (out.behind.empty() || out.ahead.empty()) return std::nullopt;
+  return out;
+}
+
+// When things were recorded, found out once for each rank that somebody asks about.
+class Times {
+ public:
+  explicit Times(const Run& run) : run_(run), known_(run.ranks.size()) {}
+
+  // The rank's newest event; kNoTime: no event has a time.
+  Nanos newest(std::uint32_t rank) { return of(rank).newest; }
+
+  // When the rank saw its call completed; kNoTime: not recorded.
+  Nanos completion(CallRef call) { return of(call.rank).completions[call.call]; }
+
+ private:
+  struct OfRank {
+    Nanos newest = kNoTime;
+    std::vector<Nanos> completions;  // by call
+  };
+
+  const OfRank& of(std::uint32_t rank) {
+    std::optional<OfRank>& known = known_[rank];
+    if (known) return *known;
+    const RankTrace& trace = run_.ranks[rank];
+    known.emplace().completions.resize(trace.calls.size(), kNoTime);
+    for (const Event& event : trace.events) {
+      known->newest = std::max(known->newest, event.time);
+      if (event.kind != EventKind::complete) continue;
+      Nanos& completion = known->completions[event.index];
+      completion = std::max(completion, event.time);
+    }
+    return *known;
+  }
+
+  const Run& run_;
+  std::vector<std::optional<OfRank>> known_;  // by rank index
+};
+static_assert(kNoTime < 0, "a recorded time is later than none");
+
+// When the last of those ranks saw the group's call `seq` completed; kNoTime: not recorded. The
+// ranks ascend, as the streams do, and a stream's numbers grow.
+Nanos completion_time(const Context& context, Times& times, const std::vector<std::uint32_t>& ranks,
+                      const GroupStreams& group, std::uint64_t seq) {
+  Nanos out = kNoTime;
+  auto stream = group.streams.begin();
+  for (const std::uint32_t r : ranks) {
+    while (stream->rank_index != r) ++stream;
+    const std::vector<Call>& calls = context.run.ranks[r].calls;
+    for (const auto* part : {&stream->earlier, &stream->calls}) {
+      for (auto c = std::lower_bound(
+               part->begin(), part->end(), seq,
+               [&](std::uint32_t call, std::uint64_t number) { return calls[call].seq < number; });
+           c != part->end() && calls[*c].seq == seq; ++c) {
+        out = std::max(out, times.completion({r, *c}));
+      }
+    }
+  }
+  return out;
+}
+
+// Clocks of hosts differ by so much at most, and a watchdog sees a completion so much later at
+// most.
+constexpr Nanos kClockSkew = 1'000'000'000;
+
+// Fewer ranks than that do stall at once.
+constexpr std::size_t kManyRanks = 4;
+
+// Whether the laggards may only have been looked at before the others.
+bool may_be_skew(const Context& context, Times& times, const GroupStreams& group, const Lag& lag) {
+  if (lag.behind.size() < kManyRanks) return false;
+  const std::size_t all = lag.behind.size() + lag.ahead.size();
+  if (2 * lag.behind.size() > all) return true;
+  if (4 * lag.behind.size() <= all) return false;
+  const Nanos completed = completion_time(context, times, lag.ahead, group, lag.first);
+  if (completed == kNoTime) return false;
+  return std::all_of(lag.behind.begin(), lag.behind.end(),
+                     [&](std::uint32_t r) { return times.newest(r) < completed + kClockSkew; });
+}
+
+}  // namespace
+
+DeviceStall find_device_stall(const Context& context) {
+  DeviceStall out;
+  std::set<std::uint32_t> stalled;
+  std::optional<Lag> best;
+  std::size_t best_group = 0;
+  const Counters counters(context.run);
+  Times times(context.run);
+  for (std::size_t g = 0; g < context.groups.size(); ++g) {
+    const GroupStreams& group = context.groups[g];
+    std::optional<Lag> lag = lag_in(context, counters, group);
+    if (!lag) continue;
+    if (may_be_skew(context, times, group, *lag)) {
+      out.undecided = context.rank_words(lag->behind) + " had not completed " +
+                      context.call_words(lag->call) + " (" +
+                      context.place_words(lag->call, lag->first) + ") when " +
+                      context.rank_words(lag->ahead) +
+                      " had: the dumps do not tell whether so many stall or were only looked at "
+                      "earlier; take them again a minute later";
+      continue;
+    }
+    stalled.insert(lag->behind.begin(), lag->behind.end());
+    const auto size = [&](std::size_t i) { return context.groups[i].streams.size(); };
+    if (!best || std::pair(size(g), lag->lag) > std::pair(size(best_group), best->lag)) {
+      best = std::move(lag);
+      best_group = g;
+    }
+  }
+  if (!best) return out;
+  out.undecided.clear();
+  Cause& cause = out.cause.emplace();
+  cause.finding = make_finding(RuleId::device_stall);
+  Finding& f = cause.finding;
+  cause.deviants.assign(stalled.begin(), stalled.end());
+  cause.group = best_group;
+  cause.seq = best->first;
+  const bool one = stalled.size() == 1;
+  f.message = context.rank_words(cause.deviants) + (one ? " has" : " have") + " not completed " +
+              context.call_words(best->call) + " (" + context.place_words(best->call, best->first) +
+              "), which " + context.rank_words(best->ahead) + " completed; those wait in call " +
+              std::to_string(best->ahead_waits) + " of the group";
+  f.why =
+      "The calls were issued, so the host is not what holds them up: the device or its "
+      "transport is.";
+  f.group = context.groups[best_group].name;
+  f.seq = best->first;
+  f.culprits = context.ranks(cause.deviants);
+  std::vector<std::uint32_t> all = cause.deviants;
+  all.insert(all.end(), best->ahead.begin(), best->ahead.end());
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  f.ranks = context.ranks(all);
+  f.evidence.push_back(context.evidence(best->call, "issued, not completed"));
+  set_fingerprint(f, "");
+  return out;
+}
+
+}  // namespace lockstep

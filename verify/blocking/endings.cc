@@ -1,0 +1,354 @@
+#include "verify/blocking/endings.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "base/text.h"
+#include "verify/wait_words.h"
+
+namespace lockstep {
+
+namespace {
+
+using State = Position::State;
+
+constexpr std::size_t kMismatchesTold = 16;
+
+// A pair that met with different sizes or types.
+Cause explain_mismatch(const Context& context, const ReplayResult::PointToPointPair& pair) {
+  const CallRef send{pair.sender, pair.send_call};
+  const CallRef receive{pair.receiver, pair.recv_call};
+  const Signature& given = context.run.tables.signatures[context.call(send).signature];
+  const Signature& taken = context.run.tables.signatures[context.call(receive).signature];
+  // MPI knows the types of messages and calls this a mismatch of types.
+  const bool type_alone = context.semantics == CallSemantics::mpi && given.count == taken.count;
+  Cause cause;
+  cause.finding = make_finding(type_alone ? RuleId::dtype_mismatch : RuleId::p2p_size);
+  Finding& f = cause.finding;
+  f.message = context.rank_words({pair.sender}) + " issued " +
+              describe(context.run.tables, context.call(send).signature) + " to " +
+              context.rank_words({pair.receiver}) + ", which issued " +
+              describe(context.run.tables, context.call(receive).signature);
+  cause.deviants = {std::min(pair.sender, pair.receiver), std::max(pair.sender, pair.receiver)};
+  f.ranks = context.ranks(cause.deviants);
+  f.group = printable(context.run.tables.str(context.call(send).group));
+  if (context.call(send).step != kNone) f.step = cause.step = context.call(send).step;
+  f.evidence = {context.evidence(send, "sends"), context.evidence(receive, "receives")};
+  set_fingerprint(f, "send");
+  return cause;
+}
+
+// By rank: its calls that never met their other side, where both ranks finished. Only what finished
+// is over.
+std::map<std::uint32_t, std::vector<std::uint32_t>> calls_left_open(const Context& context) {
+  std::map<std::uint32_t, std::vector<std::uint32_t>> out;
+  for (const auto& [rank, call] : context.where.unmatched) {
+    const RankTrace* peer = context.run.find(context.call({rank, call}).peer);
+    if (peer == nullptr || context.where.positions[rank].state != State::finished) continue;
+    const auto p = static_cast<std::uint32_t>(peer - context.run.ranks.data());
+    if (context.where.positions[p].state == State::finished &&
+        context.where.positions[rank].waiting_in() == kNoCall) {
+      out[rank].push_back(call);
+    }
+  }
+  return out;
+}
+
+Cause explain_left_open(const Context& context, std::uint32_t rank,
+                        const std::vector<std::uint32_t>& calls) {
+  const CallRef first{rank, calls[0]};
+  Cause cause;
+  cause.finding = make_finding(RuleId::p2p_unmatched);
+  Finding& f = cause.finding;
+  f.message = context.rank_words({rank}) + " left " + plural(calls.size(), "point-to-point call") +
+              " without the other side; the first is " + context.call_words(first) + " with rank " +
+              std::to_string(context.call(first).peer.value) + " (" +
+              context.place_words(first, context.call(first).seq) + ")";
+  cause.deviants = {rank};
+  f.ranks = context.ranks({rank});
+  f.group = printable(context.run.tables.str(context.call(first).group));
+  if (context.call(first).step != kNone) f.step = cause.step = context.call(first).step;
+  f.evidence = {context.evidence(first, "no other side")};
+  set_fingerprint(f, "p2p");
+  return cause;
+}
+
+}  // namespace
+
+std::vector<Cause> check_point_to_point(const Context& context) {
+  std::vector<Cause> out;
+  for (const auto& pair : context.where.size_mismatches) {
+    if (out.size() == kMismatchesTold) break;
+    out.push_back(explain_mismatch(context, pair));
+  }
+  for (const auto& [rank, calls] : calls_left_open(context)) {
+    out.push_back(explain_left_open(context, rank, calls));
+  }
+  return out;
+}
+
+namespace {
+
+bool is_message(const WaitPoint& point) { return point.group == WaitPoint::kPointToPoint; }
+
+bool tells_starts(const RankTrace& trace) {
+  return std::any_of(trace.calls.begin(), trace.calls.end(),
+                     [](const Call& c) { return c.has(kStarted); });
+}
+
+bool has_begun(const Context& context, std::uint32_t rank) {
+  return context.call(waiting_call(context, rank)).has(kStarted);
+}
+
+// Members whose trace shows that they completed the call in which others wait.
+std::vector<std::uint32_t> completed_by(const Context& context, const WaitPoint& point) {
+  std::vector<std::uint32_t> out;
+  if (is_message(point)) return out;
+  for (const Stream& s : context.groups[point.group].streams) {
+    if (point.meeting >= s.calls.size()) continue;
+    const CallRef call{s.rank_index, s.calls[point.meeting]};
+    if (is_over(context.call(call), context.semantics)) out.push_back(s.rank_index);
+  }
+  return out;
+}
+
+// Devices exchange for ever what was split in ways that do not fit; the totals may agree.
+bool has_unknown_splits(const Context& context, CallRef ref) {
+  const Signature& s = context.run.tables.signatures[context.call(ref).signature];
+  return (s.op == Op::all_to_all || s.op == Op::all_to_all_single) && s.splits_in.value == 0;
+}
+
+}  // namespace
+
+Begun begun(const Context& context, const WaitPoint& point) {
+  std::size_t count = 0;
+  for (const std::uint32_t r : point.waiting) {
+    if (!tells_starts(context.run.ranks[r])) return Begun::unknown;
+    if (has_begun(context, r)) ++count;
+  }
+  if (count == point.waiting.size()) return Begun::all;
+  return count == 0 ? Begun::none : Begun::some;
+}
+
+std::string may_be_under_way(const Context& context, const WaitPoint& point) {
+  const bool hung = std::any_of(point.waiting.begin(), point.waiting.end(), [&](std::uint32_t r) {
+    return context.where.positions[r].state == State::hung;
+  });
+  const bool snapshot = std::any_of(point.waiting.begin(), point.waiting.end(),
+                                    [&](std::uint32_t r) { return context.run.ranks[r].snapshot; });
+  if (hung && !snapshot) return "";
+  const CallRef call = waiting_call(context, point.waiting[0]);
+  const std::string what = context.rank_words(point.waiting) + " had not completed " +
+                           context.call_words(call) + " (" +
+                           context.place_words(call, seq_at(context, point)) + ")";
+  if (const auto others = completed_by(context, point); !others.empty()) {
+    return what + " when " + context.rank_words(others) +
+           " had: the traces do not tell whether they stall or were only looked at earlier";
+  }
+  if (has_unknown_splits(context, call)) {
+    return what +
+           ", which has everybody it needs: its splits were not recorded, and may not fit "
+           "together";
+  }
+  // Where a message's two sides were looked at, at different moments, they need not be one message.
+  if (snapshot && is_message(point)) return what + ", whose other side was posted";
+  const Begun who = begun(context, point);
+  if (snapshot && (who == Begun::all || who == Begun::some)) return "";
+  return what + ", which has everybody it needs: " +
+         (who == Begun::none ? "no device had begun it"
+                             : "the traces do not tell whether it runs, stalls, or has only just "
+                               "been issued");
+}
+
+Cause explain_stall(const Context& context, const WaitPoint& point) {
+  Cause cause;
+  cause.finding = make_finding(RuleId::device_stall);
+  Finding& f = cause.finding;
+  const CallRef call = waiting_call(context, point.waiting[0]);
+  const std::string call_words = context.call_words(call);
+  const Begun who = begun(context, point);
+  const std::vector<std::uint32_t> others = completed_by(context, point);
+  cause.deviants = point.waiting;
+  if (who == Begun::some) {
+    std::vector<std::uint32_t> begun_on;
+    std::vector<std::uint32_t> not_begun_on;
+    for (const std::uint32_t r : point.waiting) {
+      (has_begun(context, r) ? begun_on : not_begun_on).push_back(r);
+    }
+    cause.deviants = not_begun_on;
+    f.message = context.rank_words(not_begun_on) + " issued " + call_words +
+                ", and its device never began it; it runs on " + context.rank_words(begun_on);
+    f.culprits = context.ranks(not_begun_on);
+  } else if (!others.empty()) {
+    f.message = context.rank_words(point.waiting) + " did not complete " + call_words +
+                ", which everybody issued and " + context.rank_words(others) + " completed";
+    f.culprits = context.ranks(point.waiting);
+  } else if (is_message(point)) {
+    f.message = context.rank_words(point.waiting) + " did not complete " + call_words +
+                ", whose other side rank " + std::to_string(context.call(call).peer.value) +
+                " did issue";
+  } else if (who == Begun::all) {
+    f.message = call_words + " runs on the devices of all its ranks and ends on none";
+  } else {
+    f.message = "all members issued " + call_words + ", and it completed on none of them";
+  }
+  f.ranks = context.ranks(point.waiting);
+  place_at(context, point, cause);
+  set_fingerprint(f, "");
+  return cause;
+}
+
+namespace {
+
+// What a peer's death, or a time-out, looks like from the other side (Gloo, NCCL, c10d, TCPStore).
+bool is_secondary(std::string_view text) {
+  static constexpr std::array kSigns = {
+      std::string_view("Connection closed by peer"),
+      std::string_view("Connection reset by peer"),
+      std::string_view("Timed out waiting"),
+      std::string_view("Application timeout"),
+      std::string_view("pair closure"),
+      std::string_view("Broken pipe"),
+      std::string_view("Watchdog caught collective operation timeout"),
+      std::string_view("remote process exited"),
+      std::string_view("NCCL communicator was aborted"),
+      std::string_view("Connection refused")};
+  return std::any_of(kSigns.begin(), kSigns.end(),
+                     [&](std::string_view s) { return text.find(s) != std::string_view::npos; });
+}
+
+}  // namespace
+
+std::optional<Cause> explain_deaths(const Context& context) {
+  std::vector<std::uint32_t> dead;
+  std::vector<std::uint32_t> hurt;
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    const Position& p = context.where.positions[r];
+    const auto& marks = context.run.ranks[r].exceptions;
+    if (p.state == State::killed || p.state == State::cut) {
+      dead.push_back(r);
+    } else if ((p.state == State::raised && !marks.empty() && is_secondary(marks.back().what)) ||
+               (p.state == State::hung && p.waiting_in() != kNoCall)) {
+      hurt.push_back(r);
+    }
+  }
+  if (dead.empty() || hurt.empty()) return std::nullopt;
+  Cause cause;
+  cause.finding = make_finding(RuleId::host_stall);
+  Finding& f = cause.finding;
+  const CallRef last{dead[0], context.where.positions[dead[0]].last_open};
+  f.message = context.rank_words(dead) + " " + state_words(context, dead[0]);
+  if (last.call != kNoCall) {
+    const Call& call = context.call(last);
+    f.message +=
+        ", inside " + context.call_words(last) + " (" + context.place_words(last, call.seq) + ")";
+    f.group = printable(context.run.tables.str(call.group));
+    f.seq = cause.seq = call.seq;
+    if (call.step != kNone) f.step = cause.step = call.step;
+    f.what = context.run.tables.names(call.what);
+  }
+  f.message += "; " + context.rank_words(hurt) + " lost " + (dead.size() == 1 ? "it" : "them") +
+               " in the middle of a call";
+  cause.deviants = dead;
+  f.culprits = context.ranks(dead);
+  std::vector<std::uint32_t> concerned = dead;
+  concerned.insert(concerned.end(), hurt.begin(), hurt.end());
+  f.ranks = context.ranks(concerned);
+  for (const std::uint32_t r : dead) {
+    if (f.evidence.size() < 4) {
+      f.evidence.push_back(context.evidence({r, kNoCall}, last_seen(context, r)));
+    }
+  }
+  set_fingerprint(f, "");
+  return cause;
+}
+
+std::optional<Finding> note_killed(const Context& context) {
+  constexpr std::size_t kShown = 4;
+  std::vector<std::uint32_t> killed;
+  std::int32_t earliest = kNone;
+  std::int32_t latest = kNone;
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    const Position& p = context.where.positions[r];
+    if (p.state != State::killed) continue;
+    killed.push_back(r);
+    if (p.step == kNone) continue;
+    earliest = earliest == kNone ? p.step : std::min(earliest, p.step);
+    latest = std::max(latest, p.step);
+  }
+  if (killed.empty()) return std::nullopt;
+  Finding f = make_finding(RuleId::rank_killed);
+  f.message = context.rank_words(killed) + (killed.size() == 1 ? " was killed" : " were killed");
+  if (earliest != kNone) {
+    f.message += earliest == latest
+                     ? " in step " + std::to_string(latest)
+                     : " in steps " + std::to_string(earliest) + " to " + std::to_string(latest);
+    f.step = earliest;
+  }
+  const std::string them = killed.size() == 1 ? "it" : "them";
+  const bool waited_for = std::any_of(
+      context.where.wait_points.begin(), context.where.wait_points.end(), [&](const WaitPoint& p) {
+        return std::any_of(p.missing.begin(), p.missing.end(), [&](std::uint32_t r) {
+          return std::binary_search(killed.begin(), killed.end(), r);
+        });
+      });
+  f.message +=
+      (waited_for ? "; the traces do not tell what ended "
+                  : "; nobody waits for " + them + ", and the traces do not tell what ended ") +
+      them;
+  f.ranks = context.ranks(killed);
+  for (const std::uint32_t r : killed) {
+    if (f.evidence.size() == kShown) break;
+    f.evidence.push_back(context.evidence({r, kNoCall}, last_seen(context, r)));
+  }
+  set_fingerprint(f, "");
+  return f;
+}
+
+Exceptions sort_exceptions(const Context& context) {
+  Exceptions out;
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    if (context.where.positions[r].state != State::raised) continue;
+    const auto& marks = context.run.ranks[r].exceptions;
+    const bool secondary = !marks.empty() && is_secondary(marks.back().what);
+    (secondary ? out.victims : out.causes).push_back(r);
+  }
+  return out;
+}
+
+namespace {
+
+// DistributedDataParallel's own words (torch/csrc/distributed/c10d/reducer.cpp).
+bool tells_unused_parameters(const std::string& text) {
+  return text.find("Expected to have finished reduction in the prior iteration") !=
+         std::string::npos;
+}
+
+}  // namespace
+
+RuleId rule_of_exception(const Context& context, std::uint32_t rank) {
+  const auto& marks = context.run.ranks[rank].exceptions;
+  const bool unused = !marks.empty() && tells_unused_parameters(marks.back().what);
+  return unused ? RuleId::unused_parameter : RuleId::rank_exception;
+}
+
+Cause explain_exceptions(const Context& context, const std::vector<std::uint32_t>& ranks) {
+  Cause cause;
+  cause.finding = make_finding(rule_of_exception(context, ranks[0]));
+  Finding& f = cause.finding;
+  f.message = context.rank_words(ranks) + " " + state_words(context, ranks[0]);
+  f.culprits = context.ranks(ranks);
+  f.ranks = f.culprits;
+  cause.deviants = ranks;
+  const Position& position = context.where.positions[ranks[0]];
+  if (position.step != kNone) f.step = cause.step = position.step;
+  for (const std::uint32_t r : ranks) {
+    f.evidence.push_back(context.evidence({r, kNoCall}, last_seen(context, r)));
+    if (f.evidence.size() >= 4) break;
+  }
+  set_fingerprint(f, "");
+  return cause;
+}
+
+}  // namespace lockstep

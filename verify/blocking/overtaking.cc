@@ -1,0 +1,250 @@
+#include "verify/blocking/overtaking.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "base/text.h"
+#include "verify/blocking/unanswered.h"
+#include "verify/rank_indices.h"
+#include "verify/wait_words.h"
+
+namespace lockstep {
+
+namespace {
+
+// Groups of one kind are sisters: the tensor-parallel groups of a mesh, the nodes of a cluster.
+struct GroupKind {
+  std::size_t members = 0;
+  StringId description;
+
+  auto operator<=>(const GroupKind&) const = default;
+};
+
+// What the rank says of a group of its own. Nothing: it did not declare it.
+std::optional<GroupKind> kind_of(const RankTrace& trace, GroupId group) {
+  for (const RankTrace::Membership& m : trace.groups) {
+    if (m.group == group) return GroupKind{m.ranks.size(), m.desc};
+  }
+  return std::nullopt;
+}
+
+// One call of sister groups, in all of which the members but a few wait for these few, who all are
+// in one other call.
+struct Candidate {
+  Call call;  // a waiting rank's
+  GroupKind kind;
+  std::vector<std::size_t> overtaken;
+  std::size_t at = SIZE_MAX;
+  RankIndices waiting, deviants;
+};
+
+bool may_be_compared(const WaitPoint& point) {
+  return point.group != WaitPoint::kPointToPoint && !point.mismatched && !point.unknown_member;
+}
+
+// The one other collective in which all ranks wait that are missing at a point.
+std::optional<std::size_t> where_the_missing_are(const Context& context, std::size_t p) {
+  const WaitPoint& point = context.where.wait_points[p];
+  if (!may_be_compared(point) || point.missing.empty()) return std::nullopt;
+  const std::size_t at = context.where.point_of[point.missing[0]];
+  const bool together =
+      std::all_of(point.missing.begin(), point.missing.end(),
+                  [&](std::uint32_t r) { return context.where.point_of[r] == at; });
+  if (!together || at == SIZE_MAX) return std::nullopt;
+  const WaitPoint& other = context.where.wait_points[at];
+  if (!may_be_compared(other) || other.group == point.group) return std::nullopt;
+  return at;
+}
+
+std::vector<Candidate> candidates_in(const Context& context,
+                                     const std::vector<std::size_t>& points) {
+  std::map<std::tuple<std::size_t, SignatureId, NameListId, GroupKind>, std::size_t> known;
+  std::vector<Candidate> out;
+  for (const std::size_t p : points) {
+    const auto at = where_the_missing_are(context, p);
+    if (!at) continue;
+    const WaitPoint& point = context.where.wait_points[p];
+    const CallRef ref = waiting_call(context, point.waiting[0]);
+    const Call& call = context.call(ref);
+    const auto kind = kind_of(context.run.ranks[ref.rank], call.group);
+    if (!kind) continue;
+    const auto [entry, is_new] =
+        known.try_emplace({*at, call.signature, call.what, *kind}, out.size());
+    if (is_new) {
+      if (out.size() == kMostKinds) break;
+      out.push_back({call, *kind, {}, *at, {}, {}});
+    }
+    Candidate& candidate = out[entry->second];
+    candidate.overtaken.push_back(p);
+    candidate.waiting = united(candidate.waiting, point.waiting);
+    candidate.deviants = united(candidate.deviants, point.missing);
+  }
+  return out;
+}
+
+// How many calls of the kind a rank issued in its current round, and in the one before.
+struct Rounds {
+  std::optional<std::size_t> current, last;  // nothing: its beginning was not recorded
+};
+
+class Judge {
+ public:
+  Judge(const Context& context, const Candidate& candidate)
+      : context_(context), candidate_(candidate) {}
+
+  std::optional<Overtaking> judge() const {
+    const RankIndices& there = context_.where.wait_points[candidate_.at].waiting;
+    // Alone in it, the deviants entered two groups in another order than the rest: no more is
+    // known.
+    if (there.size() <= candidate_.deviants.size()) return std::nullopt;
+    std::size_t most = 0;
+    bool broke_habit = true;
+    for (const std::uint32_t r : candidate_.deviants) {
+      const RankTrace& trace = context_.run.ranks[r];
+      const Rounds own = rounds_of(r);
+      if (trace.damaged_count > 0 || trace.open_ended || !own.current) return std::nullopt;
+      most = std::max(most, *own.current);
+      broke_habit = broke_habit && own.last && *own.last > *own.current;
+    }
+    RankIndices in_order;
+    std::size_t others = 0;  // who did as the deviants did
+    for (const std::uint32_t r : there) {
+      if (std::binary_search(candidate_.deviants.begin(), candidate_.deviants.end(), r)) continue;
+      if (!is_sister(r)) continue;
+      const Rounds own = rounds_of(r);
+      if (own.current && *own.current > most)
+        in_order.push_back(r);
+      else
+        ++others;
+    }
+    const std::size_t few = candidate_.deviants.size() + others;
+    const std::size_t many = candidate_.waiting.size() + in_order.size();
+    const bool shown = in_order.size() > others || (others == 0 && broke_habit);
+    if (!shown || few > many || (few == many && !broke_habit)) return std::nullopt;
+    return Overtaking{candidate_.overtaken, candidate_.at, candidate_.deviants, std::move(in_order),
+                      left_out()};
+  }
+
+ private:
+  // Whether it has a group of the kind, beside the one in whose call it is.
+  bool is_sister(std::uint32_t rank) const {
+    const GroupId here = context_.groups[context_.where.wait_points[candidate_.at].group].group;
+    const auto& groups = context_.run.ranks[rank].groups;
+    return std::any_of(groups.begin(), groups.end(), [&](const RankTrace::Membership& m) {
+      return m.group != here && GroupKind{m.ranks.size(), m.desc} == candidate_.kind;
+    });
+  }
+
+  bool like(const Call& a, const Call& b) const {
+    return a.what == b.what && context_.agreement.agree(a.signature, b.signature);
+  }
+
+  Rounds rounds_of(std::uint32_t rank) const {
+    const RankTrace& trace = context_.run.ranks[rank];
+    const std::uint32_t now = context_.where.positions[rank].waiting_in();
+    Rounds out;
+    std::size_t count = 0;
+    for (std::uint32_t c = now; c-- > 0;) {
+      const Call& call = trace.calls[c];
+      if (call.group == trace.calls[now].group && like(call, trace.calls[now])) {
+        if (out.current) {
+          out.last = count;
+          return out;
+        }
+        out.current = count;
+        count = 0;
+      } else if (like(call, candidate_.call) && kind_of(trace, call.group) == candidate_.kind) {
+        ++count;
+      }
+    }
+    const bool whole = trace.dropped == 0 && trace.first_seq.empty();
+    if (whole) (out.current ? out.last : out.current) = count;
+    return out;
+  }
+
+  std::size_t calls_of(const GroupStreams& group, std::uint32_t rank) const {
+    const auto stream =
+        std::lower_bound(group.streams.begin(), group.streams.end(), rank,
+                         [](const Stream& s, std::uint32_t r) { return s.rank_index < r; });
+    return stream == group.streams.end() || stream->rank_index != rank ? 0 : stream->calls.size();
+  }
+
+  // In a program that is known beyond the hang, who comes to the call later has as many calls of
+  // the group as its peers.
+  bool left_out() const {
+    for (const std::size_t p : candidate_.overtaken) {
+      const WaitPoint& point = context_.where.wait_points[p];
+      const GroupStreams& group = context_.groups[point.group];
+      const std::size_t peers = calls_of(group, point.waiting[0]);
+      for (const std::uint32_t r : point.missing) {
+        if (calls_of(group, r) >= peers) return false;
+      }
+    }
+    return true;
+  }
+
+  const Context& context_;
+  const Candidate& candidate_;
+};
+
+}  // namespace
+
+std::optional<Overtaking> find_overtaking(const Context& context,
+                                          const std::vector<std::size_t>& points) {
+  for (const Candidate& candidate : candidates_in(context, points)) {
+    if (auto found = Judge(context, candidate).judge()) return found;
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+// "; nor did rank 5 in group right", for the groups behind the first.
+std::string other_groups_words(const Context& context, const std::vector<std::size_t>& points) {
+  constexpr std::size_t kShown = 4;
+  std::string out;
+  for (std::size_t i = 1; i < points.size() && i < kShown; ++i) {
+    const WaitPoint& point = context.where.wait_points[points[i]];
+    out += (i == 1 ? "; nor did " : ", ") + context.rank_words(point.missing) + " in group " +
+           context.groups[point.group].name;
+  }
+  if (points.size() > kShown) {
+    out += ", and those of " + plural(points.size() - kShown, "more group");
+  }
+  return out;
+}
+
+std::string order_words(const Context& context, const Overtaking& overtaking) {
+  const std::string call = context.call_words(waiting_call(context, overtaking.deviants[0]));
+  const std::string who = context.rank_words(overtaking.deviants);
+  const std::string without =
+      (overtaking.deviants.size() == 1 ? "is" : "are") + std::string(" now in that one without it");
+  const std::string order = overtaking.witnesses.empty()
+                                ? who + " made it before " + call + " the last time, and " + without
+                                : context.rank_words(overtaking.witnesses) +
+                                      " made the same call in groups of the same kind before " +
+                                      call + "; " + who + " " + without;
+  return order + ". Should it come there later, the order is wrong: its place is in front.";
+}
+
+}  // namespace
+
+Cause explain_left_out(const Context& context, const Overtaking& overtaking) {
+  const WaitPoint& first = context.where.wait_points[overtaking.overtaken[0]];
+  Deviation d = missing_at(context, first, first.missing);
+  d.got = waiting_call(context, first.missing[0]);
+  Cause cause = explain_deviation(context, d);
+  cause.deviants = overtaking.deviants;
+  Finding& f = cause.finding;
+  f.culprits = context.ranks(overtaking.deviants);
+  if (f.rule == RuleId::missing_collective) {
+    f.message += other_groups_words(context, overtaking.overtaken);
+    f.why = order_words(context, overtaking);
+  }
+  return cause;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,240 @@
+#include "verify/blocking/unanswered.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "verify/blocking/sisters.h"
+#include "verify/blocking/snapshot.h"
+#include "verify/wait_words.h"
+
+namespace lockstep {
+
+namespace {
+
+// Who is at fault where a call lacks ranks that never issued it, and as many wait as are missing.
+enum class Fault : std::uint8_t { missing, extra, unknown };
+
+bool shares_a_batch(const RankTrace& trace, std::uint32_t call) {
+  const auto same = [&](std::uint32_t other) {
+    return other < trace.calls.size() &&
+           trace.calls[other].coalesced == trace.calls[call].coalesced;
+  };
+  return trace.calls[call].coalesced != kNone && (same(call - 1) || same(call + 1));
+}
+
+// A rank that waits in a call that was usual there was left alone in it; one that waits where it
+// used to make another call made one too many. Where its past does not say, a call that it made
+// before is no new one; of one that it never made nobody knows.
+Fault fault_at(const Context& context, CallRef waiting) {
+  if (!knows_its_past(context, waiting.rank)) return Fault::unknown;
+  const Usual usual = is_usual(context, waiting);
+  if (usual == Usual::yes) return Fault::missing;
+  const RankTrace& trace = context.run.ranks[waiting.rank];
+  const bool made_before = std::any_of(
+      trace.calls.begin(), trace.calls.begin() + waiting.call,
+      [&](const Call& c) { return is_same_of_program(context, c, trace.calls[waiting.call]); });
+  if (usual == Usual::no) return made_before ? Fault::unknown : Fault::extra;
+  return made_before ? Fault::missing : Fault::unknown;
+}
+
+// The same of a call that some left out, as it seems. Where most of a group went on without the few
+// that wait, these made one too many, and where as many did, their past decides; but where the
+// batches of those who went on lacked what the call carries, that is why it is missing.
+Fault fault_of(const Context& context, const Deviation& missing) {
+  const std::size_t gone = missing.deviants.size();
+  const std::size_t waiting = missing.reference.size();
+  const bool lacks =
+      !context.modalities.lacking(missing.deviants[0], missing.reference[0], missing.step).empty();
+  if (lacks || gone < waiting) return Fault::missing;
+  return gone > waiting ? Fault::extra : fault_at(context, missing.expected);
+}
+
+// Whether a rank posted messages in a group.
+bool posted_messages(const Context& context, std::uint32_t rank, GroupId group) {
+  const std::vector<Call>& calls = context.run.ranks[rank].calls;
+  return std::any_of(calls.begin(), calls.end(), [&](const Call& c) {
+    return c.group == group && is_point_to_point(context.run.tables.signatures[c.signature].op);
+  });
+}
+
+// The same for a message: the first one of its kind, where the rank's past has another call, is one
+// too many.
+Fault message_fault(const Context& context, const WaitPoint& point) {
+  const CallRef waiting = waiting_call(context, point.waiting[0]);
+  const RankTrace& trace = context.run.ranks[waiting.rank];
+  if (!knows_its_past(context, waiting.rank)) return Fault::unknown;
+  const Call& message = trace.calls[waiting.call];
+  const bool made_before =
+      std::any_of(trace.calls.begin(), trace.calls.begin() + waiting.call, [&](const Call& c) {
+        return c.group == message.group && c.peer == message.peer &&
+               context.run.tables.signatures[c.signature].op ==
+                   context.run.tables.signatures[message.signature].op;
+      });
+  if (made_before) return Fault::missing;
+  if (waiting.call == 0) return Fault::unknown;
+  if (is_usual(context, waiting) == Usual::no) return Fault::extra;
+  // In the first round of a program with messages every message is the first of its kind.
+  if (is_made_in_sister_groups(context, waiting)) return Fault::missing;
+  const bool in_exchange = std::any_of(
+      point.missing.begin(), point.missing.end(),
+      [&](std::uint32_t peer) { return posted_messages(context, peer, message.group); });
+  return in_exchange ? Fault::unknown : Fault::extra;
+}
+
+constexpr const char* kEitherWay =
+    "The traces do not tell which: either it is missing on the one side, or it is one too many on "
+    "the other.";
+
+Cause message_cause(const Context& context, const WaitPoint& message, Fault fault) {
+  Cause cause;
+  cause.finding = make_finding(RuleId::p2p_unmatched);
+  Finding& f = cause.finding;
+  f.message = waiting_for_words(context, message) +
+              (fault == Fault::extra ? ", which never took part in such a message"
+                                     : ", which never posted its side and went on");
+  cause.deviants = fault == Fault::extra ? message.waiting : message.missing;
+  if (fault == Fault::unknown) {
+    f.why = kEitherWay;
+  } else {
+    f.culprits = context.ranks(cause.deviants);
+  }
+  place_at(context, message, cause);
+  return cause;
+}
+
+// Whether the call in which others wait at `point` is the one that a rank made in its past.
+bool is_call_at(const Context& context, const WaitPoint& point, std::uint32_t rank,
+                const Call& usual) {
+  const CallRef waiting = waiting_call(context, point.waiting[0]);
+  const Call& call = context.call(waiting);
+  if (point.mismatched || call.group != usual.group ||
+      !std::binary_search(point.missing.begin(), point.missing.end(), rank)) {
+    return false;
+  }
+  if (point.group != WaitPoint::kPointToPoint)
+    return call.what == usual.what && context.agreement.agree(call.signature, usual.signature);
+  const Signature& mine = context.run.tables.signatures[usual.signature];
+  const Signature& theirs = context.run.tables.signatures[call.signature];
+  return usual.peer == context.run.ranks[waiting.rank].rank && mine.op != theirs.op &&
+         is_point_to_point(mine.op);
+}
+
+}  // namespace
+
+Deviation missing_at(const Context& context, const WaitPoint& point,
+                     std::vector<std::uint32_t> deviants) {
+  Deviation d;
+  d.kind = Deviation::Kind::missing;
+  d.group = point.group;
+  d.seq = context.seq_of(point);
+  d.expected = waiting_call(context, point.waiting[0]);
+  d.step = context.call(d.expected).step;
+  d.reference = point.waiting;
+  d.got = {deviants[0], newest_call(context, deviants[0])};
+  d.deviants = std::move(deviants);
+  return d;
+}
+
+bool is_one_too_many(const Context& context, const Deviation& missing) {
+  return fault_of(context, missing) == Fault::extra;
+}
+
+void turn_into_extra(Deviation& missing) {
+  missing.kind = Deviation::Kind::extra;
+  std::swap(missing.deviants, missing.reference);
+  std::swap(missing.got, missing.expected);
+}
+
+bool is_new_kind_of_message(const Context& context, const WaitPoint& message) {
+  return message_fault(context, message) == Fault::extra;
+}
+
+Cause explain_message(const Context& context, const WaitPoint& message) {
+  const CallRef call = waiting_call(context, message.waiting[0]);
+  const bool in_exchange = shares_a_batch(context.run.ranks[call.rank], call.call);
+  return message_cause(context, message,
+                       in_exchange ? Fault::missing : message_fault(context, message));
+}
+
+std::optional<Cause> explain_lost_message(const Context& context,
+                                          const std::vector<std::size_t>& points) {
+  for (const std::size_t p : points) {
+    const WaitPoint& message = context.where.wait_points[p];
+    if (message.group != WaitPoint::kPointToPoint || message.missing.size() != 1) continue;
+    const std::uint32_t peer = message.missing[0];
+    if (context.where.point_of[peer] == SIZE_MAX) continue;
+    const WaitPoint& collective = context.where.wait_points[context.where.point_of[peer]];
+    if (collective.group == WaitPoint::kPointToPoint || collective.mismatched) continue;
+    if (collective.missing != message.waiting) continue;
+    const bool most =
+        2 * collective.waiting.size() > context.groups[collective.group].streams.size();
+    // Of whole programs the deviations say who; a dump shows no more of a rank than its last calls.
+    const bool told = most && is_snapshot(context.run);
+    if (!told && !is_new_kind_of_message(context, message)) continue;
+    return explain_message(context, message);
+  }
+  return std::nullopt;
+}
+
+std::optional<Cause> explain_left_out_call(const Context& context,
+                                           const std::vector<std::size_t>& points,
+                                           const std::vector<Break>& breaks) {
+  const WaitPoint* lacking = nullptr;
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.missing.empty()) continue;
+    if (lacking != nullptr) return std::nullopt;
+    lacking = &point;
+  }
+  if (lacking == nullptr || lacking->unknown_member || lacking->any_source) return std::nullopt;
+  // A host that blocks has not come to its next calls. Where another rank broke with its past, that
+  // one is why.
+  const bool elsewhere =
+      !breaks.empty() && std::none_of(breaks.begin(), breaks.end(), [&](const Break& b) {
+        return std::binary_search(lacking->missing.begin(), lacking->missing.end(), b.rank);
+      });
+  if (elsewhere) return std::nullopt;
+  if (lacking->group == WaitPoint::kPointToPoint) return explain_message(context, *lacking);
+  Deviation d = missing_at(context, *lacking, lacking->missing);
+  const Fault fault = fault_of(context, d);
+  d.singled_out = fault != Fault::unknown;
+  if (fault == Fault::extra) turn_into_extra(d);
+  Cause cause = explain_deviation(context, d);
+  if (fault == Fault::unknown) {
+    cause.finding.why = kEitherWay;
+  } else if (cause.finding.rule == RuleId::missing_collective) {
+    cause.finding.why =
+        "The other calls of the cycle were issued by all their members; they stand in queues "
+        "behind this one.";
+  }
+  return cause;
+}
+
+std::optional<Cause> explain_broken_habit(const Context& context,
+                                          const std::vector<std::size_t>& points,
+                                          const std::vector<Break>& breaks) {
+  if (breaks.size() != 1) return std::nullopt;
+  const Break& broke = breaks[0];
+  const std::vector<Call>& calls = context.run.ranks[broke.rank].calls;
+  const Call& usual = calls[broke.usual];
+  // Taken later, it was not left out: two calls changed places, or others came before it.
+  const bool taken_later = std::any_of(calls.begin() + broke.call, calls.end(), [&](const Call& c) {
+    return is_same_of_program(context, c, usual);
+  });
+  if (taken_later) return std::nullopt;
+  // Held up in the very call that came in its place, it may have wanted to make it next.
+  if (newest_call(context, broke.rank) == broke.call) return std::nullopt;
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (!is_call_at(context, point, broke.rank, usual)) continue;
+    if (point.group == WaitPoint::kPointToPoint)
+      return message_cause(context, point, Fault::missing);
+    Deviation d = missing_at(context, point, {broke.rank});
+    d.got.call = broke.call;
+    return explain_deviation(context, d);
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,96 @@
+#include "verify/input.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "verify/context.h"
+#include "verify/replay/replay.h"
+
+namespace lockstep {
+
+namespace {
+
+Finding note_missing(const std::vector<Rank>& missing) {
+  Finding f = make_finding(RuleId::missing_rank);
+  f.message = "no trace of " + rank_words(missing) + " was given; what " +
+              (missing.size() == 1 ? "it" : "they") + " did is unknown";
+  f.ranks = missing;
+  set_fingerprint(f, "");
+  return f;
+}
+
+// The last step that the rank is known to have been in; kNone where nothing says.
+std::int32_t last_step(const RankTrace& trace) {
+  std::int64_t out = trace.calls.empty() ? kNone : trace.calls.back().step;
+  if (!trace.steps.empty()) out = std::max(out, trace.steps.back().n);
+  if (!trace.modalities.empty()) out = std::max(out, trace.modalities.back().n);
+  return static_cast<std::int32_t>(out);
+}
+
+// "the traces of ranks 0, 1 have no end mark …, last seen in step 147".
+std::string cut_words(const Run& run, const std::vector<Rank>& cut) {
+  const bool one = cut.size() == 1;
+  std::int32_t step = kNone;
+  for (const Rank r : cut) step = std::max(step, last_step(*run.find(r)));
+  return (one ? "the trace of " : "the traces of ") + rank_words(cut) + (one ? " has" : " have") +
+         " no end mark: killed, crashed, or still at work when " + (one ? "it was" : "they were") +
+         " copied" + (step == kNone ? "" : ", last seen in step " + std::to_string(step));
+}
+
+Finding note_damaged(const Run& run, const std::vector<Rank>& damaged) {
+  Finding f = make_finding(RuleId::damaged_trace);
+  std::uint64_t records = 0;
+  std::vector<Rank> cut;
+  for (const Rank r : damaged) {
+    const RankTrace& trace = *run.find(r);
+    records += trace.damaged_count;
+    if (trace.end == End::cut) cut.push_back(r);
+    for (const DamagedRecord& d : trace.damaged) {
+      if (f.evidence.size() < 8) {
+        f.evidence.push_back({r, std::nullopt, printable(d.place.str()), printable(d.message)});
+      }
+    }
+  }
+  if (records > 0) f.message = plural(records, "record") + " could not be used";
+  if (!cut.empty()) f.message += (f.message.empty() ? "" : "; ") + cut_words(run, cut);
+  f.message += "; everything else counts";
+  f.ranks = damaged;
+  set_fingerprint(f, "");
+  return f;
+}
+
+Finding note_conflicts(const Run& run) {
+  Finding f = make_finding(RuleId::inconsistent_header);
+  f.message = printable(join_and(run.header_conflicts, 4));
+  set_fingerprint(f, "");
+  return f;
+}
+
+}  // namespace
+
+InputState check_input(const Run& run, bool live) {
+  InputState state;
+  // Ranks are sorted: walk both at once. A world of a million with one file costs a million steps.
+  std::size_t next = 0;
+  // Without times it is a program, which ends where it ends, or a log that has no end mark.
+  const bool recorded = was_recorded(run);
+  const auto ended_unseen = [&](const RankTrace& trace) {
+    return trace.end == End::cut && !live && (recorded || trace.events.empty());
+  };
+  for (std::int32_t r = 0; r < run.world_size; ++r) {
+    if (next < run.ranks.size() && run.ranks[next].rank.value == r) {
+      const RankTrace& trace = run.ranks[next++];
+      if (trace.damaged_count > 0 || ended_unseen(trace)) {
+        state.damaged.push_back(trace.rank);
+      }
+    } else {
+      state.missing.push_back(Rank(r));
+    }
+  }
+  if (!state.missing.empty()) state.findings.push_back(note_missing(state.missing));
+  if (!state.damaged.empty()) state.findings.push_back(note_damaged(run, state.damaged));
+  if (!run.header_conflicts.empty()) state.findings.push_back(note_conflicts(run));
+  return state;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,236 @@
+#include "verify/job_evidence.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "trace/run.h"
+#include "verify/context.h"
+
+namespace lockstep {
+
+namespace {
+
+using NoteKind = RankNote::Kind;
+
+constexpr std::size_t kShownToAFinding = 6;
+constexpr std::size_t kShownOfOthers = 4;
+
+// The place is part of the text: it is none in the user's program.
+Evidence evidence_of(const RankNote& note) {
+  return {note.rank, std::nullopt, "",
+          std::string(to_string(note.kind)) + ": " + printable(note.text) + " (" +
+              printable(note.place.str()) + ")"};
+}
+
+// Notes by rank, in the order of Run::notes: what ended a rank comes first.
+class Notes {
+ public:
+  explicit Notes(const Run& run) : notes_(run.notes), told_(run.notes.size()) {}
+
+  // Those of a rank, of which some may have been told; marks them as told.
+  std::vector<const RankNote*> take(Rank rank, bool also_told) {
+    std::vector<const RankNote*> out;
+    const auto [first, last] = std::equal_range(notes_.begin(), notes_.end(), rank, ByRank());
+    for (auto note = first; note != last; ++note) {
+      const auto n = static_cast<std::size_t>(note - notes_.begin());
+      if (also_told || !told_[n]) out.push_back(&*note);
+      told_[n] = true;
+    }
+    return out;
+  }
+  std::vector<const RankNote*> left() const {
+    std::vector<const RankNote*> out;
+    for (std::size_t n = 0; n < notes_.size(); ++n) {
+      if (!told_[n]) out.push_back(&notes_[n]);
+    }
+    return out;
+  }
+
+ private:
+  struct ByRank {
+    bool operator()(const RankNote& note, Rank rank) const { return note.rank < rank; }
+    bool operator()(Rank rank, const RankNote& note) const { return rank < note.rank; }
+  };
+  const std::vector<RankNote>& notes_;
+  std::vector<bool> told_;
+};
+
+// "; rank 3, out of memory: … (rank_3.log:12)": notes of a report show their message alone.
+std::string words_of(const RankNote& note) {
+  constexpr std::size_t kTextShown = 160;
+  std::string text = printable(note.text.substr(0, kTextShown));
+  if (note.text.size() > kTextShown) text += " …";
+  return "; " + (note.rank.value == kNone ? std::string("some rank") : rank_words({note.rank})) +
+         ", " + std::string(to_string(note.kind)) + ": " + text + " (" +
+         printable(note.place.str()) + ")";
+}
+
+void support(Finding& finding, Notes& notes) {
+  const std::vector<Rank>& about = finding.culprits.empty() ? finding.ranks : finding.culprits;
+  std::size_t shown = 0;
+  for (const Rank rank : about) {
+    if (shown >= kShownToAFinding) return;
+    // A missing rank's end is told once, with the error.
+    for (const RankNote* note : notes.take(rank, finding.severity != Severity::note)) {
+      if (shown++ >= kShownToAFinding) continue;
+      finding.evidence.push_back(evidence_of(*note));
+      if (finding.severity == Severity::note) finding.message += words_of(*note);
+    }
+  }
+}
+
+// Ranks that an error already speaks of as the ones at fault, or whose exception it tells.
+std::vector<Rank> explained(const std::vector<Finding>& findings) {
+  std::vector<Rank> out;
+  for (const Finding& f : findings) {
+    if (f.severity != Severity::error) continue;
+    const std::vector<Rank>& ranks =
+        f.culprits.empty() && f.rule == RuleId::rank_exception ? f.ranks : f.culprits;
+    out.insert(out.end(), ranks.begin(), ranks.end());
+    for (const Finding& below : f.consequences) {
+      if (below.rule != RuleId::rank_exception) continue;
+      out.insert(out.end(), below.ranks.begin(), below.ranks.end());
+    }
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// Ranks that an error concerns in any way: what they raised may have come of it. (Gloo aborts every
+// process that meets another size.)
+std::vector<Rank> concerned(const std::vector<Finding>& findings) {
+  std::vector<Rank> out;
+  for (const Finding& f : findings) {
+    if (f.severity == Severity::error) out.insert(out.end(), f.ranks.begin(), f.ranks.end());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// The text without what differs over ranks that ended for the same reason: numbers.
+std::string shape_of(const RankNote& note) {
+  std::string out(to_string(note.kind));
+  for (const char c : note.text) {
+    if (c < '0' || c > '9') {
+      out += c;
+    } else if (!out.ends_with('#')) {
+      out += '#';
+    }
+  }
+  return out;
+}
+
+std::string end_words(NoteKind kind, bool one) {
+  switch (kind) {
+    case NoteKind::out_of_memory:
+      return " ran out of memory";
+    case NoteKind::killed:
+      return one ? " was killed" : " were killed";
+    case NoteKind::crashed:
+      return " crashed";
+    case NoteKind::gpu_fault:
+      return one ? " lost its GPU" : " lost their GPUs";
+    default:
+      return one ? " raised an exception" : " raised exceptions";
+  }
+}
+
+// One finding for all ranks that ended in the same way.
+Finding explain_end(const Run& run, const std::vector<const RankNote*>& ends) {
+  constexpr std::size_t kTextShown = 200;
+  const RankNote& first = *ends.front();
+  // Who sent the signal, and why, it does not tell: scancel, or the kernel short of memory.
+  Finding f = make_finding(first.kind == NoteKind::killed      ? RuleId::rank_killed
+                           : first.kind == NoteKind::gpu_fault ? RuleId::device_stall
+                                                               : RuleId::rank_exception);
+  for (const RankNote* note : ends) f.ranks.push_back(note->rank);
+  std::string text = printable(first.text);
+  if (text.size() > kTextShown) text = printable(text.substr(0, kTextShown)) + " …";
+  f.message = rank_words(f.ranks) + end_words(first.kind, f.ranks.size() == 1) + ": " + text;
+  std::vector<Rank> untraced;
+  std::copy_if(f.ranks.begin(), f.ranks.end(), std::back_inserter(untraced),
+               [&](Rank rank) { return run.find(rank) == nullptr; });
+  if (!untraced.empty()) {
+    f.message +=
+        "; no trace of " +
+        (untraced.size() == f.ranks.size() ? std::string(untraced.size() == 1 ? "it" : "them")
+                                           : rank_words(untraced)) +
+        " was given";
+  }
+  if (first.kind != NoteKind::killed) f.culprits = f.ranks;
+  set_fingerprint(f, shape_of(first));
+  return f;
+}
+
+// Ranks that ended by themselves, of which no finding speaks.
+std::vector<Finding> unexplained_ends(const Run& run, const std::vector<Finding>& findings) {
+  const std::vector<Rank> known = explained(findings);
+  const std::vector<Rank> told = concerned(findings);
+  const bool any_error = std::any_of(findings.begin(), findings.end(), [](const Finding& f) {
+    return f.severity == Severity::error;
+  });
+  std::map<std::string, std::vector<const RankNote*>> by_reason;
+  Rank last(kNone);
+  for (const RankNote& note : run.notes) {  // by rank: the first that ends it counts
+    if (!note.ends() || note.rank.value == kNone || note.rank == last) continue;
+    last = note.rank;
+    const RankTrace* trace = run.find(note.rank);
+    // What its own trace contradicts is told as that.
+    if (trace != nullptr && trace->end == End::clean && !trace->snapshot) continue;
+    // It was still there when the job hung: what it raised then may have come of that.
+    if (trace != nullptr && trace->end == End::hung && any_error) continue;
+    if (trace != nullptr && std::binary_search(told.begin(), told.end(), note.rank)) continue;
+    if (std::binary_search(known.begin(), known.end(), note.rank)) continue;
+    by_reason[shape_of(note)].push_back(&note);
+  }
+  std::vector<Finding> out;
+  for (const auto& [shape, ends] : by_reason) out.push_back(explain_end(run, ends));
+  return out;
+}
+
+Finding note_others(const std::vector<const RankNote*>& left) {
+  Finding f = make_finding(RuleId::job_evidence);
+  std::string shown;
+  std::map<NoteKind, std::size_t> counts;
+  for (const RankNote* note : left) {
+    ++counts[note->kind];
+    if (note->rank.value != kNone && (f.ranks.empty() || f.ranks.back() != note->rank)) {
+      f.ranks.push_back(note->rank);
+    }
+    if (f.evidence.size() == kShownOfOthers) continue;
+    f.evidence.push_back(evidence_of(*note));
+    shown += words_of(*note);
+  }
+  std::vector<std::string> parts;
+  for (const auto& [kind, count] : counts) {
+    parts.push_back(std::to_string(count) + " × " + std::string(to_string(kind)));
+  }
+  f.message = "what else is said of the ranks: " + join_and(parts) + shown;
+  set_fingerprint(f, "");
+  return f;
+}
+
+}  // namespace
+
+void add_job_evidence(const Run& run, Report& report) {
+  report.sources = run.sources;
+  if (run.notes.empty()) return;
+  std::vector<Finding> ends = unexplained_ends(run, report.findings);
+  std::move(ends.begin(), ends.end(), std::back_inserter(report.findings));
+  Notes notes(run);
+  for (const Severity severity : {Severity::error, Severity::warning, Severity::note}) {
+    for (Finding& f : report.findings) {
+      if (f.severity == severity) support(f, notes);
+    }
+  }
+  if (const std::vector<const RankNote*> left = notes.left(); !left.empty()) {
+    report.findings.push_back(note_others(left));
+  }
+}
+
+}  // namespace lockstep

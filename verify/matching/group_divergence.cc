@@ -1,0 +1,436 @@
+#include "verify/matching/group_divergence.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <queue>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include <boost/graph/compressed_sparse_row_graph.hpp>
+#include <boost/graph/strong_components.hpp>
+
+#include "base/text.h"
+#include "verify/rank_indices.h"
+
+namespace lockstep {
+
+namespace {
+
+using Membership = RankTrace::Membership;
+std::string list_words(const std::vector<Rank>& ranks) {
+  std::vector<std::string> numbers;
+  numbers.reserve(ranks.size());
+  for (const Rank r : ranks) numbers.push_back(std::to_string(r.value));
+  return "[" + join_and(numbers, 16) + "]";
+}
+
+bool is_member(const RankTrace& trace, const Membership& group) {
+  return group.ranks.contains(trace.rank);
+}
+
+// Where each group stands in Context::groups, which is sorted by name: so that nothing depends on
+// the order of interning.
+class GroupIndex {
+ public:
+  explicit GroupIndex(const Context& context) : index_(context.run.tables.groups.size(), SIZE_MAX) {
+    for (std::size_t g = 0; g < context.groups.size(); ++g) {
+      index_[context.groups[g].group.value] = g;
+    }
+  }
+  std::size_t operator[](GroupId group) const { return index_[group.value]; }
+
+ private:
+  std::vector<std::size_t> index_;
+};
+
+RankIndices common(const RankIndices& a, const RankIndices& b) {
+  RankIndices out;
+  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
+  return out;
+}
+
+}  // namespace
+
+std::vector<Cause> check_members(const Context& context) {
+  const GroupIndex index(context);
+  std::map<std::size_t, std::map<RankList, RankIndices>> believers;  // by group and list
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    for (const Membership& m : context.run.ranks[r].groups) {
+      const std::size_t g = index[m.group];
+      if (g != SIZE_MAX) believers[g][m.ranks].push_back(r);
+    }
+  }
+  std::vector<Cause> out;
+  for (auto& [g, lists] : believers) {
+    if (lists.size() < 2) continue;
+    const GroupStreams& group = context.groups[g];
+    const RankIndices& majority = lists[RankList(group.members)];
+    Cause cause;
+    cause.finding = make_finding(RuleId::group_divergence);
+    Finding& f = cause.finding;
+    bool tied = false;
+    std::string others;
+    for (const auto& [members, ranks] : lists) {
+      if (&ranks == &majority) continue;
+      tied |= ranks.size() >= majority.size();
+      cause.deviants = united(cause.deviants, ranks);
+      others +=
+          (others.empty() ? "" : ", ") + context.rank_words(ranks) + " as " + list_words(members);
+    }
+    f.message = context.rank_words(majority) + (majority.size() == 1 ? " knows" : " know") +
+                " group " + group.name + " as ranks " + list_words(group.members) + ", but " +
+                others;
+    f.group = group.name;
+    if (!tied) f.culprits = context.ranks(cause.deviants);
+    f.ranks = context.ranks(united(majority, cause.deviants));
+    cause.group = g;
+    set_fingerprint(f, "");
+    out.push_back(std::move(cause));
+  }
+  return out;
+}
+
+namespace {
+
+// What each rank calls its groups: descriptions that stand for one group only, both ways.
+class Descriptions {
+ public:
+  explicit Descriptions(const Context& context) : by_group_(context.groups.size()) {
+    const GroupIndex index(context);
+    groups_of_.resize(context.run.ranks.size());
+    for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+      const RankTrace& trace = context.run.ranks[r];
+      std::map<StringId, std::vector<std::size_t>>& mine = groups_of_[r];
+      for (const Membership& m : trace.groups) {
+        const std::string& text = context.run.tables.str(m.desc);
+        if (text.empty() || text == "undefined" || !is_member(trace, m)) continue;
+        mine[m.desc].push_back(index[m.group]);
+      }
+      std::erase_if(mine, [](const auto& entry) { return entry.second.size() > 1; });
+      for (const auto& [desc, groups] : mine) {
+        by_group_[groups[0]][context.run.tables.str(desc)].push_back(r);
+        ids_.emplace(context.run.tables.str(desc), desc);
+      }
+    }
+  }
+
+  // Who calls the group what.
+  const std::map<std::string, RankIndices>& of(std::size_t group) const { return by_group_[group]; }
+
+  // The group that a rank calls so.
+  std::optional<std::size_t> group_called(const std::string& desc, std::uint32_t rank) const {
+    const auto found = groups_of_[rank].find(ids_.at(desc));
+    if (found == groups_of_[rank].end()) return std::nullopt;
+    return found->second[0];
+  }
+
+ private:
+  std::vector<std::map<std::string, RankIndices>> by_group_;
+  std::vector<std::map<StringId, std::vector<std::size_t>>> groups_of_;  // by rank index
+  std::map<std::string, StringId> ids_;
+};
+
+// One group that `ranks` call what others (`usual`) call another.
+struct NameExchange {
+  std::size_t group, other;
+  std::string description, usual_description;
+  RankIndices ranks, usual;
+  bool tied = false;
+};
+
+// Whether the ranks that call the group so call a group by its usual description that ranks of the
+// usual kind are in as well. Descriptions that depend on the rank ("to the next stage") differ over
+// a group's members too, but the group that they stand for elsewhere is another rank's.
+std::optional<NameExchange> exchange_in(const Context& context, const Descriptions& descriptions,
+                                        std::size_t group) {
+  const auto& kinds = descriptions.of(group);
+  if (kinds.size() < 2) return std::nullopt;
+  const auto usual = std::max_element(kinds.begin(), kinds.end(), [](const auto& a, const auto& b) {
+    return a.second.size() < b.second.size();
+  });
+  for (const auto& [description, ranks] : kinds) {
+    if (description == usual->first) continue;
+    const std::optional<std::size_t> other = descriptions.group_called(usual->first, ranks[0]);
+    if (!other) continue;
+    const std::vector<Rank>& there = context.groups[*other].members;
+    const bool shared = std::any_of(usual->second.begin(), usual->second.end(), [&](auto r) {
+      return std::find(there.begin(), there.end(), context.run.ranks[r].rank) != there.end();
+    });
+    if (!shared) continue;
+    NameExchange found{group, *other, description, usual->first, {}, usual->second, false};
+    for (const std::uint32_t r : ranks) {
+      if (descriptions.group_called(usual->first, r) == other) found.ranks.push_back(r);
+    }
+    found.tied = found.ranks.size() >= usual->second.size();
+    return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<ExchangedNames> check_names(const Context& context) {
+  const Descriptions descriptions(context);
+  std::vector<ExchangedNames> out;
+  for (std::size_t g = 0; g < context.groups.size(); ++g) {
+    const std::optional<NameExchange> exchange = exchange_in(context, descriptions, g);
+    if (!exchange) continue;
+    if (!out.empty()) {  // one order of creation, one finding
+      auto& groups = out[0].groups;
+      groups.insert(groups.end(), {g, exchange->other});
+      continue;
+    }
+    ExchangedNames names;
+    names.groups = {g, exchange->other};
+    names.cause.group = g;
+    // Whoever is in one of the groups may wait in it because of this.
+    names.cause.deviants = united(exchange->usual, exchange->ranks);
+    Finding& f = names.cause.finding = make_finding(RuleId::group_divergence);
+    f.severity = Severity::warning;
+    const std::string& name = context.groups[g].name;
+    f.message = "group " + name + " is \"" + printable(exchange->usual_description) + "\" to " +
+                context.rank_words(exchange->usual) + ", but \"" +
+                printable(exchange->description) + "\" to " + context.rank_words(exchange->ranks) +
+                (exchange->ranks.size() == 1 ? ", which calls" : ", which call") + " group " +
+                context.groups[exchange->other].name + " \"" +
+                printable(exchange->usual_description) + "\"";
+    f.why =
+        "c10d names groups by counting them: ranks that create them in different orders link "
+        "different groups under one name, and calls of one are paired with calls of the other.";
+    f.group = name;
+    if (!exchange->tied) f.culprits = context.ranks(exchange->ranks);
+    f.ranks = context.ranks(united(exchange->usual, exchange->ranks));
+    set_fingerprint(f, "names");
+    out.push_back(std::move(names));
+  }
+  for (ExchangedNames& names : out) {
+    std::sort(names.groups.begin(), names.groups.end());
+    names.groups.erase(std::unique(names.groups.begin(), names.groups.end()), names.groups.end());
+  }
+  return out;
+}
+
+namespace {
+
+// Ranks that created group `from` before group `to`.
+struct Before {
+  std::size_t from, to;
+  RankIndices ranks;
+};
+
+class CreationOrders {
+ public:
+  explicit CreationOrders(const Context& context) : context_(context) {
+    collect(GroupIndex(context));
+    find_components();
+  }
+
+  // For each set of groups that have no common order, the shortest circle found, in as few steps as
+  // its ranks allow.
+  std::vector<std::vector<Before>> circles() const {
+    // Of one set any edge lies on a circle. So many are tried, fewer where the circles are long.
+    constexpr std::size_t kTried = 64;
+    constexpr std::size_t kSteps = 100'000;
+    struct Best {
+      std::size_t tried = 0, steps = 0;
+      std::vector<Before> circle;
+    };
+    std::map<std::uint32_t, Best> best;  // by component
+    for (const Before& edge : edges_) {
+      if (component_[edge.from] != component_[edge.to]) continue;
+      Best& b = best[component_[edge.from]];
+      if (b.tried++ >= kTried || b.steps >= kSteps) continue;
+      const std::vector<const Before*> way = circle_through(edge);
+      b.steps += way.size();
+      std::vector<Before> found = shortened(way);
+      if (b.circle.empty() || found.size() < b.circle.size()) b.circle = std::move(found);
+    }
+    std::vector<std::vector<Before>> out;
+    for (auto& [component, entry] : best) out.push_back(std::move(entry.circle));
+    std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
+      return std::pair(a[0].from, a[0].to) < std::pair(b[0].from, b[0].to);
+    });
+    return out;
+  }
+
+  // All ranks that created `first` before `second`. O(their creators).
+  RankIndices in_this_order(std::size_t first, std::size_t second) const {
+    RankIndices out;
+    const auto& a = creators_[first];
+    const auto& b = creators_[second];
+    for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();) {
+      if (i->rank == j->rank) {
+        if (i->place < j->place) out.push_back(i->rank);
+        ++i, ++j;
+      } else {
+        ++(i->rank < j->rank ? i : j);
+      }
+    }
+    return out;
+  }
+
+ private:
+  void collect(const GroupIndex& index) {
+    std::map<std::pair<std::size_t, std::size_t>, RankIndices> edges;
+    creators_.resize(context_.groups.size());
+    for (std::uint32_t r = 0; r < context_.run.ranks.size(); ++r) {
+      const RankTrace& trace = context_.run.ranks[r];
+      std::size_t last = SIZE_MAX;
+      for (std::uint32_t i = 0; i < trace.created_in_order; ++i) {
+        if (!is_member(trace, trace.groups[i])) continue;
+        const std::size_t group = index[trace.groups[i].group];
+        creators_[group].push_back({r, i});
+        if (last != SIZE_MAX) edges[{last, group}].push_back(r);
+        last = group;
+      }
+    }
+    for (auto& [ends, ranks] : edges) {
+      edges_.push_back({ends.first, ends.second, std::move(ranks)});
+    }
+  }
+
+  void find_components() {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
+    for (const Before& edge : edges_) pairs.emplace_back(edge.from, edge.to);
+    if (pairs.empty()) return;
+    const auto vertices = static_cast<std::uint32_t>(context_.groups.size());
+    const boost::compressed_sparse_row_graph<boost::directedS> graph(
+        boost::edges_are_sorted, pairs.begin(), pairs.end(), vertices);
+    component_.resize(vertices);
+    boost::strong_components(graph, boost::make_iterator_property_map(
+                                        component_.begin(), get(boost::vertex_index, graph)));
+  }
+
+  // The edge and the shortest way from its head back to its tail, breadth first.
+  std::vector<const Before*> circle_through(const Before& edge) const {
+    std::unordered_map<std::size_t, const Before*> reached = {{edge.to, nullptr}};  // by which edge
+    std::queue<std::size_t> queue;
+    queue.push(edge.to);
+    while (!queue.empty() && !reached.contains(edge.from)) {
+      const std::size_t v = queue.front();
+      queue.pop();
+      auto e = std::lower_bound(edges_.begin(), edges_.end(), v,
+                                [](const Before& x, std::size_t from) { return x.from < from; });
+      for (; e != edges_.end() && e->from == v; ++e) {
+        if (component_[e->to] == component_[v] && reached.try_emplace(e->to, &*e).second) {
+          queue.push(e->to);
+        }
+      }
+    }
+    std::vector<const Before*> out;
+    for (std::size_t v = edge.from; v != edge.to;) {
+      out.push_back(reached.at(v));
+      v = out.back()->from;
+    }
+    out.push_back(&edge);
+    std::reverse(out.begin(), out.end());
+    return out;
+  }
+
+  // A rank that made two steps of the circle made the step from the first to the last as well.
+  // At least two are left: no rank's own order is a circle.
+  static std::vector<Before> shortened(const std::vector<const Before*>& circle) {
+    std::vector<Before> out;
+    // Makes one step of the last one and `next`, where a rank made both.
+    const auto joined = [&](const Before& next) {
+      RankIndices both = common(out.back().ranks, next.ranks);
+      if (both.empty()) return false;
+      out.back() = {out.back().from, next.to, std::move(both)};
+      return true;
+    };
+    for (std::size_t i = 0; i < circle.size(); ++i) {
+      const bool more_than_two = out.size() + (circle.size() - i) > 2;
+      if (!out.empty() && more_than_two && joined(*circle[i])) continue;
+      out.push_back(*circle[i]);
+    }
+    std::size_t first = 0;
+    while (out.size() - first > 2 && joined(out[first])) ++first;
+    out.erase(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(first));
+    std::rotate(out.begin(),
+                std::min_element(out.begin(), out.end(),
+                                 [](const Before& a, const Before& b) { return a.from < b.from; }),
+                out.end());
+    return out;
+  }
+
+  const Context& context_;
+  struct Creator {
+    std::uint32_t rank;   // index
+    std::uint32_t place;  // the group's in the rank's order
+  };
+  std::vector<std::vector<Creator>> creators_;  // by group, ascending
+  std::vector<Before> edges_;                   // between groups created in a row, sorted
+  std::vector<std::uint32_t> component_;        // by group
+};
+
+bool hung_outside_of_calls(const Context& context, const RankIndices& ranks) {
+  return std::any_of(ranks.begin(), ranks.end(), [&](std::uint32_t r) {
+    const Position& p = context.where.positions[r];
+    return p.state == Position::State::hung && p.waiting_in() == kNoCall;
+  });
+}
+
+Cause explain_order(const Context& context, std::vector<Before> circle) {
+  Cause cause;
+  Finding& f = cause.finding = make_finding(RuleId::group_divergence);
+  RankIndices concerned;
+  std::string names;
+  for (const Before& step : circle) {
+    f.message += (f.message.empty()         ? ""
+                  : &step == &circle.back() ? ", but "
+                                            : ", ") +
+                 context.rank_words(step.ranks) + " created group " +
+                 context.groups[step.from].name + " before group " + context.groups[step.to].name;
+    concerned = united(concerned, step.ranks);
+    names += (names.empty() ? "" : ",") + context.groups[step.from].name;
+  }
+  if (circle.size() == 2 && circle[0].ranks.size() != circle[1].ranks.size()) {
+    const bool first = circle[0].ranks.size() < circle[1].ranks.size();
+    cause.deviants = circle[first ? 0 : 1].ranks;
+    f.culprits = context.ranks(cause.deviants);
+  } else {
+    cause.deviants = concerned;
+  }
+  f.why =
+      "Creating a group may wait for its members, as the set-up of Gloo and NCCL does: each of "
+      "these ranks then waits in the group that it creates first. Where groups are named by "
+      "counting, different groups get one name.";
+  f.certainty = Certainty::possible;
+  const bool hung = hung_outside_of_calls(context, concerned);
+  if (!hung) f.severity = Severity::warning;
+  cause.can_block = hung;
+  cause.group = circle[0].from;
+  f.group = context.groups[circle[0].from].name;
+  f.ranks = context.ranks(concerned);
+  set_fingerprint(f, names);
+  return cause;
+}
+
+}  // namespace
+
+std::vector<Cause> check_creation_order(const Context& context) {
+  const CreationOrders orders(context);
+  std::vector<Cause> out;
+  for (std::vector<Before>& circle : orders.circles()) {
+    if (circle.size() == 2) {
+      for (Before& step : circle) step.ranks = orders.in_this_order(step.from, step.to);
+    }
+    out.push_back(explain_order(context, std::move(circle)));
+  }
+  return out;
+}
+
+bool creation_order_unknown(const Run& run) {
+  std::map<GroupId, std::size_t> members;
+  for (const RankTrace& trace : run.ranks) {
+    if (trace.created_in_order > 0) return false;
+    for (const Membership& m : trace.groups) members[m.group] += is_member(trace, m) ? 1U : 0U;
+  }
+  return std::count_if(members.begin(), members.end(),
+                       [](const auto& entry) { return entry.second >= 2; }) >= 2;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,177 @@
+#include "verify/matching/step_offsets.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace lockstep {
+
+namespace {
+
+struct Offset {
+  std::size_t from = 0;  // the first call from which on the steps differ
+  std::vector<std::size_t> classes;
+};
+
+class GroupSteps {
+ public:
+  GroupSteps(const Context& context, const GroupStreams& group)
+      : context_(context), group_(group) {}
+
+  bool comparable() const {
+    if (!group_.comparable || group_.classes.size() < 2) return false;
+    const std::size_t length = stream(0).calls.size();
+    if (length == 0 || step(0, 0) == kNone) return false;
+    for (std::size_t c = 0; c < group_.classes.size(); ++c)
+      if (stream(c).calls.size() != length || step(c, 0) != step(0, 0)) return false;
+    return true;
+  }
+
+  // The classes that are first out of step with `reference` for a whole step, if any are.
+  std::optional<Offset> offset_from(std::size_t reference) const {
+    std::optional<Offset> out;
+    for (std::size_t c = 0; c < group_.classes.size(); ++c) {
+      const std::size_t from = first_offset(reference, c);
+      if (from == stream(reference).calls.size()) continue;
+      if (!out || from < out->from) out = Offset{from, {}};
+      if (from == out->from) out->classes.push_back(c);
+    }
+    return out;
+  }
+
+  // The class of most ranks.
+  std::size_t largest() const {
+    std::size_t best = 0;
+    for (std::size_t c = 1; c < group_.classes.size(); ++c)
+      if (ranks_of({c}).size() > ranks_of({best}).size()) best = c;
+    return best;
+  }
+
+  std::vector<std::uint32_t> ranks_of(const std::vector<std::size_t>& classes) const {
+    std::vector<std::uint32_t> out;
+    for (const std::size_t c : classes)
+      for (const std::uint32_t s : group_.classes[c].streams)
+        out.push_back(group_.streams[s].rank_index);
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+
+  CallRef call(std::size_t c, std::size_t i) const {
+    return {stream(c).rank_index, stream(c).calls[i]};
+  }
+  std::int32_t step(std::size_t c, std::size_t i) const { return context_.call(call(c, i)).step; }
+
+ private:
+  const Stream& stream(std::size_t c) const { return group_.streams[group_.classes[c].streams[0]]; }
+
+  // The first call of a run of calls that all differ in their step and span a whole one; the number
+  // of calls where there is no such run.
+  std::size_t first_offset(std::size_t a, std::size_t b) const {
+    const std::size_t calls = stream(a).calls.size();
+    for (std::size_t from = 0; from < calls; ++from) {
+      if (!differ(a, b, from)) continue;
+      std::size_t to = from + 1;
+      // … with the same one ahead.
+      while (to < calls && differ(a, b, to) &&
+             (step(a, to) < step(b, to)) == (step(a, from) < step(b, from))) {
+        ++to;
+      }
+      if (spans_step(a, from, to)) return from;
+      from = to - 1;
+    }
+    return calls;
+  }
+
+  bool differ(std::size_t a, std::size_t b, std::size_t i) const {
+    return step(a, i) != kNone && step(b, i) != kNone && step(a, i) != step(b, i);
+  }
+
+  // Whether [from, to) reaches over more than one step. (A label that is late by a call differs in
+  // a part of each step, and nothing tells a step of one call from such a label.)
+  bool spans_step(std::size_t c, std::size_t from, std::size_t to) const {
+    return step(c, from) != step(c, to - 1);
+  }
+
+  const Context& context_;
+  const GroupStreams& group_;
+};
+
+// The later step's ranks left out their call of the earlier one.
+Deviation as_deviation(std::size_t g, const GroupStreams& group, const GroupSteps& steps,
+                       std::size_t reference, const Offset& offset) {
+  Deviation d;
+  d.kind = Deviation::Kind::missing;
+  d.group = g;
+  d.seq = group.first_seq + offset.from;
+  d.expected = steps.call(reference, offset.from);
+  d.reference = steps.ranks_of({reference});
+  d.got = steps.call(offset.classes[0], offset.from);
+  d.deviants = steps.ranks_of(offset.classes);
+  const std::int32_t expected = steps.step(reference, offset.from);
+  const std::int32_t got = steps.step(offset.classes[0], offset.from);
+  d.step = std::min(expected, got);
+  if (expected > got) {  // it is the reference that went ahead
+    std::swap(d.expected, d.got);
+    std::swap(d.reference, d.deviants);
+  }
+  d.singled_out = d.deviants.size() != d.reference.size();
+  return d;
+}
+
+Cause explain_offset(const Context& context, std::size_t g, const GroupSteps& steps,
+                     std::size_t reference, const Offset& offset) {
+  const GroupStreams& group = context.groups[g];
+  const Deviation d = as_deviation(g, group, steps, reference, offset);
+  Cause cause = explain_deviation(context, d);
+  cause.can_block = false;
+  Finding& finding = cause.finding;
+  const std::string meeting =
+      context.rank_words(d.deviants) + " issued " + context.call_words(d.got) + " in step " +
+      std::to_string(context.call(d.got).step) + " where " + context.rank_words(d.reference) +
+      " issued it in step " + std::to_string(context.call(d.expected).step) + " (" +
+      context.place_words(d.expected, cause.seq) + ")";
+  if (finding.rule == RuleId::modality_divergence || finding.rule == RuleId::dead_remedy) {
+    finding.certainty = Certainty::observed;
+    finding.why = meeting + ". Nothing hangs, and the gradients of different steps are combined.";
+    return cause;
+  }
+  const bool known =
+      context.call(d.got).what.value != 0 && context.call(d.expected).what.value != 0;
+  Finding told = make_finding(RuleId::step_mismatch);
+  // The same parameters in different steps are wrong numbers; of unnamed calls nobody knows what
+  // was meant.
+  if (known) told.severity = Severity::error;
+  told.certainty = Certainty::observed;
+  told.message = meeting;
+  told.why =
+      "The ranks meet in different steps: what one computes for a step is combined with what the "
+      "others compute for another.";
+  told.group = group.name;
+  told.seq = cause.seq;
+  told.step = cause.step;
+  // Who deviates is told by numbers alone: who is ahead left a step out, or the others repeated
+  // one.
+  const std::vector<std::uint32_t> odd = steps.ranks_of(offset.classes);
+  if (odd.size() < steps.ranks_of({reference}).size()) told.culprits = context.ranks(odd);
+  told.ranks = finding.ranks;
+  told.what = context.run.tables.names(context.call(d.expected).what);
+  told.evidence = finding.evidence;
+  set_fingerprint(told, describe(context.run.tables, context.call(d.expected).signature));
+  finding = std::move(told);
+  return cause;
+}
+
+}  // namespace
+
+std::vector<Cause> check_step_offsets(const Context& context) {
+  std::vector<Cause> out;
+  for (std::size_t g = 0; g < context.groups.size(); ++g) {
+    const GroupSteps steps(context, context.groups[g]);
+    if (!steps.comparable()) continue;
+    const std::size_t reference = steps.largest();
+    if (const std::optional<Offset> offset = steps.offset_from(reference))
+      out.push_back(explain_offset(context, g, steps, reference, *offset));
+  }
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,166 @@
+#include "verify/numbers/explain_reduction.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "base/text.h"
+#include "verify/words.h"
+
+namespace lockstep {
+
+namespace {
+
+using FaultKind = ReductionFault::Kind;
+
+RuleId rule_of_fault(FaultKind kind) {
+  if (kind == FaultKind::unsynchronised) return RuleId::unsynchronised_step;
+  if (kind == FaultKind::diluted) return RuleId::dummy_dilution;
+  return RuleId::reduction_wrong;
+}
+
+// "3", "2.5".
+std::string divisor_words(double divisor) {
+  const double whole = std::round(divisor);
+  if (std::abs(divisor - whole) < 1e-3 * std::max(1.0, divisor)) return fixed(whole, 0);
+  return fixed(divisor, 3);
+}
+
+std::string divisor_fault(const ReductionFault& f) {
+  const std::string world = std::to_string(f.world);
+  if (std::abs(f.divisor - 1) < 1e-3) {
+    return "are the sum over the " + world + " ranks, not their mean";
+  }
+  const double squared = static_cast<double>(f.world) * static_cast<double>(f.world);
+  if (std::abs(f.divisor - squared) < 1e-3 * squared) {
+    return "were divided by the number of ranks twice (" + divisor_words(f.divisor) + ")";
+  }
+  std::string out = "are the sum over " + world + " ranks divided by " + divisor_words(f.divisor);
+  if (f.contributors < f.world && f.contributors > 0) {
+    out += ", neither by " + world + " nor by the " + std::to_string(f.contributors) +
+           " ranks that had a gradient";
+  }
+  return out;
+}
+
+std::string fault_words(const Context& context, const ReductionFault& f) {
+  const std::string world = std::to_string(f.world);
+  const std::string who = f.culprits.empty() ? "" : context.rank_words(f.culprits);
+  switch (f.kind) {
+    case FaultKind::unsynchronised:
+      return f.culprits.empty()
+                 ? "were not synchronised: each rank's optimiser got its own"
+                 : "were not synchronised on " + who + ": the optimiser got the rank's own";
+    case FaultKind::divisor:
+      return divisor_fault(f);
+    case FaultKind::left_out:
+      return "leave out " + who + ": they are the others' sum divided by " +
+             divisor_words(f.divisor);
+    case FaultKind::counted_twice:
+      return "count " + who + " twice";
+    case FaultKind::mispaired:
+      return (who.empty() ? "one rank" : who) + " was paired with another tensor: its " +
+             printable(context.run.tables.str(f.partner)) + " was summed with the others'";
+    case FaultKind::diluted:
+      return "are divided by all " + world + " ranks, though only " +
+             std::to_string(f.contributors) + " had " + (f.contributors == 1 ? "one" : "any") +
+             ": the mean is " +
+             fixed(100.0 * static_cast<double>(f.contributors) / static_cast<double>(f.world), 0) +
+             " % of the mean over those" +
+             (f.declared ? ", which the program declares (average=contributors)" : "");
+    case FaultKind::too_large:
+      return "are larger than any mean of the ranks' gradients can be";
+    case FaultKind::corrupt:
+      return who.empty() ? "are no mean of the ranks' gradients, in whole or in part: some values "
+                           "changed on the way"
+                         : "are not the mean on " + who + ", though they are on other ranks";
+  }
+  return {};
+}
+
+std::string why(const ReductionFault& f) {
+  if (f.kind == FaultKind::unsynchronised)
+    return "the hash before and after the synchronisation is one";
+  if (f.kind == FaultKind::too_large) return "the norm of a mean is at most the mean of the norms";
+  return "sketches are linear: that of the result must be that of the mean, up to rounding";
+}
+
+std::string fix(const ReductionFault& f) {
+  switch (f.kind) {
+    case FaultKind::unsynchronised:
+      return "synchronise before optimizer.step(): check no_sync(), hooks that were lost when the "
+             "model was moved or wrapped again, and branches that skip the call";
+    case FaultKind::divisor:
+    case FaultKind::too_large:
+      return "divide by the number of ranks once, or reduce with the average; where a sum is "
+             "meant, declare it (tag average=sum)";
+    case FaultKind::diluted:
+      return "divide by the number of ranks that had a gradient (all-reduce a flag), or declare "
+             "the mean over the world (tag average=world)";
+    case FaultKind::mispaired:
+      return "order the calls by parameter name, and give every parameter a gradient on every rank";
+    case FaultKind::left_out:
+    case FaultKind::counted_twice:
+      return "let every rank's gradient enter the all-reduce once; check the group and branches";
+    case FaultKind::corrupt:
+      break;
+  }
+  return "look for writes into the buffer while it is reduced, then for faulty memory on the rank";
+}
+
+using Alike = std::tuple<FaultKind, std::vector<std::uint32_t>, std::string, std::uint32_t>;
+
+Alike alike(const ReductionFault& f) {
+  const bool divided = f.kind == FaultKind::divisor || f.kind == FaultKind::left_out;
+  return {f.kind, f.culprits, divided ? divisor_words(f.divisor) : "",
+          f.kind == FaultKind::mispaired ? f.row->name.value : 0};
+}
+
+ReductionCause explain_faults(const Context& context,
+                              const std::vector<const ReductionFault*>& faults,
+                              std::size_t checked) {
+  const ReductionFault& first = *faults.front();
+  std::set<std::int64_t> steps;
+  std::vector<StringId> names;  // of the first step
+  for (const ReductionFault* f : faults) {
+    steps.insert(f->row->n);
+    if (f->row->n == first.row->n) names.push_back(f->row->name);
+  }
+  ReductionCause out;
+  out.kind = first.kind;
+  out.n = first.row->n;
+  Cause& cause = out.cause;
+  cause = value_cause(context, rule_of_fault(first.kind), first.row->n, names, first.culprits);
+  Finding& f = cause.finding;
+  f.certainty = Certainty::proven;
+  if (first.kind == FaultKind::diluted && !first.declared) f.severity = Severity::warning;
+  f.message = "the synchronised gradients of " + names_words(context, names) + " (step " +
+              std::to_string(first.row->n) + ") " + fault_words(context, first);
+  if (steps.size() > 1) f.message += "; so in " + plural(steps.size(), "step");
+  f.why = why(first) + " (" + plural(faults.size(), "gradient") + " of " + std::to_string(checked) +
+          " checked)";
+  f.fix = fix(first);
+  f.ranks.clear();
+  for (const Reading& r : first.row->readings) f.ranks.push_back(context.run.ranks[r.rank].rank);
+  return out;
+}
+
+}  // namespace
+
+std::vector<ReductionCause> explain_reductions(const Context& context,
+                                               const Reductions& reductions) {
+  std::map<Alike, std::vector<const ReductionFault*>> groups;
+  for (const ReductionFault& f : reductions.faults) groups[alike(f)].push_back(&f);
+  std::vector<ReductionCause> out;
+  for (const auto& [key, faults] : groups) {
+    out.push_back(explain_faults(context, faults, reductions.checked));
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const ReductionCause& a, const ReductionCause& b) { return a.n < b.n; });
+  return out;
+}
+
+}  // namespace lockstep

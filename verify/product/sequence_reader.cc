@@ -1,0 +1,208 @@
+#include "verify/product/sequence_reader.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "verify/product/call_keys.h"
+#include "verify/streams/agreement.h"
+
+namespace lockstep {
+
+std::size_t SequenceReader::ListHash::operator()(
+    const std::vector<std::uint32_t>& list) const noexcept {
+  std::uint64_t h = list.size();
+  for (const std::uint32_t x : list) {
+    h ^= x + 0x9E3779B97F4A7C15ULL + (h << 6U) + (h >> 2U);
+    h = (h ^ (h >> 30U)) * 0xBF58476D1CE4E5B9ULL;
+  }
+  return static_cast<std::size_t>(h ^ (h >> 27U));
+}
+
+SequenceReader::SequenceReader(SequenceTable& out, std::int32_t world_size)
+    : out_(out), world_size_(world_size) {
+  if (out_.exchanges.empty()) out_.exchanges.emplace_back();
+}
+
+void SequenceReader::enter(const Run& run, std::string place) {
+  run_ = &run;
+  place_ = std::move(place);
+  known_calls_.clear();
+  collect_members();
+}
+
+void SequenceReader::say(std::string reason) {
+  auto& reasons = out_.inconclusive;
+  const bool known = std::find(reasons.begin(), reasons.end(), reason) != reasons.end();
+  if (!known && reasons.size() < kMostReasons) reasons.push_back(std::move(reason));
+}
+
+void SequenceReader::say(const RankTrace& trace, const std::string& reason) {
+  say("rank " + std::to_string(trace.rank.value) +
+      (place_.empty() ? "" : " in " + printable(place_)) + ": " + reason);
+}
+
+// What most would call the members of a group; who contradicts makes it disputed.
+void SequenceReader::collect_members() {
+  for (const RankTrace& trace : run_->ranks) {
+    for (const RankTrace::Membership& membership : trace.groups) {
+      const std::string& name = run_->tables.str(membership.group);
+      const auto [known, fresh] = members_.emplace(name, membership.ranks);
+      if (fresh || known->second == membership.ranks) continue;
+      auto& disputed = out_.disputed_groups;
+      if (std::find(disputed.begin(), disputed.end(), name) == disputed.end())
+        disputed.push_back(name);
+    }
+  }
+}
+
+bool SequenceReader::is_disputed(const std::string& group) const {
+  return std::find(out_.disputed_groups.begin(), out_.disputed_groups.end(), group) !=
+         out_.disputed_groups.end();
+}
+
+RankList SequenceReader::members_of(const std::string& name) {
+  if (const auto known = members_.find(name); known != members_.end()) return known->second;
+  std::vector<Rank> all;
+  for (std::int32_t r = 0; r < world_size_; ++r) all.emplace_back(r);
+  if (name != "world" && !name.empty())
+    say("group \"" + printable(name) + "\" was never declared, so its members are not known");
+  return members_.emplace(name, RankList(std::move(all))).first->second;
+}
+
+std::uint32_t SequenceReader::channel_of(const RankTrace& trace, const Call& call,
+                                         const Signature& signature) {
+  ProductChannel channel;
+  channel.name = run_->tables.str(call.group);
+  std::int32_t from = kNone;
+  std::int32_t to = kNone;
+  if (is_point_to_point(signature.op)) {
+    channel.message = true;
+    const bool sends = signature.op == Op::send;
+    if (!sends && signature.op != Op::recv)
+      say(trace, "it receives from any source, which leaves a choice that is not judged here");
+    if (call.peer.value < 0 || call.peer.value >= world_size_)
+      say(trace, "the other side of a message was not recorded");
+    if (call.peer == trace.rank) say(trace, "it sends messages to itself");
+    from = sends ? trace.rank.value : call.peer.value;
+    to = sends ? call.peer.value : trace.rank.value;
+    channel.members = RankList({Rank(from), Rank(to)});
+    channel.tag = call.ptag;
+  } else {
+    channel.members = members_of(channel.name);
+  }
+  const std::string key = channel.name + "\n" + std::to_string(from) + "\n" + std::to_string(to) +
+                          "\n" + std::to_string(channel.tag);
+  const auto [id, fresh] = channel_ids_.intern(key);
+  if (fresh) out_.channels.push_back(std::move(channel));
+  return id;
+}
+
+SequenceReader::KnownCall SequenceReader::keys_of(const RankTrace& trace, const Call& call) {
+  const Signature& signature = run_->tables.signatures[call.signature];
+  const bool message = is_point_to_point(signature.op);
+  std::string key = std::to_string(call.signature.value) + " " + std::to_string(call.group.value) +
+                    " " + std::to_string(call.what.value);
+  if (message) {
+    key += " " + std::to_string(call.peer.value) + " " + std::to_string(call.ptag) + " " +
+           std::to_string(trace.rank.value);
+  }
+  const auto known = known_calls_.find(key);
+  if (known != known_calls_.end()) return known->second;
+  KnownCall out{};
+  out.channel = channel_of(trace, call, signature);
+  const std::string words = shared_key(run_->tables, call);
+  const auto [shared, fresh] = shared_ids_.intern(words);
+  out.shared = shared;
+  if (fresh) {
+    out_.shared_keys.push_back(words);
+    out_.shown.push_back(describe(run_->tables, call));
+    out_.carried.push_back(run_->tables.names(call.what));
+  }
+  ExchangeSplits splits = exchange_splits(run_->tables, call);
+  if (!splits.in.empty() || !splits.out.empty()) {
+    const auto next = static_cast<std::uint32_t>(out_.exchanges.size());
+    const auto [same, unseen] = exchange_ids_.emplace(std::pair(splits.in, splits.out), next);
+    out.own = same->second;
+    if (unseen) out_.exchanges.push_back(std::move(splits));
+  }
+  known_calls_.emplace(std::move(key), out);
+  return out;
+}
+
+std::uint32_t SequenceReader::read(const RankTrace& trace, std::uint32_t begin, std::uint32_t end,
+                                   const ReadOptions& options) {
+  ProductSequence sequence;
+  std::unordered_map<std::uint32_t, std::uint32_t> length;   // by channel
+  std::unordered_map<std::uint32_t, std::uint32_t> item_of;  // by call
+  std::uint32_t previous = kNothing;                         // the call of the last item
+  for (std::uint32_t e = begin; e < end; ++e) {
+    const Event& event = trace.events[e];
+    ProductItem item;
+    if (event.kind == EventKind::issue) {
+      const Call& call = trace.calls[event.index];
+      if (call.step == options.without_step) continue;
+      const KnownCall keys = keys_of(trace, call);
+      const auto [places, fresh] = length.emplace(keys.channel, 0U);
+      const ProductChannel& channel = out_.channels[keys.channel];
+      if (fresh && !channel.message && !channel.members.contains(trace.rank) &&
+          !is_disputed(channel.name))
+        say(trace, "it calls group \"" + printable(channel.name) + "\", of which it is no member");
+      item = {call.has(kAsync) && !options.all_block ? ProductItem::Kind::issue
+                                                     : ProductItem::Kind::blocking,
+              keys.channel, places->second++, keys.shared, keys.own};
+      // A batch posts together, and blocks behind its last call.
+      if (previous != kNothing && call.coalesced != kNone &&
+          trace.calls[previous].coalesced == call.coalesced &&
+          sequence.items.back().kind == ProductItem::Kind::blocking)
+        sequence.items.back().kind = ProductItem::Kind::in_batch;
+      item_of.emplace(event.index, static_cast<std::uint32_t>(sequence.items.size()));
+      previous = event.index;
+    } else if (event.kind == EventKind::wait) {
+      const auto waited = item_of.find(event.index);
+      if (waited == item_of.end()) continue;  // for a call of an earlier stretch
+      const ProductItem& call = sequence.items[waited->second];
+      item = {ProductItem::Kind::wait, call.channel, call.place, 0, 0};
+      previous = kNothing;
+    } else {
+      continue;
+    }
+    sequence.items.push_back(item);
+  }
+  return intern(std::move(sequence));
+}
+
+std::uint32_t SequenceReader::intern(ProductSequence sequence) {
+  std::vector<std::uint32_t> flat;
+  flat.reserve(sequence.items.size() * 5);
+  for (const ProductItem& item : sequence.items) {
+    flat.insert(flat.end(), {static_cast<std::uint32_t>(item.kind), item.channel, item.place,
+                             item.shared, item.own});
+  }
+  const auto [id, fresh] = sequence_ids_.intern(flat);
+  if (!fresh) return id;
+  std::map<std::uint32_t, std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>>> by;
+  for (const ProductItem& item : sequence.items) {
+    if (item.kind == ProductItem::Kind::wait) continue;
+    by[item.channel].first.push_back(item.shared);
+    by[item.channel].second.push_back(item.own);
+  }
+  for (auto& [channel, lists] : by) {
+    Projection projection;
+    projection.channel = channel;
+    projection.size = static_cast<std::uint32_t>(lists.first.size());
+    projection.shared = list_id(shared_list_ids_, out_.shared_lists, lists.first);
+    projection.own = list_id(own_list_ids_, out_.own_lists, lists.second);
+    sequence.projections.push_back(projection);
+  }
+  out_.sequences.push_back(std::move(sequence));
+  return id;
+}
+
+std::uint32_t SequenceReader::list_id(ListIds& ids, std::vector<std::vector<std::uint32_t>>& lists,
+                                      const std::vector<std::uint32_t>& list) {
+  const auto [id, fresh] = ids.intern(list);
+  if (fresh) lists.push_back(list);
+  return id;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,196 @@
+#include "verify/product/sequences.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "verify/product/sequence_reader.h"
+#include "verify/replay/semantics.h"
+
+namespace lockstep {
+
+class SequenceCutter {
+ public:
+  explicit SequenceCutter(const Derivation& derivation)
+      : d_(derivation), reader_(out_, derivation.spec.world_size) {
+    out_.ranks_ = static_cast<std::size_t>(d_.spec.world_size);
+    out_.width_ = ProductSequences::kFirstCondition + d_.spec.conditions.size();
+    out_.parts_.resize(d_.runs.size() * out_.ranks_ * out_.width_);
+    out_.raises_.resize(d_.runs.size() * out_.ranks_);
+  }
+
+  ProductSequences cut() {
+    for (std::uint32_t h = 0; h < d_.runs.size(); ++h) {
+      history_ = h;
+      if (recorded_semantics(d_.runs[h]) == CallSemantics::mpi) {
+        reader_.say(
+            "MPI programs are not judged as a product: what blocks them is left open by MPI");
+        break;
+      }
+      reader_.enter(d_.runs[h], d_.spec.histories[h].folder);
+      // All of them: what a first step does is known also where nothing is of the later ones.
+      for (const RankTrace& trace : d_.runs[h].ranks) cut_trace(trace);
+    }
+    share_within_classes();
+    if (out_.inconclusive.empty()) compare_histories();
+    return std::move(out_);
+  }
+
+ private:
+  // Of a class of ranks one has a trace.
+  void share_within_classes() {
+    const std::vector<std::int32_t> traced_by = traced_ranks(d_.spec);
+    for (std::size_t h = 0; h < d_.runs.size(); ++h) {
+      for (std::size_t r = 0; r < out_.ranks_; ++r) {
+        const auto traced = static_cast<std::size_t>(traced_by[r]);
+        if (traced == r) continue;
+        const auto row = [&](std::size_t rank) {
+          return out_.parts_.begin() +
+                 static_cast<std::ptrdiff_t>((h * out_.ranks_ + rank) * out_.width_);
+        };
+        std::copy_n(row(traced), out_.width_, row(r));
+        out_.raises_[h * out_.ranks_ + r] = out_.raises_[h * out_.ranks_ + traced];
+      }
+    }
+  }
+
+  // What comes before step 0 cannot depend on its condition, and what comes after the last step is
+  // taken not to.
+  void compare_histories() {
+    for (const std::uint32_t part : {ProductSequences::kStart, ProductSequences::kEnd}) {
+      for (std::int32_t r = 0; r < d_.spec.world_size; ++r) {
+        std::uint32_t known = kNothing;
+        for (std::uint32_t h = 0; h < d_.runs.size(); ++h) {
+          const std::uint32_t sequence = out_.part(h, r, part).sequence;
+          if (sequence == kNothing) continue;  // it ended with an exception
+          if (known != kNothing && known != sequence) {
+            reader_.say(
+                "rank " + std::to_string(r) + ": what it does " +
+                (part == ProductSequences::kStart ? "before step 0" : "after the last step") +
+                " differs between the histories");
+            break;
+          }
+          known = sequence;
+        }
+      }
+    }
+  }
+
+  // The trace's events in parts. A part ends where the next call is of a later step.
+  struct Cut {
+    std::int64_t step = kBefore;
+    std::uint32_t begin = 0, end = 0;
+    bool late_calls = false;  // of step 1: calls of step 0 are among them
+  };
+  static constexpr std::int64_t kBefore = -1;
+  std::int64_t last_step() const { return static_cast<std::int64_t>(d_.spec.steps.size()); }
+
+  void cut_trace(const RankTrace& trace) {
+    std::vector<Cut> cuts = {Cut{}};
+    std::int64_t seen = kBefore;  // the step that marks or calls say the rank is in
+    for (std::uint32_t e = 0; e < trace.events.size(); ++e) {
+      const Event& event = trace.events[e];
+      if (event.kind == EventKind::step)
+        seen = std::max(seen, std::min(trace.steps[event.index].n, last_step()) + 1);
+      if (event.kind == EventKind::modality) seen = std::max(seen, trace.modalities[event.index].n);
+      if (event.kind != EventKind::issue) continue;
+      const std::int64_t step = trace.calls[event.index].step;
+      std::int64_t part = step;
+      if (step == kNone) part = cuts.back().step == kBefore ? kBefore : last_step() + 1;
+      if (step > last_step())
+        return reader_.say(trace, "step " + std::to_string(step) + " is not in \"steps\"");
+      if (part == 0 && cuts.back().step == 1) {
+        cuts.back().late_calls = true;
+        continue;
+      }
+      if (part < cuts.back().step)
+        return reader_.say(trace, step == kNone
+                                      ? "a call between the steps has no step"
+                                      : "the steps do not grow, or a call between two of them "
+                                        "says no step (" +
+                                            std::to_string(step) + ")");
+      seen = std::max(seen, part);
+      if (part == cuts.back().step) continue;
+      cuts.back().end = e;
+      cuts.push_back({part, e, e, false});
+    }
+    cuts.back().end = static_cast<std::uint32_t>(trace.events.size());
+    if (trace.end == End::exception) {
+      if (seen > last_step())
+        return reader_.say(trace, "it raised an exception after the last step");
+      note_raise(trace, seen, cuts);
+    }
+    store(trace, cuts);
+  }
+
+  void note_raise(const RankTrace& trace, std::int64_t seen, std::vector<Cut>& cuts) {
+    RecordedRaise raise;
+    raise.step = std::max<std::int64_t>(seen, 0);
+    raise.what = trace.exceptions.empty() ? "" : trace.exceptions.back().what;
+    raise.begin = raise.end = static_cast<std::uint32_t>(trace.events.size());
+    if (cuts.back().step == raise.step) {
+      raise.begin = cuts.back().begin;
+      cuts.pop_back();
+    }
+    out_.raises_[index_of(trace)] = std::move(raise);
+  }
+
+  std::size_t index_of(const RankTrace& trace) const {
+    return std::size_t{history_} * out_.ranks_ + static_cast<std::size_t>(trace.rank.value);
+  }
+
+  void store(const RankTrace& trace, const std::vector<Cut>& cuts) {
+    const std::optional<RecordedRaise>& raise = out_.raises_[index_of(trace)];
+    const std::int64_t past = raise ? raise->step : last_step() + 2;
+    std::uint32_t second = kNothing;  // what step 1 is without the late calls
+    std::size_t next = 0;
+    for (std::int64_t step = kBefore; step <= last_step() + 1 && (step < past || step < 0);
+         ++step) {
+      Cut cut{step, 0, 0, false};  // a step without calls
+      if (next < cuts.size() && cuts[next].step == step) cut = cuts[next++];
+      const RecordedPart recorded{reader_.read(trace, cut.begin, cut.end), cut.begin, cut.end};
+      if (cut.late_calls) {
+        second = reader_.read(trace, cut.begin, cut.end, {.without_step = 0});
+        place_of(trace, ProductSequences::kSecond) = recorded;
+        out_.has_late_calls_ = true;
+        continue;
+      }
+      RecordedPart& place = place_of(trace, part_of(step));
+      if (place.sequence == kNothing) place = recorded;
+      if (place.sequence != recorded.sequence) return not_stationary(trace, step);
+    }
+    if (second == kNothing) return;
+    const std::uint32_t later = place_of(trace, part_of(1)).sequence;
+    if (later != kNothing && later != second) not_stationary(trace, 1);
+  }
+
+  RecordedPart& place_of(const RankTrace& trace, std::uint32_t part) {
+    return out_.parts_[index_of(trace) * out_.width_ + part];
+  }
+
+  void not_stationary(const RankTrace& trace, std::int64_t step) {
+    const std::uint32_t condition = d_.spec.steps[static_cast<std::size_t>(step) - 1];
+    reader_.say(trace, "step " + std::to_string(step) + " under \"" +
+                           printable(d_.spec.conditions[condition].name) +
+                           "\" is not what another step under it was: what a step does depends on "
+                           "more than its condition and that of the first step");
+  }
+
+  std::uint32_t part_of(std::int64_t step) const {
+    if (step == kBefore) return ProductSequences::kStart;
+    if (step == 0) return ProductSequences::kFirst;
+    if (step > last_step()) return ProductSequences::kEnd;
+    return ProductSequences::kFirstCondition + d_.spec.steps[static_cast<std::size_t>(step) - 1];
+  }
+
+  const Derivation& d_;
+  ProductSequences out_;
+  SequenceReader reader_;  // into out_
+  std::uint32_t history_ = 0;
+};
+
+ProductSequences cut_sequences(const Derivation& derivation) {
+  return SequenceCutter(derivation).cut();
+}
+
+}  // namespace lockstep

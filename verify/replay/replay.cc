@@ -1,0 +1,679 @@
+#include "verify/replay/replay.h"
+
+#include <algorithm>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "verify/replay/lost_messages.h"
+#include "verify/replay/mailbox.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::uint32_t kNoGroup = UINT32_MAX;
+
+// Source, destination and group of a point-to-point call.
+using SendChannel = std::tuple<std::int32_t, std::int32_t, std::uint32_t>;
+
+struct ChannelState {
+  Mailbox mailbox;
+  std::vector<Mailbox::Posted> probes;  // those that wait for a message
+};
+
+class Replayer {
+ public:
+  Replayer(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement,
+           const ReplayOptions& options)
+      : run_(run),
+        groups_(groups),
+        agreement_(agreement),
+        options_(options),
+        was_recorded_(was_recorded(run)),
+        recorded_(options.follow_record && was_recorded_),
+        queued_(recorded_ && (options.semantics == CallSemantics::nccl ||
+                              std::any_of(run.ranks.begin(), run.ranks.end(),
+                                          [](const RankTrace& t) { return t.snapshot; }))),
+        records_completion_(recorded_ && records_completion(run, options.semantics)) {
+    prepare();
+  }
+
+  ReplayResult run() {
+    std::vector<std::uint32_t> ready(run_.ranks.size());
+    for (std::uint32_t r = 0; r < ready.size(); ++r) ready[r] = r;
+    while (!ready.empty()) {
+      const std::uint32_t r = ready.back();
+      ready.pop_back();
+      advance(r, ready);
+    }
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  struct RankState {
+    std::size_t next = 0;       // the event to look at
+    std::size_t last_host = 0;  // 1 + the last event that the rank itself caused
+    std::uint32_t blocked = kNoCall;
+    std::uint32_t interrupted = kNoCall;
+    std::int32_t step = kNone;
+    std::vector<std::uint32_t> batch;  // calls issued as one batch, not yet blocked on
+  };
+  struct Meetings {
+    std::vector<std::uint32_t> arrived;
+    std::vector<SignatureId> first;
+    std::vector<bool> mismatched;
+    std::vector<bool> completed;  // for some member, as recorded
+    std::uint32_t first_mismatched = UINT32_MAX;
+  };
+
+  void prepare() {
+    states_.resize(run_.ranks.size());
+    meeting_of_.resize(run_.ranks.size());
+    met_.resize(run_.ranks.size());
+    group_index_.assign(run_.tables.groups.size(), kNoGroup);
+    for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
+      const RankTrace& trace = run_.ranks[r];
+      meeting_of_[r].assign(trace.calls.size(), UINT32_MAX);
+      met_[r].assign(trace.calls.size(), false);
+      RankState& state = states_[r];
+      for (std::size_t e = 0; e < trace.events.size(); ++e) {
+        const Event& event = trace.events[e];
+        // An exception is not progress: it ends the call that the rank was in.
+        const bool passive = event.kind == EventKind::complete || event.kind == EventKind::start ||
+                             event.kind == EventKind::exception;
+        if (!passive) state.last_host = e + 1;
+      }
+    }
+    if (std::vector<std::vector<bool>> lost = find_lost_messages(run_); !lost.empty()) {
+      met_ = std::move(lost);
+    }
+    meetings_.resize(groups_.size());
+    for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+      group_index_[groups_[g].group.value] = g;
+      std::size_t longest = 0;
+      for (const Stream& stream : groups_[g].streams) {
+        longest = std::max(longest, stream.calls.size());
+        for (std::uint32_t i = 0; i < stream.calls.size(); ++i) {
+          meeting_of_[stream.rank_index][stream.calls[i]] = i;
+        }
+      }
+      meetings_[g].arrived.assign(longest, 0);
+      meetings_[g].first.resize(longest);
+      meetings_[g].mismatched.assign(longest, false);
+      meetings_[g].completed.assign(longest, false);
+    }
+  }
+
+  const Call& call(std::uint32_t r, std::uint32_t c) const { return run_.ranks[r].calls[c]; }
+  const Signature& signature(std::uint32_t r, std::uint32_t c) const {
+    return run_.tables.signatures[call(r, c).signature];
+  }
+
+  // Runs the rank until it blocks or its trace ends; ranks that this lets go become ready.
+  void advance(std::uint32_t r, std::vector<std::uint32_t>& ready) {
+    const RankTrace& trace = run_.ranks[r];
+    RankState& state = states_[r];
+    if (state.blocked != kNoCall) {
+      if (!may_pass(r, state.blocked)) return;
+      state.blocked = kNoCall;
+    }
+    while (state.next < trace.events.size()) {
+      if (!state.batch.empty() && !pass_batch(r)) return;
+      const Event& event = trace.events[state.next++];
+      switch (event.kind) {
+        case EventKind::issue:
+          if (call(r, event.index).step != kNone) state.step = call(r, event.index).step;
+          post(r, event.index, ready);
+          if (!call(r, event.index).has(kAsync)) block_after_issue(r, event.index);
+          break;
+        case EventKind::wait:
+          state.batch.push_back(event.index);
+          break;
+        case EventKind::exception: {
+          const auto& mark = trace.exceptions[event.index];
+          if (options_.follow_record && mark.call && !call(r, *mark.call).has(kCompleted)) {
+            state.interrupted = *mark.call;
+          }
+          break;
+        }
+        case EventKind::step:
+          state.step = static_cast<std::int32_t>(trace.steps[event.index].n);
+          break;
+        case EventKind::modality:
+          state.step =
+              std::max(state.step, static_cast<std::int32_t>(trace.modalities[event.index].n));
+          break;
+        default:
+          break;
+      }
+    }
+    if (!state.batch.empty()) pass_batch(r);
+  }
+
+  // A blocking call blocks at once; those of a batch post together and block behind the last.
+  void block_after_issue(std::uint32_t r, std::uint32_t c) { states_[r].batch.push_back(c); }
+
+  // True where the rank is through with all calls that it has to wait for now.
+  bool pass_batch(std::uint32_t r) {
+    RankState& state = states_[r];
+    if (next_is_same_batch(r)) return true;
+    for (const std::uint32_t c : state.batch) {
+      if (may_pass(r, c)) continue;
+      state.blocked = c;
+      park(r, c);
+      // What follows in the batch is looked at again once this one is through.
+      state.batch.erase(state.batch.begin(),
+                        std::find(state.batch.begin(), state.batch.end(), c) + 1);
+      return false;
+    }
+    state.batch.clear();
+    return true;
+  }
+
+  bool next_is_same_batch(std::uint32_t r) const {
+    const RankTrace& trace = run_.ranks[r];
+    const RankState& state = states_[r];
+    const std::int32_t batch = call(r, state.batch.back()).coalesced;
+    if (batch == kNone || state.next >= trace.events.size()) return false;
+    const Event& event = trace.events[state.next];
+    return event.kind == EventKind::issue && call(r, event.index).coalesced == batch;
+  }
+
+  // Whether a rank that blocks in this call gets through.
+  bool may_pass(std::uint32_t r, std::uint32_t c) const {
+    if (queued_) return true;  // the host went on, whatever the device does
+    const RankState& state = states_[r];
+    if (options_.follow_record && is_over(call(r, c), options_.semantics)) return true;
+    if (recorded_ && state.next < state.last_host) return true;  // it did go on
+    return complete(r, c);
+  }
+
+  bool complete(std::uint32_t r, std::uint32_t c) const {
+    if (met_[r][c]) return true;
+    const std::uint32_t m = meeting_of_[r][c];
+    const std::uint32_t g = group_index_[call(r, c).group.value];
+    const Op op = signature(r, c).op;
+    if (op == Op::send) return returns_at_once(run_.tables, call(r, c), options_.buffered_sends);
+    if (is_point_to_point(op)) return false;
+    if (g == kNoGroup || m == UINT32_MAX || !groups_[g].comparable) return true;
+    return meetings_[g].arrived[m] == groups_[g].streams.size() && groups_[g].absent.empty() &&
+           !mismatched(g, m);
+  }
+
+  // Whether the meeting cannot complete although everybody came: its calls do not fit together, or,
+  // where the calls of a communicator run in order, those of an earlier one do not.
+  bool mismatched(std::uint32_t g, std::uint64_t m) const {
+    const bool in_order = options_.semantics == CallSemantics::nccl && !recorded_;
+    return meetings_[g].mismatched[m] || (in_order && m > meetings_[g].first_mismatched);
+  }
+
+  // The same, or a member's own record that the call completed.
+  bool everybody_came(std::uint32_t r, std::uint32_t c) const {
+    const std::uint32_t m = meeting_of_[r][c];
+    const std::uint32_t g = group_index_[call(r, c).group.value];
+    const bool known = g != kNoGroup && m != UINT32_MAX && !is_point_to_point(signature(r, c).op);
+    return complete(r, c) || (known && meetings_[g].completed[m]);
+  }
+
+  void post(std::uint32_t r, std::uint32_t c, std::vector<std::uint32_t>& ready) {
+    if (is_point_to_point(signature(r, c).op)) {
+      post_point_to_point(r, c, ready);
+      return;
+    }
+    const std::uint32_t m = meeting_of_[r][c];
+    const std::uint32_t g = group_index_[call(r, c).group.value];
+    if (g == kNoGroup || m == UINT32_MAX) return;
+    Meetings& meetings = meetings_[g];
+    if (call(r, c).has(kCompleted)) meetings.completed[m] = true;
+    if (meetings.arrived[m]++ == 0) {
+      meetings.first[m] = call(r, c).signature;
+    } else if (cannot_meet(meetings.first[m], call(r, c).signature)) {
+      meetings.mismatched[m] = true;
+      meetings.first_mismatched = std::min(meetings.first_mismatched, m);
+    }
+    if (meetings.arrived[m] == groups_[g].streams.size()) {
+      wake(std::uint64_t{g} << 32U | m, ready);
+    }
+  }
+
+  // Different reduce operations give wrong numbers, but nothing waits for ever because of them.
+  bool cannot_meet(SignatureId a, SignatureId b) {
+    return a != b && (agreement_.differences(a, b) & ~unsigned{kDifferentRedop}) != 0;
+  }
+
+  void post_point_to_point(std::uint32_t r, std::uint32_t c, std::vector<std::uint32_t>& ready) {
+    if (met_[r][c]) return;  // it met a call that a recorder lost
+    const Op op = signature(r, c).op;
+    const Call& k = call(r, c);
+    const std::int32_t self = run_.ranks[r].rank.value;
+    std::int32_t peer = k.peer.value;
+    if (op == Op::recv_any || peer < 0) {
+      const std::optional<std::uint32_t> sender = chosen_sender(r, c);
+      if (!sender) return;
+      peer = run_.ranks[*sender].rank.value;
+    }
+    const bool sends = op == Op::send;
+    const SendChannel channel =
+        sends ? SendChannel{self, peer, k.group.value} : SendChannel{peer, self, k.group.value};
+    ChannelState& state = channels_[channel];
+    if (op == Op::probe) {
+      met_[r][c] = state.mailbox.holds(k.ptag);
+      if (!met_[r][c]) state.probes.push_back({r, c, k.ptag});
+      return;
+    }
+    const Mailbox::Posted mine{r, c, k.ptag};
+    const auto other = sends ? state.mailbox.post_send(mine) : state.mailbox.post_receive(mine);
+    if (!other) {
+      if (sends) wake_probes(state, ready);
+      return;
+    }
+    met_[r][c] = true;
+    met_[other->rank][other->call] = true;
+    if (queued_) {
+      partner_[{r, c}] = {other->rank, other->call};
+      partner_[{other->rank, other->call}] = {r, c};
+    }
+    const Mailbox::Posted& send = sends ? mine : *other;
+    const Mailbox::Posted& receive = sends ? *other : mine;
+    if (elements_differ(send, receive)) {
+      result_.size_mismatches.push_back({send.rank, send.call, receive.rank, receive.call});
+    }
+    if (states_[other->rank].blocked == other->call) ready.push_back(other->rank);
+  }
+
+  // From whom a receive whose source is open takes its message. Nothing where nobody knows: it then
+  // is taken to have one, or stays without.
+  std::optional<std::uint32_t> chosen_sender(std::uint32_t r, std::uint32_t c) {
+    const bool wildcard = is_any_source(run_.tables, call(r, c), options_.semantics);
+    if (wildcard && options_.choices != nullptr) {
+      const auto found = options_.choices->sender.find({r, c});
+      if (found != options_.choices->sender.end()) return found->second;
+      if (options_.choices->others_wait) return std::nullopt;
+    }
+    met_[r][c] = true;
+    result_.has_wildcards = true;
+    return std::nullopt;
+  }
+
+  void wake_probes(ChannelState& state, std::vector<std::uint32_t>& ready) {
+    std::erase_if(state.probes, [&](const Mailbox::Posted& probe) {
+      if (!state.mailbox.holds(probe.tag)) return false;
+      met_[probe.rank][probe.call] = true;
+      if (states_[probe.rank].blocked == probe.call) ready.push_back(probe.rank);
+      return true;
+    });
+  }
+
+  bool elements_differ(const Mailbox::Posted& send, const Mailbox::Posted& receive) const {
+    return message_differs(signature(send.rank, send.call), signature(receive.rank, receive.call));
+  }
+
+  void park(std::uint32_t r, std::uint32_t c) {
+    if (is_point_to_point(signature(r, c).op)) return;  // its partner wakes it
+    const std::uint32_t g = group_index_[call(r, c).group.value];
+    if (g == kNoGroup) return;
+    parked_[std::uint64_t{g} << 32U | meeting_of_[r][c]].push_back(r);
+  }
+
+  void wake(std::uint64_t meeting, std::vector<std::uint32_t>& ready) {
+    const auto found = parked_.find(meeting);
+    if (found == parked_.end()) return;
+    ready.insert(ready.end(), found->second.begin(), found->second.end());
+    parked_.erase(found);
+  }
+
+  void finish() {
+    result_.positions.resize(run_.ranks.size());
+    for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) result_.positions[r] = position(r);
+    collect_unmatched();
+    collect_wait_points();
+    decide_stuck();
+  }
+
+  Position position(std::uint32_t r) const {
+    const RankTrace& trace = run_.ranks[r];
+    const RankState& state = states_[r];
+    Position out;
+    out.step = state.step;
+    out.blocked = state.blocked;
+    out.interrupted = state.interrupted;
+    switch (trace.end) {
+      case End::clean:
+        out.state = Position::State::finished;
+        break;
+      case End::hung:
+        out.state = Position::State::hung;
+        break;
+      case End::exception:
+        out.state = Position::State::raised;
+        break;
+      case End::killed:
+        out.state = Position::State::killed;
+        break;
+      case End::cut:
+        out.state = options_.live || trace.open_ended
+                        ? Position::State::running
+                        : (was_recorded_ ? Position::State::cut : Position::State::finished);
+        break;
+    }
+    if (!options_.follow_record && out.state != Position::State::finished) {
+      out.state = Position::State::running;  // its program goes on behind what was recorded
+    }
+    if (out.blocked != kNoCall && has_ended(r, out.blocked)) {
+      out.state = Position::State::finished;
+      out.blocked = kNoCall;
+    }
+    if (out.state == Position::State::raised && out.blocked != kNoCall) {
+      out.interrupted = std::exchange(out.blocked, kNoCall);
+    }
+    if (out.state != Position::State::finished && records_completion_) out.last_open = last_open(r);
+    if (queued_) {
+      take_oldest_open(r, out);
+    } else if (out.waiting_in() == kNoCall && out.state != Position::State::finished &&
+               out.state != Position::State::running && records_completion_) {
+      out.pending = oldest_pending(r);
+      // A rank that died waits for nobody who came.
+      const bool died = out.state != Position::State::hung;
+      if (died && out.pending != kNoCall && everybody_came(r, out.pending)) out.pending = kNoCall;
+    }
+    return out;
+  }
+
+  // Where the rank's device stands. The host stands there, too, where its last act was to wait for
+  // a call that is still open: a wait that does not return is one in which it blocks.
+  void take_oldest_open(std::uint32_t r, Position& out) const {
+    if (out.state == Position::State::finished) return;
+    const std::uint32_t open = oldest_open(r);
+    if (open == kNoCall) return;
+    if (out.interrupted != kNoCall) {
+      out.interrupted = open;
+    } else if (host_waits(r)) {
+      out.blocked = open;
+    } else if (out.state != Position::State::running) {
+      out.pending = open;
+    }
+  }
+
+  // Several waits in a row are one for all these calls: the host reads a value.
+  bool host_waits(std::uint32_t r) const {
+    const RankTrace& trace = run_.ranks[r];
+    for (std::size_t e = states_[r].last_host; e-- > 0;) {
+      const Event& event = trace.events[e];
+      if (event.kind == EventKind::complete || event.kind == EventKind::start) continue;
+      if (event.kind != EventKind::wait) return false;
+      if (is_open(r, event.index)) return true;
+    }
+    return false;
+  }
+
+  // The oldest call of the rank that is not over. Of a batch, whose calls run as one, the first
+  // that its other side has not posted: that one holds up the rest.
+  std::uint32_t oldest_open(std::uint32_t r) const {
+    const std::vector<Call>& calls = run_.ranks[r].calls;
+    std::uint32_t oldest = kNoCall;
+    for (std::size_t c = calls.size(); c-- > 0;) {
+      if (is_open(r, static_cast<std::uint32_t>(c))) {
+        oldest = static_cast<std::uint32_t>(c);
+      } else if (calls.size() - c > kLongestQueue) {
+        break;
+      }
+    }
+    if (oldest == kNoCall || calls[oldest].coalesced == kNone) return oldest;
+    for (std::uint32_t c = oldest;
+         c < calls.size() && calls[c].coalesced == calls[oldest].coalesced; ++c) {
+      if (is_open(r, c) && !met_[r][c]) return c;
+    }
+    return oldest;
+  }
+
+  bool is_open(std::uint32_t r, std::uint32_t c) const {
+    if (records_completion_) return !is_over(call(r, c), options_.semantics);
+    // Nobody recorded completions: open is what cannot be complete, since a member never issued it,
+    // or issued another call in its place.
+    return !complete(r, c) && (is_point_to_point(signature(r, c).op) || !has_absent_member(r, c));
+  }
+
+  bool has_absent_member(std::uint32_t r, std::uint32_t c) const {
+    const std::uint32_t g = group_index_[call(r, c).group.value];
+    return g != kNoGroup && !groups_[g].absent.empty();
+  }
+
+  // A rank that waits in MPI_Finalize for ranks that are still at work is through with its program:
+  // nothing that these wait for can come from it.
+  bool has_ended(std::uint32_t r, std::uint32_t c) const {
+    if (signature(r, c).op != Op::finalize) return false;
+    const std::uint32_t g = group_index_[call(r, c).group.value];
+    const std::uint32_t m = meeting_of_[r][c];
+    if (g == kNoGroup || m == UINT32_MAX) return false;
+    return meetings_[g].arrived[m] < groups_[g].streams.size() && !meetings_[g].mismatched[m];
+  }
+
+  std::uint32_t last_open(std::uint32_t r) const {
+    const RankTrace& trace = run_.ranks[r];
+    if (trace.calls.empty() || trace.calls.back().has(kCompleted)) return kNoCall;
+    return static_cast<std::uint32_t>(trace.calls.size() - 1);
+  }
+
+  // Only the newest calls can be open: more than that are not enqueued at once, so that a search
+  // from the newest call back ends after so many that are over.
+  static constexpr std::size_t kLongestQueue = 4096;
+
+  std::uint32_t oldest_pending(std::uint32_t r) const {
+    const RankTrace& trace = run_.ranks[r];
+    std::uint32_t oldest = kNoCall;
+    for (std::size_t c = trace.calls.size(); c-- > 0;) {
+      const Call& k = trace.calls[c];
+      if (is_over(k, options_.semantics)) {
+        if (trace.calls.size() - c > kLongestQueue) break;
+        continue;
+      }
+      // A blocking call that others follow was left, whatever was recorded of it.
+      if (k.has(kAsync) || c + 1 == trace.calls.size()) oldest = static_cast<std::uint32_t>(c);
+    }
+    return oldest;
+  }
+
+  void collect_unmatched() {
+    for (const auto& [channel, state] : channels_) {
+      for (const Mailbox::Posted& p : state.mailbox.unmet()) {
+        const bool passed = options_.follow_record && call(p.rank, p.call).has(kCompleted);
+        if (!passed) result_.unmatched.emplace_back(p.rank, p.call);
+        if (signature(p.rank, p.call).op == Op::send) {
+          result_.left_messages.emplace_back(p.rank, p.call);
+        }
+      }
+    }
+    std::sort(result_.left_messages.begin(), result_.left_messages.end());
+    std::sort(result_.unmatched.begin(), result_.unmatched.end());
+  }
+
+  void collect_wait_points() {
+    std::map<std::pair<std::uint32_t, std::uint64_t>, WaitPoint> points;
+    std::map<std::pair<std::uint32_t, std::uint64_t>, std::vector<std::uint32_t>> members;
+    result_.point_of.assign(run_.ranks.size(), SIZE_MAX);
+    for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
+      const std::uint32_t c = result_.positions[r].waiting_in();
+      if (c == kNoCall) continue;
+      const Call& k = call(r, c);
+      if (is_point_to_point(signature(r, c).op)) {
+        // Every waiting call is a point of its own, numbered behind all groups.
+        WaitPoint& point = points[{kNoGroup, r}];
+        point.waiting.push_back(r);
+        if (const auto other = partner_.find({r, c}); other != partner_.end()) {
+          const auto [peer, its_call] = other->second;
+          if (stands_before(peer, its_call)) point.behind.push_back(peer);
+          continue;
+        }
+        if (lost_in_transport(r, c)) continue;  // nobody is missing
+        if (is_any_source(run_.tables, k, options_.semantics)) {
+          add_all_others(point, r, k.group);
+        } else {
+          add_missing(point, k.peer);
+        }
+        continue;
+      }
+      const std::uint32_t g = group_index_[k.group.value];
+      const std::uint32_t m = meeting_of_[r][c];
+      if (g == kNoGroup || m == UINT32_MAX) continue;
+      points[{g, m}].waiting.push_back(r);
+    }
+    for (auto& [key, point] : points) {
+      if (key.first != kNoGroup) describe_meeting(key.first, key.second, point);
+      for (const std::uint32_t r : point.waiting) result_.point_of[r] = result_.wait_points.size();
+      result_.wait_points.push_back(std::move(point));
+    }
+  }
+
+  // Whether a watchdog ended the rank in a point-to-point call whose other side had come.
+  bool lost_in_transport(std::uint32_t r, std::uint32_t c) const {
+    return result_.positions[r].state == Position::State::hung && met_[r][c] &&
+           !run_.ranks[r].snapshot && !is_any_source(run_.tables, call(r, c), options_.semantics);
+  }
+
+  void describe_meeting(std::uint32_t g, std::uint64_t m, WaitPoint& point) const {
+    point.group = g;
+    point.meeting = m;
+    point.mismatched = mismatched(g, m);
+    point.unknown_member = !groups_[g].absent.empty();
+    for (const Stream& stream : groups_[g].streams) {
+      const bool arrived =
+          m < stream.calls.size() && arrived_at(stream.rank_index, stream.calls[m]);
+      if (arrived) {
+        if (queued_ && stands_before(stream.rank_index, stream.calls[m])) {
+          point.behind.push_back(stream.rank_index);
+        }
+        continue;
+      }
+      if (run_.ranks[stream.rank_index].open_ended) {
+        point.unknown_member = true;  // the file ends here, the rank did not
+      } else {
+        point.missing.push_back(stream.rank_index);
+      }
+    }
+  }
+
+  // Whether the rank's device has an older open call than this one, and nothing shows that this one
+  // began all the same.
+  bool stands_before(std::uint32_t r, std::uint32_t c) const {
+    if (options_.semantics != CallSemantics::nccl) return false;  // no device: groups run apart
+    const std::uint32_t open = result_.positions[r].waiting_in();
+    const Call& k = call(r, c);
+    const bool same_batch =
+        open != kNoCall && k.coalesced != kNone && k.coalesced == call(r, open).coalesced;
+    return open < c && !same_batch && !k.has(kStarted) && !k.has(kCompleted);
+  }
+
+  bool arrived_at(std::uint32_t r, std::uint32_t c) const {
+    // In a replayed program, calls behind the rank's position have not been issued.
+    const RankState& state = states_[r];
+    return recorded_ || state.blocked == kNoCall || c <= state.blocked;
+  }
+
+  void add_missing(WaitPoint& point, Rank peer) const {
+    const RankTrace* trace = run_.find(peer);
+    if (trace == nullptr) {
+      point.unknown_member = true;
+    } else {
+      point.missing.push_back(static_cast<std::uint32_t>(trace - run_.ranks.data()));
+    }
+  }
+
+  // Everybody in the group but the rank itself, at its call that takes a message from anybody.
+  void add_all_others(WaitPoint& point, std::uint32_t r, GroupId group) const {
+    point.any_source = true;
+    const std::uint32_t g = group_index_[group.value];
+    if (g == kNoGroup) {
+      point.unknown_member = true;
+      return;
+    }
+    point.unknown_member = !groups_[g].absent.empty();
+    for (const Stream& stream : groups_[g].streams) {
+      if (stream.rank_index != r) point.missing.push_back(stream.rank_index);
+    }
+  }
+
+  // Least fixpoint of "may still be let go": a rank is, once every member that its call misses may
+  // still arrive. The rest is stuck. O(waiting ranks + missing members).
+  void decide_stuck() {
+    const std::size_t n = run_.ranks.size();
+    std::vector<bool> may_move(n);
+    std::vector<std::uint32_t> work;
+    for (std::uint32_t r = 0; r < n; ++r) {
+      may_move[r] = result_.positions[r].state == Position::State::running &&
+                    result_.positions[r].blocked == kNoCall;
+      if (may_move[r]) work.push_back(r);
+    }
+    std::vector<std::vector<std::size_t>> waited_for_at(n);
+    std::vector<std::size_t> open(result_.wait_points.size());
+    for (std::size_t p = 0; p < open.size(); ++p) {
+      const WaitPoint& point = result_.wait_points[p];
+      open[p] = point.missing.size() + point.behind.size();
+      for (const std::uint32_t r : point.missing) waited_for_at[r].push_back(p);
+      for (const std::uint32_t r : point.behind) waited_for_at[r].push_back(p);
+      if (point.any_source) open[p] = point.unknown_member ? 0 : std::min<std::size_t>(open[p], 1);
+      // Everybody came, or may have come unseen: nothing here keeps the ranks from going on.
+      if (open[p] == 0 && !point.mismatched) release(p, may_move, work);
+    }
+    while (!work.empty()) {
+      const std::uint32_t r = work.back();
+      work.pop_back();
+      for (const std::size_t p : waited_for_at[r]) {
+        if (open[p] > 0 && --open[p] == 0 && !result_.wait_points[p].mismatched)
+          release(p, may_move, work);
+      }
+    }
+    result_.stuck.assign(n, false);
+    for (std::uint32_t r = 0; r < n; ++r) {
+      result_.stuck[r] = result_.positions[r].blocked != kNoCall && !may_move[r];
+    }
+  }
+
+  void release(std::size_t p, std::vector<bool>& may_move, std::vector<std::uint32_t>& work) const {
+    for (const std::uint32_t r : result_.wait_points[p].waiting) {
+      if (result_.positions[r].blocked == kNoCall || may_move[r]) continue;
+      may_move[r] = true;
+      work.push_back(r);
+    }
+  }
+
+  const Run& run_;
+  const std::vector<GroupStreams>& groups_;
+  Agreement& agreement_;
+  const ReplayOptions options_;
+  const bool was_recorded_;
+  const bool recorded_;            // and what was recorded counts
+  const bool queued_;              // over NCCL: hosts went on, devices stand in queues
+  const bool records_completion_;  // some rank's trace tells when calls complete
+  std::vector<RankState> states_;
+  std::vector<std::vector<std::uint32_t>> meeting_of_;  // by rank index and call
+  std::vector<std::vector<bool>> met_;                  // point-to-point calls that met
+  std::vector<std::uint32_t> group_index_;              // by GroupId
+  std::vector<Meetings> meetings_;                      // by group index
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> parked_;
+  std::map<SendChannel, ChannelState> channels_;
+  // Both sides of each message, over NCCL: by rank index and call.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint32_t, std::uint32_t>>
+      partner_;
+  ReplayResult result_;
+};
+
+}  // namespace
+
+bool was_recorded(const Run& run) {
+  return std::any_of(run.ranks.begin(), run.ranks.end(), [](const RankTrace& trace) {
+    if (trace.end != End::clean && trace.end != End::cut) return true;
+    return std::any_of(trace.events.begin(), trace.events.end(), [](const Event& e) {
+      return e.time != kNoTime || e.kind == EventKind::complete || e.kind == EventKind::waited ||
+             e.kind == EventKind::start;
+    });
+  });
+}
+
+ReplayResult replay(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement,
+                    const ReplayOptions& options) {
+  return Replayer(run, groups, agreement, options).run();
+}
+
+}  // namespace lockstep

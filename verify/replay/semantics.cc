@@ -1,0 +1,85 @@
+#include "verify/replay/semantics.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::array kNames = {
+    std::pair(CallSemantics::gloo, std::string_view("gloo")),
+    std::pair(CallSemantics::nccl, std::string_view("nccl")),
+    std::pair(CallSemantics::mpi, std::string_view("mpi")),
+};
+
+}  // namespace
+
+std::string_view to_string(CallSemantics semantics) {
+  for (const auto& [value, name] : kNames) {
+    if (value == semantics) return name;
+  }
+  return "";
+}
+
+std::optional<CallSemantics> call_semantics_from_name(std::string_view name) {
+  for (const auto& [value, known] : kNames) {
+    if (known == name) return value;
+  }
+  return std::nullopt;
+}
+
+CallSemantics recorded_semantics(const Run& run) {
+  const auto any = [&](const auto& holds) {
+    return std::any_of(run.ranks.begin(), run.ranks.end(), holds);
+  };
+  if (any([](const RankTrace& t) { return t.semantics == Semantics::mpi; })) {
+    return CallSemantics::mpi;
+  }
+  // torch.distributed writes several backends as "cpu:gloo,cuda:nccl".
+  const auto names = [&](std::string_view backend) {
+    return any([&](const RankTrace& t) { return t.backend.find(backend) != std::string::npos; });
+  };
+  if (names("nccl")) return CallSemantics::nccl;
+  // What looks at running processes shows the devices' queues, unless it says that there are none.
+  if (any([](const RankTrace& t) { return t.snapshot; }) && !names("gloo")) {
+    return CallSemantics::nccl;
+  }
+  return CallSemantics::gloo;
+}
+
+bool is_over(const Call& call, CallSemantics semantics) {
+  return call.has(kCompleted) || (semantics != CallSemantics::nccl && call.has(kWaitEnded));
+}
+
+bool records_completion(const Run& run, CallSemantics semantics) {
+  return std::any_of(run.ranks.begin(), run.ranks.end(), [&](const RankTrace& trace) {
+    return trace.snapshot ||
+           std::any_of(trace.calls.begin(), trace.calls.end(),
+                       [&](const Call& call) { return is_over(call, semantics); });
+  });
+}
+
+bool is_any_source(const Tables& tables, const Call& call, CallSemantics semantics) {
+  const Op op = tables.signatures[call.signature].op;
+  if (op == Op::recv_any) return true;
+  return semantics == CallSemantics::mpi && (op == Op::recv || op == Op::probe) &&
+         call.peer.value < 0;
+}
+
+bool returns_at_once(const Tables& tables, const Call& send, bool buffered) {
+  const std::string& mode = tables.str(tables.signatures[send.signature].mode);
+  if (mode == "buffered") return true;
+  return buffered && mode != "sync";
+}
+
+bool message_differs(const Signature& send, const Signature& receive) {
+  const auto given = send.in_elements != kNone ? send.in_elements : send.out_elements;
+  const auto taken = receive.out_elements != kNone ? receive.out_elements : receive.in_elements;
+  if (given != kNone && taken != kNone && given != taken) return true;
+  if (send.count != kNone && receive.count != kNone && send.count > receive.count) return true;
+  return send.dtypes.value != 0 && receive.dtypes.value != 0 && send.dtypes != receive.dtypes;
+}
+
+}  // namespace lockstep

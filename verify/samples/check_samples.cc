@@ -1,0 +1,216 @@
+#include "verify/samples/check_samples.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/text.h"
+#include "verify/samples/replicas.h"
+#include "verify/samples/sample_log.h"
+#include "verify/samples/sharding.h"
+#include "verify/words.h"
+
+namespace lockstep {
+
+namespace {
+
+using Ranks = std::vector<std::uint32_t>;
+
+std::string percent(std::uint64_t part, std::uint64_t whole) {
+  return fixed(100.0 * static_cast<double>(part) /
+                   static_cast<double>(std::max<std::uint64_t>(whole, 1)),
+               0) +
+         " %";
+}
+
+Cause sample_cause(const Context& context, RuleId rule, std::int64_t n, const Ranks& ranks) {
+  Cause out = value_cause(context, rule, n, {}, {});
+  out.finding.certainty = Certainty::observed;
+  out.finding.ranks = context.ranks(ranks);
+  return out;
+}
+
+// Whether the batches came from one rank: a broadcast (or scatter) in every step that is said to
+// carry a batch, or whole numbers, as token ids are.
+bool batches_are_broadcast(const Context& context, const SampleLog& log, std::uint32_t rank) {
+  const Tables& tables = context.run.tables;
+  std::size_t broadcasts = 0;
+  for (const Call& call : context.run.ranks[rank].calls) {
+    const Signature& signature = tables.signatures[call.signature];
+    if (signature.op != Op::broadcast) continue;
+    bool batch = tables.str(call.tag).find("batch") != std::string::npos;
+    for (const std::string& name : tables.names(call.what)) {
+      batch |= name.starts_with("batch") || name.starts_with("data.");
+    }
+    const bool nameless = call.what.value == 0;
+    for (const std::string& dtype : tables.names(signature.dtypes)) {
+      batch |= nameless && dtype == "int64";
+    }
+    broadcasts += batch ? 1U : 0U;
+  }
+  return broadcasts >= log.by_step[rank].size();
+}
+
+Cause explain_shared(const Context& context, const SampleLog& log, const SharedSamples& shared) {
+  const std::string ranks = context.rank_words(shared.ranks);
+  const std::string share = percent(shared.consumed - shared.distinct, shared.consumed);
+  const std::string effective = "of " + plural(shared.consumed, "sample") + " consumed, " +
+                                std::to_string(shared.distinct) + " are different: " + share +
+                                " of the work is repeated";
+  if (!shared.identical) {
+    Cause out = sample_cause(context, RuleId::overlap, shared.n, shared.ranks);
+    out.finding.message = ranks + " train on samples of each other's shards from step " +
+                          std::to_string(shared.n) + " on; " + effective;
+    out.finding.why =
+        "the shards are not disjoint although the epoch is not over: other seeds, "
+        "other data sets or wrong rank numbers in the samplers";
+    if (!shared.certain) {
+      out.finding.severity = Severity::warning;
+      out.finding.why += "; samples drawn with replacement look like this too";
+    }
+    return out;
+  }
+  const bool broadcast = batches_are_broadcast(context, log, shared.ranks.front());
+  Cause out = sample_cause(context, broadcast ? RuleId::broadcast_as_sync : RuleId::no_sharding,
+                           shared.n, shared.ranks);
+  out.finding.message = ranks + " train on the same samples in every step" +
+                        (broadcast ? ", which one of them broadcasts" : "") + "; " + effective +
+                        ", and the batch that counts is one rank's";
+  return out;
+}
+
+std::optional<Cause> check_order(const Context& context, const SampleLog& log) {
+  const double unlikely = std::log(1e-6);
+  Ranks ranks;                          // that are too unlikely by themselves
+  Ranks all;                            // that repeat
+  std::set<SampleLog::Samples> orders;  // … their samples; equal ones are no further evidence
+  bool every = true;                    // rank with a second epoch repeats
+  double together = 0;
+  std::optional<RepeatedOrder> first;
+  bool ascending = true;
+  for (std::uint32_t r = 0; r < log.by_step.size(); ++r) {
+    SampleLog::Samples samples = log.all(r);
+    const EpochOrder order = find_epoch_order(samples);
+    every = every && order.again == order.repeated.has_value();
+    if (!order.repeated) continue;
+    if (!first) first = order.repeated;
+    ascending = ascending && order.repeated->ascending;
+    all.push_back(r);
+    if (order.repeated->log_chance < unlikely) ranks.push_back(r);
+    if (orders.insert(std::move(samples)).second) together += order.repeated->log_chance;
+  }
+  if (every && together < unlikely) ranks = all;
+  if (ranks.empty()) return std::nullopt;
+  first->ascending = ascending;
+  Cause out =
+      sample_cause(context, RuleId::no_reshuffle, log.by_step[ranks.front()].begin()->first, ranks);
+  Finding& f = out.finding;
+  f.message = context.rank_words(ranks) + " see their samples in the same order in every epoch (" +
+              std::to_string(first->compared) + " of " + std::to_string(first->compared) +
+              " samples of later epochs in the place of the first; " +
+              plural(first->period, "sample") + " an epoch and rank)";
+  if (first->ascending) {
+    f.severity = Severity::note;
+    f.why = "the order is that of the data set: shuffling is off";
+  }
+  return out;
+}
+
+// "2 of 4 in step 3, each 1 further on".
+std::string pairing_words(const SamplePair& pair) {
+  const auto& a = *pair.first;
+  const auto& b = *pair.second;
+  const std::size_t n = std::min(a.size(), b.size());
+  std::size_t wrong = std::max(a.size(), b.size()) - n;
+  std::optional<std::size_t> at;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (a[i] == b[i]) continue;
+    ++wrong;
+    if (!at) at = i;
+  }
+  std::string out = std::to_string(wrong) + " of " + std::to_string(std::max(a.size(), b.size())) +
+                    " in step " + std::to_string(pair.n);
+  if (!at) return out;
+  out += ", first at place " + std::to_string(*at) + ": sample " + std::to_string(a[*at]) +
+         " beside sample " + std::to_string(b[*at]);
+  return out;
+}
+
+std::optional<Cause> explain_misaligned(const Context& context,
+                                        const std::vector<SamplePair>& pairs,
+                                        const std::string& what) {
+  std::optional<SamplePair> first;
+  Ranks ranks;
+  std::size_t wrong = 0;
+  for (const SamplePair& pair : pairs) {
+    if (*pair.first == *pair.second) continue;
+    ++wrong;
+    if (!first || pair.n < first->n) first = pair;
+    ranks.push_back(pair.rank);
+  }
+  if (!first) return std::nullopt;
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  Cause out = sample_cause(context, RuleId::index_misaligned, first->n, ranks);
+  Finding& f = out.finding;
+  f.culprits = ranks.size() < context.run.ranks.size() ? f.ranks : std::vector<Rank>{};
+  f.message = "images and texts are paired wrongly on " + context.rank_words(ranks) + " (" + what +
+              "): " + pairing_words(*first) + "; " + std::to_string(wrong) + " of " +
+              plural(pairs.size(), "batch", "batches") + " in all";
+  return out;
+}
+
+// Ranks that send each other messages are parts of one model: their batches must be the same where
+// they are about the same samples at all.
+std::vector<SamplePair> partner_pairs(const SampleLog& log, const Replicas& replicas) {
+  std::vector<SamplePair> out;
+  for (const auto& [a, b] : replicas.partners) {
+    std::vector<SamplePair> pairs;
+    bool related = false;
+    for (const auto& [n, samples] : log.by_step[a]) {
+      const auto theirs = log.by_step[b].find(n);
+      if (theirs == log.by_step[b].end()) continue;
+      pairs.push_back({b, n, &samples, &theirs->second});
+      related |= common_share(samples, theirs->second) > 0.5;
+    }
+    if (related) out.insert(out.end(), pairs.begin(), pairs.end());
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Cause> check_samples(const Context& context, std::vector<std::string>& unknown) {
+  std::vector<Cause> out;
+  const SampleLog log = read_samples(context.run);
+  Ranks with_samples;
+  for (std::uint32_t r = 0; r < log.by_step.size(); ++r) {
+    if (log.has(r)) with_samples.push_back(r);
+  }
+  if (with_samples.empty()) return out;
+
+  const Replicas replicas = find_replicas(context);
+  if (!replicas.known && with_samples.size() > 1) {
+    unknown.emplace_back(
+        "which ranks are replicas: several groups reduce and do not name what they carry, so "
+        "samples were not compared between ranks");
+  }
+  for (Ranks set : replicas.sets) {
+    std::erase_if(set, [&](std::uint32_t r) { return !log.has(r); });
+    if (set.size() < 2) continue;
+    if (auto shared = find_shared_samples(log, set)) {
+      out.push_back(explain_shared(context, log, *shared));
+    }
+  }
+  if (auto order = check_order(context, log)) out.push_back(std::move(*order));
+  const auto add_misaligned = [&](const std::vector<SamplePair>& pairs, const std::string& what) {
+    if (auto found = explain_misaligned(context, pairs, what)) out.push_back(std::move(*found));
+  };
+  add_misaligned(find_sample_pairs(context.run), "two loaders of a rank");
+  add_misaligned(partner_pairs(log, replicas), "ranks that hold parts of one model");
+  return out;
+}
+
+}  // namespace lockstep

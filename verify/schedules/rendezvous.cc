@@ -1,0 +1,116 @@
+#include "verify/schedules/rendezvous.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "verify/blocking/wait_graph.h"
+#include "verify/wait_words.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t kShown = 6;  // waiting calls in a message
+
+bool is_send(const Context& context, CallRef call) {
+  return context.run.tables.signatures[context.call(call).signature].op == Op::send;
+}
+
+bool stuck_too(const ReplayResult& lenient, const WaitCause& wait) {
+  const auto stuck = [&](std::uint32_t r) { return lenient.stuck[r]; };
+  return std::any_of(wait.roots.begin(), wait.roots.end(), stuck) ||
+         std::any_of(wait.victims.begin(), wait.victims.end(), stuck);
+}
+
+// The calls in which the circle's ranks wait, else those that wait for the root, first to last.
+std::vector<std::size_t> points_to_tell(const Context& strict, const WaitCause& wait) {
+  std::vector<std::size_t> out;
+  for (const std::size_t p : wait.points) {
+    const WaitPoint& point = strict.where.wait_points[p];
+    const auto& ranks = wait.circle ? point.waiting : point.missing;
+    const bool told = std::any_of(ranks.begin(), ranks.end(), [&](std::uint32_t r) {
+      return std::binary_search(wait.roots.begin(), wait.roots.end(), r);
+    });
+    if (told) out.push_back(p);
+  }
+  return out;
+}
+
+Cause explain_synchronous_wait(const Context& strict, const ReplayResult& lenient,
+                               const WaitCause& wait) {
+  const std::vector<std::size_t> points = points_to_tell(strict, wait);
+  bool all_messages = true;
+  bool any_send = false;
+  std::string circle;
+  Cause cause;
+  Finding finding;
+  std::vector<std::uint32_t> waiting;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const WaitPoint& point = strict.where.wait_points[points[i]];
+    const CallRef call = waiting_call(strict, point.waiting[0]);
+    all_messages = all_messages && point.group == WaitPoint::kPointToPoint;
+    any_send = any_send || is_send(strict, call);
+    waiting.insert(waiting.end(), point.waiting.begin(), point.waiting.end());
+    if (i >= kShown) continue;
+    const std::string words = waiting_for_words(strict, point);
+    circle += (circle.empty() ? "" : "; ") + words;
+    finding.evidence.push_back(strict.evidence(call, words));
+  }
+  if (points.size() > kShown) circle += "; and " + std::to_string(points.size() - kShown) + " more";
+  const bool sends_matter = any_send && !stuck_too(lenient, wait);
+  const RuleId id = !wait.circle && any_send ? RuleId::p2p_unmatched
+                    : all_messages           ? RuleId::p2p_cycle
+                                             : RuleId::deadlock;
+  const std::vector<Evidence> evidence = std::move(finding.evidence);
+  cause.finding = make_finding(id);
+  Finding& f = cause.finding;
+  f.evidence = evidence;
+  f.certainty = Certainty::possible;
+  f.message = std::string(sends_matter ? "where sends are not buffered, "
+                                       : "where collectives wait for all their members, ") +
+              circle;
+  if (!wait.circle) f.message += ", which " + state_words(strict, wait.roots[0]);
+  f.why = sends_matter ? "MPI may buffer a standard send or let it wait for its receive. This run "
+                         "buffered them; with longer messages, or another MPI, it hangs."
+                       : "MPI may let a collective return before all its members came, or after. "
+                         "This run did the former; another MPI, or another size, hangs.";
+  if (id == RuleId::deadlock)
+    f.fix =
+        "issue the calls on all ranks in an order in which each can "
+        "complete before the next";
+  std::sort(waiting.begin(), waiting.end());
+  if (!wait.circle) waiting.insert(waiting.end(), wait.roots.begin(), wait.roots.end());
+  std::sort(waiting.begin(), waiting.end());
+  cause.deviants = waiting;
+  f.ranks = strict.ranks(waiting);
+  const WaitPoint& first = strict.where.wait_points[points[0]];
+  place_at(strict, first, cause);
+  set_fingerprint(f, describe(strict.run.tables,
+                              strict.call(waiting_call(strict, first.waiting[0])).signature));
+  return cause;
+}
+
+}  // namespace
+
+std::vector<Cause> check_rendezvous(const Context& context, const WildcardChoices* choices) {
+  std::vector<Cause> out;
+  const auto replay_program = [&](bool buffered) {
+    return replay(context.run, context.groups, context.agreement,
+                  {false, context.semantics, false, buffered, choices});
+  };
+  const ReplayResult where = replay_program(false);
+  const bool waits = std::any_of(where.positions.begin(), where.positions.end(),
+                                 [](const Position& p) { return p.waiting_in() != kNoCall; });
+  if (!waits) return out;
+  const Context strict{context.run,  context.groups,   where, context.modalities, context.agreement,
+                       context.live, context.semantics};
+  const ReplayResult lenient = replay_program(true);
+  for (const WaitCause& wait : wait_causes(where)) {
+    if (wait.stuck && !points_to_tell(strict, wait).empty()) {
+      out.push_back(explain_synchronous_wait(strict, lenient, wait));
+    }
+  }
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,120 @@
+#include "verify/streams/agreement.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+
+namespace lockstep {
+
+namespace {
+
+bool known_and_different(std::int64_t a, std::int64_t b) {
+  return a != kNone && b != kNone && a != b;
+}
+
+bool known_and_different(StringId a, StringId b) { return a.value != 0 && b.value != 0 && a != b; }
+
+// One name stands for all tensors; lists must agree name by name.
+bool dtypes_differ(const Tables& tables, NameListId a, NameListId b) {
+  if (a == b || a.value == 0 || b.value == 0) return false;
+  const auto& x = tables.name_lists[a];
+  const auto& y = tables.name_lists[b];
+  if (x.empty() || y.empty()) return false;
+  if (x.size() == y.size()) return x != y;
+  const auto& one = x.size() == 1 ? x : y;
+  const auto& many = x.size() == 1 ? y : x;
+  if (one.size() != 1) return true;
+  return std::any_of(many.begin(), many.end(), [&](StringId name) { return name != one[0]; });
+}
+
+bool sizes_differ(const Signature& a, const Signature& b) {
+  const bool in = known_and_different(a.in_elements, b.in_elements);
+  const bool out = known_and_different(a.out_elements, b.out_elements);
+  const bool count = known_and_different(a.count, b.count);
+  switch (a.op) {
+    case Op::all_reduce:
+    case Op::reduce:
+    case Op::broadcast:
+    case Op::scan:
+    case Op::exscan:
+      // The output repeats the input's size, or exists on the root alone.
+      return in || count || (a.in_elements == kNone && b.in_elements == kNone && out);
+    case Op::all_gather_into_tensor:
+    case Op::reduce_scatter_tensor:
+    case Op::reduce_scatter:
+      return in || out || count;
+    case Op::all_gather:
+      // Uneven inputs are legal where every rank's list of outputs says so.
+      return out || (in && (a.out_elements == kNone || b.out_elements == kNone));
+    case Op::gather:
+      return in || count;
+    case Op::scatter:
+      return out || count;
+    case Op::all_to_all:
+    case Op::all_to_all_single:
+      // Without splits the tensor is cut evenly, so that all must be of one size.
+      if (a.splits_in.value != 0 || b.splits_in.value != 0 || a.splits_out.value != 0 ||
+          b.splits_out.value != 0 || a.op == Op::all_to_all) {
+        return false;
+      }
+      return in || out || count;
+    case Op::other:
+    case Op::barrier:
+    case Op::finalize:
+    case Op::send:
+    case Op::recv:
+    case Op::recv_any:
+    case Op::probe:
+      return false;
+  }
+  return false;
+}
+
+unsigned compare(const Tables& tables, const Signature& a, const Signature& b) {
+  if (a.op != b.op || (a.op == Op::other && a.other_op != b.other_op)) return kDifferentOp;
+  unsigned out = kSame;
+  if (sizes_differ(a, b)) out |= kDifferentSize;
+  if (a.op != Op::barrier && dtypes_differ(tables, a.dtypes, b.dtypes)) out |= kDifferentDtype;
+  if (is_reduction(a.op) && known_and_different(a.redop, b.redop)) out |= kDifferentRedop;
+  if (known_and_different(a.root, b.root)) out |= kDifferentRoot;
+  return out;
+}
+
+}  // namespace
+
+unsigned Agreement::differences(SignatureId a, SignatureId b) {
+  if (a == b || a.value == 0 || b.value == 0) return kSame;
+  const auto [low, high] = std::minmax(a.value, b.value);
+  const std::uint64_t key = (std::uint64_t{low} << 32U) | high;
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  const unsigned result = compare(tables_, tables_.signatures[a], tables_.signatures[b]);
+  known_.emplace(key, result);
+  return result;
+}
+
+std::string describe(const Tables& tables, SignatureId id) {
+  const Signature& s = tables.signatures[id];
+  std::string out = s.op == Op::other && s.other_op.value != 0 ? tables.str(s.other_op)
+                                                               : std::string(op_name(s.op));
+  const std::int64_t elements = s.in_elements != kNone    ? s.in_elements
+                                : s.out_elements != kNone ? s.out_elements
+                                                          : s.count;
+  if (s.op != Op::barrier && elements != kNone) {
+    out += " of " + std::to_string(elements);
+    const auto& dtypes = tables.name_lists[s.dtypes];
+    if (!dtypes.empty()) out += " " + tables.str(dtypes[0]);
+  }
+  if (s.redop.value != 0) out += " (" + tables.str(s.redop) + ")";
+  if (s.root != kNone) out += " (root " + std::to_string(s.root) + ")";
+  return printable(out);
+}
+
+std::string describe(const Tables& tables, const Call& call) {
+  if (call.what.value == 0) return describe(tables, call.signature);
+  const Signature& s = tables.signatures[call.signature];
+  const std::vector<std::string> names = tables.names(call.what);
+  return printable(std::string(op_name(s.op)) + "(" + join_and(names, 2) + ")");
+}
+
+}  // namespace lockstep

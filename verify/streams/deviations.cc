@@ -1,0 +1,456 @@
+#include "verify/streams/deviations.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "verify/streams/edit_finder.h"
+#include "verify/streams/sequence.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t kMaxDeviations = 64;  // distinct ones kept per group
+constexpr std::size_t kMostSisters = 64;    // groups asked what is usual
+
+struct Cursor {
+  std::size_t class_index = 0;
+  std::size_t next = 0;
+  std::size_t held = 0;  // its peers' calls that it left out and that have yet to pass
+};
+
+class Walker {
+ public:
+  Walker(const Run& run, const std::vector<GroupStreams>& groups, std::size_t group,
+         const ReplayResult& where, const Modalities& modalities, Agreement& agreement)
+      : run_(run),
+        groups_(groups),
+        group_index_(group),
+        group_(groups[group]),
+        where_(where),
+        modalities_(modalities),
+        agreement_(agreement) {
+    for (std::size_t c = 0; c < group_.classes.size(); ++c) {
+      sequences_.emplace_back(run, group_.streams[group_.classes[c].streams[0]], agreement);
+      cursors_.push_back({c, 0, 0});
+    }
+    deviated_.assign(group_.classes.size(), false);
+    steps_comparable_ = steps_comparable();
+    judge_steps_ = steps_comparable_ && steps_matter();
+    edits_.emplace(run.tables, agreement, steps_comparable_);
+  }
+
+  std::vector<Deviation> walk() {
+    if (group_.classes.size() < 2 || !group_.comparable) return {};
+    while (found_.size() < kMaxDeviations) {
+      drop_ended();
+      if (cursors_.size() < 2) break;
+      auto parties = split();
+      if (parties.size() > 1) resolve(parties);
+      advance();
+    }
+    finish_ended();
+    return std::move(found_);
+  }
+
+ private:
+  // Steps are labels that a program gives itself. They compare where the ranks' first labels agree,
+  // or their last ones: a rank that left out its first step begins with a later label and ends with
+  // the same one, a rank that counts from another number does neither.
+  bool steps_comparable() const {
+    std::optional<std::pair<std::int32_t, std::int32_t>> reference;
+    for (const StreamClass& c : group_.classes) {
+      const Stream& stream = group_.streams[c.streams[0]];
+      if (stream.calls.empty()) continue;
+      const std::vector<Call>& calls = run_.ranks[stream.rank_index].calls;
+      const std::pair ends(calls[stream.calls.front()].step, calls[stream.calls.back()].step);
+      if (!reference) reference = ends;
+      if (ends.first != reference->first && ends.second != reference->second) return false;
+    }
+    return true;
+  }
+
+  // A step by itself makes a difference only where something else shows that the group is out of
+  // step: streams of unequal length, or ranks that wait.
+  bool steps_matter() const {
+    const auto length = [&](const StreamClass& c) {
+      return group_.streams[c.streams[0]].calls.size();
+    };
+    const bool unequal =
+        std::any_of(group_.classes.begin(), group_.classes.end(),
+                    [&](const StreamClass& c) { return length(c) != length(group_.classes[0]); });
+    return unequal || std::any_of(where_.wait_points.begin(), where_.wait_points.end(),
+                                  [&](const WaitPoint& p) { return p.group == group_index_; });
+  }
+
+  bool match(const Token& a, const Token& b) { return same_call(agreement_, a, b, judge_steps_); }
+
+  void drop_ended() {
+    std::erase_if(cursors_, [&](const Cursor& c) {
+      const bool ended = c.held == 0 && c.next >= sequences_[c.class_index].size();
+      if (ended) ended_.push_back(c.class_index);
+      return ended;
+    });
+  }
+
+  // The cursors (those not held) by agreement of their next calls.
+  std::vector<std::vector<std::size_t>> split() {
+    std::vector<std::vector<std::size_t>> parties;
+    for (std::size_t i = 0; i < cursors_.size(); ++i) {
+      if (cursors_[i].held > 0) continue;
+      const Token mine = next_token(i);
+      const auto party = std::find_if(parties.begin(), parties.end(),
+                                      [&](const auto& p) { return match(next_token(p[0]), mine); });
+      if (party != parties.end()) {
+        party->push_back(i);
+      } else {
+        parties.push_back({i});
+      }
+    }
+    return parties;
+  }
+
+  Token next_token(std::size_t cursor) const {
+    const Cursor& c = cursors_[cursor];
+    return sequences_[c.class_index].token(c.next);
+  }
+
+  std::size_t weight(const std::vector<std::size_t>& party) const {
+    std::size_t ranks = 0;
+    for (const std::size_t cursor : party) {
+      ranks += group_.classes[cursors_[cursor].class_index].streams.size();
+    }
+    return ranks;
+  }
+
+  std::vector<std::uint32_t> ranks_of(const std::vector<std::size_t>& party) const {
+    std::vector<std::uint32_t> out;
+    for (const std::size_t cursor : party) {
+      for (const std::uint32_t s : group_.classes[cursors_[cursor].class_index].streams) {
+        out.push_back(group_.streams[s].rank_index);
+      }
+    }
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+
+  // The reference party: the largest; of equal ones the one that has not deviated yet, that does as
+  // sister groups do, that behaves as it did before, that issues a call it issued before, or
+  // again later, or one of a form that it uses elsewhere, that is in the earliest step (the others
+  // went past it), whose batch held every modality, or that has the lowest rank. Second: whether
+  // the choice says who deviates.
+  std::pair<std::size_t, bool> choose(const std::vector<std::vector<std::size_t>>& parties) {
+    std::vector<std::size_t> largest;
+    for (std::size_t p = 0; p < parties.size(); ++p) {
+      if (largest.empty() || weight(parties[p]) > weight(parties[largest[0]]))
+        largest = {p};
+      else if (weight(parties[p]) == weight(parties[largest[0]]))
+        largest.push_back(p);
+    }
+    if (largest.size() == 1) return {largest[0], true};
+    const auto only = [&](auto&& holds) -> std::optional<std::size_t> {
+      std::vector<std::size_t> fit;
+      std::copy_if(largest.begin(), largest.end(), std::back_inserter(fit),
+                   [&](std::size_t p) { return holds(parties[p][0]); });
+      if (fit.size() != 1) return std::nullopt;
+      return fit[0];
+    };
+    const auto behaved = [&](std::size_t c) { return !deviated_[cursors_[c].class_index]; };
+    if (const auto p = only(behaved)) return {*p, true};
+    if (const auto p = as_sister_groups(parties, largest)) return {*p, true};
+    if (const auto p = only([&](std::size_t c) { return follows_habit(c); })) return {*p, true};
+    const auto familiar = [&](std::size_t c) {
+      return sequences_[cursors_[c].class_index].seen_before(cursors_[c].next, next_token(c));
+    };
+    if (const auto p = only(familiar)) return {*p, true};
+    const auto made_again = [&](std::size_t c) {
+      return sequences_[cursors_[c].class_index].seen_after(cursors_[c].next, next_token(c));
+    };
+    if (const auto p = only(made_again)) return {*p, true};
+    if (const auto p = only([&](std::size_t c) { return is_of_common_form(c); })) return {*p, true};
+    const auto earliest = [&](std::size_t c) {
+      return std::all_of(largest.begin(), largest.end(), [&](std::size_t q) {
+        return next_token(c).step <= next_token(parties[q][0]).step;
+      });
+    };
+    if (steps_comparable_) {
+      if (const auto p = only(earliest)) return {*p, true};
+    }
+    for (const std::size_t p : largest) {
+      if (!skip_explains(parties[largest[0]][0], parties[largest[1]][0])) break;
+      const bool fullest = std::all_of(largest.begin(), largest.end(), [&](std::size_t q) {
+        return q == p || (lacks_modality(parties[q][0], parties[p][0]) &&
+                          !lacks_modality(parties[p][0], parties[q][0]));
+      });
+      if (fullest) return {p, true};
+    }
+    return {*std::min_element(largest.begin(), largest.end(),
+                              [&](std::size_t a, std::size_t b) {
+                                return ranks_of(parties[a])[0] < ranks_of(parties[b])[0];
+                              }),
+            false};
+  }
+
+  // Whether a call that one of the two left out may be why they differ: not where just the form of
+  // one call does.
+  bool skip_explains(std::size_t a, std::size_t b) {
+    const Token x = next_token(a);
+    const Token y = next_token(b);
+    const unsigned form = agreement_.differences(x.signature, y.signature);
+    const bool same_identity = x.what == y.what && x.what.value != 0;
+    return !same_identity && (x.what != y.what || (form & (kDifferentOp | kDifferentSize)) != 0);
+  }
+
+  // Which of the parties issues what sister groups issued in this place: groups as large as this
+  // one (the tensor-parallel groups of a mesh) whose calls were the same up to here. Nothing where
+  // there are none, or where they are divided. At most kMostSisters are asked.
+  std::optional<std::size_t> as_sister_groups(const std::vector<std::vector<std::size_t>>& parties,
+                                              const std::vector<std::size_t>& among) {
+    std::vector<std::size_t> votes(parties.size());
+    std::size_t asked = 0;
+    for (std::size_t g = 0; g < groups_.size() && asked < kMostSisters; ++g) {
+      if (g == group_index_ || groups_[g].members.size() != group_.members.size()) continue;
+      ++asked;
+      for (const std::size_t p : among) {
+        if (does_alike(groups_[g], parties[p][0])) ++votes[p];
+      }
+    }
+    const std::size_t most = *std::max_element(votes.begin(), votes.end());
+    if (most == 0 || std::count(votes.begin(), votes.end(), most) > 1) return std::nullopt;
+    return static_cast<std::size_t>(std::find(votes.begin(), votes.end(), most) - votes.begin());
+  }
+
+  // Whether every member of the other group issued what the cursor's class did, up to its next
+  // call.
+  bool does_alike(const GroupStreams& other, std::size_t cursor) {
+    const Cursor& c = cursors_[cursor];
+    if (!other.comparable || other.first_seq != group_.first_seq || other.classes.empty()) {
+      return false;
+    }
+    const Stream& mine = stream_of(cursor);
+    return std::all_of(other.classes.begin(), other.classes.end(), [&](const StreamClass& cls) {
+      const Stream& theirs = other.streams[cls.streams[0]];
+      if (theirs.calls.size() <= c.next) return false;
+      for (std::size_t back = 0; back <= c.next && back <= Sequence::kSuffix; ++back) {
+        const Call& a = run_.ranks[mine.rank_index].calls[mine.calls[c.next - back]];
+        const Call& b = run_.ranks[theirs.rank_index].calls[theirs.calls[c.next - back]];
+        const bool same_place = a.at == b.at || a.at.value == 0 || b.at.value == 0;
+        if (!same_place || !agreement_.agree(a.signature, b.signature)) return false;
+      }
+      return true;
+    });
+  }
+
+  // Whether the rank uses the operation, reduction and type of the cursor's next call elsewhere, in
+  // any group. In a first step that is all there is to tell which of two forms is the odd one.
+  bool is_of_common_form(std::size_t cursor) {
+    constexpr std::size_t kMostCalls = 4096;
+    const Stream& mine = stream_of(cursor);
+    const std::vector<Call>& calls = run_.ranks[mine.rank_index].calls;
+    const std::uint32_t self = mine.calls[cursors_[cursor].next];
+    const Signature& form = run_.tables.signatures[calls[self].signature];
+    for (std::size_t c = 0; c < calls.size() && c < kMostCalls; ++c) {
+      const Signature& other = run_.tables.signatures[calls[c].signature];
+      if (c != self && other.op == form.op && other.redop == form.redop &&
+          other.dtypes == form.dtypes) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool follows_habit(std::size_t cursor) {
+    const Cursor& c = cursors_[cursor];
+    const auto habit = sequences_[c.class_index].habit(c.next);
+    return habit && match(*habit, next_token(cursor));
+  }
+
+  std::uint32_t rank_of(std::size_t cursor) const {
+    const StreamClass& c = group_.classes[cursors_[cursor].class_index];
+    return group_.streams[c.streams[0]].rank_index;
+  }
+
+  // The step of a deviation: the earlier of the two calls', since the later rank moved on.
+  std::int32_t step_of(std::size_t reference, std::size_t deviant) const {
+    const std::int32_t a = next_token(reference).step;
+    const std::int32_t b = next_token(deviant).step;
+    return a == kNone || b == kNone ? std::max(a, b) : std::min(a, b);
+  }
+
+  bool lacks_modality(std::size_t deviant, std::size_t reference) const {
+    return !modalities_.lacking(rank_of(deviant), rank_of(reference), step_of(reference, deviant))
+                .empty();
+  }
+
+  void resolve(const std::vector<std::vector<std::size_t>>& parties) {
+    const auto [chosen, singled_out] = choose(parties);
+    const std::size_t reference = parties[chosen][0];
+    const std::vector<std::uint32_t> reference_ranks = ranks_of(parties[chosen]);
+    for (std::size_t p = 0; p < parties.size(); ++p) {
+      if (p == chosen) continue;
+      for (const std::size_t cursor : parties[p]) {
+        const Edit edit = find_edit(reference, cursor);
+        record(edit, reference, cursor, reference_ranks, singled_out);
+        apply(edit, cursor);
+        deviated_[cursors_[cursor].class_index] = singled_out;
+      }
+    }
+  }
+
+  Edit find_edit(std::size_t reference, std::size_t deviant) {
+    const Cursor& ref = cursors_[reference];
+    const Cursor& dev = cursors_[deviant];
+    return edits_->find({sequences_[ref.class_index], ref.next, ended_cleanly(ref)},
+                        {sequences_[dev.class_index], dev.next, ended_cleanly(dev)});
+  }
+
+  bool ended_cleanly(const Cursor& cursor) const {
+    const std::uint32_t rank = sequences_[cursor.class_index].rank_index();
+    return where_.positions[rank].state == Position::State::finished;
+  }
+
+  void record(const Edit& edit, std::size_t reference, std::size_t deviant,
+              const std::vector<std::uint32_t>& reference_ranks, bool singled_out) {
+    const Cursor& ref = cursors_[reference];
+    const Cursor& dev = cursors_[deviant];
+    Deviation d;
+    d.kind = edit.kind;
+    d.count = static_cast<std::uint32_t>(edit.count);
+    d.group = group_index_;
+    d.seq = group_.first_seq + ref.next;
+    d.step = step_of(reference, deviant);
+    d.singled_out = singled_out;
+    d.reference = reference_ranks;
+    d.deviants = ranks_of({deviant});
+    d.expected = {rank_of(reference), stream_of(reference).calls[ref.next]};
+    d.got = {rank_of(deviant), stream_of(deviant).calls[dev.next]};
+    d.differences =
+        agreement_.differences(next_token(reference).signature, next_token(deviant).signature);
+    merge(std::move(d));
+  }
+
+  const Stream& stream_of(std::size_t cursor) const {
+    return group_.streams[group_.classes[cursors_[cursor].class_index].streams[0]];
+  }
+
+  // Several classes may deviate in the same way at one place; one class may do so again and again.
+  void merge(Deviation d) {
+    const Call& expected = run_.ranks[d.expected.rank].calls[d.expected.call];
+    for (Deviation& known : found_) {
+      const bool same_way = known.kind == d.kind && known.differences == d.differences;
+      if (!same_way) continue;
+      if (known.seq == d.seq) {
+        known.deviants.insert(known.deviants.end(), d.deviants.begin(), d.deviants.end());
+        std::sort(known.deviants.begin(), known.deviants.end());
+        known.deviants.erase(std::unique(known.deviants.begin(), known.deviants.end()),
+                             known.deviants.end());
+        return;
+      }
+      const bool same_ranks = std::includes(known.deviants.begin(), known.deviants.end(),
+                                            d.deviants.begin(), d.deviants.end());
+      const Call& before = run_.ranks[known.expected.rank].calls[known.expected.call];
+      if (same_ranks && before.signature == expected.signature && before.what == expected.what) {
+        ++known.repeats;
+        return;
+      }
+    }
+    found_.push_back(std::move(d));
+  }
+
+  void apply(const Edit& edit, std::size_t deviant) {
+    Cursor& c = cursors_[deviant];
+    switch (edit.kind) {
+      case Deviation::Kind::missing:
+        c.held = edit.count;
+        break;
+      case Deviation::Kind::extra:
+        c.next += edit.count;  // to the call that it shares with the reference again
+        break;
+      case Deviation::Kind::swapped:
+        c.next += 2;
+        c.held = 2;
+        break;
+      case Deviation::Kind::replaced:
+      case Deviation::Kind::identity:
+        break;
+    }
+  }
+
+  // Every cursor passes one call of the reference's.
+  void advance() {
+    for (Cursor& c : cursors_) {
+      if (c.held > 0) {
+        --c.held;
+      } else {
+        ++c.next;
+      }
+    }
+  }
+
+  // Calls left over when the others finished their program without them, and nobody waits for them:
+  // asynchronous calls that no one looked at again.
+  void finish_ended() {
+    if (cursors_.empty() || ended_.empty() || found_.size() >= kMaxDeviations) return;
+    const Cursor& c = cursors_[0];
+    if (c.held > 0 || c.next >= sequences_[c.class_index].size()) return;
+    const auto left_over = ranks_of({0});
+    std::vector<std::uint32_t> finished;
+    for (const std::size_t e : ended_) {
+      for (const std::uint32_t s : group_.classes[e].streams) {
+        finished.push_back(group_.streams[s].rank_index);
+      }
+    }
+    std::sort(finished.begin(), finished.end());
+    const auto done = [&](std::uint32_t r) {
+      return where_.positions[r].state == Position::State::finished &&
+             where_.positions[r].waiting_in() == kNoCall;
+    };
+    if (!std::all_of(finished.begin(), finished.end(), done) ||
+        !std::all_of(left_over.begin(), left_over.end(), done)) {
+      return;  // somebody waits, died or raised: the wait-for graph says it better
+    }
+    Deviation d;
+    const bool extra = left_over.size() < finished.size();
+    d.kind = extra ? Deviation::Kind::extra : Deviation::Kind::missing;
+    d.singled_out = left_over.size() != finished.size();
+    d.deviants = extra ? left_over : finished;
+    d.reference = extra ? finished : left_over;
+    d.group = group_index_;
+    d.seq = group_.first_seq + c.next;
+    d.step = next_token(0).step;
+    d.count = static_cast<std::uint32_t>(sequences_[c.class_index].size() - c.next);
+    const CallRef call{rank_of(0), stream_of(0).calls[c.next]};
+    (extra ? d.got : d.expected) = call;
+    (extra ? d.expected : d.got).rank = d.reference[0];
+    if (!extra) d.got.rank = d.deviants[0];
+    found_.push_back(std::move(d));
+  }
+
+  const Run& run_;
+  const std::vector<GroupStreams>& groups_;
+  const std::size_t group_index_;
+  const GroupStreams& group_;
+  const ReplayResult& where_;
+  const Modalities& modalities_;
+  Agreement& agreement_;
+  std::vector<Sequence> sequences_;  // by class
+  std::vector<Cursor> cursors_;      // of the classes that have not ended
+  std::vector<std::size_t> ended_;   // classes
+  std::vector<bool> deviated_;       // by class
+  std::vector<Deviation> found_;
+  std::optional<EditFinder> edits_;
+  bool steps_comparable_ = false;
+  bool judge_steps_ = false;
+};
+
+}  // namespace
+
+std::vector<Deviation> find_deviations(const Run& run, const std::vector<GroupStreams>& groups,
+                                       std::size_t group, const ReplayResult& where,
+                                       const Modalities& modalities, Agreement& agreement) {
+  return Walker(run, groups, group, where, modalities, agreement).walk();
+}
+
+}  // namespace lockstep

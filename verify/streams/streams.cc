@@ -1,0 +1,210 @@
+#include "verify/streams/streams.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "base/text.h"
+
+namespace lockstep {
+
+namespace {
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+  // The finaliser of splitmix64: each input bit reaches each output bit.
+  hash ^= value + 0x9E3779B97F4A7C15ULL + (hash << 6U) + (hash >> 2U);
+  hash = (hash ^ (hash >> 30U)) * 0xBF58476D1CE4E5B9ULL;
+  return hash ^ (hash >> 27U);
+}
+
+std::uint64_t with_call(std::uint64_t hash, const Call& call) {
+  hash = mix(hash, (std::uint64_t{call.signature.value} << 32U) | call.what.value);
+  return mix(hash, static_cast<std::uint32_t>(call.step));
+}
+
+// By group: the members that most ranks name; the smaller list of ranks where two are named equally
+// often.
+std::vector<RankList> members_by_group(const Run& run) {
+  std::vector<std::map<RankList, std::size_t>> votes(run.tables.groups.size());
+  for (const RankTrace& trace : run.ranks) {
+    for (const auto& membership : trace.groups) ++votes[membership.group.value][membership.ranks];
+  }
+  std::vector<RankList> out(votes.size());
+  for (std::size_t g = 0; g < votes.size(); ++g) {
+    if (votes[g].empty()) continue;
+    out[g] = std::max_element(votes[g].begin(), votes[g].end(), [](const auto& a, const auto& b) {
+               return a.second < b.second;
+             })->first;
+  }
+  return out;
+}
+
+// The members of a group usually call it equally often. The room made is less than all calls take:
+// each stream's length is expected of one other stream only.
+void begin_stream(std::vector<Stream>& streams, std::uint32_t rank_index) {
+  const std::size_t expected = streams.empty() ? 0 : streams.back().calls.size();
+  Stream& stream = streams.emplace_back();
+  stream.rank_index = rank_index;
+  stream.calls.reserve(expected);
+}
+
+// Every rank's collectives by group; the streams of a group by rank.
+std::vector<std::vector<Stream>> collect_streams(const Run& run) {
+  std::vector<std::vector<Stream>> by_group(run.tables.groups.size());
+  for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
+    const RankTrace& trace = run.ranks[r];
+    for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
+      const Call& call = trace.calls[c];
+      if (is_point_to_point(run.tables.signatures[call.signature].op)) continue;
+      std::vector<Stream>& streams = by_group[call.group.value];
+      if (streams.empty() || streams.back().rank_index != r) begin_stream(streams, r);
+      Stream& stream = streams.back();
+      stream.calls.push_back(c);
+      stream.hash = with_call(stream.hash, call);
+    }
+  }
+  return by_group;
+}
+
+bool same_calls(const Run& run, const Stream& a, const Stream& b) {
+  if (a.hash != b.hash || a.calls.size() != b.calls.size()) return false;
+  const auto& x = run.ranks[a.rank_index].calls;
+  const auto& y = run.ranks[b.rank_index].calls;
+  return std::equal(
+      a.calls.begin(), a.calls.end(), b.calls.begin(), [&](std::uint32_t i, std::uint32_t j) {
+        return x[i].signature == y[j].signature && x[i].what == y[j].what && x[i].step == y[j].step;
+      });
+}
+
+void classify(const Run& run, GroupStreams& group) {
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> classes_by_hash;
+  for (std::uint32_t s = 0; s < group.streams.size(); ++s) {
+    auto& candidates = classes_by_hash[group.streams[s].hash];
+    const auto same = std::find_if(candidates.begin(), candidates.end(), [&](std::uint32_t c) {
+      return same_calls(run, group.streams[group.classes[c].streams[0]], group.streams[s]);
+    });
+    if (same != candidates.end()) {
+      group.classes[*same].streams.push_back(s);
+    } else {
+      candidates.push_back(static_cast<std::uint32_t>(group.classes.size()));
+      group.classes.push_back({{s}});
+    }
+  }
+}
+
+void cut_before(const Run& run, Stream& stream, std::vector<std::uint32_t>::const_iterator first) {
+  if (first == stream.calls.cbegin()) return;
+  stream.earlier.assign(stream.calls.cbegin(), first);
+  stream.calls.erase(stream.calls.cbegin(), first);
+  stream.hash = 0;
+  const std::vector<Call>& calls = run.ranks[stream.rank_index].calls;
+  for (const std::uint32_t c : stream.calls) stream.hash = with_call(stream.hash, calls[c]);
+}
+
+// A bounded recorder keeps the newest events, so that streams may start at different calls. Brings
+// all of them to one start: by the source's own numbers, else by the first step that every rank has
+// from its beginning.
+void line_up(const Run& run, GroupStreams& group) {
+  const auto trace_of = [&](const Stream& s) -> const RankTrace& {
+    return run.ranks[s.rank_index];
+  };
+  const bool cut = std::any_of(group.streams.begin(), group.streams.end(),
+                               [&](const Stream& s) { return trace_of(s).dropped > 0; });
+  if (!cut) return;
+  const bool numbered =
+      std::all_of(group.streams.begin(), group.streams.end(), [&](const Stream& s) {
+        return s.calls.empty() || trace_of(s).dropped == 0 ||
+               trace_of(s).first_seq.contains(group.group);
+      });
+  const auto call = [&](const Stream& s, std::size_t i) -> const Call& {
+    return trace_of(s).calls[s.calls[i]];
+  };
+  if (numbered) {
+    std::uint64_t start = 0;
+    for (const Stream& s : group.streams) {
+      if (!s.calls.empty()) start = std::max<std::uint64_t>(start, call(s, 0).seq);
+    }
+    for (Stream& s : group.streams) {
+      const auto first = std::find_if(s.calls.begin(), s.calls.end(), [&](std::uint32_t c) {
+        return trace_of(s).calls[c].seq >= start;
+      });
+      cut_before(run, s, first);
+    }
+    group.first_seq = start;
+    return;
+  }
+  std::int32_t start = 0;
+  for (const Stream& s : group.streams) {
+    if (s.calls.empty()) continue;
+    const std::int32_t step = call(s, 0).step;
+    if (step == kNone) {
+      group.comparable = false;
+      return;
+    }
+    // The first step of a cut stream may be there in part only.
+    start = std::max(start, trace_of(s).dropped > 0 ? step + 1 : step);
+  }
+  for (Stream& s : group.streams) {
+    const auto first = std::find_if(s.calls.begin(), s.calls.end(), [&](std::uint32_t c) {
+      return trace_of(s).calls[c].step >= start;
+    });
+    cut_before(run, s, first);
+  }
+}
+
+// Members without a call in the group get an empty stream; members without a trace are absent.
+void add_silent_members(const Run& run, GroupStreams& group) {
+  const std::size_t speaking = group.streams.size();  // by rank
+  std::vector<std::uint32_t> silent;
+  for (const Rank member : group.members) {
+    const RankTrace* trace = run.find(member);
+    if (trace == nullptr) {
+      group.absent.push_back(member);
+      continue;
+    }
+    const auto index = static_cast<std::uint32_t>(trace - run.ranks.data());
+    const auto end = group.streams.begin() + static_cast<std::ptrdiff_t>(speaking);
+    const auto known =
+        std::lower_bound(group.streams.begin(), end, index,
+                         [](const Stream& s, std::uint32_t r) { return s.rank_index < r; });
+    if (known == end || known->rank_index != index) silent.push_back(index);
+  }
+  std::sort(group.absent.begin(), group.absent.end());
+  if (silent.empty()) return;
+  for (const std::uint32_t index : silent) group.streams.emplace_back().rank_index = index;
+  std::sort(group.streams.begin(), group.streams.end(),
+            [](const Stream& a, const Stream& b) { return a.rank_index < b.rank_index; });
+}
+
+}  // namespace
+
+std::vector<GroupStreams> group_streams(const Run& run) {
+  std::vector<std::vector<Stream>> collected = collect_streams(run);
+  const std::vector<RankList> members = members_by_group(run);
+  std::vector<GroupStreams> out;
+  for (std::uint32_t g = 0; g < collected.size(); ++g) {
+    GroupStreams group;
+    group.group = GroupId(g);
+    group.name = printable(run.tables.str(group.group));
+    group.members = members[g];
+    group.streams = std::move(collected[g]);
+    if (group.members.empty()) {
+      if (group.streams.empty()) continue;
+      // Nobody declared it. "world" is known; of another group only those who used it are.
+      if (group.name == "world") {
+        for (std::int32_t r = 0; r < run.world_size; ++r) group.members.emplace_back(r);
+      } else {
+        for (const Stream& s : group.streams) group.members.push_back(run.ranks[s.rank_index].rank);
+      }
+    }
+    add_silent_members(run, group);
+    line_up(run, group);
+    classify(run, group);
+    out.push_back(std::move(group));
+  }
+  std::sort(out.begin(), out.end(),
+            [](const GroupStreams& a, const GroupStreams& b) { return a.name < b.name; });
+  return out;
+}
+
+}  // namespace lockstep

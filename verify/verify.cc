@@ -1,0 +1,444 @@
+#include "verify/verify.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "base/text.h"
+#include "verify/blocking/blocking.h"
+#include "verify/blocking/device_stall.h"
+#include "verify/blocking/endings.h"
+#include "verify/blocking/order_inversions.h"
+#include "verify/blocking/snapshot.h"
+#include "verify/blocking/wait_graph.h"
+#include "verify/causes.h"
+#include "verify/context.h"
+#include "verify/input.h"
+#include "verify/job_evidence.h"
+#include "verify/lifecycle.h"
+#include "verify/matching/explain_deviation.h"
+#include "verify/matching/group_divergence.h"
+#include "verify/matching/mpi_forms.h"
+#include "verify/matching/point_to_point.h"
+#include "verify/matching/splits.h"
+#include "verify/matching/step_offsets.h"
+#include "verify/missing_ranks.h"
+#include "verify/numbers/check_numbers.h"
+#include "verify/replay/replay.h"
+#include "verify/samples/check_samples.h"
+#include "verify/schedules/rendezvous.h"
+#include "verify/schedules/schedule_search.h"
+#include "verify/schedules/wildcards.h"
+#include "verify/streams/deviations.h"
+#include "verify/streams/streams.h"
+
+namespace lockstep {
+
+namespace {
+
+// Lost lines look like calls that were left out, added or moved. Where one party's traces are all
+// damaged, only a contradiction between two calls with the same parameters is believed.
+bool only_damage(const Context& context, const Deviation& d) {
+  const auto damaged = [&](const std::vector<std::uint32_t>& ranks) {
+    return std::all_of(ranks.begin(), ranks.end(),
+                       [&](std::uint32_t r) { return context.run.ranks[r].damaged_count > 0; });
+  };
+  if (!damaged(d.deviants) && !damaged(d.reference)) return false;
+  const bool contradiction = d.kind == Deviation::Kind::replaced && d.expected.call != kNoCall &&
+                             d.got.call != kNoCall && context.call(d.expected).what.value != 0 &&
+                             context.call(d.expected).what == context.call(d.got).what;
+  return !contradiction;
+}
+
+// What is known of other schedules, and what is not.
+struct Outlook {
+  ScheduleSearch search;               // over what receives from any source may take
+  bool unsearched = false;             // it, or the one with sends that wait, met its bound
+  std::vector<std::string> undecided;  // why the data shows neither a fault nor its absence
+  std::vector<std::string> unknown;    // what of numbers and data could not be judged
+  bool waits_unknown = false;          // no waits were recorded that could order two communicators
+};
+
+// What other legal schedules would do, where this one gives no reason to complain.
+void find_possible_causes(const Context& context, Outlook& outlook, Causes& causes) {
+  const ScheduleSearch& search = outlook.search;
+  const bool ended =
+      std::all_of(context.where.positions.begin(), context.where.positions.end(),
+                  [](const Position& p) { return p.state == Position::State::finished; });
+  if (!ended) return;
+  const bool mpi = context.semantics == CallSemantics::mpi;
+  if (!search.whole) return;  // a message of a rank that left no trace may be the missing one
+  if (auto race = explain_possible_race(context, search, mpi)) {
+    causes.add(std::move(*race));
+    return;
+  }
+  if (mpi && !search.has_wildcards) {
+    causes.add(check_rendezvous(context, nullptr));
+  } else if (mpi) {
+    SearchOptions strict;
+    strict.fitting = search.fitting ? &*search.fitting : nullptr;
+    const ScheduleSearch unbuffered =
+        search_schedules(context.run, context.groups, context.semantics, strict);
+    outlook.unsearched |= !unbuffered.complete && !unbuffered.stuck;
+    if (unbuffered.stuck && unbuffered.ending) {
+      if (auto race = explain_possible_race(context, unbuffered, false)) {
+        causes.add(std::move(*race));
+      }
+    } else if (unbuffered.stuck) {
+      const WildcardChoices choices = choices_of(*unbuffered.stuck);
+      causes.add(check_rendezvous(context, &choices));
+    }
+  }
+  OrderInversions inversions = check_order_inversions(context);
+  causes.add(std::move(inversions.causes));
+  outlook.waits_unknown = inversions.waits_unknown;
+}
+
+// Whether nobody is left who shows that a killed rank was waited for in vain: all others were
+// killed with it, or had finished. The job was preempted or interrupted, or somebody ended its
+// hang; who waits for a rank that was killed may have waited for a moment or for an hour. (A rank
+// without an end mark beside others that have one died by itself.)
+bool ended_together(const Context& context, const WaitCause& wait) {
+  const auto killed = [&](std::uint32_t r) {
+    return context.where.positions[r].state == Position::State::killed;
+  };
+  const auto over = [&](const Position& p) {
+    return p.state == Position::State::killed || p.state == Position::State::cut ||
+           p.state == Position::State::finished;
+  };
+  return std::all_of(wait.roots.begin(), wait.roots.end(), killed) &&
+         std::all_of(context.where.positions.begin(), context.where.positions.end(), over);
+}
+
+// Whether a call that has everybody it needs stands still because a rank died in it.
+bool lost_a_rank(const Context& context, const WaitCause& wait) {
+  return std::any_of(wait.roots.begin(), wait.roots.end(), [&](std::uint32_t r) {
+    const Position::State state = context.where.positions[r].state;
+    return state == Position::State::killed || state == Position::State::cut;
+  });
+}
+
+// Hangs what others wait for below its cause, or makes it one.
+void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
+  const bool snapshot = is_snapshot(context.run);
+  std::vector<WaitCause> left;
+  for (WaitCause& wait : wait_causes(context.where)) {
+    if (context.live && !wait.stuck) continue;
+    if (wait.stalled != SIZE_MAX) {
+      if (lost_a_rank(context, wait)) continue;  // Causes::add_deaths tells it
+      std::string why = may_be_under_way(context, context.where.wait_points[wait.stalled]);
+      if (why.empty()) {
+        left.push_back(std::move(wait));
+      } else if (causes.empty()) {
+        outlook.undecided.push_back(std::move(why));
+      }
+      continue;
+    }
+    if (!wait.circle && causes.empty() && ended_together(context, wait)) {
+      outlook.undecided.push_back(
+          wait_consequence(context, wait).message +
+          ": all ranks were killed, and nothing tells whether it was late or "
+          "would never have come");
+      continue;
+    }
+    if (snapshot) {
+      if (std::optional<Cause> extra = find_extra_before(context, wait)) {
+        causes.add(std::move(*extra));
+      } else if (std::string why = may_be_ahead(context, wait); !why.empty() && causes.empty()) {
+        outlook.undecided.push_back(std::move(why));
+        continue;
+      }
+    }
+    left.push_back(std::move(wait));
+  }
+  for (const WaitCause& wait : left) causes.add_wait(wait);
+  causes.merge_sister_groups();
+}
+
+// Ranks whose calls do not fit together. Two ranks that still run, or a file that ends, are not yet
+// different: skew is no error.
+void add_deviations(const Context& context, Causes& causes) {
+  std::vector<bool> deviates(context.groups.size());
+  const auto add_elsewhere = [&](std::vector<Cause> found) {
+    std::erase_if(found, [&](const Cause& cause) { return deviates[cause.group]; });
+    causes.add(std::move(found));
+  };
+  for (std::size_t g = 0; g < context.groups.size(); ++g) {
+    for (const Deviation& d : find_deviations(context.run, context.groups, g, context.where,
+                                              context.modalities, context.agreement)) {
+      if (only_damage(context, d)) continue;
+      deviates[g] = true;
+      causes.add(explain_deviation(context, d));
+    }
+  }
+  add_elsewhere(check_splits(context));
+  causes.add(check_forms(context, deviates));
+  causes.add(check_point_to_point(context));
+  add_elsewhere(check_exchange_totals(context));
+  add_elsewhere(check_step_offsets(context));
+}
+
+// A stalled device holds up everybody, wherever they wait. False: there is none.
+bool add_device_stall(const Context& context, Outlook& outlook, Causes& causes) {
+  constexpr std::size_t kWaitsShown = 4;
+  DeviceStall stall = find_device_stall(context);
+  if (!stall.undecided.empty()) outlook.undecided.push_back(std::move(stall.undecided));
+  if (!stall.cause) return false;
+  std::vector<Finding>& consequences = stall.cause->finding.consequences;
+  for (const WaitCause& wait : wait_causes(context.where)) {
+    if (consequences.size() >= kWaitsShown) break;
+    consequences.push_back(wait_consequence(context, wait));
+  }
+  causes.add(std::move(*stall.cause));
+  return true;
+}
+
+// What an orderly end must not leave behind, and what a hang without a cause may come from: of
+// `orders`, those that explain one are taken. Not for ranks that still run.
+void add_at_the_end(const Context& context, Outlook& outlook, std::vector<Cause>& orders,
+                    Causes& causes) {
+  if (causes.empty()) {
+    const auto explains = std::stable_partition(orders.begin(), orders.end(),
+                                                [](const Cause& c) { return !c.can_block; });
+    causes.add(std::vector<Cause>(std::make_move_iterator(explains),
+                                  std::make_move_iterator(orders.end())));
+    orders.erase(explains, orders.end());
+  }
+  if (causes.empty()) find_possible_causes(context, outlook, causes);
+  causes.add(check_lifecycle(context));
+  causes.add(check_buffers(context));
+}
+
+// First to last: what explains other things comes before them.
+void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
+  causes.add(check_members(context));
+  add_deviations(context, causes);
+  if (causes.empty()) {
+    if (auto race = explain_observed_race(context, outlook.search)) causes.add(std::move(*race));
+  }
+  // A c10d message with another tag is more often one of a circle than a slip.
+  if (causes.empty() && !context.live && context.semantics == CallSemantics::mpi) {
+    causes.add(check_near_misses(context));
+  }
+  causes.fold_deviations();
+  std::vector<ExchangedNames> exchanged = check_names(context);
+  std::erase_if(exchanged, [&](ExchangedNames& names) { return causes.add_above(names); });
+  if (is_snapshot(context.run) && causes.empty() && add_device_stall(context, outlook, causes))
+    return;
+  add_wait_causes(context, outlook, causes);
+  causes.add_deaths();
+  causes.add_exceptions();
+  std::vector<Cause> orders = check_creation_order(context);
+  if (!context.live) add_at_the_end(context, outlook, orders, causes);
+  for (ExchangedNames& names : exchanged) causes.add(std::move(names.cause));
+  // Something else explains the hang, if there is one.
+  for (Cause& order : orders) order.finding.severity = Severity::warning;
+  causes.add(std::move(orders));
+  causes.add_below_matching(check_numbers(context, outlook.unknown, outlook.undecided));
+  causes.add(check_samples(context, outlook.unknown));
+}
+
+// Ranks that a watchdog ended, which wait for nobody, nobody waits for, and nothing explains.
+std::optional<Finding> unexplained_hang(const Context& context, Outlook& outlook) {
+  std::vector<std::uint32_t> hung;
+  for (std::uint32_t r = 0; r < context.where.positions.size(); ++r) {
+    const Position& p = context.where.positions[r];
+    if (p.state == Position::State::hung && p.waiting_in() == kNoCall) hung.push_back(r);
+  }
+  if (hung.empty()) return std::nullopt;
+  if (context.semantics == CallSemantics::nccl &&
+      !records_completion(context.run, context.semantics)) {
+    outlook.undecided.push_back(
+        context.rank_words(hung) +
+        " hung, every call was issued by all its members, and completions were not recorded: a "
+        "device, the network, or the hosts themselves may stand still");
+    return std::nullopt;
+  }
+  Finding f = make_finding(RuleId::host_stall);
+  f.message = context.rank_words(hung) + " hung outside of any recorded call";
+  f.culprits = f.ranks = context.ranks(hung);
+  set_fingerprint(f, "");
+  return f;
+}
+
+// Whether an error says why ranks ended.
+bool tells_of_an_end(const Finding& f) {
+  const std::string_view family = rule(f.rule).family;
+  return f.severity == Severity::error &&
+         (family == "blocking" || family == "matching" || family == "modality");
+}
+
+// Calls that were under way when devices were last looked at, where nothing else was found: they
+// may have been issued a moment before, or hang. Over Gloo, where hosts block in their calls, the
+// replay says what can complete.
+void note_open_calls(const Context& context, Outlook& outlook) {
+  if (context.semantics != CallSemantics::nccl && !is_snapshot(context.run)) return;
+  std::vector<std::uint32_t> open;
+  for (std::uint32_t r = 0; r < context.where.positions.size(); ++r) {
+    if (context.where.positions[r].last_open != kNoCall) open.push_back(r);
+  }
+  if (open.empty()) return;
+  const CallRef first{open[0], context.where.positions[open[0]].last_open};
+  outlook.undecided.push_back(context.rank_words(open) + " had calls under way, " +
+                              context.call_words(first) + " (" +
+                              context.place_words(first, context.call(first).seq) +
+                              ") among them: the traces do not tell whether these hang");
+}
+
+void list_unknowns(const Context& context, const Outlook& outlook, Report& report) {
+  report.unknown = outlook.undecided;
+  report.unknown.insert(report.unknown.end(), outlook.unknown.begin(), outlook.unknown.end());
+  report.unknown.insert(report.unknown.end(), context.run.unknown.begin(),
+                        context.run.unknown.end());
+  for (const GroupStreams& group : context.groups) {
+    if (!group.comparable) {
+      report.unknown.push_back("group " + group.name +
+                               ": the streams start mid-run (a bounded recorder dropped the oldest "
+                               "events), and nothing tells how they line up");
+    }
+  }
+  if (context.where.has_wildcards) {
+    report.unknown.emplace_back(
+        "receives from any source, or whose source was not recorded: taken to be matched");
+  }
+  if (outlook.unsearched) {
+    report.unknown.emplace_back(
+        "receives from any source: not every order of the messages was tried, there are too many, "
+        "or traces are missing");
+  }
+  if (!outlook.search.steered.empty()) {
+    report.unknown.push_back(
+        "receives from any source of " + context.rank_words(outlook.search.steered) +
+        ": what follows depends on the sender, so that this run does not show other orders");
+  }
+  if (outlook.waits_unknown) {
+    report.unknown.emplace_back(
+        "waits: not recorded, so calls of two communicators that are under way at once cannot be "
+        "told from calls that a wait keeps apart");
+  }
+  if (creation_order_unknown(context.run)) {
+    report.unknown.emplace_back(
+        "the order in which ranks created their process groups: not recorded");
+  }
+  bool any_call = false;
+  bool any_identity = false;
+  for (const RankTrace& trace : context.run.ranks) {
+    any_call |= !trace.calls.empty();
+    any_identity |= std::any_of(trace.calls.begin(), trace.calls.end(),
+                                [](const Call& c) { return c.what.value != 0; });
+  }
+  if (any_call && !any_identity) {
+    report.unknown.emplace_back(
+        "parameters carried by a call: not recorded, so equal calls that pair different parameters "
+        "cannot be seen");
+  }
+  for (const Run::Unreadable& file : context.run.unreadable) {
+    report.unknown.push_back("unreadable file: " + file.error.summary());
+  }
+}
+
+bool tells(const Report& report, RuleId id) {
+  return std::any_of(report.findings.begin(), report.findings.end(),
+                     [id](const Finding& f) { return f.rule == id; });
+}
+
+Verdict verdict_of(const Report& report, const Run& run, const Outlook& outlook) {
+  const bool serious = std::any_of(report.findings.begin(), report.findings.end(),
+                                   [](const Finding& f) { return f.severity != Severity::note; });
+  if (serious) return Verdict::findings;
+  const bool blind = !report.ranks_missing.empty() || !report.ranks_damaged.empty() ||
+                     !run.unreadable.empty() || run.ranks.empty() || outlook.unsearched ||
+                     !outlook.undecided.empty() || tells(report, RuleId::rank_killed);
+  return blind ? Verdict::inconclusive : Verdict::clean;
+}
+
+void sort_findings(std::vector<Finding>& findings) {
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    const auto key = [](const Finding& f) {
+      const std::int64_t step = f.step.value_or(INT64_MAX);
+      return std::tuple(-static_cast<int>(f.severity), static_cast<int>(f.certainty), step,
+                        f.seq.value_or(UINT64_MAX));
+    };
+    return key(a) < key(b);
+  });
+}
+
+bool holds_deadlock(const Finding& f) {
+  const bool blocks = rule(f.rule).family == "blocking" || f.rule == RuleId::modality_divergence ||
+                      rule(f.rule).family == "matching";
+  if (blocks && f.certainty == Certainty::proven) return true;
+  return std::any_of(f.consequences.begin(), f.consequences.end(), holds_deadlock);
+}
+
+}  // namespace
+
+Report verify(const Run& run, const VerifyOptions& options) {
+  Report report;
+  // Where no rank has an end mark, the traces were copied while the job ran, or all of it died at
+  // once: who is behind may just have been behind.
+  const bool unended = std::all_of(run.ranks.begin(), run.ranks.end(),
+                                   [](const RankTrace& t) { return t.end == End::cut; });
+  const bool may_go_on = options.live || unended;
+  InputState input = check_input(run, options.live);
+  report.ranks_expected = run.world_size;
+  for (const RankTrace& trace : run.ranks) report.ranks_read.push_back(trace.rank);
+  report.ranks_missing = std::move(input.missing);
+  report.ranks_damaged = std::move(input.damaged);
+  report.events = run.event_count();
+
+  const std::vector<GroupStreams> groups = group_streams(run);
+  Agreement agreement(run.tables);
+  const Modalities modalities(run);
+  const CallSemantics semantics = options.semantics.value_or(recorded_semantics(run));
+  Outlook outlook;
+  for (const RankTrace& trace : run.ranks) {
+    const bool known = std::find(outlook.undecided.begin(), outlook.undecided.end(),
+                                 trace.inconclusive) != outlook.undecided.end();
+    if (!trace.inconclusive.empty() && !known) outlook.undecided.push_back(trace.inconclusive);
+  }
+  if (!may_go_on) {
+    SearchOptions search;
+    search.buffered_sends = semantics == CallSemantics::mpi;
+    outlook.search = search_schedules(run, groups, semantics, search);
+    outlook.unsearched = !outlook.search.complete && !outlook.search.stuck;
+  }
+  ReplayOptions replaying;
+  replaying.live = may_go_on;
+  replaying.semantics = semantics;
+  const ReplayResult where = replay_as_recorded(run, groups, agreement, replaying, outlook.search);
+  const Context context{run, groups, where, modalities, agreement, may_go_on, semantics};
+
+  Causes causes(context);
+  find_causes(context, outlook, causes);
+  report.findings = causes.take();
+  if (report.findings.empty() && outlook.undecided.empty() && !options.live) {
+    note_open_calls(context, outlook);
+  }
+  if (report.findings.empty() && !options.live && !is_snapshot(run)) {
+    if (auto hang = unexplained_hang(context, outlook)) report.findings.push_back(std::move(*hang));
+  }
+  // While others run, they may yet come to wait for it.
+  if (!options.live &&
+      std::none_of(report.findings.begin(), report.findings.end(), tells_of_an_end)) {
+    if (auto killed = note_killed(context)) report.findings.push_back(std::move(*killed));
+  }
+  for (Finding& note : input.findings) {
+    if (note.rule == RuleId::missing_rank) {
+      tell_who_waits_for_the_missing(context, report.ranks_missing, note);
+    }
+  }
+  report.findings.insert(report.findings.end(), input.findings.begin(), input.findings.end());
+  add_job_evidence(run, report);
+  sort_findings(report.findings);
+  list_unknowns(context, outlook, report);
+  report.verdict = verdict_of(report, run, outlook);
+  return report;
+}
+
+bool proves_stuck(const Report& report) {
+  return std::any_of(report.findings.begin(), report.findings.end(), holds_deadlock);
+}
+
+}  // namespace lockstep

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -73,5 +74,10 @@ class [[nodiscard]] Status : public Result<Nothing> {
   using Result<Nothing>::Result;
   static Status ok() { return Status(Nothing{}); }
 };
+
+// What the operating system refuses, as an Error: with its words, and what to do about it.
+
+// "<doing>: <the system's words>" about `path`; `code` is an errno. Never without a fix.
+Error system_error(std::string_view doing, int code, const std::string& path);
 
 }  // namespace lockstep

@@ -9,9 +9,9 @@
 #include "base/median.h"
 #include "cli/calibrate_job.h"
 #include "cli/calibrate_together.h"
-#include "runtime/forecast/timed_work.h"
+#include "runtime/forecast/derived_ranks.h"
 #include "runtime/launch/job_runner.h"
-#include "sim/forecast/fit_sharing.h"
+#include "sim/forecast/machine_fit.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/interrupts.h"
 #include "base/result.h"
-#include "sim/forecast/fit_machine.h"
+#include "sim/forecast/machine_fit.h"
 #include "sim/machine/machine.h"
 #include "trace/run.h"
 #include "trace/work_costs.h"

@@ -2,10 +2,8 @@
 
 #include <utility>
 
-#include "base/files/make_folder.h"
 #include "base/files/write_file.h"
-#include "runtime/forecast/simulate_scenario_ranks.h"
-#include "runtime/forecast/timed_work.h"
+#include "runtime/forecast/derived_ranks.h"
 
 namespace lockstep {
 namespace {

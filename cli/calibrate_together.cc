@@ -4,11 +4,11 @@
 #include <map>
 #include <utility>
 
-#include "base/files/make_folder.h"
+#include "base/files/write_file.h"
 #include "base/median.h"
 #include "runtime/launch/job_runner.h"
 #include "sim/engine/shared_cores.h"
-#include "trace/call_bytes.h"
+#include "trace/sizes.h"
 
 namespace lockstep {
 

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "cli/calibrate_job.h"
-#include "sim/forecast/fit_machine.h"
+#include "sim/forecast/machine_fit.h"
 
 namespace lockstep {
 

@@ -5,15 +5,14 @@
 #include <string>
 #include <thread>
 
-#include "base/columns.h"
-#include "base/files/work_folder.h"
 #include "base/files/write_file.h"
+#include "base/tables.h"
 #include "base/text.h"
 #include "base/tool_version.h"
 #include "cli/calibrate.h"
 #include "cli/commands.h"
-#include "cli/output.h"
-#include "runtime/launch/worker_program.h"
+#include "cli/report_options.h"
+#include "runtime/launch/this_machine.h"
 
 namespace lockstep {
 namespace {

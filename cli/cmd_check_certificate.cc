@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "base/files/read_file.h"
-#include "base/patience.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "cli/report_options.h"
 #include "trace/derivation.h"
 #include "trace/load.h"
 #include "verify/checker/check_certificate.h"

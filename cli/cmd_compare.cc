@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "base/patience.h"
+#include "base/terminal.h"
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "cli/report_options.h"
 #include "reports/findings/comparison_report.h"
 #include "trace/load.h"
 #include "verify/compare_runs.h"

@@ -6,14 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "base/columns.h"
 #include "base/files/gzip.h"
-#include "base/files/make_folder.h"
 #include "base/files/write_file.h"
-#include "base/patience.h"
+#include "base/tables.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "cli/report_options.h"
 #include "trace/formats/text/text_trace.h"
 #include "trace/load.h"
 

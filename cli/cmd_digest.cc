@@ -5,13 +5,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/columns.h"
 #include "base/files/gzip.h"
 #include "base/files/write_file.h"
-#include "base/patience.h"
+#include "base/tables.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "cli/report_options.h"
 #include "trace/formats/digest/digest.h"
 #include "trace/formats/format.h"
 #include "trace/load.h"

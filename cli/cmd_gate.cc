@@ -6,11 +6,10 @@
 #include <system_error>
 #include <vector>
 
+#include "cli/cmd_derive.h"
+#include "cli/cmd_verify.h"
 #include "cli/commands.h"
-#include "cli/derive_command.h"
-#include "cli/judge_traces.h"
-#include "cli/output.h"
-#include "cli/product_command.h"
+#include "cli/report_options.h"
 #include "reports/ci/ci_service.h"
 
 namespace lockstep {

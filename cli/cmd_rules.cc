@@ -7,13 +7,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/columns.h"
-#include "base/paint.h"
+#include "base/tables.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "cli/report_options.h"
 #include "verify/rule_examples.h"
-#include "verify/rule_names.h"
 #include "verify/rules.h"
 
 namespace lockstep {

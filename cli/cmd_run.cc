@@ -9,24 +9,19 @@
 #include <string>
 #include <vector>
 
-#include "base/files/make_folder.h"
 #include "base/files/write_file.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "cli/report_options.h"
 #include "reports/findings/comparison_report.h"
 #include "reports/findings/json_report.h"
-#include "reports/findings/reference_table.h"
 #include "runtime/job/study.h"
 #include "runtime/launch/expectation.h"
-#include "runtime/launch/gpus.h"
 #include "runtime/launch/job_runner.h"
-#include "runtime/launch/reference_run.h"
 #include "runtime/launch/run_folder.h"
-#include "runtime/launch/run_progress.h"
 #include "runtime/launch/run_summary.h"
 #include "runtime/launch/scenario_files.h"
-#include "runtime/launch/worker_program.h"
+#include "runtime/launch/this_machine.h"
 #include "runtime/study/run_study.h"
 
 namespace lockstep {

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "base/columns.h"
 #include "base/documents/yaml_document.h"
-#include "base/files/read_input.h"
+#include "base/files/read_file.h"
+#include "base/tables.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "cli/report_options.h"
 #include "runtime/job/scenario_example.h"
 #include "runtime/launch/run_summary.h"
 #include "runtime/launch/scenario_files.h"

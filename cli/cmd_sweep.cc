@@ -1,8 +1,11 @@
-// lockstep sweep: one job in many variants, on many machines, each forecast as by
-// `lockstep simulate SCENARIO`, or `lockstep simulate plan`.
+// What `lockstep sweep` is asked, and what it reads for it: a scenario on machines, or a plan on
+// calibrations, by options or by a sweep file.
+
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -10,24 +13,75 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
-#include "base/columns.h"
+#include "base/files/read_file.h"
 #include "base/quantities.h"
+#include "base/result.h"
+#include "base/sha256.h"
+#include "base/tables.h"
 #include "base/text.h"
+#include "base/tool_version.h"
 #include "cli/cmd_simulate.h"
 #include "cli/commands.h"
-#include "cli/output.h"
-#include "cli/sweep_inputs.h"
+#include "cli/report_options.h"
 #include "cli/sweep_run.h"
 #include "reports/output_targets.h"
 #include "reports/sweeps/report.h"
-#include "runtime/launch/worker_program.h"
+#include "runtime/launch/scenario_files.h"
+#include "runtime/launch/this_machine.h"
+#include "sim/sweep/book.h"
+#include "sim/sweep/plan.h"
 #include "sim/sweep/search.h"
-#include "sim/sweep/sweep_book.h"
-#include "sim/sweep/sweep_folder.h"
+#include "sim/sweep/sweep_file.h"
+#include "sim/sweep/training_plans.h"
 
 namespace lockstep {
+
+struct SweepCommand {
+  std::string job;  // a scenario, a plan, or a sweep file
+  std::string folder, memory_limit;
+  std::vector<std::string> machines, calibrations, varied;
+  std::vector<sweep::Axis> axes;  // of a sweep file; --vary adds to them
+  std::string best;               // empty: samples_per_second
+  sweep::PointId trials = 0;      // 0: all
+  std::optional<std::uint64_t> seed;
+  int steps = 0;            // 0: the scenario's
+  std::size_t workers = 0;  // 0: one for each processor
+  bool meta = false, no_meta = false;
+  std::vector<std::string> outputs;
+  bool quiet = false;
+
+  std::optional<int> asked_steps() const { return steps > 0 ? std::optional(steps) : std::nullopt; }
+  std::optional<bool> on_meta() const {
+    return meta || no_meta ? std::optional(meta) : std::nullopt;
+  }
+};
+
+// `command` with what its sweep file says, where it names one, and the options do not say it.
+// Errors: a sweep file that is wrong.
+Result<SweepCommand> with_sweep_file(SweepCommand command);
+
+struct SweepInputs {
+  std::variant<sweep::Plan, sweep::TrainingPlans> subject;
+  SweepIdentity identity;
+
+  const sweep::Variation& variation() const {
+    return std::visit([](const auto& one) -> const sweep::Variation& { return one.variation(); },
+                      subject);
+  }
+  const sweep::Plan* scenarios() const { return std::get_if<sweep::Plan>(&subject); }
+  const sweep::TrainingPlans* plans() const { return std::get_if<sweep::TrainingPlans>(&subject); }
+};
+
+// Errors: an option that the job's kind does not have; files that cannot be read, or are wrong;
+// what Plan::make() and TrainingPlans::make() refuse.
+Result<SweepInputs> load_sweep(const SweepCommand& command);
+
+// lockstep sweep: one job in many variants, on many machines, each forecast as by
+// `lockstep simulate SCENARIO`, or `lockstep simulate plan`.
+
 namespace {
 
 using sweep::Goal;
@@ -305,6 +359,109 @@ void add_sweep(CLI::App& app, ExitStatus& status) {
   add_outputs(*command, *options);
   command->footer(kSweepFooter);
   command->callback([options, &status] { status = run_sweep(*options); });
+}
+
+namespace {
+
+Result<std::vector<sweep::Axis>> axes_of(const SweepCommand& command) {
+  std::vector<sweep::Axis> axes = command.axes;
+  for (const std::string& text : command.varied) {
+    Result<sweep::Axis> axis = sweep::parse_axis(text);
+    if (!axis) return with_option("--vary", axis.error());
+    axes.push_back(std::move(*axis));
+  }
+  return axes;
+}
+
+Result<SweepInputs> load_scenarios(const SweepCommand& command,
+                                   const std::vector<sweep::Axis>& axes) {
+  if (!command.calibrations.empty())
+    return Error{"--calibration is of plans, and " + printable(command.job) + " is a scenario",
+                 {},
+                 "name what it runs on with --machine"};
+  if (command.machines.empty())
+    return Error{
+        "no machine is named", {}, "add --machine sim/machines/dgx-h100.yaml, or your own"};
+  // What is wrong with the scenario as it stands is said as by every command.
+  const Result<Scenario> own = load_checked_scenario(command.job);
+  if (!own) return own.error();
+  const Result<std::string> scenario = read_input(own->file);
+  if (!scenario) return scenario.error();
+  SweepIdentity identity{
+      std::string(tool_version()), sha256(*scenario), {}, command.asked_steps(), command.on_meta()};
+  std::vector<sweep::SourceFile> machines;
+  for (const std::string& file : command.machines) {
+    Result<std::string> text = read_input(file);
+    if (!text) return text.error();
+    const std::string name = to_utf8(file);  // it is kept as JSON
+    if (!identity.machines.emplace(name, sha256(*text)).second)
+      return Error{"--machine " + printable(file) + " is given twice", {}, "name it once"};
+    machines.push_back({name, std::move(*text)});
+  }
+  Result<sweep::Plan> plan =
+      sweep::Plan::make({own->file, *scenario}, machines, axes, command.asked_steps());
+  if (!plan) return plan.error();
+  return SweepInputs{std::move(*plan), std::move(identity)};
+}
+
+Result<SweepInputs> load_plans(const SweepCommand& command, const std::vector<sweep::Axis>& axes) {
+  const auto of_scenarios = [&](const char* option, const char* fix) {
+    return Error{
+        std::string(option) + " is of scenarios, and " + printable(command.job) + " is a plan",
+        {},
+        fix};
+  };
+  if (!command.machines.empty())
+    return of_scenarios("--machine", "name what it runs on with --calibration");
+  if (command.steps > 0) return of_scenarios("--steps", "a plan speaks of one step: leave it out");
+  if (command.on_meta()) return of_scenarios(command.meta ? "--meta" : "--no-meta", "leave it out");
+  if (command.workers > 0) return of_scenarios("--jobs", "plans need no workers: leave it out");
+  const Result<PlanInputs> inputs = load_plan(command.job, command.calibrations);
+  if (!inputs) return inputs.error();
+  SweepIdentity identity{std::string(tool_version()), sha256(inputs->plan.text), {}, {}, {}};
+  for (const sweep::SourceFile& calibration : inputs->calibrations)
+    identity.machines.emplace(calibration.file, sha256(calibration.text));
+  Result<sweep::TrainingPlans> plans =
+      sweep::TrainingPlans::make(inputs->plan, inputs->calibrations, axes);
+  if (!plans) return plans.error();
+  return SweepInputs{std::move(*plans), std::move(identity)};
+}
+
+}  // namespace
+
+Result<SweepCommand> with_sweep_file(SweepCommand command) {
+  const std::string file = command.job;
+  const Result<std::string> text = read_input(file);
+  if (!text) return command;  // it is said of the scenario
+  Result<std::optional<sweep::SweepFile>> read = sweep::parse_sweep_file(*text, file);
+  if (!read) return read.error();
+  if (!*read) return command;
+  sweep::SweepFile& said = **read;
+  // Its paths are as seen from where it lies.
+  const auto path = [&](const std::string& name) {
+    return (std::filesystem::path(file).parent_path() / name).lexically_normal().string();
+  };
+  command.job = path(said.plan.empty() ? said.scenario : said.plan);
+  if (command.machines.empty())
+    for (const std::string& machine : said.machines) command.machines.push_back(path(machine));
+  if (command.calibrations.empty())
+    for (const std::string& name : said.calibrations)
+      command.calibrations.push_back(calibration_seen_from(file, name));
+  command.axes = std::move(said.axes);
+  if (command.best.empty()) command.best = said.best.value_or("");
+  if (command.memory_limit.empty()) command.memory_limit = said.memory_limit.value_or("");
+  if (command.trials == 0) command.trials = static_cast<sweep::PointId>(said.trials.value_or(0));
+  if (!command.seed && said.seed) command.seed = static_cast<std::uint64_t>(*said.seed);
+  if (command.steps == 0) command.steps = static_cast<int>(said.steps.value_or(0));
+  return command;
+}
+
+Result<SweepInputs> load_sweep(const SweepCommand& command) {
+  const Result<std::vector<sweep::Axis>> axes = axes_of(command);
+  if (!axes) return axes.error();
+  const Result<std::string> text = read_input(command.job);
+  const bool of_plan = text && sim::is_plan(*text);
+  return of_plan ? load_plans(command, *axes) : load_scenarios(command, *axes);
 }
 
 }  // namespace lockstep

@@ -9,15 +9,14 @@
 #include <utility>
 #include <vector>
 
-#include "base/columns.h"
-#include "base/files/make_folder.h"
 #include "base/files/write_file.h"
-#include "base/patience.h"
+#include "base/tables.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "cli/report_options.h"
 #include "runtime/replay/program.h"
-#include "runtime/replay/scenario_text.h"
+#include "runtime/replay/replay_scenario.h"
 #include "runtime/replay/tensors.h"
 #include "trace/formats/text/text_trace.h"
 #include "trace/load.h"

@@ -17,14 +17,12 @@
 
 #include "base/clock.h"
 #include "base/interrupts.h"
-#include "base/terminal_screen.h"
+#include "base/terminal.h"
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "cli/report_options.h"
+#include "reports/live/screen.h"
 #include "reports/live/state.h"
-#include "reports/live/watch_news.h"
-#include "reports/live/watch_screen.h"
-#include "runtime/launch/watch_exec.h"
-#include "runtime/launch/watch_source.h"
+#include "runtime/launch/watch.h"
 #include "verify/verify.h"
 
 namespace lockstep {

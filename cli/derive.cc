@@ -7,21 +7,19 @@
 #include <string_view>
 #include <vector>
 
-#include "base/columns.h"
-#include "base/files/make_folder.h"
-#include "base/files/read_input.h"
+#include "base/files/read_file.h"
 #include "base/files/write_file.h"
+#include "base/tables.h"
 #include "base/text.h"
-#include "cli/product_command.h"
+#include "cli/cmd_verify.h"
 #include "reports/findings/product_text.h"
-#include "runtime/derive/derive_all.h"
-#include "runtime/derive/derive_device.h"
+#include "runtime/derive/all_ranks.h"
 #include "runtime/derive/trial.h"
-#include "runtime/job/remedy_choices.h"
+#include "runtime/job/scenario_variants.h"
 #include "runtime/launch/run_folder.h"
-#include "runtime/launch/worker_result.h"
-#include "trace/call_bytes.h"
+#include "runtime/launch/worker_files.h"
 #include "trace/derivation.h"
+#include "trace/sizes.h"
 #include "verify/certificates/certificate.h"
 #include "verify/product/decide.h"
 

@@ -3,15 +3,14 @@
 #include <utility>
 #include <vector>
 
-#include "base/columns.h"
+#include "base/tables.h"
 #include "base/text.h"
 #include "cli/derive.h"
+#include "runtime/derive/all_ranks.h"
 #include "runtime/derive/derivation_plan.h"
-#include "runtime/derive/derive_all.h"
-#include "runtime/derive/derive_device.h"
 #include "runtime/derive/lone_run.h"
 #include "trace/load.h"
-#include "verify/compare_calls.h"
+#include "verify/compare_runs.h"
 
 namespace lockstep {
 

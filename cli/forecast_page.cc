@@ -6,11 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/amount.h"
-#include "base/columns.h"
+#include "base/tables.h"
 #include "base/text.h"
 #include "base/tool_version.h"
-#include "reports/forecasts/forecast_memory_chart.h"
+#include "reports/forecasts/memory_over_time.h"
 #include "reports/html/markup.h"
 #include "reports/html/page.h"
 #include "reports/html/stacked_charts.h"

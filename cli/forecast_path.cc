@@ -4,8 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "base/columns.h"
-#include "base/pad_left.h"
+#include "base/tables.h"
 #include "base/text.h"
 #include "sim/engine/critical_path.h"
 #include "verify/streams/agreement.h"

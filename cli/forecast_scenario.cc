@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/files/read_input.h"
+#include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "runtime/derive/derivation_plan.h"
-#include "runtime/forecast/timed_work.h"
+#include "runtime/forecast/derived_ranks.h"
 #include "runtime/launch/scenario_files.h"
-#include "runtime/launch/worker_program.h"
+#include "runtime/launch/this_machine.h"
 #include "sim/forecast/timed_run.h"
 #include "sim/forecast/training_steps.h"
 #include "sim/machine/play.h"

@@ -13,7 +13,7 @@
 #include "base/quantities.h"
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
-#include "cli/output.h"
+#include "cli/report_options.h"
 #include "cli/simulate_on_machine.h"
 #include "sim/collectives/closed_form.h"
 #include "sim/messages/message_level.h"

@@ -9,12 +9,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/columns.h"
-#include "base/pad_left.h"
 #include "base/quantities.h"
+#include "base/tables.h"
 #include "base/text.h"
-#include "cli/output.h"
-#include "sim/collectives/choice.h"
+#include "cli/report_options.h"
+#include "sim/collectives/closed_form.h"
 #include "sim/machine/work_time.h"
 
 namespace lockstep {

@@ -7,8 +7,8 @@
 
 #include "base/quantities.h"
 #include "cli/cmd_simulate.h"
-#include "cli/output.h"
-#include "reports/forecasts/simulate_pipeline_result.h"
+#include "cli/report_options.h"
+#include "reports/forecasts/pipeline.h"
 #include "sim/pipeline/run_pipeline.h"
 #include "sim/pipeline/schedule.h"
 

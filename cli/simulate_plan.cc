@@ -5,9 +5,8 @@
 
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
-#include "cli/output.h"
-#include "reports/forecasts/simulate_plan_result.h"
-#include "sim/sweep/plan_inputs.h"
+#include "cli/report_options.h"
+#include "reports/forecasts/plan.h"
 #include "sim/sweep/training_plans.h"
 
 namespace lockstep {

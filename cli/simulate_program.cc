@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/columns.h"
+#include "base/tables.h"
 #include "base/text.h"
-#include "cli/output.h"
+#include "cli/report_options.h"
 #include "reports/findings/csv_report.h"
 #include "reports/findings/finding_words.h"
 #include "reports/findings/html_report.h"

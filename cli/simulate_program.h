@@ -14,7 +14,6 @@
 #include "sim/engine/executor.h"
 #include "sim/engine/fold.h"
 #include "sim/engine/from_run.h"
-#include "sim/engine/prices.h"
 #include "sim/engine/shared_cores.h"
 #include "verify/report.h"
 

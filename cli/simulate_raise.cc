@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/columns.h"
+#include "base/tables.h"
 #include "reports/findings/finding_words.h"
 #include "trace/load.h"
 

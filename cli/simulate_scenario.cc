@@ -6,21 +6,21 @@
 #include <utility>
 #include <vector>
 
-#include "base/files/read_input.h"
-#include "base/files/work_folder.h"
+#include "base/files/read_file.h"
+#include "base/files/write_file.h"
 #include "base/interrupts.h"
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "cli/forecast_csv.h"
 #include "cli/forecast_page.h"
 #include "cli/forecast_scenario.h"
-#include "cli/output.h"
+#include "cli/report_options.h"
 #include "cli/simulate_raise.h"
 #include "cli/simulated_traces.h"
-#include "reports/forecasts/forecast_memory_counters.h"
+#include "reports/forecasts/memory_over_time.h"
 #include "runtime/job/scenario.h"
 #include "sim/engine/from_run.h"
-#include "sim/sweep/plan_inputs.h"
+#include "sim/sweep/training_plans.h"
 #include "sim/transformer/plan_file.h"
 
 namespace lockstep {

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "base/amount.h"
-#include "base/columns.h"
-#include "base/pad_left.h"
+#include "base/tables.h"
 #include "base/text.h"
 #include "sim/machine/work_time.h"
 

@@ -11,10 +11,10 @@
 
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
-#include "cli/output.h"
+#include "cli/report_options.h"
 #include "cli/simulate_program.h"
 #include "cli/simulated_traces.h"
-#include "sim/collectives/choice.h"
+#include "sim/collectives/closed_form.h"
 #include "sim/engine/from_run.h"
 #include "trace/load.h"
 

@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/columns.h"
-#include "base/pad_left.h"
+#include "base/tables.h"
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 

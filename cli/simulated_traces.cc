@@ -3,7 +3,6 @@
 #include <sstream>
 #include <utility>
 
-#include "base/files/make_folder.h"
 #include "base/files/write_file.h"
 #include "trace/formats/text/text_trace.h"
 

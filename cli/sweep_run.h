@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/files/work_folder.h"
+#include "base/files/write_file.h"
 #include "base/result.h"
 #include "cli/forecast_scenario.h"
-#include "runtime/forecast/simulate_scenario_ranks.h"
+#include "runtime/forecast/derived_ranks.h"
 #include "runtime/job/scenario.h"
+#include "sim/sweep/book.h"
 #include "sim/sweep/plan.h"
-#include "sim/sweep/sweep_book.h"
 
 namespace lockstep {
 

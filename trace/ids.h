@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "base/strong_id.h"
+#include "base/ids.h"
 
 namespace lockstep {
 

@@ -12,8 +12,8 @@
 
 #include "base/text.h"
 #include "trace/formats/format.h"
-#include "trace/merge_tables.h"
-#include "trace/namesakes.h"
+#include "trace/groups.h"
+#include "trace/run.h"
 #include "trace/signature.h"
 #include "trace/trace_files.h"
 

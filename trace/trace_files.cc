@@ -10,8 +10,8 @@
 #include "base/files/archive.h"
 #include "base/files/gzip.h"
 #include "base/files/mapped_file.h"
-#include "base/system_error.h"
-#include "trace/formats/ring/ring_reader.h"
+#include "base/result.h"
+#include "trace/formats/ring/reader.h"
 
 namespace lockstep {
 

@@ -8,7 +8,7 @@
 
 #include "verify/blocking/blocking.h"
 #include "verify/blocking/endings.h"
-#include "verify/rank_indices.h"
+#include "verify/context.h"
 
 namespace lockstep {
 

@@ -11,7 +11,6 @@
 
 #include "verify/blocking/wait_graph.h"
 #include "verify/context.h"
-#include "verify/matching/explain_deviation.h"
 #include "verify/matching/group_divergence.h"
 
 namespace lockstep {

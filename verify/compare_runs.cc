@@ -1,14 +1,16 @@
+
 #include "verify/compare_runs.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 
+#include "base/text.h"
 #include "verify/numbers/rounding.h"
-#include "verify/whole_value.h"
 
 namespace lockstep {
 
@@ -145,6 +147,170 @@ Comparison compare_runs(const Run& a, const Run& b, std::optional<double> tolera
     step.n = n;
     out.steps.push_back(std::move(step));
   }
+  return out;
+}
+
+WholeValue whole_value(const Run& run, const ValueRow& row) {
+  const StateMark& first = *row.readings.front().mark;
+  WholeValue out{first.hash, first.norm, first.sketch, run.tables.str(first.dtype), row.place};
+  if (!row.sharded()) return out;
+  out.hash.reset();
+  double squares = first.norm.value_or(0) * first.norm.value_or(0);
+  for (std::size_t i = 1; i < row.readings.size(); ++i) {
+    const StateMark& mark = *row.readings[i].mark;
+    squares += mark.norm.value_or(0) * mark.norm.value_or(0);
+    if (mark.sketch.size() == out.sketch.size())
+      out.sketch = sum(std::move(out.sketch), mark.sketch);
+  }
+  if (out.norm) out.norm = std::sqrt(squares);
+  return out;
+}
+
+bool sketches_compare(const WholeValue& a, const WholeValue& b) {
+  return !a.sketch.empty() && a.sketch.size() == b.sketch.size();
+}
+
+std::optional<double> distance_between(const WholeValue& a, const WholeValue& b) {
+  if (a.hash && a.hash == b.hash) return 0;
+  if (sketches_compare(a, b)) return norm_estimate(sum(a.sketch, b.sketch, -1));
+  if (a.norm && b.norm) return std::abs(*a.norm - *b.norm);
+  return std::nullopt;
+}
+
+namespace {
+
+// By name, then by step.
+using ValuesByName = std::map<std::string, std::map<std::int64_t, WholeValue>>;
+
+ValuesByName course_of(const Run& run, Phase phase,
+                       const std::function<bool(std::string_view)>& counts) {
+  const ValueTable table(run);
+  ValuesByName out;
+  for (const ValueRow& row : table.rows()) {
+    const std::string& name = run.tables.str(row.name);
+    if (row.phase == phase && counts(name)) out[name].emplace(row.n, whole_value(run, row));
+  }
+  return out;
+}
+
+double square(double x) { return x * x; }
+
+}  // namespace
+
+Drift drift_between(const Run& a, const Run& b, Phase phase,
+                    const std::function<bool(std::string_view)>& counts) {
+  const ValuesByName of_a = course_of(a, phase, counts);
+  const ValuesByName of_b = course_of(b, phase, counts);
+  Drift out;
+  for (const auto& [name, steps_b] : of_b) {
+    const auto steps_a = of_a.find(name);
+    if (steps_a == of_a.end()) continue;
+    // The last step of both.
+    for (auto last = steps_b.rbegin(); last != steps_b.rend(); ++last) {
+      const auto same = steps_a->second.find(last->first);
+      if (same == steps_a->second.end()) continue;
+      const auto apart = distance_between(same->second, last->second);
+      if (!apart) break;
+      ++out.tensors;
+      out.apart += square(*apart);
+      out.size += square(last->second.size());
+      out.travelled += square(distance_between(last->second, steps_b.begin()->second).value_or(0));
+      break;
+    }
+  }
+  for (double* squares : {&out.apart, &out.size, &out.travelled}) *squares = std::sqrt(*squares);
+  return out;
+}
+
+namespace {
+
+// The last step that a rank finished, and the mean loss of the ranks that recorded one.
+std::optional<std::pair<std::int64_t, double>> last_loss(const Run& run) {
+  std::optional<std::int64_t> last;
+  double sum = 0;
+  int ranks = 0;
+  for (const RankTrace& trace : run.ranks) {
+    for (const StepMark& step : trace.steps) {
+      if (last && step.n < *last) continue;
+      if (!last || step.n > *last) {
+        last = step.n;
+        sum = 0;
+        ranks = 0;
+      }
+      if (!step.loss) continue;
+      sum += *step.loss;
+      ++ranks;
+    }
+  }
+  if (!last || ranks == 0) return std::nullopt;
+  return std::pair{*last, sum / ranks};
+}
+
+}  // namespace
+
+double loss_tolerance(std::string_view dtype) {
+  const double u = unit_roundoff(dtype).value_or(0);
+  return std::sqrt(u > 0 ? u : kFloat32Roundoff);
+}
+
+std::optional<FinalLoss> final_loss(const Run& run, const Run& reference, std::string_view dtype) {
+  const auto own = last_loss(run);
+  const auto other = last_loss(reference);
+  if (!own || !other || own->first != other->first) return std::nullopt;
+  FinalLoss out;
+  out.step = own->first;
+  out.loss = own->second;
+  out.reference = other->second;
+  out.tolerance = loss_tolerance(dtype);
+  const double difference = std::abs(out.loss - out.reference);
+  out.apart = difference == 0 ? 0 : difference / std::abs(out.reference);
+  return out;
+}
+
+namespace {
+
+std::string list_text(const Tables& tables, IntListId id) {
+  std::string out;
+  for (const std::int64_t n : tables.int_lists[id]) out += std::to_string(n) + ",";
+  return out;
+}
+
+std::string number_text(const char* key, std::int64_t value) {
+  return value == kNone ? std::string() : " " + std::string(key) + "=" + std::to_string(value);
+}
+
+// All that is compared, so that equal texts are equal calls.
+std::string call_text(const Run& run, const Call& call) {
+  const Tables& tables = run.tables;
+  const Signature& s = tables.signatures[call.signature];
+  std::string out = s.op == Op::other ? tables.str(s.other_op) : std::string(op_name(s.op));
+  out += " in " + tables.str(call.group) + " #" + std::to_string(call.seq);
+  out += " step=" + std::to_string(call.step) + " in=" + list_text(tables, s.in) +
+         " out=" + list_text(tables, s.out);
+  for (const std::string& dtype : tables.names(s.dtypes)) out += " " + dtype;
+  if (s.redop.value != 0) out += " " + tables.str(s.redop);
+  out += number_text("root", s.root) + number_text("peer", call.peer.value) +
+         number_text("tag", call.ptag);
+  out += " splits=" + list_text(tables, s.splits_in) + "/" + list_text(tables, s.splits_out);
+  for (const std::string& name : tables.names(call.what)) out += " " + printable(name);
+  return out;
+}
+
+}  // namespace
+
+CallComparison compare_calls(const Run& a, std::uint32_t rank_a, const Run& b,
+                             std::uint32_t rank_b) {
+  const std::vector<Call>& of_a = a.ranks[rank_a].calls;
+  const std::vector<Call>& of_b = b.ranks[rank_b].calls;
+  CallComparison out;
+  out.calls_a = of_a.size();
+  out.calls_b = of_b.size();
+  const std::size_t common = std::min(of_a.size(), of_b.size());
+  while (out.equal < common && call_text(a, of_a[out.equal]) == call_text(b, of_b[out.equal])) {
+    ++out.equal;
+  }
+  if (out.equal < of_a.size()) out.a = call_text(a, of_a[out.equal]);
+  if (out.equal < of_b.size()) out.b = call_text(b, of_b[out.equal]);
   return out;
 }
 

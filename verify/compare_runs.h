@@ -8,8 +8,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trace/run.h"
@@ -54,5 +56,86 @@ struct Comparison {
 // sharded tensors all ranks' parts.
 // O(marks log marks).
 Comparison compare_runs(const Run& a, const Run& b, std::optional<double> tolerance = {});
+
+// One tensor in one step as a run recorded it: of a sharded one all ranks' parts together, else
+// what its lowest rank holds.
+
+struct WholeValue {
+  std::optional<std::uint64_t> hash;  // not of sharded ones
+  std::optional<double> norm;
+  Sketch sketch;
+  std::string dtype;
+  std::uint32_t place = 0;  // as ValueRow's
+
+  // The 2-norm: recorded, or estimated from the sketch.
+  double size() const { return norm ? *norm : norm_estimate(sketch); }
+};
+
+WholeValue whole_value(const Run& run, const ValueRow& row);
+
+// Whether both have sketches of one length.
+bool sketches_compare(const WholeValue& a, const WholeValue& b);
+
+// The 2-norm of the difference: 0 where the hashes are equal, else estimated from the sketches,
+// else a lower bound from the norms; nothing where the two have nothing in common.
+std::optional<double> distance_between(const WholeValue& a, const WholeValue& b);
+
+// How far two runs of one job ended apart, over many tensors together.
+
+struct Drift {
+  std::size_t tensors = 0;  // that both recorded in the last step that they have in common
+  double apart = 0;         // |a - b|, 2-norm over all of them
+  double size = 0;          // |b|
+  double travelled = 0;     // |b - b in the first step recorded|
+};
+
+// Of the values of `phase` whose names `counts` accepts. Distances are estimated from sketches (as
+// compare_runs does): over many tensors the error of the estimate averages out.
+// O(marks log marks).
+Drift drift_between(const Run& a, const Run& b, Phase phase,
+                    const std::function<bool(std::string_view)>& counts);
+
+// Do two runs of one job end at the same loss? For a strategy that synchronises in every step, that
+// is what everybody asks first: does it train as one process would?
+
+struct FinalLoss {
+  std::int64_t step = 0;                              // the last of both
+  double loss = 0, reference = 0;                     // means over the ranks
+  double apart = 0;                                   // |loss - reference| / |reference|
+  double tolerance = 0;                               // of `apart`
+  bool agrees() const { return apart <= tolerance; }  // never where a loss is NaN
+};
+
+// The relative difference up to which two final losses agree: the square root of the unit roundoff
+// of the type that the forward computes in, half of its digits. float32: 2.4e-4, float16: 2.2e-2,
+// bfloat16: 6.3e-2. A dtype that is not known counts as float32.
+//
+// Why not a few roundings: the order in which gradients are added up makes differences of about u,
+// and AdamW divides a gradient that is nothing but such noise by the noise's own size, so that
+// parameters without a real gradient part by as much as the learning rate; the loss sees a little
+// of that. docs/scenarios.md says what was measured.
+double loss_tolerance(std::string_view dtype);
+
+// Nothing where the runs' last steps are not the same one, or one recorded no loss of it.
+// O(steps).
+std::optional<FinalLoss> final_loss(const Run& run, const Run& reference, std::string_view dtype);
+
+// One rank's calls in two runs, side by side: does a derivation say what was recorded?
+
+struct CallComparison {
+  std::size_t calls_a = 0, calls_b = 0;
+  std::size_t equal = 0;  // calls from the start that are the same in both
+  // The first calls that are not, in words; nothing where that run has no further call.
+  std::optional<std::string> a, b;
+
+  bool same() const { return equal == calls_a && equal == calls_b; }
+  // b ended, or was ended, before a; all of it is as in a.
+  bool b_is_beginning() const { return equal == calls_b; }
+};
+
+// Compared of each call: operation, group, place in the group's sequence, shapes, dtypes, reduce
+// operation, root, splits, peer and message tag, step, and the parameters carried. O(calls).
+CallComparison compare_calls(const Run& a, std::uint32_t rank_a, const Run& b,
+                             std::uint32_t rank_b);
 
 }  // namespace lockstep

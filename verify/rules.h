@@ -5,7 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+
+#include "base/result.h"
 
 namespace lockstep {
 
@@ -91,5 +94,10 @@ struct Rule {
 const Rule& rule(RuleId id);
 std::optional<RuleId> rule_from_name(std::string_view name);
 std::span<const Rule> all_rules();
+
+// Rule ids as users type them.
+
+// The rule of that id. Errors: there is none; the fix names the ids that may have been meant.
+Result<RuleId> rule_named(std::string_view name);
 
 }  // namespace lockstep

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "base/system_error.h"
+#include "base/result.h"
 #include "base/text.h"
 
 namespace lockstep {

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/system_error.h"
+#include "base/result.h"
 
 namespace lockstep {
 

@@ -1,3 +1,4 @@
+
 #include "base/files/read_file.h"
 
 #include <fcntl.h>
@@ -10,7 +11,7 @@
 #include <new>
 #include <utility>
 
-#include "base/system_error.h"
+#include "base/result.h"
 #include "base/text.h"
 
 namespace lockstep {
@@ -136,6 +137,10 @@ Result<std::string> read_file_end(const std::string& path, std::size_t most) {
   if (got < 0) return cannot_read(got, path);
   out.resize(static_cast<std::size_t>(got));
   return out;
+}
+
+Result<std::string> read_input(const std::string& file) {
+  return read_file(file, std::size_t{1} << 20U);
 }
 
 }  // namespace lockstep

@@ -50,4 +50,10 @@ Result<std::string> read_file(const std::string& path, std::size_t limit);
 // The last `most` bytes of the file, or all of it. Errors: as FileBuffer::read.
 Result<std::string> read_file_end(const std::string& path, std::size_t most);
 
+// Reading the files that people write: scenarios, plans, machines, calibrations.
+
+// The text of `file`, of at most 1 MiB.
+// Errors: as base/read_file.h.
+Result<std::string> read_input(const std::string& file);
+
 }  // namespace lockstep

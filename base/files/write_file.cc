@@ -1,12 +1,16 @@
+
 #include "base/files/write_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 
+#include "base/result.h"
 #include "base/text.h"
 
 namespace lockstep {
@@ -55,6 +59,29 @@ Status write_file(const std::string& path, std::string_view bytes) {
   if (failed == 0) return Status::ok();
   ::unlink(temporary.c_str());
   return cannot_write(path, failed);
+}
+
+Status make_folder(const std::string& path) {
+  std::error_code failed;
+  std::filesystem::create_directories(path, failed);
+  return failed ? system_error("cannot make the folder", failed.value(), path) : Status::ok();
+}
+
+WorkFolder::WorkFolder(const std::string& named, const std::string& prefix)
+    : path_(named), kept_(!named.empty()) {
+  if (!kept_) {
+    path_ = (std::filesystem::temp_directory_path() / (prefix + "XXXXXX")).string();
+    made_ = ::mkdtemp(path_.data()) != nullptr;
+    return;
+  }
+  std::error_code failed;
+  std::filesystem::create_directories(path_, failed);
+  made_ = !failed && std::filesystem::is_empty(path_, failed);
+}
+
+WorkFolder::~WorkFolder() {
+  std::error_code ignored;
+  if (!kept_ && made_) std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace lockstep

@@ -6,7 +6,6 @@
 
 #include "base/text.h"
 #include "reports/findings/finding_words.h"
-#include "reports/findings/source_place.h"
 
 namespace lockstep {
 namespace {

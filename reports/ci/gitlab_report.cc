@@ -4,7 +4,6 @@
 
 #include "base/text.h"
 #include "reports/findings/finding_words.h"
-#include "reports/findings/source_place.h"
 #include "reports/json_text.h"
 
 namespace lockstep {

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/columns.h"
 #include "base/documents/xml_text.h"
+#include "base/tables.h"
 #include "reports/findings/finding_words.h"
 
 namespace lockstep {

@@ -9,9 +9,7 @@
 #include "base/text.h"
 #include "base/tool_version.h"
 #include "reports/findings/finding_words.h"
-#include "reports/findings/source_place.h"
 #include "reports/json_text.h"
-#include "reports/ranks_json.h"
 
 namespace lockstep {
 namespace {

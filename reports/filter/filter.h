@@ -83,4 +83,10 @@ FilteredReport filtered(Report report, const Run& run, const Filter& filter,
 std::optional<std::chrono::sys_days> parse_date(std::string_view text);
 std::string date_text(std::chrono::sys_days day);
 
+// Shell-like patterns, for names of parameters and source places.
+
+// Whether `pattern` describes all of `text`: "*" stands for any bytes, also none and also "/"; "?"
+// for one byte; everything else for itself. O(|pattern|·|text|) at worst, no recursion.
+bool glob_matches(std::string_view pattern, std::string_view text);
+
 }  // namespace lockstep

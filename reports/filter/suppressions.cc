@@ -9,7 +9,7 @@
 #include "base/documents/schema_check.h"
 #include "base/documents/yaml_document.h"
 #include "base/text.h"
-#include "verify/rule_names.h"
+#include "verify/rules.h"
 
 namespace lockstep {
 namespace {

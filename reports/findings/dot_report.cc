@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/columns.h"
+#include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/figures/wait_picture.h"
 #include "reports/findings/finding_words.h"

@@ -4,9 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "base/columns.h"
+#include "base/tables.h"
 #include "base/text.h"
-#include "reports/findings/figures/diff_table.h"
 #include "reports/findings/figures/lane_choice.h"
 #include "reports/findings/figures/lane_figure.h"
 #include "reports/findings/figures/sequence_diff.h"

@@ -5,12 +5,11 @@
 #include <string_view>
 #include <vector>
 
-#include "base/columns.h"
+#include "base/tables.h"
 #include "base/text.h"
 #include "base/tool_version.h"
 #include "reports/findings/figures/matched_calls.h"
 #include "reports/findings/figures/modality_table.h"
-#include "reports/findings/figures/value_charts.h"
 #include "reports/findings/figures/value_curves.h"
 #include "reports/findings/figures/wait_figure.h"
 #include "reports/findings/figures/wait_picture.h"

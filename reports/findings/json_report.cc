@@ -4,7 +4,6 @@
 
 #include "base/tool_version.h"
 #include "reports/json_text.h"
-#include "reports/ranks_json.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "base/columns.h"
+#include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/figures/lanes.h"
 #include "reports/findings/finding_words.h"

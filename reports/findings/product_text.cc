@@ -4,10 +4,10 @@
 #include <cctype>
 #include <set>
 
-#include "base/columns.h"
+#include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/text_report.h"
-#include "verify/streams/edit_script.h"
+#include "verify/streams/edits.h"
 
 namespace lockstep {
 

@@ -4,8 +4,8 @@
 #include <array>
 #include <vector>
 
-#include "base/columns.h"
-#include "base/paint.h"
+#include "base/tables.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "reports/findings/figures/lanes.h"
 #include "reports/findings/finding_words.h"

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/amount.h"
-#include "base/columns.h"
-#include "base/pad_left.h"
+#include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/finding_words.h"
 #include "verify/streams/agreement.h"

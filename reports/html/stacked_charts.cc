@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <numeric>
 
-#include "base/columns.h"
+#include "base/tables.h"
 #include "reports/html/markup.h"
 #include "reports/html/svg.h"
 

@@ -3,14 +3,12 @@
 
 #include <algorithm>
 
-#include "base/amount.h"
-#include "base/columns.h"
+#include "base/tables.h"
 #include "base/text.h"
 #include "base/tool_version.h"
 #include "reports/html/markup.h"
 #include "reports/html/pareto_chart.h"
 #include "reports/sweeps/report.h"
-#include "reports/sweeps/table.h"
 
 namespace lockstep::sweep {
 namespace {

@@ -24,4 +24,10 @@ bool is_control(char32_t c);      // Cc, Cf, Co, Cs, but tab, line feed and carr
 // O(n log n) at worst, in runs of combining marks.
 CodePoints bert_normalized(const CodePoints& text);
 
+// Characters that Unicode has added since the reference tokenizer's tables were made.
+
+// True for marks, punctuation and format characters that the Hugging Face tokenizers (whose tables
+// are Unicode 8's) take for parts of words, as everything that they do not know. O(log n).
+bool is_newer_than_reference(char32_t c);
+
 }  // namespace lockstep

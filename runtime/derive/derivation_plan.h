@@ -80,4 +80,14 @@ Result<std::string> assignment_scenario(const std::string& text, const std::stri
 // `modality` and `outliers` tell.
 std::vector<std::int64_t> dissent_steps(const Scenario& scenario, int rank);
 
+// Ranks that a job does not tell apart: of each such class one stands for all when it is asked what
+// they call (docs/derive.md).
+
+// Classes by their first rank; in each the ranks, ascending. Every rank is in one. A rank's number
+// decides only whether it is a root (rank 0), whether it is among the ranks with images where these
+// have a group of their own, and how many micro-batches it takes; what it may meet in a step is no
+// part of this.
+// Errors: jobs whose groups differ from rank to rank (HSDP, pipelines).
+Result<std::vector<std::vector<int>>> rank_classes(const Scenario& scenario);
+
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "runtime/launch/run_folder.h"
-#include "runtime/launch/worker_program.h"
+#include "runtime/launch/this_machine.h"
 
 namespace lockstep {
 

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/files/make_folder.h"
-#include "base/files/read_input.h"
+#include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "trace/load.h"
 #include "verify/product/assignments.h"
-#include "verify/product/compose.h"
 #include "verify/verify.h"
 
 namespace lockstep {

@@ -29,7 +29,7 @@
 #include <ATen/record_function.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include "runtime/record/queue_mark.h"
+#include "runtime/record/device_time.h"
 
 namespace lockstep {
 

@@ -18,7 +18,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "runtime/device/memory_account.h"
-#include "runtime/models/named_tensors.h"
+#include "runtime/models/parameters.h"
 
 namespace lockstep {
 

@@ -1,6 +1,6 @@
 #include "runtime/device/device.h"
 
-#include "runtime/device/queued_device.h"
+#include "runtime/device/queued_backend.h"
 
 namespace lockstep {
 namespace {

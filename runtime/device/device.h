@@ -18,11 +18,11 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "base/result.h"
-#include "runtime/device/device_fingerprints.h"
-#include "runtime/device/device_memory.h"
+#include "runtime/device/memory_account.h"
+#include "runtime/device/tensor_fingerprint.h"
 #include "runtime/job/launch_settings.h"
 #include "runtime/job/scenario.h"
-#include "runtime/record/queue_mark.h"
+#include "runtime/record/device_time.h"
 
 namespace lockstep {
 

@@ -1,3 +1,4 @@
+
 #include "runtime/device/memory_account.h"
 
 #include "base/check.h"

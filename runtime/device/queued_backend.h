@@ -19,6 +19,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "runtime/device/call_queue.h"
+#include "runtime/device/device.h"
 
 namespace lockstep {
 
@@ -79,5 +80,10 @@ class QueuedBackend : public c10d::Backend {
 
 // Whether the queue has begun the call of a work that a QueuedBackend gave.
 bool queue_has_begun(c10d::Work& work);
+
+// The CPU, with the calls of all its groups queued as on a GPU (call_queue.h). For tests.
+
+// For the calling thread, which trains. `order`: not QueuedCalls::no.
+std::unique_ptr<Device> queued_device(QueuedCalls order);
 
 }  // namespace lockstep

@@ -1,3 +1,4 @@
+
 #include "runtime/device/tensor_fingerprint.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -14,5 +15,22 @@ namespace lockstep {
 // Over LibTorch's threads where it is large; the bits do not depend on how many those are. Throws
 // what LibTorch throws (complex numbers, for one, are no doubles).
 Fingerprint fingerprint_of(const at::Tensor& tensor, std::uint32_t sketch, std::uint64_t first = 0);
+
+// Fingerprints that a device takes of what lies on it, in batches: one wait for all tensors of a
+// step.
+
+class DeviceFingerprints {
+ public:
+  virtual ~DeviceFingerprints() = default;
+
+  // Queues the fingerprint of a tensor of this device behind what its current stream has been
+  // given: the values are those that the stream then sees, whatever it is given later. `first`: the
+  // place of the first element. Waits for nothing. By one thread at a time. Throws what LibTorch
+  // throws.
+  virtual void take(const at::Tensor& tensor, std::uint64_t first) = 0;
+
+  // Of all tensors that were taken since the last call, in that order. Waits for the device.
+  virtual std::vector<Fingerprint> collect() = 0;
+};
 
 }  // namespace lockstep

@@ -10,7 +10,8 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "runtime/models/named_tensors.h"
+#include "runtime/models/batch.h"
+#include "runtime/models/parameters.h"
 #include "runtime/record/recorder.h"
 
 namespace lockstep {
@@ -35,5 +36,11 @@ void broadcast_all(c10d::ProcessGroup& group, Recorder& recorder, const NamedTen
 // The sum of the ranks' numbers, which `what` names.
 double sum_over(c10d::ProcessGroup& group, Recorder& recorder, double own, const char* what,
                 std::string_view tag, std::source_location where = std::source_location::current());
+
+// Data synchronisation by broadcast: every rank trains on rank 0's batch.
+
+// Replaces the batch by that of the group's rank 0, images and sentences sent as they are; the
+// numbers of items and images and the pictures' side first. Collective. Throws what c10d throws.
+void broadcast_batch(c10d::ProcessGroup& group, Recorder& recorder, Batch& batch);
 
 }  // namespace lockstep

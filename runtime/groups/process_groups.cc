@@ -15,8 +15,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "runtime/derive/torch/direct_group.h"
-#include "runtime/derive/torch/meta_device.h"
+#include "runtime/derive/torch/meta_tensors.h"
 #include "runtime/record/c10d/recording_backend.h"
 
 namespace lockstep {

@@ -1,3 +1,4 @@
+
 #include "runtime/job/scenario.h"
 
 #include <algorithm>
@@ -118,6 +119,15 @@ Result<Scenario> load_scenario(const std::string& path) {
   Error error = scenario.error();
   error.fix = "docs/scenarios.md lists the keys and what they take";
   return error;
+}
+
+std::vector<std::pair<std::string, std::string>> sharing_environment(int rank) {
+  return {{"LOCKSTEP_SHARE_GPUS", "1"},
+          {"NCCL_HOSTID", "lockstep-rank-" + std::to_string(rank)},
+          {"NCCL_SOCKET_IFNAME", "lo"},
+          {"NCCL_NET", "Socket"},  // else an InfiniBand card of the machine carries it
+          {"NCCL_P2P_DISABLE", "1"},
+          {"NCCL_SHM_DISABLE", "1"}};
 }
 
 }  // namespace lockstep

@@ -14,8 +14,9 @@
 #include "runtime/job/scenario.h"
 #include "runtime/launch/live_verifier.h"
 #include "runtime/launch/process.h"
-#include "runtime/launch/worker_result.h"
+#include "runtime/launch/worker_files.h"
 #include "trace/run.h"
+#include "verify/compare_runs.h"
 #include "verify/report.h"
 
 namespace lockstep {
@@ -75,5 +76,19 @@ Status check_startable(const Scenario& scenario, std::optional<int> gpus);
 // worker left a trace. No worker outlives the call, nor what they left in shared memory.
 Result<JobOutcome> run_job(const Scenario& scenario, const JobOptions& options,
                            Interrupts& interrupts, const OnProgress& on_progress);
+
+// A finished job beside one process that trains on all of its ranks' batches.
+
+struct ReferenceRun {
+  std::string none;    // why there is nothing to compare with; the rest is empty then
+  std::string folder;  // with the process's traces and log
+  Comparison comparison;
+  std::optional<FinalLoss> loss;  // nothing where one of the two recorded none of its last step
+};
+
+// Trains the reference (job/reference.h) in the folder "reference" of the run's, options.folder.
+// Errors: as run_job; a reference that did not finish; a folder that cannot be made.
+Result<ReferenceRun> run_reference(const Scenario& scenario, const JobOutcome& outcome,
+                                   JobOptions options, Interrupts& interrupts);
 
 }  // namespace lockstep

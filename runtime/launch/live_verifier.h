@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "trace/formats/ring/ring_reader.h"
+#include "trace/formats/ring/reader.h"
 #include "trace/ids.h"
 #include "verify/report.h"
 

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/system_error.h"
+#include "base/result.h"
 #include "base/text.h"
 
 namespace lockstep {

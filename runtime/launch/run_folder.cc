@@ -6,8 +6,8 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/files/make_folder.h"
 #include "base/files/read_file.h"
+#include "base/files/write_file.h"
 #include "base/text.h"
 
 namespace lockstep {

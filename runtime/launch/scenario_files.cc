@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <system_error>
 
-#include "base/system_error.h"
+#include "base/result.h"
 #include "runtime/launch/expectation.h"
-#include "runtime/replay/scenario_program.h"
+#include "runtime/replay/replay_scenario.h"
 
 namespace lockstep {
 

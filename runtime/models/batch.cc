@@ -1,3 +1,4 @@
+
 #include "runtime/models/batch.h"
 
 namespace lockstep {

@@ -1,3 +1,4 @@
+
 #include "runtime/record/device_time.h"
 
 namespace lockstep {

@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 #include "runtime/job/scenario.h"
-#include "trace/formats/ring/ring_writer.h"
+#include "trace/formats/ring/writer.h"
 
 namespace lockstep {
 

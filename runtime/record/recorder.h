@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trace/formats/ring/ring_writer.h"
+#include "trace/formats/ring/writer.h"
 
 namespace lockstep {
 

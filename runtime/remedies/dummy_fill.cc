@@ -1,3 +1,4 @@
+
 #include "runtime/remedies/dummy_fill.h"
 
 #include <algorithm>
@@ -5,10 +6,10 @@
 #include <ATen/ATen.h>
 
 #include "base/clock.h"
+#include "runtime/data/shapes.h"
 #include "runtime/groups/collectives.h"
-#include "runtime/models/branches.h"
+#include "runtime/models/parameters.h"
 #include "runtime/record/c10d/host_read.h"
-#include "runtime/remedies/dummy_image.h"
 
 namespace lockstep {
 
@@ -78,6 +79,19 @@ void DummyFill::after_sync() {
       gradient.reset();
     }
   }
+}
+
+at::Tensor dummy_image_term(ContrastiveModel& model, DummyBatchNorm batch_norm) {
+  const auto encoder = model->image_tower().module;
+  const bool training = encoder->is_training();
+  const bool learns = batch_norm == DummyBatchNorm::learns;
+  if (!learns) encoder->eval();
+  const std::int64_t side = learns ? model->input().side : 1;
+  const auto where = model->parameters().front().device();
+  const at::Tensor path = model->image_path(at::zeros({1, kImageChannels, side, side}, where));
+  encoder->train(training);
+  // 0 times infinity is not 0: what is not finite is replaced before the product.
+  return 0 * at::nan_to_num(path, 0.0, 0.0, 0.0);
 }
 
 }  // namespace lockstep

@@ -1,7 +1,13 @@
+
 #include "runtime/remedies/remedy.h"
 
+#include <algorithm>
+
+#include <ATen/ATen.h>
+
+#include "runtime/groups/collectives.h"
+#include "runtime/record/c10d/host_read.h"
 #include "runtime/remedies/dummy_fill.h"
-#include "runtime/remedies/presence_vote.h"
 
 namespace lockstep {
 
@@ -22,6 +28,22 @@ std::unique_ptr<Remedy> make_remedy(const Scenario::Remedy& options, RemedyParts
       return std::make_unique<PresenceVote>(std::move(parts));
   }
   LOCKSTEP_CHECK(false, "a remedy without an implementation");
+}
+
+void PresenceVote::before_step(std::vector<Batch>& batches) {
+  const bool present =
+      std::all_of(batches.begin(), batches.end(), [](const Batch& b) { return b.has_image(); });
+  const at::Tensor vote = at::full({1}, present ? 1 : 0, at::kInt);
+  {
+    const NoteScope scope(parts().recorder,
+                          parts().recorder.note({"has_image"}, "remedy.presence_vote"));
+    all_reduce(*parts().groups.world(), vote, Reduce::min);
+  }
+  {
+    const HostRead reading(parts().recorder, vote);
+    if (vote.item<int>() == 1) return;
+  }
+  for (Batch& batch : batches) batch.drop_images();
 }
 
 }  // namespace lockstep

@@ -8,7 +8,6 @@
 #include "runtime/job/scenario.h"
 #include "runtime/models/batch.h"
 #include "runtime/models/contrastive.h"
-#include "runtime/models/feature_gather.h"
 #include "runtime/record/recorder.h"
 
 namespace lockstep {
@@ -48,5 +47,15 @@ class Remedy {
 // The scenario's remedy. Those that only decide which batch holds what (alternating) are none here:
 // Scenario::rule_for knows them.
 std::unique_ptr<Remedy> make_remedy(const Scenario::Remedy& options, RemedyParts parts);
+
+// PresenceVote: the ranks ask each other whether all of them have images. Where one has not, all of
+// them train on text alone in this step, so that they compute gradients for the same parameters. It
+// costs an all-reduce of one number in each step, and the images of that step.
+
+class PresenceVote : public Remedy {
+ public:
+  using Remedy::Remedy;
+  void before_step(std::vector<Batch>& batches) override;
+};
 
 }  // namespace lockstep

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "runtime/replay/members.h"
+#include "runtime/replay/program.h"
 #include "runtime/replay/tensors.h"
 
 namespace lockstep {

@@ -1,3 +1,4 @@
+
 #include "runtime/replay/program.h"
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include <vector>
 
 #include "runtime/replay/kept_calls.h"
-#include "runtime/replay/members.h"
 #include "runtime/replay/refusals.h"
 #include "runtime/replay/sizes.h"
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/text.h"
-#include "runtime/replay/members.h"
 #include "runtime/replay/program.h"
 #include "trace/formats/text/text_trace.h"
 

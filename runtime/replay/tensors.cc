@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/text.h"
-#include "runtime/replay/members.h"
+#include "runtime/replay/program.h"
 #include "runtime/replay/refusals.h"
-#include "trace/dtype.h"
+#include "trace/sizes.h"
 
 namespace lockstep {
 

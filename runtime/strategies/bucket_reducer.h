@@ -11,7 +11,7 @@
 
 #include "runtime/groups/process_groups.h"
 #include "runtime/job/scenario.h"
-#include "runtime/models/named_tensors.h"
+#include "runtime/models/parameters.h"
 
 namespace lockstep {
 
@@ -42,6 +42,19 @@ class BucketReducer {
 // `trained`: the parameters, in the model's order; `buckets`: which of them (by place) go together
 // at first.
 std::unique_ptr<BucketReducer> make_real_reducer(const Scenario::Strategy& options,
+                                                 const NamedTensors& trained,
+                                                 std::vector<std::vector<std::size_t>> buckets,
+                                                 BucketLimits limits,
+                                                 const ProcessGroups::Ptr& world, BucketHook hook);
+
+// c10d::Reducer's bookkeeping, for meta tensors (meta/meta_device.h): which bucket is full when,
+// which parameters a backward leaves out, and in which order buckets are arranged after the first
+// one. Bucket sizes are cut by c10d's own function. After LibTorch's reducer.cpp, and held against
+// the Reducer itself by the tests: both must make the same calls.
+
+// As make_real_reducer. Errors: std::invalid_argument for static_graph and
+// skip_all_reduce_unused_params, whose bookkeeping is not here.
+std::unique_ptr<BucketReducer> make_meta_reducer(const Scenario::Strategy& options,
                                                  const NamedTensors& trained,
                                                  std::vector<std::vector<std::size_t>> buckets,
                                                  BucketLimits limits,

@@ -12,7 +12,7 @@
 
 #include "runtime/device/counted_memory.h"
 #include "runtime/record/c10d/recording_work.h"
-#include "runtime/strategies/meta_reducer.h"
+#include "runtime/strategies/bucket_reducer.h"
 
 namespace lockstep {
 namespace {

@@ -1,3 +1,4 @@
+
 #include "runtime/strategies/fsdp.h"
 
 #include <algorithm>
@@ -8,8 +9,8 @@
 
 #include "base/check.h"
 #include "runtime/groups/collectives.h"
-#include "runtime/models/branches.h"
-#include "runtime/strategies/after_accumulation.h"
+#include "runtime/models/parameters.h"
+#include "runtime/strategies/strategy.h"
 
 namespace lockstep {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "runtime/groups/collectives.h"
-#include "runtime/models/branches.h"
+#include "runtime/models/parameters.h"
 
 namespace lockstep {
 

@@ -1,3 +1,4 @@
+
 #include "runtime/strategies/strategy.h"
 
 #include "runtime/strategies/ddp.h"

@@ -5,9 +5,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function_hook.h>
 
 #include "base/clock.h"
 #include "runtime/groups/process_groups.h"
@@ -91,5 +93,20 @@ struct StrategyParts {
 
 // Makes the scenario's strategy and its process groups: collective, on all ranks alike.
 std::unique_ptr<Strategy> make_strategy(const Scenario::Strategy& options, StrategyParts parts);
+
+// A hook behind the accumulation of a parameter's gradient.
+
+class AfterAccumulation : public torch::autograd::FunctionPostHook {
+ public:
+  explicit AfterAccumulation(std::function<void()> then) : then_(std::move(then)) {}
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list&) override {
+    then_();
+    return outputs;
+  }
+
+ private:
+  std::function<void()> then_;
+};
 
 }  // namespace lockstep

@@ -6,9 +6,8 @@
 #include <numeric>
 
 #include "base/text.h"
-#include "trace/call_bytes.h"
+#include "trace/sizes.h"
 #include "verify/compare_runs.h"
-#include "verify/drift.h"
 #include "verify/rules.h"
 
 namespace lockstep {

@@ -9,10 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/files/make_folder.h"
 #include "base/files/write_file.h"
 #include "base/text.h"
-#include "runtime/job/reference.h"
+#include "runtime/job/scenario_variants.h"
 #include "runtime/launch/job_runner.h"
 #include "runtime/study/figures.h"
 #include "runtime/study/study_table.h"

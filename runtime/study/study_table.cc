@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/columns.h"
+#include "base/tables.h"
 #include "base/text.h"
 
 namespace lockstep {

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "runtime/groups/collectives.h"
-#include "runtime/train/assignment.h"
+#include "runtime/train/cost_model.h"
 
 namespace lockstep {
 namespace {

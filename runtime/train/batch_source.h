@@ -18,7 +18,6 @@
 #include "runtime/data/wordpiece.h"
 #include "runtime/job/scenario.h"
 #include "runtime/models/batch.h"
-#include "runtime/models/input_spec.h"
 #include "runtime/train/cost_model.h"
 #include "runtime/train/sampler.h"
 
@@ -82,6 +81,30 @@ class BatchSource {
   std::int64_t planned_to_ = 0;  // steps that the loader's plan covers
   std::int64_t skipped_ = 0;
   std::int64_t wait_ns_ = 0;
+};
+
+// ShapeBatches: a rank's batches as meta tensors, of the shapes that the scenario's data set would
+// give, without reading any of it.
+
+class ShapeBatches {
+ public:
+  // Reads the vocabulary of a manifest, for its size. Keeps a reference to `scenario`, whose
+  // modality rules say for every step of the rank what its batch holds; where none fits, it has
+  // images. Errors: those of the vocabulary.
+  static Result<ShapeBatches> open(const Scenario& scenario, int rank);
+
+  const InputSpec& input() const { return input_; }
+
+  // The micro-batches of a step; without indices: they are of no items.
+  std::vector<Batch> step(std::int64_t step) const;
+
+ private:
+  ShapeBatches(const Scenario& scenario, int rank, InputSpec input)
+      : scenario_(scenario), rank_(rank), input_(input) {}
+
+  const Scenario& scenario_;
+  int rank_;
+  InputSpec input_;
 };
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "base/check.h"
-#include "runtime/models/branches.h"
+#include "runtime/models/parameters.h"
 #include "runtime/record/c10d/host_read.h"
 
 namespace lockstep {

@@ -7,10 +7,9 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "runtime/derive/torch/meta_device.h"
+#include "runtime/derive/torch/meta_tensors.h"
 #include "runtime/device/counted_memory.h"
-#include "runtime/device/flop_count.h"
-#include "runtime/groups/broadcast_batch.h"
+#include "runtime/device/operation_cost.h"
 #include "runtime/groups/collectives.h"
 #include "runtime/record/c10d/host_read.h"
 #include "runtime/train/evaluation.h"

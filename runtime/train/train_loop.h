@@ -10,7 +10,6 @@
 #include "runtime/groups/process_groups.h"
 #include "runtime/job/scenario.h"
 #include "runtime/models/contrastive.h"
-#include "runtime/models/feature_gather.h"
 #include "runtime/record/c10d/value_watch.h"
 #include "runtime/record/recorder.h"
 #include "runtime/remedies/remedy.h"
@@ -20,8 +19,6 @@
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/precision.h"
 #include "runtime/train/result.h"
-#include "runtime/train/shape_batches.h"
-#include "runtime/train/step_log.h"
 
 namespace lockstep {
 

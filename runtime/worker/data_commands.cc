@@ -15,7 +15,7 @@
 #include "runtime/data/data_check.h"
 #include "runtime/data/distributed_sampler.h"
 #include "runtime/data/npy.h"
-#include "runtime/data/shapes_files.h"
+#include "runtime/data/shapes.h"
 #include "runtime/data/transform.h"
 
 namespace lockstep {

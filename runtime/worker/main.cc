@@ -9,7 +9,6 @@
 #include "runtime/derive/torch/lone_runs.h"
 #include "runtime/job/launch_settings.h"
 #include "runtime/job/scenario.h"
-#include "runtime/job/shared_gpus.h"
 #include "runtime/record/watchdog.h"
 #include "runtime/worker/batch_size_command.h"
 #include "runtime/worker/data_commands.h"

@@ -11,7 +11,7 @@
 
 #include "base/text.h"
 #include "runtime/models/bert.h"
-#include "runtime/models/catalog.h"
+#include "runtime/models/encoders.h"
 #include "runtime/models/safetensors.h"
 #include "runtime/models/weights.h"
 #include "runtime/train/batch_size_probe.h"

@@ -14,17 +14,16 @@
 #include "base/text.h"
 #include "runtime/device/device.h"
 #include "runtime/groups/process_groups.h"
-#include "runtime/job/reference.h"
+#include "runtime/job/scenario_variants.h"
 #include "runtime/record/c10d/recording_work.h"
 #include "runtime/record/job_ring.h"
 #include "runtime/record/watchdog.h"
 #include "runtime/replay/refusals.h"
-#include "runtime/replay/scenario_program.h"
+#include "runtime/replay/replay_scenario.h"
 #include "runtime/replay/torch/player.h"
 #include "runtime/train/result.h"
 #include "runtime/train/train_loop.h"
-#include "runtime/worker/known_failures.h"
-#include "runtime/worker/processor_policy.h"
+#include "runtime/worker/machine.h"
 
 namespace lockstep {
 namespace {

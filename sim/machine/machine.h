@@ -10,7 +10,7 @@
 #include "base/quantities.h"
 #include "base/result.h"
 #include "sim/collectives/collective.h"
-#include "sim/collectives/tuning.h"
+#include "sim/collectives/nccl_tuning.h"
 
 namespace lockstep::sim {
 

@@ -7,7 +7,6 @@
 #include "base/result.h"
 #include "sim/engine/executor.h"
 #include "sim/engine/fold.h"
-#include "sim/engine/prices.h"
 #include "sim/engine/shared_cores.h"
 #include "sim/machine/machine.h"
 #include "sim/machine/work_time.h"

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "sim/collectives/choice.h"
 #include "sim/collectives/closed_form.h"
 #include "sim/collectives/trees.h"
 

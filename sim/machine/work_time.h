@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "sim/collectives/tuning.h"
+#include "sim/collectives/nccl_tuning.h"
 #include "sim/engine/executor.h"
 #include "sim/engine/program.h"
 #include "sim/machine/machine.h"

@@ -19,7 +19,7 @@
 
 #include "base/quantities.h"
 #include "base/result.h"
-#include "sim/messages/fabric.h"
+#include "sim/messages/links.h"
 #include "sim/messages/schedule.h"
 
 namespace lockstep::sim {

@@ -1,14 +1,165 @@
+// Schedules in which every rank does the same steps: in each it sends one message, and the next
+// step begins when that one and the one of its partner have arrived.
+
 #include "sim/messages/schedules.h"
 
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "sim/collectives/trees.h"
-#include "sim/messages/step_schedules.h"
-#include "sim/messages/tree_schedules.h"
+#include "sim/messages/schedule.h"
 
 namespace lockstep::sim {
+
+// A lane for each rank, a message for each step.
+class StepSchedule final : public Schedule {
+ public:
+  // To whom a rank r sends, `distance` being d.
+  enum class Partner : std::uint8_t {
+    neighbour,  // r + d, around all ranks
+    exchange,   // r xor d
+    inside,     // the next of the d ranks of r's node, around the node
+    across,     // the same place in the next node of d ranks, around the nodes
+  };
+  struct Step {
+    Partner partner = Partner::neighbour;
+    std::int64_t distance = 1;
+    std::uint32_t size = 0;
+    bool reduces = false;
+  };
+  using Steps = std::vector<Step>;
+
+  StepSchedule(std::int64_t ranks, std::vector<Rational> sizes, Steps steps)
+      : Schedule(std::move(sizes)), ranks_(ranks), steps_(std::move(steps)) {}
+
+  std::uint32_t lanes() const override { return static_cast<std::uint32_t>(ranks_); }
+  std::uint32_t messages(std::uint32_t) const override {
+    return static_cast<std::uint32_t>(steps_.size());
+  }
+  Message message(std::uint32_t lane, std::uint32_t index) const override {
+    const Step& step = steps_[index];
+    Message message;
+    message.from = lane;
+    message.to = static_cast<std::uint32_t>(partner(step, lane, 1));
+    message.size = step.size;
+    message.reduces = step.reduces;
+    if (index > 0)
+      message.needs[0] = {static_cast<std::uint32_t>(partner(steps_[index - 1], lane, -1)), index};
+    return message;
+  }
+
+ private:
+  // Whom `rank` sends to (direction 1), or receives from (-1).
+  std::int64_t partner(const Step& step, std::int64_t rank, std::int64_t direction) const {
+    switch (step.partner) {
+      case Partner::neighbour:
+        return around(rank + direction * step.distance, ranks_);
+      case Partner::exchange:
+        return rank ^ step.distance;
+      case Partner::inside: {
+        const std::int64_t first = rank - rank % step.distance;
+        return first + around(rank - first + direction, step.distance);
+      }
+      case Partner::across:
+        return around(rank + direction * step.distance, ranks_);
+    }
+    return rank;
+  }
+  // For -n <= value < 2n.
+  static std::int64_t around(std::int64_t value, std::int64_t n) {
+    if (value < 0) return value + n;
+    return value >= n ? value - n : value;
+  }
+
+  std::int64_t ranks_;
+  Steps steps_;
+};
+
+// Gather and scatter: rank 0 and everybody else, one message after the other.
+class RootSchedule final : public Schedule {
+ public:
+  RootSchedule(std::int64_t ranks, const Rational& size, bool gathers)
+      : Schedule({size}), ranks_(static_cast<std::uint32_t>(ranks)), gathers_(gathers) {}
+
+  std::uint32_t lanes() const override { return gathers_ ? ranks_ : 1; }
+  std::uint32_t messages(std::uint32_t lane) const override {
+    if (!gathers_) return ranks_ - 1;
+    return lane == 0 ? 0 : 1;
+  }
+  Message message(std::uint32_t lane, std::uint32_t index) const override {
+    Message message;
+    message.from = lane;
+    message.to = gathers_ ? 0 : index + 1;
+    if (gathers_ && lane > 1) message.needs[0] = {lane - 1, 1};
+    return message;
+  }
+
+ private:
+  std::uint32_t ranks_;
+  bool gathers_;
+};
+
+// Schedules along trees and chains.
+
+// NCCL's two trees: each reduces its half of the buffer upwards, segment by segment, and sends it
+// down again. Of each tree: lane r goes from rank r up, lane n + r from r's parent down to r.
+class DoubleTreeSchedule final : public Schedule {
+ public:
+  DoubleTreeSchedule(std::int64_t ranks, std::int64_t segments, const Rational& segment);
+  std::uint32_t lanes() const override { return 4 * ranks_; }
+  std::uint32_t messages(std::uint32_t lane) const override;
+  Message message(std::uint32_t lane, std::uint32_t index) const override;
+
+ private:
+  std::uint32_t ranks_, segments_;
+};
+
+// Rank 0 to all: who has it sends to the rank 1, 2, 4, … further on.
+class BinomialBroadcast final : public Schedule {
+ public:
+  BinomialBroadcast(std::int64_t ranks, const Rational& size)
+      : Schedule({size}), ranks_(static_cast<std::uint32_t>(ranks)) {}
+  std::uint32_t lanes() const override { return ranks_; }
+  std::uint32_t messages(std::uint32_t lane) const override;
+  Message message(std::uint32_t lane, std::uint32_t index) const override;
+
+ private:
+  std::uint32_t ranks_;
+};
+
+// The same tree towards rank 0; a rank takes its children one after the other, the nearest first.
+class BinomialReduce final : public Schedule {
+ public:
+  BinomialReduce(std::int64_t ranks, const Rational& size)
+      : Schedule({size}), ranks_(static_cast<std::uint32_t>(ranks)) {}
+  std::uint32_t lanes() const override { return ranks_; }
+  std::uint32_t messages(std::uint32_t lane) const override { return lane == 0 ? 0 : 1; }
+  Message message(std::uint32_t lane, std::uint32_t index) const override;
+
+ private:
+  std::uint32_t ranks_;
+};
+
+// From rank 0 to rank n-1, each passing segments on as they come; `reduces`: adding its own.
+class ChainSchedule final : public Schedule {
+ public:
+  ChainSchedule(std::int64_t ranks, std::int64_t segments, const Rational& segment, bool reduces)
+      : Schedule({segment}),
+        ranks_(static_cast<std::uint32_t>(ranks)),
+        segments_(static_cast<std::uint32_t>(segments)),
+        reduces_(reduces) {}
+  std::uint32_t lanes() const override { return ranks_ - 1; }
+  std::uint32_t messages(std::uint32_t) const override { return segments_; }
+  Message message(std::uint32_t lane, std::uint32_t index) const override;
+
+ private:
+  std::uint32_t ranks_, segments_;
+  bool reduces_;
+};
+
 namespace {
 
 using std::make_unique;
@@ -134,6 +285,91 @@ std::unique_ptr<Schedule> make_schedule(const Collective& given) {
       return nullptr;
   }
   return nullptr;
+}
+
+DoubleTreeSchedule::DoubleTreeSchedule(std::int64_t ranks, std::int64_t segments,
+                                       const Rational& segment)
+    : Schedule({segment}),
+      ranks_(static_cast<std::uint32_t>(ranks)),
+      segments_(static_cast<std::uint32_t>(segments)) {}
+
+std::uint32_t DoubleTreeSchedule::messages(std::uint32_t lane) const {
+  const int tree = static_cast<int>(lane / (2 * ranks_));
+  return double_tree_node(tree, lane % ranks_, ranks_).parent < 0 ? 0 : segments_;
+}
+
+Message DoubleTreeSchedule::message(std::uint32_t lane, std::uint32_t index) const {
+  const std::uint32_t tree = lane / (2 * ranks_);
+  const std::uint32_t base = tree * 2 * ranks_;
+  const std::uint32_t rank = lane % ranks_;
+  const bool upwards = lane - base < ranks_;
+  const TreeNode node = double_tree_node(static_cast<int>(tree), rank, ranks_);
+  const auto parent = static_cast<std::uint32_t>(node.parent);
+
+  Message message;
+  message.from = upwards ? rank : parent;
+  message.to = upwards ? parent : rank;
+  message.reduces = upwards;
+  // What the children of `inner` sent up.
+  const auto need_children = [&](const TreeNode& inner) {
+    for (std::size_t i = 0; i < 2; ++i)
+      if (inner.children[i] >= 0)
+        message.needs[i] = {base + static_cast<std::uint32_t>(inner.children[i]), index + 1};
+  };
+  if (upwards) {
+    need_children(node);
+  } else if (const TreeNode above = double_tree_node(static_cast<int>(tree), parent, ranks_);
+             above.parent < 0) {
+    need_children(above);
+  } else {
+    message.needs[0] = {base + ranks_ + parent, index + 1};
+  }
+  return message;
+}
+
+std::uint32_t BinomialBroadcast::messages(std::uint32_t lane) const {
+  std::uint32_t count = 0;
+  for (std::uint64_t reach = std::bit_ceil(std::uint64_t{lane} + 1); lane + reach < ranks_;
+       reach *= 2)
+    ++count;
+  return count;
+}
+
+Message BinomialBroadcast::message(std::uint32_t lane, std::uint32_t index) const {
+  const auto width = static_cast<std::uint32_t>(std::bit_width(lane));
+  Message message;
+  message.from = lane;
+  message.to = lane + (1U << (width + index));
+  if (lane > 0) {
+    const std::uint32_t parent = lane - std::bit_floor(lane);
+    const auto parent_width = static_cast<std::uint32_t>(std::bit_width(parent));
+    message.needs[0] = {parent, width - parent_width};
+  }
+  return message;
+}
+
+Message BinomialReduce::message(std::uint32_t lane, std::uint32_t) const {
+  const std::uint32_t low = lane & -lane;
+  Message message;
+  message.from = lane;
+  message.to = lane - low;
+  message.reduces = true;
+  for (std::uint32_t reach = low / 2; reach > 0; reach /= 2) {
+    if (lane + reach >= ranks_) continue;
+    message.needs[0] = {lane + reach, 1};  // the last child; those before it came earlier
+    break;
+  }
+  if (low > 1) message.needs[1] = {message.to + low / 2, 1};
+  return message;
+}
+
+Message ChainSchedule::message(std::uint32_t lane, std::uint32_t index) const {
+  Message message;
+  message.from = lane;
+  message.to = lane + 1;
+  message.reduces = reduces_;
+  if (lane > 0) message.needs[0] = {lane - 1, index + 1};
+  return message;
 }
 
 }  // namespace lockstep::sim

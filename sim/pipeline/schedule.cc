@@ -1,12 +1,40 @@
+// The orders of the single schedules, for make_pipeline(): the shape has been checked.
+
 #include "sim/pipeline/schedule.h"
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "base/text.h"
-#include "sim/pipeline/schedule_orders.h"
 
 namespace lockstep::sim {
+
+using StageOrder = std::vector<PipelineTask>;
+
+// All forwards, then all backwards. GPipe, arXiv 1811.06965, fig. 2c.
+StageOrder gpipe_order(PipelineShape shape);
+
+// p - 1 - r forwards, then one forward and one backward in turn, then the backwards left.
+// PipeDream-Flush; Narayanan et al., SC'21, arXiv 2104.04473, fig. 4 top.
+StageOrder one_f_one_b_order(PipelineShape shape, std::int32_t stage);
+
+// 1F1B over chunks: micro-batches go in groups of p through chunk 0, 1, …; 2(p-1-r) + (v-1)p
+// forwards come first. Narayanan et al., SC'21, fig. 4 bottom and section 2.2.
+StageOrder interleaved_order(PipelineShape shape, std::int32_t stage);
+
+// Qi et al., "Zero bubble pipeline parallelism", arXiv 2401.10241, section 2.2: 1F1B's order of
+// forwards and backwards; stage r puts off each weight part by r micro-batches, which keeps memory
+// at p activations everywhere.
+StageOrder zb_h1_order(PipelineShape shape, std::int32_t stage);
+
+// The same, section 2.3: 2(p - r) - 1 forwards come first and weight parts wait for 2r
+// micro-batches, which leaves no bubble between the parts for twice the memory.
+StageOrder zb_h2_order(PipelineShape shape, std::int32_t stage);
+
+// The same, section 6: two chunks per stage, the second one running backwards through the stages.
+StageOrder zbv_order(PipelineShape shape, std::int32_t stage);
+
 namespace {
 
 struct Named {
@@ -148,6 +176,152 @@ Result<PipelineProgram> make_pipeline(PipelineSchedule schedule, PipelineShape s
   for (std::int32_t stage = 0; stage < shape.stages; ++stage)
     program.tasks.push_back(order_of(schedule, shape, stage));
   return program;
+}
+
+// The schedules whose backward pass is one piece: GPipe, 1F1B, interleaved 1F1B.
+
+namespace {
+
+// One forward and one backward in turn, after `warm_up` forwards; `total` of each. `forward(i)` and
+// `backward(i)` give the i-th task of its kind.
+template <class Forward, class Backward>
+StageOrder alternate(std::int32_t warm_up, std::int32_t total, Forward forward, Backward backward) {
+  StageOrder order;
+  order.reserve(2 * static_cast<std::size_t>(total));
+  warm_up = std::min(warm_up, total);
+  for (std::int32_t i = 0; i < warm_up; ++i) order.push_back(forward(i));
+  for (std::int32_t i = warm_up; i < total; ++i) {
+    order.push_back(forward(i));
+    order.push_back(backward(i - warm_up));
+  }
+  for (std::int32_t i = total - warm_up; i < total; ++i) order.push_back(backward(i));
+  return order;
+}
+
+}  // namespace
+
+StageOrder gpipe_order(PipelineShape shape) {
+  StageOrder order;
+  order.reserve(2 * static_cast<std::size_t>(shape.micro_batches));
+  for (std::int32_t i = 0; i < shape.micro_batches; ++i) order.push_back({Work::forward, i, 0});
+  for (std::int32_t i = 0; i < shape.micro_batches; ++i) order.push_back({Work::backward, i, 0});
+  return order;
+}
+
+StageOrder one_f_one_b_order(PipelineShape shape, std::int32_t stage) {
+  return alternate(
+      shape.stages - 1 - stage, shape.micro_batches,
+      [](std::int32_t i) {
+        return PipelineTask{Work::forward, i, 0};
+      },
+      [](std::int32_t i) {
+        return PipelineTask{Work::backward, i, 0};
+      });
+}
+
+StageOrder interleaved_order(PipelineShape shape, std::int32_t stage) {
+  const std::int32_t p = shape.stages;
+  const std::int32_t v = shape.chunks;
+  const auto task = [p, v](Work work, std::int32_t i) {
+    const std::int32_t turn = i / p % v;
+    const std::int32_t micro_batch = i / (p * v) * p + i % p;
+    return PipelineTask{work, micro_batch, work == Work::forward ? turn : v - 1 - turn};
+  };
+  const std::int32_t warm_up = 2 * (p - 1 - stage) + (v - 1) * p;
+  return alternate(
+      warm_up, shape.micro_batches * v, [&](std::int32_t i) { return task(Work::forward, i); },
+      [&](std::int32_t i) { return task(Work::backward, i); });
+}
+
+// The schedules that split the backward pass: what only the weights' gradients need can wait, and
+// fills the gaps in which a stage has nothing else to do.
+
+namespace {
+
+// After `warm_up` forwards: backward, weight part, forward in turn; the weight parts come
+// `put_off` micro-batches after their backward.
+StageOrder hand_crafted(PipelineShape shape, std::int32_t warm_up, std::int32_t put_off) {
+  const std::int32_t m = shape.micro_batches;
+  StageOrder order;
+  order.reserve(3 * static_cast<std::size_t>(m));
+  std::int32_t forwards = 0;
+  std::int32_t weights = 0;
+  while (forwards < std::min(warm_up, m)) order.push_back({Work::forward, forwards++, 0});
+  for (std::int32_t i = 0; i < m; ++i) {
+    order.push_back({Work::backward, i, 0});
+    if (i >= put_off) order.push_back({Work::weight, weights++, 0});
+    if (forwards < m) order.push_back({Work::forward, forwards++, 0});
+  }
+  while (weights < m) order.push_back({Work::weight, weights++, 0});
+  return order;
+}
+
+// Counts what of each kind a stage has done, for ZB-V's two chunks.
+class VeeOrder {
+ public:
+  explicit VeeOrder(std::int32_t micro_batches) : micro_batches_(micro_batches) {
+    order_.reserve(6 * static_cast<std::size_t>(micro_batches));
+  }
+  void forward(std::int32_t chunk) { add(Work::forward, chunk, forwards[chunk]++); }
+  void backward(std::int32_t chunk) { add(Work::backward, chunk, backwards[chunk]++); }
+  void weight(std::int32_t chunk) { add(Work::weight, chunk, weights[chunk]++); }
+  StageOrder take() { return std::move(order_); }
+
+  std::int32_t forwards[2] = {0, 0}, backwards[2] = {0, 0}, weights[2] = {0, 0};
+
+ private:
+  // The pattern is that of at least 2p - 1 micro-batches; of those that are not there nothing runs.
+  void add(Work work, std::int32_t chunk, std::int32_t micro_batch) {
+    if (micro_batch < micro_batches_) order_.push_back({work, micro_batch, chunk});
+  }
+
+  std::int32_t micro_batches_;
+  StageOrder order_;
+};
+
+}  // namespace
+
+StageOrder zb_h1_order(PipelineShape shape, std::int32_t stage) {
+  return hand_crafted(shape, shape.stages - stage, stage);
+}
+
+StageOrder zb_h2_order(PipelineShape shape, std::int32_t stage) {
+  return hand_crafted(shape, 2 * (shape.stages - stage) - 1, 2 * stage);
+}
+
+StageOrder zbv_order(PipelineShape shape, std::int32_t stage) {
+  const std::int32_t p = shape.stages;
+  const std::int32_t m = std::max(2 * p - 1, shape.micro_batches);
+  VeeOrder order(shape.micro_batches);
+  for (std::int32_t i = 0; i < 2 * (p - stage) - 1; ++i) order.forward(0);
+  for (std::int32_t i = 0; i < stage; ++i) {
+    order.forward(1);
+    order.forward(0);
+  }
+  for (std::int32_t i = 0; i < p - stage; ++i) {
+    order.forward(1);
+    order.backward(1);
+    order.weight(1);
+  }
+  while (order.forwards[1] < order.forwards[0] || order.forwards[0] < m) {
+    if (order.forwards[0] < m) order.forward(0);
+    order.backward(0);
+    order.weight(0);
+    order.forward(1);
+    order.backward(1);
+    order.weight(1);
+  }
+  for (std::int32_t i = 0; i < stage; ++i) {
+    order.backward(0);
+    order.backward(1);
+  }
+  for (std::int32_t i = 0; i < p - stage; ++i) {
+    order.backward(0);
+    order.weight(0);
+  }
+  while (order.weights[1] < order.backwards[1]) order.weight(1);
+  while (order.weights[0] < order.backwards[0]) order.weight(0);
+  return order.take();
 }
 
 }  // namespace lockstep::sim

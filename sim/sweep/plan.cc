@@ -9,7 +9,7 @@
 #include "base/documents/yaml_document.h"
 #include "base/text.h"
 #include "runtime/job/scenario.h"
-#include "runtime/job/simulated_scenario.h"
+#include "runtime/job/scenario_variants.h"
 
 namespace lockstep::sweep {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "sim/transformer/cost_parameters.h"
+#include "sim/transformer/calibration.h"
 #include "sim/transformer/measured_table.h"
 #include "sim/transformer/predict.h"
 

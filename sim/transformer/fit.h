@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "sim/transformer/cost_parameters.h"
+#include "sim/transformer/calibration.h"
 #include "sim/transformer/measured_table.h"
 
 namespace lockstep::sim {

@@ -1,12 +1,60 @@
+// What the readers of measured tables share: one row, its values by name, and what is wrong with
+// it.
+
 #include "sim/transformer/measured_table.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
+#include "base/result.h"
 #include "base/text.h"
-#include "sim/transformer/measured_columns.h"
+#include "sim/transformer/transformer.h"
 
 namespace lockstep::sim {
+
+class TableRow {
+ public:
+  // A row as a list, whose columns `columns` names.
+  TableRow(const nlohmann::json& row, const nlohmann::json& columns, std::string place);
+  // A row as an object.
+  TableRow(const nlohmann::json& row, std::string place);
+
+  // A count from 1 to 2^30; `otherwise` where the row does not have it. What is wrong is
+  // remembered.
+  std::int64_t count(std::string_view name, std::optional<std::int64_t> otherwise = {});
+  // A number above 0.
+  double number(std::string_view name);
+  std::optional<double> number_if_there(std::string_view name);
+  std::string text(std::string_view name, std::string otherwise = {});
+  bool has(std::string_view name) const;
+
+  Status status() const { return wrong_ ? Status(*wrong_) : Status::ok(); }
+  const std::string& place() const { return place_; }
+  void refuse(std::string message, std::string fix);
+
+ private:
+  const nlohmann::json* find(std::string_view name) const;
+
+  const nlohmann::json& row_;
+  const nlohmann::json* columns_ = nullptr;
+  std::string place_;  // "table.json, row 3"
+  std::optional<Error> wrong_;
+};
+
+bool is_list_of_lists(const nlohmann::json& value);
+
+// The forms' readers; `root` is an object that has the form's keys.
+Result<MeasuredTable> read_step_columns(const nlohmann::json& root, const std::string& file);
+Result<MeasuredTable> read_torchtitan(const nlohmann::json& root, const std::string& file);
+Result<MeasuredTable> read_nccl_tests(const nlohmann::json& root, const std::string& file);
+
 namespace {
 
 using nlohmann::json;
@@ -102,6 +150,281 @@ Result<MeasuredTable> parse_measured_table(const std::string& text, const std::s
                  "give it in parts"};
   if (root.contains("columns") && root["columns"].is_array()) return read_step_columns(root, file);
   return read_torchtitan(root, file);
+}
+
+// Tables of Megatron's training steps: vTrain's, and the one of the paper of 2021.
+
+namespace {
+
+using nlohmann::json;
+
+// The models of both: GPT with a feed-forward block four times as wide, all recomputed.
+void set_gpt(MeasuredStep& step, std::int64_t layers, std::int64_t hidden, std::int64_t heads,
+             std::int64_t vocabulary) {
+  step.model.layers = layers;
+  step.model.hidden = hidden;
+  step.model.heads = step.model.kv_heads = heads;
+  step.model.ffn = 4 * hidden;
+  step.model.vocabulary = vocabulary;
+  step.plan.recompute = Recompute::full;
+}
+
+void set_label(MeasuredStep& step) {
+  const TrainingPlan& p = step.plan;
+  step.label = std::to_string(p.ranks()) + " GPUs, B " + std::to_string(p.global_batch) +
+               (step.micro_batch_unknown ? "" : ", b " + std::to_string(p.micro_batch)) + ", h " +
+               std::to_string(step.model.hidden) + ", L " + std::to_string(step.model.layers) +
+               ", t " + std::to_string(p.tensor) + " d " + std::to_string(p.data) + " p " +
+               std::to_string(p.pipeline);
+}
+
+// vTrain's models have GPT-2's vocabulary, as its configuration files say.
+constexpr std::int64_t kVocabulary = 51200;
+
+MeasuredStep vtrain_step(TableRow& row) {
+  MeasuredStep step;
+  set_gpt(step, row.count("# layers"), row.count("hidden size"), row.count("attention heads"),
+          kVocabulary);
+  step.plan.sequence = row.count("sequence length");
+  step.plan.global_batch = row.count("global batch");
+  step.plan.micro_batch = row.count("micro batch");
+  step.plan.tensor = static_cast<std::int32_t>(row.count("tensor parallelism"));
+  step.plan.data = static_cast<std::int32_t>(row.count("data parallelism"));
+  step.plan.pipeline = static_cast<std::int32_t>(row.count("pipeline parallelism"));
+  step.seconds = row.number("iteration time (ms)") * 1e-3;
+  return step;
+}
+
+MeasuredStep megatron_step(TableRow& row, const json& root) {
+  TableRow table(root, row.place());
+  MeasuredStep step;
+  set_gpt(step, row.count("layers"), row.count("hidden"), row.count("heads"),
+          table.count("vocab", kVocabulary));
+  step.plan.sequence = table.count("seq", 2048);
+  step.plan.global_batch = row.count("batch");
+  step.plan.tensor = static_cast<std::int32_t>(row.count("tp"));
+  step.plan.pipeline = static_cast<std::int32_t>(row.count("pp"));
+  const std::int64_t gpus = row.count("gpus");
+  const std::int64_t model_ranks = std::int64_t{step.plan.tensor} * step.plan.pipeline;
+  if (gpus % model_ranks != 0)
+    row.refuse(std::to_string(gpus) + " GPUs do not divide by tp x pp", "correct the row");
+  else
+    step.plan.data = static_cast<std::int32_t>(gpus / model_ranks);
+  step.micro_batch_unknown = true;
+  step.seconds = row.number("iteration_s_derived");
+  return step;
+}
+
+bool has_column(const json& columns, std::string_view name) {
+  for (const json& column : columns)
+    if (column.is_string() && column.get_ref<const std::string&>() == name) return true;
+  return false;
+}
+
+}  // namespace
+
+Result<MeasuredTable> read_step_columns(const json& root, const std::string& file) {
+  const json& columns = root["columns"];
+  const bool vtrain = has_column(columns, "iteration time (ms)");
+  if (!vtrain && !has_column(columns, "iteration_s_derived"))
+    return Error{"the table's columns name no measured time",
+                 {file},
+                 "known are \"iteration time (ms)\" (vTrain) and \"iteration_s_derived\" "
+                 "(Megatron)"};
+  MeasuredTable table;
+  table.file = file;
+  bool one_node = true;
+  std::size_t number = 0;
+  for (const json& values : root["rows"]) {
+    TableRow row(values, columns, file + ", row " + std::to_string(++number));
+    MeasuredStep step = vtrain ? vtrain_step(row) : megatron_step(row, root);
+    if (const Status read = row.status(); !read) return read.error();
+    if (const Status can_be = check_workload(step.model, step.plan); !can_be)
+      return Error{row.place() + ": " + can_be.error().message, {}, can_be.error().fix};
+    set_label(step);
+    one_node = one_node && step.plan.ranks() <= 8;
+    table.steps.push_back(std::move(step));
+  }
+  table.machine_type = !vtrain ? "a100-selene" : one_node ? "a100-node" : "a100-cluster";
+  return table;
+}
+
+// torchtitan's tables: Llama 3 under FSDP, with tensor, context and pipeline parallelism.
+
+namespace {
+
+using nlohmann::json;
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+void set_parallelism(MeasuredStep& step, TableRow& row) {
+  TrainingPlan& plan = step.plan;
+  plan.tensor = static_cast<std::int32_t>(row.count("tp", 1));
+  plan.context = static_cast<std::int32_t>(row.count("cp", 1));
+  plan.pipeline = static_cast<std::int32_t>(row.count("pp", 1));
+  for (const std::int32_t ranks : {plan.tensor, plan.context, plan.pipeline})
+    if (ranks > 1 << 15) {
+      row.refuse("tp, cp or pp is above 32768", "correct the row");
+      return;
+    }
+  const std::int64_t rest = std::int64_t{plan.tensor} * plan.context * plan.pipeline;
+  const std::int64_t gpus = row.count("gpus");
+  if (gpus % rest != 0)
+    row.refuse(std::to_string(gpus) + " GPUs do not divide by tp x cp x pp", "correct the row");
+  plan.data = static_cast<std::int32_t>(std::max<std::int64_t>(1, gpus / rest));
+  const std::int64_t local = row.count("local_batch");
+  plan.global_batch = local * plan.data;
+  // Without a pipeline a local batch is one micro-batch; with one it is cut into as many as there
+  // are stages: pipeline_parallel_microbatches of torchtitan's configuration, left out.
+  plan.micro_batch = plan.pipeline > 1 ? std::max<std::int64_t>(1, local / plan.pipeline) : local;
+  plan.sequence = row.count("seq", 8192);
+  if (row.text("schedule").starts_with("Interleaved")) {
+    plan.schedule = PipelineSchedule::interleaved;
+    plan.chunks = 2;
+  }
+}
+
+Result<MeasuredStep> read_step(TableRow& row) {
+  MeasuredStep step;
+  const std::string name = row.text("model");
+  const bool billions = name.ends_with('B');
+  const auto known = published_model("llama3-" + name.substr(0, name.find('B')) + "b");
+  if (billions && known)
+    step.model = *known;
+  else
+    row.refuse("model \"" + printable(name) + "\" is not known", "known are 8B, 70B and 405B");
+  set_parallelism(step, row);
+  TrainingPlan& plan = step.plan;
+  plan.sharding = Sharding::zero3;
+  plan.sequence_parallel = plan.tensor > 1;
+  const std::string kept = row.text("ac", "none");
+  plan.recompute = kept == "full"        ? Recompute::full
+                   : kept == "selective" ? Recompute::selective
+                                         : Recompute::none;
+  const std::string how = row.text("tech") + " " + row.text("quant");
+  plan.compiled = how.find("compile") != std::string::npos || row.has("vanilla");
+  plan.fp8 = how.find("fp8") != std::string::npos || how.find("float8") != std::string::npos;
+  plan.overlapped_tensor = how.find("asyncTP") != std::string::npos;
+  if (const auto gib = row.number_if_there("mem_gib")) step.memory_bytes = *gib * kGiB;
+  step.as_tokens = true;
+  step.label = row.text("model") + ", " + std::to_string(row.count("gpus")) + " GPUs, seq " +
+               std::to_string(plan.sequence) + ", b " + std::to_string(row.count("local_batch")) +
+               ", t " + std::to_string(plan.tensor) + " c " + std::to_string(plan.context) + " d " +
+               std::to_string(plan.data) + " p " + std::to_string(plan.pipeline) +
+               (plan.chunks > 1 ? " x 2" : "") + (plan.compiled ? ", compiled" : "") +
+               (plan.fp8 ? ", fp8" : "") + (plan.overlapped_tensor ? ", async" : "");
+  if (const Status read = row.status(); !read) return read.error();
+  if (const Status can_be = check_workload(step.model, plan); !can_be)
+    return Error{row.place() + ": " + can_be.error().message, {}, can_be.error().fix};
+  return step;
+}
+
+void add_step(MeasuredTable& table, MeasuredStep step, double tokens_per_second) {
+  step.seconds = static_cast<double>(step.plan.global_batch) *
+                 static_cast<double>(step.plan.sequence) / tokens_per_second /
+                 static_cast<double>(step.plan.ranks());
+  table.steps.push_back(std::move(step));
+}
+
+}  // namespace
+
+Result<MeasuredTable> read_torchtitan(const json& root, const std::string& file) {
+  MeasuredTable table;
+  table.file = file;
+  const std::string hardware = TableRow(root, file).text("hardware");
+  table.machine_type = hardware.find("H200") != std::string::npos ? "h200-cluster" : "h100-cluster";
+  std::size_t number = 0;
+  for (const json& values : root["rows"]) {
+    TableRow row(values, file + ", row " + std::to_string(++number));
+    const bool both = row.has("vanilla") && row.has("async_");
+    const double first = row.number(both ? "vanilla" : "tps_gpu");
+    const double second = both ? row.number("async_") : 1;
+    Result<MeasuredStep> step = read_step(row);
+    if (!step) return step.error();
+    add_step(table, *step, first);
+    if (!both) continue;
+    step->plan.overlapped_tensor = true;
+    step->label += ", async";
+    add_step(table, std::move(*step), second);
+  }
+  return table;
+}
+
+// nccl-tests' tables: two shapes, a machine with its size or a machine with a table per size.
+
+namespace {
+
+using nlohmann::json;
+
+struct MeasuredMachine {
+  std::string name;
+  std::int64_t ranks = 1, nodes = 1;
+};
+
+Status add_rows(MeasuredTable& table, const json& rows, const json& columns,
+                const MeasuredMachine& machine) {
+  const bool nanos = [&] {
+    for (const json& column : columns)
+      if (column == "time_oop_ns") return true;
+    return false;
+  }();
+  std::size_t number = 0;
+  for (const json& values : rows) {
+    TableRow row(values, columns,
+                 table.file + ", " + printable(machine.name) + ", row " + std::to_string(++number));
+    MeasuredCollective measured;
+    measured.machine = machine.name;
+    measured.ranks = machine.ranks;
+    measured.nodes = machine.nodes;
+    const double bytes = row.number("bytes");
+    measured.seconds = row.number(nanos ? "time_oop_ns" : "time_oop_us") * (nanos ? 1e-9 : 1e-6);
+    if (bytes > 1e15) row.refuse("\"bytes\" is above 10^15", "correct the value");
+    if (const Status read = row.status(); !read) return read;
+    measured.bytes = static_cast<std::int64_t>(bytes);
+    measured.label = machine.name + ", " + std::to_string(machine.ranks) + " GPUs, " +
+                     bytes_in_words(static_cast<std::uint64_t>(measured.bytes));
+    if (table.collectives.size() == kMostTableRows)
+      return Error{"the table has more than " + std::to_string(kMostTableRows) + " rows",
+                   {table.file},
+                   "give it in parts"};
+    table.collectives.push_back(std::move(measured));
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<MeasuredTable> read_nccl_tests(const json& root, const std::string& file) {
+  if (!root.contains("columns") || !root["columns"].is_array())
+    return Error{"the table has no \"columns\"", {file}, "name them"};
+  MeasuredTable table;
+  table.file = file;
+  table.machine_type = "nccl";
+  for (const auto& [name, machine] : root["machines"].items()) {
+    const std::string place = file + ", " + printable(name);
+    if (!machine.is_object())
+      return Error{place + ": the machine is no object", {}, "give it \"gpus\" and \"rows\""};
+    if (machine.contains("rows")) {
+      TableRow about(machine, place);
+      const MeasuredMachine one{name, about.count("gpus"), about.count("nodes", 1)};
+      if (const Status read = about.status(); !read) return read.error();
+      if (!is_list_of_lists(machine["rows"]))
+        return Error{place + ": \"rows\" is no list of lists", {}, "correct it"};
+      if (const Status s = add_rows(table, machine["rows"], root["columns"], one); !s)
+        return s.error();
+      continue;
+    }
+    for (const auto& [gpus, rows] : machine.items()) {
+      const long ranks = std::strtol(gpus.c_str(), nullptr, 10);
+      if (ranks < 2 || ranks > 1 << 20 || !is_list_of_lists(rows))
+        return Error{place + ": \"" + printable(gpus) + "\" is no number of GPUs with its rows",
+                     {},
+                     "write \"8\": [[bytes, time, …], …]"};
+      if (const Status s = add_rows(table, rows, root["columns"], {name, ranks, 1}); !s)
+        return s.error();
+    }
+  }
+  return table;
 }
 
 }  // namespace lockstep::sim

@@ -1,3 +1,4 @@
+
 #include "sim/transformer/plan_file.h"
 
 #include <array>
@@ -6,8 +7,7 @@
 #include "base/check.h"
 #include "base/documents/schema_check.h"
 #include "base/text.h"
-#include "sim/transformer/plan_schema.h"
-#include "sim/transformer/published_models.h"
+#include "sim/transformer/transformer.h"
 
 namespace lockstep::sim {
 namespace {

@@ -18,11 +18,12 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/documents/yaml_document.h"
 #include "base/quantities.h"
 #include "base/result.h"
-#include "sim/transformer/cost_parameters.h"
+#include "sim/transformer/calibration.h"
 #include "sim/transformer/transformer.h"
 
 namespace lockstep::sim {
@@ -51,5 +52,100 @@ bool is_plan(const std::string& text);
 // What the plan's machines cost: the calibration's numbers with the plan's gpus_per_node.
 // Errors: GPUs of several nodes that do not fill them.
 Result<CostParameters> plan_cost(const PlanFile& plan, const CostParameters& calibration);
+
+// The JSON Schema of plan files: which keys there are, and which of them must be there. What their
+// values must be together, plan_file.cc decides.
+
+inline constexpr std::string_view kPlanSchema = R"({
+  "$schema": "http://json-schema.org/draft-07/schema#",
+  "type": "object",
+  "additionalProperties": false,
+  "required": ["plan", "name", "calibration", "model", "sequence", "gpus", "global_batch"],
+  "properties": {
+    "plan": {"type": "integer", "minimum": 1, "maximum": 1,
+             "description": "version of the format: 1"},
+    "name": {"type": "string", "minLength": 1, "maxLength": 200,
+             "description": "what people call it"},
+    "calibration": {"type": "string", "minLength": 1, "maxLength": 4096,
+                    "description": "the machines: h100-cluster or the like, or a file"},
+    "model": {
+      "description": "a published model, as llama3-70b, or its hyper-parameters",
+      "oneOf": [
+        {"type": "string", "minLength": 1, "maxLength": 60,
+         "description": "the name of a published model"},
+        {
+          "type": "object",
+          "additionalProperties": false,
+          "properties": {
+            "name": {"type": "string", "minLength": 1, "maxLength": 60,
+                     "description": "a published model, which the other keys change"},
+            "layers": {"type": "integer", "minimum": 1, "maximum": 16384,
+                       "description": "transformer layers"},
+            "hidden": {"type": "integer", "minimum": 1, "maximum": 1048576,
+                       "description": "width of the model, in elements"},
+            "heads": {"type": "integer", "minimum": 1, "maximum": 1048576,
+                      "description": "heads of attention"},
+            "kv_heads": {"type": "integer", "minimum": 1, "maximum": 1048576,
+                         "description": "fewer than heads for grouped queries; left out: heads"},
+            "ffn": {"type": "integer", "minimum": 1, "maximum": 1048576,
+                    "description": "width inside the feed-forward block; left out: 4 x hidden"},
+            "vocabulary": {"type": "integer", "minimum": 1, "maximum": 1048576,
+                           "description": "words"},
+            "gated": {"type": "boolean",
+                      "description": "SwiGLU: a third matrix in the feed-forward block, no biases"},
+            "tied_embeddings": {"type": "boolean",
+                                "description": "one table for input and output; left out: yes"},
+            "fused_attention": {"type": "boolean",
+                                "description": "FlashAttention; left out: yes, not so gpt*"},
+            "causal": {"type": "boolean",
+                       "description": "skips what the mask hides; left out: as fused_attention"}
+          }
+        }
+      ]
+    },
+    "sequence": {"type": "integer", "minimum": 1, "maximum": 1048576,
+                 "description": "tokens of a sequence"},
+    "gpus": {"type": "integer", "minimum": 1, "maximum": 1048576,
+             "description": "all: tensor x context x pipeline.stages x data parallel"},
+    "gpus_per_node": {"type": "integer", "minimum": 1, "maximum": 4096,
+                      "description": "left out: the calibration's"},
+    "gpu_memory": {"type": "string", "minLength": 1, "maxLength": 60,
+                   "description": "of each, as 80GB; left out: not judged"},
+    "tensor": {"type": "integer", "minimum": 1, "maximum": 32768, "default": 1,
+               "description": "GPUs that a layer is cut over: tensor parallelism"},
+    "sequence_parallel": {"type": "boolean", "default": false,
+                          "description": "norms and dropouts are cut over the tensor ranks"},
+    "async_tensor": {"type": "boolean", "default": false,
+                     "description": "its collectives run beside the matrix products"},
+    "context": {"type": "integer", "minimum": 1, "maximum": 32768, "default": 1,
+                "description": "GPUs that a sequence is cut over: context parallelism"},
+    "pipeline": {
+      "type": "object",
+      "description": "pipeline parallelism",
+      "additionalProperties": false,
+      "properties": {
+        "stages": {"type": "integer", "minimum": 1, "maximum": 32768, "default": 1,
+                   "description": "GPUs that the layers are dealt over"},
+        "schedule": {"type": "string",
+                     "enum": ["gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zbv"],
+                     "default": "1f1b", "description": "the order of a stage's micro-batches"},
+        "chunks": {"type": "integer", "minimum": 1, "maximum": 16384,
+                   "description": "of the model on a stage; left out: 2 for interleaved, zbv"}
+      }
+    },
+    "zero": {"type": "integer", "minimum": 0, "maximum": 3, "default": 0,
+             "description": "shared by data-parallel ranks: 1 optimizer, 2 gradients, 3 all"},
+    "micro_batch": {"type": "integer", "minimum": 1, "maximum": 1048576, "default": 1,
+                    "description": "sequences that a GPU computes at once"},
+    "global_batch": {"type": "integer", "minimum": 1, "maximum": 1048576,
+                     "description": "sequences of a step, on all GPUs"},
+    "recompute": {"type": "string", "enum": ["none", "selective", "full"], "default": "none",
+                  "description": "what the backward pass computes again"},
+    "dtype": {"type": "string", "enum": ["bfloat16", "float8"], "default": "bfloat16",
+              "description": "of the linear layers' products; all else is bfloat16"},
+    "compile": {"type": "boolean", "default": false,
+                "description": "a compiler fuses element-wise operations"}
+  }
+})";
 
 }  // namespace lockstep::sim

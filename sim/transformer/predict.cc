@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "sim/pipeline/run_pipeline.h"
-#include "sim/transformer/kernels.h"
+#include "sim/transformer/layer_times.h"
 
 namespace lockstep::sim {
 namespace {

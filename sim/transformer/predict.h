@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/quantities.h"
-#include "sim/transformer/cost_parameters.h"
+#include "sim/transformer/calibration.h"
 #include "sim/transformer/memory.h"
 #include "sim/transformer/transformer.h"
 

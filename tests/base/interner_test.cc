@@ -1,10 +1,8 @@
-#include "base/interner.h"
-
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include "base/strong_id.h"
+#include "base/ids.h"
 
 namespace lockstep {
 namespace {

@@ -1,8 +1,8 @@
-#include "base/system_error.h"
-
 #include <cerrno>
 
 #include <gtest/gtest.h>
+
+#include "base/result.h"
 
 namespace lockstep {
 namespace {

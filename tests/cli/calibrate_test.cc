@@ -1,8 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "cli/calibrate_together.h"
-#include "runtime/forecast/simulate_scenario_ranks.h"
-#include "runtime/forecast/timed_work.h"
+#include "runtime/forecast/derived_ranks.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 #include "trace/load.h"

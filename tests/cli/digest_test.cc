@@ -11,7 +11,7 @@
 #include "tests/cli/run_lockstep.h"
 #include "tests/reports/inline_run.h"
 #include "tests/support/temp_dir.h"
-#include "trace/formats/ring/ring_writer.h"
+#include "trace/formats/ring/writer.h"
 
 namespace lockstep {
 namespace {

@@ -1,9 +1,8 @@
-#include "cli/output.h"
-
 #include <set>
 
 #include <gtest/gtest.h>
 
+#include "cli/report_options.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/trace_text.h"
 #include "verify/verify.h"

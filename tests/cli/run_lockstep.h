@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/columns.h"
+#include "base/tables.h"
 #include "cli/program.h"
 
 namespace lockstep {

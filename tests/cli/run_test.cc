@@ -8,7 +8,6 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/launch/run_progress.h"
 #include "runtime/launch/run_summary.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"

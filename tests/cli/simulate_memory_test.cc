@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/columns.h"
+#include "base/tables.h"
 #include "reports/forecasts/memory.h"
 
 namespace lockstep {

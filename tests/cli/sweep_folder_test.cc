@@ -1,9 +1,8 @@
-#include "sim/sweep/sweep_folder.h"
-
 #include <filesystem>
 
 #include <gmock/gmock.h>
 
+#include "sim/sweep/book.h"
 #include "tests/support/temp_dir.h"
 
 namespace lockstep {

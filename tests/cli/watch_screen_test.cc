@@ -1,11 +1,9 @@
-#include "reports/live/watch_screen.h"
-
 #include <algorithm>
 
 #include <gtest/gtest.h>
 
-#include "base/terminal_screen.h"
-#include "reports/live/watch_news.h"
+#include "base/terminal.h"
+#include "reports/live/screen.h"
 #include "tests/reports/inline_run.h"
 
 namespace lockstep {

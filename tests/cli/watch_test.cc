@@ -1,4 +1,6 @@
 // `lockstep watch` on the ring files of real processes.
+#include "runtime/launch/watch.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -12,11 +14,10 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/launch/watch_source.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/runtime/launch/launch_testing.h"
 #include "tests/support/temp_dir.h"
-#include "trace/formats/ring/ring_writer.h"
+#include "trace/formats/ring/writer.h"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "sim/machine/machine_schema.h"
-#include "sim/transformer/plan_schema.h"
+#include "sim/transformer/plan_file.h"
 
 namespace lockstep::docs {
 namespace {

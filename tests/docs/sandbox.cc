@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "tests/support/two_towers.h"
-#include "trace/formats/ring/ring_writer.h"
+#include "trace/formats/ring/writer.h"
 
 namespace lockstep::docs {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "sim/collectives/nccl_curves.h"
-#include "sim/transformer/cost_parameters.h"
+#include "sim/transformer/calibration.h"
 #include "tests/fuzz/targets.h"
 
 namespace lockstep {

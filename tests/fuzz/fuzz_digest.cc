@@ -8,7 +8,6 @@
 #include "tests/fuzz/targets.h"
 #include "tests/support/trace_dump.h"
 #include "trace/formats/digest/digest.h"
-#include "trace/formats/digest/digest_format.h"
 #include "trace/load.h"
 
 namespace lockstep {

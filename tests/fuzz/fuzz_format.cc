@@ -15,7 +15,7 @@
 #include "tests/support/trace_dump.h"
 #include "trace/formats/text/text_trace.h"
 #include "trace/load.h"
-#include "trace/merge_tables.h"
+#include "trace/run.h"
 #include "verify/verify.h"
 
 namespace lockstep {

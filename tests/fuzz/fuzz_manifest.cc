@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "runtime/data/load_item.h"
+#include "runtime/data/loader.h"
 #include "tests/support/temp_dir.h"
 
 namespace lockstep {

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "base/check.h"
+#include "sim/transformer/calibration.h"
 #include "sim/transformer/plan_forecast.h"
-#include "sim/transformer/shipped_calibrations.h"
 #include "tests/fuzz/targets.h"
 
 namespace lockstep {

@@ -8,8 +8,8 @@
 #include "tests/fuzz/fuzz_format.h"
 #include "tests/fuzz/targets.h"
 #include "tests/support/trace_dump.h"
-#include "trace/formats/own.h"
-#include "trace/formats/ring/ring_reader.h"
+#include "trace/formats/format.h"
+#include "trace/formats/ring/reader.h"
 #include "trace/load.h"
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "runtime/derive/derivation_plan.h"
 #include "runtime/job/scenario.h"
-#include "runtime/job/simulated_scenario.h"
+#include "runtime/job/scenario_variants.h"
 #include "tests/fuzz/targets.h"
 
 namespace lockstep {

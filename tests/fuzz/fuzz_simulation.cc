@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/check.h"
-#include "sim/collectives/choice.h"
+#include "sim/collectives/closed_form.h"
 #include "sim/engine/critical_path.h"
+#include "sim/engine/executor.h"
 #include "sim/engine/from_run.h"
-#include "sim/engine/prices.h"
 #include "tests/fuzz/fuzz_derivation.h"
 #include "tests/fuzz/fuzz_format.h"
 #include "tests/fuzz/targets.h"

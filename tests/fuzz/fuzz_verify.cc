@@ -21,7 +21,7 @@
 #include "reports/findings/timeline_report.h"
 #include "tests/fuzz/fuzz_format.h"
 #include "tests/fuzz/targets.h"
-#include "trace/formats/own.h"
+#include "trace/formats/format.h"
 #include "trace/formats/text/text_trace.h"
 #include "trace/load.h"
 #include "verify/verify.h"

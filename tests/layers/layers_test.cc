@@ -29,11 +29,12 @@ struct Layer {
 const std::vector<Layer>& layers() {
   // What every part of lockstep-worker that needs LibTorch may include; these also include each
   // other.
-  static const std::vector<std::string_view> below_torch = {"base",
+  static const std::vector<std::string_view> below_torch = {// in the order of the table
+                                                            "base",
                                                             "trace",
                                                             "runtime/job",
-                                                            "runtime/replay",
                                                             "runtime/record",
+                                                            "runtime/replay",
                                                             "runtime/data",
                                                             "runtime/device",
                                                             "runtime/groups",
@@ -42,7 +43,8 @@ const std::vector<Layer>& layers() {
                                                             "runtime/strategies",
                                                             "runtime/train",
                                                             "runtime/derive/torch",
-                                                            "runtime/replay/torch"};
+                                                            "runtime/replay/torch",
+                                                            "runtime/worker"};
   static const std::vector<Layer> table = {
       {"base", {}},
       {"trace", {"base"}},

@@ -1,7 +1,6 @@
-#include "base/columns.h"
-
 #include <gtest/gtest.h>
 
+#include "base/tables.h"
 #include "reports/findings/finding_words.h"
 #include "tests/reports/inline_run.h"
 

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include "reports/filter/glob.h"
 #include "tests/reports/samples.h"
 
 namespace lockstep {

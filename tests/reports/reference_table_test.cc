@@ -1,10 +1,9 @@
-#include "reports/findings/reference_table.h"
-
 #include <sstream>
 
 #include <gmock/gmock.h>
 
-#include "base/columns.h"
+#include "base/tables.h"
+#include "reports/findings/comparison_report.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,6 @@
-#include "reports/findings/source_place.h"
-
 #include <gtest/gtest.h>
 
+#include "reports/findings/finding_words.h"
 #include "tests/reports/inline_run.h"
 
 namespace lockstep {

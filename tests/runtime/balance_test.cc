@@ -8,7 +8,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/train/assignment.h"
 #include "runtime/train/cost_model.h"
 
 namespace lockstep {

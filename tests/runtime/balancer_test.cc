@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/models/feature_gather.h"
+#include "runtime/models/contrastive.h"
 #include "runtime/strategies/strategy.h"
 #include "runtime/train/train_loop.h"
 #include "tests/runtime/rank_job.h"

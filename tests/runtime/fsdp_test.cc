@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/models/batch.h"
-#include "runtime/models/branches.h"
+#include "runtime/models/parameters.h"
 #include "runtime/remedies/remedy.h"
 #include "runtime/train/optimization.h"
 #include "tests/runtime/rank_job.h"

@@ -1,6 +1,6 @@
-#include "runtime/worker/known_failures.h"
-
 #include <gmock/gmock.h>
+
+#include "runtime/worker/machine.h"
 
 namespace lockstep {
 namespace {

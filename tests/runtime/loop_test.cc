@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/models/feature_gather.h"
+#include "runtime/models/contrastive.h"
 #include "runtime/remedies/remedy.h"
 #include "runtime/strategies/strategy.h"
 #include "runtime/train/precision.h"

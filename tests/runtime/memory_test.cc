@@ -10,9 +10,9 @@
 
 #include "base/files/read_file.h"
 #include "runtime/derive/torch/lone_runs.h"
-#include "runtime/derive/torch/meta_device.h"
+#include "runtime/derive/torch/meta_tensors.h"
 #include "runtime/device/counted_memory.h"
-#include "runtime/job/simulated_scenario.h"
+#include "runtime/job/scenario_variants.h"
 #include "tests/runtime/memory_words.h"
 #include "tests/runtime/small_model.h"
 #include "tests/support/temp_dir.h"

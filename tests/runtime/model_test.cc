@@ -6,9 +6,9 @@
 #include <torch/csrc/api/include/torch/optim.h>
 
 #include "runtime/data/distributed_sampler.h"
-#include "runtime/data/shapes_files.h"
+#include "runtime/data/shapes.h"
 #include "runtime/models/contrastive.h"
-#include "runtime/remedies/dummy_image.h"
+#include "runtime/remedies/dummy_fill.h"
 #include "runtime/train/batch_source.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/sampler.h"

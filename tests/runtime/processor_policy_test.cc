@@ -1,10 +1,10 @@
-#include "runtime/worker/processor_policy.h"
-
 #include <sched.h>
 
 #include <thread>
 
 #include <gtest/gtest.h>
+
+#include "runtime/worker/machine.h"
 
 namespace lockstep {
 namespace {

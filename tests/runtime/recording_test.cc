@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "runtime/device/device.h"
-#include "runtime/record/c10d/backend_hooks.h"
 #include "runtime/record/c10d/recording_work.h"
 #include "runtime/record/c10d/work_watch.h"
 #include "tests/runtime/rank_job.h"

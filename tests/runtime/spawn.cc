@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "trace/formats/ring/ring_reader.h"
+#include "trace/formats/ring/reader.h"
 
 namespace lockstep {
 namespace {

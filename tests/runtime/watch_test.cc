@@ -10,7 +10,7 @@
 
 #include "runtime/record/c10d/value_watch.h"
 #include "tests/support/temp_dir.h"
-#include "trace/formats/ring/ring_reader.h"
+#include "trace/formats/ring/reader.h"
 
 namespace lockstep {
 namespace {

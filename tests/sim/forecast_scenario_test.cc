@@ -14,7 +14,7 @@
 
 #include "cli/forecast_csv.h"
 #include "cli/forecast_page.h"
-#include "reports/forecasts/forecast_memory_counters.h"
+#include "reports/forecasts/memory_over_time.h"
 #include "runtime/job/scenario.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/sim/machine/kernel_job.h"

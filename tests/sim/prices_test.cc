@@ -1,5 +1,3 @@
-#include "sim/engine/prices.h"
-
 #include <functional>
 #include <utility>
 #include <vector>
@@ -7,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sim/engine/executor.h"
 #include "tests/sim/small_jobs.h"
 
 namespace lockstep::sim {

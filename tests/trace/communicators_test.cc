@@ -1,6 +1,4 @@
 // Communicators of which each process knows its own place only, put together over all ring files.
-#include "trace/communicators.h"
-
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -12,7 +10,8 @@
 #include "trace/formats/digest/digest.h"
 #include "trace/formats/format.h"
 #include "trace/formats/ring/ring_file.h"
-#include "trace/formats/ring/ring_writer.h"
+#include "trace/formats/ring/writer.h"
+#include "trace/groups.h"
 #include "trace/load.h"
 
 namespace lockstep {

@@ -13,8 +13,8 @@
 #include "tests/support/random_trace.h"
 #include "tests/support/trace_dump.h"
 #include "tests/support/trace_text.h"
-#include "trace/formats/digest/digest_bytes.h"
 #include "trace/formats/digest/form.h"
+#include "trace/formats/digest/values.h"
 
 namespace lockstep {
 namespace {

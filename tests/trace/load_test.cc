@@ -8,8 +8,8 @@
 #include "base/files/gzip.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/trace_text.h"
-#include "trace/formats/ring/ring_writer.h"
-#include "trace/merge_tables.h"
+#include "trace/formats/ring/writer.h"
+#include "trace/run.h"
 
 namespace lockstep {
 namespace {

@@ -1,11 +1,10 @@
 // Groups that have a name in common and nothing else are told apart when a run is put together.
-#include "trace/namesakes.h"
-
 #include <set>
 
 #include <gtest/gtest.h>
 
 #include "tests/support/trace_text.h"
+#include "trace/groups.h"
 
 namespace lockstep {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "tests/support/temp_dir.h"
 #include "tests/support/trace_dump.h"
-#include "trace/formats/ring/ring_reader.h"
-#include "trace/formats/ring/ring_writer.h"
+#include "trace/formats/ring/reader.h"
+#include "trace/formats/ring/writer.h"
 
 namespace lockstep {
 namespace {

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/temp_dir.h"
-#include "trace/formats/ring/ring_reader.h"
-#include "trace/formats/ring/ring_writer.h"
+#include "trace/formats/ring/reader.h"
+#include "trace/formats/ring/writer.h"
 
 namespace lockstep {
 namespace {

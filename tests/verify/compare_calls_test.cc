@@ -1,9 +1,8 @@
 // One rank's calls in two runs.
-#include "verify/compare_calls.h"
-
 #include <gmock/gmock.h>
 
 #include "tests/support/trace_text.h"
+#include "verify/compare_runs.h"
 
 namespace lockstep {
 namespace {

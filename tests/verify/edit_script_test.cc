@@ -1,9 +1,9 @@
 // The first edit of the cheapest script, on strings.
-#include "verify/streams/edit_script.h"
-
 #include <string>
 
 #include <gtest/gtest.h>
+
+#include "verify/streams/edits.h"
 
 namespace lockstep {
 namespace {

@@ -1,6 +1,4 @@
 // Looks at running processes: stalls are found, skew is no error.
-#include "verify/blocking/snapshot.h"
-
 #include <filesystem>
 #include <fstream>
 
@@ -10,6 +8,7 @@
 
 #include "tests/support/trace_text.h"
 #include "trace/load.h"
+#include "verify/blocking/unanswered.h"
 #include "verify/verify.h"
 
 namespace lockstep {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "trace/formats/format.h"
-#include "trace/rank_note.h"
 #include "trace/run.h"
 
 namespace lockstep {

@@ -66,4 +66,9 @@ const Format* format_named(std::string_view name);
 // "_dump_7", "r3.log.gz", …. Nothing where there is no number.
 std::optional<Rank> rank_in_name(std::string_view file_name);
 
+// Lockstep's own two forms, as rows of the table of formats.
+
+Format ring_format();  // trace/ring_reader.h
+Format text_format();  // trace/text_format.h
+
 }  // namespace lockstep

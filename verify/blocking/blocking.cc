@@ -8,12 +8,10 @@
 
 #include "base/text.h"
 #include "verify/blocking/endings.h"
-#include "verify/blocking/habit.h"
 #include "verify/blocking/overtaking.h"
-#include "verify/blocking/sisters.h"
-#include "verify/blocking/snapshot.h"
 #include "verify/blocking/unanswered.h"
-#include "verify/wait_words.h"
+#include "verify/blocking/witnesses.h"
+#include "verify/context.h"
 
 namespace lockstep {
 

@@ -6,7 +6,6 @@
 
 #include "verify/blocking/wait_graph.h"
 #include "verify/context.h"
-#include "verify/matching/explain_deviation.h"
 
 namespace lockstep {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "verify/wait_words.h"
+#include "verify/context.h"
 
 namespace lockstep {
 

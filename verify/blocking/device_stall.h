@@ -8,7 +8,6 @@
 #include <string>
 
 #include "verify/context.h"
-#include "verify/matching/explain_deviation.h"
 
 namespace lockstep {
 

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "base/text.h"
-#include "verify/wait_words.h"
+#include "verify/context.h"
 
 namespace lockstep {
 

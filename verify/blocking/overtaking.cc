@@ -8,8 +8,7 @@
 
 #include "base/text.h"
 #include "verify/blocking/unanswered.h"
-#include "verify/rank_indices.h"
-#include "verify/wait_words.h"
+#include "verify/context.h"
 
 namespace lockstep {
 

@@ -6,14 +6,62 @@
 // respects.
 #pragma once
 
+#include <cstdint>
+#include <map>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "verify/product/decide.h"
+#include "verify/product/evaluation.h"
+#include "verify/product/sequence_table.h"
 
 namespace lockstep {
 
 // Errors: the decision is not `safe`, or no one order suits all assignments.
 Result<std::string> write_certificate(const ProductModel& model, const ProductDecision& decision);
+
+// The lines that certificates of programs and of recorded runs have in common; docs/certificates.md
+// describes them. A text grows line by line and is sealed by its digest.
+
+// A name as one word: all but letters, digits and a few signs as %XX.
+std::string certificate_word(const std::string& text);
+
+// For comma_list(); std::to_string() has overloads.
+inline std::string number_text(std::int64_t n) { return std::to_string(n); }
+
+// Items with commas between them; "-": none.
+template <class List, class Show>
+std::string comma_list(const List& list, Show show) {
+  std::string out;
+  for (const auto& item : list) out += (out.empty() ? "" : ",") + show(item);
+  return out.empty() ? "-" : out;
+}
+
+class CertificateText {
+ public:
+  // Keeps a reference to `table`.
+  explicit CertificateText(const SequenceTable& table);
+
+  void line(const std::string& text) { out_ += text + "\n"; }
+  // Members in group order, as the ranks declare them.
+  void groups(std::span<const Run> runs);
+  // SHA-256 of a sequence's canonical text. O(its items), the first time.
+  const std::string& digest(std::uint32_t sequence);
+  // What all do on each channel (`agree`), and an order of the meetings that all choices respect
+  // (`meet`), of which there must be one. O(items of the different sequences).
+  void meetings(const Evaluation& evaluation, bool device);
+  // The text with its last line.
+  std::string sealed() &&;
+
+ private:
+  static std::string channel_name(const ProductChannel& channel);
+
+  const SequenceTable& table_;
+  std::vector<std::string> keys_, channels_;
+  std::map<std::uint32_t, std::string> digests_;  // by sequence
+  std::string out_;
+};
 
 }  // namespace lockstep

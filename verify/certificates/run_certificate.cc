@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "verify/certificates/certificate_text.h"
+#include "verify/certificates/certificate.h"
 #include "verify/product/counterexample.h"
 #include "verify/product/order_graph.h"
 #include "verify/product/sequence_reader.h"

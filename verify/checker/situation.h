@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "verify/checker/checked_parts.h"
+#include "verify/checker/parts.h"
 #include "verify/checker/statements.h"
 
 namespace lockstep::checked {

@@ -7,17 +7,6 @@
 
 namespace lockstep {
 
-// A finding together with what later analyses need to hang consequences below it.
-struct Cause {
-  Finding finding;
-  std::vector<std::uint32_t> deviants;  // rank indices, ascending; also where no culprit is named
-  std::size_t group = SIZE_MAX;         // SIZE_MAX: none
-  std::uint64_t seq = 0;
-  std::int32_t step = kNone;
-  SignatureId call;       // of a deviation: the call at which the ranks part
-  bool can_block = true;  // false: it makes numbers wrong but keeps nobody waiting
-};
-
 // The finding of one deviation: modality-divergence where the batches differ in the same way.
 Cause explain_deviation(const Context& context, const Deviation& deviation);
 

@@ -13,7 +13,7 @@
 #include <boost/graph/strong_components.hpp>
 
 #include "base/text.h"
-#include "verify/rank_indices.h"
+#include "verify/context.h"
 
 namespace lockstep {
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "verify/matching/explain_deviation.h"
+
 namespace lockstep {
 
 namespace {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "verify/context.h"
-#include "verify/matching/explain_deviation.h"
 
 namespace lockstep {
 

@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "base/text.h"
+#include "verify/context.h"
 #include "verify/numbers/divergence.h"
 #include "verify/numbers/explain_divergence.h"
 #include "verify/numbers/explain_reduction.h"
 #include "verify/numbers/reduction.h"
 #include "verify/numbers/sync_calls.h"
 #include "verify/numbers/updates.h"
-#include "verify/words.h"
 
 namespace lockstep {
 

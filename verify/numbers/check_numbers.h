@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "verify/matching/explain_deviation.h"
+#include "verify/context.h"
 
 namespace lockstep {
 

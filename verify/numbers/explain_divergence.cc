@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "verify/numbers/sync_gaps.h"
-#include "verify/words.h"
+#include "verify/context.h"
+#include "verify/numbers/sync_calls.h"
 
 namespace lockstep {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "verify/words.h"
+#include "verify/context.h"
 
 namespace lockstep {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "verify/matching/explain_deviation.h"
+#include "verify/context.h"
 #include "verify/numbers/reduction.h"
 
 namespace lockstep {

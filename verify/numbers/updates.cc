@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "verify/numbers/rounding.h"
-#include "verify/numbers/sketch.h"
+#include "verify/numbers/value_table.h"
 
 namespace lockstep {
 

@@ -1,3 +1,4 @@
+
 #include "verify/numbers/value_table.h"
 
 #include <algorithm>

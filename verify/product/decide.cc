@@ -9,7 +9,6 @@
 #include "verify/product/assignments.h"
 #include "verify/product/counterexample.h"
 #include "verify/product/failures.h"
-#include "verify/product/raises.h"
 #include "verify/verify.h"
 
 namespace lockstep {

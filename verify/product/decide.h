@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "verify/product/compose.h"
+#include "verify/product/assignments.h"
 #include "verify/product/model.h"
 #include "verify/report.h"
 

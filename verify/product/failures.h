@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "verify/product/assignments.h"
 #include "verify/product/model.h"
 #include "verify/product/order_graph.h"
 
@@ -40,5 +41,25 @@ struct DeadlockSearch {
 // the search for circles may take; what it takes is subtracted.
 DeadlockSearch find_deadlock(const ProductModel& model, const Situation& situation,
                              const Evaluation& evaluation, bool device, std::uint64_t& budget);
+
+// Exceptions in the traces of a derivation: which of them a rank may come to.
+
+// An allowed assignment under which the rank does what its trace of a history did, to the
+// exception.
+struct PossibleRaise {
+  std::uint32_t history = 0;
+  std::int32_t rank = 0;
+  std::int64_t step = 0;
+  Assignment assignment;
+};
+
+struct RaiseSearch {
+  std::optional<PossibleRaise> first;  // the earliest
+  // Exceptions that no allowed assignment reproduces as they were recorded, although they may come
+  // about in another way: after the same condition in the step before, or under the same one.
+  std::vector<std::string> unknown;
+};
+
+RaiseSearch find_raise(const ProductModel& model);
 
 }  // namespace lockstep

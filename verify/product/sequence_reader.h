@@ -84,4 +84,14 @@ class SequenceReader {
   ListIds sequence_ids_, shared_list_ids_, own_list_ids_;
 };
 
+// The keys of a call: what its peers must agree on, in words that do not depend on a Run's ids.
+
+// Two calls on one channel may meet, for all that was recorded, exactly if their shared keys are
+// equal. The rules are those of verify/agreement.h and, for messages, of message_differs(); what
+// was not recorded is written as "?".
+std::string shared_key(const Tables& tables, const Call& call);
+
+// How an all-to-all is cut, else empty lists.
+ExchangeSplits exchange_splits(const Tables& tables, const Call& call);
+
 }  // namespace lockstep

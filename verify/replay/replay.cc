@@ -5,8 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "verify/replay/lost_messages.h"
-#include "verify/replay/mailbox.h"
+#include "verify/replay/channels.h"
 
 namespace lockstep {
 

@@ -35,6 +35,12 @@ namespace lockstep {
 
 inline constexpr std::uint32_t kNoCall = UINT32_MAX;
 
+// A call of a run.
+struct CallRef {
+  std::uint32_t rank = 0;  // index into Run::ranks
+  std::uint32_t call = kNoCall;
+};
+
 // Where one rank stands at the end.
 struct Position {
   enum class State : std::uint8_t {

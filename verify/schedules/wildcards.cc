@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "verify/blocking/wait_graph.h"
-#include "verify/wait_words.h"
+#include "verify/context.h"
 
 namespace lockstep {
 

@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "verify/context.h"
-#include "verify/matching/explain_deviation.h"
-#include "verify/schedules/schedule_search.h"
+#include "verify/schedules/search.h"
 
 namespace lockstep {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "verify/streams/edit_finder.h"
+#include "verify/streams/edits.h"
 #include "verify/streams/sequence.h"
 
 namespace lockstep {

@@ -18,15 +18,10 @@
 #include "verify/modality.h"
 #include "verify/replay/replay.h"
 #include "verify/streams/agreement.h"
-#include "verify/streams/edit_finder.h"
+#include "verify/streams/edits.h"
 #include "verify/streams/streams.h"
 
 namespace lockstep {
-
-struct CallRef {
-  std::uint32_t rank = 0;  // index into Run::ranks
-  std::uint32_t call = kNoCall;
-};
 
 struct Deviation {
   using Kind = EditKind;

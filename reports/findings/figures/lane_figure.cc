@@ -3,7 +3,7 @@
 #include <map>
 #include <vector>
 
-#include "base/columns.h"
+#include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/figures/lane_choice.h"
 #include "reports/findings/finding_words.h"

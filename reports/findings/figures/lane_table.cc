@@ -5,7 +5,7 @@
 #include <optional>
 #include <set>
 
-#include "base/columns.h"
+#include "base/tables.h"
 #include "base/text.h"
 
 namespace lockstep {

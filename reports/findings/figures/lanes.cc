@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include "base/columns.h"
+#include "base/tables.h"
 #include "reports/findings/figures/lane_choice.h"
 #include "reports/findings/figures/lane_table.h"
 #include "reports/findings/finding_words.h"

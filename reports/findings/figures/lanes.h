@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <string>
 
-#include "base/paint.h"
+#include "base/terminal.h"
 #include "trace/run.h"
 #include "verify/report.h"
 

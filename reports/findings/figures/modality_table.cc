@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "base/columns.h"
+#include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/finding_words.h"
 #include "reports/html/markup.h"

@@ -40,3 +40,12 @@ std::optional<SequenceDiff> sequence_diff(const Finding& finding, const Run& run
                                           const std::vector<GroupStreams>& groups);
 
 }  // namespace lockstep
+
+// A SequenceDiff as a table: what most ranks called on the left, what the culprits called on the
+// right.
+
+namespace lockstep::html {
+
+std::string diff_table(const SequenceDiff& diff, const Run& run);
+
+}  // namespace lockstep::html

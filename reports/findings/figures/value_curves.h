@@ -44,3 +44,13 @@ struct ValueCurves {
 std::vector<ValueCurves> value_curves(const Report& report, const Run& run, std::size_t most);
 
 }  // namespace lockstep
+
+// Small charts of ValueCurves: a line for each kind of rank, and below it a strip that shows in
+// which steps ranks agreed.
+
+namespace lockstep::html {
+
+// Markup; empty for no curves. Long curves are thinned out to what can be seen.
+std::string value_charts(const std::vector<ValueCurves>& all);
+
+}  // namespace lockstep::html

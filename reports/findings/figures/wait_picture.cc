@@ -1,3 +1,4 @@
+
 #include "reports/findings/figures/wait_picture.h"
 
 #include <algorithm>
@@ -6,8 +7,9 @@
 #include <tuple>
 #include <utility>
 
-#include "reports/findings/figures/replayed.h"
 #include "verify/replay/replay.h"
+#include "verify/schedules/search.h"
+#include "verify/schedules/wildcards.h"
 #include "verify/streams/agreement.h"
 #include "verify/streams/streams.h"
 
@@ -165,6 +167,22 @@ class Builder {
 WaitPicture wait_picture(const Report& report, const Run& run,
                          std::optional<CallSemantics> semantics) {
   return Builder(report, run, semantics).build();
+}
+
+ReplayResult replayed(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement,
+                      std::optional<CallSemantics> given) {
+  const CallSemantics semantics = given.value_or(recorded_semantics(run));
+  ReplayOptions options;
+  options.semantics = semantics;
+  options.live = std::all_of(run.ranks.begin(), run.ranks.end(),
+                             [](const RankTrace& trace) { return trace.end == End::cut; });
+  ScheduleSearch search;
+  if (!options.live) {
+    SearchOptions bounds;
+    bounds.buffered_sends = semantics == CallSemantics::mpi;
+    search = search_schedules(run, groups, semantics, bounds);
+  }
+  return replay_as_recorded(run, groups, agreement, options, search);
 }
 
 }  // namespace lockstep

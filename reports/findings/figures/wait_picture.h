@@ -12,8 +12,11 @@
 #include <vector>
 
 #include "trace/run.h"
+#include "verify/replay/replay.h"
 #include "verify/replay/semantics.h"
 #include "verify/report.h"
+#include "verify/streams/agreement.h"
+#include "verify/streams/streams.h"
 
 namespace lockstep {
 
@@ -46,5 +49,13 @@ struct WaitPicture {
 // search over receives from any source where there are some.
 WaitPicture wait_picture(const Report& report, const Run& run,
                          std::optional<CallSemantics> semantics = std::nullopt);
+
+// Where each rank stands at the end of a run, for pictures of it: what the replay of verify()
+// finds, by its rules.
+
+// `groups`: group_streams(run). `semantics`: those by which verify() judged; nothing: the traces'.
+// Cost: the replay's, and with receives from any source a bounded search (schedule_search.h).
+ReplayResult replayed(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement,
+                      std::optional<CallSemantics> semantics);
 
 }  // namespace lockstep

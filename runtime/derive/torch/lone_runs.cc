@@ -1,3 +1,4 @@
+
 #include "runtime/derive/torch/lone_runs.h"
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "runtime/device/kernel_cost.h"
+#include "runtime/device/operation_cost.h"
 
 namespace lockstep {
 namespace {

@@ -15,7 +15,7 @@
 
 #include <ATen/record_function.h>
 
-#include "runtime/derive/torch/kept_costs.h"
+#include "runtime/derive/torch/lone_runs.h"
 #include "runtime/device/counted_memory.h"
 #include "runtime/record/recorder.h"
 #include "trace/work_costs.h"

@@ -15,10 +15,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/device/device_fingerprints.h"
 #include "runtime/device/tensor_fingerprint.h"
 #include "runtime/job/scenario.h"
-#include "runtime/models/named_tensors.h"
+#include "runtime/models/parameters.h"
 #include "runtime/record/recorder.h"
 
 namespace torch::optim {

@@ -16,9 +16,10 @@
 #include <thread>
 #include <vector>
 
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include "runtime/record/queue_mark.h"
+#include "runtime/record/device_time.h"
 #include "runtime/record/recorder.h"
 
 namespace lockstep {
@@ -72,5 +73,16 @@ class WorkWatch {
   std::condition_variable looked_;
   std::thread thread_;
 };
+
+// What a backend says by itself, from torch 2.15 on (c10d/Hooks.hpp): that a call has completed,
+// and that it is about to abort because one failed or took too long.
+
+// Whether it says any of that; never where torch is older.
+bool can_tell(const c10d::Backend& backend);
+
+// From now on `watch` looks as soon as the backend says that a call has completed, and once more
+// before it aborts, so that what is in the trace is what there was. True where the backend tells
+// completions. `watch` must outlive the backend. Once for a backend.
+bool hook_into(c10d::Backend& backend, WorkWatch& watch);
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "runtime/record/nccl/recorded_rank.h"
+#include "runtime/record/nccl/communicator.h"
 
 namespace lockstep {
 

@@ -1,3 +1,4 @@
+
 #include "runtime/record/nccl/communicator.h"
 
 #include <array>

@@ -5,17 +5,27 @@
 // reader puts them together over all files (trace/communicators.h). So roots and peers are places.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 
-#include "runtime/record/nccl/recorded_rank.h"
-#include "trace/formats/ring/ring_writer.h"
+#include "trace/formats/ring/writer.h"
 #include "trace/signature.h"
 
+// A rank's ring file, and how many of its calls are on the device at this moment: of those that
+// NCCL's profiler tells of, those that began and are not complete; of those that the preloaded
+// library sees, those that NCCL was given and that are not complete.
+
 namespace lockstep {
+
+struct RecordedRank {
+  std::unique_ptr<RingWriter> ring;  // null: it could not be made
+  std::atomic<std::int64_t> on_device{0};
+};
 
 // One call, as its arguments say.
 struct NcclCall {

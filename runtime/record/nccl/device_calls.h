@@ -18,8 +18,8 @@
 #include <span>
 #include <vector>
 
+#include "runtime/record/nccl/communicator.h"
 #include "runtime/record/nccl/cuda_driver.h"
-#include "runtime/record/nccl/recorded_rank.h"
 
 namespace lockstep {
 

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/files/make_folder.h"
+#include "base/files/write_file.h"
 #include "base/text.h"
-#include "trace/formats/ring/ring_owner.h"
+#include "trace/formats/ring/writer.h"
 
 namespace lockstep {
 namespace {

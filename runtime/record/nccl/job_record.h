@@ -28,9 +28,8 @@
 
 #include "base/launcher.h"
 #include "runtime/record/nccl/communicator.h"
-#include "runtime/record/nccl/recorded_rank.h"
 #include "trace/formats/ring/hang_watch.h"
-#include "trace/formats/ring/ring_writer.h"
+#include "trace/formats/ring/writer.h"
 
 namespace lockstep {
 

@@ -1,3 +1,29 @@
+// The NCCL that this process would have called if we were not in front of it.
+
+#include <dlfcn.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/record/nccl/device_calls.h"
+#include "runtime/record/nccl/known_communicators.h"
+#include "trace/nccl_calls.h"
+
+namespace lockstep {
+
+// The function of that name behind this library: the next one in the program's search order, else
+// that of a libnccl.so.2 that is loaded without being in it (Python's modules are). Null: there is
+// none, which is said on standard error, once for each name.
+void* find_real_nccl(const char* name);
+
 // liblockstep_nccl.so: stands in front of libnccl.so.2 in a program that is linked with it.
 //
 //   LD_PRELOAD=/path/to/liblockstep_nccl.so LOCKSTEP_RECORD_DIR=traces ./program
@@ -12,21 +38,7 @@
 // What NCCL calls of itself while it is in one of these functions is not the program's, and is not
 // recorded. Nothing that goes wrong here reaches the program, but for an NCCL without the function
 // that it calls: then the result is ncclInternalError.
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "runtime/record/nccl/device_calls.h"
-#include "runtime/record/nccl/known_communicators.h"
-#include "runtime/record/nccl/real_nccl.h"
-#include "trace/nccl_calls.h"
-
-namespace lockstep {
 namespace {
 
 using nccl::Comm;
@@ -364,3 +376,30 @@ extern "C" __attribute__((visibility("default"))) void _exit(int status) {
 extern "C" __attribute__((visibility("default"))) void _Exit(int status) noexcept {
   ::_exit(status);
 }
+
+namespace lockstep {
+
+namespace {
+
+bool first_time(const char* name) {
+  static std::mutex mutex;
+  // Never destroyed: calls may come until the process is gone.
+  static auto* const said = new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  return said->insert(name).second;
+}
+
+}  // namespace
+
+void* find_real_nccl(const char* name) {
+  if (void* const next = ::dlsym(RTLD_NEXT, name)) return next;
+  // Never loads one: that would be another NCCL than the program's.
+  if (void* const loaded = ::dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD)) {
+    if (void* const found = ::dlsym(loaded, name)) return found;
+  }
+  if (first_time(name))
+    std::fprintf(stderr, "liblockstep_nccl: this process has no NCCL with %s\n", name);
+  return nullptr;
+}
+
+}  // namespace lockstep

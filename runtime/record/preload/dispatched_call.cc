@@ -1,3 +1,4 @@
+
 #include "runtime/record/preload/dispatched_call.h"
 
 #include <algorithm>

@@ -11,7 +11,10 @@
 
 #include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "runtime/record/c10d/recorded_group.h"
 
@@ -37,5 +40,22 @@ const std::vector<const char*>& recorded_operators();
 // Nothing for an operator that is not one of these. `arguments`: as many as the schema has.
 std::optional<DispatchedCall> read_call(const c10::FunctionSchema& schema,
                                         c10::ArrayRef<c10::IValue> arguments);
+
+// StreamWork: stands for a call that a backend has put into the caller's stream without a handle.
+// It is complete when the stream has come so far.
+//
+// Through the device guard that LibTorch registers, so that nothing of CUDA is needed to build it.
+
+class StreamWork : public c10d::Work {
+ public:
+  // Behind what is in the device's current stream. Throws c10::Error where the device fails.
+  explicit StreamWork(c10::Device device) : event_(device.type()) {
+    event_.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  }
+  bool isCompleted() override { return event_.query(); }
+
+ private:
+  c10::Event event_;
+};
 
 }  // namespace lockstep

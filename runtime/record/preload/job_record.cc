@@ -14,9 +14,9 @@
 #include <ATen/Version.h>
 #include <torch/version.h>
 
-#include "base/files/make_folder.h"
+#include "base/files/write_file.h"
 #include "runtime/job/launch_settings.h"
-#include "runtime/record/c10d/backend_hooks.h"
+#include "runtime/record/c10d/work_watch.h"
 #include "runtime/record/job_ring.h"
 
 namespace lockstep {

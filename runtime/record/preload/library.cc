@@ -22,7 +22,6 @@
 #include "runtime/record/c10d/recording_work.h"
 #include "runtime/record/preload/dispatched_call.h"
 #include "runtime/record/preload/job_record.h"
-#include "runtime/record/preload/stream_work.h"
 
 namespace lockstep {
 namespace {

@@ -1,3 +1,4 @@
+
 #include "runtime/replay/torch/transport.h"
 
 #include <chrono>
@@ -6,6 +7,8 @@
 #include <utility>
 
 #include <ATen/ATen.h>
+
+#include "base/check.h"
 
 // Torch 2.15 has new names for the operations on whole tensors; 2.11 has only these.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -244,6 +247,39 @@ ReplayTransport::WorkPtr ReplayTransport::recvAnysource(Tensors& tensors, int ta
   return carry(carriers_.collectives, [all = as_one(tensors), tag](c10d::Backend& by) mutable {
     return by.recvAnysource(all, tag);
   });
+}
+
+void HeldCalls::HeldWork::start() {
+  try {
+    inner_ = call_();
+  } catch (const std::exception&) {
+    failed_ = std::current_exception();
+  }
+  call_ = nullptr;
+  started_ = true;
+}
+
+bool HeldCalls::HeldWork::wait(std::chrono::milliseconds timeout) {
+  if (failed_) std::rethrow_exception(failed_);
+  LOCKSTEP_CHECK(inner_, "a held call is released before it is waited for");
+  return inner_->wait(timeout);
+}
+
+HeldCalls::WorkPtr HeldCalls::start(Start call) {
+  if (!holding_) return call();
+  auto work = c10::make_intrusive<HeldWork>(std::move(call));
+  held_.push_back(work);
+  return work;
+}
+
+void HeldCalls::release() {
+  holding_ = false;
+  released_ = true;
+  while (!held_.empty()) {
+    const auto work = held_.front();
+    held_.pop_front();
+    work->start();
+  }
 }
 
 }  // namespace lockstep

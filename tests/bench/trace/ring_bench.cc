@@ -12,8 +12,8 @@
 
 #include <benchmark/benchmark.h>
 
-#include "trace/formats/ring/ring_reader.h"
-#include "trace/formats/ring/ring_writer.h"
+#include "trace/formats/ring/reader.h"
+#include "trace/formats/ring/writer.h"
 
 namespace lockstep {
 namespace {

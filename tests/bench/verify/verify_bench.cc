@@ -22,7 +22,7 @@
 #include <benchmark/benchmark.h>
 
 #include "trace/formats/ring/ring_file.h"
-#include "trace/formats/ring/ring_writer.h"
+#include "trace/formats/ring/writer.h"
 #include "trace/load.h"
 #include "verify/verify.h"
 

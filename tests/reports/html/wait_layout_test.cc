@@ -1,8 +1,8 @@
-#include "reports/findings/figures/wait_layout.h"
-
 #include <random>
 
 #include <gtest/gtest.h>
+
+#include "reports/findings/figures/wait_figure.h"
 
 namespace lockstep::html {
 namespace {

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "runtime/data/data_check.h"
 #include "runtime/data/distributed_sampler.h"
-#include "runtime/data/shapes_files.h"
+#include "runtime/data/shapes.h"
 #include "tests/runtime/data/shared_data.h"
 
 namespace lockstep {

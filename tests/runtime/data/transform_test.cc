@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/data/npy.h"
-#include "runtime/data/resize.h"
 #include "tests/runtime/data/shared_data.h"
 
 namespace lockstep {

@@ -1,7 +1,7 @@
 // Which ranks one of them can stand for.
-#include "runtime/derive/rank_classes.h"
-
 #include <gmock/gmock.h>
+
+#include "runtime/derive/derivation_plan.h"
 
 namespace lockstep {
 namespace {

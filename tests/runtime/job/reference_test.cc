@@ -1,7 +1,7 @@
 // The job in one process that a distributed one is measured against.
-#include "runtime/job/reference.h"
-
 #include <gmock/gmock.h>
+
+#include "runtime/job/scenario_variants.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,7 @@
 // Which remedies a scenario could take.
-#include "runtime/job/remedy_choices.h"
-
 #include <gmock/gmock.h>
+
+#include "runtime/job/scenario_variants.h"
 
 namespace lockstep {
 namespace {

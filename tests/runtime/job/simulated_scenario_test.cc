@@ -1,10 +1,9 @@
-#include "runtime/job/simulated_scenario.h"
-
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "runtime/job/scenario.h"
+#include "runtime/job/scenario_variants.h"
 
 namespace lockstep {
 namespace {

@@ -1,8 +1,7 @@
-#include "runtime/launch/end_mark.h"
-
+#include "runtime/launch/worker_files.h"
 #include "tests/runtime/launch/launch_testing.h"
-#include "trace/formats/ring/ring_reader.h"
-#include "trace/formats/ring/ring_writer.h"
+#include "trace/formats/ring/reader.h"
+#include "trace/formats/ring/writer.h"
 
 namespace lockstep {
 namespace {

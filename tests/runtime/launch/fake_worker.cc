@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "runtime/job/scenario.h"
-#include "trace/formats/ring/ring_writer.h"
+#include "trace/formats/ring/writer.h"
 
 namespace {
 

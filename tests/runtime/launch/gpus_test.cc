@@ -1,7 +1,6 @@
-#include "runtime/launch/gpus.h"
-
 #include <gtest/gtest.h>
 
+#include "runtime/launch/this_machine.h"
 #include "tests/support/temp_dir.h"
 
 namespace lockstep {

@@ -1,7 +1,6 @@
-#include "runtime/launch/hanging_place.h"
-
 #include <gtest/gtest.h>
 
+#include "runtime/launch/worker_files.h"
 #include "tests/support/temp_dir.h"
 
 namespace lockstep {

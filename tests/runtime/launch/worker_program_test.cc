@@ -1,5 +1,4 @@
-#include "runtime/launch/worker_program.h"
-
+#include "runtime/launch/this_machine.h"
 #include "tests/runtime/launch/launch_testing.h"
 
 namespace lockstep {

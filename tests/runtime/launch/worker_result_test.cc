@@ -1,5 +1,4 @@
-#include "runtime/launch/worker_result.h"
-
+#include "runtime/launch/worker_files.h"
 #include "tests/runtime/launch/launch_testing.h"
 
 namespace lockstep {

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/job/scenario.h"
-#include "runtime/models/catalog.h"
+#include "runtime/models/encoders.h"
 #include "tests/runtime/models/wave.h"
 
 namespace lockstep {

@@ -1,9 +1,7 @@
 // The calls that a scenario names: read, checked, and refused where they are not.
-#include "runtime/replay/scenario_program.h"
-
 #include <gmock/gmock.h>
 
-#include "runtime/replay/scenario_text.h"
+#include "runtime/replay/replay_scenario.h"
 #include "tests/support/temp_dir.h"
 
 namespace lockstep {

@@ -11,7 +11,7 @@
 
 #include "runtime/launch/run_folder.h"
 #include "tests/runtime/launch/launch_testing.h"
-#include "trace/formats/ring/ring_reader.h"
+#include "trace/formats/ring/reader.h"
 #include "trace/load.h"
 
 namespace lockstep {

@@ -1,12 +1,12 @@
 // NCCL's tuning model against sums written out from its source, and what it chooses.
-#include "sim/collectives/tuning.h"
-
 #include <cmath>
 #include <optional>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "sim/collectives/nccl_tuning.h"
 
 namespace lockstep::sim {
 namespace {

@@ -1,9 +1,9 @@
-#include "sim/forecast/fit_machine.h"
-
 #include <cmath>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "sim/forecast/machine_fit.h"
 
 namespace lockstep::sim {
 namespace {

@@ -1,10 +1,9 @@
-#include "sim/forecast/fit_sharing.h"
-
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "sim/forecast/machine_fit.h"
 #include "sim/forecast/training_steps.h"
 #include "tests/sim/machine/kernel_job.h"
 

@@ -1,7 +1,6 @@
-#include "sim/forecast/flop_use.h"
-
 #include <gtest/gtest.h>
 
+#include "sim/forecast/forecast.h"
 #include "tests/sim/machine/kernel_job.h"
 
 namespace lockstep::sim {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/collectives/choice.h"
+#include "sim/collectives/closed_form.h"
 #include "sim/forecast/timed_run.h"
 
 namespace lockstep::sim {

@@ -1,11 +1,11 @@
 // The picture of a pipeline's run.
-#include "reports/forecasts/timeline.h"
-
 #include <sstream>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "reports/forecasts/pipeline.h"
 
 namespace lockstep::sim {
 namespace {

@@ -1,9 +1,9 @@
-#include "sim/sweep/pareto.h"
-
 #include <cstdlib>
 #include <random>
 
 #include <gmock/gmock.h>
+
+#include "sim/sweep/ranking.h"
 
 namespace lockstep::sweep {
 namespace {

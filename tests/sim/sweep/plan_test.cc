@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "runtime/job/scenario.h"
-#include "sim/sweep/document.h"
+#include "sim/sweep/variation.h"
 
 namespace lockstep::sweep {
 namespace {

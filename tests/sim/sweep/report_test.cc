@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "base/columns.h"
+#include "base/tables.h"
 
 namespace lockstep::sweep {
 namespace {

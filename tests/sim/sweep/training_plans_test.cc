@@ -4,7 +4,7 @@
 
 #include "sim/sweep/ranking.h"
 #include "sim/sweep/search.h"
-#include "sim/transformer/shipped_calibrations.h"
+#include "sim/transformer/calibration.h"
 
 namespace lockstep::sweep {
 namespace {

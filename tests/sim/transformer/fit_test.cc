@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "sim/collectives/nccl_curves.h"
+#include "sim/transformer/calibration.h"
 #include "sim/transformer/evaluation.h"
-#include "sim/transformer/shipped_calibrations.h"
 
 namespace lockstep::sim {
 namespace {

@@ -8,8 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/transformer/plan_schema.h"
-#include "sim/transformer/published_models.h"
+#include "sim/transformer/transformer.h"
 
 namespace lockstep::sim {
 namespace {

@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 
 #include "base/files/read_file.h"
+#include "sim/transformer/calibration.h"
 #include "sim/transformer/evaluation.h"
-#include "sim/transformer/shipped_calibrations.h"
 
 namespace lockstep::sim {
 namespace {

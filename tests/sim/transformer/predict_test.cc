@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/transformer/kernels.h"
+#include "sim/transformer/layer_times.h"
 
 namespace lockstep::sim {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "tests/verify/numbers/tiny_training.h"
 #include "verify/compare_runs.h"
-#include "verify/final_loss.h"
 
 namespace lockstep {
 namespace {

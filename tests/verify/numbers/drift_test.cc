@@ -1,9 +1,8 @@
 // How far two trainings ended apart.
-#include "verify/drift.h"
-
 #include <gtest/gtest.h>
 
 #include "tests/verify/numbers/tiny_training.h"
+#include "verify/compare_runs.h"
 
 namespace lockstep {
 namespace {

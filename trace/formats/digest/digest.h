@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "trace/formats/format.h"
 #include "trace/run.h"
 
 namespace lockstep {
@@ -51,5 +52,10 @@ Result<ReadDigest> read_digest(std::string_view bytes, const std::string& file, 
 // How much the traces of a digest of so many bytes may take: 8192 times as much, but never less
 // than 256 MiB and never more than 64 GiB. A small hostile file cannot fill the memory.
 std::size_t most_expanded(std::size_t bytes);
+
+// Digests (trace/digest.h) as a format: what they hold is read as the format that they were made
+// from would have been.
+
+Format digest_format();
 
 }  // namespace lockstep

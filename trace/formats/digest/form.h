@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-#include "trace/formats/digest/digest_values.h"
+#include "trace/formats/digest/values.h"
 #include "trace/run.h"
 
 namespace lockstep {

@@ -11,8 +11,7 @@
 
 #include "base/text.h"
 #include "trace/formats/flight_recorder/data_tree.h"
-#include "trace/formats/flight_recorder/flight_recorder_json.h"
-#include "trace/formats/flight_recorder/flight_recorder_page.h"
+#include "trace/formats/flight_recorder/json.h"
 #include "trace/formats/flight_recorder/names.h"
 #include "trace/formats/flight_recorder/pickle.h"
 #include "trace/formats/torch_names.h"

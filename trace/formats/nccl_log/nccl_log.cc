@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "trace/communicators.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/nccl_log/lines.h"
 #include "trace/formats/watchdog_log/watchdog_log.h"
+#include "trace/groups.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep {

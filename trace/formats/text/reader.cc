@@ -2,8 +2,7 @@
 #include <string>
 #include <utility>
 
-#include "trace/formats/text/line_parser.h"
-#include "trace/formats/text/text_fields.h"
+#include "trace/formats/text/lines.h"
 #include "trace/formats/text/text_trace.h"
 #include "trace/trace_builder.h"
 

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/temp_dir.h"
-#include "trace/formats/ring/ring_reader.h"
+#include "trace/formats/ring/reader.h"
 
 namespace lockstep {
 namespace {

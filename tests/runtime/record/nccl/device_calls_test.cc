@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/temp_dir.h"
-#include "trace/formats/ring/ring_reader.h"
+#include "trace/formats/ring/reader.h"
 
 struct lockstep::cuda::CUevent_st {
   lockstep::cuda::Stream stream = nullptr;

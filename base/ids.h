@@ -1,0 +1,88 @@
+// StrongId: an integer with a type of its own, so that a rank is never passed for a group.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <unordered_map>
+
+#include "base/check.h"
+
+namespace lockstep {
+
+template <class Tag, class Rep>
+struct StrongId {
+  Rep value{};
+
+  constexpr StrongId() = default;
+  constexpr explicit StrongId(Rep v) : value(v) {}
+  friend constexpr auto operator<=>(StrongId, StrongId) = default;
+};
+
+}  // namespace lockstep
+
+template <class Tag, class Rep>
+struct std::hash<lockstep::StrongId<Tag, Rep>> {
+  std::size_t operator()(lockstep::StrongId<Tag, Rep> id) const noexcept {
+    return std::hash<Rep>{}(id.value);
+  }
+};
+
+// Interner: gives equal values the same small id, and keeps one copy of each.
+//
+//   Interner<std::string, StringId> strings;
+//   StringId a = strings.intern("world");   // O(length), amortised
+//   strings[a];                             // "world"; references stay valid for ever
+//
+// Id 0 is the default-constructed value ("not recorded"), which is always present.
+
+namespace lockstep {
+
+template <class T, class Id, class Hash = std::hash<T>>
+class Interner {
+ public:
+  Interner() { intern(T{}); }
+  Interner(const Interner&) = delete;  // the index refers into values_
+  Interner& operator=(const Interner&) = delete;
+  Interner(Interner&&) = default;             // NOLINT(performance-noexcept-move-constructor):
+  Interner& operator=(Interner&&) = default;  // NOLINT: moving libstdc++'s deques allocates
+
+  Id intern(const T& value) {
+    std::uint32_t& recent = recent_[Hash{}(value) % recent_.size()];
+    if (recent < values_.size() && values_[recent] == value) return Id(recent);
+    if (auto found = index_.find(value); found != index_.end()) return Id(recent = found->second);
+    LOCKSTEP_CHECK(values_.size() < UINT32_MAX, "too many distinct values in one run");
+    recent = static_cast<std::uint32_t>(values_.size());
+    values_.push_back(value);
+    index_.emplace(values_.back(), recent);
+    return Id(recent);
+  }
+
+  const T& operator[](Id id) const {
+    LOCKSTEP_CHECK(id.value < values_.size(), "id of another interner");
+    return values_[id.value];
+  }
+
+  std::size_t size() const { return values_.size(); }
+
+ private:
+  struct RefHash {
+    std::size_t operator()(const std::reference_wrapper<const T>& r) const {
+      return Hash{}(r.get());
+    }
+  };
+  struct RefEqual {
+    bool operator()(const std::reference_wrapper<const T>& a,
+                    const std::reference_wrapper<const T>& b) const {
+      return a.get() == b.get();
+    }
+  };
+  std::deque<T> values_;                    // a deque: growth moves nothing
+  std::array<std::uint32_t, 64> recent_{};  // ids by hash: traces repeat a few values at a time
+  std::unordered_map<std::reference_wrapper<const T>, std::uint32_t, RefHash, RefEqual> index_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,48 @@
+// `lockstep verify PATH…`: recorded runs, read and judged.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/report_options.h"
+#include "reports/exit_status.h"
+#include "reports/filter/filter.h"
+#include "trace/load.h"
+#include "verify/product/decide.h"
+#include "verify/product/model.h"
+
+namespace lockstep {
+
+struct TracesToJudge {
+  std::vector<std::string> paths;
+  LoadOptions load = {};
+  std::string semantics = {};    // "nccl", "gloo" or "mpi"; empty: as recorded
+  std::string certificate = {};  // where the proof of a clean run goes; empty: nowhere
+};
+
+// Reads the run, judges it and writes the reports and the certificate. Status: by the contract
+// (exit_status()); 3 where a clean run has no certificate; 2 for what cannot be read; 4 for what
+// cannot be written. Errors are printed.
+ExitStatus judge_traces(const TracesToJudge& traces, const ReportOptions& report);
+
+// `lockstep verify --product DIR`: every mix of conditions at once. `lockstep derive` writes the
+// same reports.
+
+// 0 safe, 3 inconclusive, else 1.
+ExitStatus status_of(ProductVerdict verdict);
+
+// Writes every --output of `options`: the report of the counterexample's run, as `filter` leaves
+// it. Without a counterexample it is a report without findings, of the first steps as most ranks
+// may meet them. Errors: what cannot be written.
+Status write_product_reports(const ProductModel& model, const ProductDecision& decision,
+                             const ReportOptions& options, const Filter& filter = {});
+
+// Reads the derivation in `folder`, decides, prints the verdict with its counterexample, and writes
+// the certificate to `certificate` (empty: none), which only a safe program has, and the --output
+// files. Status: 0 safe, 1 it diverges, may deadlock or raises,
+// 3 inconclusive; 2 where the folder cannot be used.
+ExitStatus judge_product(const std::string& folder, const std::string& certificate,
+                         const ReportOptions& report);
+
+}  // namespace lockstep

@@ -1,0 +1,179 @@
+
+#include "reports/forecasts/pipeline.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/quantities.h"
+#include "base/tables.h"
+#include "base/text.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMostRows = 64;
+
+// The idle share of all stages' periods together; 0 where nothing takes time.
+double run_bubble(const sim::PipelineRun& run) {
+  double idle = 0;
+  for (const sim::Picos stage : run.idle) idle += stage.seconds();
+  const double all = run.period.seconds() * static_cast<double>(run.idle.size());
+  return all > 0 ? idle / all : 0;
+}
+
+std::string aligned_table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths(rows.front().size(), 0);
+  for (const std::vector<std::string>& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i)
+      widths[i] = std::max(widths[i], columns_of(row[i]));
+  std::string out;
+  for (const std::vector<std::string>& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i)
+      out += (i == 0 ? "" : "  ") + std::string(widths[i] - columns_of(row[i]), ' ') + row[i];
+    out += "\n";
+  }
+  return out;
+}
+
+std::string stage_table(const PipelineAnswer& answer) {
+  const sim::PipelineRun& run = answer.run;
+  std::vector<std::vector<std::string>> rows = {
+      {"stage", "busy", "idle", "idle share", "in flight"}};
+  if (answer.sized) rows[0].emplace_back("activations");
+  const std::size_t shown = std::min(run.busy.size(), kMostRows);
+  for (std::size_t stage = 0; stage < shown; ++stage) {
+    const double share =
+        run.period.value > 0 ? run.idle[stage].seconds() / run.period.seconds() : 0;
+    rows.push_back({std::to_string(stage), to_string(run.busy[stage]), to_string(run.idle[stage]),
+                    percent(share), std::to_string(run.peak_in_flight[stage])});
+    if (answer.sized)
+      rows.back().push_back(
+          bytes_in_words(static_cast<std::uint64_t>(run.peak_bytes[stage].value)));
+  }
+  std::string out = aligned_table(rows);
+  if (shown < run.busy.size())
+    out += "and " + plural(run.busy.size() - shown, "stage") + " more (--output json has all)\n";
+  return out;
+}
+
+nlohmann::json values(const std::vector<sim::Picos>& times) {
+  nlohmann::json out = nlohmann::json::array();
+  for (const sim::Picos time : times) out.push_back(time.value);
+  return out;
+}
+
+}  // namespace
+
+std::string pipeline_text(const PipelineAnswer& answer) {
+  const sim::PipelineRun& run = answer.run;
+  const sim::PipelineShape& shape = answer.program.shape;
+  std::string out =
+      std::string(pipeline_schedule_name(answer.program.schedule)) + ", " +
+      plural(static_cast<std::uint64_t>(shape.stages), "stage") +
+      (shape.chunks == 1 ? "" : " of " + std::to_string(shape.chunks) + " chunks") + ", " +
+      plural(static_cast<std::uint64_t>(shape.micro_batches), "micro-batch", "micro-batches") +
+      ": " + to_string(run.time) + "\n";
+  if (run.period != run.time)
+    out += "each stage is at work for " + to_string(run.period) +
+           " at most: steps without a barrier follow so\n";
+  out += "bubble: " + percent(run_bubble(run)) + " of the stages' time\n\n";
+  return out + stage_table(answer) + "\n" + pipeline_timeline(answer.program, run);
+}
+
+std::string pipeline_json(const PipelineAnswer& answer) {
+  const sim::PipelineRun& run = answer.run;
+  const sim::PipelineShape& shape = answer.program.shape;
+  nlohmann::ordered_json out;
+  out["schedule"] = pipeline_schedule_name(answer.program.schedule);
+  out["stages"] = shape.stages;
+  out["micro_batches"] = shape.micro_batches;
+  out["chunks"] = shape.chunks;
+  out["time_ps"] = run.time.value;
+  out["period_ps"] = run.period.value;
+  out["bubble"] = run_bubble(run);
+  out["busy_ps"] = values(run.busy);
+  out["idle_ps"] = values(run.idle);
+  out["peak_in_flight"] = run.peak_in_flight;
+  if (answer.sized) {
+    out["peak_bytes"] = nlohmann::json::array();
+    for (const sim::Bytes bytes : run.peak_bytes) out["peak_bytes"].push_back(bytes.value);
+  }
+  return out.dump(2) + "\n";
+}
+
+}  // namespace lockstep
+
+namespace lockstep::sim {
+namespace {
+
+char letter(const PipelineTask& task) {
+  const auto digit = static_cast<char>(task.micro_batch % 10);
+  switch (task.work) {
+    case Work::forward:
+      return static_cast<char>('0' + digit);
+    case Work::backward:
+      return static_cast<char>('a' + digit);
+    case Work::weight:
+      return static_cast<char>('A' + digit);
+  }
+  return '?';
+}
+
+// The largest unit of which every start and end is a multiple; 1 where nothing takes time.
+std::int64_t unit_of(const PipelineRun& run) {
+  std::int64_t unit = 0;
+  for (const std::vector<TaskSpan>& stage : run.spans)
+    for (const TaskSpan& span : stage)
+      unit = std::gcd(unit, std::gcd(span.start.value, span.end.value));
+  return std::max<std::int64_t>(unit, 1);
+}
+
+std::string lane(const std::vector<PipelineTask>& tasks, const std::vector<TaskSpan>& spans,
+                 std::size_t columns, double per_column) {
+  std::string out;
+  std::size_t task = 0;
+  for (std::size_t column = 0; column < columns; ++column) {
+    const double middle = (static_cast<double>(column) + 0.5) * per_column;
+    while (task < spans.size() && static_cast<double>(spans[task].end.value) <= middle) ++task;
+    const bool at_work =
+        task < spans.size() && static_cast<double>(spans[task].start.value) <= middle;
+    out += at_work ? letter(tasks[task]) : '.';
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string pipeline_timeline(const PipelineProgram& program, const PipelineRun& run,
+                              std::size_t width, std::size_t most_stages) {
+  if (run.time.value == 0) return "nothing takes any time\n";
+  const std::size_t stages = std::min(run.spans.size(), most_stages);
+  const std::size_t label = std::to_string(stages - 1).size();
+  const std::size_t room = std::max<std::size_t>(width, 24) - (sizeof "stage " + label);
+  const std::int64_t unit = unit_of(run);
+  const bool exact = run.time.value / unit <= static_cast<std::int64_t>(room);
+  const std::size_t columns = exact ? static_cast<std::size_t>(run.time.value / unit) : room;
+  const double per_column = exact ? static_cast<double>(unit)
+                                  : static_cast<double>(run.time.value) / static_cast<double>(room);
+  std::string out;
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    const std::string number = std::to_string(stage);
+    out += "stage " + std::string(label - number.size(), ' ') + number + " " +
+           lane(program.tasks[stage], run.spans[stage], columns, per_column) + "\n";
+  }
+  if (stages < run.spans.size())
+    out += "and " + plural(run.spans.size() - stages, "stage") + " more\n";
+  out += wrap(std::string("One column is ") + (exact ? "" : "about ") +
+                  to_string(Picos{static_cast<std::int64_t>(per_column)}) +
+                  ". 0-9: forward of micro-batch 0, 1, ..; a-j: its backward" +
+                  (program.split ? "; A-J: its weight part" : "") + "; dots: idle." +
+                  (program.shape.micro_batches > 10 ? " Micro-batch 10 is 0 again." : ""),
+              width) +
+         "\n";
+  return out;
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,38 @@
+// What `lockstep simulate pipeline` answers, as text and as JSON.
+#pragma once
+
+#include <string>
+
+#include "sim/pipeline/run_pipeline.h"
+#include "sim/pipeline/schedule.h"
+
+namespace lockstep {
+
+struct PipelineAnswer {
+  sim::PipelineProgram program;
+  sim::PipelineRun run;
+  bool sized = false;  // activations have sizes
+};
+
+// A table of the stages and the timeline, at most 80 columns wide; ends with a line break.
+std::string pipeline_text(const PipelineAnswer& answer);
+
+// {"schedule", "stages", "micro_batches", "chunks", "time_ps", "period_ps", "bubble", "busy_ps":
+// [], "idle_ps": [], "peak_in_flight": []} and, where sized, "peak_bytes": []; lists by stage.
+// "bubble" is the idle share of the period. Ends with a line break.
+std::string pipeline_json(const PipelineAnswer& answer);
+
+}  // namespace lockstep
+
+// A pipeline's run as a picture of characters: a line per stage, time to the right.
+
+namespace lockstep::sim {
+
+// Lines of at most `width` columns (at least 24), each ended by a line break, the last one saying
+// what the characters mean. Where everything starts and ends on multiples of a unit that fits into
+// the width, one column is one unit; else a column shows what runs in its middle. Of more than
+// `most_stages` stages the first ones are shown. `run` is that of `program`.
+std::string pipeline_timeline(const PipelineProgram& program, const PipelineRun& run,
+                              std::size_t width = 80, std::size_t most_stages = 32);
+
+}  // namespace lockstep::sim

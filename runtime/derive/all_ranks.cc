@@ -1,0 +1,262 @@
+
+#include "runtime/derive/all_ranks.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <iostream>
+#include <optional>
+
+#include "base/files/read_file.h"
+#include "base/files/write_file.h"
+#include "base/result.h"
+#include "base/sha256.h"
+#include "base/text.h"
+#include "runtime/derive/derivation_plan.h"
+#include "runtime/derive/lone_run.h"
+#include "runtime/launch/run_folder.h"
+#include "trace/derivation.h"
+
+namespace lockstep {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kBroadcastBytes = std::size_t{1} << 30U;
+
+// "first-0", the folder of the history whose first step meets that condition.
+std::string history_folder(std::size_t first) { return "first-" + std::to_string(first); }
+
+std::vector<std::uint32_t> places(const std::vector<std::size_t>& conditions) {
+  return {conditions.begin(), conditions.end()};
+}
+
+// What the traces mean. `root_first`: what rank 0's first step meets, where what it broadcasts
+// depends on that.
+ProductSpec spec_of(const Scenario& scenario, const DerivationPlan& plan,
+                    std::optional<std::size_t> root_first, const std::vector<std::string>& origin) {
+  ProductSpec out;
+  out.program = scenario.name;
+  out.world_size = scenario.ranks;
+  out.assumptions = plan.assumptions;
+  out.assumptions.insert(out.assumptions.end(), origin.begin(), origin.end());
+  for (const Condition& c : plan.conditions) {
+    std::vector<std::string> has;
+    for (const Modality m : c.has) has.push_back(to_string(m));
+    out.conditions.push_back({c.name, c.phase, has});
+  }
+  if (plan.agreed) {
+    out.choice = ProductSpec::Choice::agreed;
+  } else {
+    for (const std::vector<int>& ranks : plan.together)
+      out.together.emplace_back(ranks.begin(), ranks.end());
+  }
+  if (root_first) out.allowed.push_back({{0}, {0}, {static_cast<std::uint32_t>(*root_first)}});
+  for (const DerivationPlan::Allowed& a : plan.allowed) {
+    out.allowed.push_back({{a.ranks.begin(), a.ranks.end()}, a.steps, places(a.conditions)});
+  }
+  for (std::size_t i = 0; i < plan.conditions.size(); ++i) {
+    out.histories.push_back({static_cast<std::uint32_t>(i), history_folder(i)});
+  }
+  out.steps = places(plan.later_steps());
+  return out;
+}
+
+// The traces of all ranks under all histories.
+class Deriver {
+ public:
+  Deriver(const Scenario& scenario, const DerivationPlan& plan, const DeriveAllOptions& options,
+          Interrupts& interrupts)
+      : scenario_(scenario),
+        plan_(plan),
+        options_(options),
+        interrupts_(interrupts),
+        histories_(plan_.conditions.size()) {}
+
+  // The folders with a product.json: one, or one for each first step of rank 0 where what it
+  // broadcasts depends on that.
+  Result<std::vector<std::string>> derive() {
+    if (const Status ok = find_classes(); !ok) return ok.error();
+    if (const Status ok = write_scenarios(); !ok) return ok.error();
+    if (const Status ok = look_at_all(); !ok) return ok.error();
+    const Result<bool> alike = broadcasts_alike();
+    if (!alike) return alike.error();
+    std::vector<std::string> out;
+    for (std::size_t root = 0; root < (*alike ? 1 : histories_); ++root) {
+      if (const Status ok = copy_rank_0(root); !ok) return ok.error();
+      const auto root_first = *alike ? std::optional<std::size_t>() : root;
+      const fs::path folder = root_folder(root);
+      ProductSpec spec = spec_of(scenario_, plan_, root_first, origin_);
+      spec.classes = classes_;
+      if (const Status ok = write_file((folder / "product.json").string(), product_text(spec));
+          !ok) {
+        return ok.error();
+      }
+      out.push_back(folder.string());
+    }
+    return out;
+  }
+
+ private:
+  fs::path root_folder(std::size_t root) const {
+    return fs::path(options_.folder) / ("root-" + std::to_string(root));
+  }
+  std::string broadcasts(std::size_t root) const {
+    return (root_folder(root) / "broadcasts").string();
+  }
+  std::string scenario_file(std::size_t first) const {
+    return (fs::path(options_.folder) / ("scenario-" + std::to_string(first) + ".yaml")).string();
+  }
+
+  Status find_classes() {
+    if (scenario_.ranks <= kRanksLookedAt) {
+      others_ = teams(scenario_);
+      team_0_ = others_.front();
+      others_.erase(others_.begin());
+      return Status::ok();
+    }
+    const Result<std::vector<std::vector<int>>> classes = rank_classes(scenario_);
+    if (!classes) return classes.error();
+    for (const std::vector<int>& ranks : *classes) {
+      if (ranks.front() != 0) others_.push_back({ranks.front()});
+      classes_.push_back({ranks.front(), {ranks.begin(), ranks.end()}});
+      if (ranks.size() == 1) continue;
+      origin_.push_back("ranks " + ranges(classes_.back().ranks) + " call what rank " +
+                        std::to_string(ranks.front()) + " calls, which was looked at");
+    }
+    return Status::ok();
+  }
+
+  Status write_scenarios() {
+    const Result<std::string> text = read_input(scenario_.file);
+    if (!text) return text.error();
+    origin_.push_back("the scenario's text has the SHA-256 " + sha256(*text));
+    for (std::size_t first = 0; first < histories_; ++first) {
+      const Result<std::string> history =
+          history_scenario(*text, scenario_file(first), plan_, first);
+      if (!history) return history.error();
+      if (const Status ok = write_file(scenario_file(first), *history); !ok) return ok;
+    }
+    return Status::ok();
+  }
+
+  // Rank 0 under all histories; then the others with what it broadcasts under the first; then with
+  // what it broadcasts under another, where that is something else.
+  Status look_at_all() {
+    std::vector<LoneRanks> all;
+    const auto add = [&](std::size_t root, std::size_t first, const std::vector<int>& ranks) {
+      LoneRanks out{scenario_file(first),
+                    ranks,
+                    (root_folder(root) / history_folder(first)).string(),
+                    broadcasts(root),
+                    history_dissent(plan_, first),
+                    {}};
+      if (ranks.front() != 0 && root != 0) out.unless_same_as = broadcasts(0);
+      all.push_back(std::move(out));
+    };
+    for (std::size_t root = 0; root < histories_; ++root) add(root, root, team_0_);
+    for (std::size_t root = 0; root < histories_; ++root) {
+      for (std::size_t first = 0; first < histories_; ++first) {
+        if (const Status ok = make_folder((root_folder(root) / history_folder(first)).string());
+            !ok) {
+          return ok;
+        }
+        for (const std::vector<int>& ranks : others_) add(root, first, ranks);
+      }
+    }
+    DeriveProgress progress(options_.quiet);
+    const Result<std::string> version =
+        run_alone(all, {options_.worker, options_.folder, options_.on_meta}, interrupts_,
+                  [&](std::size_t done) { progress.show(done, all.size()); });
+    if (!version) return version.error();
+    origin_.push_back("derived by " + *version);
+    if (options_.on_meta) origin_.emplace_back("tensors had shapes and no values (meta device)");
+    return Status::ok();
+  }
+
+  // Whether what rank 0 broadcasts does not depend on its first step.
+  Result<bool> broadcasts_alike() const {
+    std::optional<std::string> one;
+    for (std::size_t root = 0; root < histories_; ++root) {
+      Result<std::string> text = read_file(broadcasts(root), kBroadcastBytes);
+      if (!text) return text.error();
+      if (one && *one != *text) return false;
+      one = std::move(*text);
+    }
+    return true;
+  }
+
+  // Rank 0 itself, and those beside it, as they are after the other first steps.
+  Status copy_rank_0(std::size_t root) {
+    for (std::size_t first = 0; first < histories_; ++first) {
+      if (first == root) continue;
+      for (const int rank : team_0_) {
+        std::error_code failed;
+        fs::copy_file(ring_file((root_folder(first) / history_folder(first)).string(), rank),
+                      ring_file((root_folder(root) / history_folder(first)).string(), rank),
+                      fs::copy_options::overwrite_existing, failed);
+        if (failed)
+          return system_error("cannot copy rank " + std::to_string(rank) + "'s trace",
+                              failed.value(), options_.folder);
+      }
+    }
+    return Status::ok();
+  }
+
+  const Scenario& scenario_;
+  const DerivationPlan& plan_;
+  const DeriveAllOptions& options_;
+  Interrupts& interrupts_;
+  std::size_t histories_;
+  std::vector<int> team_0_ = {0};         // rank 0, and those that it is looked at together with
+  std::vector<std::vector<int>> others_;  // the other ranks that are looked at, in their teams
+  std::vector<ProductSpec::RankClass> classes_;
+  std::vector<std::string> origin_;  // what the derivation holds for
+};
+
+}  // namespace
+
+DeriveProgress::DeriveProgress(bool silent) : silent_(silent || ::isatty(STDERR_FILENO) != 1) {}
+
+DeriveProgress::~DeriveProgress() {
+  if (shown_ > 0) std::cerr << "\r\x1b[K" << std::flush;
+}
+
+void DeriveProgress::show(std::size_t done, std::size_t total) {
+  if (silent_ || done <= shown_) return;
+  shown_ = done;
+  std::cerr << "\rderiving " << done << " of " << total << std::flush;
+}
+
+Result<std::vector<std::string>> derive_all(const Scenario& scenario, const DerivationPlan& plan,
+                                            const DeriveAllOptions& options,
+                                            Interrupts& interrupts) {
+  return Deriver(scenario, plan, options, interrupts).derive();
+}
+
+bool rules_say_all(const Scenario& scenario) {
+  if (scenario.data.source == "shapes" && scenario.data.text_only == 0) return true;
+  for (int rank = 0; rank < scenario.ranks; ++rank) {
+    for (int step = 0; step < scenario.train.steps; ++step) {
+      if (scenario.rule_for(rank, step) == nullptr) return false;
+    }
+  }
+  return true;
+}
+
+Result<bool> derive_on_meta(const Scenario& scenario, std::optional<bool> asked,
+                            std::optional<std::string> obstacle) {
+  if (!obstacle) obstacle = needs_values(scenario);
+  const bool many = scenario.ranks > kRanksLookedAt;
+  const bool large = scenario.model.image != "resnet-small" || scenario.model.text != "bert-small";
+  if (!asked) return !obstacle && (many || large);
+  if (*asked && obstacle) {
+    return Error{"this job cannot be derived on the meta device: " + *obstacle,
+                 {scenario.file},
+                 "derive it with --no-meta"};
+  }
+  return *asked;
+}
+
+}  // namespace lockstep

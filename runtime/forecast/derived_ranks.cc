@@ -1,0 +1,208 @@
+
+#include "runtime/forecast/derived_ranks.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "base/files/write_file.h"
+#include "runtime/derive/all_ranks.h"
+#include "runtime/derive/derivation_plan.h"
+#include "trace/load.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::chrono::milliseconds kDerivationPoll(
+    5);                          // so that a short derivation ends when it is over
+constexpr int kPollsALook = 20;  // at the worker's log
+
+// What a rank meets, step by step: the number of the modality rule that decides its batch, and
+// what its images are multiplied with.
+using Met = std::vector<std::pair<std::vector<Modality>, double>>;
+
+Met met_by(const Scenario& scenario, int rank) {
+  Met out;
+  for (std::int64_t step = 0; step < scenario.train.steps; ++step) {
+    const Scenario::Data::Rule* rule = scenario.rule_for(rank, step);
+    out.emplace_back(rule == nullptr ? std::vector<Modality>() : rule->has,
+                     scenario.outlier_factor(rank, step));
+  }
+  return out;
+}
+
+Error drawn_batches(const Scenario& scenario) {
+  return {"what the batches of " + std::to_string(scenario.ranks) +
+              " ranks hold is drawn from the data, and more than " +
+              std::to_string(kRanksLookedAt) + " are not looked at one by one",
+          {scenario.file},
+          "say it by rules: data: {modality: [{has: [image, text]}]}"};
+}
+
+Result<std::vector<RankCosts>> read_costs(const Run& run, const std::string& folder) {
+  std::vector<RankCosts> out;
+  for (const RankTrace& trace : run.ranks) {
+    Result<RankCosts> costs = read_work_costs(costs_file(folder, trace.rank.value));
+    if (!costs) return costs.error();
+    if (costs->rank != trace.rank.value)
+      return Error{"these are the costs of rank " + std::to_string(costs->rank),
+                   {costs_file(folder, trace.rank.value)},
+                   "derive them anew"};
+    out.push_back(std::move(*costs));
+  }
+  return out;
+}
+
+// A rank whose program raises an exception makes no step that could be timed.
+Status none_raised(const Run& run) {
+  for (const RankTrace& trace : run.ranks) {
+    if (trace.exceptions.empty()) continue;
+    return Error{"rank " + std::to_string(trace.rank.value) +
+                     " ends with an exception: " + trace.exceptions.front().what,
+                 {},
+                 "`lockstep derive` and `lockstep run` say what comes of it"};
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<std::vector<std::int32_t>> ranks_that_stand_for(const Scenario& scenario) {
+  std::vector<std::int32_t> out;
+  if (scenario.ranks <= kRanksLookedAt) {
+    for (int rank = 0; rank < scenario.ranks; ++rank) out.push_back(rank);
+    return out;
+  }
+  if (!rules_say_all(scenario)) return drawn_batches(scenario);
+  const Result<std::vector<std::vector<int>>> classes = rank_classes(scenario);
+  if (!classes) return classes.error();
+  out.resize(static_cast<std::size_t>(scenario.ranks));
+  std::size_t looked_at = 0;
+  for (const std::vector<int>& ranks : *classes) {
+    std::map<Met, int> first;
+    for (const int rank : ranks)
+      out[static_cast<std::size_t>(rank)] =
+          first.emplace(met_by(scenario, rank), rank).first->second;
+    looked_at += first.size();
+  }
+  if (looked_at <= kMostLookedAt) return out;
+  return Error{std::to_string(looked_at) + " ranks of this job differ in what they meet, and " +
+                   std::to_string(kMostLookedAt) + " are looked at",
+               {scenario.file},
+               "simulate fewer steps (--steps), or give more ranks the same batches"};
+}
+
+Result<RanksToDerive> ranks_to_derive(const Scenario& scenario, const DeriveRanksOptions& options) {
+  // What cannot be derived is refused here as well.
+  if (const Result<DerivationPlan> plan = derivation_plan(scenario); !plan) return plan.error();
+  RanksToDerive out;
+  Result<std::vector<std::int32_t>> traced = ranks_that_stand_for(scenario);
+  if (!traced) return traced.error();
+  out.traced = std::move(*traced);
+  const std::string drawn = "what a batch holds is drawn from its data";
+  const Result<bool> meta = derive_on_meta(
+      scenario, options.on_meta, rules_say_all(scenario) ? std::nullopt : std::optional(drawn));
+  if (!meta) return meta.error();
+  out.on_meta = *meta;
+  for (const std::vector<int>& team : teams(scenario)) {
+    // Of large worlds, in which each team is one rank.
+    if (out.traced[static_cast<std::size_t>(team.front())] != team.front()) continue;
+    out.ranks.push_back({scenario.file, team, options.folder, options.folder + "/broadcasts",
+                         dissent_steps(scenario, team.front()), std::string(), options.costs});
+  }
+  return out;
+}
+
+Result<RankDerivation> RankDerivation::start(RanksToDerive ranks,
+                                             const DeriveRanksOptions& options) {
+  Result<LoneRun> worker =
+      LoneRun::start(ranks.ranks, {options.worker, options.folder, ranks.on_meta});
+  if (!worker) return worker.error();
+  DerivedRanks out;
+  out.traced = std::move(ranks.traced);
+  out.on_meta = ranks.on_meta;
+  return RankDerivation(std::move(*worker), std::move(out), options.folder, ranks.ranks.size());
+}
+
+Result<DerivedRanks> read_derived_ranks(const std::string& folder, const DerivedRanks& known) {
+  Result<Run> run = load_run({folder});
+  if (!run) return run.error();
+  Result<std::vector<RankCosts>> costs = read_costs(*run, folder);
+  if (!costs) return costs.error();
+  return DerivedRanks{std::move(*run), std::move(*costs), known.traced, known.origin,
+                      known.on_meta};
+}
+
+std::optional<Result<DerivedRanks>> RankDerivation::poll() {
+  std::optional<Result<std::string>> version = worker_.poll();
+  if (!version) return std::nullopt;
+  refused_ = worker_.refused();
+  if (!*version) return version->error();
+  derived_.origin = std::move(**version);
+  Result<DerivedRanks> out = read_derived_ranks(folder_, derived_);
+  if (!out) return out;
+  if (const Status ok = none_raised(out->run); !ok) {
+    refused_ = true;
+    return ok.error();
+  }
+  return out;
+}
+
+Result<DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRanksOptions& options,
+                                  Interrupts& interrupts) {
+  Result<RanksToDerive> ranks = ranks_to_derive(scenario, options);
+  if (!ranks) return ranks.error();
+  Result<RankDerivation> derivation = RankDerivation::start(std::move(*ranks), options);
+  if (!derivation) return derivation.error();
+  DeriveProgress progress(options.quiet);
+  for (int polls = 0;; ++polls) {
+    if (auto derived = derivation->poll()) return std::move(*derived);
+    if (interrupts.poll() != 0) return Error{"interrupted", {}, ""};
+    if (polls % kPollsALook == kPollsALook - 1)
+      progress.show(derivation->finished(), derivation->teams());
+    std::this_thread::sleep_for(kDerivationPoll);
+  }
+}
+
+namespace {
+
+Error other_program() {
+  return {"a rank did something else when it was timed than when it was counted", {}, ""};
+}
+
+}  // namespace
+
+Status time_work(const Scenario& scenario, DeriveRanksOptions options,
+                 std::vector<RankCosts>& counted, Interrupts& interrupts) {
+  if (const Status ok = make_folder(options.folder); !ok) return ok;
+  options.on_meta = false;
+  options.costs = LoneRanks::Costs::times;
+  Result<DerivedRanks> timed = derive_ranks(scenario, options, interrupts);
+  if (!timed) return timed.error();
+  if (timed->costs.size() != counted.size()) return other_program();
+  for (std::size_t r = 0; r < counted.size(); ++r) {
+    RankCosts& costs = timed->costs[r];
+    // The stages of a pipeline are looked at together: the other threads are not their own.
+    if (scenario.ranks_of_replica() > 1) costs.beside_nanos = 0;
+    if (const Status ok = keep_shortest(costs, counted[r]); !ok) return ok;
+  }
+  return Status::ok();
+}
+
+Status keep_shortest(const RankCosts& timed, RankCosts& counted) {
+  if (counted.work.size() != timed.work.size() || counted.rank != timed.rank)
+    return other_program();
+  const auto shorter = [](std::int64_t a, std::int64_t b) { return a == 0 ? b : std::min(a, b); };
+  for (std::size_t i = 0; i < timed.work.size(); ++i) {
+    WorkCost& kept = counted.work[i];
+    if (kept.before != timed.work[i].before || kept.id != timed.work[i].id) return other_program();
+    kept.nanos = shorter(kept.nanos, timed.work[i].nanos);
+  }
+  counted.beside_nanos = shorter(counted.beside_nanos, timed.beside_nanos);
+  return Status::ok();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,101 @@
+
+#include "runtime/launch/this_machine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+
+#include "base/text.h"
+
+namespace lockstep {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_program(const fs::path& path) {
+  std::error_code unknown;
+  return fs::is_regular_file(path, unknown) && access(path.c_str(), X_OK) == 0;
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
+WorkerSearch worker_search_of_this_process() {
+  std::error_code unknown;
+  return {variable("LOCKSTEP_WORKER"), fs::read_symlink("/proc/self/exe", unknown).string(),
+          variable("PATH")};
+}
+
+Result<std::string> find_worker(const WorkerSearch& search) {
+  if (!search.named.empty()) {
+    if (is_program(search.named)) return search.named;
+    return Error{"LOCKSTEP_WORKER names no program: " + printable(search.named),
+                 {},
+                 "unset it, or set it to the path of lockstep-worker"};
+  }
+  const fs::path beside = fs::path(search.program).parent_path() / "lockstep-worker";
+  if (is_program(beside)) return beside.string();
+  std::istringstream folders(search.path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (!folder.empty() && is_program(fs::path(folder) / "lockstep-worker"))
+      return (fs::path(folder) / "lockstep-worker").string();
+  }
+  return Error{"lockstep-worker, which trains, is neither beside lockstep nor in PATH",
+               {},
+               "build it (scripts/setup full, then cmake --workflow or scripts/test), or set "
+               "LOCKSTEP_WORKER to its path"};
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// "nvidia0", and not "nvidiactl".
+bool is_gpu(const std::string& name) {
+  constexpr std::string_view kBeginning = "nvidia";
+  return name.size() > kBeginning.size() && name.starts_with(kBeginning) &&
+         std::all_of(name.begin() + kBeginning.size(), name.end(),
+                     [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// CUDA takes the list's devices up to the first that is none: "-1" and "" hide all.
+int count_listed(const std::string& visible) {
+  std::istringstream list(visible);
+  int count = 0;
+  for (std::string entry; std::getline(list, entry, ','); ++count) {
+    if (entry.empty() || entry.starts_with("-")) break;
+  }
+  return count;
+}
+
+}  // namespace
+
+GpuSearch gpu_search_of_this_process() {
+  GpuSearch out;
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) out.visible = visible;
+  return out;
+}
+
+std::optional<int> count_gpus(const GpuSearch& search) {
+  std::error_code failed;
+  int count = 0;
+  for (fs::directory_iterator it(search.devices, failed), end; !failed && it != end;
+       it.increment(failed)) {
+    const std::string name = it->path().filename().string();
+    if (name == "dxg" || name == "nvhost-gpu" || name == "nvgpu") return std::nullopt;
+    if (is_gpu(name)) ++count;
+  }
+  return search.visible ? std::min(count, count_listed(*search.visible)) : count;
+}
+
+}  // namespace lockstep

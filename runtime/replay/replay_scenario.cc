@@ -1,0 +1,103 @@
+
+#include "runtime/replay/replay_scenario.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "runtime/replay/program.h"
+#include "runtime/replay/refusals.h"
+#include "runtime/replay/tensors.h"
+#include "trace/load.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+
+std::string replay_folder(const Scenario& scenario) {
+  return (fs::path(scenario.file).parent_path() / scenario.strategy.trace).string();
+}
+
+Result<Run> load_replay_program(const Scenario& scenario) {
+  const std::string folder = replay_folder(scenario);
+  std::error_code failed;
+  std::uint64_t bytes = 0;
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
+    std::error_code unknown;
+    const std::uintmax_t size = it->is_regular_file(unknown) ? it->file_size(unknown) : 0;
+    if (!unknown) bytes += size;
+  }
+  if (failed) {
+    return Error{
+        "cannot read the calls to be replayed in " + printable(folder) + ": " + failed.message(),
+        {scenario.file},
+        "\"trace\" is a folder, as seen from the folder of the scenario"};
+  }
+  if (bytes > kMaxReplayFolderBytes) {
+    return Error{"the calls to be replayed take more than " + bytes_in_words(kMaxReplayFolderBytes),
+                 {folder},
+                 "keep the last ones: `lockstep trace-to-scenario --last 1000`"};
+  }
+  Result<Run> run = load_run({folder});
+  if (!run) return run;
+  if (!run->unreadable.empty()) return run->unreadable.front().error;
+  Result<Run> program = replay_program(std::move(*run));
+  if (!program) return program;
+  if (program->world_size != scenario.ranks) {
+    const auto ranks = [](int n) { return plural(static_cast<std::uint64_t>(n), "rank"); };
+    return Error{"the scenario says \"ranks: " + std::to_string(scenario.ranks) +
+                     "\", and the calls to be replayed are those of " + ranks(program->world_size),
+                 {scenario.file},
+                 "write \"ranks: " + std::to_string(program->world_size) + "\""};
+  }
+  if (const Status fits = check_tensors(*program); !fits) return fits.error();
+  if (scenario.backend == Scenario::Backend::nccl) {
+    if (auto refused = find_nccl_refusal(*program)) return *refused;
+  }
+  return program;
+}
+
+namespace {
+
+// JSON's strings are YAML's, whatever stands in them.
+std::string quoted(const std::string& text) { return nlohmann::json(printable(text)).dump(); }
+
+std::string expectation(const Scenario::Expect& expect) {
+  std::string out = "{verdict: " + expect.verdict;
+  if (!expect.rules.empty()) {
+    out += ", rules: [";
+    for (std::size_t i = 0; i < expect.rules.size(); ++i)
+      out += (i == 0 ? "" : ", ") + expect.rules[i];
+    out += "]";
+  }
+  if (expect.culprits) {
+    out += ", culprits: [";
+    for (std::size_t i = 0; i < expect.culprits->size(); ++i)
+      out += (i == 0 ? "" : ", ") + std::to_string((*expect.culprits)[i]);
+    out += "]";
+  }
+  if (expect.step) out += ", step: " + std::to_string(*expect.step);
+  return out + "}";
+}
+
+}  // namespace
+
+std::string replay_scenario_text(const ReplayScenario& scenario) {
+  std::string out =
+      "# The calls of a recorded run, made again by real processes: lockstep run --check FILE.\n"
+      "# Written by `lockstep trace-to-scenario`; the calls are in the folder \"trace\" names.\n"
+      "lockstep: 1\n";
+  out += "name: " + quoted(scenario.name) + "\n";
+  if (!scenario.description.empty()) {
+    out += "description: " + quoted(scenario.description) + "\n";
+  }
+  out += "ranks: " + std::to_string(scenario.ranks) + "\n";
+  out += "strategy: {kind: replay, trace: " + quoted(scenario.trace) + "}\n";
+  out += "expect: " + expectation(scenario.expect) + "\n";
+  return out;
+}
+
+}  // namespace lockstep

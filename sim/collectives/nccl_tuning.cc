@@ -1,0 +1,289 @@
+// The constants of NCCL's tuning model: what NCCL itself estimates a collective's time with when it
+// chooses an algorithm and a protocol. All are published in its source; none is fitted here.
+//
+//   file                what is taken from it                      version
+//   src/graph/tuning.cc ncclTunerConstantsDefaults, nvlsEfficiency,
+//                       treeCorrectionFactor, getNetOverhead       2.30.7 (NVIDIA/nccl 5067397)
+//
+// Latencies in microseconds, bandwidths in GB/s (10^9), as there. The rows of bandwidths are GPUs
+// (GpuGeneration), their columns one node, two nodes, and more.
+
+#include "sim/collectives/nccl_tuning.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <system_error>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "sim/collectives/collective.h"
+
+namespace lockstep::sim::nccl_constants {
+
+template <std::size_t Columns>
+using ByGpu = std::array<std::array<double, Columns>, 4>;
+using ByProtocol = std::array<double, 3>;  // LL, LL128, Simple
+
+// baseLatencies: of starting; {tree, ring}. NVLS has none.
+inline constexpr std::array<ByProtocol, 2> kBase = {{{6.8, 14.0, 8.4}, {6.6, 14.0, 8.4}}};
+
+// hwLatencies: of a hop over NVLink, PCI and the network; {tree, ring}, and of NVLS under Simple.
+inline constexpr std::array<ByProtocol, 2> kNvlink = {{{0.6, 1.25, 4.0}, {0.6, 1.9, 3.4}}};
+inline constexpr std::array<ByProtocol, 2> kPci = {{{1.0, 1.9, 4.0}, {1.0, 2.5, 5.7}}};
+inline constexpr std::array<ByProtocol, 2> kNetwork = {{{5.0, 8.5, 14.0}, {2.7, 4.0, 14.0}}};
+inline constexpr double kNvlsInside = 25.0;
+inline constexpr double kNvlsTreeBetween = 20.9;
+
+// getNetOverhead: of posting a step to the network, by the host's processor: {Intel, AMD}.
+inline constexpr std::array<double, 2> kPost = {1.0, 2.0};
+
+// llMaxBws: the most that LL reaches. In one node by GPU; over nodes by processor, of which the
+// first two rows are {Intel, AMD}.
+inline constexpr ByGpu<3> kLlMost = {
+    {{39.0, 39.0, 20.4}, {87.7, 22.5, 19.0}, {141.0, 45.0, 35.0}, {282.0, 90.0, 70.0}}};
+// perChMax…: the most that a channel reaches.
+inline constexpr ByGpu<3> kRingLl128 = {
+    {{20.0, 20.0, 20.0}, {20.0, 20.0, 20.0}, {36.7, 36.7, 36.7}, {40.0, 40.0, 40.0}}};
+inline constexpr ByGpu<3> kTreeLl128 = {
+    {{20.0, 20.0, 20.0}, {20.0, 20.0, 20.0}, {36.7, 36.7, 29.0}, {55.6, 31.67, 20.0}}};
+inline constexpr ByGpu<3> kTree = {
+    {{26.5, 18.5, 10.0}, {24.0, 23.6, 17.8}, {38.7, 41.4, 36.0}, {70.0, 42.8, 24.0}}};
+inline constexpr ByGpu<3> kNvlsTree = {
+    {{26.5, 18.5, 10.0}, {24.0, 23.6, 17.8}, {0.0, 57.7, 45.5}, {0.0, 96.0, 80.0}}};
+// nvlsEfficiency: Volta and Ampere have no NVLS.
+inline constexpr std::array<double, 4> kNvlsEfficiency = {0.0, 0.0, 0.85, 0.74};
+
+// treeCorrectionFactor: of a tree's bandwidth, for 64 B, 128 B, …; the last is not used.
+inline constexpr std::array<std::array<double, 24>, 3> kTreeCorrection = {
+    {{1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1, 1},
+     {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1},
+     {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5,
+      .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9, .9}}};
+
+// Factors within ncclTopoTuneModel and ncclTopoGetAlgoTime.
+inline constexpr double kRingLl = 0.5, kRingLl128Share = 0.92;
+inline constexpr double kTreeShare = 0.92, kTreeLl = 1 / 3.8;
+inline constexpr double kTreeLl128Inside = 7.0 / 9, kTreeLl128Between = 120.0 / 128;
+inline constexpr double kRingPlateau = 1.4, kRingPlateauVolta = 1.9;
+
+}  // namespace lockstep::sim::nccl_constants
+
+namespace lockstep::sim {
+namespace {
+
+using namespace nccl_constants;  // NOLINT(google-build-using-namespace): the table of this file
+
+constexpr double kMicro = 1e-6;
+constexpr double kGiga = 1e9;
+constexpr std::int64_t kBarrierBytes = 4;
+
+constexpr std::size_t at(NcclAlgorithm a) { return static_cast<std::size_t>(a); }
+constexpr std::size_t at(NcclProtocol p) { return static_cast<std::size_t>(p); }
+constexpr std::size_t at(GpuGeneration g) { return static_cast<std::size_t>(g); }
+
+std::int64_t floor_log2(std::int64_t n) {
+  return static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(n))) - 1;
+}
+
+// NCCL's estimates for one operation over one group.
+class Model {
+ public:
+  Model(Op op, const NcclGroup& group, Bytes bytes, const NcclTuning& tuning)
+      : op_(op == Op::barrier || op == Op::finalize ? Op::all_reduce : plain_op(op)),
+        bytes_(static_cast<double>(op == Op::barrier || op == Op::finalize ? kBarrierBytes
+                                                                           : bytes.value)),
+        group_(group),
+        tuning_(tuning),
+        level_(group.nodes > 1 ? *tuning.between : tuning.inside),
+        per_node_(group.ranks / group.nodes),
+        nodes_column_(static_cast<std::size_t>(std::min<std::int64_t>(group.nodes, 3) - 1)) {}
+
+  std::vector<NcclCost> costs() const {
+    std::vector<NcclCost> out;
+    for (const auto a :
+         {NcclAlgorithm::tree, NcclAlgorithm::ring, NcclAlgorithm::nvls, NcclAlgorithm::nvls_tree})
+      for (const auto p : {NcclProtocol::ll, NcclProtocol::ll128, NcclProtocol::simple})
+        if (possible(a, p)) out.push_back(cost(a, p));
+    return out;
+  }
+
+ private:
+  bool possible(NcclAlgorithm a, NcclProtocol p) const {
+    if (p == NcclProtocol::ll128 && !tuning_.nvlink) return false;
+    if (a == NcclAlgorithm::ring) return true;
+    if (a == NcclAlgorithm::tree) return op_ == Op::all_reduce;
+    if (p != NcclProtocol::simple || !tuning_.inside.nvls || nvls_channels() < 2 ||
+        kNvlsEfficiency[at(tuning_.gpu)] == 0)
+      return false;
+    if (a == NcclAlgorithm::nvls_tree) return group_.nodes > 1 && op_ == Op::all_reduce;
+    return group_.nodes == 1 &&
+           (op_ == Op::all_reduce || op_ == Op::all_gather || op_ == Op::reduce_scatter);
+  }
+
+  NcclCost cost(NcclAlgorithm a, NcclProtocol p) const {
+    const double latency = latency_us(a, p) * kMicro;
+    const double transfer = bytes_ / (algorithm_bandwidth(a, p) * kGiga);
+    const double l = level_.latency * latency;
+    const double t = transfer / level_.speed;
+    const double fill = p == NcclProtocol::simple ? level_.fill * std::sqrt(l * t) : 0;
+    return {a, p, latency + transfer, l + t + fill};
+  }
+
+  // Rings and trees: a group that has not all ranks of a node has not all its network cards.
+  double channels(const NcclChannels& full) const {
+    if (group_.nodes == 1) return static_cast<double>(full.count);
+    const std::int64_t whole = std::max(group_.machine_ranks_per_node, per_node_);
+    return static_cast<double>(std::max<std::int64_t>(1, full.count * per_node_ / whole));
+  }
+  std::int64_t nvls_channels() const { return std::min(tuning_.inside.nvls->count, per_node_); }
+
+  static double gigabytes(const NcclChannels& c) { return c.each.bytes_per_second() / kGiga; }
+
+  // Of a channel. A tree leaves a node as a ring does; only two nodes keep the faster inside.
+  double channel_bandwidth(NcclAlgorithm a) const {
+    const NcclChannels& tree = level_.tree ? *level_.tree : level_.ring;
+    if (a == NcclAlgorithm::ring) return gigabytes(level_.ring);
+    if (a == NcclAlgorithm::tree)
+      return group_.nodes <= 2 ? gigabytes(tree)
+                               : std::min(gigabytes(tree), gigabytes(level_.ring));
+    const auto heads = static_cast<double>(nvls_channels());
+    double inside =
+        gigabytes(*tuning_.inside.nvls) * kNvlsEfficiency[at(tuning_.gpu)] * (heads - 1) / heads;
+    const auto k = static_cast<double>(per_node_);
+    inside *= op_ == Op::all_reduce ? 2 : (k - 1) / k;
+    if (a == NcclAlgorithm::nvls) return inside;
+    const double between =
+        gigabytes(level_.ring) * channels(level_.ring) / heads * (group_.nodes == 2 ? 2 : 1);
+    return std::min({inside, between, kNvlsTree[at(tuning_.gpu)][nodes_column_]});
+  }
+
+  double algorithm_bandwidth(NcclAlgorithm a, NcclProtocol p) const {
+    const bool ring = a == NcclAlgorithm::ring, tree = a == NcclAlgorithm::tree;
+    const NcclChannels& found = tree && level_.tree ? *level_.tree : level_.ring;
+    const double count = ring || tree ? channels(found) : static_cast<double>(nvls_channels());
+    const std::size_t gpu = at(tuning_.gpu), column = nodes_column_;
+    const double ll_most = kLlMost[group_.nodes == 1 ? gpu : (tuning_.amd ? 1 : 0)][column];
+    double bus = count * channel_bandwidth(a);
+    if (ring && p == NcclProtocol::ll) bus = std::min(ll_most, bus * kRingLl);
+    if (ring && p == NcclProtocol::ll128)
+      bus = std::min(bus * kRingLl128Share, count * kRingLl128[gpu][column]);
+    if (tree) bus = std::min(bus * kTreeShare, count * kTree[gpu][column]);
+    if (tree && p == NcclProtocol::ll) bus = std::min(bus * kTreeLl, ll_most);
+    if (tree && p == NcclProtocol::ll128)
+      bus = std::min(bus * (group_.nodes == 1 ? kTreeLl128Inside : kTreeLl128Between),
+                     count * kTreeLl128[gpu][column]);
+    if (tree) return bus * 0.5 * tree_correction(p);
+    if (!ring && op_ != Op::all_reduce) return bus;  // as NCCL: not taken per step
+    return bus * static_cast<double>(group_.ranks) / static_cast<double>(steps());
+  }
+
+  double tree_correction(NcclProtocol p) const {
+    const std::int64_t power = floor_log2(static_cast<std::int64_t>(bytes_) >> 6);
+    return power >= 0 && power < 23 ? kTreeCorrection[at(p)][static_cast<std::size_t>(power)] : 1;
+  }
+
+  std::int64_t steps() const {
+    if (op_ == Op::all_reduce) return 2 * (group_.ranks - 1);
+    if (op_ == Op::all_gather || op_ == Op::reduce_scatter) return group_.ranks - 1;
+    return group_.ranks;
+  }
+
+  double latency_us(NcclAlgorithm a, NcclProtocol p) const {
+    const std::int64_t nodes = group_.nodes;
+    if (a == NcclAlgorithm::nvls) return kNvlsInside;
+    if (a == NcclAlgorithm::nvls_tree)
+      return kNvlsInside + 2 * static_cast<double>(floor_log2(nodes)) * kNvlsTreeBetween;
+    const auto& in = tuning_.nvlink ? kNvlink : kPci;
+    const double inside = in[at(a)][at(p)];
+    // One rank a node has nothing to hide the network behind: NCCL takes the tree's.
+    const auto net = per_node_ == 1 ? NcclAlgorithm::tree : a;
+    const double between = kNetwork[at(net)][at(p)];
+    if (a == NcclAlgorithm::tree)
+      return kBase[at(a)][at(p)] + 2 * (static_cast<double>(per_node_ - 1) * inside +
+                                        static_cast<double>(floor_log2(nodes)) * between);
+    if (op_ == Op::broadcast || op_ == Op::reduce)  // pipelined: one hop is seen
+      return kBase[at(a)][at(p)] + (nodes == 1 ? inside : kNetwork[at(a)][at(p)]);
+    const double post =
+        nodes == 1 ? 0 : kPost[tuning_.amd ? 1 : 0] * (p == NcclProtocol::simple ? 3 : 1);
+    const std::int64_t over_network =
+        nodes == 1 ? 0 : (op_ == Op::all_reduce ? 2 : 1) * (nodes - 1);
+    double out = kBase[at(a)][at(p)] +
+                 static_cast<double>(steps() - over_network) * std::max(inside, post) +
+                 static_cast<double>(over_network) * between;
+    const double per_channel = bytes_ / (channels(level_.ring) * static_cast<double>(group_.ranks));
+    if (p == NcclProtocol::simple && nodes > 1 && op_ == Op::all_reduce && per_channel >= 64)
+      out *= tuning_.gpu == GpuGeneration::volta ? kRingPlateauVolta : kRingPlateau;
+    return out;
+  }
+
+  Op op_;
+  double bytes_;
+  const NcclGroup& group_;
+  const NcclTuning& tuning_;
+  const NcclLevel& level_;
+  std::int64_t per_node_;
+  std::size_t nodes_column_;
+};
+
+}  // namespace
+
+std::string_view algorithm_name(NcclAlgorithm algorithm) {
+  static constexpr std::array<std::string_view, 4> kNames = {"tree", "ring", "nvls", "nvls_tree"};
+  return kNames[at(algorithm)];
+}
+
+std::string_view protocol_name(NcclProtocol protocol) {
+  static constexpr std::array<std::string_view, 3> kNames = {"ll", "ll128", "simple"};
+  return kNames[at(protocol)];
+}
+
+Result<NcclChannels> parse_nccl_channels(std::string_view text) {
+  const std::size_t times = std::min(text.find('x'), text.size());
+  std::int64_t count = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + times, count);
+  const bool whole = problem == std::errc() && end == text.data() + times;
+  if (times == text.size() || !whole || count < 1 || count > kMostNcclChannels) {
+    return Error{"\"" + printable(text) + "\" names no channels",
+                 {},
+                 "write from 1 to " + std::to_string(kMostNcclChannels) +
+                     " channels and the bandwidth of each: 12x30GB/s"};
+  }
+  const Result<Bandwidth> each = parse_bandwidth(text.substr(times + 1));
+  if (!each) return each.error();
+  return NcclChannels{count, *each};
+}
+
+bool nccl_tunes(Op op) {
+  switch (plain_op(op)) {
+    case Op::all_reduce:
+    case Op::all_gather:
+    case Op::reduce_scatter:
+    case Op::broadcast:
+    case Op::reduce:
+    case Op::barrier:
+    case Op::finalize:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::vector<NcclCost> nccl_costs(Op op, const NcclGroup& group, Bytes bytes,
+                                 const NcclTuning& tuning) {
+  LOCKSTEP_CHECK(nccl_tunes(op) && group.ranks >= 2 && group.nodes >= 1 &&
+                     group.ranks % group.nodes == 0 && (group.nodes == 1 || tuning.between),
+                 "a group that NCCL's model has no answer for");
+  return Model(op, group, bytes, tuning).costs();
+}
+
+NcclCost nccl_choice(const std::vector<NcclCost>& costs) {
+  LOCKSTEP_CHECK(!costs.empty(), "no algorithm at all");
+  return *std::min_element(costs.begin(), costs.end(), [](const NcclCost& a, const NcclCost& b) {
+    return a.estimate < b.estimate;
+  });
+}
+
+}  // namespace lockstep::sim

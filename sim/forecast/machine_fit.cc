@@ -1,0 +1,319 @@
+
+#include "sim/forecast/machine_fit.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/median.h"
+#include "sim/forecast/training_steps.h"
+#include "sim/machine/play.h"
+
+namespace lockstep::sim {
+namespace {
+
+// So few unknowns that every choice of those that are not zero can be tried.
+constexpr std::size_t kMostUnknowns = kMostTypes + 2;
+// In seconds: nothing moves faster, and a slope below it is none.
+constexpr double kFastestByte = 1e-15;
+using Row = std::array<double, kMostUnknowns>;
+
+// The normal equations of row·x = seconds, each weighted.
+struct Normal {
+  std::array<Row, kMostUnknowns> matrix{};
+  Row right{};
+  double squares = 0;
+
+  void add(const Row& row, double seconds, double weight) {
+    for (std::size_t i = 0; i < kMostUnknowns; ++i) {
+      for (std::size_t j = 0; j < kMostUnknowns; ++j) matrix[i][j] += weight * row[i] * row[j];
+      right[i] += weight * row[i] * seconds;
+    }
+    squares += weight * seconds * seconds;
+  }
+  // Σ weight · (row·x - seconds)².
+  double error(const Row& x) const {
+    double out = squares;
+    for (std::size_t i = 0; i < kMostUnknowns; ++i) {
+      out -= 2 * right[i] * x[i];
+      for (std::size_t j = 0; j < kMostUnknowns; ++j) out += x[i] * matrix[i][j] * x[j];
+    }
+    return out;
+  }
+};
+
+// Solves for the unknowns whose bits are in `chosen`, the others being zero, by Gauss's elimination
+// with scaled rows; nothing where they do not depend on the data.
+std::optional<Row> solve(const Normal& normal, unsigned chosen) {
+  std::vector<std::size_t> unknowns;
+  for (std::size_t i = 0; i < kMostUnknowns; ++i)
+    if ((chosen >> i & 1U) != 0) unknowns.push_back(i);
+  const std::size_t n = unknowns.size();
+  std::vector<std::vector<double>> m(n, std::vector<double>(n + 1));
+  // Unknowns differ by ten orders of magnitude: each is scaled by its own diagonal.
+  std::vector<double> scale(n);
+  for (std::size_t i = 0; i < n; ++i) scale[i] = std::sqrt(normal.matrix[unknowns[i]][unknowns[i]]);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (scale[i] == 0) return std::nullopt;
+    for (std::size_t j = 0; j < n; ++j)
+      m[i][j] = normal.matrix[unknowns[i]][unknowns[j]] / (scale[i] * scale[j]);
+    m[i][n] = normal.right[unknowns[i]] / scale[i];
+  }
+  for (std::size_t c = 0; c < n; ++c) {
+    std::size_t pivot = c;
+    for (std::size_t r = c; r < n; ++r)
+      if (std::abs(m[r][c]) > std::abs(m[pivot][c])) pivot = r;
+    if (std::abs(m[pivot][c]) < 1e-12) return std::nullopt;
+    std::swap(m[c], m[pivot]);
+    for (std::size_t r = 0; r < n; ++r) {
+      if (r == c) continue;
+      const double factor = m[r][c] / m[c][c];
+      for (std::size_t k = c; k <= n; ++k) m[r][k] -= factor * m[c][k];
+    }
+  }
+  Row out{};
+  for (std::size_t i = 0; i < n; ++i) out[unknowns[i]] = m[i][n] / m[i][i] / scale[i];
+  return out;
+}
+
+// The best of all choices that give nothing below zero.
+Row least_squares(const Normal& normal) {
+  Row best{};
+  double least = normal.error(best);
+  for (unsigned chosen = 1; chosen < (1U << kMostUnknowns); ++chosen) {
+    const std::optional<Row> x = solve(normal, chosen);
+    if (!x || std::any_of(x->begin(), x->end(), [](double v) { return v < 0; })) continue;
+    if (const double error = normal.error(*x); error < least) {
+      least = error;
+      best = *x;
+    }
+  }
+  return best;
+}
+
+// Bytes, operations, and then the products of each type.
+Row amounts(const WorkCost& work, const std::map<std::string, std::size_t>& place_of_type) {
+  Row out{work.memory_bytes, static_cast<double>(work.operations)};
+  for (const WorkCost::Flops& flops : work.flops)
+    out[place_of_type.at(flops.dtype)] += flops.matmul + flops.convolution;
+  return out;
+}
+
+double product(const Row& a, const Row& b) {
+  double out = 0;
+  for (std::size_t i = 0; i < kMostUnknowns; ++i) out += a[i] * b[i];
+  return out;
+}
+
+}  // namespace
+
+std::vector<WorkCost> by_step(const std::vector<WorkCost>& work) {
+  std::map<std::int64_t, WorkCost> steps;
+  for (const WorkCost& stretch : work) {
+    WorkCost& sum = steps[stretch.step];
+    sum.before = WorkCost::Before::step;
+    sum.id = sum.step = stretch.step;
+    sum.flops.insert(sum.flops.end(), stretch.flops.begin(), stretch.flops.end());
+    sum.product_bytes += stretch.product_bytes;
+    sum.memory_bytes += stretch.memory_bytes;
+    sum.kernels += stretch.kernels;
+    sum.operations += stretch.operations;
+    sum.nanos += stretch.nanos;
+  }
+  std::vector<WorkCost> out;
+  out.reserve(steps.size());
+  for (auto& [step, sum] : steps) out.push_back(std::move(sum));
+  return out;
+}
+
+Result<WorkRates> fit_work(const std::vector<WorkCost>& work) {
+  std::map<std::string, std::size_t> types;
+  for (const WorkCost& entry : work)
+    for (const WorkCost::Flops& flops : entry.flops)
+      types.try_emplace(flops.dtype, types.size() + 2);
+  if (types.size() > kMostTypes)
+    return Error{"products of " + std::to_string(types.size()) +
+                     " types were measured, more than " + std::to_string(kMostTypes),
+                 {},
+                 ""};
+  Normal normal;
+  std::size_t measured_count = 0;
+  for (const WorkCost& entry : work) {
+    if (entry.nanos <= 0) continue;
+    const double seconds = static_cast<double>(entry.nanos) * 1e-9;
+    normal.add(amounts(entry, types), seconds, 1 / (seconds * seconds));
+    ++measured_count;
+  }
+  if (measured_count < kLeastMeasured)
+    return Error{
+        "only " + std::to_string(measured_count) + " steps were measured, too few to fit rates to",
+        {},
+        "measure more steps"};
+  const Row x = least_squares(normal);
+  std::vector<double> errors;
+  for (const WorkCost& entry : work) {
+    if (entry.nanos <= 0) continue;
+    const double measured = static_cast<double>(entry.nanos) * 1e-9;
+    errors.push_back(std::abs(product(amounts(entry, types), x) - measured) / measured);
+  }
+  WorkRates out{{}, x[0], x[1], median(std::move(errors))};
+  for (const auto& [type, place] : types) out.flop[type] = x[place];
+  return out;
+}
+
+Result<LinkCost> fit_all_reduce(const std::vector<MeasuredCall>& calls, std::int64_t ranks) {
+  std::map<double, std::vector<double>> by_size;
+  for (const MeasuredCall& call : calls)
+    if (call.seconds > 0 && call.bytes > 0 && !call.rested)
+      by_size[call.bytes].push_back(call.seconds);
+  if (by_size.size() < 2 || ranks < 2)
+    return Error{"all-reduces of two sizes and more, over two ranks and more, are needed", {}, ""};
+  const auto n = static_cast<double>(ranks);
+  Normal normal;
+  for (auto& [bytes, seconds] : by_size) {
+    const auto times = static_cast<double>(seconds.size());
+    const double measured = median(std::move(seconds));
+    normal.add({2 * (n - 1), 2 * (n - 1) / n * bytes, 0}, measured, times / (measured * measured));
+  }
+  const Row x = least_squares(normal);
+  if (!(x[1] > kFastestByte))
+    return Error{"the time of all-reduces does not grow with their size", {}, "measure again"};
+  LinkCost out;
+  out.alpha = Picos{std::llround(x[0] * 1e12)};
+  out.beta = Bandwidth{std::llround(8 / x[1])};
+  return out;
+}
+
+double fit_start(const std::vector<MeasuredCall>& calls, std::int64_t ranks, const LinkCost& link) {
+  const auto n = static_cast<double>(ranks);
+  std::vector<double> longer;
+  for (const MeasuredCall& call : calls) {
+    const double hop = link.alpha.seconds() + call.bytes / n / link.beta.bytes_per_second();
+    if (call.rested) longer.push_back(call.seconds - 2 * (n - 1) * hop);
+  }
+  return longer.empty() ? 0 : std::max(median(std::move(longer)), 0.0);
+}
+
+SharedLink share_link(const LinkCost& few, std::int64_t few_turns, const LinkCost& all,
+                      std::int64_t turns) {
+  SharedLink out{all, {}};
+  out.link.alpha = Picos{all.alpha.value / turns};
+  if (const std::int64_t more = turns - few_turns; more > 0)
+    out.link.alpha = std::min(out.link.alpha, Picos{(all.alpha - few.alpha).value / more});
+  out.link.beta.bits_per_second *= turns;
+  out.wake = all.alpha - out.link.alpha * turns;
+  return out;
+}
+
+namespace {
+
+constexpr double kMostContention = 10, kMostRefill = 10e-3;  // seconds
+constexpr double kContentionStep = 0.2, kRefillStep = 100e-6;
+constexpr int kHalvings = 6;
+
+using Point = std::array<double, 2>;  // contention, refill
+
+// That the ranks make together.
+std::int64_t hops_of(const ProgramJob& job, const Prices& prices) {
+  const CostOfCall cost = prices.cost_in(job);
+  std::int64_t out = 0;
+  for (const ProgramJob::Member& member : job.ranks)
+    for (const ProgramStep& step : job.programs[member.program].steps)
+      if (step.kind == StepKind::meet)
+        out += cost(member.groups[step.slot], job.calls[step.index]).hops;
+  return out;
+}
+
+class Fit {
+ public:
+  static Result<Fit> of(const std::vector<MeasuredJob>& jobs, const Machine& machine) {
+    Fit out(machine);
+    for (const MeasuredJob& job : jobs) {
+      LOCKSTEP_CHECK(job.step_seconds > 0, "a job that was measured");
+      std::vector<GroupPlace> places = places_of(job.program->job, machine.ranks_per_node);
+      Result<Prices> prices = prices_on(machine, job.program->job, places);
+      if (!prices) return prices.error();
+      if (hops_of(job.program->job, *prices) <= kMostFittedHops)
+        out.jobs_.push_back({job, std::move(places), std::move(*prices)});
+    }
+    return out;
+  }
+
+  Machine machine_at(const Point& point) const {
+    Machine out = machine_;
+    out.contention = point[0];
+    out.refill = Picos{std::llround(point[1] * 1e12)};
+    return out;
+  }
+
+  // Σ ln² (simulated / measured).
+  double error(const Point& point) const {
+    const Machine machine = machine_at(point);
+    double out = 0;
+    for (const Job& job : jobs_) {
+      const Played played = play(job.measured.program->job, machine, job.places, job.prices);
+      const MeasuredSteps steps = measured_steps(
+          step_times(*job.measured.run, *job.measured.program, played.folding, played.result));
+      if (steps.count == 0 || !(steps.seconds() > 0)) continue;
+      const double simulated = steps.seconds() / static_cast<double>(steps.count);
+      out += std::pow(std::log(simulated / job.measured.step_seconds), 2);
+    }
+    return out;
+  }
+
+ private:
+  struct Job {
+    MeasuredJob measured;
+    std::vector<GroupPlace> places;
+    Prices prices;
+  };
+
+  explicit Fit(const Machine& machine) : machine_(machine) {}
+
+  Machine machine_;
+  std::vector<Job> jobs_;
+};
+
+Point within(Point point) {
+  return {std::clamp(point[0], 1.0, kMostContention), std::clamp(point[1], 0.0, kMostRefill)};
+}
+
+}  // namespace
+
+Status fit_sharing(const std::vector<MeasuredJob>& jobs, Machine& machine) {
+  const Result<Fit> fit = Fit::of(jobs, machine);
+  if (!fit) return fit.error();
+  Point best = within({machine.contention, machine.refill.seconds()});
+  double least = fit->error(best);
+  Point step = {kContentionStep, kRefillStep};
+  for (int halvings = 0; halvings <= kHalvings;) {
+    bool better = false;
+    for (std::size_t i = 0; i < best.size(); ++i) {
+      for (const double sign : {1.0, -1.0}) {
+        Point tried = best;
+        tried[i] += sign * step[i];
+        tried = within(tried);
+        if (tried == best) continue;
+        const double error = fit->error(tried);
+        if (error >= least) continue;
+        best = tried;
+        least = error;
+        better = true;
+        break;
+      }
+    }
+    if (better) continue;
+    for (double& s : step) s /= 2;
+    ++halvings;
+  }
+  machine = fit->machine_at(best);
+  return Status::ok();
+}
+
+}  // namespace lockstep::sim

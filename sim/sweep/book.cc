@@ -1,0 +1,222 @@
+
+#include "sim/sweep/book.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/files/read_file.h"
+#include "base/files/write_file.h"
+#include "base/result.h"
+#include "base/text.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kIdentityFile = "/sweep.json";
+constexpr const char* kResultsFile = "/results.jsonl";
+constexpr std::size_t kIdentityBytes = std::size_t{1} << 20U;
+constexpr std::size_t kResultsBytes = std::size_t{1} << 30U;
+
+Json identity_json(const SweepIdentity& identity) {
+  Json out = {{"sweep", 1}, {"lockstep", identity.version}, {"scenario", identity.scenario}};
+  out["steps"] = identity.steps ? Json(*identity.steps) : Json();
+  out["meta"] = identity.on_meta ? Json(*identity.on_meta) : Json();
+  out["machines"] = identity.machines;
+  return out;
+}
+
+Error other_sweep(const std::string& file, const std::string& what) {
+  return {"the results in this folder are of another " + what,
+          {file},
+          "name another folder with --output-dir, or remove this one"};
+}
+
+// Errors: the folder's sweep is another one. Gives what to write: with the machines of both.
+Result<Json> joined_identity(const Json& there, const Json& now, const std::string& file) {
+  constexpr std::pair<const char*, const char*> kParts[] = {
+      {"sweep", "format"},
+      {"lockstep", "version of lockstep"},
+      {"scenario", "scenario, or of this one before it was changed"},
+      {"steps", "number of --steps"},
+      {"meta", "choice of --meta or --no-meta"}};
+  const Error strange{"this is not what a sweep writes", {file}, "name another folder"};
+  if (!there.is_object() || !there.contains("machines") || !there["machines"].is_object())
+    return strange;
+  for (const auto& [key, what] : kParts)
+    if (!there.contains(key) || there[key] != now[key]) return other_sweep(file, what);
+  Json out = now;
+  for (const auto& [machine, hash] : there["machines"].items()) {
+    if (!hash.is_string()) return strange;
+    if (!out["machines"].contains(machine))
+      out["machines"][machine] = hash;
+    else if (out["machines"][machine] != hash)
+      return other_sweep(file, "machine: " + printable(machine) + " was changed since");
+  }
+  return out;
+}
+
+// Whether a sweep may write here. A folder that only has an empty file of results was made by one
+// that was killed before it said what it is.
+Status check_is_ours(const std::string& folder) {
+  std::error_code failed;
+  if (std::filesystem::exists(folder + kIdentityFile, failed)) return Status::ok();
+  for (std::filesystem::directory_iterator it(folder, failed), end; !failed && it != end;
+       it.increment(failed)) {
+    std::error_code unknown;
+    const bool begun = "/" + it->path().filename().string() == kResultsFile &&
+                       std::filesystem::file_size(it->path(), unknown) == 0;
+    if (!begun)
+      return Error{"this folder is not empty, and no sweep's", {folder}, "name a new one"};
+  }
+  return failed ? Status(system_error("cannot read the folder", failed.value(), folder))
+                : Status::ok();
+}
+
+// What sweep.json has to say now; nothing where it says so. Errors: the folder's sweep is another.
+Result<std::optional<Json>> identity_to_write(const std::string& folder,
+                                              const SweepIdentity& identity) {
+  if (const Status ok = check_is_ours(folder); !ok) return ok.error();
+  const std::string file = folder + kIdentityFile;
+  Json now = identity_json(identity);
+  std::error_code unknown;
+  if (!std::filesystem::exists(file, unknown)) return std::optional(std::move(now));
+  const Result<std::string> text = read_file(file, kIdentityBytes);
+  if (!text) return text.error();
+  // What is nested deeper is left out: a member that is added to an object copies those before it,
+  // as deep as they are.
+  const auto keep = [](int depth, Json::parse_event_t, const Json&) { return depth <= 2; };
+  const Json there = Json::parse(*text, keep, /*allow_exceptions=*/false);
+  Result<Json> both = joined_identity(there, now, file);
+  if (!both) return both.error();
+  return *both == there ? std::optional<Json>() : std::optional(std::move(*both));
+}
+
+}  // namespace
+
+SweepFolder::SweepFolder(SweepFolder&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      rows_(std::move(other.rows_)),
+      was_cut_(other.was_cut_) {}
+
+SweepFolder::~SweepFolder() {
+  if (descriptor_ >= 0) ::close(descriptor_);  // and gives the lock back
+}
+
+Result<SweepFolder> SweepFolder::open(const std::string& path, const SweepIdentity& identity) {
+  if (const Status ok = make_folder(path); !ok) return ok.error();
+  // Asked before anything is made in a folder of something else.
+  if (const auto ours = identity_to_write(path, identity); !ours) return ours.error();
+  const std::string file = path + kResultsFile;
+  const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (descriptor < 0) return system_error("cannot open", errno, file);
+  SweepFolder out(file, descriptor);
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return system_error("cannot lock", errno, file);
+    return Error{"another sweep is writing here", {file}, "wait for it, or name another folder"};
+  }
+  // And behind the lock: only now does nobody else write to it.
+  const auto now = identity_to_write(path, identity);
+  if (!now) return now.error();
+  if (*now) {
+    const std::string text = (*now)->dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    if (const Status ok = write_file(path + kIdentityFile, text); !ok) return ok.error();
+  }
+  if (const Status ok = out.read_rows(); !ok) return ok.error();
+  return out;
+}
+
+Status SweepFolder::read_rows() {
+  const Result<std::string> text = read_file(path_, kResultsBytes);
+  if (!text) return text.error();
+  const std::size_t whole = text->rfind('\n') + 1;  // 0 where there is none
+  std::string_view rest = std::string_view(*text).substr(0, whole);
+  for (int line = 1; !rest.empty(); ++line) {
+    const std::size_t end = rest.find('\n');
+    Result<sweep::Row> row = sweep::parse_row(rest.substr(0, end));
+    if (!row) {
+      Error error = row.error();
+      error.place = {path_, line, 0};
+      return error;
+    }
+    rows_.push_back(std::move(*row));
+    rest.remove_prefix(end + 1);
+  }
+  was_cut_ = whole < text->size();
+  if (was_cut_ && ::ftruncate(descriptor_, static_cast<off_t>(whole)) != 0)
+    return system_error("cannot shorten", errno, path_);
+  return Status::ok();
+}
+
+Status SweepFolder::append(const std::string& line) {
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const ssize_t written = ::write(descriptor_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return system_error("cannot write", errno, path_);
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return Status::ok();
+}
+
+SweepBook::SweepBook(const sweep::Variation& variation, sweep::Goal goal, SweepFolder& folder,
+                     Interrupts& interrupts, std::function<void()> on_row)
+    : variation_(variation),
+      goal_(goal),
+      folder_(folder),
+      interrupts_(interrupts),
+      on_row_(std::move(on_row)) {
+  for (const sweep::Row& row : folder.rows())
+    if (row.outcome != sweep::Outcome::failed)
+      rows_.insert_or_assign(sweep::point_key(row.machine, row.values), row);
+}
+
+void SweepBook::ask(const std::vector<sweep::PointId>& points) {
+  asked_.insert(asked_.end(), points.begin(), points.end());
+}
+
+const sweep::Row* SweepBook::find(sweep::PointId point) const {
+  const auto found =
+      rows_.find(sweep::point_key(variation_.machine_file(point), variation_.values(point)));
+  return found == rows_.end() ? nullptr : &found->second;
+}
+
+Status SweepBook::add(sweep::PointId point, sweep::Row row) {
+  row.machine = variation_.machine_file(point);
+  row.values = variation_.values(point);
+  if (const Status ok = folder_.append(sweep::row_line(row, sweep::fits(row, goal_))); !ok)
+    return ok;
+  std::string key = sweep::point_key(row.machine, row.values);
+  rows_.insert_or_assign(std::move(key), std::move(row));
+  on_row_();
+  return Status::ok();
+}
+
+std::vector<sweep::Row> SweepBook::rows() const {
+  std::vector<sweep::Row> out;
+  for (const sweep::PointId point : asked_)
+    if (const sweep::Row* row = find(point)) out.push_back(*row);
+  return out;
+}
+
+Status compute_plans(const sweep::TrainingPlans& plans, const std::vector<sweep::PointId>& points,
+                     SweepBook& book) {
+  for (const sweep::PointId point : points) {
+    if (book.interrupted()) return Status::ok();
+    if (book.find(point) != nullptr) continue;
+    if (const Status ok = book.add(point, plans.row(point)); !ok) return ok;
+  }
+  return Status::ok();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,138 @@
+// RingWriter: records a rank's events into a memory-mapped ring file, from any thread.
+//
+// The hot calls (issue, start, complete, wait, waited) take no lock, allocate nothing and make no
+// system call: one atomic add reserves a record, plain stores fill it, a release store publishes
+// it. Whatever was published is in the file even if the process is killed at the next instruction,
+// because the page cache, not the process, owns a MAP_SHARED page.
+//
+// Interning (strings, groups, signatures) is the slow path: a mutex and an append to the table.
+// Callers keep the ids.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "trace/formats/ring/ring_file.h"
+#include "trace/ids.h"
+#include "trace/run.h"
+
+namespace lockstep {
+
+class RingWriter {
+ public:
+  struct Options {
+    std::string path;
+    Rank rank;
+    std::int32_t world_size = 1;
+    std::string backend;  // "gloo", "nccl"
+    std::string program;
+    std::uint64_t capacity = 1 << 16;  // records; rounded up to a power of two
+    std::uint64_t table_bytes = 4 << 20;
+  };
+  // Creates (or truncates) the file. Errors: the file cannot be made or mapped.
+  static Result<std::unique_ptr<RingWriter>> create(const Options& options);
+  ~RingWriter();  // unmaps; writes no end mark: that is finish()'s
+  RingWriter(const RingWriter&) = delete;
+  RingWriter& operator=(const RingWriter&) = delete;
+
+  // Table ids of this file; 0 where the table is full (counted) or the value is empty.
+  struct StringRef {
+    std::uint32_t id = 0;
+  };
+  struct NamesRef {
+    std::uint32_t id = 0;
+  };
+  struct GroupRef {
+    std::uint32_t id = 0;
+  };
+  struct SignatureRef {
+    std::uint32_t id = 0;
+  };
+
+  StringRef intern(std::string_view text);
+  NamesRef intern_names(const std::vector<std::string>& names);
+  // A group must be made before its first use. `ranks`: global, in group order.
+  GroupRef make_group(std::string_view name, std::span<const std::int32_t> ranks,
+                      std::string_view desc = {});
+  // A group of which the rank knows only its own place among `size` (communicators.h). Peers and
+  // roots of its calls are places. `name` is the same in all its processes, and not empty.
+  GroupRef make_communicator(std::string_view name, std::int32_t place, std::int32_t size,
+                             std::string_view desc = {});
+  struct SignatureFields {
+    Op op = Op::other;
+    std::string other_op;  // the operation's own name where op is Op::other
+    std::vector<std::vector<std::int64_t>> in, out;  // shapes
+    bool has_in = false, has_out = false;            // false: not recorded
+    std::vector<std::string> dtypes;
+    std::string redop;
+    std::int32_t root = kNone;
+    std::vector<std::int64_t> splits_in, splits_out;
+  };
+  SignatureRef make_signature(const SignatureFields& fields);
+
+  struct Issue {
+    GroupRef group;
+    SignatureRef signature;
+    NamesRef what;
+    StringRef at, tag;
+    std::int32_t step = kNone;
+    std::int32_t peer = kNone, ptag = kNoPeerTag;
+    std::uint32_t seq = 0;  // the caller counts per group, collectives and point-to-point apart
+    bool is_async = false;
+  };
+  // Records that the rank issues an operation; returns the call's id for the calls below.
+  std::uint32_t issue(const Issue& fields);
+  void start(std::uint32_t call);
+  void complete(std::uint32_t call);
+  void wait(std::uint32_t call);
+  void waited(std::uint32_t call);
+  // Records an exception; `call` < 0: none known.
+  void exception(std::string_view what, std::int64_t call = -1);
+  void step(std::int64_t n, double loss, std::int64_t samples);
+  void modality(std::int64_t n, NamesRef has);
+  // `modality`: what was read of these samples, where a step's modalities are read apart.
+  void data(std::int64_t n, std::span<const std::int64_t> indices, StringRef modality);
+  void data(std::int64_t n, std::span<const std::int64_t> indices) { data(n, indices, {0}); }
+  // Work that began at `began` (ns, CLOCK_MONOTONIC) and took `duration` ns.
+  void span(StringRef name, Nanos began, Nanos duration);
+  struct State {
+    std::int64_t n = 0;
+    StringRef name, dtype;
+    std::vector<std::int64_t> shape;
+    std::uint64_t hash = 0;
+    bool has_hash = true;
+    double norm = 0;  // NaN: none
+    StateMark::Kind kind = StateMark::Kind::param;
+    StateMark::When when = StateMark::When::unspecified;
+    bool sharded = false;
+    std::span<const double> sketch;  // at most ring::kMaxSketch values
+  };
+  void state(const State& state);
+  // Writes the end mark if there is none yet; the first one stays. Async-signal-safe.
+  void finish(End end);
+  // Takes the end mark `hung` back: it moves again. Any other stays.
+  void resume();
+
+  // Records written so far: a watchdog compares two readings to see whether anything moves.
+  std::uint64_t written() const;
+
+ private:
+  struct Impl;
+  explicit RingWriter(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Whether somebody writes a ring file at this moment.
+
+// The process of this machine that writes the ring file: the one that its header names, where the
+// kernel says that it has the file mapped. So a number that another process has got since is not
+// taken for it. Nothing: nobody does, it is no ring file, or the system does not tell.
+std::optional<std::int64_t> ring_file_writer(const std::string& path);
+
+}  // namespace lockstep

@@ -1,0 +1,317 @@
+
+#include "trace/groups.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+namespace {
+
+// In a Membership there is room for a description only; one that begins so marks it.
+constexpr std::string_view kMark = "\x01unlinked communicator\x01";
+
+class Linker {
+ public:
+  Linker(std::span<RankTrace> traces, Tables& tables, LinkOptions options)
+      : tables_(tables), options_(options) {
+    for (RankTrace& trace : traces) {
+      world_size_ = std::max(world_size_, trace.world_size);
+      (has_unlinked(trace, tables) ? traces_ : others_).push_back(&trace);
+    }
+  }
+
+  void link() {
+    if (traces_.empty()) return;
+    if (options_.ranks_are_guesses) number_ranks();
+    collect();
+    choose_world();
+    for (RankTrace* trace : traces_) {
+      declare(*trace);
+      translate(*trace);
+    }
+    if (!options_.ranks_are_guesses) return;
+    for (RankTrace* trace : traces_) trace->world_size = world_size_;
+    for (RankTrace* trace : others_) trace->world_size = world_size_;
+  }
+
+ private:
+  struct Comm {
+    std::int32_t size = 0;
+    std::map<std::int32_t, Rank> members;  // by place
+    std::set<Rank> ranks;                  // those of `members`: no rank has two places
+    bool contradicted = false;
+    RankList list;  // of all members, once somebody asked; shared by all of them
+
+    bool is_whole() const {
+      return !contradicted && static_cast<std::int32_t>(members.size()) == size;
+    }
+  };
+
+  // One process each: where two claim one rank, all are numbered anew.
+  void number_ranks() {
+    std::set<Rank> used;
+    const bool unique = std::all_of(traces_.begin(), traces_.end(), [&](const RankTrace* trace) {
+      return used.insert(trace->rank).second;
+    });
+    if (unique || repeats_a_process()) return;
+    std::stable_sort(traces_.begin(), traces_.end(), [](const RankTrace* a, const RankTrace* b) {
+      return std::tie(a->host, a->pid) < std::tie(b->host, b->pid);
+    });
+    std::int32_t next = 0;
+    for (RankTrace* trace : traces_) trace->rank = Rank(next++);
+    world_size_ = std::max(world_size_, next);
+  }
+
+  // The same trace twice: then one of the two is left out later, and ranks are right as they are.
+  bool repeats_a_process() const {
+    std::set<std::tuple<std::string, std::int64_t, Rank>> seen;
+    return std::any_of(traces_.begin(), traces_.end(), [&](const RankTrace* trace) {
+      return !seen.emplace(trace->host, trace->pid, trace->rank).second;
+    });
+  }
+
+  void collect() {
+    for (const RankTrace* trace : traces_) {
+      for (const auto& m : trace->groups) {
+        if (!is_unlinked(m, tables_) || m.ranks.size() != 2) continue;
+        Comm& comm = comms_[m.group];
+        comm.contradicted |= comm.size != 0 && comm.size != m.ranks[1].value;
+        comm.size = m.ranks[1].value;
+        const auto [known, is_new] = comm.members.emplace(m.ranks[0].value, trace->rank);
+        comm.contradicted |=
+            is_new ? !comm.ranks.insert(trace->rank).second : known->second != trace->rank;
+      }
+    }
+  }
+
+  // The first communicator, in the order of the lowest rank that has one, of the largest size.
+  void choose_world() {
+    const auto first =
+        std::min_element(traces_.begin(), traces_.end(),
+                         [](const RankTrace* a, const RankTrace* b) { return a->rank < b->rank; });
+    for (const auto& m : (*first)->groups) {
+      const auto found = comms_.find(m.group);
+      if (found == comms_.end() || found->second.size != world_size_) continue;
+      world_ = m.group;
+      return;
+    }
+  }
+
+  // Whether a place in the communicator of all is its rank, also of a process without a trace.
+  bool places_are_ranks(GroupId group, const Comm& comm) const {
+    return world_ == group && !comm.contradicted &&
+           std::all_of(comm.members.begin(), comm.members.end(),
+                       [](const auto& m) { return m.first == m.second.value; });
+  }
+
+  GroupId final_group(GroupId group) {
+    return world_ == group ? tables_.groups.intern("world") : group;
+  }
+
+  const RankList& members_of(Comm& comm) {
+    if (!comm.list.empty()) return comm.list;
+    std::vector<Rank> in_order;
+    if (comm.is_whole()) {
+      for (const auto& [place, rank] : comm.members) in_order.push_back(rank);
+    } else {
+      for (std::int32_t rank = 0; rank < comm.size; ++rank) in_order.emplace_back(rank);
+    }
+    comm.list = RankList(std::move(in_order));
+    return comm.list;
+  }
+
+  void declare(RankTrace& trace) {
+    std::vector<RankTrace::Membership> kept;
+    std::set<GroupId> declared;
+    for (auto& m : trace.groups) {
+      if (!is_unlinked(m, tables_)) {
+        declared.insert(m.group);
+        kept.push_back(std::move(m));
+        continue;
+      }
+      const auto found = comms_.find(m.group);
+      if (found == comms_.end()) continue;
+      const bool known = found->second.is_whole() ||
+                         (!options_.ranks_are_guesses && places_are_ranks(m.group, found->second));
+      if (!known) continue;
+      const GroupId group = final_group(m.group);
+      if (!declared.insert(group).second) continue;
+      const std::string desc = tables_.str(m.desc).substr(kMark.size());
+      kept.push_back({group, members_of(found->second),
+                      desc.empty() ? StringId() : tables_.strings.intern(desc)});
+    }
+    trace.groups = std::move(kept);
+    trace.created_in_order = static_cast<std::uint32_t>(trace.groups.size());
+  }
+
+  // Places in communicators, as roots and peers, become ranks.
+  void translate(RankTrace& trace) {
+    std::map<GroupId, std::uint64_t> first_seq;
+    for (const auto& [group, seq] : trace.first_seq) first_seq.emplace(final_group(group), seq);
+    trace.first_seq = std::move(first_seq);
+    for (Call& call : trace.calls) {
+      const GroupId own = call.group;
+      if (!comms_.contains(own)) continue;
+      if (call.peer.value >= 0) call.peer = Rank(rank_at(own, call.peer.value));
+      call.signature = translated(call.signature, own);
+      call.group = final_group(own);
+    }
+  }
+
+  std::int32_t rank_at(GroupId group, std::int32_t place) const {
+    const auto comm = comms_.find(group);
+    if (comm == comms_.end() || comm->second.contradicted) return kNone;
+    const auto found = comm->second.members.find(place);
+    if (found != comm->second.members.end()) return found->second.value;
+    return places_are_ranks(group, comm->second) ? place : kNone;
+  }
+
+  SignatureId translated(SignatureId id, GroupId group) {
+    const auto [known, is_new] = translated_.try_emplace({id, group}, id);
+    if (!is_new) return known->second;
+    Signature s = tables_.signatures[id];
+    if (s.root == kNone) return id;
+    s.root = rank_at(group, s.root);
+    known->second = tables_.make_signature(s);
+    return known->second;
+  }
+
+  Tables& tables_;
+  LinkOptions options_;
+  std::vector<RankTrace*> traces_, others_;
+  std::int32_t world_size_ = 0;
+  std::map<GroupId, Comm> comms_;
+  std::optional<GroupId> world_;
+  std::map<std::pair<SignatureId, GroupId>, SignatureId> translated_;
+};
+
+}  // namespace
+
+RankTrace::Membership unlinked_membership(GroupId group, std::int32_t place, std::int32_t size,
+                                          std::string_view desc, Tables& tables) {
+  std::vector<Rank> numbers = {Rank(place), Rank(size)};
+  return {group, RankList(std::move(numbers)),
+          tables.strings.intern(std::string(kMark).append(desc))};
+}
+
+bool is_unlinked(const RankTrace::Membership& membership, const Tables& tables) {
+  return tables.str(membership.desc).starts_with(kMark);
+}
+
+bool has_unlinked(const RankTrace& trace, const Tables& tables) {
+  return std::any_of(trace.groups.begin(), trace.groups.end(),
+                     [&](const auto& m) { return is_unlinked(m, tables); });
+}
+
+void link_communicators(std::span<RankTrace> traces, Tables& tables, LinkOptions options) {
+  Linker(traces, tables, options).link();
+}
+
+namespace {
+
+using Lists = std::set<RankList>;
+
+// Makes equal lists one object. O(members of distinct objects + memberships).
+void share_lists(Run& run) {
+  std::unordered_map<const void*, std::pair<RankList, RankList>> known;  // by identity: it, the one
+  for (RankTrace& trace : run.ranks) {
+    for (RankTrace::Membership& m : trace.groups) {
+      const auto [found, is_new] = known.try_emplace(m.ranks.identity());
+      if (is_new) found->second = {m.ranks, run.tables.rank_lists.share(m.ranks)};
+      m.ranks = found->second.second;
+    }
+  }
+}
+
+// A name that stands for several lists.
+struct Ambiguous {
+  Lists lists;
+  bool by_members_only = true;  // each list was given by its own members
+};
+
+// Nothing but these names is looked at again.
+std::map<GroupId, Ambiguous> ambiguous_names(const Run& run) {
+  std::map<GroupId, const RankList*> first;
+  std::map<GroupId, Ambiguous> out;
+  for (const RankTrace& trace : run.ranks) {
+    for (const RankTrace::Membership& m : trace.groups) {
+      const auto [known, is_new] = first.try_emplace(m.group, &m.ranks);
+      if (is_new || *known->second == m.ranks) continue;
+      out[m.group].lists.insert({*known->second, m.ranks});
+    }
+  }
+  if (out.empty()) return out;
+  for (const RankTrace& trace : run.ranks) {
+    for (const RankTrace::Membership& m : trace.groups) {
+      const auto found = out.find(m.group);
+      if (found != out.end()) found->second.by_members_only &= m.ranks.contains(trace.rank);
+    }
+  }
+  return out;
+}
+
+// By rank: the list that holds it. Nothing where lists overlap.
+std::optional<std::map<Rank, const RankList*>> owners(const Lists& lists) {
+  std::map<Rank, const RankList*> out;
+  for (const RankList& list : lists) {
+    for (const Rank r : list) {
+      if (!out.emplace(r, &list).second) return std::nullopt;
+    }
+  }
+  return out;
+}
+
+// Different lists of one name begin with different ranks.
+std::string own_name(const std::string& name, const RankList& ranks) {
+  constexpr std::size_t kShown = 4;
+  std::string out = name + " [";
+  for (std::size_t i = 0; i < std::min(ranks.size(), kShown); ++i) {
+    out += (i == 0 ? "" : ", ") + std::to_string(ranks[i].value);
+  }
+  return out + (ranks.size() > kShown ? ", …]" : "]");
+}
+
+void rename(RankTrace& trace, const std::map<GroupId, GroupId>& names) {
+  const auto renamed = [&](GroupId group) {
+    const auto found = names.find(group);
+    return found == names.end() ? group : found->second;
+  };
+  for (RankTrace::Membership& m : trace.groups) m.group = renamed(m.group);
+  for (RankTrace::Progress& p : trace.progress) p.group = renamed(p.group);
+  for (Call& call : trace.calls) call.group = renamed(call.group);
+  std::map<GroupId, std::uint64_t> first_seq;
+  for (const auto& [group, seq] : trace.first_seq) first_seq.emplace(renamed(group), seq);
+  trace.first_seq = std::move(first_seq);
+}
+
+}  // namespace
+
+void separate_namesakes(Run& run) {
+  share_lists(run);
+  std::map<Rank, std::map<GroupId, GroupId>> names;
+  for (const auto& [group, ambiguous] : ambiguous_names(run)) {
+    const std::string name = run.tables.str(group);
+    if (name == "world" || name == "0") continue;  // the group of all ranks, of which there is one
+    if (!ambiguous.by_members_only) continue;
+    const auto owner = owners(ambiguous.lists);
+    if (!owner) continue;
+    for (const auto& [rank, list] : *owner) {
+      names[rank][group] = run.tables.groups.intern(own_name(name, *list));
+    }
+  }
+  if (names.empty()) return;
+  for (RankTrace& trace : run.ranks) {
+    if (const auto found = names.find(trace.rank); found != names.end())
+      rename(trace, found->second);
+  }
+}
+
+}  // namespace lockstep

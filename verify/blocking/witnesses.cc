@@ -1,0 +1,237 @@
+
+#include "verify/blocking/witnesses.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include "verify/replay/semantics.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::uint32_t kHistory = 4096;  // calls looked back
+constexpr std::uint32_t kLongest = 64;    // calls by which two places are compared
+constexpr std::size_t kMostUsual = 8;     // different calls that may come at one place
+constexpr std::uint32_t kLate = 64;       // calls that a host goes on after one that it left out
+
+// Of the calls of a rank's current round, which goes back to the last call like its newest: whether
+// its past has all of them there, and the first that it has not.
+std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank) {
+  const std::uint32_t newest = newest_call(context, rank);
+  if (newest == kNoCall || !knows_its_past(context, rank)) return {Usual::unknown, {}};
+  const std::vector<Call>& calls = context.run.ranks[rank].calls;
+  std::uint32_t first = newest;
+  while (first > 0 && newest - first < kLate &&
+         !is_same_of_program(context, calls[first - 1], calls[newest])) {
+    --first;
+  }
+  Usual out = Usual::yes;
+  for (std::uint32_t c = first; c <= newest; ++c) {
+    const Usual usual = is_usual(context, {rank, c});
+    if (usual == Usual::no) {
+      // The first call of its kind may as well open a part of the program that is new.
+      const bool made_before = std::any_of(
+          calls.begin(), calls.begin() + c,
+          [&](const Call& earlier) { return is_same_of_program(context, earlier, calls[c]); });
+      if (!made_before) return {Usual::unknown, {}};
+      return {usual, {rank, c, usual_calls(context, {rank, c})[0]}};
+    }
+    if (c == newest) out = usual;
+  }
+  return {out, {}};
+}
+
+}  // namespace
+
+bool knows_its_past(const Context& context, std::uint32_t rank) {
+  const RankTrace& trace = context.run.ranks[rank];
+  if (trace.dropped > 0) return false;
+  return !trace.snapshot || std::any_of(trace.calls.begin(), trace.calls.end(), [&](const Call& c) {
+    return is_over(c, context.semantics);
+  });
+}
+
+bool is_same_of_program(const Context& context, const Call& a, const Call& b) {
+  const bool same_place = a.at == b.at || a.at.value == 0 || b.at.value == 0;
+  return a.group == b.group && a.what == b.what && a.peer == b.peer && same_place &&
+         context.agreement.agree(a.signature, b.signature);
+}
+
+std::vector<std::uint32_t> usual_calls(const Context& context, CallRef place) {
+  const std::vector<Call>& calls = context.run.ranks[place.rank].calls;
+  std::uint32_t longest = 0;
+  std::vector<std::uint32_t> usual;
+  for (std::uint32_t back = 1; back < place.call && back <= kHistory; ++back) {
+    // The calls before `place` against those before the place so many calls earlier.
+    std::uint32_t length = 0;
+    while (length < kLongest && back + length < place.call &&
+           is_same_of_program(context, calls[place.call - 1 - length],
+                              calls[place.call - 1 - length - back])) {
+      ++length;
+    }
+    if (length == 0 || length < longest) continue;
+    if (length > longest) usual.clear();
+    longest = length;
+    const std::uint32_t then = place.call - back;
+    const bool known = std::any_of(usual.begin(), usual.end(), [&](std::uint32_t u) {
+      return is_same_of_program(context, calls[then], calls[u]);
+    });
+    if (!known && usual.size() < kMostUsual) usual.push_back(then);
+    if (length == kLongest) break;
+  }
+  return usual;
+}
+
+std::optional<std::uint32_t> usual_call(const Context& context, CallRef place) {
+  const std::vector<std::uint32_t> usual = usual_calls(context, place);
+  return usual.size() == 1 ? std::optional(usual[0]) : std::nullopt;
+}
+
+std::uint32_t newest_call(const Context& context, std::uint32_t rank) {
+  const std::uint32_t waits = context.where.positions[rank].waiting_in();
+  const auto issued = static_cast<std::uint32_t>(context.run.ranks[rank].calls.size());
+  if (context.semantics == CallSemantics::nccl && waits != kNoCall) return issued - 1;
+  return waits;
+}
+
+Usual is_usual(const Context& context, CallRef call) {
+  const std::vector<std::uint32_t> usual = usual_calls(context, call);
+  if (usual.empty()) return Usual::unknown;
+  const std::vector<Call>& calls = context.run.ranks[call.rank].calls;
+  const bool known = std::any_of(usual.begin(), usual.end(), [&](std::uint32_t u) {
+    return is_same_of_program(context, calls[u], calls[call.call]);
+  });
+  return known ? Usual::yes : Usual::no;
+}
+
+std::vector<Break> breaks_with_the_past(const Context& context,
+                                        const std::vector<std::uint32_t>& ranks) {
+  constexpr std::size_t kMostRanks = 64;
+  if (ranks.size() > kMostRanks) return {};
+  std::vector<Break> out;
+  for (const std::uint32_t r : ranks) {
+    const auto [usual, where] = usual_of_late(context, r);
+    if (usual == Usual::unknown) return {};
+    if (usual == Usual::no) out.push_back(where);
+  }
+  if (out.size() == ranks.size()) return {};
+  return out;
+}
+
+namespace {
+
+constexpr std::size_t kSistersAsked = 8;
+
+const RankTrace::Membership* membership(const RankTrace& trace, GroupId group) {
+  const auto found = std::find_if(trace.groups.begin(), trace.groups.end(),
+                                  [&](const RankTrace::Membership& m) { return m.group == group; });
+  return found == trace.groups.end() ? nullptr : &*found;
+}
+
+// The index of a rank in a group; the number of its ranks where it is no member.
+std::ptrdiff_t place_in(const RankTrace::Membership& group, Rank rank) {
+  return std::find(group.ranks.begin(), group.ranks.end(), rank) - group.ranks.begin();
+}
+
+// A message as its sisters make it: peers by their index in the group.
+struct SisterMessage {
+  Op op = Op::other;
+  std::ptrdiff_t peer = 0;
+  SignatureId signature;
+};
+
+std::vector<SisterMessage> messages_in(const Context& context, std::uint32_t rank,
+                                       const RankTrace::Membership& group) {
+  std::vector<SisterMessage> out;
+  for (const Call& call : context.run.ranks[rank].calls) {
+    const Op op = context.run.tables.signatures[call.signature].op;
+    if (call.group == group.group && is_point_to_point(op))
+      out.push_back({op, place_in(group, call.peer), call.signature});
+  }
+  return out;
+}
+
+// Whether two sequences of messages are alike as far as both go; nothing where one is empty.
+std::optional<bool> are_alike(const Context& context, const std::vector<SisterMessage>& a,
+                              const std::vector<SisterMessage>& b) {
+  if (a.empty() || b.empty()) return std::nullopt;
+  const std::size_t both = std::min(a.size(), b.size());
+  return std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(both), b.begin(),
+                    [&](const SisterMessage& x, const SisterMessage& y) {
+                      return x.op == y.op && x.peer == y.peer &&
+                             context.agreement.agree(x.signature, y.signature);
+                    });
+}
+
+// Whether most sisters of a rank in a group made the same messages as it did.
+std::optional<bool> does_as_sisters(const Context& context, std::uint32_t rank, GroupId group) {
+  const RankTrace& trace = context.run.ranks[rank];
+  const RankTrace::Membership* mine = membership(trace, group);
+  if (mine == nullptr) return std::nullopt;
+  const std::ptrdiff_t place = place_in(*mine, trace.rank);
+  const std::vector<SisterMessage> own = messages_in(context, rank, *mine);
+  std::size_t alike = 0;
+  std::size_t others = 0;
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    if (alike + others == kSistersAsked) break;
+    for (const RankTrace::Membership& theirs : context.run.ranks[r].groups) {
+      if (r == rank || theirs.group == group || theirs.ranks.size() != mine->ranks.size() ||
+          place_in(theirs, context.run.ranks[r].rank) != place) {
+        continue;
+      }
+      const auto same = are_alike(context, own, messages_in(context, r, theirs));
+      if (same) ++(*same ? alike : others);
+    }
+  }
+  if (alike == others) return std::nullopt;
+  return alike > others;
+}
+
+}  // namespace
+
+bool is_made_in_sister_groups(const Context& context, CallRef call) {
+  const Call& mine = context.call(call);
+  const RankTrace::Membership* group = membership(context.run.ranks[call.rank], mine.group);
+  if (group == nullptr) return false;
+  return std::any_of(
+      context.run.ranks.begin(), context.run.ranks.end(), [&](const RankTrace& trace) {
+        return std::any_of(trace.calls.begin(), trace.calls.end(), [&](const Call& c) {
+          if (c.group == mine.group || c.what != mine.what ||
+              !context.agreement.agree(c.signature, mine.signature)) {
+            return false;
+          }
+          const RankTrace::Membership* theirs = membership(trace, c.group);
+          return theirs != nullptr && theirs->ranks.size() == group->ranks.size();
+        });
+      });
+}
+
+std::vector<std::uint32_t> part_from_sisters(const Context& context,
+                                             const std::vector<std::size_t>& points) {
+  std::vector<std::pair<std::uint32_t, GroupId>> concerned;
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.group != WaitPoint::kPointToPoint) continue;
+    const std::uint32_t waiting = point.waiting[0];
+    const GroupId group =
+        context.call({waiting, context.where.positions[waiting].waiting_in()}).group;
+    for (const std::uint32_t r : point.waiting) concerned.emplace_back(r, group);
+    for (const std::uint32_t r : point.missing) concerned.emplace_back(r, group);
+  }
+  std::sort(concerned.begin(), concerned.end());
+  concerned.erase(std::unique(concerned.begin(), concerned.end()), concerned.end());
+  std::vector<std::uint32_t> parted;
+  for (const auto& [rank, group] : concerned) {
+    const std::optional<bool> same = does_as_sisters(context, rank, group);
+    if (!same) return {};
+    if (!*same) parted.push_back(rank);
+  }
+  if (parted.size() == concerned.size()) return {};
+  parted.erase(std::unique(parted.begin(), parted.end()), parted.end());
+  return parted;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,228 @@
+
+#include "verify/replay/channels.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "verify/replay/semantics.h"
+
+namespace lockstep {
+
+void Mailbox::remove_first(ByTag& queues, ByTag::iterator queue) {
+  queue->second.pop_front();
+  if (queue->second.empty()) queues.erase(queue);
+}
+
+std::optional<Mailbox::Posted> Mailbox::post_send(const Posted& send) {
+  const auto exact = receives_.find(send.tag);
+  const auto any = receives_.find(kAnyTag);
+  auto first = exact;
+  if (any != receives_.end() &&
+      (exact == receives_.end() || any->second.front().order < exact->second.front().order)) {
+    first = any;
+  }
+  if (first == receives_.end()) {
+    sent_[next_] = send.tag;
+    sends_[send.tag].push_back({next_++, send});
+    return std::nullopt;
+  }
+  const Posted met = first->second.front().posted;
+  remove_first(receives_, first);
+  return met;
+}
+
+std::optional<Mailbox::Posted> Mailbox::post_receive(const Posted& receive) {
+  auto queue = sends_.find(receive.tag);
+  if (receive.tag == kAnyTag && !sent_.empty()) queue = sends_.find(sent_.begin()->second);
+  if (queue == sends_.end()) {
+    receives_[receive.tag].push_back({next_++, receive});
+    return std::nullopt;
+  }
+  const Queued met = queue->second.front();
+  sent_.erase(met.order);
+  remove_first(sends_, queue);
+  return met.posted;
+}
+
+bool Mailbox::holds(std::int32_t tag) const {
+  return tag == kAnyTag ? !sends_.empty() : sends_.contains(tag);
+}
+
+std::vector<Mailbox::Posted> Mailbox::unmet() const {
+  std::vector<Posted> out;
+  for (const ByTag* queues : {&sends_, &receives_}) {
+    std::vector<Queued> side;
+    for (const auto& [tag, queue] : *queues) side.insert(side.end(), queue.begin(), queue.end());
+    std::sort(side.begin(), side.end(),
+              [](const Queued& a, const Queued& b) { return a.order < b.order; });
+    for (const Queued& q : side) out.push_back(q.posted);
+  }
+  return out;
+}
+
+namespace {
+
+struct LoggedMessage {
+  std::uint32_t rank = 0, call = 0;
+  Nanos issued = kNoTime, completed = kNoTime;
+  bool done = false;
+};
+
+// Both ends of a channel, each in the order of its rank.
+struct Ends {
+  std::vector<LoggedMessage> sends, receives;
+};
+
+// Source, destination, group and tag.
+using MessageChannel = std::tuple<std::int32_t, std::int32_t, std::uint32_t, std::int32_t>;
+
+// How many calls there are up to the last completed one.
+std::ptrdiff_t history(const std::vector<LoggedMessage>& messages) {
+  const auto last = std::find_if(messages.rbegin(), messages.rend(),
+                                 [](const LoggedMessage& m) { return m.done; });
+  return messages.rend() - last;
+}
+
+class MessageCollector {
+ public:
+  explicit MessageCollector(const Run& run) : run_(run) {}
+
+  std::map<MessageChannel, Ends> channels() {
+    for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) add(r);
+    return std::move(channels_);
+  }
+
+ private:
+  void add(std::uint32_t r) {
+    const RankTrace& trace = run_.ranks[r];
+    std::vector<std::pair<std::vector<LoggedMessage>*, std::size_t>> places(trace.calls.size());
+    for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
+      const Call& call = trace.calls[c];
+      const Op op = run_.tables.signatures[call.signature].op;
+      if ((op != Op::send && op != Op::recv) || call.peer.value < 0) continue;
+      const std::int32_t self = trace.rank.value;
+      const std::int32_t peer = call.peer.value;
+      Ends& ends = op == Op::send ? channels_[{self, peer, call.group.value, call.ptag}]
+                                  : channels_[{peer, self, call.group.value, call.ptag}];
+      std::vector<LoggedMessage>& end = op == Op::send ? ends.sends : ends.receives;
+      places[c] = {&end, end.size()};
+      end.push_back({r, c, kNoTime, kNoTime, call.has(kCompleted) || call.has(kWaitEnded)});
+    }
+    for (const Event& event : trace.events) {
+      if (event.kind != EventKind::issue && event.kind != EventKind::complete) continue;
+      const auto& [end, place] = places[event.index];
+      if (end == nullptr) continue;
+      (event.kind == EventKind::issue ? (*end)[place].issued : (*end)[place].completed) =
+          event.time;
+    }
+  }
+
+  const Run& run_;
+  std::map<MessageChannel, Ends> channels_;  // nodes stay where they are
+};
+
+class Aligner {
+ public:
+  Aligner(const Run& run, const Ends& ends) : run_(run), ends_(ends) {}
+
+  // The index of a send less that of the receive it pairs with; nothing: no place fits.
+  std::optional<std::ptrdiff_t> shift() const {
+    constexpr std::ptrdiff_t kFarthest = 16;
+    constexpr std::size_t kSlips = 1;  // one message of another size is a fault, not a wrong place
+    const std::ptrdiff_t sent = history(ends_.sends);
+    const std::ptrdiff_t received = history(ends_.receives);
+    const std::ptrdiff_t open_sends = std::ssize(ends_.sends) - sent;
+    const std::ptrdiff_t open_receives = std::ssize(ends_.receives) - received;
+    const std::ptrdiff_t by_history = sent - received;
+    const std::ptrdiff_t by_end = std::ssize(ends_.sends) - std::ssize(ends_.receives);
+    const bool seen_later = open_sends > open_receives
+                                ? completed_after(ends_.sends, sent, ends_.receives, received,
+                                                  open_sends - open_receives)
+                                : completed_after(ends_.receives, received, ends_.sends, sent,
+                                                  open_receives - open_sends);
+    const std::ptrdiff_t best = seen_later ? by_end : by_history;
+    if (differing(best) <= kSlips) return best;
+    for (std::ptrdiff_t away = 1; away <= kFarthest; ++away) {
+      if (differing(best - away) == 0) return best - away;
+      if (differing(best + away) == 0) return best + away;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  // Whether the first `surplus` open calls of one side can have met the last completed ones of the
+  // other: it has so many, and none is known to have completed before its partner was issued.
+  static bool completed_after(const std::vector<LoggedMessage>& open, std::ptrdiff_t first_open,
+                              const std::vector<LoggedMessage>& other, std::ptrdiff_t other_history,
+                              std::ptrdiff_t surplus) {
+    if (other_history < surplus) return false;
+    for (std::ptrdiff_t i = 0; i < surplus; ++i) {
+      const LoggedMessage& mine = open[static_cast<std::size_t>(first_open + i)];
+      const LoggedMessage& theirs = other[static_cast<std::size_t>(other_history - surplus + i)];
+      if (mine.issued != kNoTime && theirs.completed != kNoTime && theirs.completed < mine.issued) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // How many pairs are of two sizes.
+  std::size_t differing(std::ptrdiff_t shift) const {
+    const std::ptrdiff_t first = std::max<std::ptrdiff_t>(0, shift);
+    const std::ptrdiff_t end =
+        std::min(std::ssize(ends_.sends), std::ssize(ends_.receives) + shift);
+    std::size_t out = 0;
+    for (std::ptrdiff_t i = first; i < end; ++i) {
+      out += message_differs(signature(ends_.sends[static_cast<std::size_t>(i)]),
+                             signature(ends_.receives[static_cast<std::size_t>(i - shift)]))
+                 ? 1U
+                 : 0U;
+    }
+    return out;
+  }
+
+  const Signature& signature(const LoggedMessage& m) const {
+    return run_.tables.signatures[run_.ranks[m.rank].calls[m.call].signature];
+  }
+
+  const Run& run_;
+  const Ends& ends_;
+};
+
+}  // namespace
+
+std::vector<std::vector<bool>> find_lost_messages(const Run& run) {
+  std::vector<std::vector<bool>> lost;
+  const bool any = std::any_of(run.ranks.begin(), run.ranks.end(), [&](const RankTrace& trace) {
+    return trace.dropped > 0 &&
+           std::any_of(trace.calls.begin(), trace.calls.end(), [&](const Call& call) {
+             return is_point_to_point(run.tables.signatures[call.signature].op);
+           });
+  });
+  if (!any) return lost;
+  for (const RankTrace& trace : run.ranks) lost.emplace_back(trace.calls.size());
+  for (const auto& [channel, ends] : MessageCollector(run).channels()) {
+    if (ends.sends.empty() || ends.receives.empty()) continue;
+    if (run.ranks[ends.sends[0].rank].dropped == 0 && run.ranks[ends.receives[0].rank].dropped == 0)
+      continue;
+    const std::optional<std::ptrdiff_t> shift = Aligner(run, ends).shift();
+    const auto mark = [&](const std::vector<LoggedMessage>& mine,
+                          const std::vector<LoggedMessage>& other, std::ptrdiff_t offset) {
+      for (std::ptrdiff_t i = 0; i < std::ssize(mine); ++i) {
+        const LoggedMessage& m = mine[static_cast<std::size_t>(i)];
+        const bool outside = !shift || i < offset || i - offset >= std::ssize(other);
+        if (outside && (m.done || i < offset)) lost[m.rank][m.call] = true;
+      }
+    };
+    mark(ends.sends, ends.receives, shift.value_or(0));
+    mark(ends.receives, ends.sends, -shift.value_or(0));
+  }
+  return lost;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,245 @@
+
+#include "verify/streams/edits.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <vector>
+
+#include "base/check.h"
+
+namespace lockstep {
+
+namespace {
+
+using EditScriptKind = FirstEdit::Kind;
+
+struct Cell {
+  std::size_t cost = std::numeric_limits<std::size_t>::max() / 2;
+  std::size_t agreement = 0;
+  enum class Step : std::uint8_t { end, agree, replace, swap, miss, add } step = Step::end;
+};
+
+class Table {
+ public:
+  explicit Table(const EditProblem& problem)
+      : problem_(problem), cells_((problem.reference + 1) * (problem.deviant + 1)) {
+    for (std::size_t i = problem.reference + 1; i-- > 0;) {
+      for (std::size_t j = problem.deviant + 1; j-- > 0;) at(i, j) = best(i, j);
+    }
+  }
+
+  Cell& at(std::size_t i, std::size_t j) { return cells_[i * (problem_.deviant + 1) + j]; }
+
+ private:
+  // The cheapest way from here to the end: of what the rest of both sequences needs.
+  Cell best(std::size_t i, std::size_t j) {
+    if (j == problem_.deviant) {
+      return {i < problem_.owed ? problem_.owed - i : 0, 0, Cell::Step::end};
+    }
+    if (i == problem_.reference) {
+      return {problem_.reference_ends ? problem_.deviant - j : 0, 0, Cell::Step::end};
+    }
+    Cell out;
+    const auto consider = [&](const Cell& rest, std::size_t cost, std::size_t agreement,
+                              Cell::Step step) {
+      const std::size_t total = rest.cost + cost;
+      const std::size_t agreed = rest.agreement + agreement;
+      if (total < out.cost || (total == out.cost && agreed > out.agreement)) {
+        out = {total, agreed, step};
+      }
+    };
+    if (problem_.same(i, j)) consider(at(i + 1, j + 1), 0, 1, Cell::Step::agree);
+    consider(at(i + 1, j + 1), problem_.replacement(i, j), 0, Cell::Step::replace);
+    if (i + 1 < problem_.seen && j + 1 < problem_.deviant && problem_.same(i, j + 1) &&
+        problem_.same(i + 1, j)) {
+      consider(at(i + 2, j + 2), 1, 2, Cell::Step::swap);
+    }
+    consider(at(i + 1, j), 1, 0, Cell::Step::miss);
+    consider(at(i, j + 1), 1, 0, Cell::Step::add);
+    return out;
+  }
+
+  const EditProblem& problem_;
+  std::vector<Cell> cells_;
+};
+
+}  // namespace
+
+FirstEdit first_edit(const EditProblem& problem) {
+  LOCKSTEP_CHECK(problem.reference > 0 && problem.deviant > 0, "an edit of nothing");
+  LOCKSTEP_CHECK(problem.seen <= problem.reference, "more seen than there is");
+  Table table(problem);
+  const Cell& first = table.at(0, 0);
+  FirstEdit out;
+  out.cost = first.cost;
+  out.agreement = first.agreement;
+  switch (first.step) {
+    case Cell::Step::swap:
+      out.kind = EditScriptKind::swapped;
+      out.count = 2;
+      break;
+    case Cell::Step::miss:
+      out.kind = EditScriptKind::missing;
+      while (out.count < problem.reference && table.at(out.count, 0).step == Cell::Step::miss) {
+        ++out.count;
+      }
+      break;
+    case Cell::Step::add:
+      out.kind = EditScriptKind::extra;
+      while (out.count < problem.deviant && table.at(0, out.count).step == Cell::Step::add) {
+        ++out.count;
+      }
+      break;
+    case Cell::Step::agree:
+    case Cell::Step::replace:
+    case Cell::Step::end:
+      break;
+  }
+  return out;
+}
+
+namespace {
+
+constexpr std::size_t kWindow = 64;  // calls of each side that a script is sought in
+
+}  // namespace
+
+bool same_call(Agreement& agreement, const Token& a, const Token& b, bool with_step) {
+  if (!agreement.agree(a.signature, b.signature)) return false;
+  if (a.what != b.what && a.what.value != 0 && b.what.value != 0) return false;
+  return !with_step || a.step == b.step || a.step == kNone || b.step == kNone;
+}
+
+Edit EditFinder::find(Side ref, Side dev) {
+  const Token expected = ref.token();
+  const Token got = dev.token();
+  const auto key = std::tuple(expected.signature, expected.what, got.signature, got.what);
+  if (const auto known = known_.find(key); known != known_.end()) {
+    if (agrees_after(known->second, ref, dev)) return known->second;
+  }
+  Edit edit = cheapest(ref, dev);
+  if (edit.kind == EditKind::replaced) edit = refine(edit, ref, dev);
+  const bool same_identity = expected.what == got.what && got.what.value != 0;
+  const bool stops_there = dev.left() == 1 && !dev.ended;
+  if (edit.kind != EditKind::missing && stops_there && !same_identity) {
+    // A single call says little. If it is one that comes later, those before it were left out.
+    if (const auto n = calls_until(ref, got)) edit = {EditKind::missing, *n};
+  }
+  known_[key] = edit;
+  return edit;
+}
+
+std::optional<std::size_t> EditFinder::calls_until(const Side& ref, const Token& like) {
+  const Token here = ref.token();
+  for (std::size_t n = 1; n <= Sequence::kHistory; ++n) {
+    const auto there = ref.sequence.ahead(ref.next + n);
+    if (!there) break;
+    if (match(*there, like)) return std::min(n, ref.left());
+  }
+  // Calls whose order varies from step to step: it came soon after the last call like this one.
+  return ref.sequence.distance_after(ref.next, here, like) ? std::optional<std::size_t>(1)
+                                                           : std::nullopt;
+}
+
+bool EditFinder::agrees_after(const Edit& edit, const Side& ref, const Side& dev) {
+  const bool skips = edit.kind == EditKind::missing;
+  const bool adds = edit.kind == EditKind::extra;
+  if (!skips && !adds) return false;
+  const auto expected = ref.sequence.ahead(ref.next + (skips ? edit.count : 0));
+  const std::size_t next = dev.next + (adds ? edit.count : 0);
+  return expected && next < dev.sequence.size() && match(*expected, dev.sequence.token(next));
+}
+
+Edit EditFinder::cheapest(const Side& ref, const Side& dev) {
+  EditProblem problem;
+  while (problem.reference < kWindow && ref.sequence.ahead(ref.next + problem.reference)) {
+    ++problem.reference;
+  }
+  problem.deviant = std::min(kWindow, dev.left());
+  problem.seen = std::min(problem.reference, ref.left());
+  if (dev.ended && dev.left() <= kWindow && ref.left() <= kWindow) {
+    problem.owed = ref.left();
+    problem.reference_ends = ref.ended;
+    if (problem.reference_ends) problem.reference = ref.left();
+  }
+  problem.same = [&](std::size_t x, std::size_t y) {
+    return match(*ref.sequence.ahead(ref.next + x), dev.sequence.token(dev.next + y));
+  };
+  problem.replacement = [&](std::size_t x, std::size_t y) {
+    return replacement_cost(*ref.sequence.ahead(ref.next + x), dev.sequence.token(dev.next + y));
+  };
+  const FirstEdit first = first_edit(problem);
+  if (first.agreement == 0 && problem.deviant > 1) {
+    if (const auto far = far_shift(ref, dev)) return *far;
+  }
+  switch (first.kind) {
+    case FirstEdit::Kind::swapped:
+      return {EditKind::swapped, 2};
+    case FirstEdit::Kind::missing:
+      return {EditKind::missing, std::min(first.count, ref.left())};
+    case FirstEdit::Kind::extra:
+      return {EditKind::extra, first.count};
+    case FirstEdit::Kind::replaced:
+      break;
+  }
+  return {EditKind::replaced, 1};
+}
+
+std::optional<Edit> EditFinder::far_shift(const Side& ref, const Side& dev) {
+  const Token got = dev.token();
+  for (std::size_t n = kWindow; n <= Sequence::kHistory; ++n) {
+    const auto there = ref.sequence.ahead(ref.next + n);
+    if (!there) break;
+    const auto second = ref.sequence.ahead(ref.next + n + 1);
+    if (match(*there, got) && second && match(*second, dev.sequence.token(dev.next + 1))) {
+      return Edit{EditKind::missing, n};
+    }
+  }
+  const Token expected = ref.token();
+  for (std::size_t n = kWindow; n <= Sequence::kHistory && n + 1 < dev.left(); ++n) {
+    const auto second = ref.sequence.ahead(ref.next + 1);
+    if (match(expected, dev.sequence.token(dev.next + n)) && second &&
+        match(*second, dev.sequence.token(dev.next + n + 1))) {
+      return Edit{EditKind::extra, n};
+    }
+  }
+  return std::nullopt;
+}
+
+// One call in the place of another: with the same parameters its form is wrong. With others it is
+// an identity mismatch where the ranks went on alike; where the deviant's stream ends there, it
+// passed the reference's call by, or issued one that nobody knows.
+Edit EditFinder::refine(const Edit& replaced, const Side& ref, const Side& dev) {
+  const Token expected = ref.token();
+  const Token got = dev.token();
+  if (only_step_differs(expected, got)) return {EditKind::missing, 1};
+  if (expected.what == got.what || expected.what.value == 0 || got.what.value == 0) return replaced;
+  const bool alike = agreement_.agree(expected.signature, got.signature);
+  const bool goes_on = dev.left() > 1;
+  if (goes_on || dev.ended) {
+    return {alike ? EditKind::identity : EditKind::replaced, 1};
+  }
+  if (dev.sequence.seen_before(dev.next, expected) && !dev.sequence.seen_before(dev.next, got) &&
+      !ref.sequence.seen_before(ref.next, got)) {
+    return {EditKind::extra, 1};
+  }
+  const bool same_operation =
+      tables_.signatures[expected.signature].op == tables_.signatures[got.signature].op;
+  return same_operation ? Edit{EditKind::missing, 1} : replaced;
+}
+
+// A call in another's place has the same parameters in another form, or the same form with other
+// parameters. Both at once, or neither, are two edits.
+std::size_t EditFinder::replacement_cost(const Token& a, const Token& b) {
+  const bool same_form = agreement_.agree(a.signature, b.signature);
+  const bool same_identity = a.what == b.what || a.what.value == 0 || b.what.value == 0;
+  return same_form == same_identity ? 2 : 1;
+}
+
+bool EditFinder::only_step_differs(const Token& a, const Token& b) {
+  const bool same_identity = a.what == b.what || a.what.value == 0 || b.what.value == 0;
+  return same_identity && agreement_.agree(a.signature, b.signature);
+}
+
+}  // namespace lockstep

@@ -5,7 +5,7 @@
 //   count       how many they are
 //   begin_s     when a rank of them ended the step before, on the simulated clock
 //   end_s       … and this one
-//   busy_s, exposed_s, idle_s, hidden_s   what it does meanwhile: sim/machine/forecast.h
+//   busy_s, exposed_s, idle_s, hidden_s   what it does meanwhile: sim/forecast/forecast.h
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-// Of the measured steps (sim/machine/training_steps.h).
+// Of the measured steps (sim/forecast/training_steps.h).
 struct ForecastPath {
   sim::Picos begin, end;
   std::size_t steps = 0;

@@ -5,7 +5,7 @@
 //   times)
 //   --fail-on error|warning|note|never
 //   --quiet
-//   and the filter: cli/filter_options.h
+//   and the filter
 #pragma once
 
 #include <chrono>
@@ -26,8 +26,9 @@
 // The options by which a CI gate chooses what counts, on every command that judges:
 //
 //   --only RULE,…  --disable RULE,…      rules that count, rules that do not
-//   --suppressions FILE                  accepted findings (cli/suppressions.h)
-//   --baseline FILE                      findings that were there before (reports/baseline.h)
+//   --suppressions FILE                  accepted findings (reports/filter/suppressions.h)
+//   --baseline FILE                      findings that were there before
+//   (reports/filter/baseline.h)
 //   --write-baseline FILE                writes that file
 
 namespace lockstep {

@@ -2,7 +2,7 @@
 //
 // The categories are those of PyTorch's memory profiler (torch/profiler/_memory_profiler.py, class
 // Category), with what is communicated on its own and without its AUTOGRAD_DETAIL, which is
-// temporary here. Whoever counts (runtime/memory/memory_account.h) decides by what a storage is
+// temporary here. Whoever counts (runtime/device/memory_account.h) decides by what a storage is
 // used for, not by where it came from. The first of these that holds is a storage's category:
 //
 //   parameters       behind a parameter or a buffer of the model, or a shard that is optimised

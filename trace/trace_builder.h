@@ -35,7 +35,7 @@ class TraceBuilder {
   // The same declaration twice is fine; the same name with other ranks is not.
   Problem add_group(GroupId group, RankList ranks, StringId desc);
 
-  // The same for a membership that communicators.h made.
+  // The same for a membership that groups.h made.
   Problem add_unlinked(RankTrace::Membership membership);
 
   enum class Numbering : std::uint8_t {

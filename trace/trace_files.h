@@ -42,10 +42,9 @@ struct ContentReader {
 
 // Opens the file, unpacks gzip, tar and gzipped tar, and hands over each content. A plain ring file
 // is mapped, since a job may still write it; all else is read, into `buffer` where it is plain.
-// Memory: the file's size, and what it unpacks to (inflation_limit() in base/gzip.h); of an archive
-// one member more.
-// Errors: the file cannot be opened, is no regular file, is larger than kLargestFile, or unpacks to
-// too much.
+// Memory: the file's size, and what it unpacks to (inflation_limit() in base/files/gzip.h); of an
+// archive one member more. Errors: the file cannot be opened, is no regular file, is larger than
+// kLargestFile, or unpacks to too much.
 Status for_each_content(const std::string& path, FileBuffer& buffer, const ContentReader& reader);
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ struct VerifyOptions {
 
 // O(events log events + findings), apart from the alignment of deviating streams, which is bounded
 // by a window around the first difference, and from the search over what receives from any source
-// may take, which has a bound of its own (verify/schedule_search.h). The result does not depend on
+// may take, which has a bound of its own (verify/schedules/search.h). The result does not depend on
 // the order of files or interning.
 Report verify(const Run& run, const VerifyOptions& options = {});
 

@@ -3,8 +3,8 @@
 // the batches held, the numbers that were recorded, and what is not known.
 //
 // It reads well on a phone, in print, in light and in dark, with a keyboard and read aloud. The
-// page's policy lets nothing run or load (html/page.h), and all text from traces is escaped
-// (html/markup.h).
+// page's policy lets nothing run or load (reports/html/page.h), and all text from traces is escaped
+// (reports/html/markup.h).
 #pragma once
 
 #include <optional>

@@ -7,7 +7,8 @@
 // - Arrows join the calls that meet, from the first to come to the last.
 // - A finding is an instant at the culprits' calls, or where they were last seen.
 // - Steps and exceptions are instants.
-// - Of a program that never ran (verify/replay.h, was_recorded), what no schedule reaches is left
+// - Of a program that never ran (verify/replay/replay.h, was_recorded), what no schedule reaches is
+// left
 //   out, and a rank that never gets on stays in its call until the end.
 #pragma once
 
@@ -50,7 +51,7 @@ struct TimelineOptions {
   std::vector<TimelineCounter> counters = {};  // of runs that have times
 };
 
-// One object and a newline. `otherData` says how the times are to be read (timeline_clock.h) and
+// One object and a newline. `otherData` says how the times are to be read (timeline_tracks.h) and
 // what was left out. O(events log events + points). Never fails: bytes that are no UTF-8 become
 // U+FFFD.
 std::string timeline_report(const FilteredReport& filtered, const Run& run,

@@ -1,6 +1,6 @@
 // WatchState: what `lockstep watch` shows of a running job at one moment: where every rank stands,
 // for whom it waits, and who comes late. Made from traces by a pure function; drawn by
-// cli/watch_screen.h and told line by line by cli/watch_news.h.
+// reports/live/screen.h and told line by line by cli/watch_news.h.
 #pragma once
 
 #include <cstdint>

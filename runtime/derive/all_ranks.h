@@ -20,7 +20,8 @@ struct DeriveAllOptions {
   bool quiet = false;
 };
 
-// Up to so many ranks each is looked at; of more, one of each class (job/rank_classes.h).
+// Up to so many ranks each is looked at; of more, one of each class
+// (runtime/derive/derivation_plan.h).
 inline constexpr int kRanksLookedAt = 64;
 
 // Looks at the ranks under every history, and returns the folders with a product.json

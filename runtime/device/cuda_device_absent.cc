@@ -1,4 +1,4 @@
-// Stands for device_cuda.cc in a build without CUDA.
+// Stands for cuda_device.cc in a build without CUDA.
 #include "runtime/device/device.h"
 
 namespace lockstep {

@@ -1,8 +1,8 @@
 // Device: where a rank computes, and what carries the tensors that lie there to the other ranks.
 //
 // The CPU's is in device.cc. One that queues calls as a GPU does, on the CPU and for tests, is in
-// queued/. A CUDA device's is in device_cuda.cc, which is compiled with
-// LOCKSTEP_CUDA only (preset full-cuda); without it device_cuda_absent.cc says what to do. Nothing
+// queued/. A CUDA device's is in cuda_device.cc, which is compiled with
+// LOCKSTEP_CUDA only (preset full-cuda); without it cuda_device_absent.cc says what to do. Nothing
 // else of the trainer knows CUDA.
 #pragma once
 

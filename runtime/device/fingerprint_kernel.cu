@@ -1,4 +1,4 @@
-// The fingerprint of a tensor in one pass over its elements on a GPU (trace/fingerprint.h).
+// The fingerprint of a tensor in one pass over its elements on a GPU (trace/values/fingerprint.h).
 //
 // fingerprint_TYPE: every thread takes groups of eight places (one word of signs), as far apart as
 // there are threads; the threads of a block join in a tree, in shared memory; a block leaves one

@@ -16,8 +16,8 @@
 
 namespace lockstep {
 
-// Up to kRanksLookedAt (cli/derive_all.h) ranks each is looked at; of more, one of those that the
-// job does not tell apart and that meet the same batches, and no more than so many.
+// Up to kRanksLookedAt (runtime/derive/all_ranks.h) ranks each is looked at; of more, one of those
+// that the job does not tell apart and that meet the same batches, and no more than so many.
 inline constexpr std::size_t kMostLookedAt = 256;
 
 struct DerivedRanks {
@@ -43,8 +43,8 @@ struct RanksToDerive {
   bool on_meta = false;
 };
 
-// `scenario` lies in a file of its own (job/simulated_scenario.h). Errors: a job that cannot be
-// derived, or not on so many ranks.
+// `scenario` lies in a file of its own (runtime/job/scenario_variants.h). Errors: a job that cannot
+// be derived, or not on so many ranks.
 Result<RanksToDerive> ranks_to_derive(const Scenario& scenario, const DeriveRanksOptions& options);
 
 // Ranks that a worker is looking at, while this program does something else; killed with this

@@ -51,7 +51,8 @@ class ProcessGroups {
   using Ptr = c10::intrusive_ptr<c10d::ProcessGroup>;
 
   // Groups of a world in which there is nobody else: what is called completes at once
-  // (alone/instant_backend.h), and is recorded like any other. On the CPU, or on the meta device.
+  // (runtime/derive/torch/instant_backend.h), and is recorded like any other. On the CPU, or on the
+  // meta device.
   ProcessGroups(Others others, RankOf who, Recorder& recorder, bool on_meta = false);
 
   // `timeout`: for finding each other and for every collective. `recorder` must outlive the groups.

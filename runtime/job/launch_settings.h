@@ -8,8 +8,8 @@
 //
 //   LOCKSTEP_SHARE_GPUS    1: ranks on NCCL may share a GPU (`lockstep run --share-gpus` sets it)
 //   LOCKSTEP_QUEUED_CALLS  for tests: on the CPU, calls are queued as NCCL queues them on a GPU
-//                          (queued/call_queue.h). per-group, or one-at-a-time, where the groups of
-//                          a rank block each other
+//                          (runtime/device/call_queue.h). per-group, or one-at-a-time, where the
+//                          groups of a rank block each other
 #pragma once
 
 #include <cstdint>

@@ -86,8 +86,9 @@ struct ReferenceRun {
   std::optional<FinalLoss> loss;  // nothing where one of the two recorded none of its last step
 };
 
-// Trains the reference (job/reference.h) in the folder "reference" of the run's, options.folder.
-// Errors: as run_job; a reference that did not finish; a folder that cannot be made.
+// Trains the reference (runtime/job/scenario_variants.h) in the folder "reference" of the run's,
+// options.folder. Errors: as run_job; a reference that did not finish; a folder that cannot be
+// made.
 Result<ReferenceRun> run_reference(const Scenario& scenario, const JobOutcome& outcome,
                                    JobOptions options, Interrupts& interrupts);
 

@@ -32,7 +32,7 @@ struct WorkerNumbers {
     double recall_at_1 = 0, recall_at_5 = 0, recall_at_10 = 0;
     double chance = 0;
     std::int64_t items = 0;
-    std::vector<double> image_sketches;  // 8 values an image: trace/fingerprint.h
+    std::vector<double> image_sketches;  // 8 values an image: trace/values/fingerprint.h
   };
   std::optional<Retrieval> retrieval;
   std::vector<double> step_flops;  // of rank 0, looked at alone; else empty

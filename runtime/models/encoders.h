@@ -1,5 +1,5 @@
 // Encoders, each behind one face: what the model and the strategies need of one, whatever it is
-// made of. The catalog (catalog.h) builds them by name.
+// made of. The catalog builds them by name.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
 // Reading and writing safetensors files (format: safetensors_header.h).
 //
 // The data is read straight into the memory that will hold it and never mapped: a file that is
-// truncated while it is read is an error then, not the end of the process (base/read_file.h).
+// truncated while it is read is an error then, not the end of the process (base/files/read_file.h).
 #pragma once
 
 #include <cstddef>

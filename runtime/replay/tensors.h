@@ -23,8 +23,8 @@ struct CallTensors {
   const std::string& type(std::size_t i) const { return types[i < types.size() ? i : 0]; }
 };
 
-// Of a call of a program (replay/program.h) in a group of `members`. What one side did not record
-// follows from the other.
+// Of a call of a program (runtime/replay/program.h) in a group of `members`. What one side did not
+// record follows from the other.
 CallTensors tensors_of(const Tables& tables, const Call& call, std::size_t members, bool is_root);
 
 // All ranks' tensors at one time, together.

@@ -1,6 +1,6 @@
 // BucketReducer: what DistributedDataParallel asks of its c10d::Reducer, which gathers gradients in
 // buckets and gives each to a hook as soon as it is full. Of meta tensors, which the Reducer does
-// not take, its bookkeeping alone (meta_reducer.h).
+// not take, its bookkeeping alone.
 #pragma once
 
 #include <functional>
@@ -47,10 +47,10 @@ std::unique_ptr<BucketReducer> make_real_reducer(const Scenario::Strategy& optio
                                                  BucketLimits limits,
                                                  const ProcessGroups::Ptr& world, BucketHook hook);
 
-// c10d::Reducer's bookkeeping, for meta tensors (meta/meta_device.h): which bucket is full when,
-// which parameters a backward leaves out, and in which order buckets are arranged after the first
-// one. Bucket sizes are cut by c10d's own function. After LibTorch's reducer.cpp, and held against
-// the Reducer itself by the tests: both must make the same calls.
+// c10d::Reducer's bookkeeping, for meta tensors (runtime/derive/torch/meta_tensors.h): which bucket
+// is full when, which parameters a backward leaves out, and in which order buckets are arranged
+// after the first one. Bucket sizes are cut by c10d's own function. After LibTorch's reducer.cpp,
+// and held against the Reducer itself by the tests: both must make the same calls.
 
 // As make_real_reducer. Errors: std::invalid_argument for static_graph and
 // skip_all_reduce_unused_params, whose bookkeeping is not here.

@@ -17,7 +17,7 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) /
 // Memory of that size from the device's allocator; what was in it is lost.
 void resize(const at::Tensor& flat, std::size_t bytes) {
   // No operation sees the memory go. A queued call may still fill it; this waits as one that uses
-  // it would (queued/call_queue.h).
+  // it would (runtime/device/call_queue.h).
   const at::Tensor in_use = flat.detach();
   const MemoryScope whole_memory(MemoryPhase::communication);
   at::StorageImpl* storage = flat.storage().unsafeGetStorageImpl();

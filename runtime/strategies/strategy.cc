@@ -19,7 +19,7 @@ std::unique_ptr<Strategy> make_strategy(const Scenario::Strategy& options, Strat
     case Scenario::Strategy::Kind::fsdp:
       return std::make_unique<Fsdp>(options, std::move(parts));
     case Scenario::Strategy::Kind::replay:
-      break;  // replay/player.h: it is no way to train
+      break;  // runtime/replay/torch/player.h: it is no way to train
   }
   LOCKSTEP_CHECK(false, "a strategy without an implementation");
 }

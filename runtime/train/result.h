@@ -17,12 +17,12 @@ struct Retrieval {
   double recall_at_1 = 0, recall_at_5 = 0, recall_at_10 = 0;
   double chance = 0;  // 1 / number of captions to choose from
   int items = 0;
-  // A sketch (trace/fingerprint.h) of each image's embedding, one after the other: what other
-  // trainings of the model are compared by.
+  // A sketch (trace/values/fingerprint.h) of each image's embedding, one after the other: what
+  // other trainings of the model are compared by.
   std::vector<double> image_sketches;
 };
 
-// What balancing by measured cost came to (balance/balancer.h), the same on all ranks.
+// What balancing by measured cost came to (runtime/train/balancer.h), the same on all ranks.
 struct BalanceReport {
   struct Phase {
     int steps = 0;
@@ -30,7 +30,7 @@ struct BalanceReport {
   };
   Phase fixed;     // while nothing was known of the costs: the sampler's own split
   Phase balanced;  // afterwards
-  double image_ms = 0, text_ms = 0, step_ms = 0;  // costs at the end (balance/cost_model.h)
+  double image_ms = 0, text_ms = 0, step_ms = 0;  // costs at the end (runtime/train/cost_model.h)
 };
 
 struct WorkerResult {
@@ -47,7 +47,8 @@ struct WorkerResult {
   std::int64_t skipped = 0;                   // items that could not be read
   double data_wait_ms = 0;                    // over all steps: waiting for the loader
   std::optional<DeviceMemory> device_memory;  // at the end, where the device counts
-  // Of rank 0, where it is alone: floating-point operations of each step (alone/flop_count.h).
+  // Of rank 0, where it is alone: floating-point operations of each step
+  // (runtime/device/operation_cost.h).
   std::vector<double> step_flops;
   bool times_mean_nothing = false;  // ranks shared GPUs
   std::optional<std::string> error;

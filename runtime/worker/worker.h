@@ -15,7 +15,7 @@ namespace lockstep {
 
 class Recorder;
 
-// Exit statuses of a rank beside kExitGaveUp (record/watchdog.h).
+// Exit statuses of a rank beside kExitGaveUp (runtime/record/watchdog.h).
 inline constexpr int kExitFinished = 0;
 inline constexpr int kExitException = 1;
 inline constexpr int kExitUsage = 2;
@@ -33,10 +33,11 @@ struct WorkerOptions {
   std::string device;                    // "cpu", "cuda"; empty: what the scenario's backend needs
   int local_rank = 0;                    // among the ranks of this machine
   bool share_gpus = false;               // of several NCCL ranks
-  QueuedCalls queued = QueuedCalls::no;  // for tests: on the CPU (queued/call_queue.h)
-  bool reference = false;  // alone, with the batches of all the scenario's ranks (job/reference.h)
-  std::string trace;       // folder for rank_<r>.ring and rank_<r>.result.json
-  pid_t parent = 0;        // from prepare_process_for_watchdog()
+  QueuedCalls queued = QueuedCalls::no;  // for tests: on the CPU (runtime/device/call_queue.h)
+  bool reference = false;                // alone, with the batches of all the scenario's ranks
+                                         // (runtime/job/scenario_variants.h)
+  std::string trace;                     // folder for rank_<r>.ring and rank_<r>.result.json
+  pid_t parent = 0;                      // from prepare_process_for_watchdog()
 };
 
 // What cannot be run, said before anything starts: another number of ranks than the scenario's,

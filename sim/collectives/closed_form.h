@@ -2,7 +2,7 @@
 // algorithm, in a table with its source. docs/simulate.md shows the same table.
 //
 // Evaluated as exact fractions and rounded to a picosecond once. The message level
-// (sim/collectives/message_level.h) has to give the same picosecond.
+// (sim/messages/message_level.h) has to give the same picosecond.
 #pragma once
 
 #include <cstdint>

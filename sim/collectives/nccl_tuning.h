@@ -3,8 +3,8 @@
 // NCCL estimates every pair of algorithm (tree, ring, NVLS, NVLS tree) and protocol (LL, LL128,
 // Simple) as latency + bytes / bandwidth, with latencies from the hops and bandwidths from the
 // channels that it found, and takes the cheapest (ncclTopoTuneModel, ncclTopoGetAlgoTime,
-// topoGetAlgoInfo; constants.h names the version). nccl_costs() is that model, in our words. It is
-// what NCCL goes by; what a machine then takes is
+// topoGetAlgoInfo; nccl_tuning.cc names the version). nccl_costs() is that model, in our words. It
+// is what NCCL goes by; what a machine then takes is
 //
 //   latency · L + T / speed + fill · sqrt(latency · L · T / speed)
 //

@@ -34,7 +34,7 @@ struct StepUse {
 
 struct Forecast {
   StepTimes times;
-  Picos step_time;  // sim/machine/training_steps.h: the median
+  Picos step_time;  // sim/forecast/training_steps.h: the median
   // Of the folding's classes, over the steps that are measured: all but the first, where there are
   // several.
   std::vector<RankUse> classes;
@@ -45,7 +45,7 @@ struct Forecast {
 };
 
 // `run` is the one that `program` was made of, with a span at every step's end
-// (sim/machine/timed_run.h); `result` is of execute() with record_issues, and not stuck. `places`:
+// (sim/forecast/timed_run.h); `result` is of execute() with record_issues, and not stuck. `places`:
 // of the job's groups. O(steps of the different ranks · log).
 Forecast forecast(const Run& run, const RunProgram& program, const Folding& folding,
                   const ExecutionResult& result, const std::vector<GroupPlace>& places);

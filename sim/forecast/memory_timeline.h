@@ -45,7 +45,7 @@ struct MemoryTimeline {
 // What a device must have for `use`: `fragmentation` times as much, and what is `reserved`.
 double device_bytes(const MemoryUse& use, const Machine& machine);
 
-// `run` is the one that `program` was made of (sim/machine/timed_run.h), `result` is of execute()
+// `run` is the one that `program` was made of (sim/forecast/timed_run.h), `result` is of execute()
 // with record_issues, and not stuck. `costs`: of each of run.ranks, those that were timed. Nothing
 // where memory was not counted: any stretch lacks it. In the order of the timelines' first ranks.
 // O(ranks + stretches of the different ranks).

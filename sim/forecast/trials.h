@@ -43,7 +43,7 @@ struct TrialOptions {
 inline constexpr std::size_t kMostTrialSteps = 50'000'000;  // of all trials together
 
 struct Trials {
-  // By trial: how long each measured step took, in order (sim/machine/training_steps.h).
+  // By trial: how long each measured step took, in order (sim/forecast/training_steps.h).
   std::vector<std::vector<Picos>> steps;
 };
 

@@ -1,5 +1,5 @@
 // The JSON Schema of machine files: which keys there are, and which of them must be there. What a
-// quantity is, sim/units.h decides.
+// quantity is, base/quantities.h decides.
 #pragma once
 
 #include <string_view>

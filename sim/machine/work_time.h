@@ -33,7 +33,7 @@ const Machine::Compute& compute_for(const Machine& machine, const std::string& d
 double work_seconds(const WorkCost& work, const Machine& machine);
 
 // Corrects each stretch that was timed (nanos) on this machine, so that it takes what it took;
-// priced for a machine that is changed (sim/machine/what_if.h), it stays as far from its rates.
+// priced for a machine that is changed (sim/forecast/what_if.h), it stays as far from its rates.
 // Stretches that are not timed, or without anything to price, stay as they are. O(stretches).
 void correct_by_times(RankCosts& costs, const Machine& machine);
 
@@ -49,9 +49,9 @@ struct GroupPlace {
 // Rank r is on node r / ranks_per_node. O(members · log).
 GroupPlace place_of(const std::vector<std::int32_t>& members, std::int64_t ranks_per_node);
 
-// How NCCL carries the call, and what that takes (sim/nccl/tuning.h). Nothing where it is not NCCL
-// that does, or its model has no answer: operations that it does not tune, one rank alone, nodes
-// with different numbers of ranks, several nodes on a machine with one level of links.
+// How NCCL carries the call, and what that takes (sim/collectives/nccl_tuning.h). Nothing where it
+// is not NCCL that does, or its model has no answer: operations that it does not tune, one rank
+// alone, nodes with different numbers of ranks, several nodes on a machine with one level of links.
 std::optional<NcclCost> nccl_call(const ProgramCall& call, const GroupPlace& place,
                                   const Machine& machine);
 
@@ -65,9 +65,9 @@ bool goes_in_rings(Op op, const GroupPlace& place);
 
 // What a call takes from its last member's arrival, by nccl_call() where that answers; where ranks
 // share cores, what each member works for it, as c10d's Gloo carries it out: a reduce-scatter as an
-// all-reduce. Inside a node, and for what follows no ring: as sim/collectives/choice.h says, with
-// the links between nodes where the group leaves one. All-reduce, all-gather and reduce-scatter of
-// n ranks on N nodes with k each:
+// all-reduce. Inside a node, and for what follows no ring: as sim/collectives/closed_form.h says,
+// with the links between nodes where the group leaves one. All-reduce, all-gather and
+// reduce-scatter of n ranks on N nodes with k each:
 //
 //   r(k-1)·a' + r⌈log2 N⌉·a + r(n-1)/n·B/min(beta', k·beta) + reducing,  r = 2 for all-reduce, else
 //   1

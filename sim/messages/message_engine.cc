@@ -1,4 +1,4 @@
-// What the message level keeps of each lane. For sim/engine/message_engine.cc alone.
+// What the message level keeps of each lane.
 
 #include "sim/messages/message_engine.h"
 

@@ -2,7 +2,7 @@
 //
 // A message takes alpha, then its bytes flow, then, where the receiver reduces, bytes/gamma; its
 // lane is busy all the while, its links only while bytes flow. Messages that use a link at the same
-// time share it max-min fairly (sim/engine/max_min.h), and their rates change when one begins or
+// time share it max-min fairly (sim/messages/links.h), and their rates change when one begins or
 // ends. A message that has its links to itself takes one event: when it arrives. Only when a second
 // one comes while it is under way do both get events of their own for the beginning and the end of
 // the flow.

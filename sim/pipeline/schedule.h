@@ -5,7 +5,7 @@
 //
 // The program says what is computed in which order, and nothing of time: run_pipeline.h does that.
 // A model of `stages * chunks` pieces is laid over the stages. Piece k feeds piece k + 1; a stage
-// holds `chunks` pieces. Sources of the orders: schedules.cc and zero_bubble.cc, beside each.
+// holds `chunks` pieces. Sources of the orders: schedules.cc and schedule.cc, beside each.
 #pragma once
 
 #include <cstddef>

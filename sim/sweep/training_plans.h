@@ -1,4 +1,4 @@
-// TrainingPlans: what a sweep of a plan file (sim/workload/plan_file.h) varies, and the plan and
+// TrainingPlans: what a sweep of a plan file (sim/transformer/plan_file.h) varies, and the plan and
 // the calibration that each point of its grid stands for. Made from texts: reads no file.
 #pragma once
 

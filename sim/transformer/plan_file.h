@@ -13,7 +13,7 @@
 //   global_batch: 1024
 //   recompute: selective
 //
-// plan_schema.h has all keys.
+// plan_schema() has all keys.
 #pragma once
 
 #include <optional>

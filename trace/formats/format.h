@@ -1,5 +1,5 @@
 // Format: one kind of file that recorded calls come in. The table of all of them stands in
-// formats.cc; a new one is a file beside this (`<name>.{h,cc}`), a row there, and a test with
+// format.cc; a new one is a file beside this (`<name>.{h,cc}`), a row there, and a test with
 // damaged input.
 //
 // A reader turns one file into the traces of the ranks that it holds. What only several files
@@ -68,7 +68,7 @@ std::optional<Rank> rank_in_name(std::string_view file_name);
 
 // Lockstep's own two forms, as rows of the table of formats.
 
-Format ring_format();  // trace/ring_reader.h
-Format text_format();  // trace/text_format.h
+Format ring_format();  // trace/formats/ring/reader.h
+Format text_format();  // trace/formats/text/text_trace.h
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@
 // Sketches of a sum are sums of sketches; sketches of tensors of one size can be compared.
 //
 // Sums of doubles depend on their order. Taking the same pieces in the same order, and merging them
-// in the same order, gives the same bits on every processor (fingerprint_ways.h).
+// in the same order, gives the same bits on every processor.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Devices that stand still while their hosts went on, in looks at running processes (snapshot.h).
+// Devices that stand still while their hosts went on, in looks at running processes (unanswered.h).
 //
 // Skew is no error: a rank that does not yet see a call completed, which its peers have left behind
 // without waiting for anything, is just seen a little earlier.

@@ -1,7 +1,8 @@
 // Calls that some ranks wait in and others never issued: who is at fault?
 //
 // Either the call is missing on the one side, or it is one too many on the other. The majority
-// decides; where as many wait as are missing, the past of the one that waits (verify/habit.h).
+// decides; where as many wait as are missing, the past of the one that waits
+// (verify/blocking/witnesses.h).
 #pragma once
 
 #include <cstddef>

@@ -89,7 +89,7 @@ std::int64_t elements_of(const Run& run, const StateMark& mark);
 // "1 gradient", "3 parameters", as findings call it.
 std::string phase_word(Phase phase, std::uint64_t count);
 
-// Arithmetic with sketches (trace/fingerprint.h): short vectors, one for a tensor.
+// Arithmetic with sketches (trace/values/fingerprint.h): short vectors, one for a tensor.
 
 using Sketch = std::vector<double>;
 

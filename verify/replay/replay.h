@@ -7,7 +7,7 @@
 // deterministic MPI programs). What is stuck at the end is stuck in all of them.
 //
 // Receives from any source do not fit that: which message each takes is given (WildcardChoices,
-// found by verify/schedule_search.h), and the replay is exact for this choice.
+// found by verify/schedules/search.h), and the replay is exact for this choice.
 //
 // Over NCCL a recorded host went on after every call that it issued; it is the devices that are
 // replayed. A rank waits at its oldest open call: what it issued later stands in a queue behind

@@ -1,6 +1,6 @@
-// One schedule of a run as programs (verify/schedule_program.h), played: what happens without a
+// One schedule of a run as programs (verify/schedules/program.h), played: what happens without a
 // choice happens, and what a state at rest leaves open is listed. The search over the choices is
-// verify/schedule_walk.h; why this is all that there is to choose: verify/schedule_search.h.
+// verify/schedules/search.h; why this is all that there is to choose: verify/schedule_search.h.
 //
 // Every elementary step is counted as work, and the machine stops at a limit.
 #pragma once

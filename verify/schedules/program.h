@@ -1,5 +1,5 @@
 // A run as programs: what each rank posts and where it blocks, without what was recorded of how it
-// went. The form on which other schedules are tried (verify/schedule_search.h).
+// went. The form on which other schedules are tried (verify/schedules/search.h).
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // The schedules that receives from any source leave open: which of them end, and which get stuck?
 //
 // A state is how far each rank is and which messages and receives have not met. Everything that
-// does not depend on a choice happens at once: it commutes with all else (verify/replay.h says
-// why), so that only states at rest matter. There, each receive from any source may take the first
-// message that each sender has for it, as long as no receive posted earlier would take that
+// does not depend on a choice happens at once: it commutes with all else (verify/replay/replay.h
+// says why), so that only states at rest matter. There, each receive from any source may take the
+// first message that each sender has for it, as long as no receive posted earlier would take that
 // message. These are the only choices, and the search tries all of them, with three reductions:
 //
 //   - A receive to which nobody can send any more than is there already depends on nothing else:

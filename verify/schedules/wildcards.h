@@ -1,5 +1,5 @@
 // Receives from any source: what the recorded run made of them, and what another legal schedule
-// would (verify/schedule_search.h).
+// would (verify/schedules/search.h).
 //
 // A run that ended well, or hung, is judged by the choices that it made; where some other choices
 // end in ranks that wait for ever, or in a message that does not fit its receive, that is a

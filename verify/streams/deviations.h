@@ -1,11 +1,11 @@
 // Deviations: where, in one group, do ranks part from the others, and how?
 //
-// The classes of a group (verify/streams.h) are walked side by side. Where their next calls do not
-// agree, the classes split into parties; the largest is the reference, and each deviating class is
-// explained by the cheapest edits that make its sequence agree with the reference's again: a call
-// replaced, left out, added, or two swapped. So one skipped all-reduce is one deviation rather than
-// twenty size mismatches. Where a stream ends (its rank hangs in the call), what would have come
-// next is taken from the last time the same call came by: training repeats itself.
+// The classes of a group (verify/streams/streams.h) are walked side by side. Where their next calls
+// do not agree, the classes split into parties; the largest is the reference, and each deviating
+// class is explained by the cheapest edits that make its sequence agree with the reference's again:
+// a call replaced, left out, added, or two swapped. So one skipped all-reduce is one deviation
+// rather than twenty size mismatches. Where a stream ends (its rank hangs in the call), what would
+// have come next is taken from the last time the same call came by: training repeats itself.
 //
 // Cost: O(calls of the distinct classes), and 64 x 64 comparisons for each kind of edit.
 #pragma once

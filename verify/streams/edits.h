@@ -48,7 +48,7 @@ FirstEdit first_edit(const EditProblem& problem);
 
 // EditFinder: by which edit does a deviating sequence agree with the reference's again?
 //
-// The edit script (verify/edit_script.h) decides where both sides' further way is seen, or expected
+// The edit script decides where both sides' further way is seen, or expected
 // from the last time the same calls came by. Where the deviant's stream stops in the very call, one
 // call is all there is to judge by: if it is one that comes later, those before it were left out.
 

@@ -3,7 +3,7 @@
 //
 // The alignment is a longest common subsequence of the calls around the finding's place (Hunt and
 // McIlroy, "An Algorithm for Differential File Comparison", 1976), where calls are the same that
-// may belong together and carry the same parameters in the same step (verify/edit_finder.h).
+// may belong together and carry the same parameters in the same step (verify/streams/edits.h).
 #pragma once
 
 #include <cstdint>

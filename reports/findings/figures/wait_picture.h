@@ -3,7 +3,7 @@
 // Ranks that wait in the same call, or that the same calls miss, share a node, so that a job of
 // thousands of ranks has a handful. An edge points from who waits to who is waited for.
 //
-// It is the wait-for graph by which verify() judges (verify/replay.h).
+// It is the wait-for graph by which verify() judges (verify/replay/replay.h).
 #pragma once
 
 #include <cstddef>
@@ -54,7 +54,8 @@ WaitPicture wait_picture(const Report& report, const Run& run,
 // finds, by its rules.
 
 // `groups`: group_streams(run). `semantics`: those by which verify() judged; nothing: the traces'.
-// Cost: the replay's, and with receives from any source a bounded search (schedule_search.h).
+// Cost: the replay's, and with receives from any source a bounded search
+// (verify/schedules/search.h).
 ReplayResult replayed(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement,
                       std::optional<CallSemantics> semantics);
 

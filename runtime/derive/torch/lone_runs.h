@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 
-// Which costs are kept of a rank that is looked at alone (alone/work_count.h).
+// Which costs are kept of a rank that is looked at alone (runtime/derive/torch/work_count.h).
 
 namespace lockstep {
 
@@ -24,7 +24,8 @@ struct LoneRun {
   std::string scenario;    // file
   std::vector<int> ranks;  // of the scenario's; several exchange their messages (messages.h)
   std::string trace;       // folder for rank_<r>.ring; exists
-  // The file of what rank 0 broadcasts (alone/broadcasts.h): rank 0 writes it, others read it.
+  // The file of what rank 0 broadcasts (runtime/derive/torch/broadcasts.h): rank 0 writes it,
+  // others read it.
   std::string broadcasts;
   std::vector<std::int64_t> dissent;  // steps in which another rank dissents
   // Another such file: where rank 0 broadcast the same, this run shows nothing new, and is left
@@ -49,8 +50,8 @@ struct LoneFailure {
 // Trains each as a rank of its scenario's job, from the first step to the last: what it calls
 // completes at once (instant_backend.h), and is in its trace. A rank whose program ends by an
 // exception has a trace that ends so. `on_meta`: with tensors that have no values
-// (meta/meta_device.h). After each a line "alone: <number>" goes to standard output.
-// Nothing: all were looked at.
+// (runtime/derive/torch/meta_tensors.h). After each a line "alone: <number>" goes to standard
+// output. Nothing: all were looked at.
 std::optional<LoneFailure> run_alone(const std::vector<LoneRun>& runs, bool on_meta);
 
 }  // namespace lockstep

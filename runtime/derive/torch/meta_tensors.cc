@@ -22,7 +22,7 @@ class Meta final : public Device {
 
 }  // namespace
 
-// A mode key of LibTorch's that no program uses; meta_kernels.cc says what it does.
+// A mode key of LibTorch's that no program uses; below is what it does.
 MakeOnMeta::MakeOnMeta() : on_(c10::DispatchKeySet(c10::DispatchKey::TESTING_ONLY_GenericMode)) {
   register_meta_kernels();
 }

@@ -28,7 +28,7 @@ class MakeOnMeta {
 };
 
 // The device of meta tensors. What is brought to it loses its values. It carries nothing to other
-// ranks: for a rank that is alone (alone/instant_backend.h).
+// ranks: for a rank that is alone (runtime/derive/torch/instant_backend.h).
 std::unique_ptr<Device> meta_device();
 
 // Meta kernels that LibTorch has in Python only.

@@ -1,7 +1,7 @@
 // WorkCount: what a rank that is alone computes between its calls, as costs
 // (trace/work_costs.h), counted where LibTorch dispatches it.
 //
-// The memory that the rank holds is counted with it (runtime/memory/counted_memory.h), where
+// The memory that the rank holds is counted with it (runtime/device/counted_memory.h), where
 // count_allocations() was called before.
 //
 // Counting slows down what is counted. So times are taken in a second look at the same rank, which

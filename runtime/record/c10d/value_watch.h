@@ -1,11 +1,12 @@
 // ValueWatch: what a rank's gradients, parameters, buffers and optimiser hold, on its way into the
-// trace as fingerprints (trace/fingerprint.h), in the steps that the scenario's `watch` names.
+// trace as fingerprints (trace/values/fingerprint.h), in the steps that the scenario's `watch`
+// names.
 //
 // Strategies hand in gradients as they give them away (local_gradient); the train loop the rest, in
 // the order of the step: what backward finds, what the optimizer gets, what it makes of it.
 //
 // What lies on the host is in the trace when the call returns. A device that takes fingerprints
-// itself (device_fingerprints.h) is asked for those of a step at its end, once.
+// itself (runtime/device/tensor_fingerprint.h) is asked for those of a step at its end, once.
 #pragma once
 
 #include <cstdint>

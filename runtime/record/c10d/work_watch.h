@@ -4,7 +4,7 @@
 // begun or finished it is told by its events. A call that comes back without a Work runs in the
 // caller's own queue; marks before and behind it tell as much. A thread asks for the calls in
 // flight every 200 us, and records what changed: times are late by that at most. Backends that say
-// so by themselves make it ask at once (backend_hooks.h).
+// so by themselves make it ask at once.
 #pragma once
 
 #include <chrono>

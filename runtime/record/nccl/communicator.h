@@ -2,7 +2,7 @@
 // both recorders of NCCL programs share: the profiler plugin and the preloaded library.
 //
 // A call is in the file when issue() returns. Members are not known here, only the own place; the
-// reader puts them together over all files (trace/communicators.h). So roots and peers are places.
+// reader puts them together over all files (trace/groups.h). So roots and peers are places.
 #pragma once
 
 #include <atomic>

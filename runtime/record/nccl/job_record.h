@@ -6,7 +6,7 @@
 //   LOCKSTEP_RECORD_HUNG_AFTER  seconds without any event, while a call is on the device, after
 //                             which the end mark says `hung` until something moves (default 60;
 //                             0: never); see
-//                             trace/hang_watch.h
+//                             trace/formats/ring/hang_watch.h
 //
 // A process has one rank, that of its launcher (base/launcher.h), and one file. Where no launcher
 // tells, or the first communicator has more places than the launcher has processes (several devices

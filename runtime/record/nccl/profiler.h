@@ -5,7 +5,7 @@
 //   anything; one that is captured in a CUDA graph at each launch of the graph.
 // - version 4, and messages in both: when it is launched (Coll, P2p); only these events name the
 //   peer. Within an ncclGroup NCCL launches in an order of its own, the same on all ranks.
-// - version 7: as 5, and with the tag that the program gives the call (user_tags.h).
+// - version 7: as 5, and with the tag that the program gives the call.
 // A call begins with the first of its channels' kernels and is complete with the last (KernelCh),
 // as NCCL's proxy thread sees them. Messages of a rank to itself meet nobody and are left out.
 //

@@ -4,7 +4,7 @@
 //
 //   LOCKSTEP_RECORD_COMPLETION=0   leave out when calls began and completed: NCCL's proxy thread
 //                                  then need not look after the kernels
-//   LOCKSTEP_RECORD_TAGS=FILE      what the program's user tags stand for (user_tags.h)
+//   LOCKSTEP_RECORD_TAGS=FILE      what the program's user tags stand for (profiler.h)
 //
 // NCCL unloads the plugin with the last communicator and may load it again; the library stays
 // (-z nodelete), with all that it holds. Nothing that goes wrong here reaches NCCL.

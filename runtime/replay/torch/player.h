@@ -1,10 +1,10 @@
-// Plays one rank of a program (replay/program.h): makes its process groups, issues its calls with
-// tensors of their sizes, waits where it waited, and ends as it ended.
+// Plays one rank of a program (runtime/replay/program.h): makes its process groups, issues its
+// calls with tensors of their sizes, waits where it waited, and ends as it ended.
 //
 // The order among ranks is the transport's, as ever, but in two places. A rank that ends before the
 // others (killed, by an exception) does so when they have issued the calls that they are known to
 // have issued; a call that does not fit its meeting reaches Gloo when the ranks that have such
-// calls wait (held_calls.h). Both are asked through the store, with bounded patience, since a rank
+// calls wait (transport.h). Both are asked through the store, with bounded patience, since a rank
 // may have been stopped on its way.
 //
 // On a device that queues (NCCL) synchronous calls run in the rank's own queue and a wait only

@@ -28,9 +28,9 @@
 //
 // Gloo may abort the process as soon as two ranks' calls do not fit, and a rank that is ahead would
 // take away from the others what they were about to record. So from the first call on that does not
-// fit (replay/disputes.h), a rank's calls are held until it waits for something or its program
-// ends, which is as far as it would have come in any case. NCCL aborts nothing, and nothing is held
-// over it.
+// fit (runtime/replay/disputes.h), a rank's calls are held until it waits for something or its
+// program ends, which is as far as it would have come in any case. NCCL aborts nothing, and nothing
+// is held over it.
 //
 // For the thread that plays the rank; a held call may be asked from any thread whether it is
 // complete.

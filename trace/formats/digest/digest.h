@@ -2,7 +2,8 @@
 //
 // `lockstep digest` makes one on each machine of a job, and anything that can run a command on many
 // machines brings them together. A digest holds what every analysis needs of a trace and leaves out
-// what none does (trace/digest_form.h), so that the verdict on digests is that on the traces.
+// what none does (trace/formats/digest/form.h), so that the verdict on digests is that on the
+// traces.
 //
 // Merging is reading several and writing one. The bytes depend on the set of traces only, not on
 // their order nor on how they were merged before: merging is commutative and associative.
@@ -26,7 +27,7 @@ bool looks_like_digest(std::string_view first_bytes);
 
 // What a digest says of a recording besides its traces.
 struct DigestOrigin {
-  std::string format;  // of the files that it was made from ("ring"; formats.cc)
+  std::string format;  // of the files that it was made from ("ring"; trace/formats/format.cc)
   std::vector<Run::Unreadable> unreadable;  // files that could not be read
 };
 
@@ -53,7 +54,7 @@ Result<ReadDigest> read_digest(std::string_view bytes, const std::string& file, 
 // than 256 MiB and never more than 64 GiB. A small hostile file cannot fill the memory.
 std::size_t most_expanded(std::size_t bytes);
 
-// Digests (trace/digest.h) as a format: what they hold is read as the format that they were made
+// Digests as a format: what they hold is read as the format that they were made
 // from would have been.
 
 Format digest_format();

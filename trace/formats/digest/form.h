@@ -56,9 +56,9 @@ class RankPlaces {
 };
 
 // The events, by index, whose times are kept, with these: every one where lost messages are sought
-// by them (verify/lost_messages.h), the newest and the last kCompletionsTimed completions of a rank
-// that did not end cleanly (verify/device_stall.h). Of any other trace one time, as 0: it tells
-// that it was recorded.
+// by them (verify/replay/channels.h), the newest and the last kCompletionsTimed completions of a
+// rank that did not end cleanly (verify/blocking/device_stall.h). Of any other trace one time, as
+// 0: it tells that it was recorded.
 std::vector<std::pair<std::uint32_t, Nanos>> kept_times(const RankTrace& trace,
                                                         const Tables& tables);
 inline constexpr std::size_t kCompletionsTimed = 32;

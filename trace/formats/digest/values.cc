@@ -227,8 +227,8 @@ class TablesReader {
       if (!room_.take(times * sizeof(Rank))) entry.fail();
       for (std::uint64_t i = 0; i < times && entry.ok(); ++i) {
         last += distance;
-        // The bound itself is no rank, but the second number of formats/nccl_log.cc's communicators
-        // before they are linked: a size.
+        // The bound itself is no rank, but the second number of
+        // trace/formats/nccl_log/nccl_log.cc's communicators before they are linked: a size.
         if (last < 0 || last > kMaxWorldSize) entry.fail();
         ranks.emplace_back(static_cast<std::int32_t>(last));
       }

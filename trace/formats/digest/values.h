@@ -120,7 +120,7 @@ class DigestReader {
 };
 
 // Numbers the values that some traces use. Signatures are numbered without their root, which a
-// call tells relative to its group (trace/digest_form.h).
+// call tells relative to its group (trace/formats/digest/form.h).
 class DigestValues {
  public:
   explicit DigestValues(const Tables& tables) : tables_(tables) {}

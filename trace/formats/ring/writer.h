@@ -60,7 +60,7 @@ class RingWriter {
   // A group must be made before its first use. `ranks`: global, in group order.
   GroupRef make_group(std::string_view name, std::span<const std::int32_t> ranks,
                       std::string_view desc = {});
-  // A group of which the rank knows only its own place among `size` (communicators.h). Peers and
+  // A group of which the rank knows only its own place among `size` (trace/groups.h). Peers and
   // roots of its calls are places. `name` is the same in all its processes, and not empty.
   GroupRef make_communicator(std::string_view name, std::int32_t place, std::int32_t size,
                              std::string_view desc = {});

@@ -58,7 +58,7 @@ class LineParser {
 // An absent key, or null, is "not recorded" and no problem unless it is required. Keys that the
 // format does not have are passed over.
 
-// Every key that the format has; text_fields.cc spells them in the same order.
+// Every key that the format has; lines.cc spells them in the same order.
 enum class Key : std::uint8_t {
   // kinds of lines
   header,

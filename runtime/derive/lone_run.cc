@@ -7,8 +7,6 @@
 #include <thread>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "runtime/launch/run_folder.h"
@@ -22,32 +20,6 @@ constexpr std::chrono::milliseconds kPoll(5);  // so that a short derivation end
 constexpr int kPollsALook = 20;                // at the log
 constexpr std::size_t kLogLines = 3;
 constexpr std::size_t kLogBytes = std::size_t{1} << 26U;
-
-const char* to_string(LoneRanks::Costs costs) {
-  switch (costs) {
-    case LoneRanks::Costs::none:
-      return "none";
-    case LoneRanks::Costs::counts:
-      return "counts";
-    case LoneRanks::Costs::times:
-      return "times";
-  }
-  return "none";
-}
-
-std::string list_of(const std::vector<LoneRanks>& ranks) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const LoneRanks& one : ranks) {
-    list.push_back({{"scenario", one.scenario},
-                    {"ranks", one.ranks},
-                    {"trace", one.folder},
-                    {"broadcasts", one.broadcasts},
-                    {"dissent", one.dissent},
-                    {"unless_same_as", one.unless_same_as},
-                    {"costs", to_string(one.costs)}});
-  }
-  return list.dump();
-}
 
 // How many ranks the worker says it has looked at: "alone: 12" is its last line but for others'.
 std::size_t finished_in(const std::string& log) {
@@ -79,7 +51,7 @@ Status outcome_of(const ProcessEnd& end, const std::string& log) {
 Result<LoneRun> LoneRun::start(const std::vector<LoneRanks>& ranks, const LoneOptions& options) {
   const std::string list = options.folder + "/ranks.json";
   std::string log = options.folder + "/worker.log";
-  if (const Status ok = write_file(list, list_of(ranks)); !ok) return ok.error();
+  if (const Status ok = write_file(list, lone_ranks_text(ranks)); !ok) return ok.error();
   std::vector<std::string> command = {options.worker, "alone", list};
   if (options.on_meta) command.emplace_back("--meta");
   Result<Process> process = Process::spawn(command, log);

@@ -11,23 +11,10 @@
 
 #include "base/interrupts.h"
 #include "base/result.h"
+#include "runtime/job/lone_ranks.h"
 #include "runtime/launch/process.h"
 
 namespace lockstep {
-
-// One rank, alone; or those that need each other's messages, together.
-struct LoneRanks {
-  std::string scenario;  // file
-  std::vector<int> ranks;
-  std::string folder;                 // of their traces; exists
-  std::string broadcasts;             // the file of what rank 0 broadcasts (docs/derive.md)
-  std::vector<std::int64_t> dissent;  // steps in which another rank dissents
-  // Another file of what rank 0 broadcasts: where both are equal, they are not looked at.
-  std::string unless_same_as;
-  // What is kept of its work beside the trace (trace/work_costs.h): counts, or the times that it
-  // takes here and now.
-  enum class Costs : std::uint8_t { none, counts, times } costs = Costs::none;
-};
 
 struct LoneOptions {
   std::string worker;    // the worker program

@@ -92,7 +92,7 @@ std::string version() {
 int look_at_lone_ranks(const std::string& list, bool on_meta) {
   std::printf("%s\n", version().c_str());  // whoever reads this log says what derived the calls
   std::fflush(stdout);
-  const auto runs = lockstep::read_lone_runs(list);
+  const auto runs = lockstep::read_lone_ranks(list);
   if (!runs) {
     std::fprintf(stderr, "%s\n", runs.error().str().c_str());
     return lockstep::kExitUsage;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -150,28 +151,77 @@ std::vector<std::string> violations(const std::string& path, const std::string& 
   return out;
 }
 
+bool contains_anonymous(const std::vector<std::string>& namespaces) {
+  return std::find(namespaces.begin(), namespaces.end(), "") != namespaces.end();
+}
+
+// The types that `text` defines at the level of a named namespace, each with its namespaces:
+// "lockstep::verify::Context". What is in an anonymous one belongs to its file. Relies on the
+// layout that clang-format gives: namespaces and their types begin in the first column.
+std::vector<std::string> types_defined(const std::string& text) {
+  static const std::regex kOpened(R"(^namespace ?([A-Za-z_0-9:]*) \{)");
+  static const std::regex kType(
+      R"(^(?:struct|class|enum class|enum|union) ([A-Za-z_0-9]+)(?: final)?(?: [:{].*)?$)");
+  std::vector<std::string> out;
+  std::vector<std::string> namespaces;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch match;
+    if (std::regex_search(line, match, kOpened)) {
+      namespaces.push_back(match[1]);
+    } else if (line.starts_with("}  // namespace") && !namespaces.empty()) {
+      namespaces.pop_back();
+    } else if (std::regex_match(line, match, kType) && !contains_anonymous(namespaces)) {
+      std::string name;
+      for (const std::string& space : namespaces) name += space + "::";
+      out.push_back(name + std::string(match[1]));
+    }
+  }
+  return out;
+}
+
 std::string read(const fs::path& file) {
   std::ostringstream text;
   text << std::ifstream(file).rdbuf();
   return text.str();
 }
 
-TEST(Layers, EveryIncludeIsAllowed) {
+// The sources of all layers, by their paths from the top of the repository.
+std::vector<std::string> all_sources() {
   const fs::path root = LOCKSTEP_SOURCE_DIR;
-  std::size_t files = 0;
+  std::vector<std::string> out;
   for (const Layer& layer : layers()) {
     if (layer_of(std::string(fs::path(layer.folder).parent_path()) + "/x.h") != nullptr) continue;
     for (const fs::directory_entry& entry :
          fs::recursive_directory_iterator(root / std::string(layer.folder))) {
       const std::string extension = entry.path().extension();
-      if (extension != ".h" && extension != ".cc") continue;
-      ++files;
-      const std::string path = fs::relative(entry.path(), root);
-      for (const std::string& violation : violations(path, read(entry.path())))
-        ADD_FAILURE() << violation;
+      if (extension == ".h" || extension == ".cc") out.push_back(fs::relative(entry.path(), root));
     }
   }
-  EXPECT_GT(files, 20U) << "the sources were not found in " << root;
+  return out;
+}
+
+TEST(Layers, EveryIncludeIsAllowed) {
+  const std::vector<std::string> files = all_sources();
+  for (const std::string& path : files) {
+    for (const std::string& violation :
+         violations(path, read(fs::path(LOCKSTEP_SOURCE_DIR) / path)))
+      ADD_FAILURE() << violation;
+  }
+  EXPECT_GT(files.size(), 500U) << "the sources were not found";
+}
+
+// Two types of one name in one program are one to the linker, which then takes the wrong
+// constructor.
+TEST(Layers, NoTypeIsDefinedTwiceInOneNamespace) {
+  std::map<std::string, std::string> defined;
+  for (const std::string& path : all_sources()) {
+    for (const std::string& type : types_defined(read(fs::path(LOCKSTEP_SOURCE_DIR) / path))) {
+      const auto [first, added] = defined.emplace(type, path);
+      EXPECT_TRUE(added) << type << " is defined in " << first->second << " and in " << path;
+    }
+  }
+  EXPECT_GT(defined.size(), 500U) << "the types were not found";
 }
 
 TEST(Layers, EveryFolderOfTheRuntimeIsALayer) {
@@ -190,6 +240,14 @@ TEST(Layers, NoLayerWithoutTorchMayIncludeOneThatIsListedAfterIt) {
       EXPECT_TRUE(layer.torch || contains(below, allowed)) << layer.folder << " -> " << allowed;
     below.push_back(layer.folder);
   }
+}
+
+TEST(LayersCheck, FindsTheTypesOfNamedNamespaces) {
+  EXPECT_EQ(types_defined("namespace a::b {\nstruct One {\nclass Two final : public X {\n"
+                          "enum class Three : int { x };\nstruct Declared;\n  struct Inner {\n"
+                          "namespace {\nstruct Hidden {\n}  // namespace\n"
+                          "}  // namespace a::b\n"),
+            (std::vector<std::string>{"a::b::One", "a::b::Two", "a::b::Three"}));
 }
 
 TEST(LayersCheck, AcceptsWhatIsAllowed) {

@@ -174,7 +174,8 @@ RankCosts costs_of(const std::string& scenario, bool on_meta) {
   const TempDir folder;
   const std::string file = folder.write("job.yaml", scenario);
   const auto failed = run_alone(
-      {{file, {0}, folder.path(), folder.file("broadcasts"), {}, {}, KeptCosts::counts}}, on_meta);
+      {{file, {0}, folder.path(), folder.file("broadcasts"), {}, {}, LoneRanks::Costs::counts}},
+      on_meta);
   EXPECT_FALSE(failed) << failed->error.str();
   Result<RankCosts> costs = read_work_costs(costs_file(folder.path(), 0));
   EXPECT_TRUE(costs) << costs.error().str();

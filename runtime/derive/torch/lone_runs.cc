@@ -8,7 +8,6 @@
 #include <thread>
 
 #include <ATen/Parallel.h>
-#include <nlohmann/json.hpp>
 
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
@@ -24,12 +23,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kListBytes = std::size_t{1} << 28U;
-
-// Nothing said: none.
-KeptCosts kept_costs_named(const std::string& name) {
-  if (name == "counts") return KeptCosts::counts;
-  return name == "times" ? KeptCosts::times : KeptCosts::none;
-}
 
 // The scenarios, each read once.
 class Scenarios {
@@ -51,7 +44,7 @@ class Scenarios {
 };
 
 // Whether the run is left out.
-Result<bool> shows_nothing_new(const LoneRun& run) {
+Result<bool> shows_nothing_new(const LoneRanks& run) {
   if (run.unless_same_as.empty()) return false;
   const Result<std::string> one = read_file(run.broadcasts, kListBytes);
   if (!one) return one.error();
@@ -61,7 +54,7 @@ Result<bool> shows_nothing_new(const LoneRun& run) {
 }
 
 // One rank of a run. `messages`: of those that are played together; null: it is the only one.
-Status run_rank(const Scenario& scenario, const LoneRun& run, int rank, bool on_meta,
+Status run_rank(const Scenario& scenario, const LoneRanks& run, int rank, bool on_meta,
                 Messages* messages) {
   Broadcasts broadcasts;
   if (run.ranks.front() != 0) {
@@ -70,7 +63,7 @@ Status run_rank(const Scenario& scenario, const LoneRun& run, int rank, bool on_
     broadcasts = std::move(*read);
   }
   auto ring = make_job_ring(
-      scenario, {rank, scenario.ranks, run.trace, records_of(scenario, rank), /*queued=*/false});
+      scenario, {rank, scenario.ranks, run.folder, records_of(scenario, rank), /*queued=*/false});
   if (!ring) return ring.error();
   Recorder recorder(**ring);
   const auto dissents = [&] {
@@ -91,17 +84,17 @@ Status run_rank(const Scenario& scenario, const LoneRun& run, int rank, bool on_
   } catch (const std::exception& error) {
     record_exception(recorder, rank, message_of(error));
   }
-  const Status saved = write_result(result, file_of_rank(run.trace, rank, ".result.json"));
+  const Status saved = write_result(result, file_of_rank(run.folder, rank, ".result.json"));
   if (!saved) return saved;
-  if (run.costs != KeptCosts::none) {
-    const Status kept = write_file(costs_file(run.trace, rank), work_costs_text(costs));
+  if (run.costs != LoneRanks::Costs::none) {
+    const Status kept = write_file(costs_file(run.folder, rank), work_costs_text(costs));
     if (!kept) return kept;
   }
   // Also where training ended early: what was sent until then was sent.
   return rank == 0 ? broadcasts.write(run.broadcasts) : Status::ok();
 }
 
-Status run_one(const Scenario& scenario, const LoneRun& run, bool on_meta) {
+Status run_one(const Scenario& scenario, const LoneRanks& run, bool on_meta) {
   if (run.ranks.size() == 1) return run_rank(scenario, run, run.ranks.front(), on_meta, nullptr);
   Messages messages(run.ranks.size());
   std::vector<Status> ended(run.ranks.size(), Status::ok());
@@ -121,41 +114,20 @@ Status run_one(const Scenario& scenario, const LoneRun& run, bool on_meta) {
 
 }  // namespace
 
-Result<std::vector<LoneRun>> read_lone_runs(const std::string& file) {
-  const Result<std::string> text = read_file(file, kListBytes);
-  if (!text) return text.error();
-  std::vector<LoneRun> out;
-  try {
-    for (const nlohmann::json& entry : nlohmann::json::parse(*text)) {
-      out.push_back({entry.at("scenario"), entry.at("ranks"), entry.at("trace"),
-                     entry.at("broadcasts"), entry.value("dissent", std::vector<std::int64_t>()),
-                     entry.value("unless_same_as", std::string()),
-                     kept_costs_named(entry.value("costs", std::string()))});
-      if (out.back().ranks.empty())
-        return Error{"a run without a rank", {file}, "`lockstep derive` writes such lists"};
-    }
-  } catch (const nlohmann::json::exception& error) {
-    return Error{std::string("this is no list of ranks to look at: ") + error.what(),
-                 {file},
-                 "`lockstep derive` writes one"};
-  }
-  return out;
-}
-
-std::optional<LoneFailure> run_alone(const std::vector<LoneRun>& runs, bool on_meta) {
+std::optional<LoneFailure> run_alone(const std::vector<LoneRanks>& list, bool on_meta) {
   at::set_num_threads(1);
-  if (std::any_of(runs.begin(), runs.end(),
-                  [](const LoneRun& run) { return run.costs == KeptCosts::counts; })) {
+  if (std::any_of(list.begin(), list.end(),
+                  [](const LoneRanks& run) { return run.costs == LoneRanks::Costs::counts; })) {
     count_allocations();
   }
   Scenarios scenarios;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const Result<bool> left_out = shows_nothing_new(runs[i]);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Result<bool> left_out = shows_nothing_new(list[i]);
     if (!left_out) return LoneFailure{left_out.error()};
     if (*left_out) continue;
-    const Result<const Scenario*> scenario = scenarios.get(runs[i].scenario, runs[i].ranks.front());
+    const Result<const Scenario*> scenario = scenarios.get(list[i].scenario, list[i].ranks.front());
     if (!scenario) return LoneFailure{scenario.error(), /*refused=*/true};
-    if (const Status ok = run_one(**scenario, runs[i], on_meta); !ok)
+    if (const Status ok = run_one(**scenario, list[i], on_meta); !ok)
       return LoneFailure{ok.error()};
     std::printf("alone: %zu\n", i + 1);
     std::fflush(stdout);

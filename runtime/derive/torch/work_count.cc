@@ -86,10 +86,10 @@ void end_operation(const at::RecordFunction& function, at::ObserverContext* cont
 
 }  // namespace
 
-WorkCount::WorkCount(Recorder& recorder, KeptCosts kept) : recorder_(recorder), kept_(kept) {
-  if (kept_ == KeptCosts::none) return;
+WorkCount::WorkCount(Recorder& recorder, LoneRanks::Costs kept) : recorder_(recorder), kept_(kept) {
+  if (kept_ == LoneRanks::Costs::none) return;
   counting = {};
-  if (kept_ == KeptCosts::counts) {
+  if (kept_ == LoneRanks::Costs::counts) {
     handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(begin_operation, end_operation)
                                              .needsInputs(true)
                                              .needsOutputs(true)
@@ -102,7 +102,7 @@ WorkCount::WorkCount(Recorder& recorder, KeptCosts kept) : recorder_(recorder), 
 }
 
 std::int64_t WorkCount::beside_nanos() const {
-  return kept_ == KeptCosts::times
+  return kept_ == LoneRanks::Costs::times
              ? std::max<std::int64_t>(other_threads_nanos() - beside_before_, 0)
              : 0;
 }
@@ -113,7 +113,7 @@ std::vector<WorkCost> WorkCount::take() {
 }
 
 WorkCount::~WorkCount() {
-  if (kept_ == KeptCosts::none) return;
+  if (kept_ == LoneRanks::Costs::none) return;
   recorder_.listen({});
   if (handle_) at::removeCallback(*handle_);
   counting = {};
@@ -150,7 +150,7 @@ void WorkCount::end_stretch(WorkCost::Before before, std::int64_t id) {
   cost.before = before;
   cost.id = id;
   cost.step = recorder_.context().step;
-  if (counting.on && kept_ == KeptCosts::times) cost.nanos = now - began_;
+  if (counting.on && kept_ == LoneRanks::Costs::times) cost.nanos = now - began_;
   counting.on = false;
   work_.push_back(std::move(cost));
   if (!memory_) return;

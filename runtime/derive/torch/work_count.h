@@ -15,8 +15,8 @@
 
 #include <ATen/record_function.h>
 
-#include "runtime/derive/torch/lone_runs.h"
 #include "runtime/device/counted_memory.h"
+#include "runtime/job/lone_ranks.h"
 #include "runtime/record/recorder.h"
 #include "trace/work_costs.h"
 
@@ -26,7 +26,7 @@ namespace lockstep {
 // time in a thread. What the other ranks' answers take to be made up is nobody's work and left out.
 class WorkCount {
  public:
-  WorkCount(Recorder& recorder, KeptCosts kept);
+  WorkCount(Recorder& recorder, LoneRanks::Costs kept);
   ~WorkCount();
   WorkCount(const WorkCount&) = delete;
   WorkCount& operator=(const WorkCount&) = delete;
@@ -44,7 +44,7 @@ class WorkCount {
   void settle_memory();
 
   Recorder& recorder_;
-  KeptCosts kept_;
+  LoneRanks::Costs kept_;
   std::optional<at::CallbackHandle> handle_;
   std::optional<CountedMemory> memory_;
   std::vector<WorkCost> work_;

@@ -32,21 +32,21 @@ const pid_t& own_pid() {
   return pid;
 }
 
-std::atomic<JobRecord*> recording_job{nullptr};
+std::atomic<NcclJobRecord*> recording_job{nullptr};
 
 }  // namespace
 
-JobRecord::JobRecord(std::string library, Environment get)
+NcclJobRecord::NcclJobRecord(std::string library, Environment get)
     : library_(std::move(library)),
       get_(std::move(get)),
       hung_after_(hang_patience(get_("LOCKSTEP_RECORD_HUNG_AFTER"))),
       capacity_(events_of(get_("LOCKSTEP_RECORD_EVENTS"))) {}
 
-JobRecord& JobRecord::of_process(const char* library) {
-  static JobRecord* const job = [&] {
-    auto* const made = new JobRecord(library, ::getenv);
+NcclJobRecord& NcclJobRecord::of_process(const char* library) {
+  static NcclJobRecord* const job = [&] {
+    auto* const made = new NcclJobRecord(library, ::getenv);
     own_pid();
-    ::on_exit(&JobRecord::at_exit, made);
+    ::on_exit(&NcclJobRecord::at_exit, made);
     recording_job.store(made, std::memory_order_release);
     made->has_watcher_ = made->hung_after_ > 0;
     return made;
@@ -54,17 +54,17 @@ JobRecord& JobRecord::of_process(const char* library) {
   return *job;
 }
 
-void JobRecord::at_exit(int status, void* job) {
+void NcclJobRecord::at_exit(int status, void* job) {
   if (::getpid() != own_pid()) return;
-  static_cast<JobRecord*>(job)->finish(status == 0 ? End::clean : End::exception);
+  static_cast<NcclJobRecord*>(job)->finish(status == 0 ? End::clean : End::exception);
 }
 
-void JobRecord::at_immediate_exit(int status) {
-  JobRecord* const job = recording_job.load(std::memory_order_acquire);
+void NcclJobRecord::at_immediate_exit(int status) {
+  NcclJobRecord* const job = recording_job.load(std::memory_order_acquire);
   if (status == 0 && job != nullptr) at_exit(status, job);
 }
 
-void JobRecord::start_watcher() {
+void NcclJobRecord::start_watcher() {
   try {
     look_at_times(hung_after_, [this](std::int64_t now) { look_for_hangs(now); });
   } catch (const std::system_error& error) {
@@ -72,7 +72,7 @@ void JobRecord::start_watcher() {
   }
 }
 
-void JobRecord::look_for_hangs(std::int64_t now) {
+void NcclJobRecord::look_for_hangs(std::int64_t now) {
   const std::lock_guard lock(mutex_);
   for (auto& [rank, lane] : lanes_) {
     if (!lane.ring || !lane.hang) continue;
@@ -83,7 +83,7 @@ void JobRecord::look_for_hangs(std::int64_t now) {
   }
 }
 
-void JobRecord::finish(End end) {
+void NcclJobRecord::finish(End end) {
   const std::lock_guard lock(mutex_);
   for (const auto& [rank, lane] : lanes_) {
     if (!lane.ring) continue;
@@ -92,18 +92,18 @@ void JobRecord::finish(End end) {
   }
 }
 
-bool JobRecord::records() {
+bool NcclJobRecord::records() {
   const std::lock_guard lock(mutex_);
   return !lanes_.empty() && lanes_.begin()->second.ring != nullptr;
 }
 
-void JobRecord::say_once(const char* kind, const std::string& what) {
+void NcclJobRecord::say_once(const char* kind, const std::string& what) {
   if (!said_.insert(kind).second) return;
   std::fprintf(stderr, "%s: %s\n", library_.c_str(), what.c_str());
 }
 
 // Where to write, and whose ranks count. False: nothing is recorded.
-bool JobRecord::begin(const Opening& first) {
+bool NcclJobRecord::begin(const Opening& first) {
   state_ = State::refused;
   const char* const folder = get_("LOCKSTEP_RECORD_DIR");
   if (folder == nullptr || *folder == '\0') {
@@ -128,7 +128,7 @@ bool JobRecord::begin(const Opening& first) {
   return true;
 }
 
-JobRecord::Lane& JobRecord::make_lane(std::int32_t rank) {
+NcclJobRecord::Lane& NcclJobRecord::make_lane(std::int32_t rank) {
   const auto [known, is_new] = lanes_.try_emplace(rank);
   Lane& lane = known->second;
   if (!is_new) return lane;
@@ -158,7 +158,7 @@ JobRecord::Lane& JobRecord::make_lane(std::int32_t rank) {
   return lane;
 }
 
-JobRecord::Lane* JobRecord::lane_of(const Opening& opening) {
+NcclJobRecord::Lane* NcclJobRecord::lane_of(const Opening& opening) {
   const auto place = static_cast<std::int32_t>(opening.place);
   if (opening.size > world_size_) {
     say_once("size", "communicators of more than " + std::to_string(world_size_) +
@@ -186,7 +186,7 @@ JobRecord::Lane* JobRecord::lane_of(const Opening& opening) {
   return nullptr;
 }
 
-Communicator* JobRecord::open(const Opening& opening) {
+Communicator* NcclJobRecord::open(const Opening& opening) {
   const std::lock_guard lock(mutex_);
   if (state_ == State::refused || opening.name.empty()) return nullptr;
   if (opening.place < 0 || opening.place >= opening.size || opening.size > kMostRanks) {

@@ -1,4 +1,4 @@
-// JobRecord: the ring files of a process that uses NCCL, for programs that know nothing of
+// NcclJobRecord: the ring files of a process that uses NCCL, for programs that know nothing of
 // Lockstep.
 //
 //   LOCKSTEP_RECORD_DIR       where the ring files go; not set: nothing is recorded, said once
@@ -33,14 +33,14 @@
 
 namespace lockstep {
 
-class JobRecord {
+class NcclJobRecord {
  public:
   // `library`: what messages begin with.
-  JobRecord(std::string library, Environment get);
+  NcclJobRecord(std::string library, Environment get);
 
   // The process's: never destroyed, since calls may come until the process is gone. The end mark
   // tells whether the program exited with 0; a process that is killed leaves none.
-  static JobRecord& of_process(const char* library);
+  static NcclJobRecord& of_process(const char* library);
   // The process ends by _exit(), which runs no handlers. Only a good end is marked: others come
   // from whoever ends a hung process, often in the handler of a signal.
   static void at_immediate_exit(int status);

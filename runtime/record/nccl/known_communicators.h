@@ -28,7 +28,7 @@ class KnownCommunicators {
   // What NCCL says of a communicator; nothing: it does not know yet.
   using Ask = std::function<std::optional<Place>(nccl::Comm)>;
   // `job` outlives this.
-  KnownCommunicators(JobRecord& job, Ask ask) : job_(job), ask_(std::move(ask)) {}
+  KnownCommunicators(NcclJobRecord& job, Ask ask) : job_(job), ask_(std::move(ask)) {}
 
   // A communicator by its ids, of which all processes give the same.
   static std::string name_of(std::span<const nccl::UniqueId> ids);
@@ -54,7 +54,7 @@ class KnownCommunicators {
   };
   void open(Known& known, Place place);
 
-  JobRecord& job_;
+  NcclJobRecord& job_;
   const Ask ask_;
   std::shared_mutex mutex_;
   std::unordered_map<nccl::Comm, Known> known_;

@@ -77,7 +77,7 @@ std::optional<KnownCommunicators::Place> ask_nccl(Comm comm) {
   return place;
 }
 
-JobRecord& job() { return JobRecord::of_process("liblockstep_nccl"); }
+NcclJobRecord& job() { return NcclJobRecord::of_process("liblockstep_nccl"); }
 
 KnownCommunicators& communicators() {
   static auto* const known = new KnownCommunicators(job(), ask_nccl);
@@ -370,7 +370,7 @@ ResultCode ncclRecv(void* buffer, std::size_t count, int dtype, int peer, Comm c
 
 // In front of the C library's.
 extern "C" __attribute__((visibility("default"))) void _exit(int status) {
-  lockstep::JobRecord::at_immediate_exit(status);
+  lockstep::NcclJobRecord::at_immediate_exit(status);
   for (;;) ::syscall(SYS_exit_group, status);
 }
 extern "C" __attribute__((visibility("default"))) void _Exit(int status) noexcept {

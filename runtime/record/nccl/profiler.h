@@ -63,7 +63,7 @@ class UserTags {
 class Profiler {
  public:
   // `completions`: ask for the kernels' events, too. The job outlives this.
-  Profiler(JobRecord& job, bool completions, UserTags tags)
+  Profiler(NcclJobRecord& job, bool completions, UserTags tags)
       : job_(job), completions_(completions), tags_(std::move(tags)) {}
 
   // The context of a communicator: what the events below come with. Null: it is not recorded.
@@ -89,7 +89,7 @@ class Profiler {
   void* start_kernel(void* parent);
   void* launched(Communicator& communicator, std::uint32_t id, std::uint32_t channels);
 
-  JobRecord& job_;
+  NcclJobRecord& job_;
   const bool completions_;
   UserTags tags_;
   CallSlots slots_;

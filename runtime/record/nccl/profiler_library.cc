@@ -24,7 +24,7 @@ Profiler& profiler() {
   static Profiler* const made = [] {
     const char* const completions = ::getenv("LOCKSTEP_RECORD_COMPLETION");
     const bool wanted = completions == nullptr || std::string_view(completions) != "0";
-    return new Profiler(JobRecord::of_process("liblockstep_nccl_profiler"), wanted,
+    return new Profiler(NcclJobRecord::of_process("liblockstep_nccl_profiler"), wanted,
                         UserTags(::getenv("LOCKSTEP_RECORD_TAGS")));
   }();
   return *made;

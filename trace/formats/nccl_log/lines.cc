@@ -65,8 +65,8 @@ bool is_nccl_call(std::string_view message) {
   return colon != kNpos && colon <= 64 && message.substr(0, colon).find(' ') == kNpos;
 }
 
-std::optional<NcclCall> parse_nccl_call(std::string_view message) {
-  NcclCall out;
+std::optional<NcclLogCall> parse_nccl_call(std::string_view message) {
+  NcclLogCall out;
   out.name = message.substr(0, message.find(':'));
   const auto op_count = pointer_after(message, "opCount ");
   const auto count = number_after(message, " count ");
@@ -122,7 +122,7 @@ std::optional<std::uint64_t> parse_nccl_destroy(std::string_view message) {
 
 bool is_nccl_message(std::string_view name) { return name == "Send" || name == "Recv"; }
 
-SignatureId nccl_signature(const NcclCall& call, Tables& tables) {
+SignatureId nccl_signature(const NcclLogCall& call, Tables& tables) {
   Signature s;
   set_op(s, nccl_op(call.name), call.name, tables);
   const auto [in, out] = nccl_elements(s.op, call.count, call.nranks);

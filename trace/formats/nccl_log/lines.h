@@ -18,14 +18,14 @@ struct NcclLine {
 std::optional<NcclLine> parse_nccl_line(std::string_view line);
 
 // "AllReduce: opCount 1a …".
-struct NcclCall {
+struct NcclLogCall {
   std::string_view name;
   std::uint64_t op_count = 0, comm = 0;
   std::int64_t count = 0, datatype = 0, op = 0, root = 0, nranks = kNone;
 };
 bool is_nccl_call(std::string_view message);
 // Nothing: a part is missing or no number, as in lines that were cut off or run into each other.
-std::optional<NcclCall> parse_nccl_call(std::string_view message);
+std::optional<NcclLogCall> parse_nccl_call(std::string_view message);
 
 // "ncclCommInitRank comm 0x5… rank 0 nranks 4 cudaDev 0 … - Init COMPLETE".
 struct NcclInit {
@@ -41,7 +41,7 @@ std::optional<NcclInit> parse_nccl_init(std::string_view message);
 std::optional<std::uint64_t> parse_nccl_destroy(std::string_view message);
 
 // The call in the event model's words. `root` stays a rank of the communicator.
-SignatureId nccl_signature(const NcclCall& call, Tables& tables);
+SignatureId nccl_signature(const NcclLogCall& call, Tables& tables);
 bool is_nccl_message(std::string_view name);  // Send, Recv
 
 }  // namespace lockstep

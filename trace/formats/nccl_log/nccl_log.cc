@@ -171,7 +171,7 @@ class NcclLogReader {
   }
 
   void take_call(const NcclLine& line) {
-    const std::optional<NcclCall> call = parse_nccl_call(line.message);
+    const std::optional<NcclLogCall> call = parse_nccl_call(line.message);
     if (!call) {
       if (const auto only = only_process(line)) {
         damage(*only, "a call's line is cut off or run into another");
@@ -188,7 +188,7 @@ class NcclLogReader {
       }
       return;
     }
-    NcclCall complete = *call;
+    NcclLogCall complete = *call;
     if (complete.nranks == kNone) complete.nranks = comm->second.nranks;
     Planned planned;
     planned.op_count = call->op_count;

@@ -17,14 +17,14 @@ using testing::HasSubstr;
 
 class Record : public testing::Test {
  protected:
-  std::unique_ptr<JobRecord> job(Variables variables) {
+  std::unique_ptr<NcclJobRecord> job(Variables variables) {
     variables.emplace("LOCKSTEP_RECORD_DIR", folder_.path());
-    return std::make_unique<JobRecord>("test", [variables](const char* name) -> const char* {
+    return std::make_unique<NcclJobRecord>("test", [variables](const char* name) -> const char* {
       const auto found = variables.find(name);
       return found == variables.end() ? nullptr : found->second.c_str();
     });
   }
-  static bool call(JobRecord& job, const char* name, int place, int size,
+  static bool call(NcclJobRecord& job, const char* name, int place, int size,
                    const Communicator* parent = nullptr) {
     Communicator* const made = job.open({name, {}, place, size, parent});
     if (made == nullptr) return false;

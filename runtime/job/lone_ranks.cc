@@ -1,0 +1,58 @@
+#include "runtime/job/lone_ranks.h"
+
+#include <array>
+
+#include <nlohmann/json.hpp>
+
+#include "base/files/read_file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kListBytes = std::size_t{1} << 28U;
+constexpr std::array<const char*, 3> kCosts = {"none", "counts", "times"};  // as LoneRanks::Costs
+
+// Nothing said: none.
+LoneRanks::Costs costs_named(const std::string& name) {
+  if (name == "counts") return LoneRanks::Costs::counts;
+  return name == "times" ? LoneRanks::Costs::times : LoneRanks::Costs::none;
+}
+
+}  // namespace
+
+std::string lone_ranks_text(const std::vector<LoneRanks>& list) {
+  nlohmann::json out = nlohmann::json::array();
+  for (const LoneRanks& one : list) {
+    out.push_back({{"scenario", one.scenario},
+                   {"ranks", one.ranks},
+                   {"trace", one.folder},
+                   {"broadcasts", one.broadcasts},
+                   {"dissent", one.dissent},
+                   {"unless_same_as", one.unless_same_as},
+                   {"costs", kCosts[static_cast<std::size_t>(one.costs)]}});
+  }
+  return out.dump();
+}
+
+Result<std::vector<LoneRanks>> read_lone_ranks(const std::string& file) {
+  const Result<std::string> text = read_file(file, kListBytes);
+  if (!text) return text.error();
+  std::vector<LoneRanks> out;
+  try {
+    for (const nlohmann::json& entry : nlohmann::json::parse(*text)) {
+      out.push_back({entry.at("scenario"), entry.at("ranks"), entry.at("trace"),
+                     entry.at("broadcasts"), entry.value("dissent", std::vector<std::int64_t>()),
+                     entry.value("unless_same_as", std::string()),
+                     costs_named(entry.value("costs", std::string()))});
+      if (out.back().ranks.empty())
+        return Error{"a run without a rank", {file}, "`lockstep derive` writes such lists"};
+    }
+  } catch (const nlohmann::json::exception& error) {
+    return Error{std::string("this is no list of ranks to look at: ") + error.what(),
+                 {file},
+                 "`lockstep derive` writes one"};
+  }
+  return out;
+}
+
+}  // namespace lockstep

@@ -10,9 +10,6 @@
 #include "base/check.h"
 #include "runtime/device/call_queue.h"
 
-// Torch 2.15 has new names for the operations on whole tensors; 2.11 has only these.
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-
 namespace lockstep {
 namespace {
 
@@ -50,19 +47,11 @@ class QueuedWork : public c10d::Work {
   CallQueue::CallPtr call_;
 };
 
-using Tensors = QueuedBackend::Tensors;
-
-Tensors together(const Tensors& some, const QueuedBackend::TensorLists& lists) {
-  Tensors all = some;
-  for (const Tensors& list : lists) all.insert(all.end(), list.begin(), list.end());
-  return all;
-}
-
 }  // namespace
 
 QueuedBackend::QueuedBackend(c10::intrusive_ptr<c10d::Backend> gloo, std::string group,
                              std::shared_ptr<CallQueue> queue)
-    : Backend(gloo->getRank(), gloo->getSize()),
+    : ForwardingBackend(gloo->getRank(), gloo->getSize()),
       gloo_(std::move(gloo)),
       group_(std::move(group)),
       queue_(std::move(queue)) {}
@@ -105,103 +94,15 @@ QueuedBackend::WorkPtr QueuedBackend::endCoalescing() {
   return queue(c10d::OpType::COALESCED, batch.is_async, std::move(batch.tensors), std::move(start));
 }
 
-QueuedBackend::WorkPtr QueuedBackend::broadcast(Tensors& tensors,
-                                                const c10d::BroadcastOptions& opts) {
-  return queue(
-      c10d::OpType::BROADCAST, opts.asyncOp, tensors,
-      [gloo = gloo_, all = tensors, opts]() mutable { return gloo->broadcast(all, opts); });
-}
-
-QueuedBackend::WorkPtr QueuedBackend::allreduce(Tensors& tensors,
-                                                const c10d::AllreduceOptions& opts) {
-  return queue(
-      c10d::OpType::ALLREDUCE, opts.asyncOp, tensors,
-      [gloo = gloo_, all = tensors, opts]() mutable { return gloo->allreduce(all, opts); });
-}
-
-QueuedBackend::WorkPtr QueuedBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
-  return queue(c10d::OpType::REDUCE, opts.asyncOp, tensors,
-               [gloo = gloo_, all = tensors, opts]() mutable { return gloo->reduce(all, opts); });
-}
-
-QueuedBackend::WorkPtr QueuedBackend::allgather(TensorLists& outputs, Tensors& inputs,
-                                                const c10d::AllgatherOptions& opts) {
-  return queue(c10d::OpType::ALLGATHER, opts.asyncOp, together(inputs, outputs),
-               [gloo = gloo_, out = outputs, in = inputs, opts]() mutable {
-                 return gloo->allgather(out, in, opts);
-               });
-}
-
-QueuedBackend::WorkPtr QueuedBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                                      const c10d::AllgatherOptions& opts) {
-  return queue(c10d::OpType::_ALLGATHER_BASE, opts.asyncOp, {output, input},
-               [gloo = gloo_, out = output, in = input, opts]() mutable {
-                 return gloo->_allgather_base(out, in, opts);
-               });
-}
-
-QueuedBackend::WorkPtr QueuedBackend::gather(TensorLists& outputs, Tensors& inputs,
-                                             const c10d::GatherOptions& opts) {
-  return queue(c10d::OpType::GATHER, opts.asyncOp, together(inputs, outputs),
-               [gloo = gloo_, out = outputs, in = inputs, opts]() mutable {
-                 return gloo->gather(out, in, opts);
-               });
-}
-
-QueuedBackend::WorkPtr QueuedBackend::scatter(Tensors& outputs, TensorLists& inputs,
-                                              const c10d::ScatterOptions& opts) {
-  return queue(c10d::OpType::SCATTER, opts.asyncOp, together(outputs, inputs),
-               [gloo = gloo_, out = outputs, in = inputs, opts]() mutable {
-                 return gloo->scatter(out, in, opts);
-               });
-}
-
-QueuedBackend::WorkPtr QueuedBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
-                                                     const c10d::ReduceScatterOptions& opts) {
-  return queue(c10d::OpType::REDUCE_SCATTER, opts.asyncOp, together(outputs, inputs),
-               [gloo = gloo_, out = outputs, in = inputs, opts]() mutable {
-                 return gloo->reduce_scatter(out, in, opts);
-               });
-}
-
-QueuedBackend::WorkPtr QueuedBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                                           const c10d::ReduceScatterOptions& opts) {
-  return queue(c10d::OpType::_REDUCE_SCATTER_BASE, opts.asyncOp, {output, input},
-               [gloo = gloo_, out = output, in = input, opts]() mutable {
-                 return gloo->_reduce_scatter_base(out, in, opts);
-               });
-}
-
-QueuedBackend::WorkPtr QueuedBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
-                                                    std::vector<std::int64_t>& output_splits,
-                                                    std::vector<std::int64_t>& input_splits,
-                                                    const c10d::AllToAllOptions& opts) {
-  return queue(c10d::OpType::ALLTOALL_BASE, opts.asyncOp, {output, input},
-               [gloo = gloo_, out = output, in = input, to = output_splits, from = input_splits,
-                opts]() mutable { return gloo->alltoall_base(out, in, to, from, opts); });
-}
-
-QueuedBackend::WorkPtr QueuedBackend::barrier(const c10d::BarrierOptions& opts) {
-  auto work = queue(c10d::OpType::BARRIER, opts.asyncOp, {},
-                    [gloo = gloo_, opts] { return gloo->barrier(opts); });
-  if (!opts.asyncOp && !batch_) queue_->synchronise();
+QueuedBackend::WorkPtr QueuedBackend::make(const BackendCall& call, const Forward& forward) {
+  Tensors tensors = call.in.vec();
+  tensors.insert(tensors.end(), call.out.begin(), call.out.end());
+  // NCCL's messages give a Work whether they are asked for one or not.
+  const bool is_message = is_point_to_point(call.op);
+  WorkPtr work = queue(call.type, is_message || call.is_async, std::move(tensors),
+                       forward.later(gloo_), is_message ? pair_with(call.peer) : std::string());
+  if (call.op == Op::barrier && !call.is_async && !batch_) queue_->synchronise();
   return work;
-}
-
-QueuedBackend::WorkPtr QueuedBackend::send(Tensors& tensors, int destination, int tag) {
-  return queue(
-      c10d::OpType::SEND, /*is_async=*/true, tensors,
-      [gloo = gloo_, all = tensors, destination, tag]() mutable {
-        return gloo->send(all, destination, tag);
-      },
-      pair_with(destination));
-}
-
-QueuedBackend::WorkPtr QueuedBackend::recv(Tensors& tensors, int source, int tag) {
-  return queue(
-      c10d::OpType::RECV, /*is_async=*/true, tensors,
-      [gloo = gloo_, all = tensors, source, tag]() mutable { return gloo->recv(all, source, tag); },
-      pair_with(source));
 }
 
 bool queue_has_begun(c10d::Work& work) {

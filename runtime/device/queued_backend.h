@@ -4,8 +4,7 @@
 //   - a Work's wait() does not block the host, and its future is complete at once; only a barrier's
 //     wait does block;
 //   - messages of a pair of ranks have a stream of their own, beside that of the group's
-//   collectives,
-//     and are matched in their order;
+//     collectives, and are matched in their order;
 //   - calls between startCoalescing and endCoalescing are one.
 //
 // One thing is Gloo's: where the sizes of a call differ over the ranks, it ends the process.
@@ -16,14 +15,13 @@
 #include <string>
 #include <vector>
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-
 #include "runtime/device/call_queue.h"
 #include "runtime/device/device.h"
+#include "runtime/groups/forwarding_backend.h"
 
 namespace lockstep {
 
-class QueuedBackend : public c10d::Backend {
+class QueuedBackend : public ForwardingBackend {
  public:
   // `gloo` carries the calls of the group of that name; `queue`: this rank's, of all its groups.
   QueuedBackend(c10::intrusive_ptr<c10d::Backend> gloo, std::string group,
@@ -33,35 +31,11 @@ class QueuedBackend : public c10d::Backend {
   void setTimeout(std::chrono::milliseconds timeout) override { gloo_->setTimeout(timeout); }
   bool supportsCoalescing() const override { return true; }
 
-  using Tensors = std::vector<at::Tensor>;
-  using TensorLists = std::vector<std::vector<at::Tensor>>;
-  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
 
-  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
-  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
-  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
-  WorkPtr allgather(TensorLists& outputs, Tensors& inputs,
-                    const c10d::AllgatherOptions& opts) override;
-  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
-                          const c10d::AllgatherOptions& opts) override;
-  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
-  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
-  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
-                         const c10d::ReduceScatterOptions& opts) override;
-  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                               const c10d::ReduceScatterOptions& opts) override;
-  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input,
-                        std::vector<std::int64_t>& output_splits,
-                        std::vector<std::int64_t>& input_splits,
-                        const c10d::AllToAllOptions& opts) override;
-  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
-  WorkPtr send(Tensors& tensors, int destination, int tag) override;
-  WorkPtr recv(Tensors& tensors, int source, int tag) override;
-
  private:
+  WorkPtr make(const BackendCall& call, const Forward& forward) override;
   struct Batch {
     std::vector<CallQueue::Start> starts;
     Tensors tensors;

@@ -57,28 +57,32 @@ class MessageWork : public c10d::Work {
   bool received_ = false;
 };
 
-void copy_to_all(const std::vector<at::Tensor>& outputs, const at::Tensor& input) {
+void copy_to_all(at::TensorList outputs, const at::Tensor& input) {
   const at::NoGradGuard no_grad;
-  for (at::Tensor output : outputs) output.copy_(input);
+  for (const at::Tensor& output : outputs) output.copy_(input);
+}
+
+// What this rank gives all is what it gets of all, as far as the sizes allow.
+void exchange_with_itself(const at::Tensor& output, const at::Tensor& input) {
+  const at::NoGradGuard no_grad;
+  output.zero_();
+  const std::int64_t common = std::min(output.numel(), input.numel());
+  output.view({-1}).slice(0, 0, common).copy_(input.view({-1}).slice(0, 0, common));
 }
 
 }  // namespace
 
-InstantBackend::WorkPtr InstantBackend::done(c10d::OpType op, Tensors result) const {
-  return c10::make_intrusive<InstantWork>(getRank(), op, std::move(result));
-}
-
-void InstantBackend::combine(Tensors& tensors, const c10d::ReduceOp& how) const {
+void InstantBackend::combine(const BackendCall& call) const {
   const at::NoGradGuard no_grad;
   using Kind = c10d::ReduceOp::RedOpType;
-  for (at::Tensor& tensor : tensors) {
-    if (how.op_ == Kind::SUM) tensor.mul_(getSize());
-    if (how.op_ == Kind::MIN && others_.dissent()) tensor.zero_();
-    if (how.op_ == Kind::MAX && others_.dissent()) tensor.fill_(1);
+  for (const at::Tensor& tensor : call.out) {
+    if (call.reduce->op_ == Kind::SUM) tensor.mul_(getSize());
+    if (call.reduce->op_ == Kind::MIN && others_.dissent()) tensor.zero_();
+    if (call.reduce->op_ == Kind::MAX && others_.dissent()) tensor.fill_(1);
   }
 }
 
-void InstantBackend::share(at::Tensor& tensor, bool is_root) {
+void InstantBackend::share(const at::Tensor& tensor, bool is_root) {
   const Broadcasts::Key key{group_, broadcasts_++};
   if (others_.broadcasts == nullptr || tensor.is_meta() ||
       !at::isIntegralType(tensor.scalar_type(), true)) {
@@ -98,117 +102,91 @@ void InstantBackend::share(at::Tensor& tensor, bool is_root) {
   tensor.copy_(bytes);
 }
 
-InstantBackend::WorkPtr InstantBackend::broadcast(Tensors& tensors,
-                                                  const c10d::BroadcastOptions& opts) {
-  for (at::Tensor& tensor : tensors) share(tensor, getRank() == opts.rootRank);
-  return done(c10d::OpType::BROADCAST, tensors);
-}
-
-InstantBackend::WorkPtr InstantBackend::allreduce(Tensors& tensors,
-                                                  const c10d::AllreduceOptions& opts) {
-  combine(tensors, opts.reduceOp);
-  return done(c10d::OpType::ALLREDUCE, tensors);
-}
-
-InstantBackend::WorkPtr InstantBackend::allreduce_coalesced(
-    Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
-  combine(tensors, opts.reduceOp);
-  return done(c10d::OpType::ALLREDUCE_COALESCED, tensors);
-}
-
-InstantBackend::WorkPtr InstantBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
-  if (getRank() == opts.rootRank) combine(tensors, opts.reduceOp);
-  return done(c10d::OpType::REDUCE, tensors);
-}
-
-InstantBackend::WorkPtr InstantBackend::allgather(TensorLists& outputs, Tensors& inputs,
-                                                  const c10d::AllgatherOptions&) {
-  copy_to_all(outputs.front(), inputs.front());
-  return done(c10d::OpType::ALLGATHER, outputs.front());
-}
-
-InstantBackend::WorkPtr InstantBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                                        const c10d::AllgatherOptions&) {
-  // Thousands of parts without values are not worth being made.
-  if (!input.is_meta()) copy_to_all(output.view({-1}).chunk(getSize()), input.view({-1}));
-  return done(c10d::OpType::_ALLGATHER_BASE, {output});
-}
-
-InstantBackend::WorkPtr InstantBackend::gather(TensorLists& outputs, Tensors& inputs,
-                                               const c10d::GatherOptions& opts) {
-  if (getRank() != opts.rootRank) return done(c10d::OpType::GATHER, inputs);
-  copy_to_all(outputs.front(), inputs.front());
-  return done(c10d::OpType::GATHER, outputs.front());
-}
-
-InstantBackend::WorkPtr InstantBackend::scatter(Tensors& outputs, TensorLists& inputs,
-                                                const c10d::ScatterOptions& opts) {
-  if (getRank() == opts.rootRank) {
-    copy_to_all({outputs.front()}, inputs.front()[static_cast<std::size_t>(getRank())]);
-  }
-  return done(c10d::OpType::SCATTER, outputs);
-}
-
-InstantBackend::WorkPtr InstantBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
-                                                       const c10d::ReduceScatterOptions& opts) {
-  copy_to_all({outputs.front()}, inputs.front()[static_cast<std::size_t>(getRank())]);
-  combine(outputs, opts.reduceOp);
-  return done(c10d::OpType::REDUCE_SCATTER, outputs);
-}
-
-InstantBackend::WorkPtr InstantBackend::_reduce_scatter_base(
-    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) {
-  if (!input.is_meta()) {
-    const std::int64_t part = output.numel();
-    copy_to_all({output.view({-1})}, input.view({-1}).narrow(0, getRank() * part, part));
-  }
-  Tensors outputs = {output};
-  combine(outputs, opts.reduceOp);
-  return done(c10d::OpType::_REDUCE_SCATTER_BASE, outputs);
-}
-
-InstantBackend::WorkPtr InstantBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
-                                                      std::vector<std::int64_t>&,
-                                                      std::vector<std::int64_t>&,
-                                                      const c10d::AllToAllOptions&) {
-  const at::NoGradGuard no_grad;
-  output.zero_();
-  const std::int64_t common = std::min(output.numel(), input.numel());
-  output.view({-1}).slice(0, 0, common).copy_(input.view({-1}).slice(0, 0, common));
-  return done(c10d::OpType::ALLTOALL_BASE, {output});
-}
-
-InstantBackend::WorkPtr InstantBackend::alltoall(Tensors& outputs, Tensors& inputs,
-                                                 const c10d::AllToAllOptions&) {
-  const at::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].sizes() == inputs[i].sizes()) {
-      outputs[i].copy_(inputs[i]);
-    } else {
-      outputs[i].zero_();
+InstantBackend::WorkPtr InstantBackend::make(const BackendCall& call, const Forward&) {
+  const auto own = static_cast<std::size_t>(getRank());
+  const bool is_root = getRank() == call.root;
+  at::TensorList result = call.out;
+  TORCH_CHECK(call.type != c10d::OpType::ALLGATHER_COALESCED &&
+                  call.type != c10d::OpType::COALESCED &&
+                  call.type != c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
+              "a rank that is looked at alone makes no call of several ", op_name(call.op), "s");
+  switch (call.op) {
+    case Op::broadcast:
+      for (const at::Tensor& tensor : call.out) share(tensor, is_root);
+      break;
+    case Op::all_reduce:
+      combine(call);
+      break;
+    case Op::reduce:
+      if (is_root) combine(call);
+      break;
+    case Op::all_gather:
+      copy_to_all(call.out, call.in.front());
+      break;
+    case Op::all_gather_into_tensor:
+      // Thousands of parts without values are not worth being made.
+      if (!call.in.front().is_meta())
+        copy_to_all(call.out.front().view({-1}).chunk(getSize()), call.in.front().view({-1}));
+      break;
+    case Op::gather:
+      if (is_root) copy_to_all(call.out, call.in.front());
+      if (!is_root) result = call.in;
+      break;
+    case Op::scatter:
+      if (is_root) copy_to_all(call.out.front(), call.in[own]);
+      break;
+    case Op::reduce_scatter:
+      copy_to_all(call.out.front(), call.in[own]);
+      combine(call);
+      break;
+    case Op::reduce_scatter_tensor: {
+      const at::Tensor& output = call.out.front();
+      if (!output.is_meta()) {
+        const std::int64_t part = output.numel();
+        copy_to_all(output.view({-1}),
+                    call.in.front().view({-1}).narrow(0, getRank() * part, part));
+      }
+      combine(call);
+      break;
     }
+    case Op::all_to_all_single:
+      exchange_with_itself(call.out.front(), call.in.front());
+      break;
+    case Op::all_to_all: {
+      const at::NoGradGuard no_grad;
+      for (std::size_t i = 0; i < call.out.size(); ++i) {
+        if (call.out[i].sizes() == call.in[i].sizes()) {
+          call.out[i].copy_(call.in[i]);
+        } else {
+          call.out[i].zero_();
+        }
+      }
+      break;
+    }
+    case Op::send:
+      if (others_.messages != nullptr)
+        others_.messages->send({group_, getRank(), call.peer, call.peer_tag}, call.in.front());
+      result = call.in;
+      break;
+    case Op::recv:
+      return receive(call);
+    case Op::barrier:
+      break;
+    default:
+      TORCH_CHECK(false, "a rank that is looked at alone cannot make a ", op_name(call.op));
   }
-  return done(c10d::OpType::ALLTOALL, outputs);
+  return c10::make_intrusive<InstantWork>(getRank(), call.type, result.vec());
 }
 
-InstantBackend::WorkPtr InstantBackend::barrier(const c10d::BarrierOptions&) {
-  return done(c10d::OpType::BARRIER, {});
-}
-
-InstantBackend::WorkPtr InstantBackend::send(Tensors& tensors, int to, int tag) {
-  if (others_.messages != nullptr)
-    others_.messages->send({group_, getRank(), to, tag}, tensors.front());
-  return done(c10d::OpType::SEND, tensors);
-}
-
-InstantBackend::WorkPtr InstantBackend::recv(Tensors& tensors, int from, int tag) {
+InstantBackend::WorkPtr InstantBackend::receive(const BackendCall& call) {
   if (others_.messages != nullptr) {
     return c10::make_intrusive<MessageWork>(
-        *others_.messages, Messages::Key{group_, from, getRank(), tag}, tensors.front());
+        *others_.messages, Messages::Key{group_, call.peer, getRank(), call.peer_tag},
+        call.out.front());
   }
   const at::NoGradGuard no_grad;
-  for (at::Tensor& tensor : tensors) tensor.zero_();
-  return done(c10d::OpType::RECV, tensors);
+  for (const at::Tensor& tensor : call.out) tensor.zero_();
+  return c10::make_intrusive<InstantWork>(getRank(), call.type, call.out.vec());
 }
 
 bool Messages::is_there(const Key& key) const {
@@ -241,8 +219,7 @@ void Messages::receive(const Key& key, const at::Tensor& tensor) {
     if (!is_there(key))
       throw std::runtime_error(
           "it waits for a message that nobody sends: the ranks that it exchanges messages with "
-          "wait "
-          "as well, or have ended");
+          "wait as well, or have ended");
     message = std::move(sent_[key].front());
     sent_[key].pop_front();
   }

@@ -22,9 +22,11 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "runtime/derive/torch/broadcasts.h"
+#include "runtime/groups/forwarding_backend.h"
+
+namespace lockstep {
 
 // Messages: what the ranks of a team send each other, where a few ranks are played together in one
 // process, each on a thread of its own. A stage of a pipeline cannot be played without the others:
@@ -33,9 +35,6 @@
 // A send does not wait for its receive; whether that would do harm is asked of the calls that come
 // out, not here. A receive waits for its message. Where every rank of the team waits, or has ended,
 // no message can come any more: those that wait get an exception that says so.
-
-namespace lockstep {
-
 class Messages {
  public:
   // So many ranks, each on its thread.
@@ -78,47 +77,20 @@ struct Others {
   Messages* messages = nullptr;      // of the ranks played together; null: this one is alone
 };
 
-class InstantBackend : public c10d::Backend {
+class InstantBackend : public ForwardingBackend {
  public:
   InstantBackend(std::string group, int rank, int size, Others others)
-      : Backend(rank, size), group_(std::move(group)), others_(std::move(others)) {}
+      : ForwardingBackend(rank, size), group_(std::move(group)), others_(std::move(others)) {}
 
   const std::string getBackendName() const override { return "instant"; }
   void setTimeout(std::chrono::milliseconds) override {}
 
-  using Tensors = std::vector<at::Tensor>;
-  using TensorLists = std::vector<std::vector<at::Tensor>>;
-  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-
-  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
-  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
-  WorkPtr allreduce_coalesced(Tensors& tensors,
-                              const c10d::AllreduceCoalescedOptions& opts) override;
-  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
-  WorkPtr allgather(TensorLists& outputs, Tensors& inputs,
-                    const c10d::AllgatherOptions& opts) override;
-  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
-                          const c10d::AllgatherOptions& opts) override;
-  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
-  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
-  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
-                         const c10d::ReduceScatterOptions& opts) override;
-  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                               const c10d::ReduceScatterOptions& opts) override;
-  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input,
-                        std::vector<std::int64_t>& output_splits,
-                        std::vector<std::int64_t>& input_splits,
-                        const c10d::AllToAllOptions& opts) override;
-  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
-  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
-  WorkPtr send(Tensors& tensors, int destination, int tag) override;
-  WorkPtr recv(Tensors& tensors, int source, int tag) override;
-
  private:
-  void combine(Tensors& tensors, const c10d::ReduceOp& how) const;
-  WorkPtr done(c10d::OpType op, Tensors result) const;
-
-  void share(at::Tensor& tensor, bool is_root);
+  WorkPtr make(const BackendCall& call, const Forward& forward) override;
+  WorkPtr receive(const BackendCall& call);
+  // What the others' contributions make of this rank's.
+  void combine(const BackendCall& call) const;
+  void share(const at::Tensor& tensor, bool is_root);
 
   std::string group_;
   Others others_;

@@ -113,7 +113,7 @@ std::int32_t RecordedGroup::global_rank(std::int64_t group_rank) const {
   return ranks_[static_cast<std::size_t>(group_rank)];
 }
 
-RingWriter::SignatureRef RecordedGroup::signature(const RecordedCall& call) {
+RingWriter::SignatureRef RecordedGroup::signature(const BackendCall& call) {
   key_.clear();
   key_.push_back(static_cast<std::int64_t>(call.op));
   key_.push_back(call.reduce != nullptr ? call.reduce->op_ : kNone);
@@ -138,7 +138,7 @@ RingWriter::SignatureRef RecordedGroup::signature(const RecordedCall& call) {
   return signatures_.emplace(key_, recorder_.ring().make_signature(fields)).first->second;
 }
 
-std::uint32_t RecordedGroup::issue(const RecordedCall& call) {
+std::uint32_t RecordedGroup::issue(const BackendCall& call) {
   const Recorder::Timed timed(recorder_);
   const std::lock_guard lock(mutex_);
   RingWriter::Issue fields;

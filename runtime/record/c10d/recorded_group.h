@@ -7,25 +7,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include <ATen/core/Tensor.h>
-#include <torch/csrc/distributed/c10d/Types.hpp>
-
+#include "runtime/groups/forwarding_backend.h"
 #include "runtime/record/recorder.h"
 
 namespace lockstep {
-
-// A call as the program made it. The tensors and lists must outlive issue().
-struct RecordedCall {
-  Op op = Op::other;
-  at::TensorList in = {}, out = {};
-  const c10d::ReduceOp* reduce = nullptr;
-  std::int64_t root = kNone;  // rank in the group
-  bool is_async = true;
-  const std::vector<std::int64_t>* splits_in = nullptr;
-  const std::vector<std::int64_t>* splits_out = nullptr;
-  std::int32_t peer = kNone;  // rank in the group
-  std::int32_t peer_tag = kNoPeerTag;
-};
 
 class RecordedGroup {
  public:
@@ -35,12 +20,12 @@ class RecordedGroup {
 
   // Records that the rank issues the call, from any thread; returns the call's id. Of a call like
   // an earlier one nothing is allocated.
-  std::uint32_t issue(const RecordedCall& call);
+  std::uint32_t issue(const BackendCall& call);
 
   int size() const { return static_cast<int>(ranks_.size()); }
 
  private:
-  RingWriter::SignatureRef signature(const RecordedCall& call);
+  RingWriter::SignatureRef signature(const BackendCall& call);
   std::int32_t global_rank(std::int64_t group_rank) const;
 
   Recorder& recorder_;

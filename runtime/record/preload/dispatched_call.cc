@@ -75,8 +75,8 @@ void read_argument(const Operator& what, std::string_view name, const c10::IValu
 
 }  // namespace
 
-RecordedCall DispatchedCall::recorded() const {
-  RecordedCall call = fields;
+BackendCall DispatchedCall::recorded() const {
+  BackendCall call = fields;
   call.in = in;
   call.out = out;
   call.reduce = reduce.get();

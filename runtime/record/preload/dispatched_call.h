@@ -26,10 +26,10 @@ struct DispatchedCall {
   c10::intrusive_ptr<c10d::ReduceOp> reduce;  // null: none
   std::vector<std::int64_t> splits_in, splits_out;
   bool has_splits = false;
-  RecordedCall fields;  // but for what stands above
+  BackendCall fields;  // but for what stands above
 
   // Refers to this object.
-  RecordedCall recorded() const;
+  BackendCall recorded() const;
   // The GPU that its tensors are on; nothing: they are on none.
   std::optional<c10::Device> cuda_device() const;
 };

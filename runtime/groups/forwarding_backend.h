@@ -1,0 +1,97 @@
+// ForwardingBackend: a c10d backend in which every call goes through one function, whatever its
+// name. What stands before a transport (to record, to queue) or in its place says there what it
+// does.
+//
+// Torch 2.15 has second names for some virtuals (all_gather_single beside _allgather_base, …); the
+// base class sends each new name to its old one, so overriding the old names catches both, once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "trace/signature.h"
+
+namespace lockstep {
+
+// A call as the program made it. The tensors and lists are not its own: whoever is given one may
+// use them until it returns.
+struct BackendCall {
+  c10d::OpType type = c10d::OpType::UNKNOWN;
+  Op op = Op::other;
+  at::TensorList in = {}, out = {};        // lists of lists one behind the other
+  const c10d::ReduceOp* reduce = nullptr;  // of reductions
+  std::int64_t root = kNone;               // rank in the group, as `peer`
+  bool is_async = true;
+  const std::vector<std::int64_t>* splits_in = nullptr;
+  const std::vector<std::int64_t>* splits_out = nullptr;
+  std::int32_t peer = kNone;
+  std::int32_t peer_tag = kNoPeerTag;
+};
+
+class ForwardingBackend : public c10d::Backend {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using TensorLists = std::vector<std::vector<at::Tensor>>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) final;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) final;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) final;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) final;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) final;
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& opts) final;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& opts) final;
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& opts) final;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& opts) final;
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) final;
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) final;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                         const c10d::ReduceScatterOptions& opts) final;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& opts) final;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& opts) final;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input,
+                        std::vector<std::int64_t>& output_splits,
+                        std::vector<std::int64_t>& input_splits,
+                        const c10d::AllToAllOptions& opts) final;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) final;
+  WorkPtr barrier(const c10d::BarrierOptions& opts) final;
+  WorkPtr send(Tensors& tensors, int destination, int tag) final;
+  WorkPtr recv(Tensors& tensors, int source, int tag) final;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) final;
+
+ protected:
+  using Backend::Backend;
+
+  // The same call, of another backend.
+  class Forward {
+   public:
+    // Now, with the program's own arguments.
+    virtual WorkPtr now(c10d::Backend& backend) const = 0;
+    // For later: with copies of the arguments, whose tensors are the program's.
+    virtual std::function<WorkPtr()> later(c10::intrusive_ptr<c10d::Backend> backend) const = 0;
+
+   protected:
+    ~Forward() = default;
+  };
+
+  // Every call. `forward` is there until it returns.
+  virtual WorkPtr make(const BackendCall& call, const Forward& forward) = 0;
+
+ private:
+  template <typename Method, typename... Args>
+  class ForwardOf;
+  template <typename Method, typename... Args>
+  WorkPtr pass(const BackendCall& call, Method method, Args&... args);
+};
+
+}  // namespace lockstep

@@ -16,7 +16,7 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/report_options.h"
+#include "reports/exit_status.h"
 
 namespace lockstep {
 

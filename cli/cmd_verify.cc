@@ -11,7 +11,6 @@
 #include "base/terminal.h"
 #include "cli/commands.h"
 #include "cli/report_options.h"
-#include "reports/filter/suppressions.h"
 #include "reports/findings/product_text.h"
 #include "trace/derivation.h"
 #include "trace/evidence/evidence.h"
@@ -19,7 +18,6 @@
 #include "trace/trace_builder.h"
 #include "verify/certificates/certificate.h"
 #include "verify/certificates/run_certificate.h"
-#include "verify/product/assignments.h"
 #include "verify/product/decide.h"
 #include "verify/replay/semantics.h"
 #include "verify/verify.h"
@@ -173,43 +171,7 @@ Result<Derivation> load_program(const std::string& folder) {
   return load_derivation(folder);
 }
 
-Run usual_run(const ProductModel& model) {
-  const std::optional<Assignment> steps = usual_steps(model);
-  return steps ? compose(model, *steps) : Run{};
-}
-
-// What was decided without a finding, of all runs, with the counts of one of them.
-Report report_without_findings(const ProductDecision& decision, const Run& run) {
-  Report out;
-  if (decision.verdict == ProductVerdict::inconclusive) out.verdict = Verdict::inconclusive;
-  out.unknown = decision.why;
-  out.ranks_expected = run.world_size;
-  for (const RankTrace& trace : run.ranks) {
-    out.ranks_read.push_back(trace.rank);
-    out.events += trace.events.size();
-  }
-  return out;
-}
-
 }  // namespace
-
-Status write_product_reports(const ProductModel& model, const ProductDecision& decision,
-                             const ReportOptions& options, const Filter& filter) {
-  if (options.outputs.empty()) return Status::ok();
-  ReportOptions files = options;
-  files.quiet = true;
-  if (const auto& example = decision.counterexample)
-    return write_reports(filtered(example->report, example->run, filter, today_utc()), example->run,
-                         files);
-  const Run run = usual_run(model);
-  return write_reports(filtered(report_without_findings(decision, run), run, filter, today_utc()),
-                       run, files);
-}
-
-ExitStatus status_of(ProductVerdict verdict) {
-  if (verdict == ProductVerdict::safe) return ExitStatus::clean;
-  return verdict == ProductVerdict::inconclusive ? ExitStatus::inconclusive : ExitStatus::findings;
-}
 
 ExitStatus judge_product(const std::string& folder, const std::string& certificate,
                          const ReportOptions& options) {

@@ -4,13 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
-#include "cli/report_options.h"
 #include "reports/exit_status.h"
-#include "reports/filter/filter.h"
+#include "reports/findings/forms.h"
 #include "trace/load.h"
-#include "verify/product/decide.h"
-#include "verify/product/model.h"
 
 namespace lockstep {
 
@@ -28,15 +24,6 @@ ExitStatus judge_traces(const TracesToJudge& traces, const ReportOptions& report
 
 // `lockstep verify --product DIR`: every mix of conditions at once. `lockstep derive` writes the
 // same reports.
-
-// 0 safe, 3 inconclusive, else 1.
-ExitStatus status_of(ProductVerdict verdict);
-
-// Writes every --output of `options`: the report of the counterexample's run, as `filter` leaves
-// it. Without a counterexample it is a report without findings, of the first steps as most ranks
-// may meet them. Errors: what cannot be written.
-Status write_product_reports(const ProductModel& model, const ProductDecision& decision,
-                             const ReportOptions& options, const Filter& filter = {});
 
 // Reads the derivation in `folder`, decides, prints the verdict with its counterexample, and writes
 // the certificate to `certificate` (empty: none), which only a safe program has, and the --output

@@ -8,9 +8,11 @@
 #include <optional>
 
 #include "base/files/write_file.h"
+#include "base/interrupts.h"
 #include "cli/commands.h"
-#include "cli/derive.h"
 #include "cli/report_options.h"
+#include "reports/findings/forms.h"
+#include "runtime/derive/derive.h"
 #include "runtime/launch/scenario_files.h"
 #include "runtime/launch/this_machine.h"
 

@@ -18,8 +18,8 @@ struct DeriveCommand {
 };
 
 // Derives, and prints what was decided, or how it compares with the run `against`. Status: that of
-// derive() or derive_against() (cli/derive.h); 2 for their errors, a scenario that cannot be used
-// and a worker that is not there, which are printed.
+// derive() or derive_against() (runtime/derive/derive.h); 2 for their errors, a scenario that
+// cannot be used and a worker that is not there, which are printed.
 ExitStatus derive_scenario(const DeriveCommand& command);
 
 }  // namespace lockstep

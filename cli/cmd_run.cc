@@ -53,11 +53,11 @@ void add_run(CLI::App& app, ExitStatus& status) {
   add_report_options(*command, options->report);
   command->footer(kRunFooter);
   command->callback([options, &status] {
-    status = run_scenarios(
-        *options, [&](const Study& study, const std::string& worker, const std::string& folder,
-                      Interrupts& interrupts, std::ostream& said) {
-          return run_study(study, {worker, folder, options->report.quiet}, interrupts, said);
-        });
+    status = run_scenarios(*options, [&options](const Study& study, const std::string& worker,
+                                                const std::string& folder, Interrupts& interrupts,
+                                                std::ostream& said) {
+      return run_study(study, {worker, folder, options->report.quiet}, interrupts, said);
+    });
   });
 }
 

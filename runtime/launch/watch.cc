@@ -153,7 +153,7 @@ namespace {
 
 constexpr Nanos kSecond = 1'000'000'000;
 // A look that took a second is not repeated within twenty: the job needs the machine.
-constexpr Nanos kCostFactor = 20;
+constexpr Nanos kLookCostFactor = 20;
 constexpr auto kSlice = std::chrono::milliseconds(50);
 constexpr Nanos kSettle = kSecond / 2;            // between the two looks of --once
 constexpr Nanos kProgressInterval = 5 * kSecond;  // of the line that says how far the job is
@@ -249,7 +249,7 @@ class Watcher {
       }
       if (looked && look_ && (look_->over || stuck_)) break;
       const Nanos interval = static_cast<Nanos>(options_.interval_s * kSecond);
-      if (const int signal = pause(std::max(interval, kCostFactor * cost_), interrupts);
+      if (const int signal = pause(std::max(interval, kLookCostFactor * cost_), interrupts);
           signal != 0) {
         screen_.reset();
         return interrupted_by(signal);

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "cli/cmd_derive.h"
-#include "cli/cmd_verify.h"
 #include "cli/commands.h"
 #include "cli/report_options.h"
 #include "reports/ci/ci_service.h"
+#include "reports/judge.h"
 
 namespace lockstep {
 namespace {

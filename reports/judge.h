@@ -1,4 +1,4 @@
-// `lockstep verify PATH…`: recorded runs, read and judged.
+// Recorded runs and derivations: read, judged, and reported as the user wants it.
 #pragma once
 
 #include <string>
@@ -22,12 +22,9 @@ struct TracesToJudge {
 // cannot be written. Errors are printed.
 ExitStatus judge_traces(const TracesToJudge& traces, const ReportOptions& report);
 
-// `lockstep verify --product DIR`: every mix of conditions at once. `lockstep derive` writes the
-// same reports.
-
-// Reads the derivation in `folder`, decides, prints the verdict with its counterexample, and writes
-// the certificate to `certificate` (empty: none), which only a safe program has, and the --output
-// files. Status: 0 safe, 1 it diverges, may deadlock or raises,
+// Reads the derivation in `folder`, decides for every mix of conditions at once, prints the verdict
+// with its counterexample, and writes the certificate to `certificate` (empty: none), which only a
+// safe program has, and the --output files. Status: 0 safe, 1 it diverges, may deadlock or raises,
 // 3 inconclusive; 2 where the folder cannot be used.
 ExitStatus judge_product(const std::string& folder, const std::string& certificate,
                          const ReportOptions& report);

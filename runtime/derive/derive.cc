@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
+#include "base/interrupts.h"
+#include "base/result.h"
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/forms.h"
@@ -20,8 +24,11 @@
 #include "runtime/derive/derivation_plan.h"
 #include "runtime/derive/lone_run.h"
 #include "runtime/derive/trial.h"
+#include "runtime/job/scenario.h"
 #include "runtime/job/scenario_variants.h"
 #include "runtime/launch/run_folder.h"
+#include "runtime/launch/scenario_files.h"
+#include "runtime/launch/this_machine.h"
 #include "runtime/launch/worker_files.h"
 #include "trace/derivation.h"
 #include "trace/load.h"
@@ -33,6 +40,20 @@
 namespace lockstep {
 
 namespace {
+
+// What is asked of one derivation, and where it is made.
+struct DeriveJob {
+  std::string worker;
+  std::string folder;          // exists and is empty; left with scenarios, traces and product.json
+  std::string certificate;     // file; empty: none
+  std::string write_scenario;  // file, for the counterexample; empty: none
+  // KIND=PATH, as check_outputs() lets them through: write_product_reports().
+  std::vector<std::string> outputs;
+  bool remedies = false;  // derive with each remedy, too
+  // On the meta device, where tensors have no values; nothing: where models or worlds are large.
+  std::optional<bool> on_meta;
+  bool quiet = false;
+};
 
 // A derivation and what was decided of it. Not moved: the model refers to the derivation.
 struct Decided {
@@ -47,7 +68,7 @@ using AllDecided = std::vector<std::unique_ptr<Decided>>;
 
 // Where nothing can be said of all assignments, one that goes wrong is an answer, too.
 Status try_where_inconclusive(const Scenario& scenario, const DerivationPlan& plan,
-                              const DeriveOptions& options, bool on_meta, Interrupts& interrupts,
+                              const DeriveJob& options, bool on_meta, Interrupts& interrupts,
                               AllDecided& all) {
   for (const auto& decided : all) {
     if (decided->decision.verdict != ProductVerdict::inconclusive) continue;
@@ -66,7 +87,7 @@ Status try_where_inconclusive(const Scenario& scenario, const DerivationPlan& pl
 
 // Of all first steps that rank 0 may meet.
 Result<AllDecided> decide_all(const Scenario& scenario, const DerivationPlan& plan,
-                              const DeriveOptions& options, Interrupts& interrupts) {
+                              const DeriveJob& options, Interrupts& interrupts) {
   const Result<bool> meta = derive_on_meta(scenario, options.on_meta);
   if (!meta) return meta.error();
   const Result<std::vector<std::string>> folders = derive_all(
@@ -169,7 +190,7 @@ std::string to_string(const StepCost& cost) {
 }
 
 // What each remedy would make of the job.
-Status tell_remedies(const Scenario& scenario, const StepCost& now, const DeriveOptions& options,
+Status tell_remedies(const Scenario& scenario, const StepCost& now, const DeriveJob& options,
                      Interrupts& interrupts, std::ostream& said) {
   const Result<std::string> text = read_input(scenario.file);
   if (!text) return text.error();
@@ -178,7 +199,7 @@ Status tell_remedies(const Scenario& scenario, const StepCost& now, const Derive
   said << "\nremedies, each derived; rank 0's costliest step now: " << to_string(now) << "\n";
   for (std::size_t i = 0; i < choices->size(); ++i) {
     const RemedyChoice& choice = (*choices)[i];
-    DeriveOptions own = options;
+    DeriveJob own = options;
     own.folder += "/remedy-" + std::to_string(i);
     if (const Status ok = make_folder(own.folder); !ok) return ok;
     const std::string file = own.folder + "/scenario.yaml";
@@ -198,9 +219,9 @@ Status tell_remedies(const Scenario& scenario, const StepCost& now, const Derive
   return Status::ok();
 }
 
-}  // namespace
-
-Result<ExitStatus> derive(const Scenario& scenario, const DeriveOptions& options,
+// Decides for all mixes of batches; prints the verdict to `said`.
+// Errors: a job that cannot be derived, workers that fail, the user's signal.
+Result<ExitStatus> derive(const Scenario& scenario, const DeriveJob& options,
                           Interrupts& interrupts, std::ostream& said) {
   const Result<DerivationPlan> plan = derivation_plan(scenario);
   if (!plan) return plan.error();
@@ -231,8 +252,10 @@ Result<ExitStatus> derive(const Scenario& scenario, const DeriveOptions& options
   return status_of(verdict);
 }
 
+// Compares what each rank of this very job would call with what the run in `recorded` did: a run
+// that was stopped did the beginning of it. Errors: the same, and a folder without traces.
 Result<ExitStatus> derive_against(const Scenario& scenario, const std::string& recorded,
-                                  const DeriveOptions& options, Interrupts& interrupts,
+                                  const DeriveJob& options, Interrupts& interrupts,
                                   std::ostream& said) {
   // What cannot be derived is refused here as well.
   if (const Result<DerivationPlan> plan = derivation_plan(scenario); !plan) return plan.error();
@@ -294,6 +317,40 @@ Result<ExitStatus> derive_against(const Scenario& scenario, const std::string& r
          << "\n";
   }
   return same ? ExitStatus::clean : ExitStatus::findings;
+}
+
+// What the user says; nothing: as it suits the job.
+std::optional<bool> meta_of(const DeriveOptions& options) {
+  if (!options.meta && !options.no_meta) return std::nullopt;
+  return options.meta;
+}
+
+}  // namespace
+
+ExitStatus derive_scenario(const DeriveOptions& options) {
+  const ReportOptions files{.outputs = options.outputs};
+  if (const Status outputs = check_outputs(files); !outputs) return fail(outputs.error());
+  Result<Scenario> scenario = load_checked_scenario(options.path);
+  if (!scenario) return fail(scenario.error());
+  const Result<std::string> worker = find_worker(worker_search_of_this_process());
+  if (!worker) return fail(worker.error());
+  const WorkFolder folder(options.output_dir, "lockstep-derive-");
+  if (!folder.usable()) {
+    return fail(
+        Error{"this folder cannot be made, or is not empty", {folder.path()}, "name a new one"});
+  }
+  Interrupts interrupts;
+  const DeriveJob job{
+      *worker,         folder.path(),    options.certificate, options.write_scenario,
+      options.outputs, options.remedies, meta_of(options),    options.quiet};
+  // A report on standard output is not to be mixed with anything.
+  std::ostream& said = takes_stdout(files) ? std::cerr : std::cout;
+  const Result<ExitStatus> status =
+      options.against.empty() ? derive(*scenario, job, interrupts, said)
+                              : derive_against(*scenario, options.against, job, interrupts, said);
+  if (const int signal = interrupts.poll(); signal != 0) return interrupted_by(signal);
+  if (!status) return fail(status.error());
+  return *status;
 }
 
 }  // namespace lockstep

@@ -1,40 +1,29 @@
 // Deriving a scenario: which workers run alone, and what is made of their traces.
 #pragma once
 
-#include <optional>
-#include <ostream>
 #include <string>
 #include <vector>
 
-#include "base/interrupts.h"
-#include "base/result.h"
 #include "reports/exit_status.h"
-#include "runtime/job/scenario.h"
 
 namespace lockstep {
 
 struct DeriveOptions {
-  std::string worker;
-  std::string folder;          // exists and is empty; left with scenarios, traces and product.json
-  std::string certificate;     // file; empty: none
-  std::string write_scenario;  // file, for the counterexample; empty: none
-  // KIND=PATH, as check_outputs() lets them through: write_product_reports().
-  std::vector<std::string> outputs;
-  bool remedies = false;  // derive with each remedy, too
-  // On the meta device, where tensors have no values; nothing: where models or worlds are large.
-  std::optional<bool> on_meta;
+  std::string path;                    // the scenario file
+  std::string output_dir;              // new; keeps scenarios, traces and product.json; empty: none
+  std::string against;                 // a folder with a recorded run of this scenario; empty: none
+  std::string certificate;             // file; empty: none
+  std::string write_scenario;          // file, for the counterexample; empty: none
+  std::vector<std::string> outputs;    // KIND=PATH
+  bool remedies = false;               // where the job can go wrong: derives each remedy, too
+  bool meta = false, no_meta = false;  // on the meta device; neither: as it suits the job
   bool quiet = false;
 };
 
-// Decides for all mixes of batches; prints the verdict to `said`.
-// Errors: a job that cannot be derived, workers that fail, the user's signal.
-Result<ExitStatus> derive(const Scenario& scenario, const DeriveOptions& options,
-                          Interrupts& interrupts, std::ostream& said);
-
-// Compares what each rank of this very job would call with what the run in `recorded` did: a run
-// that was stopped did the beginning of it. Errors: the same, and a folder without traces.
-Result<ExitStatus> derive_against(const Scenario& scenario, const std::string& recorded,
-                                  const DeriveOptions& options, Interrupts& interrupts,
-                                  std::ostream& said);
+// Decides for all mixes of batches, or compares what each rank would call with what the run
+// `against` did, and prints it. Status: 0 no mix goes wrong, or the run did as derived; 1 else; 3
+// inconclusive; 4 a report cannot be written; 2 a scenario that cannot be used or derived, a worker
+// that is not there or fails. Errors are printed.
+ExitStatus derive_scenario(const DeriveOptions& options);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // lockstep completion SHELL: a script that completes the command line.
 //
-// For bash, zsh and fish, made from the commands as they are defined, so that none can be forgotten.
+// For bash, zsh and fish, made from the commands as they are defined, so that none can be
+// forgotten.
 //
 // What is completed: commands and their own commands, options, and the values of options whose type
 // lists them ("error|warning|note|never"); everywhere else files.

@@ -1,10 +1,10 @@
-
 #include "base/terminal.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <iostream>
 
 namespace lockstep {
@@ -14,6 +14,16 @@ namespace {
 constexpr const char* kTakeOver = "\x1b[?1049h\x1b[?25l";  // another screen, no cursor
 constexpr const char* kGiveBack = "\x1b[?25h\x1b[?1049l";
 }  // namespace
+
+bool wants_color(bool is_terminal, const char* no_color, const char* term) {
+  const bool refused = no_color != nullptr && *no_color != '\0';
+  const bool dumb = term == nullptr || std::string_view(term) == "dumb";
+  return is_terminal && !refused && !dumb;
+}
+
+bool stdout_wants_color() {
+  return wants_color(::isatty(STDOUT_FILENO) == 1, std::getenv("NO_COLOR"), std::getenv("TERM"));
+}
 
 ScreenSize terminal_size(int descriptor) {
   winsize size{};

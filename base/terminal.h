@@ -28,6 +28,13 @@ struct Paint {
   }
 };
 
+// Colour only on a terminal that can show it, and never against NO_COLOR (https://no-color.org).
+// `no_color` and `term` are those variables; null: not set.
+bool wants_color(bool is_terminal, const char* no_color, const char* term);
+
+// wants_color() for this process's standard output.
+bool stdout_wants_color();
+
 // TerminalScreen: a screen of text that is drawn over again and again, on a terminal of its own
 // that vanishes with it, so that the user's earlier lines come back.
 

@@ -8,7 +8,7 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/report_options.h"
+#include "reports/exit_status.h"
 #include "trace/derivation.h"
 #include "trace/load.h"
 #include "verify/checker/check_certificate.h"

@@ -6,7 +6,7 @@
 
 #include "base/terminal.h"
 #include "cli/commands.h"
-#include "cli/report_options.h"
+#include "reports/exit_status.h"
 #include "reports/findings/comparison_report.h"
 #include "trace/load.h"
 #include "verify/compare_runs.h"

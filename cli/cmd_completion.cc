@@ -1,5 +1,7 @@
-// Completion on the command line of bash, zsh and fish: scripts made from the commands as they are
-// defined, so that none can be forgotten.
+// lockstep completion SHELL: a script that completes the command line.
+//
+// For bash, zsh and fish, made from the commands as they are defined, so that none can be
+// forgotten.
 //
 // What is completed: commands and their own commands, options, and the values of options whose type
 // lists them ("error|warning|note|never"); everywhere else files.
@@ -16,9 +18,20 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/report_options.h"
+#include "reports/exit_status.h"
 
 namespace lockstep {
+namespace {
+
+constexpr const char* kCompletionFooter = R"(Examples:
+  In this shell:
+    source <(lockstep completion bash)
+  For good:
+    lockstep completion bash \
+      > ~/.local/share/bash-completion/completions/lockstep
+    lockstep completion zsh > "${fpath[1]}/_lockstep"
+    lockstep completion fish > ~/.config/fish/completions/lockstep.fish
+The Debian package puts them in place.)";
 
 // What can be completed behind `path`.
 struct CompletedCommand {
@@ -34,51 +47,7 @@ struct CompletedCommand {
   std::vector<std::string> commands;  // of its own
 };
 
-// The program and all its commands, in the order of their definition. Hidden ones are left out.
-std::vector<CompletedCommand> completed_commands(const CLI::App& app);
-
 enum class Shell : std::uint8_t { bash, zsh, fish };
-
-// The script for a program called `name`.
-std::string completion_script(Shell shell, const std::string& name,
-                              const std::vector<CompletedCommand>& commands);
-
-// lockstep completion SHELL: a script that completes the command line.
-
-namespace {
-
-constexpr const char* kCompletionFooter = R"(Examples:
-  In this shell:
-    source <(lockstep completion bash)
-  For good:
-    lockstep completion bash \
-      > ~/.local/share/bash-completion/completions/lockstep
-    lockstep completion zsh > "${fpath[1]}/_lockstep"
-    lockstep completion fish > ~/.config/fish/completions/lockstep.fish
-The Debian package puts them in place.)";
-
-ExitStatus print_script(const CLI::App& app, const std::string& shell) {
-  const Shell kind = shell == "bash" ? Shell::bash : shell == "zsh" ? Shell::zsh : Shell::fish;
-  std::cout << completion_script(kind, app.get_name(), completed_commands(app)) << std::flush;
-  if (std::cout) return ExitStatus::clean;
-  return fail({"cannot write to standard output", {}, "check where it is redirected to"},
-              ExitStatus::own_failure);
-}
-
-}  // namespace
-
-void add_completion(CLI::App& app, ExitStatus& status) {
-  CLI::App* command = app.add_subcommand("completion", "Print a script that completes commands");
-  const auto shell = std::make_shared<std::string>();
-  command->add_option("SHELL", *shell, "bash, zsh or fish")
-      ->type_name("")
-      ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}).description(""));
-  command->footer(kCompletionFooter);
-  command->callback([&app, shell, &status] { status = print_script(app, *shell); });
-}
-
-namespace {
 
 // Lower-case words with bars between them, as types that list their values are written here; or, as
 // CLI11 writes them, "TEXT:{a,b}".
@@ -339,14 +308,14 @@ std::string fish_script(const std::string& name, const std::vector<CompletedComm
   return out;
 }
 
-}  // namespace
-
+// The program and all its commands, in the order of their definition. Hidden ones are left out.
 std::vector<CompletedCommand> completed_commands(const CLI::App& app) {
   std::vector<CompletedCommand> out;
   add_command(app, {}, out);
   return out;
 }
 
+// The script for a program called `name`.
 std::string completion_script(Shell shell, const std::string& name,
                               const std::vector<CompletedCommand>& commands) {
   switch (shell) {
@@ -358,6 +327,27 @@ std::string completion_script(Shell shell, const std::string& name,
       return fish_script(name, commands);
   }
   return {};
+}
+
+ExitStatus print_script(const CLI::App& app, const std::string& shell) {
+  const Shell kind = shell == "bash" ? Shell::bash : shell == "zsh" ? Shell::zsh : Shell::fish;
+  std::cout << completion_script(kind, app.get_name(), completed_commands(app)) << std::flush;
+  if (std::cout) return ExitStatus::clean;
+  return fail({"cannot write to standard output", {}, "check where it is redirected to"},
+              ExitStatus::own_failure);
+}
+
+}  // namespace
+
+void add_completion(CLI::App& app, ExitStatus& status) {
+  CLI::App* command = app.add_subcommand("completion", "Print a script that completes commands");
+  const auto shell = std::make_shared<std::string>();
+  command->add_option("SHELL", *shell, "bash, zsh or fish")
+      ->type_name("")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}).description(""));
+  command->footer(kCompletionFooter);
+  command->callback([&app, shell, &status] { status = print_script(app, *shell); });
 }
 
 }  // namespace lockstep

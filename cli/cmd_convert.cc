@@ -12,7 +12,7 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/report_options.h"
+#include "reports/exit_status.h"
 #include "trace/formats/text/text_trace.h"
 #include "trace/load.h"
 

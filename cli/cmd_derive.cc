@@ -1,18 +1,10 @@
 // lockstep derive SCENARIO: what the job's ranks would call under every mix of batches, without
 // running it.
-
-#include "cli/cmd_derive.h"
-
-#include <iostream>
 #include <memory>
-#include <optional>
 
-#include "base/files/write_file.h"
 #include "cli/commands.h"
-#include "cli/derive.h"
 #include "cli/report_options.h"
-#include "runtime/launch/scenario_files.h"
-#include "runtime/launch/this_machine.h"
+#include "runtime/derive/derive.h"
 
 namespace lockstep {
 namespace {
@@ -45,7 +37,7 @@ derived; 3 inconclusive; 4 the tool failed.)";
 void add_derive(CLI::App& app, ExitStatus& status) {
   CLI::App* command =
       app.add_subcommand("derive", "Decide for all mixes of batches, without a run");
-  const auto options = std::make_shared<DeriveCommand>();
+  const auto options = std::make_shared<DeriveOptions>();
   command->add_option("SCENARIO", options->path, "Scenario file")->type_name("")->required();
   CLI::Option* output_dir = command
                                 ->add_option("--output-dir", options->output_dir,
@@ -83,43 +75,6 @@ void add_derive(CLI::App& app, ExitStatus& status) {
   command->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   command->footer(kDeriveFooter);
   command->callback([options, &status] { status = derive_scenario(*options); });
-}
-
-namespace {
-
-// What the user says; nothing: as it suits the job.
-std::optional<bool> meta_of(const DeriveCommand& command) {
-  if (!command.meta && !command.no_meta) return std::nullopt;
-  return command.meta;
-}
-
-}  // namespace
-
-ExitStatus derive_scenario(const DeriveCommand& command) {
-  const ReportOptions files{.outputs = command.outputs};
-  if (const Status outputs = check_outputs(files); !outputs) return fail(outputs.error());
-  Result<Scenario> scenario = load_checked_scenario(command.path);
-  if (!scenario) return fail(scenario.error());
-  const Result<std::string> worker = find_worker(worker_search_of_this_process());
-  if (!worker) return fail(worker.error());
-  const WorkFolder folder(command.output_dir, "lockstep-derive-");
-  if (!folder.usable()) {
-    return fail(
-        Error{"this folder cannot be made, or is not empty", {folder.path()}, "name a new one"});
-  }
-  Interrupts interrupts;
-  const DeriveOptions options{
-      *worker,         folder.path(),    command.certificate, command.write_scenario,
-      command.outputs, command.remedies, meta_of(command),    command.quiet};
-  // A report on standard output is not to be mixed with anything.
-  std::ostream& said = takes_stdout(files) ? std::cerr : std::cout;
-  const Result<ExitStatus> status =
-      command.against.empty()
-          ? derive(*scenario, options, interrupts, said)
-          : derive_against(*scenario, command.against, options, interrupts, said);
-  if (const int signal = interrupts.poll(); signal != 0) return interrupted_by(signal);
-  if (!status) return fail(status.error());
-  return *status;
 }
 
 }  // namespace lockstep

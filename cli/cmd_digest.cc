@@ -11,7 +11,7 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/report_options.h"
+#include "reports/exit_status.h"
 #include "trace/formats/digest/digest.h"
 #include "trace/formats/format.h"
 #include "trace/load.h"

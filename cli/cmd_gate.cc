@@ -6,11 +6,11 @@
 #include <system_error>
 #include <vector>
 
-#include "cli/cmd_derive.h"
-#include "cli/cmd_verify.h"
 #include "cli/commands.h"
 #include "cli/report_options.h"
 #include "reports/ci/ci_service.h"
+#include "reports/judge.h"
+#include "runtime/derive/derive.h"
 
 namespace lockstep {
 namespace {
@@ -78,7 +78,7 @@ ExitStatus gate(const GateCommand& command, const CiEnvironment& environment) {
   if (whole == command.paths.end()) return judge_traces({.paths = command.paths}, report);
   if (const Status one = check_whole(command, *whole); !one) return fail(one.error());
   if (!is_scenario(*whole)) return judge_product(*whole, "", report);
-  DeriveCommand derived;
+  DeriveOptions derived;
   derived.path = *whole;
   derived.outputs = report.outputs;
   derived.quiet = report.quiet;

@@ -11,7 +11,7 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/report_options.h"
+#include "reports/exit_status.h"
 #include "verify/rule_examples.h"
 #include "verify/rules.h"
 

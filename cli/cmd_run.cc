@@ -1,33 +1,15 @@
 // lockstep run SCENARIO…: trains on real processes, proves a hang while it runs, and reports.
-#include <unistd.h>
-
-#include <algorithm>
-#include <ctime>
-#include <filesystem>
-#include <iostream>
 #include <memory>
+#include <ostream>
 #include <string>
-#include <vector>
 
-#include "base/files/write_file.h"
-#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/report_options.h"
-#include "reports/findings/comparison_report.h"
-#include "reports/findings/json_report.h"
-#include "runtime/job/study.h"
-#include "runtime/launch/expectation.h"
-#include "runtime/launch/job_runner.h"
-#include "runtime/launch/run_folder.h"
-#include "runtime/launch/run_summary.h"
-#include "runtime/launch/scenario_files.h"
-#include "runtime/launch/this_machine.h"
+#include "runtime/launch/run_scenarios.h"
 #include "runtime/study/run_study.h"
 
 namespace lockstep {
 namespace {
-
-constexpr const char* kRunsFolder = "lockstep-runs";
 
 constexpr const char* kRunFooter = R"(Examples:
   Run a job whose ranks disagree about images, and have the hang explained:
@@ -43,244 +25,12 @@ constexpr const char* kRunFooter = R"(Examples:
 Traces, logs, results and report.json of a run stay in its folder; judge them
 again with `lockstep verify FOLDER`. docs/scenarios.md describes scenarios.)";
 
-struct RunCommand {
-  std::vector<std::string> paths;
-  std::string output_dir;
-  bool check = false;
-  bool reference = false;
-  bool share_gpus = false;
-  ReportOptions report;
-};
-
-// Where one scenario's run goes, and how it ended.
-struct FinishedRun {
-  JobOutcome outcome;
-  ExitStatus status = ExitStatus::clean;
-};
-
-class Runner {
- public:
-  explicit Runner(const RunCommand& command)
-      : command_(command),
-        // Standard output belongs to a report that was sent there.
-        said_(std::any_of(command.report.outputs.begin(), command.report.outputs.end(),
-                          [](const std::string& o) { return o.ends_with("=-"); })
-                  ? std::cerr
-                  : std::cout) {}
-
-  ExitStatus run() {
-    if (const Status ready = prepare(); !ready) return fail(ready.error());
-    Interrupts interrupts;
-    ExitStatus worst = ExitStatus::clean;
-    std::vector<TableRow> rows;
-    for (const Scenario& scenario : scenarios_) {
-      const Result<FinishedRun> finished = run_one(scenario, interrupts);
-      if (!finished) {
-        fail(finished.error(), ExitStatus::own_failure);
-        worst = ExitStatus::own_failure;
-        if (interrupts.poll() != 0) break;
-        continue;
-      }
-      rows.push_back(table_row(scenario, finished->outcome));
-      worst = worse(worst, finished->status);
-      if (interrupts.poll() != 0) break;
-    }
-    if (scenarios_.size() > 1 && !command_.report.quiet) said_ << table(rows) << std::flush;
-    if (!references_.empty() && !command_.report.quiet) {
-      said_ << "\nfinal losses, beside one process with all batches:\n"
-            << reference_table(references_) << std::flush;
-    }
-    for (const Study& study : studies_) {
-      if (interrupts.poll() != 0) break;
-      if (const Status ran = run_one(study, interrupts); !ran) {
-        fail(ran.error(), ExitStatus::own_failure);
-        worst = ExitStatus::own_failure;
-      }
-    }
-    if (const int signal = interrupts.poll(); signal != 0) return interrupted_by(signal);
-    return worst;
-  }
-
- private:
-  // Finds, loads and checks everything before anything is started.
-  Status prepare() {
-    if (const Status outputs = check_outputs(command_.report); !outputs) return outputs.error();
-    if (command_.check && command_.report.filter.any())
-      return Error{"--check compares with everything that is found",
-                   {},
-                   "leave out --only, --disable, --suppressions and --baseline"};
-    Result<Filter> filter = load_filter(command_.report.filter);
-    if (!filter) return filter.error();
-    filter_ = std::move(*filter);
-    const Result<std::vector<std::string>> files = scenario_files(command_.paths);
-    if (!files) return files.error();
-    const std::optional<int> gpus = count_gpus(gpu_search_of_this_process());
-    for (const std::string& file : *files) {
-      Result<std::optional<Study>> study = load_study(file);
-      if (!study) return study.error();
-      if (*study) {
-        studies_.push_back(std::move(**study));
-        continue;
-      }
-      Result<Scenario> scenario = load_checked_scenario(file);
-      if (!scenario) return scenario.error();
-      if (command_.share_gpus) scenario->share_gpus |= scenario->backend == Scenario::Backend::nccl;
-      if (const Status ok = check_startable(*scenario, gpus); !ok) return ok.error();
-      if (command_.check && !scenario->expect)
-        return Error{"--check needs something to compare with", {file}, "add \"expect:\""};
-      scenarios_.push_back(std::move(*scenario));
-    }
-    if ((command_.check || command_.reference) && !studies_.empty()) {
-      // A study compares by itself, also with one process; nothing is expected of it.
-      said_ << plural(studies_.size(), "study", "studies") << " left out: nothing to check\n";
-      studies_.clear();
-    }
-    const bool to_files =
-        !command_.report.outputs.empty() || !command_.report.filter.write_baseline.empty();
-    if (scenarios_.size() > 1 && to_files)
-      return Error{"--output and --write-baseline are for one scenario",
-                   {},
-                   "every run's folder holds its report.json; name the parent with --output-dir"};
-    Result<std::string> worker = find_worker(worker_search_of_this_process());
-    if (!worker) return worker.error();
-    worker_ = *worker;
-    return Status::ok();
-  }
-
-  Result<std::string> make_own_folder(const Scenario& scenario) const {
-    namespace fs = std::filesystem;
-    const fs::path named = command_.output_dir;
-    const bool several = scenarios_.size() > 1;
-    if (!named.empty() && !several) return make_run_folder(named.string(), scenario, false);
-    if (!named.empty())
-      return make_run_folder((named / fs::path(scenario.file).stem()).string(), scenario, true);
-    const std::string name = run_folder_name(scenario.file, std::time(nullptr));
-    return make_run_folder((fs::path(kRunsFolder) / name).string(), scenario, true);
-  }
-
-  Status run_one(const Study& study, Interrupts& interrupts) {
-    namespace fs = std::filesystem;
-    const std::string name = run_folder_name(study.file, std::time(nullptr));
-    const fs::path folder =
-        fs::path(command_.output_dir.empty() ? kRunsFolder : command_.output_dir) / name;
-    if (const Status made = make_folder(folder.string()); !made) return made;
-    if (!command_.report.quiet)
-      said_ << "study    " << printable(study.name) << "\n         traces and tables in "
-            << printable(folder.string()) << "\n"
-            << std::flush;
-    return run_study(study, {worker_, folder.string(), command_.report.quiet}, interrupts, said_);
-  }
-
-  Result<FinishedRun> run_one(const Scenario& scenario, Interrupts& interrupts) {
-    const Result<std::string> folder = make_own_folder(scenario);
-    if (!folder) return folder.error();
-    if (!command_.report.quiet)
-      said_ << "running  " << printable(scenario.name) << "\n         " << job_in_words(scenario)
-            << "\n         traces in " << printable(*folder) << "\n"
-            << std::flush;
-    RunProgress progress(std::cerr, {.terminal = ::isatty(STDERR_FILENO) == 1,
-                                     .silent = command_.report.quiet,
-                                     .ranks = scenario.ranks,
-                                     .steps = scenario.replays() ? 0 : scenario.train.steps});
-    JobOptions options;
-    options.worker = worker_;
-    options.folder = *folder;
-    Result<JobOutcome> outcome =
-        run_job(scenario, options, interrupts,
-                [&](const JobProgress& now, double elapsed_s) { progress.update(now, elapsed_s); });
-    progress.finish();
-    if (!outcome) return outcome.error();
-    FilteredReport report =
-        filtered(std::move(outcome->report), outcome->run, filter_, today_utc());
-    if (const Status told = tell(*folder, *outcome, report); !told) return told.error();
-    outcome->report = std::move(report.report);
-    ExitStatus status = judge(scenario, *outcome);
-    if (command_.reference && outcome->end != JobEnd::interrupted) {
-      const Result<ExitStatus> compared =
-          compare_with_reference(scenario, *outcome, options, interrupts);
-      if (!compared) return compared.error();
-      status = worse(status, *compared);
-    }
-    return FinishedRun{std::move(*outcome), status};
-  }
-
-  // Trains the same in one process and adds the row of it.
-  Result<ExitStatus> compare_with_reference(const Scenario& scenario, const JobOutcome& outcome,
-                                            const JobOptions& options, Interrupts& interrupts) {
-    Result<ReferenceRun> made = run_reference(scenario, outcome, options, interrupts);
-    if (!made) return made.error();
-    if (made->none.empty() && !command_.report.quiet) {
-      said_ << "\nagainst one process with all batches (in " << printable(made->folder) << "):\n"
-            << comparison_text(made->comparison) << std::flush;
-    }
-    references_.push_back({std::filesystem::path(scenario.file).stem().string(),
-                           std::move(made->none), made->loss, made->comparison.parted});
-    switch (verdict_of(references_.back())) {
-      case ReferenceVerdict::loss_parts:
-      case ReferenceVerdict::values_part:
-        return ExitStatus::findings;
-      case ReferenceVerdict::no_loss:
-        return ExitStatus::inconclusive;
-      case ReferenceVerdict::agrees:
-      case ReferenceVerdict::no_reference:
-        break;
-    }
-    return ExitStatus::clean;
-  }
-
-  // The report, and what else there is to say of the run.
-  Status tell(const std::string& folder, const JobOutcome& outcome, const FilteredReport& report) {
-    const Status kept = write_file(folder + "/report.json", json_report(report));
-    if (!kept) return kept;
-    if (!command_.report.quiet) said_ << "\n" << std::flush;
-    const Status written = write_reports(report, outcome.run, command_.report);
-    if (!written) return written;
-    if (!command_.report.quiet) said_ << "\n" << run_summary(outcome) << std::flush;
-    return Status::ok();
-  }
-
-  // With --check: whether it went as expected. Else by the report; a job that did not complete is
-  // never clean, even if its traces show nothing.
-  ExitStatus judge(const Scenario& scenario, const JobOutcome& outcome) {
-    if (command_.check && outcome.end != JobEnd::interrupted) {
-      const std::vector<std::string> differing = differences(*scenario.expect, outcome);
-      for (const std::string& difference : differing)
-        std::cerr << printable(scenario.file) << ": " << difference << "\n";
-      if (differing.empty() && !command_.report.quiet) said_ << "as expected\n";
-      if (!command_.report.quiet) said_ << "\n" << std::flush;
-      return differing.empty() ? ExitStatus::clean : ExitStatus::findings;
-    }
-    const ExitStatus status = exit_status(outcome.report, command_.report.fail_on);
-    const bool completed = outcome.end == JobEnd::completed;
-    return status == ExitStatus::clean && !completed && command_.report.fail_on != "never"
-               ? ExitStatus::inconclusive
-               : status;
-  }
-
-  static ExitStatus worse(ExitStatus a, ExitStatus b) {
-    const auto badness = [](ExitStatus s) {
-      if (s == ExitStatus::own_failure) return 3;
-      if (s == ExitStatus::findings) return 2;
-      return s == ExitStatus::inconclusive ? 1 : 0;
-    };
-    return badness(a) >= badness(b) ? a : b;
-  }
-
-  const RunCommand& command_;
-  std::ostream& said_;
-  Filter filter_;
-  std::vector<Scenario> scenarios_;
-  std::vector<Study> studies_;
-  std::vector<ReferenceRow> references_;
-  std::string worker_;
-};
-
 }  // namespace
 
 void add_run(CLI::App& app, ExitStatus& status) {
   CLI::App* command =
       app.add_subcommand("run", "Train on real processes, prove a hang at once, report");
-  const auto options = std::make_shared<RunCommand>();
+  const auto options = std::make_shared<RunOptions>();
   command->add_option("SCENARIO", options->paths, "Scenario files, or folders that hold them")
       ->type_name("")
       ->required();
@@ -302,7 +52,13 @@ void add_run(CLI::App& app, ExitStatus& status) {
       ->type_name("DIR");
   add_report_options(*command, options->report);
   command->footer(kRunFooter);
-  command->callback([options, &status] { status = Runner(*options).run(); });
+  command->callback([options, &status] {
+    status = run_scenarios(*options, [&options](const Study& study, const std::string& worker,
+                                                const std::string& folder, Interrupts& interrupts,
+                                                std::ostream& said) {
+      return run_study(study, {worker, folder, options->report.quiet}, interrupts, said);
+    });
+  });
 }
 
 }  // namespace lockstep

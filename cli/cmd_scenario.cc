@@ -10,7 +10,7 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/report_options.h"
+#include "reports/exit_status.h"
 #include "runtime/job/scenario_example.h"
 #include "runtime/launch/run_summary.h"
 #include "runtime/launch/scenario_files.h"

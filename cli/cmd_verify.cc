@@ -1,28 +1,15 @@
 // lockstep verify PATH…: judges recorded runs.
-
-#include "cli/cmd_verify.h"
-
 #include <algorithm>
-#include <iostream>
+#include <cstddef>
 #include <memory>
 #include <string>
 
-#include "base/files/write_file.h"
-#include "base/terminal.h"
 #include "cli/commands.h"
 #include "cli/report_options.h"
-#include "reports/filter/suppressions.h"
-#include "reports/findings/product_text.h"
-#include "trace/derivation.h"
+#include "reports/judge.h"
 #include "trace/evidence/evidence.h"
 #include "trace/formats/format.h"
 #include "trace/trace_builder.h"
-#include "verify/certificates/certificate.h"
-#include "verify/certificates/run_certificate.h"
-#include "verify/product/assignments.h"
-#include "verify/product/decide.h"
-#include "verify/replay/semantics.h"
-#include "verify/verify.h"
 
 namespace lockstep {
 namespace {
@@ -118,123 +105,6 @@ void add_verify(CLI::App& app, ExitStatus& status) {
   add_report_options(*command, options->report);
   command->footer(footer());
   command->callback([options, &status] { status = run_verify(*options); });
-}
-
-namespace {
-
-Result<Run> load_recorded(const TracesToJudge& traces) {
-  const Patience patience("reading traces");
-  LoadOptions options = traces.load;
-  options.evidence = true;
-  return load_run(traces.paths, options);
-}
-
-Report judge_recorded(const Run& run, std::optional<CallSemantics> semantics) {
-  const Patience patience("verifying");
-  VerifyOptions options;
-  options.semantics = semantics;
-  return verify(run, options);
-}
-
-// `status`: of the report, which a run without a certificate keeps unless that was clean.
-ExitStatus write_certificate_of(const Run& run, const Report& report, CallSemantics semantics,
-                                const std::string& file, ExitStatus status) {
-  const Result<std::string> text = write_run_certificate(run, report, semantics);
-  if (!text)
-    return fail(text.error(), status == ExitStatus::clean ? ExitStatus::inconclusive : status);
-  if (const Status written = write_file(file, *text); !written)
-    return fail(written.error(), ExitStatus::own_failure);
-  return status;
-}
-
-}  // namespace
-
-ExitStatus judge_traces(const TracesToJudge& traces, const ReportOptions& report) {
-  const Result<Filter> filter = load_filter(report.filter);
-  if (!filter) return fail(filter.error());
-  const Result<Run> run = load_recorded(traces);
-  if (!run) return fail(run.error());
-  ReportOptions outputs = report;
-  outputs.semantics = call_semantics_from_name(traces.semantics);
-  const Report judged = judge_recorded(*run, outputs.semantics);
-  const FilteredReport left = filtered(judged, *run, *filter, today_utc());
-  if (const Status written = write_reports(left, *run, outputs); !written)
-    return fail(written.error(), ExitStatus::own_failure);
-  const ExitStatus status = exit_status(left.report, report.fail_on);
-  if (traces.certificate.empty()) return status;
-  return write_certificate_of(*run, judged, outputs.semantics.value_or(recorded_semantics(*run)),
-                              traces.certificate, status);
-}
-
-namespace {
-
-Result<Derivation> load_program(const std::string& folder) {
-  const Patience patience("reading traces");
-  return load_derivation(folder);
-}
-
-Run usual_run(const ProductModel& model) {
-  const std::optional<Assignment> steps = usual_steps(model);
-  return steps ? compose(model, *steps) : Run{};
-}
-
-// What was decided without a finding, of all runs, with the counts of one of them.
-Report report_without_findings(const ProductDecision& decision, const Run& run) {
-  Report out;
-  if (decision.verdict == ProductVerdict::inconclusive) out.verdict = Verdict::inconclusive;
-  out.unknown = decision.why;
-  out.ranks_expected = run.world_size;
-  for (const RankTrace& trace : run.ranks) {
-    out.ranks_read.push_back(trace.rank);
-    out.events += trace.events.size();
-  }
-  return out;
-}
-
-}  // namespace
-
-Status write_product_reports(const ProductModel& model, const ProductDecision& decision,
-                             const ReportOptions& options, const Filter& filter) {
-  if (options.outputs.empty()) return Status::ok();
-  ReportOptions files = options;
-  files.quiet = true;
-  if (const auto& example = decision.counterexample)
-    return write_reports(filtered(example->report, example->run, filter, today_utc()), example->run,
-                         files);
-  const Run run = usual_run(model);
-  return write_reports(filtered(report_without_findings(decision, run), run, filter, today_utc()),
-                       run, files);
-}
-
-ExitStatus status_of(ProductVerdict verdict) {
-  if (verdict == ProductVerdict::safe) return ExitStatus::clean;
-  return verdict == ProductVerdict::inconclusive ? ExitStatus::inconclusive : ExitStatus::findings;
-}
-
-ExitStatus judge_product(const std::string& folder, const std::string& certificate,
-                         const ReportOptions& options) {
-  const Result<Filter> filter = load_filter(options.filter);
-  if (!filter) return fail(filter.error());
-  const Result<Derivation> derivation = load_program(folder);
-  if (!derivation) return fail(derivation.error());
-  const ProductModel model(*derivation);
-  const ProductDecision decision = decide(model);
-  if (!options.quiet && !takes_stdout(options)) {
-    ProductTextOptions text;
-    text.color = stdout_wants_color();
-    std::cout << product_text_report(model, decision, text);
-  }
-  if (const Status written = write_product_reports(model, decision, options, *filter); !written)
-    return fail(written.error(), ExitStatus::own_failure);
-  if (certificate.empty()) return status_of(decision.verdict);
-  const Result<std::string> text = write_certificate(model, decision);
-  if (!text) {
-    const ExitStatus status = status_of(decision.verdict);
-    return fail(text.error(), status == ExitStatus::clean ? ExitStatus::inconclusive : status);
-  }
-  if (const Status written = write_file(certificate, *text); !written)
-    return fail(written.error(), ExitStatus::own_failure);
-  return ExitStatus::clean;
 }
 
 }  // namespace lockstep

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "reports/findings/csv_report.h"
+#include "reports/csv_field.h"
 
 namespace lockstep {
 

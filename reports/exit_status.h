@@ -1,6 +1,12 @@
 // The exit statuses of every command, as in the report contract.
 #pragma once
 
+#include <string>
+
+#include "base/result.h"
+#include "verify/product/decide.h"
+#include "verify/report.h"
+
 namespace lockstep {
 
 enum class ExitStatus : int {
@@ -13,5 +19,14 @@ enum class ExitStatus : int {
 
 // A command that a signal ended gives 128 + the signal's number, as shells do: 130 for Ctrl-C.
 constexpr ExitStatus interrupted_by(int signal) { return static_cast<ExitStatus>(128 + signal); }
+
+// By the contract: findings at or above `fail_on` (never: none), else inconclusive, else clean.
+ExitStatus exit_status(const Report& report, const std::string& fail_on);
+
+// 0 safe, 3 inconclusive, else 1.
+ExitStatus status_of(ProductVerdict verdict);
+
+// Prints "lockstep: error: …" and the fix on standard error; gives `status` back.
+ExitStatus fail(const Error& error, ExitStatus status = ExitStatus::bad_usage);
 
 }  // namespace lockstep

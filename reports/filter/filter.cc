@@ -140,6 +140,10 @@ FilteredReport filtered(Report report, const Run& run, const Filter& filter,
   return out;
 }
 
+std::chrono::sys_days today_utc() {
+  return std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now());
+}
+
 std::optional<std::chrono::sys_days> parse_date(std::string_view text) {
   if (text.size() != 10 || text[4] != '-' || text[7] != '-') return std::nullopt;
   const auto number = [&](std::size_t at, std::size_t count) {

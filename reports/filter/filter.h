@@ -79,6 +79,9 @@ struct FilteredReport {
 FilteredReport filtered(Report report, const Run& run, const Filter& filter,
                         std::chrono::sys_days today);
 
+// The day it is, UTC. Read once per command and passed on.
+std::chrono::sys_days today_utc();
+
 // "2026-12-31", in the Gregorian calendar. Nothing where it is no such date.
 std::optional<std::chrono::sys_days> parse_date(std::string_view text);
 std::string date_text(std::chrono::sys_days day);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxBytes = 1 << 20;
 
-constexpr const char* kSchema = R"({
+constexpr const char* kSuppressionsSchema = R"({
   "type": "array",
   "items": {
     "type": "object",
@@ -114,7 +114,7 @@ Result<std::vector<Suppression>> parse_suppressions(const std::string& text,
     return error;
   }
   if (std::optional<Error> wrong =
-          check_against_schema(*document, nlohmann::json::parse(kSchema))) {
+          check_against_schema(*document, nlohmann::json::parse(kSuppressionsSchema))) {
     if (wrong->fix.empty()) wrong->fix = fix;
     return *wrong;
   }

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "base/text.h"
+#include "reports/csv_field.h"
 
 namespace lockstep {
 namespace {
@@ -47,16 +49,6 @@ std::string csv_row(const Finding& finding, std::string_view status) {
 }
 
 }  // namespace
-
-std::string csv_field(std::string_view text) {
-  constexpr std::string_view kFormula = "=+-@";
-  std::string out = printable(text);
-  if (!out.empty() && kFormula.find(out.front()) != std::string_view::npos) out = "'" + out;
-  if (out.find_first_of(",\"'") == std::string::npos) return out;
-  std::string quoted = "\"";
-  for (const char c : out) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + "\"";
-}
 
 std::string csv_report(const FilteredReport& filtered) {
   std::string out =

@@ -19,7 +19,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "reports/filter/filter.h"
 
@@ -27,10 +26,5 @@ namespace lockstep {
 
 // Rows end in CR LF, as the RFC has it.
 std::string csv_report(const FilteredReport& filtered);
-
-// One field: printable, quoted where it must be. What a spreadsheet would take for a formula (= + -
-// @ at the start) gets an apostrophe in front, so that a name in a trace cannot run anything:
-// https://owasp.org/www-community/attacks/CSV_Injection
-std::string csv_field(std::string_view text);
 
 }  // namespace lockstep

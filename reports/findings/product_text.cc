@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
 #include <set>
 
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/text_report.h"
+#include "verify/product/assignments.h"
 #include "verify/streams/edits.h"
 
 namespace lockstep {
@@ -153,6 +155,24 @@ std::string counterexample_text(const ProductModel& model, const Counterexample&
          text_report(example.report, example.run, text);
 }
 
+Run usual_run(const ProductModel& model) {
+  const std::optional<Assignment> steps = usual_steps(model);
+  return steps ? compose(model, *steps) : Run{};
+}
+
+// What was decided without a finding, of all runs, with the counts of one of them.
+Report report_without_findings(const ProductDecision& decision, const Run& run) {
+  Report out;
+  if (decision.verdict == ProductVerdict::inconclusive) out.verdict = Verdict::inconclusive;
+  out.unknown = decision.why;
+  out.ranks_expected = run.world_size;
+  for (const RankTrace& trace : run.ranks) {
+    out.ranks_read.push_back(trace.rank);
+    out.events += trace.events.size();
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string product_text_report(const ProductModel& model, const ProductDecision& decision,
@@ -170,6 +190,19 @@ std::string product_text_report(const ProductModel& model, const ProductDecision
   if (decision.counterexample)
     out += "\n" + counterexample_text(model, *decision.counterexample, options);
   return out;
+}
+
+Status write_product_reports(const ProductModel& model, const ProductDecision& decision,
+                             const ReportOptions& options, const Filter& filter) {
+  if (options.outputs.empty()) return Status::ok();
+  ReportOptions files = options;
+  files.quiet = true;
+  if (const auto& example = decision.counterexample)
+    return write_reports(filtered(example->report, example->run, filter, today_utc()), example->run,
+                         files);
+  const Run run = usual_run(model);
+  return write_reports(filtered(report_without_findings(decision, run), run, filter, today_utc()),
+                       run, files);
 }
 
 }  // namespace lockstep

@@ -3,8 +3,12 @@
 // run.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
+#include "base/result.h"
+#include "reports/filter/filter.h"
+#include "reports/findings/forms.h"
 #include "verify/product/decide.h"
 
 namespace lockstep {
@@ -17,5 +21,13 @@ struct ProductTextOptions {
 
 std::string product_text_report(const ProductModel& model, const ProductDecision& decision,
                                 const ProductTextOptions& options = {});
+
+// The same as reports of the other forms.
+
+// Writes every --output of `options`: the report of the counterexample's run, as `filter` leaves
+// it. Without a counterexample it is a report without findings, of the first steps as most ranks
+// may meet them. Errors: what cannot be written.
+Status write_product_reports(const ProductModel& model, const ProductDecision& decision,
+                             const ReportOptions& options, const Filter& filter = {});
 
 }  // namespace lockstep

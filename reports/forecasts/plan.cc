@@ -13,7 +13,7 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "base/tool_version.h"
-#include "reports/findings/csv_report.h"
+#include "reports/csv_field.h"
 #include "reports/html/markup.h"
 #include "reports/html/page.h"
 #include "reports/html/stacked_charts.h"

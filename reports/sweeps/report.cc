@@ -12,7 +12,7 @@
 
 #include "base/tables.h"
 #include "base/text.h"
-#include "reports/findings/csv_report.h"
+#include "reports/csv_field.h"
 #include "sim/sweep/values.h"
 #include "sim/sweep/variation.h"
 

@@ -18,13 +18,13 @@ namespace {
 
 constexpr std::chrono::milliseconds kPoll(5);  // so that a short derivation ends when it is over
 constexpr int kPollsALook = 20;                // at the log
-constexpr std::size_t kLogLines = 3;
+constexpr std::size_t kShownLogLines = 3;
 constexpr std::size_t kLogBytes = std::size_t{1} << 26U;
 
 // How many ranks the worker says it has looked at: "alone: 12" is its last line but for others'.
 std::size_t finished_in(const std::string& log) {
   constexpr std::string_view kMark = "alone: ";
-  for (const std::string& line : last_lines(log, kLogLines)) {
+  for (const std::string& line : last_lines(log, kShownLogLines)) {
     if (!line.starts_with(kMark)) continue;
     std::size_t count = 0;
     std::from_chars(line.data() + kMark.size(), line.data() + line.size(), count);
@@ -39,7 +39,7 @@ Status outcome_of(const ProcessEnd& end, const std::string& log) {
   if (end.success()) return Status::ok();
   if (const auto error = refused(end) ? last_error(log) : std::nullopt) return *error;
   std::string said;
-  for (const std::string& line : last_lines(log, kLogLines)) said += "\n  " + line;
+  for (const std::string& line : last_lines(log, kShownLogLines)) said += "\n  " + line;
   return Error{"the worker that looks at each rank alone " + to_string(end) +
                    (said.empty() ? "" : "; its log ends with:" + said),
                {log},

@@ -88,18 +88,4 @@ std::vector<std::string> differences(const Scenario::Expect& expected, const Job
   return out;
 }
 
-std::optional<Error> unknown_rule(const Scenario& scenario) {
-  if (!scenario.expect) return std::nullopt;
-  std::vector<std::string> known;
-  for (const Rule& row : all_rules()) known.emplace_back(row.name);
-  for (const std::string& name : scenario.expect->rules) {
-    if (rule_from_name(name)) continue;
-    const std::string meant = nearest(name, known);
-    return Error{"\"expect.rules\" names no rule: \"" + printable(name) + "\"",
-                 {scenario.file},
-                 meant.empty() ? "`lockstep rules` lists them" : "did you mean \"" + meant + "\"?"};
-  }
-  return std::nullopt;
-}
-
 }  // namespace lockstep

@@ -5,8 +5,9 @@
 #include <system_error>
 
 #include "base/result.h"
-#include "runtime/launch/expectation.h"
+#include "base/text.h"
 #include "runtime/replay/replay_scenario.h"
+#include "verify/rules.h"
 
 namespace lockstep {
 
@@ -52,6 +53,20 @@ Result<std::vector<std::string>> scenario_files(const std::vector<std::string>& 
     }
   }
   return out;
+}
+
+std::optional<Error> unknown_rule(const Scenario& scenario) {
+  if (!scenario.expect) return std::nullopt;
+  std::vector<std::string> known;
+  for (const Rule& row : all_rules()) known.emplace_back(row.name);
+  for (const std::string& name : scenario.expect->rules) {
+    if (rule_from_name(name)) continue;
+    const std::string meant = nearest(name, known);
+    return Error{"\"expect.rules\" names no rule: \"" + printable(name) + "\"",
+                 {scenario.file},
+                 meant.empty() ? "`lockstep rules` lists them" : "did you mean \"" + meant + "\"?"};
+  }
+  return std::nullopt;
 }
 
 Result<Scenario> load_checked_scenario(const std::string& file) {

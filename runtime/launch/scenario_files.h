@@ -1,6 +1,7 @@
 // Finding and loading the scenarios that a command line names.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace lockstep {
 // *.yaml and *.yml in them and below, sorted.
 // Errors: a path that does not exist, a folder without scenarios.
 Result<std::vector<std::string>> scenario_files(const std::vector<std::string>& paths);
+
+// Rules that the scenario expects and that do not exist.
+std::optional<Error> unknown_rule(const Scenario& scenario);
 
 // Loads and checks one, including that the rules it expects exist, and that what it replays can be.
 Result<Scenario> load_checked_scenario(const std::string& file);

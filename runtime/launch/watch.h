@@ -16,6 +16,8 @@
 
 #include "base/interrupts.h"
 #include "base/result.h"
+#include "reports/exit_status.h"
+#include "reports/findings/forms.h"
 #include "trace/run.h"
 #include "verify/report.h"
 
@@ -83,5 +85,23 @@ std::vector<std::pair<std::string, std::string>> exec_environment(const std::str
 // Errors: it cannot be started, or it fails, in its own words of exit.
 Status run_exec(const std::string& command, const std::string& folder, const Finding& worst,
                 Interrupts& interrupts);
+
+// All of it, for somebody who waits: `lockstep watch`.
+
+struct WatchOptions {
+  std::string folder;             // of the job's ring files
+  bool once = false;              // says how it stands now, and ends
+  bool ignore_processes = false;  // not WatchSource::Options::look_for_processes
+  double interval_s = 1;          // between two looks; more where a look takes long
+  double late_s = 0.1;            // tells of ranks so far behind the median of their group
+  std::string exec;               // run_exec()'s, for each new finding that counts; empty: none
+  ReportOptions report;
+};
+
+// Shows how the job stands, as a screen on a terminal and as lines elsewhere, until every rank has
+// ended or it is proven that the job can never go on; then writes the reports. Status: by the
+// contract (exit_status()); 3 where a job without findings did not end well; 2 for a folder that
+// cannot be used; 4 for what cannot be written. Errors are printed.
+ExitStatus watch_job(const WatchOptions& options);
 
 }  // namespace lockstep

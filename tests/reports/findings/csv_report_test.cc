@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "reports/csv_field.h"
 #include "tests/reports/samples.h"
 
 namespace lockstep {

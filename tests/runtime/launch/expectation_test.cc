@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/launch/scenario_files.h"
+
 namespace lockstep {
 namespace {
 

@@ -1,8 +1,11 @@
+#include "reports/findings/forms.h"
+
 #include <set>
 
 #include <gtest/gtest.h>
 
-#include "cli/report_options.h"
+#include "base/terminal.h"
+#include "reports/exit_status.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/trace_text.h"
 #include "verify/verify.h"
@@ -10,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-Report report_with(Verdict verdict, const std::vector<Severity>& severities) {
+Report judged_as(Verdict verdict, const std::vector<Severity>& severities) {
   Report report;
   report.verdict = verdict;
   for (const Severity severity : severities) {
@@ -55,19 +58,19 @@ TEST(CheckOutputs, OnlyOneMayTakeStandardOutput) {
 }
 
 TEST(ExitStatus, FollowsTheContract) {
-  const Report clean = report_with(Verdict::clean, {Severity::note});
+  const Report clean = judged_as(Verdict::clean, {Severity::note});
   EXPECT_EQ(exit_status(clean, "error"), ExitStatus::clean);
   EXPECT_EQ(exit_status(clean, "note"), ExitStatus::findings);
 
-  const Report warned = report_with(Verdict::findings, {Severity::warning});
+  const Report warned = judged_as(Verdict::findings, {Severity::warning});
   EXPECT_EQ(exit_status(warned, "error"), ExitStatus::clean);
   EXPECT_EQ(exit_status(warned, "warning"), ExitStatus::findings);
 
-  const Report wrong = report_with(Verdict::findings, {Severity::error, Severity::note});
+  const Report wrong = judged_as(Verdict::findings, {Severity::error, Severity::note});
   EXPECT_EQ(exit_status(wrong, "error"), ExitStatus::findings);
   EXPECT_EQ(exit_status(wrong, "never"), ExitStatus::clean);
 
-  const Report cut = report_with(Verdict::inconclusive, {Severity::note});
+  const Report cut = judged_as(Verdict::inconclusive, {Severity::note});
   EXPECT_EQ(exit_status(cut, "error"), ExitStatus::inconclusive);
   EXPECT_EQ(exit_status(cut, "never"), ExitStatus::inconclusive);
 }

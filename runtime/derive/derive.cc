@@ -1,31 +1,59 @@
-#include "cli/derive.h"
+#include "runtime/derive/derive.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
+#include "base/interrupts.h"
+#include "base/result.h"
 #include "base/tables.h"
 #include "base/text.h"
-#include "cli/cmd_verify.h"
+#include "reports/findings/forms.h"
 #include "reports/findings/product_text.h"
 #include "runtime/derive/all_ranks.h"
+#include "runtime/derive/derivation_plan.h"
+#include "runtime/derive/lone_run.h"
 #include "runtime/derive/trial.h"
+#include "runtime/job/scenario.h"
 #include "runtime/job/scenario_variants.h"
 #include "runtime/launch/run_folder.h"
+#include "runtime/launch/scenario_files.h"
+#include "runtime/launch/this_machine.h"
 #include "runtime/launch/worker_files.h"
 #include "trace/derivation.h"
+#include "trace/load.h"
 #include "trace/sizes.h"
 #include "verify/certificates/certificate.h"
+#include "verify/compare_runs.h"
 #include "verify/product/decide.h"
 
 namespace lockstep {
 
 namespace {
+
+// What is asked of one derivation, and where it is made.
+struct DeriveJob {
+  std::string worker;
+  std::string folder;          // exists and is empty; left with scenarios, traces and product.json
+  std::string certificate;     // file; empty: none
+  std::string write_scenario;  // file, for the counterexample; empty: none
+  // KIND=PATH, as check_outputs() lets them through: write_product_reports().
+  std::vector<std::string> outputs;
+  bool remedies = false;  // derive with each remedy, too
+  // On the meta device, where tensors have no values; nothing: where models or worlds are large.
+  std::optional<bool> on_meta;
+  bool quiet = false;
+};
 
 // A derivation and what was decided of it. Not moved: the model refers to the derivation.
 struct Decided {
@@ -40,7 +68,7 @@ using AllDecided = std::vector<std::unique_ptr<Decided>>;
 
 // Where nothing can be said of all assignments, one that goes wrong is an answer, too.
 Status try_where_inconclusive(const Scenario& scenario, const DerivationPlan& plan,
-                              const DeriveOptions& options, bool on_meta, Interrupts& interrupts,
+                              const DeriveJob& options, bool on_meta, Interrupts& interrupts,
                               AllDecided& all) {
   for (const auto& decided : all) {
     if (decided->decision.verdict != ProductVerdict::inconclusive) continue;
@@ -59,7 +87,7 @@ Status try_where_inconclusive(const Scenario& scenario, const DerivationPlan& pl
 
 // Of all first steps that rank 0 may meet.
 Result<AllDecided> decide_all(const Scenario& scenario, const DerivationPlan& plan,
-                              const DeriveOptions& options, Interrupts& interrupts) {
+                              const DeriveJob& options, Interrupts& interrupts) {
   const Result<bool> meta = derive_on_meta(scenario, options.on_meta);
   if (!meta) return meta.error();
   const Result<std::vector<std::string>> folders = derive_all(
@@ -162,7 +190,7 @@ std::string to_string(const StepCost& cost) {
 }
 
 // What each remedy would make of the job.
-Status tell_remedies(const Scenario& scenario, const StepCost& now, const DeriveOptions& options,
+Status tell_remedies(const Scenario& scenario, const StepCost& now, const DeriveJob& options,
                      Interrupts& interrupts, std::ostream& said) {
   const Result<std::string> text = read_input(scenario.file);
   if (!text) return text.error();
@@ -171,7 +199,7 @@ Status tell_remedies(const Scenario& scenario, const StepCost& now, const Derive
   said << "\nremedies, each derived; rank 0's costliest step now: " << to_string(now) << "\n";
   for (std::size_t i = 0; i < choices->size(); ++i) {
     const RemedyChoice& choice = (*choices)[i];
-    DeriveOptions own = options;
+    DeriveJob own = options;
     own.folder += "/remedy-" + std::to_string(i);
     if (const Status ok = make_folder(own.folder); !ok) return ok;
     const std::string file = own.folder + "/scenario.yaml";
@@ -191,9 +219,9 @@ Status tell_remedies(const Scenario& scenario, const StepCost& now, const Derive
   return Status::ok();
 }
 
-}  // namespace
-
-Result<ExitStatus> derive(const Scenario& scenario, const DeriveOptions& options,
+// Decides for all mixes of batches; prints the verdict to `said`.
+// Errors: a job that cannot be derived, workers that fail, the user's signal.
+Result<ExitStatus> derive(const Scenario& scenario, const DeriveJob& options,
                           Interrupts& interrupts, std::ostream& said) {
   const Result<DerivationPlan> plan = derivation_plan(scenario);
   if (!plan) return plan.error();
@@ -222,6 +250,107 @@ Result<ExitStatus> derive(const Scenario& scenario, const DeriveOptions& options
     if (!told) return told.error();
   }
   return status_of(verdict);
+}
+
+// Compares what each rank of this very job would call with what the run in `recorded` did: a run
+// that was stopped did the beginning of it. Errors: the same, and a folder without traces.
+Result<ExitStatus> derive_against(const Scenario& scenario, const std::string& recorded,
+                                  const DeriveJob& options, Interrupts& interrupts,
+                                  std::ostream& said) {
+  // What cannot be derived is refused here as well.
+  if (const Result<DerivationPlan> plan = derivation_plan(scenario); !plan) return plan.error();
+  const Result<Run> run = load_run({recorded});
+  if (!run) return run.error();
+  const std::string drawn = "what a batch holds is drawn from its data";
+  const Result<bool> meta = derive_on_meta(
+      scenario, options.on_meta, rules_say_all(scenario) ? std::nullopt : std::optional(drawn));
+  if (!meta) return meta.error();
+  std::vector<LoneRanks> all;
+  for (const std::vector<int>& ranks : teams(scenario)) {
+    all.push_back({scenario.file,
+                   ranks,
+                   options.folder,
+                   options.folder + "/broadcasts",
+                   dissent_steps(scenario, ranks.front()),
+                   {}});
+  }
+  {
+    DeriveProgress progress(options.quiet);
+    const Result<std::string> ran =
+        run_alone(all, {options.worker, options.folder, *meta}, interrupts,
+                  [&](std::size_t done) { progress.show(done, all.size()); });
+    if (!ran) return ran.error();
+  }
+  const Result<Run> derived = load_run({options.folder});
+  if (!derived) return derived.error();
+  if (derived->ranks.size() != run->ranks.size()) {
+    return Error{"the run has " + plural(run->ranks.size(), "rank") + ", and the scenario " +
+                     std::to_string(derived->ranks.size()),
+                 {recorded},
+                 "compare with a run of this very scenario"};
+  }
+  bool same = true;
+  std::size_t calls = 0;
+  std::size_t equal = 0;
+  for (std::uint32_t rank = 0; rank < derived->ranks.size(); ++rank) {
+    const CallComparison c = compare_calls(*derived, rank, *run, rank);
+    const bool fits = c.b_is_beginning();
+    same = same && fits;
+    calls += c.calls_a;
+    equal += c.same() ? 1U : 0U;
+    if (options.quiet) continue;
+    said << "rank " << rank << ": derived " << plural(c.calls_a, "call") << ", recorded "
+         << c.calls_b << ", "
+         << (c.same() ? "equal"
+             : fits   ? "the recorded ones are its beginning"
+                      : "they part")
+         << "\n";
+    if (fits) continue;
+    said << "  at call " << c.equal << "\n  derived   " << wrap(c.a.value_or("nothing"), 68, 12)
+         << "\n  recorded  " << wrap(c.b.value_or("nothing"), 68, 12) << "\n";
+  }
+  if (!options.quiet) {
+    said << plural(derived->ranks.size(), "rank") << ", " << plural(calls, "call") << ": "
+         << (!same                            ? "the run did something else"
+             : equal == derived->ranks.size() ? "recorded as derived"
+                                              : "recorded as derived, up to where the job ended")
+         << "\n";
+  }
+  return same ? ExitStatus::clean : ExitStatus::findings;
+}
+
+// What the user says; nothing: as it suits the job.
+std::optional<bool> meta_of(const DeriveOptions& options) {
+  if (!options.meta && !options.no_meta) return std::nullopt;
+  return options.meta;
+}
+
+}  // namespace
+
+ExitStatus derive_scenario(const DeriveOptions& options) {
+  const ReportOptions files{.outputs = options.outputs};
+  if (const Status outputs = check_outputs(files); !outputs) return fail(outputs.error());
+  Result<Scenario> scenario = load_checked_scenario(options.path);
+  if (!scenario) return fail(scenario.error());
+  const Result<std::string> worker = find_worker(worker_search_of_this_process());
+  if (!worker) return fail(worker.error());
+  const WorkFolder folder(options.output_dir, "lockstep-derive-");
+  if (!folder.usable()) {
+    return fail(
+        Error{"this folder cannot be made, or is not empty", {folder.path()}, "name a new one"});
+  }
+  Interrupts interrupts;
+  const DeriveJob job{
+      *worker,         folder.path(),    options.certificate, options.write_scenario,
+      options.outputs, options.remedies, meta_of(options),    options.quiet};
+  // A report on standard output is not to be mixed with anything.
+  std::ostream& said = takes_stdout(files) ? std::cerr : std::cout;
+  const Result<ExitStatus> status =
+      options.against.empty() ? derive(*scenario, job, interrupts, said)
+                              : derive_against(*scenario, options.against, job, interrupts, said);
+  if (const int signal = interrupts.poll(); signal != 0) return interrupted_by(signal);
+  if (!status) return fail(status.error());
+  return *status;
 }
 
 }  // namespace lockstep

@@ -1,0 +1,39 @@
+#include "reports/exit_status.h"
+
+#include <algorithm>
+#include <iostream>
+#include <optional>
+#include <string_view>
+
+namespace lockstep {
+namespace {
+
+// What --fail-on takes, and the least severity that then gives exit status 1.
+std::optional<Severity> threshold(std::string_view fail_on) {
+  if (fail_on == "error") return Severity::error;
+  if (fail_on == "warning") return Severity::warning;
+  if (fail_on == "note") return Severity::note;
+  return std::nullopt;
+}
+
+}  // namespace
+
+ExitStatus exit_status(const Report& report, const std::string& fail_on) {
+  const std::optional<Severity> least = threshold(fail_on);
+  const bool fails = least && std::any_of(report.findings.begin(), report.findings.end(),
+                                          [&](const Finding& f) { return f.severity >= *least; });
+  if (fails) return ExitStatus::findings;
+  return report.verdict == Verdict::inconclusive ? ExitStatus::inconclusive : ExitStatus::clean;
+}
+
+ExitStatus status_of(ProductVerdict verdict) {
+  if (verdict == ProductVerdict::safe) return ExitStatus::clean;
+  return verdict == ProductVerdict::inconclusive ? ExitStatus::inconclusive : ExitStatus::findings;
+}
+
+ExitStatus fail(const Error& error, ExitStatus status) {
+  std::cerr << "lockstep: " << error.str() << "\n";
+  return status;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,99 @@
+#include "reports/findings/forms.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "base/check.h"
+#include "base/terminal.h"
+#include "reports/ci/github_report.h"
+#include "reports/ci/gitlab_report.h"
+#include "reports/ci/junit_report.h"
+#include "reports/ci/sarif_report.h"
+#include "reports/findings/csv_report.h"
+#include "reports/findings/dot_report.h"
+#include "reports/findings/html_report.h"
+#include "reports/findings/json_report.h"
+#include "reports/findings/markdown_report.h"
+#include "reports/findings/text_report.h"
+#include "reports/findings/timeline_report.h"
+
+namespace lockstep {
+namespace {
+
+struct Judged {
+  const FilteredReport& report;
+  const Run& run;
+  std::optional<CallSemantics> semantics;
+  bool color = false;
+};
+
+// CI services show places relative to what they checked out, which is where commands run.
+std::string source_root() {
+  std::error_code none;
+  return std::filesystem::current_path(none).string();
+}
+
+struct ReportForm {
+  std::string_view kind;
+  std::string (*render)(const Judged&);
+};
+
+constexpr std::array kForms = {
+    ReportForm{"text",
+               [](const Judged& j) { return text_report(j.report, j.run, {.color = j.color}); }},
+    ReportForm{"json", [](const Judged& j) { return json_report(j.report); }},
+    ReportForm{"html", [](const Judged& j) { return html_report(j.report, j.run, j.semantics); }},
+    ReportForm{"markdown", [](const Judged& j) { return markdown_report(j.report, j.run); }},
+    ReportForm{"csv", [](const Judged& j) { return csv_report(j.report); }},
+    ReportForm{"timeline",
+               [](const Judged& j) {
+                 return timeline_report(j.report, j.run, {.semantics = j.semantics});
+               }},
+    ReportForm{"dot", [](const Judged& j) { return dot_report(j.report, j.run, j.semantics); }},
+    ReportForm{"sarif", [](const Judged& j) { return sarif_report(j.report, source_root()); }},
+    ReportForm{"junit", [](const Judged& j) { return junit_report(j.report); }},
+    ReportForm{"github", [](const Judged& j) { return github_report(j.report, source_root()); }},
+    ReportForm{"gitlab", [](const Judged& j) { return gitlab_report(j.report, source_root()); }},
+};
+
+std::string rendered(std::string_view kind, const Judged& judged) {
+  const auto* form = std::find_if(kForms.begin(), kForms.end(),
+                                  [&](const ReportForm& one) { return one.kind == kind; });
+  LOCKSTEP_CHECK(form != kForms.end(), "parse_output_targets() lets no other kind through");
+  return form->render(judged);
+}
+
+}  // namespace
+
+OutputForms report_forms() {
+  OutputForms forms{"report", {}};
+  for (const ReportForm& form : kForms) forms.kinds.emplace_back(form.kind);
+  return forms;
+}
+
+Status check_outputs(const ReportOptions& options) {
+  if (const auto targets = parse_output_targets(options.outputs, report_forms()); !targets)
+    return targets.error();
+  return Status::ok();
+}
+
+bool takes_stdout(const ReportOptions& options) {
+  const auto targets = parse_output_targets(options.outputs, report_forms());
+  return targets && std::any_of(targets->begin(), targets->end(),
+                                [](const OutputTarget& target) { return target.to_stdout(); });
+}
+
+Status write_reports(const FilteredReport& report, const Run& run, const ReportOptions& options) {
+  const auto targets = parse_output_targets(options.outputs, report_forms());
+  if (!targets) return targets.error();
+  const auto content = [&](const std::string& kind, bool to_stdout) {
+    return rendered(kind, {report, run, options.semantics, to_stdout && stdout_wants_color()});
+  };
+  if (Status written = write_targets(*targets, options.quiet, content); !written) return written;
+  return write_baseline(report, options.filter);
+}
+
+}  // namespace lockstep

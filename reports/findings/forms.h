@@ -1,0 +1,46 @@
+// Every form of a report, by its name, and what the user says of where a report goes, what it
+// counts and which exit status it gives:
+//
+//   --output KIND=PATH   (report_forms(); PATH "-": standard output; may be given several times)
+//   --fail-on error|warning|note|never
+//   --quiet
+//   and the filter (reports/filter/filter_options.h)
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "reports/filter/filter.h"
+#include "reports/filter/filter_options.h"
+#include "reports/output_targets.h"
+#include "trace/run.h"
+#include "verify/replay/semantics.h"
+
+namespace lockstep {
+
+struct ReportOptions {
+  std::vector<std::string> outputs;  // as given: KIND=PATH
+  std::string fail_on = "error";     // as given, one of those above: exit_status()
+  bool quiet = false;
+  FilterOptions filter = {};
+  // The rules by which verify() judged, where they were not those of the traces.
+  std::optional<CallSemantics> semantics = std::nullopt;
+};
+
+// The forms of a report.
+OutputForms report_forms();
+
+// Prints the text report and writes every --output, as write_targets() does, and the baseline.
+// Errors: a bad --output (check_outputs says so before any work), a file that cannot be written.
+Status write_reports(const FilteredReport& report, const Run& run, const ReportOptions& options);
+
+// Whether an --output takes standard output, so that nothing else may be printed there. Valid where
+// check_outputs() finds nothing.
+bool takes_stdout(const ReportOptions& options);
+
+// The same check of the --output options as write_reports', for the start of a command.
+Status check_outputs(const ReportOptions& options);
+
+}  // namespace lockstep

@@ -1,0 +1,210 @@
+#include "runtime/launch/recorded_failure.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "base/files/write_file.h"
+#include "base/result.h"
+#include "base/tables.h"
+#include "base/terminal.h"
+#include "base/text.h"
+#include "runtime/job/scenario.h"
+#include "runtime/replay/replay_scenario.h"
+#include "runtime/replay/tensors.h"
+#include "trace/formats/text/text_trace.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The verdict as far as a replay has to show it again.
+Scenario::Expect expectation(const Report& report) {
+  Scenario::Expect out;
+  out.verdict = to_string(report.verdict);
+  if (report.findings.empty() || report.verdict == Verdict::clean) return out;
+  const Finding& leading = report.findings.front();
+  out.rules = {std::string(rule(leading.rule).name)};
+  out.culprits.emplace();
+  for (const Rank rank : leading.culprits) out.culprits->push_back(rank.value);
+  out.step = leading.step;
+  return out;
+}
+
+std::string in_words(const Scenario::Expect& expect) {
+  if (expect.rules.empty()) return expect.verdict;
+  const std::vector<int>& culprits = *expect.culprits;
+  return expect.rules.front() +
+         (culprits.empty() ? std::string()
+                           : " of " + std::string(culprits.size() == 1 ? "rank " : "ranks ") +
+                                 ranges({culprits.begin(), culprits.end()}));
+}
+
+// What speaks against a replay before anything is known of the calls.
+std::optional<Error> find_obstacle(const Report& report, const std::string& path) {
+  if (report.verdict == Verdict::inconclusive) {
+    return Error{
+        "the traces do not say whether anything is wrong, so that a replay would have "
+        "nothing to show",
+        {path},
+        "`lockstep verify` says what is missing"};
+  }
+  if (report.verdict == Verdict::clean) return std::nullopt;
+  const Rule& leading = rule(report.findings.front().rule);
+  if (leading.family == "numbers" || leading.family == "data" || leading.family == "input") {
+    return Error{"the verdict is " + std::string(leading.name) + ", and a replay makes calls: " +
+                     (leading.family == "input" ? "it has no damaged files"
+                                                : "it computes nothing and reads no data"),
+                 {path},
+                 leading.family == "input"
+                     ? "bring whole traces of all ranks"
+                     : "`lockstep verify --fail-on error` is a test of it in CI"};
+  }
+  return std::nullopt;
+}
+
+// The program's own verdict has to be that on the run: what was left out did not matter.
+std::optional<Error> find_difference(const Scenario::Expect& found, const Scenario::Expect& shown,
+                                     const RecordedFailure& failure) {
+  if (found.verdict == shown.verdict && found.culprits == shown.culprits) return std::nullopt;
+  const bool cut = failure.program.last > 0;
+  return Error{"the traces show " + in_words(found) + ", and their calls alone would show " +
+                   in_words(shown),
+               {failure.paths.front()},
+               cut ? "keep more of the calls: a larger --last, or none"
+                   : "`lockstep verify` judges the traces themselves"};
+}
+
+Status write_calls(const Run& program, const fs::path& folder) {
+  if (const Status made = make_folder(folder.string()); !made) return made;
+  for (const RankTrace& trace : program.ranks) {
+    std::ostringstream text;
+    write_text_trace(text, trace, program.tables);
+    const std::string name = "rank_" + std::to_string(trace.rank.value) + ".trace.jsonl";
+    if (const Status written = write_file((folder / name).string(), std::move(text).str());
+        !written) {
+      return written;
+    }
+  }
+  return Status::ok();
+}
+
+constexpr const char* kCallsSuffix = ".calls";
+
+fs::path calls_folder(const fs::path& scenario) {
+  return fs::path(scenario).replace_extension(kCallsSuffix);
+}
+
+// Whether the files can be called so. Asked before anything is read.
+Status check_names(const RecordedFailure& failure) {
+  const fs::path file = failure.output;
+  const fs::path folder = calls_folder(file);
+  std::error_code unknown;
+  if (!file.has_filename() || fs::is_directory(file, unknown))
+    return Error{"this is a folder", {file.string()}, "name a file: hang.yaml"};
+  if (file.extension() == kCallsSuffix)
+    return Error{"the calls go into a folder of this name", {file.string()}, "name it hang.yaml"};
+  const std::string name = folder.filename().string();
+  if (printable(name) != name)
+    return Error{"a scenario cannot name a folder of calls that is called so",
+                 {file.string()},
+                 "name the file in UTF-8, without control characters"};
+  const fs::path whole = fs::weakly_canonical(folder, unknown);
+  for (const std::string& path : failure.paths) {
+    const fs::path given = fs::weakly_canonical(path, unknown);
+    const bool inside =
+        std::mismatch(whole.begin(), whole.end(), given.begin(), given.end()).first == whole.end();
+    if (inside && !whole.empty())
+      return Error{"the calls would replace the traces that they are made of",
+                   {folder.string()},
+                   "name another file"};
+  }
+  return Status::ok();
+}
+
+// Makes room for the files. With --force, what an earlier call of this command wrote is removed.
+Status clear(const fs::path& scenario, const fs::path& folder, bool force) {
+  std::error_code unknown;
+  for (const fs::path& path : {scenario, folder}) {
+    if (fs::exists(path, unknown) && !force) {
+      return Error{"exists already", {path.string()}, "name another file, or give --force"};
+    }
+  }
+  for (fs::directory_iterator it(folder, unknown), end; !unknown && it != end;
+       it.increment(unknown)) {
+    const std::string name = it->path().filename().string();
+    std::error_code failed;
+    if (name.starts_with("rank_") && name.ends_with(".trace.jsonl")) fs::remove(it->path(), failed);
+  }
+  return Status::ok();
+}
+
+// Of "job-4711/" as of "job-4711".
+std::string last_name(const fs::path& path) {
+  const fs::path whole = fs::absolute(path).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
+std::string calls_in_words(const Run& program) {
+  std::size_t most = 0, all = 0;
+  for (const RankTrace& trace : program.ranks) {
+    most = std::max(most, trace.calls.size());
+    all += trace.calls.size();
+  }
+  return plural(program.ranks.size(), "rank") + ", " + grouped(all) +
+         (all == 1 ? " call" : " calls") + ", at most " + grouped(most) + " of one rank";
+}
+
+}  // namespace
+
+ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure, std::ostream& said) {
+  if (const Status ok = check_names(failure); !ok) return fail(ok.error());
+  const Patience patience("reading traces");
+  Result<Run> run = load_run(failure.paths, failure.load);
+  if (!run) return fail(run.error());
+  const std::string& path = failure.paths.front();
+  const Report report = verify(*run);
+  if (const auto error = find_obstacle(report, path)) {
+    return fail(*error, report.verdict == Verdict::inconclusive ? ExitStatus::inconclusive
+                                                                : ExitStatus::bad_usage);
+  }
+  ProgramOptions options = failure.program;
+  options.ends_well = report.verdict == Verdict::clean;
+  const Result<Run> program = replay_program(std::move(*run), options);
+  if (!program) return fail(program.error());
+  if (const Status fits = check_tensors(*program); !fits) return fail(fits.error());
+  ReplayScenario scenario;
+  scenario.expect = expectation(report);
+  const Scenario::Expect shown = expectation(verify(*program));
+  if (const auto error = find_difference(scenario.expect, shown, failure)) return fail(*error);
+  // A replay records more than many sources do, so that it may be called by a closer name.
+  for (const std::string& name : shown.rules) {
+    auto& rules = scenario.expect.rules;
+    if (std::find(rules.begin(), rules.end(), name) == rules.end()) rules.push_back(name);
+  }
+  scenario.expect.step = shown.step;
+
+  const fs::path file = failure.output;
+  const fs::path folder = calls_folder(file);
+  if (const Status free = clear(file, folder, failure.force); !free) return fail(free.error());
+  scenario.name = "replay of " + last_name(path);
+  if (!report.findings.empty()) scenario.description = report.findings.front().message;
+  scenario.ranks = program->world_size;
+  scenario.trace = folder.filename().string();
+  if (const Status written = write_calls(*program, folder); !written)
+    return fail(written.error(), ExitStatus::own_failure);
+  if (const Status written = write_file(file.string(), replay_scenario_text(scenario)); !written)
+    return fail(written.error(), ExitStatus::own_failure);
+  said << "wrote " << printable(file.string()) << " and " << printable(folder.string())
+       << "/\n      " << calls_in_words(*program)
+       << "\nexpected of it: " << in_words(scenario.expect) << "\n";
+  return ExitStatus::clean;
+}
+
+}  // namespace lockstep

@@ -6,7 +6,6 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/finding_words.h"
-#include "verify/streams/agreement.h"
 
 namespace lockstep {
 namespace {

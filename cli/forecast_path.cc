@@ -7,7 +7,6 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "sim/engine/critical_path.h"
-#include "verify/streams/agreement.h"
 
 namespace lockstep {
 namespace {
@@ -58,7 +57,7 @@ std::string ForecastPath::of_what() const {
   return plural(steps, "step") + (checkpoints ? " and the checkpoints between them" : "");
 }
 
-ForecastPath forecast_path(const Run& run, const SimulatedProgram& simulated,
+ForecastPath forecast_path(const Run& run, const sim::SimulatedProgram& simulated,
                            const std::vector<sim::GroupPlace>& places,
                            const sim::MeasuredSteps& measured) {
   const sim::RunProgram& program = simulated.program;

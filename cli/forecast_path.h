@@ -8,10 +8,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/simulate_program.h"
 #include "sim/forecast/path_summary.h"
 #include "sim/forecast/training_steps.h"
 #include "sim/forecast/what_if.h"
+#include "sim/machine/simulated_job.h"
 #include "trace/run.h"
 
 namespace lockstep {
@@ -46,7 +46,7 @@ struct ForecastPath {
 };
 
 // `run` is the one that was simulated, to its end.
-ForecastPath forecast_path(const Run& run, const SimulatedProgram& simulated,
+ForecastPath forecast_path(const Run& run, const sim::SimulatedProgram& simulated,
                            const std::vector<sim::GroupPlace>& places,
                            const sim::MeasuredSteps& measured);
 

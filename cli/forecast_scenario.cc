@@ -13,7 +13,7 @@
 #include "runtime/launch/this_machine.h"
 #include "sim/forecast/timed_run.h"
 #include "sim/forecast/training_steps.h"
-#include "sim/machine/play.h"
+#include "sim/machine/simulated_job.h"
 #include "sim/machine/work_time.h"
 
 namespace lockstep {
@@ -44,17 +44,6 @@ void count_carried(const sim::ProgramCall& call, const sim::NcclCost& nccl,
     return;
   }
   carried.push_back({call.op, nccl.algorithm, nccl.protocol, call.bytes, call.bytes});
-}
-
-Result<SimulatedProgram> executed(sim::RunProgram program,
-                                  const std::vector<sim::GroupPlace>& places,
-                                  const sim::Prices& prices, const sim::Machine& machine) {
-  if (machine.cores) {
-    const std::size_t ranks = program.job.ranks.size();
-    return simulate_on_cores(std::move(program), prices, sim::shared_cores(machine, ranks));
-  }
-  sim::Folding folding = sim::fold(program.job, sim::kinds_of(places));
-  return simulate_program(std::move(program), std::move(folding), prices, sim::Picos{});
 }
 
 // Whether images are computed that no sample has.
@@ -95,7 +84,7 @@ bool is_timed(const RanksCosts& costs) {
 
 ScenarioForecast summarise(const Scenario& scenario, const sim::Machine& machine,
                            const DerivedRanks& derived, const TimedScenario& timed) {
-  const SimulatedProgram& simulated = timed.simulated;
+  const sim::SimulatedProgram& simulated = timed.simulated;
   ScenarioForecast out;
   out.scenario = scenario.name;
   out.machine = machine;
@@ -181,7 +170,8 @@ Result<TimedScenario> time_scenario(const Scenario& scenario, DerivedRanks deriv
   };
   const auto prices = sim::Prices::of(program->job, sim::kinds_of(places), price);
   if (!prices) return prices.error();
-  Result<SimulatedProgram> simulated = executed(std::move(*program), places, *prices, machine);
+  Result<sim::SimulatedProgram> simulated =
+      sim::simulate_on_machine(std::move(*program), places, *prices, machine);
   if (!simulated) return simulated.error();
   TimedScenario out{scenario.name,         std::move(*run),   std::move(costs),
                     std::move(*simulated), std::move(places), std::nullopt};

@@ -11,12 +11,12 @@
 
 #include "base/interrupts.h"
 #include "base/result.h"
-#include "cli/simulate_program.h"
 #include "cli/simulate_scenario_result.h"
 #include "runtime/forecast/derived_ranks.h"
 #include "runtime/job/scenario.h"
 #include "runtime/job/scenario_variants.h"
 #include "sim/machine/machine.h"
+#include "sim/machine/simulated_job.h"
 #include "sim/machine/work_time.h"
 #include "trace/run.h"
 
@@ -36,9 +36,9 @@ struct TimedScenario {
   std::string scenario;  // its name
   Run run;               // the calls of all ranks, with the machine's times between them
   RanksCosts costs;      // that the times are of
-  SimulatedProgram simulated;
+  sim::SimulatedProgram simulated;
   std::vector<sim::GroupPlace> places;       // of the program's groups
-  std::optional<ScenarioForecast> forecast;  // nothing: the job hangs (report_hang() says why)
+  std::optional<ScenarioForecast> forecast;  // nothing: the job hangs (simulated_hang() says why)
 };
 
 // The job in the scenario file `path`, changed, in a file of its own in `folder`: what

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/files/write_file.h"
+#include "reports/forecasts/simulated_job.h"
 #include "verify/rules.h"
 
 namespace lockstep {

@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "base/median.h"
 #include "sim/forecast/training_steps.h"
-#include "sim/machine/play.h"
+#include "sim/machine/simulated_job.h"
 
 namespace lockstep::sim {
 namespace {

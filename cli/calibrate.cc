@@ -139,12 +139,12 @@ Status fit_links(const TogetherMeasure& few, const TogetherMeasure& all, sim::Ma
 
 // How much ranks that are together slow each other down.
 Status fit_to_steps(std::vector<TogetherMeasure> jobs, sim::Machine& machine) {
-  std::vector<TimedScenario> simulated;
+  std::vector<sim::TimedScenario> simulated;
   std::vector<double> seconds;
   for (TogetherMeasure& job : jobs) {
     seconds.push_back(job.step_seconds());
     if (!(seconds.back() > 0)) return Error{"a job's steps have no times", {}, "measure again"};
-    Result<TimedScenario> timed = std::move(job).simulated(machine);
+    Result<sim::TimedScenario> timed = std::move(job).simulated(machine);
     if (!timed) return timed.error();
     simulated.push_back(std::move(*timed));
   }

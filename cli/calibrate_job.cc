@@ -35,7 +35,8 @@ Status CalibrationJob::count() {
   Result<Scenario> scenario = load_scenario(file);
   if (!scenario) return scenario.error();
   scenario_ = std::move(*scenario);
-  Result<DerivedRanks> derived = derive_ranks(scenario_, look_in(counts, *options_), *interrupts_);
+  Result<sim::DerivedRanks> derived =
+      derive_ranks(scenario_, look_in(counts, *options_), *interrupts_);
   if (!derived) return derived.error();
   derived_ = std::move(*derived);
   return Status::ok();
@@ -46,9 +47,9 @@ Status CalibrationJob::time(int look) {
                    derived_.costs, *interrupts_);
 }
 
-Result<TimedScenario> CalibrationJob::simulated(const sim::Machine& machine) && {
+Result<sim::TimedScenario> CalibrationJob::simulated(const sim::Machine& machine) && {
   for (RankCosts& rank : derived_.costs) sim::correct_by_times(rank, machine);
-  return time_scenario(scenario_, std::move(derived_), machine);
+  return sim::time_scenario(scenario_, std::move(derived_), machine);
 }
 
 }  // namespace lockstep

@@ -9,8 +9,8 @@
 #include "base/interrupts.h"
 #include "base/result.h"
 #include "cli/calibrate.h"
-#include "cli/forecast_scenario.h"
 #include "runtime/job/scenario.h"
+#include "sim/forecast/scenario.h"
 #include "trace/work_costs.h"
 
 namespace lockstep {
@@ -35,14 +35,14 @@ class CalibrationJob {
 
   // The job on the machine's simulated clock, with the work as it was timed. Takes what was
   // counted: nothing else may be asked for any more. Errors: time_scenario's.
-  Result<TimedScenario> simulated(const sim::Machine& machine) &&;
+  Result<sim::TimedScenario> simulated(const sim::Machine& machine) &&;
 
  private:
   std::string text_, folder_;
   const CalibrateOptions* options_;
   Interrupts* interrupts_;
   Scenario scenario_;
-  DerivedRanks derived_;
+  sim::DerivedRanks derived_;
 };
 
 }  // namespace lockstep

@@ -27,7 +27,7 @@ class TogetherMeasure {
   const std::vector<sim::MeasuredCall>& calls() const { return calls_; }  // of all runs
   double step_seconds() const;  // the mean of a run's steps but the first; the median of the runs
   // CalibrationJob's.
-  Result<TimedScenario> simulated(const sim::Machine& machine) && {
+  Result<sim::TimedScenario> simulated(const sim::Machine& machine) && {
     return std::move(job_).simulated(machine);
   }
 

@@ -88,7 +88,7 @@ Status SweepRun::start(Job job) {
 
 Status SweepRun::poll_running() {
   for (std::size_t i = 0; i < running_.size();) {
-    std::optional<Result<DerivedRanks>> ranks = running_[i].derivation.poll();
+    std::optional<Result<sim::DerivedRanks>> ranks = running_[i].derivation.poll();
     if (!ranks) {
       ++i;
       continue;
@@ -144,23 +144,23 @@ Result<sweep::Row> SweepRun::row_of(sweep::PointId point, Derived& derived) cons
   const Result<sim::Machine> machine = plan_.machine(point);
   if (!machine) return refused(machine.error());
   if (derived.was_timed) {
-    Result<DerivedRanks> again = read_derived_ranks(derived.folder->path(), derived.ranks);
+    Result<sim::DerivedRanks> again = read_derived_ranks(derived.folder->path(), derived.ranks);
     if (!again) return again.error();
     derived.ranks = std::move(*again);
   }
   derived.was_timed = true;
-  Result<TimedScenario> timed =
-      time_scenario(derived.scenario,
-                    {std::move(derived.ranks.run), std::move(derived.ranks.costs),
-                     derived.ranks.traced, derived.ranks.origin, derived.ranks.on_meta},
-                    *machine);
+  Result<sim::TimedScenario> timed =
+      sim::time_scenario(derived.scenario,
+                         {std::move(derived.ranks.run), std::move(derived.ranks.costs),
+                          derived.ranks.traced, derived.ranks.origin, derived.ranks.on_meta},
+                         *machine);
   if (!timed) return refused(timed.error());
   if (!timed->forecast) {
     out.outcome = sweep::Outcome::hangs;
     out.reason = reason_of(judge_hang(timed->simulated, timed->run));
     return out;
   }
-  const ScenarioForecast& forecast = *timed->forecast;
+  const sim::ScenarioForecast& forecast = *timed->forecast;
   out.outcome = sweep::Outcome::trains;
   out.step_seconds = forecast.figures.step_time.seconds();
   if (out.step_seconds > 0)

@@ -10,9 +10,9 @@
 
 #include "base/files/write_file.h"
 #include "base/result.h"
-#include "cli/forecast_scenario.h"
 #include "runtime/forecast/derived_ranks.h"
 #include "runtime/job/scenario.h"
+#include "sim/forecast/scenario.h"
 #include "sim/sweep/book.h"
 #include "sim/sweep/plan.h"
 
@@ -41,8 +41,8 @@ class SweepRun {
     std::string text;  // of the scenario
     Scenario scenario;
     std::unique_ptr<WorkFolder> folder;
-    DerivedRanks ranks;      // without run and costs once it was timed,
-    bool was_timed = false;  // which then are read from the folder
+    sim::DerivedRanks ranks;  // without run and costs once it was timed,
+    bool was_timed = false;   // which then are read from the folder
   };
   // Points that are one job, on different machines.
   struct Job {

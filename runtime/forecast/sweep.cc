@@ -1,4 +1,4 @@
-#include "cli/sweep_run.h"
+#include "runtime/forecast/sweep.h"
 
 #include <algorithm>
 #include <chrono>
@@ -175,6 +175,33 @@ Result<sweep::Row> SweepRun::row_of(sweep::PointId point, Derived& derived) cons
   out.sent_bytes = forecast.figures.bytes;
   out.calls = forecast.figures.calls;
   return out;
+}
+
+ComputePoints computer(const SweepSubject& subject, SweepRunOptions options, SweepBook& book) {
+  if (const auto* plans = std::get_if<sweep::TrainingPlans>(&subject))
+    return [plans, &book](const std::vector<sweep::PointId>& points) {
+      return compute_plans(*plans, points, book);
+    };
+  const auto run =
+      std::make_shared<SweepRun>(std::get<sweep::Plan>(subject), std::move(options), book);
+  return [run](const std::vector<sweep::PointId>& points) { return run->compute(points); };
+}
+
+Status try_points(const ComputePoints& compute, SweepBook& book, sweep::Search& search,
+                  const sweep::Goal& goal, const std::function<void(std::size_t)>& known) {
+  for (auto points = search.next(); !points.empty(); points = search.next()) {
+    std::size_t rows = 0;
+    for (const sweep::PointId point : points) rows += book.find(point) != nullptr ? 1U : 0U;
+    known(rows);
+    book.ask(points);
+    if (const Status ok = compute(points); !ok) return ok;
+    if (book.interrupted()) return Status::ok();
+    std::vector<sweep::Score> scores;
+    for (const sweep::PointId point : points)
+      scores.push_back(sweep::score(*book.find(point), goal));
+    search.tell(scores);
+  }
+  return Status::ok();
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "cli/calibrate.h"
+#include "runtime/forecast/calibrate.h"
 
 #include <algorithm>
 #include <array>
@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "base/median.h"
-#include "cli/calibrate_job.h"
-#include "cli/calibrate_together.h"
+#include "runtime/forecast/calibration_jobs.h"
 #include "runtime/forecast/derived_ranks.h"
 #include "runtime/launch/job_runner.h"
 #include "sim/forecast/machine_fit.h"

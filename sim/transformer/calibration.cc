@@ -1,11 +1,13 @@
 
 #include "sim/transformer/calibration.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
 #include "base/check.h"
 #include "base/documents/yaml_document.h"
+#include "base/files/read_file.h"
 #include "base/text.h"
 
 namespace lockstep::sim {
@@ -173,6 +175,16 @@ std::string_view shipped_nccl_curves() {
   for (const ShippedText& shipped : shipped_texts())
     if (type_of(shipped.file) == kNccl) return shipped.text;
   return {};
+}
+
+Result<Calibration> load_calibration(const std::string& given, const std::string& machine_type) {
+  if (given.empty()) return shipped_calibration(machine_type);
+  const std::vector<std::string> shipped = shipped_calibration_names();
+  if (std::find(shipped.begin(), shipped.end(), given) != shipped.end())
+    return shipped_calibration(given);
+  const Result<std::string> text = read_input(given);
+  if (!text) return text.error();
+  return parse_calibration(*text, given);
 }
 
 }  // namespace lockstep::sim

@@ -16,7 +16,7 @@ using sim::MemoryTimeline;
 constexpr std::size_t kShownKinds = 8;  // beside the one that is shown whole
 
 // "optimizer state".
-std::string words_of(std::size_t category) {
+std::string category_words(std::size_t category) {
   std::string out(kMemoryCategoryNames[category]);
   std::replace(out.begin(), out.end(), '_', ' ');
   return out;
@@ -70,7 +70,7 @@ std::string largest_share(const MemoryUse& use) {
   if (categories.empty()) return "all of it is reserved";
   const std::size_t most = categories.front();
   const double share = static_cast<double>(use.bytes[most]) / static_cast<double>(use.total());
-  const std::string name = words_of(most);
+  const std::string name = category_words(most);
   return name + (name.ends_with('s') ? " are " : " is ") + fixed(100 * share, 0) + " %";
 }
 
@@ -80,7 +80,8 @@ std::string composition(const MemoryTimeline& timeline, const sim::Machine& mach
   std::string out;
   for (const std::size_t c : by_bytes(use)) {
     const auto bytes = static_cast<double>(use.bytes[c]);
-    out += memory_line(words_of(c), bytes, pad_left(fixed(100 * bytes / total, 1) + " %", 10));
+    out +=
+        memory_line(category_words(c), bytes, pad_left(fixed(100 * bytes / total, 1) + " %", 10));
   }
   if (machine.fragmentation > 1)
     out += memory_line("fragmentation", total * (machine.fragmentation - 1));

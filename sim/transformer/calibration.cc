@@ -33,7 +33,7 @@ std::string six_digits(double value) {
 }
 
 // Double-quoted YAML that is read as the same text.
-std::string quoted(const std::string& text) { return nlohmann::json(to_utf8(text)).dump(); }
+std::string in_quotes(const std::string& text) { return nlohmann::json(to_utf8(text)).dump(); }
 
 Status read_parameters(const YamlDocument& document, C& cost) {
   const nlohmann::json& given = document.value["parameters"];
@@ -126,13 +126,13 @@ Result<Calibration> parse_calibration(const std::string& text, const std::string
 }
 
 std::string calibration_yaml(const Calibration& calibration) {
-  std::string out = "name: " + quoted(calibration.name) + "\nparameters:\n";
+  std::string out = "name: " + in_quotes(calibration.name) + "\nparameters:\n";
   for (const CostParameter& parameter : cost_parameters())
     out += "  " + std::string(parameter.name) + ": " +
            six_digits(calibration.cost.*(parameter.value)) + "  # " + std::string(parameter.unit) +
            "\n";
   out += calibration.fitted_on.empty() ? "" : "fitted_on:\n";
-  for (const std::string& row : calibration.fitted_on) out += "  - " + quoted(row) + "\n";
+  for (const std::string& row : calibration.fitted_on) out += "  - " + in_quotes(row) + "\n";
   return out;
 }
 

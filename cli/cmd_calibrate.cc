@@ -9,9 +9,9 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "base/tool_version.h"
-#include "cli/calibrate.h"
 #include "cli/commands.h"
 #include "cli/report_options.h"
+#include "runtime/forecast/calibrate.h"
 #include "runtime/launch/this_machine.h"
 
 namespace lockstep {

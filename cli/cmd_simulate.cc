@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/report_options.h"
 
 namespace lockstep {
 namespace {
@@ -57,6 +58,14 @@ Status write_simulation(const std::string& text, const std::string& json,
                         const SimulationOutput& output) {
   const auto content = [&](const std::string& kind, bool) { return kind == "json" ? json : text; };
   return write_simulation(content, output);
+}
+
+ExitStatus write_failure(const SimulatedFailure& failure, const SimulationOutput& output) {
+  const auto content = [&](const std::string& kind, bool) {
+    return failure_content(failure, kind);
+  };
+  const Status written = write_simulation(content, output);
+  return written ? ExitStatus::findings : fail(written.error(), ExitStatus::own_failure);
 }
 
 Error with_option(const std::string& option, Error error) {

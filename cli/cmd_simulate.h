@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "reports/exit_status.h"
+#include "reports/forecasts/simulated_job.h"
 #include "reports/output_targets.h"
 
 namespace lockstep {
@@ -40,6 +41,10 @@ Status write_simulation(const OutputContent& content, const SimulationOutput& ou
 // The same for a result that is there as `text` and `json`, which end with a line break.
 Status write_simulation(const std::string& text, const std::string& json,
                         const SimulationOutput& output);
+
+// Writes that a simulated job does not end well, and why. Returns `findings`, or what went wrong
+// with writing.
+ExitStatus write_failure(const SimulatedFailure& failure, const SimulationOutput& output);
 
 // `value`'s error with the option's name before the message: "--alpha: "5" has no unit".
 Error with_option(const std::string& option, Error error);

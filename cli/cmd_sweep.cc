@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -26,9 +25,9 @@
 #include "cli/cmd_simulate.h"
 #include "cli/commands.h"
 #include "cli/report_options.h"
-#include "cli/sweep_run.h"
 #include "reports/output_targets.h"
 #include "reports/sweeps/report.h"
+#include "runtime/forecast/sweep.h"
 #include "runtime/launch/scenario_files.h"
 #include "runtime/launch/this_machine.h"
 #include "sim/sweep/book.h"
@@ -54,6 +53,9 @@ struct SweepCommand {
   bool quiet = false;
 
   std::optional<int> asked_steps() const { return steps > 0 ? std::optional(steps) : std::nullopt; }
+  std::size_t workers_or_all() const {
+    return workers > 0 ? workers : std::max<std::size_t>(1, std::thread::hardware_concurrency());
+  }
   std::optional<bool> on_meta() const {
     return meta || no_meta ? std::optional(meta) : std::nullopt;
   }
@@ -64,14 +66,13 @@ struct SweepCommand {
 Result<SweepCommand> with_sweep_file(SweepCommand command);
 
 struct SweepInputs {
-  std::variant<sweep::Plan, sweep::TrainingPlans> subject;
+  SweepSubject subject;
   SweepIdentity identity;
 
   const sweep::Variation& variation() const {
     return std::visit([](const auto& one) -> const sweep::Variation& { return one.variation(); },
                       subject);
   }
-  const sweep::Plan* scenarios() const { return std::get_if<sweep::Plan>(&subject); }
   const sweep::TrainingPlans* plans() const { return std::get_if<sweep::TrainingPlans>(&subject); }
 };
 
@@ -165,41 +166,6 @@ void say_what_was_there(const SweepFolder& folder, const SweepCommand& command) 
               << plural(folder.rows().size(), "point") << " already\n";
 }
 
-// Computes a row for each point that the book lacks.
-using Compute = std::function<Status(const std::vector<PointId>&)>;
-
-// Tries what the search asks for, until it or the user has enough.
-Status try_points(const Compute& compute, SweepBook& book, sweep::Search& search, const Goal& goal,
-                  SweepProgress& progress) {
-  for (auto points = search.next(); !points.empty(); points = search.next()) {
-    std::size_t known = 0;
-    for (const PointId point : points) known += book.find(point) != nullptr ? 1U : 0U;
-    progress.known(known);
-    book.ask(points);
-    if (const Status ok = compute(points); !ok) return ok;
-    if (book.interrupted()) return Status::ok();
-    std::vector<sweep::Score> scores;
-    for (const PointId point : points) scores.push_back(sweep::score(*book.find(point), goal));
-    search.tell(scores);
-  }
-  return Status::ok();
-}
-
-// `worker`: the worker program; plans need none. All references must outlive what comes back.
-Compute computer(const SweepInputs& inputs, const std::string& worker, const SweepCommand& command,
-                 SweepBook& book) {
-  if (const sweep::TrainingPlans* plans = inputs.plans())
-    return [plans, &book](const std::vector<PointId>& points) {
-      return compute_plans(*plans, points, book);
-    };
-  const std::size_t workers = command.workers > 0
-                                  ? command.workers
-                                  : std::max<std::size_t>(1, std::thread::hardware_concurrency());
-  const auto run = std::make_shared<SweepRun>(
-      *inputs.scenarios(), SweepRunOptions{worker, workers, command.on_meta()}, book);
-  return [run](const std::vector<PointId>& points) { return run->compute(points); };
-}
-
 // What no plan comes through is the plans' fault, or ours.
 ExitStatus status_of(const std::vector<sweep::Row>& rows) {
   std::size_t trains = 0, hangs = 0, failed = 0;
@@ -253,8 +219,10 @@ Result<ExitStatus> run_sweep_command(const SweepCommand& asked) {
   std::optional<SweepProgress> progress;
   SweepBook book(variation, *goal, *folder, interrupts, [&] { progress->advance(); });
   progress.emplace(command.quiet, std::min(trials, grid.size()));
+  const ComputePoints compute =
+      computer(inputs->subject, {*worker, command.workers_or_all(), command.on_meta()}, book);
   const Status tried =
-      try_points(computer(*inputs, *worker, command, book), book, search, *goal, *progress);
+      try_points(compute, book, search, *goal, [&](std::size_t rows) { progress->known(rows); });
   progress.reset();
   if (!tried) return fail(tried.error(), ExitStatus::own_failure);
   const sweep::Summary summary{variation.name(),

@@ -5,17 +5,16 @@
 #include <optional>
 #include <sstream>
 #include <string>
-#include <utility>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "base/quantities.h"
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "cli/report_options.h"
-#include "cli/simulate_on_machine.h"
+#include "reports/forecasts/collectives.h"
 #include "sim/collectives/closed_form.h"
+#include "sim/machine/machine.h"
+#include "sim/machine/work_time.h"
 #include "sim/messages/message_level.h"
 
 namespace lockstep {
@@ -124,83 +123,18 @@ Result<std::vector<sim::Collective>> parse_collectives(const CollectiveCommand& 
   return collectives;
 }
 
-// When each of the collectives ends; and at the message level, how many messages there were.
-struct Times {
-  std::vector<sim::Picos> ends;
-  std::optional<sim::MessageResult> messages;
-};
-
-Result<Times> times_of(const CollectiveCommand& command,
-                       const std::vector<sim::Collective>& collectives, const sim::Links& links) {
+Result<CollectiveTimes> times_of(const CollectiveCommand& command,
+                                 const std::vector<sim::Collective>& collectives,
+                                 const sim::Links& links) {
   if (command.level == "message") {
     const sim::Wiring wiring = command.wiring == "pairs" ? sim::Wiring::pairs : sim::Wiring::ports;
     Result<sim::MessageResult> result = sim::message_level(collectives, links, wiring);
     if (!result) return result.error();
-    return Times{result->finished, *result};
+    return CollectiveTimes{result->finished, *result};
   }
   const Result<sim::Picos> time = sim::closed_form(collectives.front(), links);
   if (!time) return time.error();
-  return Times{{*time}, std::nullopt};
-}
-
-// Bytes per second, as nccl-tests shows them: of the buffer, and of the busiest link.
-double algorithm_bandwidth(const sim::Collective& collective, sim::Picos time) {
-  return time.value == 0 ? 0 : static_cast<double>(collective.bytes.value) / time.seconds();
-}
-double bus_bandwidth(const sim::Collective& collective, sim::Picos time) {
-  return algorithm_bandwidth(collective, time) * sim::bus_factor(collective.op, collective.ranks);
-}
-
-std::string collectives_text(const std::vector<sim::Collective>& collectives, const Times& times) {
-  const sim::Collective& first = collectives.front();
-  const sim::Formula& formula = *sim::find_formula(first.op, first.algorithm);
-  std::ostringstream out;
-  for (std::size_t i = 0; i < collectives.size(); ++i) {
-    const sim::Collective& collective = collectives[i];
-    const sim::Picos time = times.ends[i];
-    out << op_name(collective.op) << " by " << sim::algorithm_name(collective.algorithm) << ", "
-        << collective.ranks << " ranks, "
-        << bytes_in_words(static_cast<std::uint64_t>(collective.bytes.value)) << "\n"
-        << "  time     " << sim::to_string(time) << "\n";
-    if (collective.bytes.value > 0 && time.value > 0) {
-      out << "  algbw    " << fixed(algorithm_bandwidth(collective, time) / 1e9, 2) << " GB/s\n"
-          << "  busbw    " << fixed(bus_bandwidth(collective, time) / 1e9, 2) << " GB/s\n";
-    }
-  }
-  if (times.messages) {
-    out << "  level    " << plural(times.messages->messages, "message") << ", "
-        << times.messages->shared << " of them on links that they shared\n";
-  } else {
-    out << "  formula  " << wrap(formula.text, 69, 11) << "\n"
-        << "  source   " << wrap(formula.source, 69, 11) << "\n";
-  }
-  return out.str();
-}
-
-std::string collectives_json(const std::vector<sim::Collective>& collectives, const Times& times) {
-  const sim::Collective& first = collectives.front();
-  const sim::Formula& formula = *sim::find_formula(first.op, first.algorithm);
-  nlohmann::ordered_json out;
-  out["time_ps"] = std::max_element(times.ends.begin(), times.ends.end())->value;
-  out["op"] = op_name(first.op);
-  out["algorithm"] = sim::algorithm_name(first.algorithm);
-  out["ranks"] = first.ranks;
-  out["level"] = times.messages ? "message" : "closed-form";
-  for (std::size_t i = 0; i < collectives.size(); ++i) {
-    nlohmann::ordered_json one;
-    one["bytes"] = collectives[i].bytes.value;
-    one["time_ps"] = times.ends[i].value;
-    one["algbw_bytes_per_s"] = algorithm_bandwidth(collectives[i], times.ends[i]);
-    one["busbw_bytes_per_s"] = bus_bandwidth(collectives[i], times.ends[i]);
-    out["collectives"].push_back(std::move(one));
-  }
-  if (times.messages) {
-    out["messages"] = times.messages->messages;
-    out["shared_messages"] = times.messages->shared;
-  }
-  out["formula"] = formula.text;
-  out["source"] = formula.source;
-  return out.dump(2) + "\n";
+  return CollectiveTimes{{*time}, std::nullopt};
 }
 
 ExitStatus simulate_collective(const CollectiveCommand& command) {
@@ -214,11 +148,27 @@ ExitStatus simulate_collective(const CollectiveCommand& command) {
   if (!links) return fail(links.error());
   const Result<std::vector<sim::Collective>> collectives = parse_collectives(command);
   if (!collectives) return fail(collectives.error());
-  const Result<Times> times = times_of(command, *collectives, *links);
+  const Result<CollectiveTimes> times = times_of(command, *collectives, *links);
   if (!times) return fail(times.error());
   const Status written = write_simulation(collectives_text(*collectives, *times),
                                           collectives_json(*collectives, *times), command.output);
   return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
+}
+
+// What `--machine` is asked for.
+Result<sim::PricedCalls> price_on_machine(const CollectiveCommand& command) {
+  const std::optional<Op> op = op_from_name(command.op);
+  if (!op)
+    return Error{"--op: no operation \"" + printable(command.op) + "\"", {}, "try all_reduce"};
+  if (command.ranks < 2 || command.ranks > sim::kMostRanks)
+    return Error{"--ranks: " + std::to_string(command.ranks) + " ranks",
+                 {},
+                 "give from 2 to " + std::to_string(sim::kMostRanks)};
+  const Result<std::vector<sim::Bytes>> sizes = sim::parse_sizes(command.bytes);
+  if (!sizes) return with_option("--bytes", sizes.error());
+  const Result<sim::Machine> machine = sim::load_machine(command.machine);
+  if (!machine) return machine.error();
+  return sim::price_calls(*op, command.ranks, *sizes, *machine);
 }
 
 // A machine file says what these options would.
@@ -231,8 +181,11 @@ ExitStatus simulate_for_machine(const CLI::App& parsed, const CollectiveCommand&
                    "leave one of the two out"});
   if (const Status outputs = check_simulation_output(command.output); !outputs)
     return fail(outputs.error());
-  return simulate_on_machine(
-      {command.machine, command.op, command.bytes, command.ranks, command.output});
+  const Result<sim::PricedCalls> answer = price_on_machine(command);
+  if (!answer) return fail(answer.error());
+  const Status written =
+      write_simulation(priced_calls_text(*answer), priced_calls_json(*answer), command.output);
+  return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
 }
 
 }  // namespace

@@ -11,15 +11,18 @@
 #include "base/interrupts.h"
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
-#include "cli/forecast_csv.h"
-#include "cli/forecast_page.h"
-#include "cli/forecast_scenario.h"
 #include "cli/report_options.h"
-#include "cli/simulate_raise.h"
-#include "cli/simulated_traces.h"
+#include "cli/simulate_trials.h"
 #include "reports/forecasts/memory_over_time.h"
+#include "reports/forecasts/page.h"
+#include "reports/forecasts/scenario.h"
+#include "reports/forecasts/simulated_job.h"
+#include "runtime/forecast/scenario.h"
 #include "runtime/job/scenario.h"
 #include "sim/engine/from_run.h"
+#include "sim/forecast/scenario.h"
+#include "sim/forecast/trials.h"
+#include "sim/machine/simulated_job.h"
 #include "sim/sweep/training_plans.h"
 #include "sim/transformer/plan_file.h"
 
@@ -35,8 +38,8 @@ struct SimulateScenarioCommand {
   SimulationOutput output;
 };
 
-ExitStatus write_forecast(TimedScenario timed, const SimulationOutput& output) {
-  const ScenarioForecast& forecast = *timed.forecast;
+ExitStatus write_forecast(sim::TimedScenario timed, const SimulationOutput& output) {
+  const sim::ScenarioForecast& forecast = *timed.forecast;
   std::string timeline;
   const auto content = [&](const std::string& kind, bool) {
     if (kind == "json") return forecast_json(forecast).dump(2) + "\n";
@@ -54,10 +57,10 @@ ExitStatus write_forecast(TimedScenario timed, const SimulationOutput& output) {
   return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
 }
 
-Status keep_traces(const SimulateScenarioCommand& command, const SimulatedProgram& simulated,
+Status keep_traces(const SimulateScenarioCommand& command, const sim::SimulatedProgram& simulated,
                    const Run& run) {
   return command.traces.empty() ? Status::ok()
-                                : write_simulated_traces(simulated, run, command.traces);
+                                : sim::write_simulated_traces(simulated, run, command.traces);
 }
 
 Result<ExitStatus> simulate(const SimulateScenarioCommand& command, const sim::Machine& machine,
@@ -69,29 +72,31 @@ Result<ExitStatus> simulate(const SimulateScenarioCommand& command, const sim::M
   SimulatedChange change;
   if (command.ranks > 0) change.ranks = command.ranks;
   if (command.steps > 0) change.steps = command.steps;
-  Result<TimedScenario> timed =
+  Result<sim::TimedScenario> timed =
       forecast_scenario(command.path, change, machine, options, interrupts);
   if (!timed) {
-    std::optional<RaisedJob> raised = raised_job(folder);
+    std::optional<sim::RaisedJob> raised = sim::raised_job(folder);
     if (!raised) return timed.error();
     if (const Status kept = keep_traces(command, raised->simulated, raised->run); !kept)
       return kept.error();
     const Result<Scenario> scenario = load_scenario(command.path);
-    return report_raise(scenario ? scenario->name : to_utf8(command.path), std::move(*raised),
-                        command.output);
+    return write_failure(
+        simulated_raise(scenario ? scenario->name : to_utf8(command.path), std::move(*raised)),
+        command.output);
   }
   if (const Status kept = keep_traces(command, timed->simulated, timed->run); !kept)
     return kept.error();
   if (!timed->forecast) {
     nlohmann::ordered_json json = {{"scenario", timed->scenario}, {"stuck", true}};
-    return report_hang(timed->simulated, std::move(timed->run), std::move(json), command.output);
+    return write_failure(simulated_hang(timed->simulated, std::move(timed->run), std::move(json)),
+                         command.output);
   }
-  ScenarioForecast& forecast = *timed->forecast;
-  Result<std::vector<sim::WhatIf>> changed = what_ifs(*timed, machine);
+  sim::ScenarioForecast& forecast = *timed->forecast;
+  Result<std::vector<sim::WhatIf>> changed = sim::what_ifs(*timed, machine);
   if (!changed) return changed.error();
   forecast.what_ifs = std::move(*changed);
   if (trials.trials > 0) {
-    const Result<TrialsForecast> tried = run_trials(*timed, machine, trials, interrupts);
+    const Result<sim::TrialsForecast> tried = sim::run_trials(*timed, machine, trials, interrupts);
     if (!tried) return tried.error();
     forecast.trials = *tried;
   }

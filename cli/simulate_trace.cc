@@ -1,21 +1,16 @@
 // lockstep simulate trace: runs the program that traces hold on a simulated clock. Where that is
 // stuck, the verifier says why, in the words in which it would of a real hang.
-#include <algorithm>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
-#include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "cli/report_options.h"
-#include "cli/simulate_program.h"
-#include "cli/simulated_traces.h"
+#include "reports/forecasts/simulated_job.h"
 #include "sim/collectives/closed_form.h"
 #include "sim/engine/from_run.h"
+#include "sim/machine/simulated_job.h"
 #include "trace/load.h"
 
 namespace lockstep {
@@ -67,37 +62,6 @@ Result<Machine> parse_machine(const TraceCommand& command) {
   return machine;
 }
 
-nlohmann::ordered_json simulated_json(const SimulatedProgram& simulated) {
-  nlohmann::ordered_json out;
-  out["time_ps"] = simulated.result.end.value;
-  out["stuck"] = simulated.result.stuck;
-  out["classes"] = simulated.result.classes.size();
-  for (std::size_t r = 0; r < simulated.folding.class_of.size(); ++r) {
-    const sim::RankOutcome& outcome = simulated.result.classes[simulated.folding.class_of[r]];
-    out["ranks"].push_back({{"rank", r},
-                            {"time_ps", outcome.end.value},
-                            {"compute_ps", outcome.compute.value},
-                            {"waiting_ps", outcome.waiting.value},
-                            {"ended", outcome.done}});
-  }
-  return out;
-}
-
-std::string simulated_text(const SimulatedProgram& simulated) {
-  std::ostringstream out;
-  out << plural(simulated.folding.class_of.size(), "rank") << ", "
-      << simulated.result.classes.size() << " of them different\n"
-      << "  time     " << sim::to_string(simulated.result.end) << "\n";
-  constexpr std::size_t kShown = 16;
-  for (std::size_t c = 0; c < std::min(simulated.result.classes.size(), kShown); ++c) {
-    const sim::RankOutcome& outcome = simulated.result.classes[c];
-    out << "  rank " << simulated.folding.representatives[c] << ": computes "
-        << sim::to_string(outcome.compute) << ", waits " << sim::to_string(outcome.waiting)
-        << ", ends at " << sim::to_string(outcome.end) << "\n";
-  }
-  return out.str();
-}
-
 Result<sim::Prices> prices_of(const sim::ProgramJob& job, const sim::LinkCost& link) {
   std::vector<std::uint32_t> sizes;
   for (const sim::ProgramGroup& group : job.groups)
@@ -123,15 +87,16 @@ ExitStatus simulate_trace(const TraceCommand& command) {
   const Result<sim::Prices> prices = prices_of(program->job, machine->link);
   if (!prices) return fail(prices.error());
   sim::Folding folding = command.apart ? sim::keep_apart(program->job) : sim::fold(program->job);
-  const Result<SimulatedProgram> simulated =
-      simulate_program(std::move(*program), std::move(folding), *prices, machine->launch);
+  const Result<sim::SimulatedProgram> simulated =
+      sim::simulate_program(std::move(*program), std::move(folding), *prices, machine->launch);
   if (!simulated) return fail(simulated.error());
   if (!command.traces.empty()) {
-    const Status kept = write_simulated_traces(*simulated, *run, command.traces);
+    const Status kept = sim::write_simulated_traces(*simulated, *run, command.traces);
     if (!kept) return fail(kept.error(), ExitStatus::own_failure);
   }
   if (simulated->result.stuck)
-    return report_hang(*simulated, std::move(*run), simulated_json(*simulated), command.output);
+    return write_failure(simulated_hang(*simulated, std::move(*run), simulated_json(*simulated)),
+                         command.output);
   Run played =
       sim::as_simulated(std::move(*run), simulated->program, simulated->folding, simulated->result);
   const auto content = [&](const std::string& kind, bool) {

@@ -1,11 +1,10 @@
-// `lockstep simulate SCENARIO --trials N`: its options, and what it says.
+// `lockstep simulate SCENARIO --trials N`: its options.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include "base/result.h"
 #include "sim/forecast/trials.h"
@@ -29,23 +28,5 @@ Result<sim::Jitter> parse_jitter(const std::string& text);
 // What is to be tried. Errors: parse_jitter's; trials in which nothing varies; options of trials
 // without --trials.
 Result<sim::TrialOptions> trial_options(const TrialsCommand& command);
-
-struct TrialsForecast {
-  sim::TrialOptions options;
-  struct Quantiles {
-    sim::Picos p5, p50, p95, mean;
-  };
-  Quantiles steps;   // of all measured steps of all trials
-  Quantiles trials;  // of the mean step of each trial
-};
-
-// Of at least one trial with at least one step.
-TrialsForecast trials_forecast(const sim::Trials& trials, const sim::TrialOptions& options);
-
-// At most 80 columns wide.
-std::string trials_text(const TrialsForecast& trials);
-// {"trials", "seed", "steps": {"p5_ps", …}, "trial_means": {…}}
-nlohmann::ordered_json trials_json(const TrialsForecast& trials);
-std::string trials_assumption(const TrialsForecast& trials);
 
 }  // namespace lockstep

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
+
 namespace lockstep {
 
 void RankTrace::add_damage(std::string message, int line) {
@@ -35,6 +37,30 @@ NameListId Tables::make_names(const std::vector<std::string>& names) {
   ids.reserve(names.size());
   for (const std::string& name : names) ids.push_back(strings.intern(name));
   return name_lists.intern(ids);
+}
+
+std::string describe(const Tables& tables, SignatureId id) {
+  const Signature& s = tables.signatures[id];
+  std::string out = s.op == Op::other && s.other_op.value != 0 ? tables.str(s.other_op)
+                                                               : std::string(op_name(s.op));
+  const std::int64_t elements = s.in_elements != kNone    ? s.in_elements
+                                : s.out_elements != kNone ? s.out_elements
+                                                          : s.count;
+  if (s.op != Op::barrier && elements != kNone) {
+    out += " of " + std::to_string(elements);
+    const auto& dtypes = tables.name_lists[s.dtypes];
+    if (!dtypes.empty()) out += " " + tables.str(dtypes[0]);
+  }
+  if (s.redop.value != 0) out += " (" + tables.str(s.redop) + ")";
+  if (s.root != kNone) out += " (root " + std::to_string(s.root) + ")";
+  return printable(out);
+}
+
+std::string describe(const Tables& tables, const Call& call) {
+  if (call.what.value == 0) return describe(tables, call.signature);
+  const Signature& s = tables.signatures[call.signature];
+  const std::vector<std::string> names = tables.names(call.what);
+  return printable(std::string(op_name(s.op)) + "(" + join_and(names, 2) + ")");
 }
 
 const RankTrace* Run::find(Rank rank) const {

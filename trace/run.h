@@ -253,6 +253,12 @@ struct Tables {
   NameListId make_names(const std::vector<std::string>& names);
 };
 
+// "all_reduce of 4000 float32 (sum)", with what was recorded.
+std::string describe(const Tables& tables, SignatureId signature);
+
+// "all_reduce(image_proj.weight and 2 more)", else as describe().
+std::string describe(const Tables& tables, const Call& call);
+
 struct Run {
   Tables tables;
   std::vector<RankTrace> ranks;  // sorted by rank, one each

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kSchema =
+constexpr std::string_view kSarifSchema =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
 // A plain text message: braces are doubled (3.11.5), and what would read as an embedded link
@@ -208,7 +208,7 @@ std::string sarif_report(const FilteredReport& filtered, std::string_view root) 
   run["results"] = results(filtered, root);
   run["properties"] = {{"verdict", to_string(filtered.report.verdict)}};
   Json out;
-  out["$schema"] = kSchema;
+  out["$schema"] = kSarifSchema;
   out["version"] = "2.1.0";
   out["runs"] = Json::array({std::move(run)});
   return json_text(out) + "\n";

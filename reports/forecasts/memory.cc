@@ -6,7 +6,6 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/finding_words.h"
-#include "verify/streams/agreement.h"
 
 namespace lockstep {
 namespace {
@@ -17,7 +16,7 @@ using sim::MemoryTimeline;
 constexpr std::size_t kShownKinds = 8;  // beside the one that is shown whole
 
 // "optimizer state".
-std::string words_of(std::size_t category) {
+std::string category_words(std::size_t category) {
   std::string out(kMemoryCategoryNames[category]);
   std::replace(out.begin(), out.end(), '_', ' ');
   return out;
@@ -27,11 +26,6 @@ double needed(const MemoryTimeline& timeline, const sim::Machine& machine) {
   return sim::device_bytes(timeline.peak_use(), machine);
 }
 
-bool timeline_fits(const MemoryTimeline& timeline, const sim::Machine& machine) {
-  return !machine.per_device ||
-         needed(timeline, machine) <= static_cast<double>(machine.per_device->value);
-}
-
 // Classes whose peaks are alike, whenever they come: told in one line.
 struct Kind {
   std::size_t shown = 0;  // the first of the classes
@@ -39,7 +33,7 @@ struct Kind {
 };
 
 // Those that need most first.
-std::vector<Kind> kinds_of(const MemoryForecast& memory) {
+std::vector<Kind> kinds_of(const sim::MemoryForecast& memory) {
   std::vector<Kind> out;
   for (std::size_t c = 0; c < memory.classes.size(); ++c) {
     const MemoryTimeline& timeline = memory.classes[c];
@@ -76,7 +70,7 @@ std::string largest_share(const MemoryUse& use) {
   if (categories.empty()) return "all of it is reserved";
   const std::size_t most = categories.front();
   const double share = static_cast<double>(use.bytes[most]) / static_cast<double>(use.total());
-  const std::string name = words_of(most);
+  const std::string name = category_words(most);
   return name + (name.ends_with('s') ? " are " : " is ") + fixed(100 * share, 0) + " %";
 }
 
@@ -86,7 +80,8 @@ std::string composition(const MemoryTimeline& timeline, const sim::Machine& mach
   std::string out;
   for (const std::size_t c : by_bytes(use)) {
     const auto bytes = static_cast<double>(use.bytes[c]);
-    out += memory_line(words_of(c), bytes, pad_left(fixed(100 * bytes / total, 1) + " %", 10));
+    out +=
+        memory_line(category_words(c), bytes, pad_left(fixed(100 * bytes / total, 1) + " %", 10));
   }
   if (machine.fragmentation > 1)
     out += memory_line("fragmentation", total * (machine.fragmentation - 1));
@@ -95,9 +90,10 @@ std::string composition(const MemoryTimeline& timeline, const sim::Machine& mach
   return out;
 }
 
-std::string misfit(const MemoryForecast& memory, const Kind& kind, const sim::Machine& machine) {
+std::string misfit(const sim::MemoryForecast& memory, const Kind& kind,
+                   const sim::Machine& machine) {
   const MemoryTimeline& timeline = memory.classes[kind.shown];
-  if (timeline_fits(timeline, machine)) return {};
+  if (sim::fits(timeline, machine)) return {};
   const auto there = static_cast<double>(machine.per_device->value);
   const double need = needed(timeline, machine);
   return "  " +
@@ -110,14 +106,14 @@ std::string misfit(const MemoryForecast& memory, const Kind& kind, const sim::Ma
 }
 
 // Of those behind the first.
-std::string others(const MemoryForecast& memory, const std::vector<Kind>& kinds,
+std::string others(const sim::MemoryForecast& memory, const std::vector<Kind>& kinds,
                    const sim::Machine& machine) {
   std::string out;
   for (std::size_t i = 1; i < kinds.size() && i <= kShownKinds; ++i) {
     const MemoryTimeline& timeline = memory.classes[kinds[i].shown];
     out += memory_line(rank_label(kinds[i].ranks, 18), needed(timeline, machine),
                        "  " + largest_share(timeline.peak_use()) +
-                           (timeline_fits(timeline, machine) ? "" : "; does not fit"));
+                           (sim::fits(timeline, machine) ? "" : "; does not fit"));
   }
   if (kinds.size() > kShownKinds + 1)
     out += "    and " + std::to_string(kinds.size() - kShownKinds - 1) +
@@ -125,7 +121,7 @@ std::string others(const MemoryForecast& memory, const std::vector<Kind>& kinds,
   return out;
 }
 
-double most_needed(const MemoryForecast& memory, const sim::Machine& machine) {
+double most_needed(const sim::MemoryForecast& memory, const sim::Machine& machine) {
   double out = 0;
   for (const MemoryTimeline& timeline : memory.classes)
     out = std::max(out, needed(timeline, machine));
@@ -155,36 +151,9 @@ nlohmann::ordered_json timeline_json(const std::vector<MemoryStretch>& stretches
   return out;
 }
 
-std::string what_ends(const Tables& tables, const RankTrace& trace, const Event& event) {
-  if (event.kind == EventKind::step) return "the step's end";
-  if (event.kind == EventKind::span)
-    return "the " + tables.str(trace.spans[event.index].name) + "'s end";
-  return (event.kind == EventKind::wait ? "the wait for " : "") +
-         describe(tables, trace.calls[event.index]);
-}
-
 }  // namespace
 
-MemoryForecast memory_forecast(std::vector<MemoryTimeline> timelines, const Run& run) {
-  MemoryForecast out;
-  // A rank that does nothing holds nothing.
-  std::erase_if(timelines, [](const MemoryTimeline& t) { return t.stretches.empty(); });
-  for (const MemoryTimeline& timeline : timelines) {
-    const RankTrace& trace = run.ranks[static_cast<std::size_t>(timeline.ranks.front())];
-    const Event& event = trace.events[timeline.stretches[timeline.peak].event];
-    out.peaks_before.push_back(what_ends(run.tables, trace, event));
-  }
-  out.classes = std::move(timelines);
-  return out;
-}
-
-bool fits(const MemoryForecast& memory, const sim::Machine& machine) {
-  return std::all_of(
-      memory.classes.begin(), memory.classes.end(),
-      [&](const MemoryTimeline& timeline) { return timeline_fits(timeline, machine); });
-}
-
-nlohmann::ordered_json memory_json(const MemoryForecast& memory, const sim::Machine& machine) {
+nlohmann::ordered_json memory_json(const sim::MemoryForecast& memory, const sim::Machine& machine) {
   if (memory.classes.empty()) return nullptr;
   nlohmann::ordered_json out;
   out["needed_bytes"] = most_needed(memory, machine);
@@ -192,14 +161,14 @@ nlohmann::ordered_json memory_json(const MemoryForecast& memory, const sim::Mach
   if (machine.per_device) out["per_device_bytes"] = machine.per_device->value;
   out["reserved_bytes"] = machine.reserved.value;
   out["fragmentation"] = machine.fragmentation;
-  out["fits"] = fits(memory, machine);
+  out["fits"] = sim::fits(memory, machine);
   for (std::size_t c = 0; c < memory.classes.size(); ++c) {
     const MemoryTimeline& timeline = memory.classes[c];
     const MemoryStretch& peak = timeline.stretches[timeline.peak];
     nlohmann::ordered_json own;
     own["ranks"] = ranges(timeline.ranks);
     own["needed_bytes"] = needed(timeline, machine);
-    own["fits"] = timeline_fits(timeline, machine);
+    own["fits"] = sim::fits(timeline, machine);
     own["peak"] = {{"bytes", peak.memory.peak.total()},
                    {"by_category", nullptr},
                    {"step", peak.step},
@@ -213,7 +182,7 @@ nlohmann::ordered_json memory_json(const MemoryForecast& memory, const sim::Mach
   return out;
 }
 
-std::string memory_text(const MemoryForecast& memory, const sim::Machine& machine) {
+std::string memory_text(const sim::MemoryForecast& memory, const sim::Machine& machine) {
   if (memory.classes.empty()) return {};
   const std::vector<Kind> kinds = kinds_of(memory);
   const Kind& first = kinds.front();
@@ -232,7 +201,7 @@ std::string memory_text(const MemoryForecast& memory, const sim::Machine& machin
   return out + misfit(memory, first, machine);
 }
 
-std::string memory_headline(const MemoryForecast& memory, const sim::Machine& machine) {
+std::string memory_headline(const sim::MemoryForecast& memory, const sim::Machine& machine) {
   if (memory.classes.empty()) return {};
   std::string out = amount(most_needed(memory, machine));
   if (machine.per_device) out += " of " + amount(static_cast<double>(machine.per_device->value));

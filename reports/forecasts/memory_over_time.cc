@@ -121,7 +121,7 @@ void for_each_change(const sim::MemoryTimeline& timeline, Add add) {
 
 }  // namespace
 
-std::vector<TimelineCounter> memory_counters(const MemoryForecast& memory) {
+std::vector<TimelineCounter> memory_counters(const sim::MemoryForecast& memory) {
   constexpr std::size_t kNamed = 40;  // columns of the list of ranks
   std::vector<TimelineCounter> out;
   for (const sim::MemoryTimeline& timeline : memory.classes) {

@@ -22,6 +22,6 @@ std::string memory_charts(const std::vector<sim::MemoryTimeline>& timelines,
 // ever held, and of all together, which is a counter of its own since viewers stack the series of
 // one. In a stretch of work a rank is shown with what it holds at the stretch's peak; behind it
 // with what it ended with. On the simulated clock. None where memory was not counted.
-std::vector<TimelineCounter> memory_counters(const MemoryForecast& memory);
+std::vector<TimelineCounter> memory_counters(const sim::MemoryForecast& memory);
 
 }  // namespace lockstep

@@ -121,28 +121,29 @@ Result<RankDerivation> RankDerivation::start(RanksToDerive ranks,
   Result<LoneRun> worker =
       LoneRun::start(ranks.ranks, {options.worker, options.folder, ranks.on_meta});
   if (!worker) return worker.error();
-  DerivedRanks out;
+  sim::DerivedRanks out;
   out.traced = std::move(ranks.traced);
   out.on_meta = ranks.on_meta;
   return RankDerivation(std::move(*worker), std::move(out), options.folder, ranks.ranks.size());
 }
 
-Result<DerivedRanks> read_derived_ranks(const std::string& folder, const DerivedRanks& known) {
+Result<sim::DerivedRanks> read_derived_ranks(const std::string& folder,
+                                             const sim::DerivedRanks& known) {
   Result<Run> run = load_run({folder});
   if (!run) return run.error();
   Result<std::vector<RankCosts>> costs = read_costs(*run, folder);
   if (!costs) return costs.error();
-  return DerivedRanks{std::move(*run), std::move(*costs), known.traced, known.origin,
-                      known.on_meta};
+  return sim::DerivedRanks{std::move(*run), std::move(*costs), known.traced, known.origin,
+                           known.on_meta};
 }
 
-std::optional<Result<DerivedRanks>> RankDerivation::poll() {
+std::optional<Result<sim::DerivedRanks>> RankDerivation::poll() {
   std::optional<Result<std::string>> version = worker_.poll();
   if (!version) return std::nullopt;
   refused_ = worker_.refused();
   if (!*version) return version->error();
   derived_.origin = std::move(**version);
-  Result<DerivedRanks> out = read_derived_ranks(folder_, derived_);
+  Result<sim::DerivedRanks> out = read_derived_ranks(folder_, derived_);
   if (!out) return out;
   if (const Status ok = none_raised(out->run); !ok) {
     refused_ = true;
@@ -151,8 +152,8 @@ std::optional<Result<DerivedRanks>> RankDerivation::poll() {
   return out;
 }
 
-Result<DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRanksOptions& options,
-                                  Interrupts& interrupts) {
+Result<sim::DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRanksOptions& options,
+                                       Interrupts& interrupts) {
   Result<RanksToDerive> ranks = ranks_to_derive(scenario, options);
   if (!ranks) return ranks.error();
   Result<RankDerivation> derivation = RankDerivation::start(std::move(*ranks), options);
@@ -180,7 +181,7 @@ Status time_work(const Scenario& scenario, DeriveRanksOptions options,
   if (const Status ok = make_folder(options.folder); !ok) return ok;
   options.on_meta = false;
   options.costs = LoneRanks::Costs::times;
-  Result<DerivedRanks> timed = derive_ranks(scenario, options, interrupts);
+  Result<sim::DerivedRanks> timed = derive_ranks(scenario, options, interrupts);
   if (!timed) return timed.error();
   if (timed->costs.size() != counted.size()) return other_program();
   for (std::size_t r = 0; r < counted.size(); ++r) {

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "runtime/derive/lone_run.h"
 #include "runtime/job/scenario.h"
+#include "sim/forecast/scenario.h"
 #include "trace/run.h"
 #include "trace/work_costs.h"
 
@@ -19,14 +20,6 @@ namespace lockstep {
 // Up to kRanksLookedAt (runtime/derive/all_ranks.h) ranks each is looked at; of more, one of those
 // that the job does not tell apart and that meet the same batches, and no more than so many.
 inline constexpr std::size_t kMostLookedAt = 256;
-
-struct DerivedRanks {
-  Run run;                           // of those that were looked at
-  std::vector<RankCosts> costs;      // by place in run.ranks
-  std::vector<std::int32_t> traced;  // by rank of the job: who stands for it
-  std::string origin;                // the worker's version
-  bool on_meta = false;
-};
 
 struct DeriveRanksOptions {
   std::string worker;           // the worker program
@@ -58,20 +51,20 @@ class RankDerivation {
   std::size_t teams() const { return teams_; }  // of ranks: a team is looked at together
   // Nothing while it goes on; never blocks. Call it no more once it gave something. Errors: a
   // worker that fails, a rank that raises an exception.
-  std::optional<Result<DerivedRanks>> poll();
+  std::optional<Result<sim::DerivedRanks>> poll();
   // Whether poll()'s error is the job's: asked again, the answer would be the same. Not so where
   // the worker was killed, or its files could not be read.
   bool refused() const { return refused_; }
 
  private:
-  RankDerivation(LoneRun worker, DerivedRanks derived, std::string folder, std::size_t teams)
+  RankDerivation(LoneRun worker, sim::DerivedRanks derived, std::string folder, std::size_t teams)
       : worker_(std::move(worker)),
         derived_(std::move(derived)),
         folder_(std::move(folder)),
         teams_(teams) {}
 
   LoneRun worker_;
-  DerivedRanks derived_;
+  sim::DerivedRanks derived_;
   std::string folder_;
   std::size_t teams_;
   bool refused_ = false;
@@ -80,11 +73,12 @@ class RankDerivation {
 // Reads once more what was derived in `folder`, of which `known` says the rest: a Run has no
 // copies, and timing it takes it. Errors: files that cannot be read, or are none of this
 // derivation.
-Result<DerivedRanks> read_derived_ranks(const std::string& folder, const DerivedRanks& known);
+Result<sim::DerivedRanks> read_derived_ranks(const std::string& folder,
+                                             const sim::DerivedRanks& known);
 
 // All of it to its end, with progress. Errors: those of each; the user's signal.
-Result<DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRanksOptions& options,
-                                  Interrupts& interrupts);
+Result<sim::DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRanksOptions& options,
+                                       Interrupts& interrupts);
 
 // By rank: whose calls are its own too, where no more than kRanksLookedAt are looked at. Errors:
 // as derive_ranks'. O(ranks · steps · rules).

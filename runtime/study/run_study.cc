@@ -11,10 +11,10 @@
 
 #include "base/files/write_file.h"
 #include "base/text.h"
+#include "reports/studies/study_table.h"
 #include "runtime/job/scenario_variants.h"
 #include "runtime/launch/job_runner.h"
 #include "runtime/study/figures.h"
-#include "runtime/study/study_table.h"
 
 namespace lockstep {
 

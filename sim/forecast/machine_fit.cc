@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "base/median.h"
 #include "sim/forecast/training_steps.h"
-#include "sim/machine/play.h"
+#include "sim/machine/simulated_job.h"
 
 namespace lockstep::sim {
 namespace {
@@ -230,10 +230,10 @@ std::int64_t hops_of(const ProgramJob& job, const Prices& prices) {
   return out;
 }
 
-class Fit {
+class SharingFit {
  public:
-  static Result<Fit> of(const std::vector<MeasuredJob>& jobs, const Machine& machine) {
-    Fit out(machine);
+  static Result<SharingFit> of(const std::vector<MeasuredJob>& jobs, const Machine& machine) {
+    SharingFit out(machine);
     for (const MeasuredJob& job : jobs) {
       LOCKSTEP_CHECK(job.step_seconds > 0, "a job that was measured");
       std::vector<GroupPlace> places = places_of(job.program->job, machine.ranks_per_node);
@@ -274,7 +274,7 @@ class Fit {
     Prices prices;
   };
 
-  explicit Fit(const Machine& machine) : machine_(machine) {}
+  explicit SharingFit(const Machine& machine) : machine_(machine) {}
 
   Machine machine_;
   std::vector<Job> jobs_;
@@ -287,7 +287,7 @@ Point within(Point point) {
 }  // namespace
 
 Status fit_sharing(const std::vector<MeasuredJob>& jobs, Machine& machine) {
-  const Result<Fit> fit = Fit::of(jobs, machine);
+  const Result<SharingFit> fit = SharingFit::of(jobs, machine);
   if (!fit) return fit.error();
   Point best = within({machine.contention, machine.refill.seconds()});
   double least = fit->error(best);

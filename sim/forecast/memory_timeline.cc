@@ -77,6 +77,14 @@ std::size_t first_highest(const std::vector<MemoryStretch>& stretches) {
   return highest == stretches.end() ? 0 : static_cast<std::size_t>(highest - stretches.begin());
 }
 
+std::string what_ends(const Tables& tables, const RankTrace& trace, const Event& event) {
+  if (event.kind == EventKind::step) return "the step's end";
+  if (event.kind == EventKind::span)
+    return "the " + tables.str(trace.spans[event.index].name) + "'s end";
+  return (event.kind == EventKind::wait ? "the wait for " : "") +
+         describe(tables, trace.calls[event.index]);
+}
+
 }  // namespace
 
 double device_bytes(const MemoryUse& use, const Machine& machine) {
@@ -106,6 +114,29 @@ std::vector<MemoryTimeline> memory_timelines(const Run& run, const RunProgram& p
     out[place->second].ranks.push_back(static_cast<std::int32_t>(r));
   }
   return out;
+}
+
+MemoryForecast memory_forecast(std::vector<MemoryTimeline> timelines, const Run& run) {
+  MemoryForecast out;
+  // A rank that does nothing holds nothing.
+  std::erase_if(timelines, [](const MemoryTimeline& t) { return t.stretches.empty(); });
+  for (const MemoryTimeline& timeline : timelines) {
+    const RankTrace& trace = run.ranks[static_cast<std::size_t>(timeline.ranks.front())];
+    const Event& event = trace.events[timeline.stretches[timeline.peak].event];
+    out.peaks_before.push_back(what_ends(run.tables, trace, event));
+  }
+  out.classes = std::move(timelines);
+  return out;
+}
+
+bool fits(const MemoryTimeline& timeline, const Machine& machine) {
+  return !machine.per_device || device_bytes(timeline.peak_use(), machine) <=
+                                    static_cast<double>(machine.per_device->value);
+}
+
+bool fits(const MemoryForecast& memory, const Machine& machine) {
+  return std::all_of(memory.classes.begin(), memory.classes.end(),
+                     [&](const MemoryTimeline& timeline) { return fits(timeline, machine); });
 }
 
 }  // namespace lockstep::sim

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "sim/engine/executor.h"
@@ -52,5 +53,21 @@ double device_bytes(const MemoryUse& use, const Machine& machine);
 std::vector<MemoryTimeline> memory_timelines(const Run& run, const RunProgram& program,
                                              const Folding& folding, const ExecutionResult& result,
                                              const std::vector<const RankCosts*>& costs);
+
+struct MemoryForecast {
+  std::vector<MemoryTimeline> classes;  // none: memory was not counted
+  // Of each class: what its peak comes before, in words: "all_reduce(image_proj.weight)".
+  std::vector<std::string> peaks_before;
+};
+
+// `run` is the one that the timelines were made of.
+MemoryForecast memory_forecast(std::vector<MemoryTimeline> timelines, const Run& run);
+
+// Whether the ranks' device has what they need at their peak; true where the machine does not say
+// how much there is.
+bool fits(const MemoryTimeline& timeline, const Machine& machine);
+// Whether every rank's device has what it needs; true where the machine does not say how much there
+// is, or nothing was counted.
+bool fits(const MemoryForecast& memory, const Machine& machine);
 
 }  // namespace lockstep::sim

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/text.h"
+
 namespace lockstep::sim {
 namespace {
 
@@ -99,6 +101,49 @@ PathSummary path_summary(const std::vector<PathPart>& path, const Run& run,
                          const RunProgram& program, const Folding& folding,
                          const std::vector<GroupPlace>& places, Picos begin, Picos end) {
   return Summarizer(run, program, folding, places).make(path, begin, end);
+}
+
+double ForecastPath::share(Picos time) const {
+  const double all = (end - begin).seconds();
+  return all > 0 ? time.seconds() / all : 0;
+}
+
+std::string ForecastPath::of_what() const {
+  return plural(steps, "step") + (checkpoints ? " and the checkpoints between them" : "");
+}
+
+ForecastPath forecast_path(const Run& run, const SimulatedProgram& simulated,
+                           const std::vector<GroupPlace>& places, const MeasuredSteps& measured) {
+  const RunProgram& program = simulated.program;
+  const PathSummary summary =
+      path_summary(critical_path(program.job, simulated.folding, simulated.result), run, program,
+                   simulated.folding, places, measured.begin, measured.end);
+  const bool checkpoints = measured.in_steps < measured.end - measured.begin;
+  ForecastPath out{measured.begin, measured.end, measured.count, checkpoints, {}, {}};
+  for (std::uint32_t c = 0; c < summary.work.size(); ++c)
+    if (summary.work[c].value > 0) out.sums.push_back({c, {}, false, summary.work[c]});
+  for (const PathSummary::Calls& calls : summary.calls)
+    out.sums.push_back(
+        {std::nullopt, run.tables.str(calls.group), calls.between_nodes, calls.time});
+  std::stable_sort(out.sums.begin(), out.sums.end(),
+                   [](const auto& a, const auto& b) { return a.time > b.time; });
+  for (const PathItem& item : summary.items) {
+    ForecastPath::Item words{item.kind == PathPart::Kind::call,
+                             item.rank_class,
+                             {},
+                             {},
+                             item.between_nodes,
+                             item.time,
+                             item.count};
+    if (item.call) {
+      const std::uint32_t rank = simulated.folding.representatives[item.rank_class];
+      const Call& call = run.ranks[rank].calls[*item.call];
+      words.call = describe(run.tables, call);
+      words.group = run.tables.str(call.group);
+    }
+    out.items.push_back(std::move(words));
+  }
+  return out;
 }
 
 }  // namespace lockstep::sim

@@ -13,7 +13,7 @@
 
 #include "base/check.h"
 #include "sim/forecast/training_steps.h"
-#include "sim/machine/play.h"
+#include "sim/machine/simulated_job.h"
 
 namespace lockstep::sim {
 namespace {
@@ -282,6 +282,13 @@ class TrialJob {
   std::vector<std::uint32_t> pool_of_rank_;
 };
 
+TrialsForecast::Quantiles quantiles(const std::vector<Picos>& values) {
+  double sum = 0;
+  for (const Picos value : values) sum += static_cast<double>(value.value);
+  const auto mean = static_cast<std::int64_t>(sum / static_cast<double>(values.size()));
+  return {quantile(values, .05), quantile(values, .5), quantile(values, .95), Picos{mean}};
+}
+
 }  // namespace
 
 Result<Trials> run_trials(const Run& run, const RunProgram& program, const Machine& machine,
@@ -326,6 +333,18 @@ Picos quantile(std::vector<Picos> values, double share) {
   const double part = place - static_cast<double>(below);
   return values[below] +
          Picos{std::llround(static_cast<double>((values[above] - values[below]).value) * part)};
+}
+
+TrialsForecast trials_forecast(const Trials& trials, const TrialOptions& options) {
+  std::vector<Picos> steps, means;
+  for (const std::vector<Picos>& one : trials.steps) {
+    LOCKSTEP_CHECK(!one.empty(), "a trial without steps");
+    double sum = 0;
+    for (const Picos step : one) sum += static_cast<double>(step.value);
+    means.push_back(Picos{static_cast<std::int64_t>(sum / static_cast<double>(one.size()))});
+    steps.insert(steps.end(), one.begin(), one.end());
+  }
+  return {options, quantiles(steps), quantiles(means)};
 }
 
 }  // namespace lockstep::sim

@@ -16,9 +16,12 @@
 // says the same as deriving other batches as long as calls do not depend on what a batch holds.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -32,6 +35,12 @@ struct Jitter {  // coefficients of variation, from 0 to kMostJitter
   double work = 0, meetings = 0, images = 0, texts = 0;
 };
 inline constexpr double kMostJitter = 10;
+// What people call them.
+inline constexpr std::array<std::pair<std::string_view, double Jitter::*>, 4> kJitterNames = {
+    {{"compute", &Jitter::work},
+     {"communication", &Jitter::meetings},
+     {"image", &Jitter::images},
+     {"text", &Jitter::texts}}};
 
 struct TrialOptions {
   std::size_t trials = 100;
@@ -57,5 +66,18 @@ Result<Trials> run_trials(const Run& run, const RunProgram& program, const Machi
 // The value below which that share of `values` lies, between the two nearest of them by their
 // distances (Hyndman and Fan's type 7, the default of R and NumPy). At least one value.
 Picos quantile(std::vector<Picos> values, double share);
+
+// What trials came to.
+struct TrialsForecast {
+  TrialOptions options;
+  struct Quantiles {
+    Picos p5, p50, p95, mean;
+  };
+  Quantiles steps;   // of all measured steps of all trials
+  Quantiles trials;  // of the mean step of each trial
+};
+
+// Of at least one trial with at least one step.
+TrialsForecast trials_forecast(const Trials& trials, const TrialOptions& options);
 
 }  // namespace lockstep::sim

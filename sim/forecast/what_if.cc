@@ -11,7 +11,7 @@
 #include "sim/engine/from_run.h"
 #include "sim/forecast/timed_run.h"
 #include "sim/forecast/training_steps.h"
-#include "sim/machine/play.h"
+#include "sim/machine/simulated_job.h"
 #include "sim/machine/work_time.h"
 
 namespace lockstep::sim {

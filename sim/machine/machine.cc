@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 20U;
+constexpr std::size_t kMostMachineBytes = std::size_t{1} << 20U;
 
 // A thread can ask Linux for none that is shorter (__setparam_fair, 6.12); each is an event to us.
 constexpr Picos kLeastSlice{100'000'000};
@@ -30,9 +30,9 @@ constexpr Picos kLeastSlice{100'000'000};
 constexpr std::array<const char*, 4> kGpus = {"volta", "ampere", "hopper", "blackwell"};
 
 // Reads the quantities of a document that the schema allows; the first that is wrong is kept.
-class Reader {
+class MachineReader {
  public:
-  explicit Reader(const YamlDocument& document) : document_(document) {}
+  explicit MachineReader(const YamlDocument& document) : document_(document) {}
 
   Result<Machine> read() {
     const Json& root = document_.value;
@@ -211,11 +211,11 @@ Result<Machine> parse_machine(const std::string& text, const std::string& file) 
     if (problem->fix.empty()) problem->fix = "docs/simulate-scenarios.md shows a whole file";
     return *problem;
   }
-  return Reader(*document).read();
+  return MachineReader(*document).read();
 }
 
 Result<Machine> load_machine(const std::string& file) {
-  const Result<std::string> text = read_file(file, kMostBytes);
+  const Result<std::string> text = read_file(file, kMostMachineBytes);
   if (!text) return text.error();
   return parse_machine(*text, file);
 }

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <string_view>
+#include <utility>
 
 #include "base/check.h"
 #include "sim/collectives/closed_form.h"
@@ -167,6 +169,30 @@ Result<CallCost> call_cost(const ProgramCall& call, const GroupPlace& place,
   const Result<Picos> hops = call_time(empty, place, counting);
   if (!hops) return hops.error();
   return CallCost{*time, hops->value};
+}
+
+Result<PricedCalls> price_calls(Op op, std::int64_t ranks, const std::vector<Bytes>& sizes,
+                                const Machine& machine) {
+  PricedCalls out;
+  out.machine = machine;
+  out.op = op;
+  std::vector<std::int32_t> members(static_cast<std::size_t>(ranks));
+  std::iota(members.begin(), members.end(), 0);
+  out.place = place_of(members, machine.ranks_per_node);
+  for (const Bytes bytes : sizes) {
+    ProgramCall call;
+    call.op = op;
+    call.bytes = bytes;
+    const Result<Picos> time = call_time(call, out.place, machine);
+    if (!time) return time.error();
+    const bool barrier = plain_op(op) == Op::barrier;  // it has no buffer
+    PricedCall priced{barrier ? Bytes{} : bytes, *time, nccl_call(call, out.place, machine), {}};
+    if (priced.chosen)
+      priced.pairs = nccl_costs(op, {out.place.ranks, out.place.nodes, machine.ranks_per_node},
+                                bytes, *machine.nccl);
+    out.calls.push_back(std::move(priced));
+  }
+  return out;
 }
 
 }  // namespace lockstep::sim

@@ -83,4 +83,25 @@ Result<Picos> call_time(const ProgramCall& call, const GroupPlace& place, const 
 Result<CallCost> call_cost(const ProgramCall& call, const GroupPlace& place,
                            const Machine& machine);
 
+// What one call takes, and the pairs that NCCL had to choose from, if it is NCCL's.
+struct PricedCall {
+  Bytes bytes;  // 0: it has no buffer
+  Picos time;
+  std::optional<NcclCost> chosen;
+  std::vector<NcclCost> pairs;
+};
+
+// Calls of one operation in one group.
+struct PricedCalls {
+  Machine machine;
+  Op op = Op::all_reduce;
+  GroupPlace place;
+  std::vector<PricedCall> calls;  // a size each
+};
+
+// A call for each of `sizes`, one after the other, among ranks on as few nodes as hold them. At
+// least two ranks. Errors: call_time's.
+Result<PricedCalls> price_calls(Op op, std::int64_t ranks, const std::vector<Bytes>& sizes,
+                                const Machine& machine);
+
 }  // namespace lockstep::sim

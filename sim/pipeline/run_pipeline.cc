@@ -9,7 +9,7 @@
 namespace lockstep::sim {
 namespace {
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kRange = std::numeric_limits<std::int64_t>::max();
 
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
@@ -53,11 +53,11 @@ Status check_costs(const PipelineProgram& program, const PipelineCosts& costs) {
         {},
         "give times and sizes of at least 0"};
   // A quarter of the range: rounding in `time` cannot hide an overflow.
-  if (time > static_cast<double>(kMost) / 4)
+  if (time > static_cast<double>(kRange) / 4)
     return Error{"the pipeline's tasks take longer together than the clock reaches (26 days)",
                  {},
                  "give shorter times or fewer micro-batches"};
-  if (bytes > static_cast<double>(kMost) / 4)
+  if (bytes > static_cast<double>(kRange) / 4)
     return Error{"the activations together exceed 2^61 bytes", {}, "give a smaller --activation"};
   return Status::ok();
 }

@@ -1,11 +1,13 @@
 
 #include "sim/transformer/calibration.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
 #include "base/check.h"
 #include "base/documents/yaml_document.h"
+#include "base/files/read_file.h"
 #include "base/text.h"
 
 namespace lockstep::sim {
@@ -31,7 +33,7 @@ std::string six_digits(double value) {
 }
 
 // Double-quoted YAML that is read as the same text.
-std::string quoted(const std::string& text) { return nlohmann::json(to_utf8(text)).dump(); }
+std::string in_quotes(const std::string& text) { return nlohmann::json(to_utf8(text)).dump(); }
 
 Status read_parameters(const YamlDocument& document, C& cost) {
   const nlohmann::json& given = document.value["parameters"];
@@ -124,13 +126,13 @@ Result<Calibration> parse_calibration(const std::string& text, const std::string
 }
 
 std::string calibration_yaml(const Calibration& calibration) {
-  std::string out = "name: " + quoted(calibration.name) + "\nparameters:\n";
+  std::string out = "name: " + in_quotes(calibration.name) + "\nparameters:\n";
   for (const CostParameter& parameter : cost_parameters())
     out += "  " + std::string(parameter.name) + ": " +
            six_digits(calibration.cost.*(parameter.value)) + "  # " + std::string(parameter.unit) +
            "\n";
   out += calibration.fitted_on.empty() ? "" : "fitted_on:\n";
-  for (const std::string& row : calibration.fitted_on) out += "  - " + quoted(row) + "\n";
+  for (const std::string& row : calibration.fitted_on) out += "  - " + in_quotes(row) + "\n";
   return out;
 }
 
@@ -173,6 +175,16 @@ std::string_view shipped_nccl_curves() {
   for (const ShippedText& shipped : shipped_texts())
     if (type_of(shipped.file) == kNccl) return shipped.text;
   return {};
+}
+
+Result<Calibration> load_calibration(const std::string& given, const std::string& machine_type) {
+  if (given.empty()) return shipped_calibration(machine_type);
+  const std::vector<std::string> shipped = shipped_calibration_names();
+  if (std::find(shipped.begin(), shipped.end(), given) != shipped.end())
+    return shipped_calibration(given);
+  const Result<std::string> text = read_input(given);
+  if (!text) return text.error();
+  return parse_calibration(*text, given);
 }
 
 }  // namespace lockstep::sim

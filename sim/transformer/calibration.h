@@ -84,6 +84,10 @@ std::optional<std::string_view> shipped_calibration_text(std::string_view name);
 // Errors: no such machine type.
 Result<Calibration> shipped_calibration(std::string_view name);
 
+// `given` is a file, the name of a shipped calibration, or empty: then that of `machine_type`.
+// Errors: shipped_calibration() and parse_calibration()'s; a file that cannot be read.
+Result<Calibration> load_calibration(const std::string& given, const std::string& machine_type);
+
 // The text of sim/machines/calibration-nccl.yaml: see nccl_curves.h.
 std::string_view shipped_nccl_curves();
 

@@ -3,7 +3,26 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/files/read_file.h"
+#include "sim/collectives/nccl_curves.h"
+#include "sim/machine/work_time.h"
+
 namespace lockstep::sim {
+namespace {
+
+bool is_listed(const std::vector<std::string>& list, const std::string& what) {
+  return std::find(list.begin(), list.end(), what) != list.end();
+}
+
+bool is_point(const std::vector<NcclCurve>& curves, const MeasuredCollective& measured) {
+  for (const NcclCurve& curve : curves)
+    if (curve.machine == measured.machine && curve.ranks == measured.ranks)
+      for (const NcclCurve::Point& point : curve.points)
+        if (point.bytes == static_cast<double>(measured.bytes)) return true;
+  return false;
+}
+
+}  // namespace
 
 ErrorSummary summarize(const std::vector<Comparison>& comparisons) {
   ErrorSummary summary;
@@ -59,6 +78,70 @@ Result<std::vector<Comparison>> compare_row(const MeasuredStep& step, std::size_
   if (step.memory_bytes)
     out.push_back({Comparison::Kind::memory, row, prediction->memory_bytes, *step.memory_bytes});
   return out;
+}
+
+Result<TableAnswer> predict_steps(const MeasuredTable& table, const Calibration& calibration) {
+  TableAnswer answer{table.file, calibration.name + " (" + calibration.origin + ")", {}};
+  for (std::size_t i = 0; i < table.steps.size(); ++i) {
+    const MeasuredStep& step = table.steps[i];
+    const auto figures = compare_row(step, i + 1, calibration.cost);
+    if (!figures)
+      return Error{table.file + ", row " + std::to_string(i + 1) + ": " + figures.error().message,
+                   {},
+                   figures.error().fix};
+    const bool known = is_listed(calibration.fitted_on, step.label);
+    for (const Comparison& figure : *figures) answer.rows.push_back({step.label, figure, known});
+  }
+  return answer;
+}
+
+Result<TableAnswer> predict_collectives(const MeasuredTable& table,
+                                        const std::string& curves_file) {
+  const std::string file = curves_file.empty() ? "sim/machines/calibration-nccl.yaml" : curves_file;
+  Result<std::string> text = curves_file.empty()
+                                 ? Result<std::string>(std::string(shipped_nccl_curves()))
+                                 : read_input(curves_file);
+  if (!text) return text.error();
+  const auto curves = parse_nccl_curves(*text, file);
+  if (!curves) return curves.error();
+  TableAnswer answer{table.file, file, {}};
+  std::size_t row = 0;
+  for (const MeasuredCollective& measured : table.collectives) {
+    ++row;
+    const auto seconds = nccl_seconds(*curves, measured.machine, measured.ranks,
+                                      static_cast<double>(measured.bytes));
+    if (!seconds) return seconds.error();
+    answer.rows.push_back({measured.label,
+                           {Comparison::Kind::seconds, row, *seconds, measured.seconds},
+                           is_point(*curves, measured)});
+  }
+  return answer;
+}
+
+Result<TableAnswer> predict_on_machine(const MeasuredTable& table, const Machine& machine,
+                                       const std::string& machine_file) {
+  TableAnswer answer{table.file, machine_file, {}};
+  std::size_t row = 0;
+  for (const MeasuredCollective& measured : table.collectives) {
+    ++row;
+    ProgramCall call;
+    call.op = Op::all_reduce;
+    call.bytes = Bytes{measured.bytes};
+    if (measured.ranks % measured.nodes != 0)
+      return Error{table.file + ", row " + std::to_string(row) + ": " +
+                       std::to_string(measured.nodes) + " nodes do not hold equally many of " +
+                       std::to_string(measured.ranks) + " ranks",
+                   {},
+                   "correct \"gpus\" or \"nodes\""};
+    const GroupPlace place{measured.ranks, measured.nodes, measured.ranks / measured.nodes};
+    const Result<Picos> time = call_time(call, place, machine);
+    if (!time) return time.error();
+    const bool fitted = machine.nccl && is_listed(machine.nccl->fitted_to, measured.label);
+    answer.rows.push_back({measured.label,
+                           {Comparison::Kind::seconds, row, time->seconds(), measured.seconds},
+                           fitted});
+  }
+  return answer;
 }
 
 }  // namespace lockstep::sim

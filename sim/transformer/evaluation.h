@@ -1,11 +1,13 @@
 // Predicts the rows of a measured table, and says how far off the predictions are.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "sim/machine/machine.h"
 #include "sim/transformer/calibration.h"
 #include "sim/transformer/measured_table.h"
 #include "sim/transformer/predict.h"
@@ -36,5 +38,32 @@ Result<StepPrediction> predict_measured(const MeasuredStep& step, const CostPara
 // All figures of one row: its time or tokens, and its memory where that was measured.
 Result<std::vector<Comparison>> compare_row(const MeasuredStep& step, std::size_t row,
                                             const CostParameters& cost);
+
+// A figure of a table, and the row that it is of.
+struct ComparedRow {
+  std::string label;
+  Comparison figure;
+  bool fitted = false;  // the calibration was made with it
+};
+
+// A whole table, predicted.
+struct TableAnswer {
+  std::string file;
+  std::string calibration;  // what it was predicted by
+  std::vector<ComparedRow> rows;
+};
+
+// Of a table of steps: every row. Errors: compare_row()'s, with the row.
+Result<TableAnswer> predict_steps(const MeasuredTable& table, const Calibration& calibration);
+
+// Of a table of collectives: by measured curves, those of the YAML file `curves_file`; empty: the
+// shipped ones. Errors: a file that cannot be read, or is wrong; a call that they do not cover.
+Result<TableAnswer> predict_collectives(const MeasuredTable& table, const std::string& curves_file);
+
+// The same as `simulate collective --machine` and scenarios have it, in place of measured curves.
+// `machine_file`: where the machine is from. Errors: nodes that do not hold equally many ranks;
+// call_time()'s.
+Result<TableAnswer> predict_on_machine(const MeasuredTable& table, const Machine& machine,
+                                       const std::string& machine_file);
 
 }  // namespace lockstep::sim

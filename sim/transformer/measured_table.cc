@@ -13,6 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/files/read_file.h"
 #include "base/result.h"
 #include "base/text.h"
 #include "sim/transformer/transformer.h"
@@ -425,6 +426,12 @@ Result<MeasuredTable> read_nccl_tests(const json& root, const std::string& file)
     }
   }
   return table;
+}
+
+Result<MeasuredTable> load_measured_table(const std::string& path) {
+  const Result<std::string> text = read_file(path, std::size_t{256} << 20U);
+  if (!text) return text.error();
+  return parse_measured_table(*text, path);
 }
 
 }  // namespace lockstep::sim

@@ -52,4 +52,8 @@ inline constexpr std::size_t kMostTableRows = 200'000;
 // another length, a value that is no number or out of range, a plan that cannot be.
 Result<MeasuredTable> parse_measured_table(const std::string& text, const std::string& file);
 
+// Reads and parses the table at `path`, of at most 256 MiB. Errors: parse_measured_table()'s; it
+// cannot be read.
+Result<MeasuredTable> load_measured_table(const std::string& path);
+
 }  // namespace lockstep::sim

@@ -37,9 +37,9 @@ struct Refusal {
 };
 
 // Reads a document that the schema allows; the first thing that cannot be is kept.
-class Reader {
+class PlanReader {
  public:
-  explicit Reader(const YamlDocument& document) : document_(document), root_(document.value) {}
+  explicit PlanReader(const YamlDocument& document) : document_(document), root_(document.value) {}
 
   Result<PlanFile> read() {
     out_.name = root_["name"];
@@ -237,7 +237,7 @@ Result<PlanFile> read_plan(const YamlDocument& document) {
     if (problem->fix.empty()) problem->fix = "docs/simulate-workloads.md shows a whole file";
     return *problem;
   }
-  return Reader(document).read();
+  return PlanReader(document).read();
 }
 
 Result<PlanFile> parse_plan(const std::string& text, const std::string& file) {

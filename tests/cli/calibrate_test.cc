@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "cli/calibrate_together.h"
+#include "runtime/forecast/calibration_jobs.h"
 #include "runtime/forecast/derived_ranks.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"

@@ -35,8 +35,8 @@ sim::MemoryTimeline timeline(std::vector<std::int32_t> ranks, std::int64_t activ
   return out;
 }
 
-MemoryForecast forecast(std::vector<sim::MemoryTimeline> classes) {
-  MemoryForecast out;
+sim::MemoryForecast forecast(std::vector<sim::MemoryTimeline> classes) {
+  sim::MemoryForecast out;
   for (const auto& own : classes)
     out.peaks_before.push_back("all_reduce(image_proj.weight of rank " +
                                std::to_string(own.ranks.front()) + ")");
@@ -51,7 +51,7 @@ sim::Machine machine(std::int64_t per_device) {
 }
 
 TEST(SimulateMemory, WhatDoesNotFitSaysByHowMuchOnWhichRankAndWhatFor) {
-  const MemoryForecast memory =
+  const sim::MemoryForecast memory =
       forecast({timeline({0, 1, 2}, 30 * kGiga), timeline({3}, 70 * kGiga)});
   std::string text = memory_text(memory, machine(80 * kGiga));
   text = std::regex_replace(text, std::regex("\\s+"), " ");  // as if it were one line
@@ -70,7 +70,7 @@ TEST(SimulateMemory, WhatTheMachineFileAddsIsPartOfTheNeed) {
   sim::Machine own = machine(80 * kGiga);
   own.reserved = sim::Bytes{2 * kGiga};
   own.fragmentation = 1.1;
-  const MemoryForecast memory = forecast({timeline({0}, 50 * kGiga)});
+  const sim::MemoryForecast memory = forecast({timeline({0}, 50 * kGiga)});
   EXPECT_THAT(memory_text(memory, own),
               AllOf(HasSubstr("fragmentation"), HasSubstr("7.00 GB"), HasSubstr("reserved")));
   EXPECT_EQ(memory_headline(memory, own), "79.00 GB of 80.00 GB");
@@ -88,7 +88,7 @@ TEST(SimulateMemory, NoLineIsWiderThanATerminalHoweverManyRanksAndLongNames) {
     for (std::int32_t r = 0; r < 50; ++r) ranks.push_back(c + 80 * r);
     classes.push_back(timeline(std::move(ranks), c * kGiga));
   }
-  MemoryForecast memory = forecast(std::move(classes));
+  sim::MemoryForecast memory = forecast(std::move(classes));
   for (std::string& before : memory.peaks_before)
     before =
         "all_reduce(\x1b[31m image_encoder.block17.attention.out_proj.weight and "
@@ -102,7 +102,8 @@ TEST(SimulateMemory, NoLineIsWiderThanATerminalHoweverManyRanksAndLongNames) {
 TEST(SimulateMemory, RanksWhosePeaksAreAlikeAreToldTogetherWheneverTheyCome) {
   sim::MemoryTimeline late = timeline({1}, 70 * kGiga);
   for (sim::MemoryStretch& stretch : late.stretches) stretch.end.value += kGiga / 2;
-  const MemoryForecast memory = forecast({timeline({0}, 70 * kGiga), late, timeline({2}, kGiga)});
+  const sim::MemoryForecast memory =
+      forecast({timeline({0}, 70 * kGiga), late, timeline({2}, kGiga)});
   const std::string text = memory_text(memory, machine(80 * kGiga));
   EXPECT_THAT(text, AllOf(HasSubstr("memory at its peak: ranks 0,1, step 1, at 3.000 ms"),
                           HasSubstr("ranks 0,1 need"), HasSubstr("  rank 2 ")));
@@ -110,7 +111,7 @@ TEST(SimulateMemory, RanksWhosePeaksAreAlikeAreToldTogetherWheneverTheyCome) {
 }
 
 TEST(SimulateMemory, JsonHasThePeakAndTheTimelineOfEachKindOfRanks) {
-  const MemoryForecast memory =
+  const sim::MemoryForecast memory =
       forecast({timeline({0, 1, 2}, 30 * kGiga), timeline({3}, 70 * kGiga)});
   const auto json = memory_json(memory, machine(80 * kGiga));
   EXPECT_EQ(json["needed_bytes"], 90 * kGiga);
@@ -134,7 +135,7 @@ TEST(SimulateMemory, NothingIsSaidOfWhatWasNotCounted) {
   EXPECT_EQ(memory_text({}, machine(1)), "");
   EXPECT_EQ(memory_headline({}, machine(1)), "");
   EXPECT_TRUE(memory_json({}, machine(1)).is_null());
-  EXPECT_TRUE(fits(MemoryForecast(), machine(1)));
+  EXPECT_TRUE(fits(sim::MemoryForecast(), machine(1)));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "sim/forecast/memory_timeline.h"
 #include "sim/forecast/timed_run.h"
 #include "sim/forecast/what_if.h"
-#include "sim/machine/play.h"
+#include "sim/machine/simulated_job.h"
 #include "tests/fuzz/fuzz_derivation.h"
 #include "tests/fuzz/targets.h"
 #include "trace/work_costs.h"

@@ -1,7 +1,5 @@
 // What `lockstep simulate SCENARIO` says of a job that is derived and counted by hand: as text,
 // JSON, CSV, HTML and timeline.
-#include "cli/forecast_scenario.h"
-
 #include <algorithm>
 #include <regex>
 #include <set>
@@ -12,10 +10,13 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/forecast_csv.h"
-#include "cli/forecast_page.h"
+#include "cli/simulate_trials.h"
 #include "reports/forecasts/memory_over_time.h"
+#include "reports/forecasts/page.h"
+#include "reports/forecasts/scenario.h"
+#include "reports/forecasts/simulated_job.h"
 #include "runtime/job/scenario.h"
+#include "sim/forecast/scenario.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/sim/machine/kernel_job.h"
 
@@ -27,12 +28,12 @@ using testing::HasSubstr;
 using testing::Not;
 
 // Three ranks, of which the last works longest; three steps.
-TimedScenario timed(const std::string& name = "a job", const std::string& parameter = "w") {
+sim::TimedScenario timed(const std::string& name = "a job", const std::string& parameter = "w") {
   const std::vector<std::vector<sim::KernelStep>> work = {
       {{2, 0, "text"}, {2, 1, "text"}, {2, 1, "text"}},
       {{2, 0, "text"}, {2, 1, "text"}, {2, 1, "text"}},
       {{9, 0, "text"}, {4, 0, "text"}, {5, 0, "text"}}};
-  DerivedRanks derived;
+  sim::DerivedRanks derived;
   std::vector<std::string> programs;
   for (std::size_t r = 0; r < work.size(); ++r) {
     std::string text = sim::program_of_steps(work[r]);
@@ -56,27 +57,28 @@ TimedScenario timed(const std::string& name = "a job", const std::string& parame
       "lockstep: 1\nname: \"" + name + "\"\nranks: 3\ntrain: {steps: 3}\n", "job.yaml");
   EXPECT_TRUE(scenario) << scenario.error().str();
   const sim::Machine machine = sim::millisecond_kernels();
-  Result<TimedScenario> out = time_scenario(*scenario, std::move(derived), machine);
+  Result<sim::TimedScenario> out = time_scenario(*scenario, std::move(derived), machine);
   EXPECT_TRUE(out) << out.error().str();
   EXPECT_TRUE(out->forecast);
   out->forecast->what_ifs = *what_ifs(*out, machine);
   return std::move(*out);
 }
 
-TimedScenario with_trials() {
-  TimedScenario out = timed();
+sim::TimedScenario with_trials() {
+  sim::TimedScenario out = timed();
   Interrupts interrupts;
   sim::TrialOptions options;
   options.trials = 20;
   options.jitter.work = .1;
-  Result<TrialsForecast> trials = run_trials(out, sim::millisecond_kernels(), options, interrupts);
+  Result<sim::TrialsForecast> trials =
+      run_trials(out, sim::millisecond_kernels(), options, interrupts);
   EXPECT_TRUE(trials);
   out.forecast->trials = std::move(*trials);
   return out;
 }
 
 TEST(ForecastText, FitsATerminalAndEveryFigureNamesWhatItRestsOn) {
-  const TimedScenario job = with_trials();
+  const sim::TimedScenario job = with_trials();
   const std::string text = forecast_text(*job.forecast);
   expect_fits_a_terminal(text);
   EXPECT_THAT(text, HasSubstr("critical path of 2 steps, 17.000 ms"));
@@ -100,7 +102,7 @@ TEST(ForecastText, FitsATerminalAndEveryFigureNamesWhatItRestsOn) {
 }
 
 TEST(ForecastJson, SharesOfTheCriticalPathAddUp) {
-  const TimedScenario job = with_trials();
+  const sim::TimedScenario job = with_trials();
   const OrderedJson json = forecast_json(*job.forecast);
   const OrderedJson& path = json["critical_path"];
   for (const char* list : {"sums", "items"}) {
@@ -141,7 +143,7 @@ TEST(ForecastCsv, HasARowForEachClassAndStep) {
 }
 
 TEST(ForecastPage, ShowsTheFiguresAndTheirBasis) {
-  const TimedScenario job = with_trials();
+  const sim::TimedScenario job = with_trials();
   const std::string page = forecast_page(*job.forecast);
   for (const char* part :
        {"What the ranks do", "Step by step", "Critical path", "What if", "Trials",
@@ -160,7 +162,7 @@ TEST(ForecastPage, DrawsTheMemoryOfEachKindOfRanks) {
 }
 
 TEST(ForecastPage, EscapesNames) {
-  const TimedScenario job = timed("</title><script>x</script>", "<img/src=x>");
+  const sim::TimedScenario job = timed("</title><script>x</script>", "<img/src=x>");
   const std::string page = forecast_page(*job.forecast);
   EXPECT_THAT(page, Not(HasSubstr("<script")));
   EXPECT_THAT(page, Not(HasSubstr("<img")));
@@ -169,7 +171,7 @@ TEST(ForecastPage, EscapesNames) {
 }
 
 TEST(ForecastTimeline, ShowsWorkAndCallsAtSimulatedTimes) {
-  TimedScenario job = timed();
+  sim::TimedScenario job = timed();
   lockstep::Run played = sim::as_simulated(std::move(job.run), job.simulated.program,
                                            job.simulated.folding, job.simulated.result);
   const OrderedJson timeline = OrderedJson::parse(simulated_timeline(played));
@@ -190,7 +192,7 @@ TEST(ForecastTimeline, ShowsWorkAndCallsAtSimulatedTimes) {
 }
 
 TEST(ForecastTimeline, CountsWhatEachKindOfRanksHolds) {
-  TimedScenario job = timed();
+  sim::TimedScenario job = timed();
   const std::vector<TimelineCounter> counters = memory_counters(job.forecast->memory);
   ASSERT_EQ(counters.size(), 4U) << "ranks 0 and 1, and rank 2: in all, and by category";
   EXPECT_EQ(counters[0].name, "memory (bytes), ranks 0,1, in all:");

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "verify/streams/agreement.h"
 
 namespace lockstep {
 

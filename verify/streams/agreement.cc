@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/text.h"
-
 namespace lockstep {
 
 namespace {
@@ -91,30 +89,6 @@ unsigned Agreement::differences(SignatureId a, SignatureId b) {
   const unsigned result = compare(tables_, tables_.signatures[a], tables_.signatures[b]);
   known_.emplace(key, result);
   return result;
-}
-
-std::string describe(const Tables& tables, SignatureId id) {
-  const Signature& s = tables.signatures[id];
-  std::string out = s.op == Op::other && s.other_op.value != 0 ? tables.str(s.other_op)
-                                                               : std::string(op_name(s.op));
-  const std::int64_t elements = s.in_elements != kNone    ? s.in_elements
-                                : s.out_elements != kNone ? s.out_elements
-                                                          : s.count;
-  if (s.op != Op::barrier && elements != kNone) {
-    out += " of " + std::to_string(elements);
-    const auto& dtypes = tables.name_lists[s.dtypes];
-    if (!dtypes.empty()) out += " " + tables.str(dtypes[0]);
-  }
-  if (s.redop.value != 0) out += " (" + tables.str(s.redop) + ")";
-  if (s.root != kNone) out += " (root " + std::to_string(s.root) + ")";
-  return printable(out);
-}
-
-std::string describe(const Tables& tables, const Call& call) {
-  if (call.what.value == 0) return describe(tables, call.signature);
-  const Signature& s = tables.signatures[call.signature];
-  const std::vector<std::string> names = tables.names(call.what);
-  return printable(std::string(op_name(s.op)) + "(" + join_and(names, 2) + ")");
 }
 
 }  // namespace lockstep

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <unordered_map>
 
 #include "trace/run.h"
@@ -41,11 +40,5 @@ class Agreement {
   const Tables& tables_;
   std::unordered_map<std::uint64_t, unsigned> known_;
 };
-
-// "all_reduce of 4000 float32 (sum)", with what was recorded.
-std::string describe(const Tables& tables, SignatureId signature);
-
-// "all_reduce(image_proj.weight and 2 more)", else as describe().
-std::string describe(const Tables& tables, const Call& call);
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/forecast/timed_run.h"
-#include "sim/machine/play.h"
+#include "sim/machine/simulated_job.h"
 #include "sim/machine/work_time.h"
 #include "tests/sim/machine/kernel_job.h"
 #include "tests/verify/program.h"

@@ -11,7 +11,7 @@
 
 #include "sim/forecast/forecast.h"
 #include "sim/forecast/timed_run.h"
-#include "sim/machine/play.h"
+#include "sim/machine/simulated_job.h"
 #include "sim/machine/work_time.h"
 #include "tests/verify/program.h"
 

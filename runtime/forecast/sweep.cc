@@ -1,4 +1,4 @@
-#include "cli/sweep_run.h"
+#include "runtime/forecast/sweep.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/files/write_file.h"
+#include "reports/forecasts/simulated_job.h"
 #include "verify/rules.h"
 
 namespace lockstep {
@@ -87,7 +88,7 @@ Status SweepRun::start(Job job) {
 
 Status SweepRun::poll_running() {
   for (std::size_t i = 0; i < running_.size();) {
-    std::optional<Result<DerivedRanks>> ranks = running_[i].derivation.poll();
+    std::optional<Result<sim::DerivedRanks>> ranks = running_[i].derivation.poll();
     if (!ranks) {
       ++i;
       continue;
@@ -143,23 +144,23 @@ Result<sweep::Row> SweepRun::row_of(sweep::PointId point, Derived& derived) cons
   const Result<sim::Machine> machine = plan_.machine(point);
   if (!machine) return refused(machine.error());
   if (derived.was_timed) {
-    Result<DerivedRanks> again = read_derived_ranks(derived.folder->path(), derived.ranks);
+    Result<sim::DerivedRanks> again = read_derived_ranks(derived.folder->path(), derived.ranks);
     if (!again) return again.error();
     derived.ranks = std::move(*again);
   }
   derived.was_timed = true;
-  Result<TimedScenario> timed =
-      time_scenario(derived.scenario,
-                    {std::move(derived.ranks.run), std::move(derived.ranks.costs),
-                     derived.ranks.traced, derived.ranks.origin, derived.ranks.on_meta},
-                    *machine);
+  Result<sim::TimedScenario> timed =
+      sim::time_scenario(derived.scenario,
+                         {std::move(derived.ranks.run), std::move(derived.ranks.costs),
+                          derived.ranks.traced, derived.ranks.origin, derived.ranks.on_meta},
+                         *machine);
   if (!timed) return refused(timed.error());
   if (!timed->forecast) {
     out.outcome = sweep::Outcome::hangs;
     out.reason = reason_of(judge_hang(timed->simulated, timed->run));
     return out;
   }
-  const ScenarioForecast& forecast = *timed->forecast;
+  const sim::ScenarioForecast& forecast = *timed->forecast;
   out.outcome = sweep::Outcome::trains;
   out.step_seconds = forecast.figures.step_time.seconds();
   if (out.step_seconds > 0)
@@ -174,6 +175,33 @@ Result<sweep::Row> SweepRun::row_of(sweep::PointId point, Derived& derived) cons
   out.sent_bytes = forecast.figures.bytes;
   out.calls = forecast.figures.calls;
   return out;
+}
+
+ComputePoints computer(const SweepSubject& subject, SweepRunOptions options, SweepBook& book) {
+  if (const auto* plans = std::get_if<sweep::TrainingPlans>(&subject))
+    return [plans, &book](const std::vector<sweep::PointId>& points) {
+      return compute_plans(*plans, points, book);
+    };
+  const auto run =
+      std::make_shared<SweepRun>(std::get<sweep::Plan>(subject), std::move(options), book);
+  return [run](const std::vector<sweep::PointId>& points) { return run->compute(points); };
+}
+
+Status try_points(const ComputePoints& compute, SweepBook& book, sweep::Search& search,
+                  const sweep::Goal& goal, const std::function<void(std::size_t)>& known) {
+  for (auto points = search.next(); !points.empty(); points = search.next()) {
+    std::size_t rows = 0;
+    for (const sweep::PointId point : points) rows += book.find(point) != nullptr ? 1U : 0U;
+    known(rows);
+    book.ask(points);
+    if (const Status ok = compute(points); !ok) return ok;
+    if (book.interrupted()) return Status::ok();
+    std::vector<sweep::Score> scores;
+    for (const sweep::PointId point : points)
+      scores.push_back(sweep::score(*book.find(point), goal));
+    search.tell(scores);
+  }
+  return Status::ok();
 }
 
 }  // namespace lockstep

@@ -1,13 +1,10 @@
-#include "cli/forecast_path.h"
+#include "reports/forecasts/path.h"
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "base/tables.h"
 #include "base/text.h"
-#include "sim/engine/critical_path.h"
-#include "verify/streams/agreement.h"
 
 namespace lockstep {
 namespace {
@@ -31,8 +28,9 @@ std::string share_line(double share, const std::string& words) {
 
 // The first lines of a list, those that matter, and what the others come to.
 template <class T>
-std::string shares_list(const ForecastPath& path, const std::vector<T>& parts, std::size_t most,
-                        const std::vector<std::string>& ranks, const std::string& noun) {
+std::string shares_list(const sim::ForecastPath& path, const std::vector<T>& parts,
+                        std::size_t most, const std::vector<std::string>& ranks,
+                        const std::string& noun) {
   std::string out;
   double left = 1;
   std::size_t i = 0;
@@ -49,62 +47,18 @@ std::string shares_list(const ForecastPath& path, const std::vector<T>& parts, s
 
 }  // namespace
 
-double ForecastPath::share(sim::Picos time) const {
-  const double all = (end - begin).seconds();
-  return all > 0 ? time.seconds() / all : 0;
-}
-
-std::string ForecastPath::of_what() const {
-  return plural(steps, "step") + (checkpoints ? " and the checkpoints between them" : "");
-}
-
-ForecastPath forecast_path(const Run& run, const SimulatedProgram& simulated,
-                           const std::vector<sim::GroupPlace>& places,
-                           const sim::MeasuredSteps& measured) {
-  const sim::RunProgram& program = simulated.program;
-  const sim::PathSummary summary =
-      sim::path_summary(sim::critical_path(program.job, simulated.folding, simulated.result), run,
-                        program, simulated.folding, places, measured.begin, measured.end);
-  const bool checkpoints = measured.in_steps < measured.end - measured.begin;
-  ForecastPath out{measured.begin, measured.end, measured.count, checkpoints, {}, {}};
-  for (std::uint32_t c = 0; c < summary.work.size(); ++c)
-    if (summary.work[c].value > 0) out.sums.push_back({c, {}, false, summary.work[c]});
-  for (const sim::PathSummary::Calls& calls : summary.calls)
-    out.sums.push_back(
-        {std::nullopt, run.tables.str(calls.group), calls.between_nodes, calls.time});
-  std::stable_sort(out.sums.begin(), out.sums.end(),
-                   [](const auto& a, const auto& b) { return a.time > b.time; });
-  for (const sim::PathItem& item : summary.items) {
-    ForecastPath::Item words{item.kind == sim::PathPart::Kind::call,
-                             item.rank_class,
-                             {},
-                             {},
-                             item.between_nodes,
-                             item.time,
-                             item.count};
-    if (item.call) {
-      const std::uint32_t rank = simulated.folding.representatives[item.rank_class];
-      const Call& call = run.ranks[rank].calls[*item.call];
-      words.call = describe(run.tables, call);
-      words.group = run.tables.str(call.group);
-    }
-    out.items.push_back(std::move(words));
-  }
-  return out;
-}
-
-std::string words_of(const ForecastPath::Sum& sum, const std::vector<std::string>& ranks) {
+std::string words_of(const sim::ForecastPath::Sum& sum, const std::vector<std::string>& ranks) {
   if (sum.rank_class) return "work of " + who(ranks[*sum.rank_class]);
   return "calls in group " + sum.group + ", " + where(sum.between_nodes);
 }
 
-std::string words_of(const ForecastPath::Item& item, const std::vector<std::string>& ranks) {
+std::string words_of(const sim::ForecastPath::Item& item, const std::vector<std::string>& ranks) {
   if (item.is_call) return item.call + ", " + where(item.between_nodes);
   return "work of " + who(ranks[item.rank_class]) +
          (item.call.empty() ? " at the end of a step" : " before " + item.call);
 }
 
-std::string path_text(const ForecastPath& path, const std::vector<std::string>& ranks) {
+std::string path_text(const sim::ForecastPath& path, const std::vector<std::string>& ranks) {
   std::string out = "  critical path of " + path.of_what() + ", " +
                     fixed((path.end - path.begin).seconds() * 1e3, 3) + " ms\n";
   out += shares_list(path, path.sums, kShownSums, ranks, "kind");
@@ -124,12 +78,13 @@ std::string what_if_text(const std::vector<sim::WhatIf>& what_ifs) {
   return out;
 }
 
-nlohmann::ordered_json path_json(const ForecastPath& path, const std::vector<std::string>& ranks) {
+nlohmann::ordered_json path_json(const sim::ForecastPath& path,
+                                 const std::vector<std::string>& ranks) {
   nlohmann::ordered_json out = {
       {"begin_ps", path.begin.value}, {"end_ps", path.end.value}, {"steps", path.steps}};
   out["sums"] = nlohmann::ordered_json::array();
   out["items"] = nlohmann::ordered_json::array();
-  for (const ForecastPath::Sum& sum : path.sums) {
+  for (const sim::ForecastPath::Sum& sum : path.sums) {
     nlohmann::ordered_json one;
     if (sum.rank_class) {
       one = {{"kind", "work"}, {"ranks", ranks[*sum.rank_class]}};
@@ -142,7 +97,7 @@ nlohmann::ordered_json path_json(const ForecastPath& path, const std::vector<std
     out["sums"].push_back(std::move(one));
   }
   for (std::size_t i = 0; i < std::min(kMostPathItems, path.items.size()); ++i) {
-    const ForecastPath::Item& item = path.items[i];
+    const sim::ForecastPath::Item& item = path.items[i];
     nlohmann::ordered_json one = {{"kind", item.is_call ? "call" : "work"},
                                   {"ranks", ranks[item.rank_class]}};
     if (!item.call.empty()) {

@@ -1,4 +1,4 @@
-#include "cli/calibrate.h"
+#include "runtime/forecast/calibrate.h"
 
 #include <algorithm>
 #include <array>
@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "base/median.h"
-#include "cli/calibrate_job.h"
-#include "cli/calibrate_together.h"
+#include "runtime/forecast/calibration_jobs.h"
 #include "runtime/forecast/derived_ranks.h"
 #include "runtime/launch/job_runner.h"
 #include "sim/forecast/machine_fit.h"
@@ -139,12 +138,12 @@ Status fit_links(const TogetherMeasure& few, const TogetherMeasure& all, sim::Ma
 
 // How much ranks that are together slow each other down.
 Status fit_to_steps(std::vector<TogetherMeasure> jobs, sim::Machine& machine) {
-  std::vector<TimedScenario> simulated;
+  std::vector<sim::TimedScenario> simulated;
   std::vector<double> seconds;
   for (TogetherMeasure& job : jobs) {
     seconds.push_back(job.step_seconds());
     if (!(seconds.back() > 0)) return Error{"a job's steps have no times", {}, "measure again"};
-    Result<TimedScenario> timed = std::move(job).simulated(machine);
+    Result<sim::TimedScenario> timed = std::move(job).simulated(machine);
     if (!timed) return timed.error();
     simulated.push_back(std::move(*timed));
   }

@@ -5,11 +5,11 @@
 
 #include <string>
 
-#include "cli/simulate_scenario_result.h"
+#include "sim/forecast/scenario.h"
 
 namespace lockstep {
 
 // A document. Its size follows the number of *different* ranks, of which the first ones are shown.
-std::string forecast_page(const ScenarioForecast& forecast);
+std::string forecast_page(const sim::ScenarioForecast& forecast);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "runtime/study/study_table.h"
+#include "reports/studies/study_table.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -13,7 +13,7 @@ namespace lockstep {
 
 namespace {
 
-using Cells = std::vector<std::string>;
+using StudyCells = std::vector<std::string>;
 
 constexpr const char* kNothing = "-";
 
@@ -64,14 +64,14 @@ std::string how_it_ends(const Combination& c) {
   return c.end;
 }
 
-Cells rightness(const Combination& c) {
+StudyCells rightness(const Combination& c) {
   const Accuracy none;
   const Accuracy& a = c.accuracy ? *c.accuracy : none;
   return {scientific(a.gradient_error) + (a.parted ? " !" : ""), percent(a.image_drift),
           percent(a.feature_drift), percent(a.batch_norm_drift), percent(a.text_drift)};
 }
 
-Cells costs(const Combination& c, const std::vector<Combination>& all) {
+StudyCells costs(const Combination& c, const std::vector<Combination>& all) {
   const Combination* base = base_of(c, all);
   const bool is_base = c.remedy.empty() || base == nullptr;
   const std::optional<Spread> nothing;
@@ -81,23 +81,23 @@ Cells costs(const Combination& c, const std::vector<Combination>& all) {
           with_range(c.loss, 1, 2), with_range(c.recall_at_1, 100, 0)};
 }
 
-const Cells kRightness = {"gradient", "image path", "embeddings", "BatchNorm", "text path"};
-const Cells kCosts = {"ms a step", "KB a step", "peak MB", "loss", "recall@1 %"};
+const StudyCells kRightness = {"gradient", "image path", "embeddings", "BatchNorm", "text path"};
+const StudyCells kCosts = {"ms a step", "KB a step", "peak MB", "loss", "recall@1 %"};
 
 // `cells_of`: of a combination that completed; others say how they ended instead.
 template <class CellsOf>
-std::string section(const std::vector<Combination>& all, const Cells& head, CellsOf cells_of) {
+std::string section(const std::vector<Combination>& all, const StudyCells& head, CellsOf cells_of) {
   constexpr std::size_t kRemedyColumns = 22;
   constexpr std::size_t kColumns = 78;
   std::vector<std::size_t> widths;
   for (const std::string& name : head) widths.push_back(columns_of(name));
   for (const Combination& c : all) {
     if (!c.completed) continue;
-    const Cells cells = cells_of(c);
+    const StudyCells cells = cells_of(c);
     for (std::size_t i = 0; i < cells.size(); ++i)
       widths[i] = std::max(widths[i], columns_of(cells[i]));
   }
-  const auto line = [&](const std::string& name, const Cells& cells) {
+  const auto line = [&](const std::string& name, const StudyCells& cells) {
     std::string out = "  " + pad_right(shorten_end(name, kRemedyColumns), kRemedyColumns);
     for (std::size_t i = 0; i < cells.size(); ++i)
       out += " " + std::string(widths[i] - columns_of(cells[i]), ' ') + cells[i];
@@ -158,7 +158,7 @@ std::string cell_text(const std::string& text) {
 std::string study_markdown(const std::vector<Combination>& combinations) {
   std::string out = "| strategy | remedy | ends |";
   std::string rule = "|---|---|---|";
-  for (const Cells* head : {&kRightness, &kCosts}) {
+  for (const StudyCells* head : {&kRightness, &kCosts}) {
     for (const std::string& name : *head) {
       out += " " + name + " |";
       rule += "--:|";
@@ -168,8 +168,8 @@ std::string study_markdown(const std::vector<Combination>& combinations) {
   for (const Combination& c : combinations) {
     out += "| " + cell_text(printable(c.strategy)) + " | " + cell_text(remedy_name(c)) + " | " +
            cell_text(how_it_ends(c)) + " |";
-    Cells cells = rightness(c);
-    const Cells more = costs(c, combinations);
+    StudyCells cells = rightness(c);
+    const StudyCells more = costs(c, combinations);
     cells.insert(cells.end(), more.begin(), more.end());
     for (const std::string& cell : cells) out += " " + cell + " |";
     out += "\n";

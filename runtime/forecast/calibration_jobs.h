@@ -1,4 +1,5 @@
-// A small job whose ranks `lockstep calibrate` runs together, to see what that costs them.
+// The small jobs that `lockstep calibrate` looks at: their ranks one by one, counted once and timed
+// several times; and run together, to see what that costs them.
 #pragma once
 
 #include <string>
@@ -6,12 +7,49 @@
 #include <utility>
 #include <vector>
 
+#include "base/interrupts.h"
 #include "base/result.h"
-#include "cli/calibrate_job.h"
+#include "runtime/forecast/calibrate.h"
+#include "runtime/job/scenario.h"
 #include "sim/forecast/machine_fit.h"
+#include "sim/forecast/scenario.h"
+#include "trace/run.h"
+#include "trace/work_costs.h"
 
 namespace lockstep {
 
+// Looked at one by one.
+class CalibrationJob {
+ public:
+  // `job`: a scenario's text without its name and ranks. `folder` is made; the others are not
+  // owned.
+  CalibrationJob(std::string_view job, int ranks, std::string folder,
+                 const CalibrateOptions& options, Interrupts& interrupts);
+
+  // Writes the scenario and counts the ranks' work. Before all else. Errors: derive_ranks'.
+  Status count();
+  // Errors: time_work's.
+  Status time(int look);
+
+  const Scenario& scenario() const { return scenario_; }
+  const std::string& folder() const { return folder_; }
+  // What the rank works that is the first of its process, as each rank of a job is: later ones find
+  // all of it in the caches. With the shortest times so far.
+  const RankCosts& first() const { return derived_.costs.front(); }
+
+  // The job on the machine's simulated clock, with the work as it was timed. Takes what was
+  // counted: nothing else may be asked for any more. Errors: time_scenario's.
+  Result<sim::TimedScenario> simulated(const sim::Machine& machine) &&;
+
+ private:
+  std::string text_, folder_;
+  const CalibrateOptions* options_;
+  Interrupts* interrupts_;
+  Scenario scenario_;
+  sim::DerivedRanks derived_;
+};
+
+// … and run together.
 class TogetherMeasure {
  public:
   // `job`, as CalibrationJob's, has more than a step.
@@ -27,7 +65,7 @@ class TogetherMeasure {
   const std::vector<sim::MeasuredCall>& calls() const { return calls_; }  // of all runs
   double step_seconds() const;  // the mean of a run's steps but the first; the median of the runs
   // CalibrationJob's.
-  Result<TimedScenario> simulated(const sim::Machine& machine) && {
+  Result<sim::TimedScenario> simulated(const sim::Machine& machine) && {
     return std::move(job_).simulated(machine);
   }
 

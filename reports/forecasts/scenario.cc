@@ -1,10 +1,13 @@
-#include "cli/simulate_scenario_result.h"
+#include "reports/forecasts/scenario.h"
 
 #include <algorithm>
 #include <string_view>
 
 #include "base/tables.h"
 #include "base/text.h"
+#include "reports/csv_field.h"
+#include "reports/forecasts/memory.h"
+#include "reports/forecasts/path.h"
 #include "sim/machine/work_time.h"
 
 namespace lockstep {
@@ -12,37 +15,37 @@ namespace {
 
 constexpr std::size_t kShownClasses = 16;
 
-double samples_per_second(const ScenarioForecast& f) {
+double samples_per_second(const sim::ScenarioForecast& f) {
   const double seconds = f.figures.step_time.seconds();
   return seconds > 0 ? static_cast<double>(f.samples) / seconds : 0;
 }
 
 // Where memory was not counted, what the rank trains is the least that it needs.
-bool forecast_fits(const ScenarioForecast& f) {
-  if (!f.memory.classes.empty()) return fits(f.memory, f.machine);
+bool forecast_fits(const sim::ScenarioForecast& f) {
+  if (!f.memory.classes.empty()) return sim::fits(f.memory, f.machine);
   return !f.machine.per_device || f.state_bytes <= static_cast<double>(f.machine.per_device->value);
 }
 
-std::string calls_assumption(const ScenarioForecast& f) {
+std::string calls_assumption(const sim::ScenarioForecast& f) {
   std::string out = "the ranks call what they were derived with, each alone, by " + f.derived_by;
   if (f.on_meta) out += ", on tensors without values";
   return out + "; watched values are left out";
 }
 
-std::string steps_assumption(const ScenarioForecast& f) {
+std::string steps_assumption(const sim::ScenarioForecast& f) {
   if (f.figures.times.size() < 2)
     return "one step, which arranges buffers: simulate more (--steps)";
   const std::string out = "the median of the steps after the first, which arranges buffers";
   return out + (f.checkpoints > 0 ? "; the saving of checkpoints is no part of them" : "");
 }
 
-std::string evaluation_assumption(const ScenarioForecast& f) {
+std::string evaluation_assumption(const sim::ScenarioForecast& f) {
   const std::string out = "from the last step's end until rank 0, which evaluates alone, is done: ";
   if (f.on_meta) return out + "of calls alone, since without values nothing is evaluated";
   return out + "its work is priced like that of steps, and that of preparing samples is not";
 }
 
-std::string work_assumption(const ScenarioForecast& f) {
+std::string work_assumption(const sim::ScenarioForecast& f) {
   if (f.timed_work)
     return "between calls a rank takes what it took here, looked at alone, at the shortest of "
            "three "
@@ -55,11 +58,11 @@ std::string work_assumption(const ScenarioForecast& f) {
   return out;
 }
 
-std::string carrier_of_calls(const ScenarioForecast& f) {
+std::string carrier_of_calls(const sim::ScenarioForecast& f) {
   if (!f.machine.nccl) return "its algorithm's formula";
   std::string out = "what NCCL's tuning model chooses";
   for (std::size_t i = 0; i < f.carried.size(); ++i) {
-    const CarriedCalls& c = f.carried[i];
+    const sim::CarriedCalls& c = f.carried[i];
     const auto words = [](sim::Bytes bytes) {
       return bytes_in_words(static_cast<std::uint64_t>(bytes.value));
     };
@@ -71,7 +74,7 @@ std::string carrier_of_calls(const ScenarioForecast& f) {
   return out + (f.carried.empty() ? "" : ")");
 }
 
-std::string links_assumption(const ScenarioForecast& f) {
+std::string links_assumption(const sim::ScenarioForecast& f) {
   if (f.machine.cores)
     return "a call is work of its ranks' processors, by its algorithm's formula, from the last "
            "rank's arrival on, and later where its threads have rested; all that wants to go on "
@@ -84,7 +87,7 @@ std::string links_assumption(const ScenarioForecast& f) {
 }
 
 // The share of their time in which the stages of a pipeline wait for each other.
-double forecast_bubble(const ScenarioForecast& f) {
+double forecast_bubble(const sim::ScenarioForecast& f) {
   std::vector<double> ranks(f.figures.classes.size(), 0);
   for (const std::uint32_t c : f.class_of) ++ranks[c];
   double idle = 0, all = 0;
@@ -96,7 +99,7 @@ double forecast_bubble(const ScenarioForecast& f) {
   return all > 0 ? idle / all : 0;
 }
 
-std::string flops_assumption(const ScenarioForecast& f) {
+std::string flops_assumption(const sim::ScenarioForecast& f) {
   return "hardware FLOP utilisation as of PaLM's appendix B: what products and convolutions carry "
          "out, over step time and the peak of their types" +
          std::string(f.dummies ? "; dummy images count, so that the model's own (MFU) is less"
@@ -104,7 +107,7 @@ std::string flops_assumption(const ScenarioForecast& f) {
                                  "as well");
 }
 
-std::vector<Assumption> all_assumptions(const ScenarioForecast& f) {
+std::vector<Assumption> all_assumptions(const sim::ScenarioForecast& f) {
   return {{"calls", calls_assumption(f)},
           {"work", work_assumption(f)},
           {"links", links_assumption(f)},
@@ -124,7 +127,7 @@ std::vector<Assumption> all_assumptions(const ScenarioForecast& f) {
           {"memory", memory_assumption(f.machine)}};
 }
 
-std::string rank_table(const ScenarioForecast& f) {
+std::string rank_table(const sim::ScenarioForecast& f) {
   const std::vector<std::string> ranks = ranks_by_class(f);
   std::string out = "\n  share of the time    busy   exposed      idle   hidden communication\n";
   for (std::size_t c = 0; c < std::min(ranks.size(), kShownClasses); ++c) {
@@ -143,9 +146,23 @@ std::string rank_table(const ScenarioForecast& f) {
   return out;
 }
 
+std::string in_thousandths(sim::Picos time) { return pad_left(fixed(time.seconds() * 1e3, 3), 13); }
+
+std::string quantiles_row(const std::string& name, const sim::TrialsForecast::Quantiles& q) {
+  return "  " + pad_right(name, 22) + in_thousandths(q.p5) + in_thousandths(q.p50) +
+         in_thousandths(q.p95) + in_thousandths(q.mean) + "\n";
+}
+
+nlohmann::ordered_json quantiles_json(const sim::TrialsForecast::Quantiles& q) {
+  return {{"p5_ps", q.p5.value},
+          {"p50_ps", q.p50.value},
+          {"p95_ps", q.p95.value},
+          {"mean_ps", q.mean.value}};
+}
+
 }  // namespace
 
-std::vector<Assumption> assumptions(const ScenarioForecast& f) {
+std::vector<Assumption> assumptions(const sim::ScenarioForecast& f) {
   std::vector<Assumption> out = all_assumptions(f);
   if (f.what_ifs.empty())
     std::erase_if(out, [](const Assumption& a) { return a.key == "what if"; });
@@ -157,7 +174,7 @@ std::vector<Assumption> assumptions(const ScenarioForecast& f) {
   return out;
 }
 
-std::vector<Headline> headlines(const ScenarioForecast& f) {
+std::vector<Headline> headlines(const sim::ScenarioForecast& f) {
   std::vector<Headline> out = {
       {"step time", milliseconds(f.figures.step_time.seconds()), "calls, work, links, steps"},
       {"throughput", fixed(samples_per_second(f), 1) + " samples/s", "as step time"}};
@@ -190,7 +207,7 @@ std::vector<Headline> headlines(const ScenarioForecast& f) {
   return out;
 }
 
-std::vector<std::string> ranks_by_class(const ScenarioForecast& f) {
+std::vector<std::string> ranks_by_class(const sim::ScenarioForecast& f) {
   std::vector<std::vector<std::int32_t>> ranks(f.figures.classes.size());
   for (std::size_t r = 0; r < f.class_of.size(); ++r)
     ranks[f.class_of[r]].push_back(static_cast<std::int32_t>(r));
@@ -200,7 +217,7 @@ std::vector<std::string> ranks_by_class(const ScenarioForecast& f) {
   return out;
 }
 
-nlohmann::ordered_json forecast_json(const ScenarioForecast& f) {
+nlohmann::ordered_json forecast_json(const sim::ScenarioForecast& f) {
   nlohmann::ordered_json out;
   out["scenario"] = f.scenario;
   out["machine"] = f.machine.name;
@@ -240,7 +257,7 @@ nlohmann::ordered_json forecast_json(const ScenarioForecast& f) {
   out["critical_path"] = path_json(f.path, ranks);
   out["what_if"] = what_if_json(f.what_ifs);
   if (f.trials) out["trials"] = trials_json(*f.trials);
-  for (const CarriedCalls& c : f.carried)
+  for (const sim::CarriedCalls& c : f.carried)
     out["carried"].push_back({{"op", op_name(c.op)},
                               {"algorithm", sim::algorithm_name(c.algorithm)},
                               {"protocol", sim::protocol_name(c.protocol)},
@@ -250,7 +267,7 @@ nlohmann::ordered_json forecast_json(const ScenarioForecast& f) {
   return out;
 }
 
-std::string forecast_text(const ScenarioForecast& f) {
+std::string forecast_text(const sim::ScenarioForecast& f) {
   std::string out = wrap("\"" + printable(f.scenario) + "\": " + plural(f.class_of.size(), "rank") +
                              " on " + printable(f.machine.name) + ", " +
                              plural(static_cast<std::uint64_t>(f.steps), "step"),
@@ -267,6 +284,62 @@ std::string forecast_text(const ScenarioForecast& f) {
   for (const Assumption& a : assumptions(f))
     out += wrap("[" + a.key + "] " + printable(a.text), kReportColumns, 2) + "\n";
   return out;
+}
+
+std::string forecast_csv(const sim::ScenarioForecast& f) {
+  constexpr int kPicos = 12;  // digits
+  const std::vector<std::string> ranks = ranks_by_class(f);
+  std::vector<std::size_t> count(ranks.size(), 0);
+  for (const std::uint32_t c : f.class_of) ++count[c];
+  std::string out = "step,ranks,count,begin_s,end_s,busy_s,exposed_s,idle_s,hidden_s\r\n";
+  for (std::size_t s = 0; s < f.figures.times.size(); ++s) {
+    for (std::size_t c = 0; c < ranks.size(); ++c) {
+      const sim::StepUse& step = f.figures.steps[c][s];
+      out += std::to_string(s) + "," + csv_field(ranks[c]) + "," + std::to_string(count[c]);
+      for (const double seconds : {step.begin.seconds(), step.end.seconds(), step.use.busy,
+                                   step.use.exposed, step.use.idle, step.use.hidden})
+        out += "," + fixed(seconds, kPicos);
+      out += "\r\n";
+    }
+  }
+  return out;
+}
+
+std::string trials_text(const sim::TrialsForecast& t) {
+  const std::string out = "  " + plural(t.options.trials, "trial") + ", seed " +
+                          std::to_string(t.options.seed) + ", ms";
+  return pad_right(out, 24) + "           5 %         50 %         95 %         mean\n" +
+         quantiles_row("single steps", t.steps) + quantiles_row("mean step of a trial", t.trials);
+}
+
+nlohmann::ordered_json trials_json(const sim::TrialsForecast& t) {
+  nlohmann::ordered_json out = {{"trials", t.options.trials}, {"seed", t.options.seed}};
+  for (const auto& [name, share] : sim::kJitterNames)
+    out["jitter"][std::string(name)] = t.options.jitter.*share;
+  out["redraw_batches"] = t.options.redraw_batches;
+  out["steps"] = quantiles_json(t.steps);
+  out["trial_means"] = quantiles_json(t.trials);
+  return out;
+}
+
+std::string trials_assumption(const sim::TrialsForecast& t) {
+  std::string varied;
+  for (const auto& [name, share] : sim::kJitterNames) {
+    const double percent = 100 * (t.options.jitter.*share);
+    if (percent == 0) continue;
+    varied += (varied.empty() ? "" : ", ") + std::string(name) + " by " +
+              fixed(percent, percent < 1 ? 2 : 1) + " %";
+  }
+  std::string out;
+  if (!varied.empty())
+    out =
+        "log-normal factors with the mean 1, independent for each rank and step (communication: "
+        "for each call), vary " +
+        varied + "; ";
+  return out + (t.options.redraw_batches
+                    ? "what a rank works in a step is drawn from what ranks that make the same "
+                      "calls worked in the steps that are measured"
+                    : "batches are those that were derived");
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "runtime/study/study_table.h"
+#include "reports/studies/study_table.h"
 
 #include <sstream>
 

@@ -1,4 +1,4 @@
-#include "cli/forecast_page.h"
+#include "reports/forecasts/page.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +10,8 @@
 #include "base/text.h"
 #include "base/tool_version.h"
 #include "reports/forecasts/memory_over_time.h"
+#include "reports/forecasts/path.h"
+#include "reports/forecasts/scenario.h"
 #include "reports/html/markup.h"
 #include "reports/html/page.h"
 #include "reports/html/stacked_charts.h"
@@ -75,7 +77,7 @@ std::string more(std::size_t left_out, std::string_view one, std::string_view ma
 
 class Page {
  public:
-  explicit Page(const ScenarioForecast& f) : f_(f), ranks_(ranks_by_class(f)) {}
+  explicit Page(const sim::ScenarioForecast& f) : f_(f), ranks_(ranks_by_class(f)) {}
 
   std::string str() const {
     const std::string body =
@@ -143,7 +145,7 @@ class Page {
   }
 
   std::string path() const {
-    const ForecastPath& path = f_.path;
+    const sim::ForecastPath& path = f_.path;
     std::vector<html::SignedBar> bars;
     for (std::size_t i = 0; i < std::min(kSums, path.sums.size()); ++i) {
       const double share = path.share(path.sums[i].time);
@@ -154,7 +156,7 @@ class Page {
                 {false, true, true, true},
                 {}};
     for (std::size_t i = 0; i < std::min(kItems, path.items.size()); ++i) {
-      const ForecastPath::Item& item = path.items[i];
+      const sim::ForecastPath::Item& item = path.items[i];
       table.add({html::code(words_of(item, ranks_)), milliseconds(item.time.seconds()),
                  percent(path.share(item.time)), grouped(item.count)});
     }
@@ -181,7 +183,7 @@ class Page {
     if (!f_.trials) return {};
     Table table{
         "quantiles", {"", "5 %", "50 %", "95 %", "mean"}, {false, true, true, true, true}, {}};
-    const auto add = [&](const std::string& name, const TrialsForecast::Quantiles& q) {
+    const auto add = [&](const std::string& name, const sim::TrialsForecast::Quantiles& q) {
       table.add({name, milliseconds(q.p5.seconds()), milliseconds(q.p50.seconds()),
                  milliseconds(q.p95.seconds()), milliseconds(q.mean.seconds())});
     };
@@ -197,12 +199,12 @@ class Page {
     return element("ul", "plain", items);
   }
 
-  const ScenarioForecast& f_;
+  const sim::ScenarioForecast& f_;
   std::vector<std::string> ranks_;  // by class
 };
 
 }  // namespace
 
-std::string forecast_page(const ScenarioForecast& forecast) { return Page(forecast).str(); }
+std::string forecast_page(const sim::ScenarioForecast& forecast) { return Page(forecast).str(); }
 
 }  // namespace lockstep

@@ -1,20 +1,26 @@
-// Computes the points of a sweep of scenarios: several workers beside each other.
+// Computes the points of a sweep. Those of scenarios: by several workers beside each other.
 #pragma once
 
+#include <cstddef>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/files/write_file.h"
 #include "base/result.h"
-#include "cli/forecast_scenario.h"
 #include "runtime/forecast/derived_ranks.h"
 #include "runtime/job/scenario.h"
+#include "sim/forecast/scenario.h"
 #include "sim/sweep/book.h"
 #include "sim/sweep/plan.h"
+#include "sim/sweep/ranking.h"
+#include "sim/sweep/search.h"
+#include "sim/sweep/training_plans.h"
 
 namespace lockstep {
 
@@ -41,8 +47,8 @@ class SweepRun {
     std::string text;  // of the scenario
     Scenario scenario;
     std::unique_ptr<WorkFolder> folder;
-    DerivedRanks ranks;      // without run and costs once it was timed,
-    bool was_timed = false;  // which then are read from the folder
+    sim::DerivedRanks ranks;  // without run and costs once it was timed,
+    bool was_timed = false;   // which then are read from the folder
   };
   // Points that are one job, on different machines.
   struct Job {
@@ -71,5 +77,19 @@ class SweepRun {
   std::vector<Running> running_;
   std::deque<Derived> derived_;  // the latest last
 };
+
+// What a sweep is of: a scenario on machines, or a plan on calibrations.
+using SweepSubject = std::variant<sweep::Plan, sweep::TrainingPlans>;
+
+// Computes a row for each point that the book lacks.
+using ComputePoints = std::function<Status(const std::vector<sweep::PointId>&)>;
+
+// `options`: plans need none. All references must outlive what comes back.
+ComputePoints computer(const SweepSubject& subject, SweepRunOptions options, SweepBook& book);
+
+// Tries what the search asks for, until it or the user has enough. `known` is told of how many
+// points the book has rows already.
+Status try_points(const ComputePoints& compute, SweepBook& book, sweep::Search& search,
+                  const sweep::Goal& goal, const std::function<void(std::size_t)>& known);
 
 }  // namespace lockstep

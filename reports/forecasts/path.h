@@ -1,0 +1,30 @@
+// The critical path of a scenario's forecast and its what-ifs, in words: what calls carry, by name.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "sim/forecast/path_summary.h"
+#include "sim/forecast/what_if.h"
+
+namespace lockstep {
+
+// `ranks`: of each class, "0-3,5". Names are as they came from the job.
+std::string words_of(const sim::ForecastPath::Sum& sum, const std::vector<std::string>& ranks);
+std::string words_of(const sim::ForecastPath::Item& item, const std::vector<std::string>& ranks);
+
+// Of the step time: "-11.2 %".
+std::string change_in_words(const sim::WhatIf& what_if);
+
+// Lines of at most 80 columns; names are made printable. The longest parts alone.
+std::string path_text(const sim::ForecastPath& path, const std::vector<std::string>& ranks);
+std::string what_if_text(const std::vector<sim::WhatIf>& what_ifs);
+// {"begin_ps", "end_ps", "steps", "sums": [], "items": []}: the first kMostPathItems of them.
+inline constexpr std::size_t kMostPathItems = 1000;
+nlohmann::ordered_json path_json(const sim::ForecastPath& path,
+                                 const std::vector<std::string>& ranks);
+nlohmann::ordered_json what_if_json(const std::vector<sim::WhatIf>& what_ifs);
+
+}  // namespace lockstep

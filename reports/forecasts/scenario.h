@@ -1,0 +1,54 @@
+// What `lockstep simulate SCENARIO` answers: figures, and the assumption that each rests on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "sim/forecast/scenario.h"
+#include "sim/forecast/trials.h"
+
+namespace lockstep {
+
+// {"scenario", "machine", "ranks", "steps", "step_time_ps", …}: docs/simulate-scenarios.md.
+nlohmann::ordered_json forecast_json(const sim::ScenarioForecast& forecast);
+
+struct Headline {
+  std::string what, value;  // "step time", "4.765 ms"
+  std::string rests_on;     // keys of assumptions
+};
+// The figures of the whole job.
+std::vector<Headline> headlines(const sim::ScenarioForecast& forecast);
+
+struct Assumption {
+  std::string key;   // "calls"
+  std::string text;  // a sentence
+};
+// What the figures rest on.
+std::vector<Assumption> assumptions(const sim::ScenarioForecast& forecast);
+
+// Of each class all ranks: "0-3,5".
+std::vector<std::string> ranks_by_class(const sim::ScenarioForecast& forecast);
+// At most 80 columns wide.
+std::string forecast_text(const sim::ScenarioForecast& forecast);
+
+// Comma-separated values: a row for each class of ranks and step.
+//
+//   step        0, 1, …; the first one arranges buffers
+//   ranks       of the class: "0-3,5"; one of them is meant by what follows
+//   count       how many they are
+//   begin_s     when a rank of them ended the step before, on the simulated clock
+//   end_s       … and this one
+//   busy_s, exposed_s, idle_s, hidden_s   what it does meanwhile: sim/forecast/forecast.h
+//
+// RFC 4180: a header, rows that end in CR LF.
+std::string forecast_csv(const sim::ScenarioForecast& forecast);
+
+// Of trials: at most 80 columns wide.
+std::string trials_text(const sim::TrialsForecast& trials);
+// {"trials", "seed", "steps": {"p5_ps", …}, "trial_means": {…}}
+nlohmann::ordered_json trials_json(const sim::TrialsForecast& trials);
+std::string trials_assumption(const sim::TrialsForecast& trials);
+
+}  // namespace lockstep

@@ -1,0 +1,131 @@
+#include "reports/forecasts/simulated_job.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <sstream>
+#include <utility>
+
+#include "base/quantities.h"
+#include "base/tables.h"
+#include "base/text.h"
+#include "reports/findings/csv_report.h"
+#include "reports/findings/finding_words.h"
+#include "reports/findings/html_report.h"
+#include "reports/findings/json_report.h"
+#include "reports/findings/text_report.h"
+#include "verify/verify.h"
+
+namespace lockstep {
+namespace {
+
+std::string timeline_of(const Report& report, const Run& run,
+                        std::vector<TimelineCounter> counters = {}) {
+  TimelineOptions options;
+  options.simulated = true;
+  options.counters = std::move(counters);
+  return timeline_report(report, run, options);
+}
+
+// Whether the first finding is that devices hold each other up.
+bool shows_a_circle(const Report& report) {
+  return !report.findings.empty() && report.findings.front().rule == RuleId::cross_group_deadlock;
+}
+
+// Where hosts went on and their devices hold each other up, all calls were made, and only a look at
+// the devices shows what is wrong.
+Report judge_program(Run& run) {
+  Report report = verify(run);
+  if (shows_a_circle(report)) return report;
+  for (RankTrace& trace : run.ranks) trace.snapshot = true;
+  Report looked_at = verify(run);
+  for (RankTrace& trace : run.ranks) trace.snapshot = false;
+  return shows_a_circle(looked_at) ? looked_at : report;
+}
+
+SimulatedFailure failure_of(const sim::SimulatedProgram& simulated, Run run,
+                            nlohmann::ordered_json json, std::string what) {
+  Report report = judge_hang(simulated, run);
+  json["report"] = nlohmann::ordered_json::parse(json_report(report));
+  return {std::move(what), std::move(run), std::move(report), std::move(json)};
+}
+
+}  // namespace
+
+nlohmann::ordered_json simulated_json(const sim::SimulatedProgram& simulated) {
+  nlohmann::ordered_json out;
+  out["time_ps"] = simulated.result.end.value;
+  out["stuck"] = simulated.result.stuck;
+  out["classes"] = simulated.result.classes.size();
+  for (std::size_t r = 0; r < simulated.folding.class_of.size(); ++r) {
+    const sim::RankOutcome& outcome = simulated.result.classes[simulated.folding.class_of[r]];
+    out["ranks"].push_back({{"rank", r},
+                            {"time_ps", outcome.end.value},
+                            {"compute_ps", outcome.compute.value},
+                            {"waiting_ps", outcome.waiting.value},
+                            {"ended", outcome.done}});
+  }
+  return out;
+}
+
+std::string simulated_text(const sim::SimulatedProgram& simulated) {
+  std::ostringstream out;
+  out << plural(simulated.folding.class_of.size(), "rank") << ", "
+      << simulated.result.classes.size() << " of them different\n"
+      << "  time     " << sim::to_string(simulated.result.end) << "\n";
+  constexpr std::size_t kShown = 16;
+  for (std::size_t c = 0; c < std::min(simulated.result.classes.size(), kShown); ++c) {
+    const sim::RankOutcome& outcome = simulated.result.classes[c];
+    out << "  rank " << simulated.folding.representatives[c] << ": computes "
+        << sim::to_string(outcome.compute) << ", waits " << sim::to_string(outcome.waiting)
+        << ", ends at " << sim::to_string(outcome.end) << "\n";
+  }
+  return out.str();
+}
+
+std::string simulated_timeline(Run& run, std::vector<TimelineCounter> counters) {
+  return timeline_of(judge_program(run), run, std::move(counters));
+}
+
+Report judge_hang(const sim::SimulatedProgram& simulated, Run& run) {
+  run = sim::as_simulated(std::move(run), simulated.program, simulated.folding, simulated.result);
+  return judge_program(run);
+}
+
+SimulatedFailure simulated_hang(const sim::SimulatedProgram& simulated, Run run,
+                                nlohmann::ordered_json json) {
+  std::string what = "The simulated job hangs at " + sim::to_string(simulated.result.end) + ": " +
+                     rank_label(sim::stuck_ranks(simulated)) + " can never go on.";
+  return failure_of(simulated, std::move(run), std::move(json), std::move(what));
+}
+
+SimulatedFailure simulated_raise(const std::string& scenario, sim::RaisedJob job) {
+  const sim::ExecutionResult& result = job.simulated.result;
+  std::vector<Rank> raised;
+  nlohmann::ordered_json json = {
+      {"scenario", scenario}, {"stuck", result.stuck}, {"raised", nlohmann::ordered_json::array()}};
+  for (std::size_t r = 0; r < job.run.ranks.size(); ++r) {
+    if (job.run.ranks[r].exceptions.empty() ||
+        !result.classes[job.simulated.folding.class_of[r]].done)
+      continue;
+    raised.emplace_back(static_cast<std::int32_t>(r));
+    json["raised"].push_back(r);
+  }
+  std::string what = "The simulated job fails: ";
+  if (!raised.empty()) what += "an exception ends " + rank_label(raised);
+  if (result.stuck) {
+    what += raised.empty() ? "" : ", and ";
+    what += rank_label(sim::stuck_ranks(job.simulated)) + " can never go on";
+  }
+  return failure_of(job.simulated, std::move(job.run), std::move(json), what + ".");
+}
+
+std::string failure_content(const SimulatedFailure& failure, const std::string& kind) {
+  if (kind == "timeline") return timeline_of(failure.report, failure.run);
+  if (kind == "html") return html_report(failure.report, failure.run);
+  if (kind == "csv") return csv_report(failure.report);
+  if (kind == "json") return failure.json.dump(2) + "\n";
+  return wrap(failure.what, 80) + "\n\n" +
+         text_report(failure.report, failure.run, {.color = false});
+}
+
+}  // namespace lockstep

@@ -1,0 +1,161 @@
+#include "sim/forecast/scenario.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "sim/forecast/timed_run.h"
+#include "sim/forecast/training_steps.h"
+
+namespace lockstep::sim {
+namespace {
+
+std::int64_t samples_of(const Scenario& scenario, int rank) {
+  return std::int64_t{scenario.train.batch_size} * scenario.micro_batches(rank);
+}
+
+RanksCosts ranks_costs(const Scenario& scenario, DerivedRanks& derived) {
+  RanksCosts out;
+  out.different = std::move(derived.costs);
+  std::map<std::int32_t, std::size_t> place;
+  for (std::size_t i = 0; i < out.different.size(); ++i) place[out.different[i].rank] = i;
+  for (std::size_t r = 0; r < derived.traced.size(); ++r) {
+    out.of_rank.push_back(place.at(derived.traced[r]));
+    out.samples.push_back(samples_of(scenario, static_cast<int>(r)));
+  }
+  return out;
+}
+
+void count_carried(const ProgramCall& call, const NcclCost& nccl,
+                   std::vector<CarriedCalls>& carried) {
+  for (CarriedCalls& c : carried) {
+    if (c.op != call.op || c.algorithm != nccl.algorithm || c.protocol != nccl.protocol) continue;
+    c.least = std::min(c.least, call.bytes);
+    c.most = std::max(c.most, call.bytes);
+    return;
+  }
+  carried.push_back({call.op, nccl.algorithm, nccl.protocol, call.bytes, call.bytes});
+}
+
+// Whether images are computed that no sample has.
+bool has_dummies(const Scenario& scenario) {
+  using Kind = Scenario::Remedy::Kind;
+  switch (scenario.remedy.kind) {
+    case Kind::dummy_image:
+    case Kind::dummy_image_outside_graph:
+    case Kind::dummy_image_in_batchnorm:
+    case Kind::gradient_mask:
+    case Kind::gradient_mask_decayed:
+      return true;
+    case Kind::none:
+    case Kind::alternating:
+    case Kind::alternating_per_rank:
+    case Kind::presence_vote:
+      break;
+  }
+  return false;
+}
+
+void add_checkpoints(const Scenario& scenario, ScenarioForecast& out) {
+  const int every = scenario.train.checkpoint.every;
+  if (every == 0) return;
+  const StepTimes& times = out.figures.times;
+  out.checkpoints = static_cast<std::int64_t>(times.size()) / every;
+  if (out.checkpoints == 0) return;
+  Picos all;
+  for (std::size_t s = 0; s < times.size(); ++s) all += times.after(s);
+  out.checkpoint_time = Picos{all.value / out.checkpoints};
+}
+
+bool is_timed(const RanksCosts& costs) {
+  return std::ranges::any_of(costs.different, [](const RankCosts& rank) {
+    return std::ranges::any_of(rank.work, [](const WorkCost& work) { return work.nanos > 0; });
+  });
+}
+
+ScenarioForecast summarise(const Scenario& scenario, const Machine& machine,
+                           const DerivedRanks& derived, const TimedScenario& timed) {
+  const SimulatedProgram& simulated = timed.simulated;
+  ScenarioForecast out;
+  out.scenario = scenario.name;
+  out.machine = machine;
+  out.steps = scenario.train.steps;
+  // The stages of a pipeline train on one batch, and so do all ranks where it is broadcast.
+  const int alike = scenario.data.broadcast ? scenario.ranks : scenario.ranks_of_replica();
+  for (int rank = 0; rank < scenario.ranks; rank += alike)
+    out.samples += samples_of(scenario, rank);
+  out.class_of = simulated.folding.class_of;
+  out.figures =
+      forecast(timed.run, simulated.program, simulated.folding, simulated.result, timed.places);
+  add_checkpoints(scenario, out);
+  const MeasuredSteps measured = measured_steps(out.figures.times);
+  out.flops = flop_use(timed.costs.pointers(), machine, measured.first, measured.count);
+  out.flops_share = out.flops.share(measured.seconds() / static_cast<double>(measured.count));
+  out.dummies = has_dummies(scenario);
+  out.pipeline = scenario.strategy.kind == Scenario::Strategy::Kind::pipeline;
+  out.path = forecast_path(timed.run, simulated, timed.places, measured);
+  for (const RankCosts& costs : timed.costs.different)
+    out.state_bytes = std::max(out.state_bytes, costs.state_bytes);
+  out.memory = memory_forecast(memory_timelines(timed.run, simulated.program, simulated.folding,
+                                                simulated.result, timed.costs.pointers()),
+                               timed.run);
+  out.on_meta = derived.on_meta;
+  out.timed_work = is_timed(timed.costs);
+  out.derived_by = derived.origin;
+  return out;
+}
+
+}  // namespace
+
+std::vector<const RankCosts*> RanksCosts::pointers() const {
+  std::vector<const RankCosts*> out;
+  out.reserve(of_rank.size());
+  for (const std::size_t i : of_rank) out.push_back(&different[i]);
+  return out;
+}
+
+Result<TimedScenario> time_scenario(const Scenario& scenario, DerivedRanks derived,
+                                    const Machine& machine) {
+  RanksCosts costs = ranks_costs(scenario, derived);
+  // How crowded a node is depends on all ranks, so the work is timed after it was spread.
+  Result<Run> run = spread(std::move(derived.run), derived.traced);
+  if (!run) return run.error();
+  run = timed_run(std::move(*run), costs.pointers(), costs.samples, machine);
+  if (!run) return run.error();
+  Result<RunProgram> program = program_of(*run);
+  if (!program) return program.error();
+  std::vector<GroupPlace> places = places_of(program->job, machine.ranks_per_node);
+  std::vector<CarriedCalls> carried;
+  const PriceOfCall price = [&](std::uint32_t group, const ProgramCall& call) {
+    if (const auto nccl = nccl_call(call, places[group], machine))
+      count_carried(call, *nccl, carried);
+    return call_cost(call, places[group], machine);
+  };
+  const auto prices = Prices::of(program->job, kinds_of(places), price);
+  if (!prices) return prices.error();
+  Result<SimulatedProgram> simulated =
+      simulate_on_machine(std::move(*program), places, *prices, machine);
+  if (!simulated) return simulated.error();
+  TimedScenario out{scenario.name,         std::move(*run),   std::move(costs),
+                    std::move(*simulated), std::move(places), std::nullopt};
+  if (!out.simulated.result.stuck) {
+    out.forecast = summarise(scenario, machine, derived, out);
+    out.forecast->carried = std::move(carried);
+  }
+  return out;
+}
+
+Result<std::vector<WhatIf>> what_ifs(const TimedScenario& timed, const Machine& machine) {
+  return what_ifs(timed.run, timed.simulated.program, timed.costs.pointers(), timed.costs.samples,
+                  machine);
+}
+
+Result<TrialsForecast> run_trials(const TimedScenario& timed, const Machine& machine,
+                                  const TrialOptions& options, Interrupts& interrupts) {
+  const Result<Trials> trials = run_trials(timed.run, timed.simulated.program, machine, options,
+                                           [&] { return interrupts.poll() != 0; });
+  if (!trials) return trials.error();
+  return trials_forecast(*trials, options);
+}
+
+}  // namespace lockstep::sim

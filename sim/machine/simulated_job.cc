@@ -1,0 +1,121 @@
+#include "sim/machine/simulated_job.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <sstream>
+#include <utility>
+
+#include "base/files/write_file.h"
+#include "trace/formats/text/text_trace.h"
+#include "trace/load.h"
+
+namespace lockstep::sim {
+namespace {
+
+Result<SimulatedProgram> checked(SimulatedProgram simulated) {
+  if (simulated.result.end.is_forever())
+    return Error{
+        "it takes longer than 106 days, which no simulated clock can show", {}, "check the units"};
+  return simulated;
+}
+
+// Prices are work of a core.
+Result<SimulatedProgram> simulate_on_cores(RunProgram program, const Prices& prices,
+                                           const SharedCores& shared) {
+  ExecutionResult result = execute_on_cores(program.job, prices.cost_in(program.job), shared);
+  Folding apart = keep_apart(program.job);
+  return checked({std::move(program), std::move(apart), std::move(result)});
+}
+
+}  // namespace
+
+SharedCores shared_cores(const Machine& machine, std::size_t ranks) {
+  SharedCores out;
+  out.speeds = {machine.cores.value_or(1), machine.contention, machine.slice};
+  out.wake = machine.wake;
+  out.start = machine.start;
+  out.refill = machine.refill;
+  for (std::size_t r = 0; r < ranks; ++r)
+    out.node_of.push_back(
+        static_cast<std::uint32_t>(r / static_cast<std::size_t>(machine.ranks_per_node)));
+  return out;
+}
+
+Result<Prices> prices_on(const Machine& machine, const ProgramJob& job,
+                         const std::vector<GroupPlace>& places) {
+  return Prices::of(job, kinds_of(places), [&](std::uint32_t group, const ProgramCall& call) {
+    return call_cost(call, places[group], machine);
+  });
+}
+
+Played play(const ProgramJob& job, const Machine& machine, const std::vector<GroupPlace>& places,
+            const Prices& prices, const Variation* variation) {
+  const CostOfCall cost = prices.cost_in(job);
+  if (machine.cores)
+    return {keep_apart(job),
+            execute_on_cores(job, cost, shared_cores(machine, job.ranks.size()), variation)};
+  Folding folding = variation == nullptr ? fold(job, kinds_of(places)) : keep_apart(job);
+  ExecutionResult result = execute(job, folding, cost, {{}, false, variation});
+  return {std::move(folding), std::move(result)};
+}
+
+Result<SimulatedProgram> simulate_program(RunProgram program, Folding folding, const Prices& prices,
+                                          Picos launch) {
+  ExecutionResult result =
+      execute(program.job, folding, prices.cost_in(program.job), {launch, /*record_issues=*/true});
+  return checked({std::move(program), std::move(folding), std::move(result)});
+}
+
+Result<SimulatedProgram> simulate_on_machine(RunProgram program,
+                                             const std::vector<GroupPlace>& places,
+                                             const Prices& prices, const Machine& machine) {
+  if (machine.cores) {
+    const std::size_t ranks = program.job.ranks.size();
+    return simulate_on_cores(std::move(program), prices, shared_cores(machine, ranks));
+  }
+  Folding folding = fold(program.job, kinds_of(places));
+  return simulate_program(std::move(program), std::move(folding), prices, Picos{});
+}
+
+std::vector<Rank> stuck_ranks(const SimulatedProgram& simulated) {
+  std::vector<Rank> out;
+  for (std::size_t r = 0; r < simulated.folding.class_of.size(); ++r)
+    if (!simulated.result.classes[simulated.folding.class_of[r]].done)
+      out.emplace_back(static_cast<std::int32_t>(r));
+  return out;
+}
+
+std::optional<RaisedJob> raised_job(const std::string& folder) {
+  Result<Run> run = load_run({folder});
+  if (!run) return std::nullopt;
+  const bool raised = std::any_of(run->ranks.begin(), run->ranks.end(),
+                                  [](const RankTrace& trace) { return !trace.exceptions.empty(); });
+  if (!raised) return std::nullopt;
+  Result<RunProgram> program = program_of(*run);
+  if (!program) return std::nullopt;
+  // Who comes to meet whom does not depend on what it takes.
+  const PriceOfCall nothing = [](std::uint32_t, const ProgramCall&) { return CallCost{}; };
+  const Result<Prices> prices = Prices::of(program->job, {}, nothing);
+  if (!prices) return std::nullopt;
+  Folding folding = fold(program->job);
+  Result<SimulatedProgram> simulated =
+      simulate_program(std::move(*program), std::move(folding), *prices, Picos{});
+  if (!simulated) return std::nullopt;
+  return RaisedJob{std::move(*run), std::move(*simulated)};
+}
+
+Status write_simulated_traces(const SimulatedProgram& simulated, const Run& run,
+                              const std::string& folder) {
+  if (const Status made = make_folder(folder); !made) return made;
+  for (std::size_t r = 0; r < run.ranks.size(); ++r) {
+    const RankTrace trace =
+        simulated_rank(run, r, simulated.program, simulated.folding, simulated.result);
+    std::ostringstream text;
+    write_text_trace(text, trace, run.tables);
+    const std::string file = folder + "/rank_" + std::to_string(trace.rank.value) + ".trace.jsonl";
+    if (const Status written = write_file(file, std::move(text).str()); !written) return written;
+  }
+  return Status::ok();
+}
+
+}  // namespace lockstep::sim

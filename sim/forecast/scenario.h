@@ -100,8 +100,8 @@ Result<TimedScenario> time_scenario(const Scenario& scenario, DerivedRanks deriv
 // of this machine, and does not hang. Errors: a call that is not simulated.
 Result<std::vector<WhatIf>> what_ifs(const TimedScenario& timed, const Machine& machine);
 
-// The same job with durations that vary: sim/forecast/trials.h. Errors: run_trials() of a run's,
-// the user's signal.
+// The same job with durations that vary: sim/forecast/trials.h. Errors: those that are
+// said there; the user's signal.
 Result<TrialsForecast> run_trials(const TimedScenario& timed, const Machine& machine,
                                   const TrialOptions& options, Interrupts& interrupts);
 

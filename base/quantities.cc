@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-namespace lockstep::sim {
+namespace lockstep {
 namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -269,4 +269,4 @@ std::string to_string(Bandwidth bandwidth) {
   return std::to_string(bandwidth.bits_per_second) + " b/s";
 }
 
-}  // namespace lockstep::sim
+}  // namespace lockstep

@@ -19,7 +19,7 @@
 
 #include "base/result.h"
 
-namespace lockstep::sim {
+namespace lockstep {
 
 // A time, or a duration, in picoseconds; never negative. 106 days fit. Sums and products that do
 // not fit give forever(), which stays what it is, so that one look at a result tells that it
@@ -83,4 +83,4 @@ std::string to_string(Picos duration);
 // Decimal bytes per second: "50 GB/s".
 std::string to_string(Bandwidth bandwidth);
 
-}  // namespace lockstep::sim
+}  // namespace lockstep

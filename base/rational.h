@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 
-namespace lockstep::sim {
+namespace lockstep {
 
 __extension__ typedef __int128 Int128;
 
@@ -92,4 +92,4 @@ class Rational {
   Int128 denominator_ = 1;  // 0: too large
 };
 
-}  // namespace lockstep::sim
+}  // namespace lockstep

@@ -14,7 +14,7 @@
 #include "runtime/forecast/calibrate.h"
 #include "runtime/launch/this_machine.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr const char* kCalibrateFooter = R"(Examples:
@@ -36,9 +36,11 @@ struct CalibrateCommand {
   bool quiet = false;
 };
 
-std::string error_of(const Calibration& c) { return fixed(100 * c.work.median_error, 1) + " %"; }
+std::string error_of(const runtime::Calibration& c) {
+  return fixed(100 * c.work.median_error, 1) + " %";
+}
 
-std::string comment_for(const Calibration& c, const CalibrateCommand& command) {
+std::string comment_for(const runtime::Calibration& c, const CalibrateCommand& command) {
   const auto ranks = static_cast<std::uint64_t>(command.ranks);
   return "# Measured by `lockstep calibrate --ranks " + std::to_string(command.ranks) + "`, " +
          std::string(tool_version()) + ".\n# compute, memory, kernels: fitted to " +
@@ -53,7 +55,7 @@ std::string comment_for(const Calibration& c, const CalibrateCommand& command) {
          "# What the keys mean: docs/simulate-scenarios.md.\n";
 }
 
-std::string summary(const Calibration& c, const std::string& file) {
+std::string summary(const runtime::Calibration& c, const std::string& file) {
   const sim::Machine& m = c.machine;
   const sim::LinkCost& link = m.links.front();
   const auto line = [](const char* what, const std::string& value) {
@@ -79,32 +81,33 @@ std::string summary(const Calibration& c, const std::string& file) {
          line("written to", printable(file));
 }
 
-ExitStatus calibrate_command(const CalibrateCommand& command) {
-  const Result<std::string> worker = find_worker(worker_search_of_this_process());
-  if (!worker) return fail(worker.error());
+reports::ExitStatus calibrate_command(const CalibrateCommand& command) {
+  const Result<std::string> worker = runtime::find_worker(runtime::worker_search_of_this_process());
+  if (!worker) return reports::fail(worker.error());
   const WorkFolder folder("", "lockstep-calibrate-");
-  if (!folder.usable()) return fail(Error{"this folder cannot be made", {folder.path()}, ""});
+  if (!folder.usable())
+    return reports::fail(Error{"this folder cannot be made", {folder.path()}, ""});
   Interrupts interrupts;
-  CalibrateOptions options;
+  runtime::CalibrateOptions options;
   options.worker = *worker;
   options.folder = folder.path();
   options.name = command.name;
   options.ranks = command.ranks;
   options.cores = std::max(1U, std::thread::hardware_concurrency());
   options.quiet = command.quiet;
-  const Result<Calibration> measured = calibrate(options, interrupts);
-  if (const int signal = interrupts.poll(); signal != 0) return interrupted_by(signal);
-  if (!measured) return fail(measured.error());
+  const Result<runtime::Calibration> measured = runtime::calibrate(options, interrupts);
+  if (const int signal = interrupts.poll(); signal != 0) return reports::interrupted_by(signal);
+  if (!measured) return reports::fail(measured.error());
   const Status written = write_file(
       command.output, sim::machine_text(measured->machine, comment_for(*measured, command)));
-  if (!written) return fail(written.error());
+  if (!written) return reports::fail(written.error());
   if (!command.quiet) std::cout << summary(*measured, command.output) << std::flush;
-  return ExitStatus::clean;
+  return reports::ExitStatus::clean;
 }
 
 }  // namespace
 
-void add_calibrate(CLI::App& app, ExitStatus& status) {
+void add_calibrate(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command = app.add_subcommand("calibrate", "Measure this machine, for simulate");
   const auto options = std::make_shared<CalibrateCommand>();
   command->add_option("-o,--output", options->output, "The machine file to write")
@@ -122,4 +125,4 @@ void add_calibrate(CLI::App& app, ExitStatus& status) {
   command->callback([options, &status] { status = calibrate_command(*options); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -13,13 +13,13 @@
 #include "trace/load.h"
 #include "verify/checker/check_certificate.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 struct CheckCommand {
   std::string certificate;
   std::vector<std::string> paths;
-  LoadOptions load;
+  trace::LoadOptions load;
 };
 
 constexpr std::size_t kLargestCertificate = std::size_t{1} << 30U;
@@ -41,50 +41,50 @@ std::string accepted(const CheckCommand& command, const std::string& what) {
   return "ACCEPTED: " + printable(command.certificate) + " proves that " + what + "\n";
 }
 
-ExitStatus check_program(const CheckCommand& command, const std::string& text) {
+reports::ExitStatus check_program(const CheckCommand& command, const std::string& text) {
   if (command.paths.size() > 1) {
-    return fail({"the certificate is of a program, and several paths were given",
-                 {command.paths[1]},
-                 "give the folder that holds product.json"});
+    return reports::fail({"the certificate is of a program, and several paths were given",
+                          {command.paths[1]},
+                          "give the folder that holds product.json"});
   }
   const Patience patience("checking");
-  const Result<Derivation> derivation = load_derivation(command.paths.front());
-  if (!derivation) return fail(derivation.error());
-  if (const Status ok = check_certificate(text, command.certificate, *derivation); !ok)
-    return fail(ok.error(), ExitStatus::findings);
+  const Result<trace::Derivation> derivation = trace::load_derivation(command.paths.front());
+  if (!derivation) return reports::fail(derivation.error());
+  if (const Status ok = verify::check_certificate(text, command.certificate, *derivation); !ok)
+    return reports::fail(ok.error(), reports::ExitStatus::findings);
   std::cout << accepted(command,
                         printable(command.paths.front()) + " neither diverges nor deadlocks");
-  return ExitStatus::clean;
+  return reports::ExitStatus::clean;
 }
 
-ExitStatus check_run(const CheckCommand& command, const std::string& text) {
+reports::ExitStatus check_run(const CheckCommand& command, const std::string& text) {
   const Patience patience("checking");
-  const Result<Run> run = load_run(command.paths, command.load);
-  if (!run) return fail(run.error());
-  if (const Status ok = check_run_certificate(text, command.certificate, *run); !ok)
-    return fail(ok.error(), ExitStatus::findings);
+  const Result<trace::Run> run = trace::load_run(command.paths, command.load);
+  if (!run) return reports::fail(run.error());
+  if (const Status ok = verify::check_run_certificate(text, command.certificate, *run); !ok)
+    return reports::fail(ok.error(), reports::ExitStatus::findings);
   std::cout << accepted(command, "the run in " + printable(command.paths.front()) +
                                      " neither diverges nor deadlocks");
-  return ExitStatus::clean;
+  return reports::ExitStatus::clean;
 }
 
-ExitStatus run_check(const CheckCommand& command) {
+reports::ExitStatus run_check(const CheckCommand& command) {
   const Result<std::string> text = read_file(command.certificate, kLargestCertificate);
-  if (!text) return fail(text.error());
-  const std::optional<CertificateKind> kind = certificate_kind(*text);
+  if (!text) return reports::fail(text.error());
+  const std::optional<verify::CertificateKind> kind = verify::certificate_kind(*text);
   if (!kind) {
-    return fail({"refused: it begins like no certificate that this version writes",
-                 {command.certificate, 1, 0},
-                 "give a file that --certificate wrote"},
-                ExitStatus::findings);
+    return reports::fail({"refused: it begins like no certificate that this version writes",
+                          {command.certificate, 1, 0},
+                          "give a file that --certificate wrote"},
+                         reports::ExitStatus::findings);
   }
-  return *kind == CertificateKind::program ? check_program(command, *text)
-                                           : check_run(command, *text);
+  return *kind == verify::CertificateKind::program ? check_program(command, *text)
+                                                   : check_run(command, *text);
 }
 
 }  // namespace
 
-void add_check_certificate(CLI::App& app, ExitStatus& status) {
+void add_check_certificate(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command =
       app.add_subcommand("check-certificate", "Check the proof that a program or a run is safe");
   const auto options = std::make_shared<CheckCommand>();
@@ -104,4 +104,4 @@ void add_check_certificate(CLI::App& app, ExitStatus& status) {
   command->callback([options, &status] { status = run_check(*options); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -11,7 +11,7 @@
 #include "trace/load.h"
 #include "verify/compare_runs.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 struct CompareCommand {
@@ -33,21 +33,21 @@ an estimate; equal hashes are exact.
 Exit status: 0 the same up to rounding, 1 they part, 2 bad usage,
 3 nothing to compare.)";
 
-ExitStatus run_compare(const CompareCommand& command) {
+reports::ExitStatus run_compare(const CompareCommand& command) {
   const Patience patience("comparing");
-  const Result<Run> a = load_run({command.first});
-  if (!a) return fail(a.error());
-  const Result<Run> b = load_run({command.second});
-  if (!b) return fail(b.error());
-  const Comparison comparison = compare_runs(*a, *b, command.tolerance);
-  std::cout << comparison_text(comparison);
-  if (comparison.compared == 0) return ExitStatus::inconclusive;
-  return comparison.parted ? ExitStatus::findings : ExitStatus::clean;
+  const Result<trace::Run> a = trace::load_run({command.first});
+  if (!a) return reports::fail(a.error());
+  const Result<trace::Run> b = trace::load_run({command.second});
+  if (!b) return reports::fail(b.error());
+  const verify::Comparison comparison = verify::compare_runs(*a, *b, command.tolerance);
+  std::cout << reports::comparison_text(comparison);
+  if (comparison.compared == 0) return reports::ExitStatus::inconclusive;
+  return comparison.parted ? reports::ExitStatus::findings : reports::ExitStatus::clean;
 }
 
 }  // namespace
 
-void add_compare(CLI::App& app, ExitStatus& status) {
+void add_compare(CLI::App& app, reports::ExitStatus& status) {
   auto command = std::make_shared<CompareCommand>();
   CLI::App* sub = app.add_subcommand("compare", "Say where two runs of one job part");
   sub->footer(kCompareFooter);
@@ -60,4 +60,4 @@ void add_compare(CLI::App& app, ExitStatus& status) {
   sub->callback([command, &status] { status = run_compare(*command); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -20,7 +20,7 @@
 #include "cli/commands.h"
 #include "reports/exit_status.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr const char* kCompletionFooter = R"(Examples:
@@ -329,17 +329,17 @@ std::string completion_script(Shell shell, const std::string& name,
   return {};
 }
 
-ExitStatus print_script(const CLI::App& app, const std::string& shell) {
+reports::ExitStatus print_script(const CLI::App& app, const std::string& shell) {
   const Shell kind = shell == "bash" ? Shell::bash : shell == "zsh" ? Shell::zsh : Shell::fish;
   std::cout << completion_script(kind, app.get_name(), completed_commands(app)) << std::flush;
-  if (std::cout) return ExitStatus::clean;
-  return fail({"cannot write to standard output", {}, "check where it is redirected to"},
-              ExitStatus::own_failure);
+  if (std::cout) return reports::ExitStatus::clean;
+  return reports::fail({"cannot write to standard output", {}, "check where it is redirected to"},
+                       reports::ExitStatus::own_failure);
 }
 
 }  // namespace
 
-void add_completion(CLI::App& app, ExitStatus& status) {
+void add_completion(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command = app.add_subcommand("completion", "Print a script that completes commands");
   const auto shell = std::make_shared<std::string>();
   command->add_option("SHELL", *shell, "bash, zsh or fish")
@@ -350,4 +350,4 @@ void add_completion(CLI::App& app, ExitStatus& status) {
   command->callback([&app, shell, &status] { status = print_script(app, *shell); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -16,7 +16,7 @@
 #include "trace/formats/text/text_trace.h"
 #include "trace/load.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -36,10 +36,10 @@ constexpr const char* kConvertFooter = R"(Examples:
 Writes rank_<r>.trace.jsonl for every rank that could be read.)";
 
 // Where every rank's file goes. Errors: one of them is there already and may not be replaced.
-Result<std::vector<std::string>> targets(const Run& run, const fs::path& folder,
+Result<std::vector<std::string>> targets(const trace::Run& run, const fs::path& folder,
                                          const ConvertCommand& command) {
   std::vector<std::string> out;
-  for (const RankTrace& trace : run.ranks) {
+  for (const trace::RankTrace& trace : run.ranks) {
     const fs::path path = folder / ("rank_" + std::to_string(trace.rank.value) + ".trace.jsonl" +
                                     (command.gzip ? ".gz" : ""));
     std::error_code ignored;
@@ -52,33 +52,33 @@ Result<std::vector<std::string>> targets(const Run& run, const fs::path& folder,
   return out;
 }
 
-ExitStatus run_convert(const ConvertCommand& command) {
+reports::ExitStatus run_convert(const ConvertCommand& command) {
   const std::vector<std::string> inputs(command.paths.begin(), command.paths.end() - 1);
   const fs::path folder = command.paths.back();
   const Patience patience("converting");
-  const Result<Run> run = load_run(inputs);
-  if (!run) return fail(run.error());
+  const Result<trace::Run> run = trace::load_run(inputs);
+  if (!run) return reports::fail(run.error());
   const Result<std::vector<std::string>> files = targets(*run, folder, command);
-  if (!files) return fail(files.error());
-  if (const Status made = make_folder(folder.string()); !made) return fail(made.error());
+  if (!files) return reports::fail(files.error());
+  if (const Status made = make_folder(folder.string()); !made) return reports::fail(made.error());
   for (std::size_t i = 0; i < run->ranks.size(); ++i) {
     std::ostringstream text;
-    write_text_trace(text, run->ranks[i], run->tables);
+    trace::write_text_trace(text, run->ranks[i], run->tables);
     const Status written =
         write_file((*files)[i], command.gzip ? gzip(text.str()) : std::move(text).str());
-    if (!written) return fail(written.error(), ExitStatus::own_failure);
+    if (!written) return reports::fail(written.error(), reports::ExitStatus::own_failure);
   }
-  for (const Run::Unreadable& file : run->unreadable) {
+  for (const trace::Run::Unreadable& file : run->unreadable) {
     std::cerr << "lockstep: " << file.error.str() << "\n";
   }
   std::cout << "wrote " << plural(run->ranks.size(), "rank") << ", " << grouped(run->event_count())
             << " events to " << printable(folder.string()) << "\n";
-  return run->unreadable.empty() ? ExitStatus::clean : ExitStatus::inconclusive;
+  return run->unreadable.empty() ? reports::ExitStatus::clean : reports::ExitStatus::inconclusive;
 }
 
 }  // namespace
 
-void add_convert(CLI::App& app, ExitStatus& status) {
+void add_convert(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command = app.add_subcommand("convert", "Write traces of any readable form as text");
   const auto options = std::make_shared<ConvertCommand>();
   command
@@ -93,4 +93,4 @@ void add_convert(CLI::App& app, ExitStatus& status) {
   command->callback([options, &status] { status = run_convert(*options); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

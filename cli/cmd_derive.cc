@@ -6,7 +6,7 @@
 #include "cli/report_options.h"
 #include "runtime/derive/derive.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr const char* kDeriveFooter = R"(Examples:
@@ -34,10 +34,10 @@ derived; 3 inconclusive; 4 the tool failed.)";
 
 }  // namespace
 
-void add_derive(CLI::App& app, ExitStatus& status) {
+void add_derive(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command =
       app.add_subcommand("derive", "Decide for all mixes of batches, without a run");
-  const auto options = std::make_shared<DeriveOptions>();
+  const auto options = std::make_shared<runtime::DeriveOptions>();
   command->add_option("SCENARIO", options->path, "Scenario file")->type_name("")->required();
   CLI::Option* output_dir = command
                                 ->add_option("--output-dir", options->output_dir,
@@ -74,7 +74,7 @@ void add_derive(CLI::App& app, ExitStatus& status) {
       ->excludes(meta);
   command->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   command->footer(kDeriveFooter);
-  command->callback([options, &status] { status = derive_scenario(*options); });
+  command->callback([options, &status] { status = runtime::derive_scenario(*options); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -16,13 +16,13 @@
 #include "trace/formats/format.h"
 #include "trace/load.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 struct DigestCommand {
   std::vector<std::string> paths;
   std::string output;
-  LoadOptions load;
+  trace::LoadOptions load;
   bool quiet = false;
 };
 
@@ -38,18 +38,18 @@ constexpr const char* kDigestFooter = R"(Examples:
 PATH is whatever `lockstep verify` reads, digests too. What a digest leaves out
 (times of day, durations) decides no verdict; docs/digest.md has the list.)";
 
-ExitStatus run_digest(const DigestCommand& command) {
-  Result<LoadedTraces> loaded = [&] {
+reports::ExitStatus run_digest(const DigestCommand& command) {
+  Result<trace::LoadedTraces> loaded = [&] {
     const Patience patience("reading traces");
-    return load_traces(command.paths, command.load);
+    return trace::load_traces(command.paths, command.load);
   }();
-  if (!loaded) return fail(loaded.error());
-  const Digest digest = write_digest(loaded->traces, loaded->tables,
-                                     {std::string(loaded->format->name), loaded->unreadable});
+  if (!loaded) return reports::fail(loaded.error());
+  const trace::Digest digest = trace::write_digest(
+      loaded->traces, loaded->tables, {std::string(loaded->format->name), loaded->unreadable});
   const std::string packed = gzip(digest.bytes);
   if (const Status written = write_file(command.output, packed); !written)
-    return fail(written.error(), ExitStatus::own_failure);
-  for (const Run::Unreadable& file : loaded->unreadable) {
+    return reports::fail(written.error(), reports::ExitStatus::own_failure);
+  for (const trace::Run::Unreadable& file : loaded->unreadable) {
     std::cerr << "lockstep: " << file.error.str() << "\n";
   }
   if (!command.quiet) {
@@ -57,12 +57,13 @@ ExitStatus run_digest(const DigestCommand& command) {
               << plural(digest.forms, "class", "classes") << ", " << bytes_in_words(packed.size())
               << ", to " << printable(command.output) << "\n";
   }
-  return loaded->unreadable.empty() ? ExitStatus::clean : ExitStatus::inconclusive;
+  return loaded->unreadable.empty() ? reports::ExitStatus::clean
+                                    : reports::ExitStatus::inconclusive;
 }
 
 }  // namespace
 
-void add_digest(CLI::App& app, ExitStatus& status) {
+void add_digest(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command =
       app.add_subcommand("digest", "Put the traces of many ranks into one small file");
   const auto options = std::make_shared<DigestCommand>();
@@ -82,4 +83,4 @@ void add_digest(CLI::App& app, ExitStatus& status) {
   command->callback([options, &status] { status = run_digest(*options); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

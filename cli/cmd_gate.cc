@@ -12,7 +12,7 @@
 #include "reports/judge.h"
 #include "runtime/derive/derive.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr const char* kGateFooter = R"(Examples:
@@ -38,7 +38,7 @@ not pass; 4 the tool failed.)";
 struct GateCommand {
   std::vector<std::string> paths;
   std::string service;  // empty: by the environment
-  ReportOptions report;
+  reports::ReportOptions report;
 };
 
 bool is_scenario(const std::filesystem::path& path) {
@@ -58,7 +58,7 @@ Status check_whole(const GateCommand& command, const std::string& path) {
     return Error{"this is decided by itself, and several paths were given",
                  {path},
                  "call `lockstep gate` once for each"};
-  if (const FilterOptions& filter = command.report.filter;
+  if (const reports::FilterOptions& filter = command.report.filter;
       filter.any() || !filter.write_baseline.empty())
     return Error{"findings are filtered of recorded runs only; this is decided for all mixes",
                  {path},
@@ -66,28 +66,30 @@ Status check_whole(const GateCommand& command, const std::string& path) {
   return Status::ok();
 }
 
-ExitStatus gate(const GateCommand& command, const CiEnvironment& environment) {
-  ReportOptions report = command.report;
-  const CiService service = ci_service_named(command.service).value_or(ci_service(environment));
-  for (std::string& output : ci_outputs(service, environment))
+reports::ExitStatus gate(const GateCommand& command, const reports::CiEnvironment& environment) {
+  reports::ReportOptions report = command.report;
+  const reports::CiService service =
+      reports::ci_service_named(command.service).value_or(reports::ci_service(environment));
+  for (std::string& output : reports::ci_outputs(service, environment))
     report.outputs.push_back(std::move(output));
-  if (const Status outputs = check_outputs(report); !outputs) return fail(outputs.error());
+  if (const Status outputs = reports::check_outputs(report); !outputs)
+    return reports::fail(outputs.error());
   const auto whole = std::find_if(command.paths.begin(), command.paths.end(), [](const auto& path) {
     return is_scenario(path) || is_derivation(path);
   });
-  if (whole == command.paths.end()) return judge_traces({.paths = command.paths}, report);
-  if (const Status one = check_whole(command, *whole); !one) return fail(one.error());
-  if (!is_scenario(*whole)) return judge_product(*whole, "", report);
-  DeriveOptions derived;
+  if (whole == command.paths.end()) return reports::judge_traces({.paths = command.paths}, report);
+  if (const Status one = check_whole(command, *whole); !one) return reports::fail(one.error());
+  if (!is_scenario(*whole)) return reports::judge_product(*whole, "", report);
+  runtime::DeriveOptions derived;
   derived.path = *whole;
   derived.outputs = report.outputs;
   derived.quiet = report.quiet;
-  return derive_scenario(derived);
+  return runtime::derive_scenario(derived);
 }
 
 }  // namespace
 
-void add_gate(CLI::App& app, ExitStatus& status) {
+void add_gate(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command =
       app.add_subcommand("gate", "Judge in CI, with the reports that the service shows");
   const auto options = std::make_shared<GateCommand>();
@@ -105,7 +107,7 @@ void add_gate(CLI::App& app, ExitStatus& status) {
   add_report_options(*command, options->report);
   command->footer(kGateFooter);
   command->callback(
-      [options, &status] { status = gate(*options, ci_environment_of_this_process()); });
+      [options, &status] { status = gate(*options, reports::ci_environment_of_this_process()); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -15,26 +15,27 @@
 #include "verify/rule_examples.h"
 #include "verify/rules.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr std::size_t kWidth = 80;
 
-std::vector<std::string> certainties_of(const Rule& rule) {
+std::vector<std::string> certainties_of(const verify::Rule& rule) {
   std::vector<std::string> out;
-  for (const Certainty c : {Certainty::proven, Certainty::observed, Certainty::possible})
-    if (rule.certainties.has(c)) out.emplace_back(to_string(c));
+  for (const verify::Certainty c :
+       {verify::Certainty::proven, verify::Certainty::observed, verify::Certainty::possible})
+    if (rule.certainties.has(c)) out.emplace_back(verify::to_string(c));
   return out;
 }
 
 // What each degree says, as reports mean it.
-std::string_view meaning(Certainty certainty) {
+std::string_view meaning(verify::Certainty certainty) {
   switch (certainty) {
-    case Certainty::proven:
+    case verify::Certainty::proven:
       return "no schedule lets these ranks go on, or the recorded values differ";
-    case Certainty::observed:
+    case verify::Certainty::observed:
       return "seen in this run";
-    case Certainty::possible:
+    case verify::Certainty::possible:
       return "some legal schedule would go wrong";
   }
   return "";
@@ -50,53 +51,54 @@ std::string block(std::string_view text, std::size_t indent) {
   return out + "\n";
 }
 
-ExitStatus print_rules() {
+reports::ExitStatus print_rules() {
   const Paint paint{stdout_wants_color()};
   std::string_view family;
-  for (const Rule& rule : all_rules()) {
+  for (const verify::Rule& rule : verify::all_rules()) {
     if (rule.family != family) {
       std::cout << (family.empty() ? "" : "\n") << paint.bold(rule.family) << "\n";
       family = rule.family;
     }
-    std::cout << "  " << pad_right(rule.name, 21) << pad_right(to_string(rule.severity), 9)
+    std::cout << "  " << pad_right(rule.name, 21) << pad_right(verify::to_string(rule.severity), 9)
               << block(rule.summary, 32).substr(32);
   }
   std::cout << "\n`lockstep explain RULE` says what a rule means and what to do.\n";
-  return ExitStatus::clean;
+  return reports::ExitStatus::clean;
 }
 
 // For other programs: an array with an object per rule.
-ExitStatus print_rules_as_json() {
+reports::ExitStatus print_rules_as_json() {
   nlohmann::ordered_json out = nlohmann::ordered_json::array();
-  for (const Rule& rule : all_rules())
+  for (const verify::Rule& rule : verify::all_rules())
     out.push_back({{"id", rule.name},
                    {"family", rule.family},
-                   {"severity", to_string(rule.severity)},
+                   {"severity", verify::to_string(rule.severity)},
                    {"certainties", certainties_of(rule)},
                    {"summary", rule.summary},
                    {"explanation", rule.explanation},
                    {"fix", rule.fix},
-                   {"example", rule_example(rule.id)}});
+                   {"example", verify::rule_example(rule.id)}});
   std::cout << out.dump(2) << "\n";
-  return ExitStatus::clean;
+  return reports::ExitStatus::clean;
 }
 
 // "  proven    no schedule …", a line or more for each that findings of the rule may have.
-std::string certainty_lines(const Rule& rule) {
+std::string certainty_lines(const verify::Rule& rule) {
   std::string out;
-  for (const Certainty c : {Certainty::proven, Certainty::observed, Certainty::possible})
+  for (const verify::Certainty c :
+       {verify::Certainty::proven, verify::Certainty::observed, verify::Certainty::possible})
     if (rule.certainties.has(c))
-      out += "  " + pad_right(to_string(c), 10) + block(meaning(c), 12).substr(12);
+      out += "  " + pad_right(verify::to_string(c), 10) + block(meaning(c), 12).substr(12);
   return out;
 }
 
-ExitStatus explain(const std::string& name) {
-  const Result<RuleId> id = rule_named(name);
-  if (!id) return fail(id.error());
-  const Rule& explained = rule(*id);
+reports::ExitStatus explain(const std::string& name) {
+  const Result<verify::RuleId> id = verify::rule_named(name);
+  if (!id) return reports::fail(id.error());
+  const verify::Rule& explained = verify::rule(*id);
   const Paint paint{stdout_wants_color()};
   std::cout << paint.bold(explained.name) << " (" << explained.family << ", usually "
-            << to_string(explained.severity) << ")\n"
+            << verify::to_string(explained.severity) << ")\n"
             << block(explained.summary, 2) << "\n"
             << paint.bold("What it means") << "\n"
             << block(explained.explanation, 2) << "\n"
@@ -105,13 +107,13 @@ ExitStatus explain(const std::string& name) {
             << paint.bold("What to do") << "\n"
             << block(explained.fix, 2) << "\n"
             << paint.bold("Example") << "\n"
-            << rule_example(*id);
-  return ExitStatus::clean;
+            << verify::rule_example(*id);
+  return reports::ExitStatus::clean;
 }
 
 }  // namespace
 
-void add_rules(CLI::App& app, ExitStatus& status) {
+void add_rules(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* rules = app.add_subcommand("rules", "List the rules that `verify` and `run` judge by");
   const auto as_json = std::make_shared<bool>(false);
   rules->add_flag("--json", *as_json, "Print them as JSON, for other programs");
@@ -129,4 +131,4 @@ void add_rules(CLI::App& app, ExitStatus& status) {
   command->callback([name, &status] { status = explain(*name); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

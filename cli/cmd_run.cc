@@ -8,7 +8,7 @@
 #include "runtime/launch/run_scenarios.h"
 #include "runtime/study/run_study.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr const char* kRunFooter = R"(Examples:
@@ -27,10 +27,10 @@ again with `lockstep verify FOLDER`. docs/scenarios.md describes scenarios.)";
 
 }  // namespace
 
-void add_run(CLI::App& app, ExitStatus& status) {
+void add_run(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command =
       app.add_subcommand("run", "Train on real processes, prove a hang at once, report");
-  const auto options = std::make_shared<RunOptions>();
+  const auto options = std::make_shared<runtime::RunOptions>();
   command->add_option("SCENARIO", options->paths, "Scenario files, or folders that hold them")
       ->type_name("")
       ->required();
@@ -48,17 +48,19 @@ void add_run(CLI::App& app, ExitStatus& status) {
       ->add_option("--output-dir", options->output_dir,
                    "The run's folder; of several runs: its parent;\n"
                    "left out: a new one in " +
-                       std::string(kRunsFolder))
+                       std::string(runtime::kRunsFolder))
       ->type_name("DIR");
   add_report_options(*command, options->report);
   command->footer(kRunFooter);
   command->callback([options, &status] {
-    status = run_scenarios(*options, [&options](const Study& study, const std::string& worker,
-                                                const std::string& folder, Interrupts& interrupts,
-                                                std::ostream& said) {
-      return run_study(study, {worker, folder, options->report.quiet}, interrupts, said);
+    status = runtime::run_scenarios(*options, [&options](const runtime::Study& study,
+                                                         const std::string& worker,
+                                                         const std::string& folder,
+                                                         Interrupts& interrupts,
+                                                         std::ostream& said) {
+      return runtime::run_study(study, {worker, folder, options->report.quiet}, interrupts, said);
     });
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -15,7 +15,7 @@
 #include "runtime/launch/run_summary.h"
 #include "runtime/launch/scenario_files.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr const char* kScenarioFooter = R"(Examples:
@@ -32,18 +32,18 @@ struct ScenarioCommand {
   bool check = false;
   bool json = false;
   bool make_new = false;
-  ExampleOptions example;
+  runtime::ExampleOptions example;
   std::vector<std::string> paths;
 };
 
-ExitStatus list_scenarios(const std::vector<std::string>& files) {
-  ExitStatus status = ExitStatus::clean;
+reports::ExitStatus list_scenarios(const std::vector<std::string>& files) {
+  reports::ExitStatus status = reports::ExitStatus::clean;
   std::size_t width = 0;
   for (const std::string& file : files) width = std::max(width, columns_of(printable(file)));
   for (const std::string& file : files) {
-    const Result<Scenario> scenario = load_checked_scenario(file);
+    const Result<runtime::Scenario> scenario = runtime::load_checked_scenario(file);
     if (!scenario) {
-      status = fail(scenario.error());
+      status = reports::fail(scenario.error());
       continue;
     }
     std::cout << pad_right(printable(file), width) << "  " << printable(scenario->name) << "\n";
@@ -53,27 +53,27 @@ ExitStatus list_scenarios(const std::vector<std::string>& files) {
   return status;
 }
 
-ExitStatus check(const std::vector<std::string>& files) {
-  ExitStatus status = ExitStatus::clean;
+reports::ExitStatus check(const std::vector<std::string>& files) {
+  reports::ExitStatus status = reports::ExitStatus::clean;
   for (const std::string& file : files) {
-    const Result<Scenario> scenario = load_checked_scenario(file);
+    const Result<runtime::Scenario> scenario = runtime::load_checked_scenario(file);
     if (!scenario)
-      status = fail(scenario.error());
+      status = reports::fail(scenario.error());
     else
-      std::cout << printable(file) << ": valid: " << job_in_words(*scenario) << "\n";
+      std::cout << printable(file) << ": valid: " << runtime::job_in_words(*scenario) << "\n";
   }
   return status;
 }
 
 // A line for each file, with the keys that it has.
-ExitStatus print_json(const std::vector<std::string>& files) {
-  ExitStatus status = ExitStatus::clean;
+reports::ExitStatus print_json(const std::vector<std::string>& files) {
+  reports::ExitStatus status = reports::ExitStatus::clean;
   for (const std::string& file : files) {
-    const Result<Scenario> scenario = load_checked_scenario(file);
+    const Result<runtime::Scenario> scenario = runtime::load_checked_scenario(file);
     const Result<std::string> text = scenario ? read_input(file) : scenario.error();
     const Result<YamlDocument> document = text ? parse_yaml(*text, file) : text.error();
     if (!document) {
-      status = fail(document.error());
+      status = reports::fail(document.error());
       continue;
     }
     const nlohmann::ordered_json line = {{"file", printable(file)}, {"scenario", document->value}};
@@ -82,28 +82,28 @@ ExitStatus print_json(const std::vector<std::string>& files) {
   return status;
 }
 
-ExitStatus run_scenario(const ScenarioCommand& command) {
+reports::ExitStatus run_scenario(const ScenarioCommand& command) {
   if (command.schema) {
-    std::cout << scenario_schema();
-    return ExitStatus::clean;
+    std::cout << runtime::scenario_schema();
+    return reports::ExitStatus::clean;
   }
   if (command.make_new) {
-    const Result<std::string> text = example_scenario(command.example);
-    if (!text) return fail(text.error());
+    const Result<std::string> text = runtime::example_scenario(command.example);
+    if (!text) return reports::fail(text.error());
     std::cout << *text;
-    return ExitStatus::clean;
+    return reports::ExitStatus::clean;
   }
   std::vector<std::string> paths = command.paths;
   if (command.list && paths.empty()) paths = {"scenarios"};
-  const Result<std::vector<std::string>> files = scenario_files(paths);
-  if (!files) return fail(files.error());
+  const Result<std::vector<std::string>> files = runtime::scenario_files(paths);
+  if (!files) return reports::fail(files.error());
   if (command.json) return print_json(*files);
   return command.list ? list_scenarios(*files) : check(*files);
 }
 
 }  // namespace
 
-void add_scenario(CLI::App& app, ExitStatus& status) {
+void add_scenario(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command = app.add_subcommand("scenario", "List, check and describe scenario files");
   const auto options = std::make_shared<ScenarioCommand>();
   CLI::Option_group* what = command->add_option_group("What");
@@ -129,4 +129,4 @@ void add_scenario(CLI::App& app, ExitStatus& status) {
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

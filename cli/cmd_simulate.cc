@@ -7,7 +7,7 @@
 #include "cli/commands.h"
 #include "cli/report_options.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr const char* kSimulateFooter = R"(Examples:
@@ -43,15 +43,15 @@ void add_simulation_output(CLI::App& command, SimulationOutput& output) {
 }
 
 Status check_simulation_output(const SimulationOutput& output) {
-  const auto targets = parse_output_targets(output.outputs, output.forms);
+  const auto targets = reports::parse_output_targets(output.outputs, output.forms);
   if (!targets) return targets.error();
   return Status::ok();
 }
 
-Status write_simulation(const OutputContent& content, const SimulationOutput& output) {
-  const auto targets = parse_output_targets(output.outputs, output.forms);
+Status write_simulation(const reports::OutputContent& content, const SimulationOutput& output) {
+  const auto targets = reports::parse_output_targets(output.outputs, output.forms);
   if (!targets) return targets.error();
-  return write_targets(*targets, output.quiet, content);
+  return reports::write_targets(*targets, output.quiet, content);
 }
 
 Status write_simulation(const std::string& text, const std::string& json,
@@ -60,12 +60,14 @@ Status write_simulation(const std::string& text, const std::string& json,
   return write_simulation(content, output);
 }
 
-ExitStatus write_failure(const SimulatedFailure& failure, const SimulationOutput& output) {
+reports::ExitStatus write_failure(const reports::SimulatedFailure& failure,
+                                  const SimulationOutput& output) {
   const auto content = [&](const std::string& kind, bool) {
-    return failure_content(failure, kind);
+    return reports::failure_content(failure, kind);
   };
   const Status written = write_simulation(content, output);
-  return written ? ExitStatus::findings : fail(written.error(), ExitStatus::own_failure);
+  return written ? reports::ExitStatus::findings
+                 : reports::fail(written.error(), reports::ExitStatus::own_failure);
 }
 
 Error with_option(const std::string& option, Error error) {
@@ -73,7 +75,7 @@ Error with_option(const std::string& option, Error error) {
   return error;
 }
 
-void add_simulate(CLI::App& app, ExitStatus& status) {
+void add_simulate(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command = app.add_subcommand("simulate", "Predict times, on machines not at hand");
   command->require_subcommand(0, 1);
   command->footer(kSimulateFooter);
@@ -86,4 +88,4 @@ void add_simulate(CLI::App& app, ExitStatus& status) {
   add_simulate_fit(*command, status);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

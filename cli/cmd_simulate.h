@@ -11,21 +11,21 @@
 #include "reports/forecasts/simulated_job.h"
 #include "reports/output_targets.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
-void add_simulate_collective(CLI::App& simulate, ExitStatus& status);
-void add_simulate_scenario(CLI::App& simulate, ExitStatus& status);
-void add_simulate_trace(CLI::App& simulate, ExitStatus& status);
-void add_simulate_pipeline(CLI::App& simulate, ExitStatus& status);
-void add_simulate_plan(CLI::App& simulate, ExitStatus& status);
-void add_simulate_table(CLI::App& simulate, ExitStatus& status);
-void add_simulate_fit(CLI::App& simulate, ExitStatus& status);
+void add_simulate_collective(CLI::App& simulate, reports::ExitStatus& status);
+void add_simulate_scenario(CLI::App& simulate, reports::ExitStatus& status);
+void add_simulate_trace(CLI::App& simulate, reports::ExitStatus& status);
+void add_simulate_pipeline(CLI::App& simulate, reports::ExitStatus& status);
+void add_simulate_plan(CLI::App& simulate, reports::ExitStatus& status);
+void add_simulate_table(CLI::App& simulate, reports::ExitStatus& status);
+void add_simulate_fit(CLI::App& simulate, reports::ExitStatus& status);
 
 // Where a simulation's result goes: the text on standard output, and every --output KIND=PATH.
 struct SimulationOutput {
   std::vector<std::string> outputs;  // as given: text=PATH or json=PATH; PATH "-": standard output
   bool quiet = false;
-  OutputForms forms{"result", {"text", "json"}};  // set before the options are added
+  reports::OutputForms forms{"result", {"text", "json"}};  // set before the options are added
 };
 
 // Adds --output and --quiet to `command`, which fills in `output` when it is parsed.
@@ -36,7 +36,7 @@ Status check_simulation_output(const SimulationOutput& output);
 
 // Prints the text and writes every --output, as write_targets() does.
 // Errors: as check_simulation_output's, a file that cannot be written.
-Status write_simulation(const OutputContent& content, const SimulationOutput& output);
+Status write_simulation(const reports::OutputContent& content, const SimulationOutput& output);
 
 // The same for a result that is there as `text` and `json`, which end with a line break.
 Status write_simulation(const std::string& text, const std::string& json,
@@ -44,9 +44,10 @@ Status write_simulation(const std::string& text, const std::string& json,
 
 // Writes that a simulated job does not end well, and why. Returns `findings`, or what went wrong
 // with writing.
-ExitStatus write_failure(const SimulatedFailure& failure, const SimulationOutput& output);
+reports::ExitStatus write_failure(const reports::SimulatedFailure& failure,
+                                  const SimulationOutput& output);
 
 // `value`'s error with the option's name before the message: "--alpha: "5" has no unit".
 Error with_option(const std::string& option, Error error);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

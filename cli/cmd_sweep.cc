@@ -36,15 +36,15 @@
 #include "sim/sweep/sweep_file.h"
 #include "sim/sweep/training_plans.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 struct SweepCommand {
   std::string job;  // a scenario, a plan, or a sweep file
   std::string folder, memory_limit;
   std::vector<std::string> machines, calibrations, varied;
-  std::vector<sweep::Axis> axes;  // of a sweep file; --vary adds to them
-  std::string best;               // empty: samples_per_second
-  sweep::PointId trials = 0;      // 0: all
+  std::vector<sim::Axis> axes;  // of a sweep file; --vary adds to them
+  std::string best;             // empty: samples_per_second
+  sim::PointId trials = 0;      // 0: all
   std::optional<std::uint64_t> seed;
   int steps = 0;            // 0: the scenario's
   std::size_t workers = 0;  // 0: one for each processor
@@ -66,14 +66,14 @@ struct SweepCommand {
 Result<SweepCommand> with_sweep_file(SweepCommand command);
 
 struct SweepInputs {
-  SweepSubject subject;
-  SweepIdentity identity;
+  runtime::SweepSubject subject;
+  sim::SweepIdentity identity;
 
-  const sweep::Variation& variation() const {
-    return std::visit([](const auto& one) -> const sweep::Variation& { return one.variation(); },
+  const sim::Variation& variation() const {
+    return std::visit([](const auto& one) -> const sim::Variation& { return one.variation(); },
                       subject);
   }
-  const sweep::TrainingPlans* plans() const { return std::get_if<sweep::TrainingPlans>(&subject); }
+  const sim::TrainingPlans* plans() const { return std::get_if<sim::TrainingPlans>(&subject); }
 };
 
 // Errors: an option that the job's kind does not have; files that cannot be read, or are wrong;
@@ -85,9 +85,9 @@ Result<SweepInputs> load_sweep(const SweepCommand& command);
 
 namespace {
 
-using sweep::Goal;
-using sweep::Objective;
-using sweep::PointId;
+using sim::Goal;
+using sim::Objective;
+using sim::PointId;
 
 constexpr PointId kMostSweepTrials = 100'000;
 
@@ -113,14 +113,14 @@ Of a plan (docs/reference/plan.md): its keys, and calibration.PARAMETER.
 A..B*F multiplies, A..B+S adds. The same command on the same folder goes on
 where it ended. docs/sweep.md has the search, the files and what it rests on.)";
 
-OutputForms forms() { return {"result", {"text", "json", "csv", "html"}}; }
+reports::OutputForms forms() { return {"result", {"text", "json", "csv", "html"}}; }
 
-Result<Goal> goal_of(const SweepCommand& command) {
-  Goal out;
-  for (const Objective objective : sweep::kObjectives)
-    if (to_string(objective) == command.best) out.objective = objective;
+Result<sim::Goal> goal_of(const SweepCommand& command) {
+  sim::Goal out;
+  for (const sim::Objective objective : sim::kObjectives)
+    if (sim::to_string(objective) == command.best) out.objective = objective;
   if (command.memory_limit.empty()) return out;
-  const Result<sim::Bytes> limit = sim::parse_bytes(command.memory_limit);
+  const Result<Bytes> limit = parse_bytes(command.memory_limit);
   if (!limit) return with_option("--memory-limit", limit.error());
   out.memory_limit = static_cast<double>(limit->value);
   return out;
@@ -157,7 +157,7 @@ class SweepProgress {
   bool silent_;
 };
 
-void say_what_was_there(const SweepFolder& folder, const SweepCommand& command) {
+void say_what_was_there(const sim::SweepFolder& folder, const SweepCommand& command) {
   if (folder.was_cut())
     std::cerr << "lockstep: the last line of " << printable(command.folder)
               << "/results.jsonl was cut off and is taken away\n";
@@ -167,83 +167,83 @@ void say_what_was_there(const SweepFolder& folder, const SweepCommand& command) 
 }
 
 // What no plan comes through is the plans' fault, or ours.
-ExitStatus status_of(const std::vector<sweep::Row>& rows) {
+reports::ExitStatus status_of(const std::vector<sim::Row>& rows) {
   std::size_t trains = 0, hangs = 0, failed = 0;
-  for (const sweep::Row& row : rows) {
-    trains += row.outcome == sweep::Outcome::trains ? 1U : 0U;
-    hangs += row.outcome == sweep::Outcome::hangs ? 1U : 0U;
-    failed += row.outcome == sweep::Outcome::failed ? 1U : 0U;
+  for (const sim::Row& row : rows) {
+    trains += row.outcome == sim::Outcome::trains ? 1U : 0U;
+    hangs += row.outcome == sim::Outcome::hangs ? 1U : 0U;
+    failed += row.outcome == sim::Outcome::failed ? 1U : 0U;
   }
-  if (trains > 0) return ExitStatus::clean;
-  if (hangs > 0) return ExitStatus::findings;
-  return failed > 0 ? ExitStatus::own_failure : ExitStatus::bad_usage;
+  if (trains > 0) return reports::ExitStatus::clean;
+  if (hangs > 0) return reports::ExitStatus::findings;
+  return failed > 0 ? reports::ExitStatus::own_failure : reports::ExitStatus::bad_usage;
 }
 
-Status write_results(const sweep::Summary& summary, const SweepCommand& command) {
-  const auto targets = parse_output_targets(command.outputs, forms());
+Status write_results(const reports::Summary& summary, const SweepCommand& command) {
+  const auto targets = reports::parse_output_targets(command.outputs, forms());
   if (!targets) return targets.error();
-  return write_targets(*targets, command.quiet, [&](const std::string& kind, bool) {
-    if (kind == "csv") return sweep_csv(summary);
-    if (kind == "html") return sweep_html(summary);
-    return kind == "json" ? sweep_json(summary) : sweep_text(summary);
+  return reports::write_targets(*targets, command.quiet, [&](const std::string& kind, bool) {
+    if (kind == "csv") return reports::sweep_csv(summary);
+    if (kind == "html") return reports::sweep_html(summary);
+    return kind == "json" ? reports::sweep_json(summary) : reports::sweep_text(summary);
   });
 }
 
-Result<ExitStatus> run_sweep_command(const SweepCommand& asked) {
-  if (const auto targets = parse_output_targets(asked.outputs, forms()); !targets)
+Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
+  if (const auto targets = reports::parse_output_targets(asked.outputs, forms()); !targets)
     return targets.error();
   const Result<SweepCommand> with_its_file = with_sweep_file(asked);
   if (!with_its_file) return with_its_file.error();
   const SweepCommand& command = *with_its_file;
-  const Result<Goal> goal = goal_of(command);
+  const Result<sim::Goal> goal = goal_of(command);
   if (!goal) return goal.error();
   const Result<SweepInputs> inputs = load_sweep(command);
   if (!inputs) return inputs.error();
-  const sweep::Variation& variation = inputs->variation();
-  const sweep::Grid& grid = variation.grid();
+  const sim::Variation& variation = inputs->variation();
+  const sim::Grid& grid = variation.grid();
   if (command.trials == 0 && grid.size() > kMostSweepTrials)
     return Error{"this grid has " + grouped(grid.size()) + " points, too many to try all",
                  {},
                  "search it: --trials 200"};
   const bool of_plan = inputs->plans() != nullptr;
   const Result<std::string> worker =
-      of_plan ? std::string() : find_worker(worker_search_of_this_process());
+      of_plan ? std::string() : runtime::find_worker(runtime::worker_search_of_this_process());
   if (!worker) return worker.error();
-  Result<SweepFolder> folder = SweepFolder::open(command.folder, inputs->identity);
+  Result<sim::SweepFolder> folder = sim::SweepFolder::open(command.folder, inputs->identity);
   if (!folder) return folder.error();
   say_what_was_there(*folder, command);
   const std::uint64_t seed = command.seed.value_or(1);
   const PointId trials = command.trials == 0 ? grid.size() : command.trials;
-  sweep::Search search(grid, trials, seed);
+  sim::Search search(grid, trials, seed);
   Interrupts interrupts;
   std::optional<SweepProgress> progress;
-  SweepBook book(variation, *goal, *folder, interrupts, [&] { progress->advance(); });
+  sim::SweepBook book(variation, *goal, *folder, interrupts, [&] { progress->advance(); });
   progress.emplace(command.quiet, std::min(trials, grid.size()));
-  const ComputePoints compute =
-      computer(inputs->subject, {*worker, command.workers_or_all(), command.on_meta()}, book);
-  const Status tried =
-      try_points(compute, book, search, *goal, [&](std::size_t rows) { progress->known(rows); });
+  const runtime::ComputePoints compute = runtime::computer(
+      inputs->subject, {*worker, command.workers_or_all(), command.on_meta()}, book);
+  const Status tried = runtime::try_points(compute, book, search, *goal,
+                                           [&](std::size_t rows) { progress->known(rows); });
   progress.reset();
-  if (!tried) return fail(tried.error(), ExitStatus::own_failure);
-  const sweep::Summary summary{variation.name(),
-                               of_plan,
-                               variation.keys(),
-                               variation.machines() > 1,
-                               grid.size(),
-                               search.exhaustive(),
-                               seed,
-                               book.interrupted(),
-                               *goal,
-                               book.rows()};
+  if (!tried) return reports::fail(tried.error(), reports::ExitStatus::own_failure);
+  const reports::Summary summary{variation.name(),
+                                 of_plan,
+                                 variation.keys(),
+                                 variation.machines() > 1,
+                                 grid.size(),
+                                 search.exhaustive(),
+                                 seed,
+                                 book.interrupted(),
+                                 *goal,
+                                 book.rows()};
   if (const Status ok = write_results(summary, command); !ok)
-    return fail(ok.error(), ExitStatus::own_failure);
+    return reports::fail(ok.error(), reports::ExitStatus::own_failure);
   const int signal = interrupts.poll();
-  return signal != 0 ? interrupted_by(signal) : status_of(summary.rows);
+  return signal != 0 ? reports::interrupted_by(signal) : status_of(summary.rows);
 }
 
-ExitStatus run_sweep(const SweepCommand& command) {
-  const Result<ExitStatus> status = run_sweep_command(command);
-  return status ? *status : fail(status.error());
+reports::ExitStatus run_sweep(const SweepCommand& command) {
+  const Result<reports::ExitStatus> status = run_sweep_command(command);
+  return status ? *status : reports::fail(status.error());
 }
 
 void add_outputs(CLI::App& command, SweepCommand& options) {
@@ -269,7 +269,7 @@ void add_outputs(CLI::App& command, SweepCommand& options) {
 
 }  // namespace
 
-void add_sweep(CLI::App& app, ExitStatus& status) {
+void add_sweep(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command = app.add_subcommand("sweep", "Simulate many variants of a job, best first");
   const auto options = std::make_shared<SweepCommand>();
   command
@@ -331,10 +331,10 @@ void add_sweep(CLI::App& app, ExitStatus& status) {
 
 namespace {
 
-Result<std::vector<sweep::Axis>> axes_of(const SweepCommand& command) {
-  std::vector<sweep::Axis> axes = command.axes;
+Result<std::vector<sim::Axis>> axes_of(const SweepCommand& command) {
+  std::vector<sim::Axis> axes = command.axes;
   for (const std::string& text : command.varied) {
-    Result<sweep::Axis> axis = sweep::parse_axis(text);
+    Result<sim::Axis> axis = sim::parse_axis(text);
     if (!axis) return with_option("--vary", axis.error());
     axes.push_back(std::move(*axis));
   }
@@ -342,7 +342,7 @@ Result<std::vector<sweep::Axis>> axes_of(const SweepCommand& command) {
 }
 
 Result<SweepInputs> load_scenarios(const SweepCommand& command,
-                                   const std::vector<sweep::Axis>& axes) {
+                                   const std::vector<sim::Axis>& axes) {
   if (!command.calibrations.empty())
     return Error{"--calibration is of plans, and " + printable(command.job) + " is a scenario",
                  {},
@@ -351,13 +351,13 @@ Result<SweepInputs> load_scenarios(const SweepCommand& command,
     return Error{
         "no machine is named", {}, "add --machine sim/machines/dgx-h100.yaml, or your own"};
   // What is wrong with the scenario as it stands is said as by every command.
-  const Result<Scenario> own = load_checked_scenario(command.job);
+  const Result<runtime::Scenario> own = runtime::load_checked_scenario(command.job);
   if (!own) return own.error();
   const Result<std::string> scenario = read_input(own->file);
   if (!scenario) return scenario.error();
-  SweepIdentity identity{
+  sim::SweepIdentity identity{
       std::string(tool_version()), sha256(*scenario), {}, command.asked_steps(), command.on_meta()};
-  std::vector<sweep::SourceFile> machines;
+  std::vector<sim::SourceFile> machines;
   for (const std::string& file : command.machines) {
     Result<std::string> text = read_input(file);
     if (!text) return text.error();
@@ -366,13 +366,13 @@ Result<SweepInputs> load_scenarios(const SweepCommand& command,
       return Error{"--machine " + printable(file) + " is given twice", {}, "name it once"};
     machines.push_back({name, std::move(*text)});
   }
-  Result<sweep::Plan> plan =
-      sweep::Plan::make({own->file, *scenario}, machines, axes, command.asked_steps());
+  Result<sim::Plan> plan =
+      sim::Plan::make({own->file, *scenario}, machines, axes, command.asked_steps());
   if (!plan) return plan.error();
   return SweepInputs{std::move(*plan), std::move(identity)};
 }
 
-Result<SweepInputs> load_plans(const SweepCommand& command, const std::vector<sweep::Axis>& axes) {
+Result<SweepInputs> load_plans(const SweepCommand& command, const std::vector<sim::Axis>& axes) {
   const auto of_scenarios = [&](const char* option, const char* fix) {
     return Error{
         std::string(option) + " is of scenarios, and " + printable(command.job) + " is a plan",
@@ -384,13 +384,13 @@ Result<SweepInputs> load_plans(const SweepCommand& command, const std::vector<sw
   if (command.steps > 0) return of_scenarios("--steps", "a plan speaks of one step: leave it out");
   if (command.on_meta()) return of_scenarios(command.meta ? "--meta" : "--no-meta", "leave it out");
   if (command.workers > 0) return of_scenarios("--jobs", "plans need no workers: leave it out");
-  const Result<PlanInputs> inputs = load_plan(command.job, command.calibrations);
+  const Result<sim::PlanInputs> inputs = sim::load_plan(command.job, command.calibrations);
   if (!inputs) return inputs.error();
-  SweepIdentity identity{std::string(tool_version()), sha256(inputs->plan.text), {}, {}, {}};
-  for (const sweep::SourceFile& calibration : inputs->calibrations)
+  sim::SweepIdentity identity{std::string(tool_version()), sha256(inputs->plan.text), {}, {}, {}};
+  for (const sim::SourceFile& calibration : inputs->calibrations)
     identity.machines.emplace(calibration.file, sha256(calibration.text));
-  Result<sweep::TrainingPlans> plans =
-      sweep::TrainingPlans::make(inputs->plan, inputs->calibrations, axes);
+  Result<sim::TrainingPlans> plans =
+      sim::TrainingPlans::make(inputs->plan, inputs->calibrations, axes);
   if (!plans) return plans.error();
   return SweepInputs{std::move(*plans), std::move(identity)};
 }
@@ -401,10 +401,10 @@ Result<SweepCommand> with_sweep_file(SweepCommand command) {
   const std::string file = command.job;
   const Result<std::string> text = read_input(file);
   if (!text) return command;  // it is said of the scenario
-  Result<std::optional<sweep::SweepFile>> read = sweep::parse_sweep_file(*text, file);
+  Result<std::optional<sim::SweepFile>> read = sim::parse_sweep_file(*text, file);
   if (!read) return read.error();
   if (!*read) return command;
-  sweep::SweepFile& said = **read;
+  sim::SweepFile& said = **read;
   // Its paths are as seen from where it lies.
   const auto path = [&](const std::string& name) {
     return (std::filesystem::path(file).parent_path() / name).lexically_normal().string();
@@ -414,22 +414,22 @@ Result<SweepCommand> with_sweep_file(SweepCommand command) {
     for (const std::string& machine : said.machines) command.machines.push_back(path(machine));
   if (command.calibrations.empty())
     for (const std::string& name : said.calibrations)
-      command.calibrations.push_back(calibration_seen_from(file, name));
+      command.calibrations.push_back(sim::calibration_seen_from(file, name));
   command.axes = std::move(said.axes);
   if (command.best.empty()) command.best = said.best.value_or("");
   if (command.memory_limit.empty()) command.memory_limit = said.memory_limit.value_or("");
-  if (command.trials == 0) command.trials = static_cast<sweep::PointId>(said.trials.value_or(0));
+  if (command.trials == 0) command.trials = static_cast<sim::PointId>(said.trials.value_or(0));
   if (!command.seed && said.seed) command.seed = static_cast<std::uint64_t>(*said.seed);
   if (command.steps == 0) command.steps = static_cast<int>(said.steps.value_or(0));
   return command;
 }
 
 Result<SweepInputs> load_sweep(const SweepCommand& command) {
-  const Result<std::vector<sweep::Axis>> axes = axes_of(command);
+  const Result<std::vector<sim::Axis>> axes = axes_of(command);
   if (!axes) return axes.error();
   const Result<std::string> text = read_input(command.job);
   const bool of_plan = text && sim::is_plan(*text);
   return of_plan ? load_plans(command, *axes) : load_scenarios(command, *axes);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -9,7 +9,7 @@
 #include "runtime/launch/recorded_failure.h"
 #include "runtime/replay/program.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr const char* kTraceToScenarioFooter = R"(Examples:
@@ -28,10 +28,10 @@ programs. docs/replay.md says how calls are replayed, and what is different.)";
 
 }  // namespace
 
-void add_trace_to_scenario(CLI::App& app, ExitStatus& status) {
+void add_trace_to_scenario(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command = app.add_subcommand("trace-to-scenario",
                                          "Make a recorded failure a scenario that shows it again");
-  const auto options = std::make_shared<RecordedFailure>();
+  const auto options = std::make_shared<runtime::RecordedFailure>();
   command->add_option("PATH", options->paths, "Trace files, or folders that hold them")
       ->type_name("")
       ->required();
@@ -45,7 +45,7 @@ void add_trace_to_scenario(CLI::App& app, ExitStatus& status) {
                    "Only so many calls of each rank, the last ones, or\nmore where they would not "
                    "fit together")
       ->type_name("N")
-      ->check(CLI::Range(std::size_t{1}, kMaxReplayCalls));
+      ->check(CLI::Range(std::size_t{1}, runtime::kMaxReplayCalls));
   command
       ->add_option("--max-elements", options->program.max_elements,
                    "Shrink larger tensors; sizes that are equal stay so,\nand those that differ "
@@ -62,7 +62,7 @@ void add_trace_to_scenario(CLI::App& app, ExitStatus& status) {
       ->type_name("REGEX");
   command->footer(kTraceToScenarioFooter);
   command->callback(
-      [options, &status] { status = recorded_failure_to_scenario(*options, std::cout); });
+      [options, &status] { status = runtime::recorded_failure_to_scenario(*options, std::cout); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

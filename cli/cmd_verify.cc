@@ -11,13 +11,13 @@
 #include "trace/formats/format.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 struct VerifyCommand {
-  TracesToJudge traces;
+  reports::TracesToJudge traces;
   bool product = false;
-  ReportOptions report;
+  reports::ReportOptions report;
 };
 
 constexpr const char* kVerifyFooter = R"(Examples:
@@ -44,13 +44,13 @@ Reads, plain, gzipped or in a tar archive, known by content, in any order:
 
 std::string footer() {
   std::string text = kVerifyFooter;
-  for (const Format& format : all_formats()) {
+  for (const trace::Format& format : trace::all_formats()) {
     std::string name = "  " + std::string(format.name);
     name.resize(std::max<std::size_t>(name.size() + 1, 19), ' ');
     text += name + std::string(format.summary) + "\n";
   }
   text += "Beside them, as evidence:\n";
-  for (const EvidenceSource& source : evidence_sources()) {
+  for (const trace::EvidenceSource& source : trace::evidence_sources()) {
     std::string name = "  " + std::string(source.name);
     name.resize(std::max<std::size_t>(name.size() + 1, 19), ' ');
     text += name + std::string(source.summary) + "\n";
@@ -58,21 +58,23 @@ std::string footer() {
   return text;
 }
 
-ExitStatus run_verify(const VerifyCommand& command) {
-  if (const Status outputs = check_outputs(command.report); !outputs) return fail(outputs.error());
+reports::ExitStatus run_verify(const VerifyCommand& command) {
+  if (const Status outputs = reports::check_outputs(command.report); !outputs)
+    return reports::fail(outputs.error());
   if (command.product && command.traces.paths.size() > 1) {
-    return fail({"--product judges one derivation, and several paths were given",
-                 {command.traces.paths[1]},
-                 "give the folder that holds product.json"});
+    return reports::fail({"--product judges one derivation, and several paths were given",
+                          {command.traces.paths[1]},
+                          "give the folder that holds product.json"});
   }
   if (command.product)
-    return judge_product(command.traces.paths.front(), command.traces.certificate, command.report);
-  return judge_traces(command.traces, command.report);
+    return reports::judge_product(command.traces.paths.front(), command.traces.certificate,
+                                  command.report);
+  return reports::judge_traces(command.traces, command.report);
 }
 
 }  // namespace
 
-void add_verify(CLI::App& app, ExitStatus& status) {
+void add_verify(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command = app.add_subcommand("verify", "Judge recorded traces: who, what, where, why");
   const auto options = std::make_shared<VerifyCommand>();
   command->add_option("PATH", options->traces.paths, "Trace files, or folders that hold them")
@@ -89,7 +91,7 @@ void add_verify(CLI::App& app, ExitStatus& status) {
                    "The job had so many ranks: those without a\n"
                    "trace are missing; default: as recorded")
       ->type_name("N")
-      ->check(CLI::Range(1, kMaxWorldSize));
+      ->check(CLI::Range(1, trace::kMaxWorldSize));
   command
       ->add_option("--semantics", options->traces.semantics,
                    "What blocks a rank; default: as recorded")
@@ -107,4 +109,4 @@ void add_verify(CLI::App& app, ExitStatus& status) {
   command->callback([options, &status] { status = run_verify(*options); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

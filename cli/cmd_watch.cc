@@ -5,7 +5,7 @@
 #include "cli/report_options.h"
 #include "runtime/launch/watch.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr const char* kWatchFooter = R"(Examples:
@@ -23,10 +23,10 @@ job can never go on; docs/watch.md has the details.)";
 
 }  // namespace
 
-void add_watch(CLI::App& app, ExitStatus& status) {
+void add_watch(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command =
       app.add_subcommand("watch", "Follow a running job: who waits, and is it stuck?");
-  const auto options = std::make_shared<WatchOptions>();
+  const auto options = std::make_shared<runtime::WatchOptions>();
   command->add_option("DIR", options->folder, "The folder of the job's ring files")
       ->type_name("")
       ->required();
@@ -54,7 +54,7 @@ void add_watch(CLI::App& app, ExitStatus& status) {
                     "one whose process is not here for killed");
   add_report_options(*command, options->report);
   command->footer(kWatchFooter);
-  command->callback([options, &status] { status = watch_job(*options); });
+  command->callback([options, &status] { status = runtime::watch_job(*options); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -1,3 +1,3 @@
 #include "cli/program.h"
 
-int main(int argc, char** argv) { return lockstep::run_program(argc, argv); }
+int main(int argc, char** argv) { return lockstep::cli::run_program(argc, argv); }

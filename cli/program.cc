@@ -17,7 +17,7 @@
 #include "cli/commands.h"
 #include "reports/exit_status.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr const char* kDescription =
@@ -82,11 +82,11 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc,
     for (const CLI::App* command : app.get_subcommands()) std::cerr << command->get_name() << " ";
     std::cerr << "--help`\n";
   }
-  return static_cast<int>(ExitStatus::bad_usage);
+  return static_cast<int>(reports::ExitStatus::bad_usage);
 }
 
 int run(int argc, const char* const* argv) {
-  ExitStatus status = ExitStatus::clean;
+  reports::ExitStatus status = reports::ExitStatus::clean;
   CLI::App app(kDescription, "lockstep");
   app.set_version_flag("--version", std::string(tool_version()));
   app.footer(kProgramFooter);
@@ -118,7 +118,7 @@ int run(int argc, const char* const* argv) {
   }
   if (app.get_subcommands().empty()) {
     std::cerr << app.help();
-    return static_cast<int>(ExitStatus::bad_usage);
+    return static_cast<int>(reports::ExitStatus::bad_usage);
   }
   return static_cast<int>(status);
 }
@@ -135,7 +135,7 @@ int run_program(int argc, const char* const* argv) {
     std::cerr << "lockstep: error: " << printable(error.what())
               << "\n  fix: this should not happen: please report it, with the files that show it\n";
   }
-  return static_cast<int>(ExitStatus::own_failure);
+  return static_cast<int>(reports::ExitStatus::own_failure);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -1,10 +1,10 @@
 // The command line of `lockstep` as a function, so that tests can call it.
 #pragma once
 
-namespace lockstep {
+namespace lockstep::cli {
 
 // Parses the arguments, runs the command, prints to standard output and standard error, and gives
 // the exit status of the contract. Never throws.
 int run_program(int argc, const char* const* argv);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -1,11 +1,11 @@
 #include "cli/report_options.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 namespace {
 
 // By which a CI gate chooses what counts.
-void add_filter_options(CLI::App& command, FilterOptions& options) {
+void add_filter_options(CLI::App& command, reports::FilterOptions& options) {
   command.add_option("--only", options.only, "Count findings of this rule only; a,b: of both")
       ->type_name("RULE")
       ->delimiter(',')
@@ -41,7 +41,7 @@ void add_output_option(CLI::App& command, std::vector<std::string>& outputs) {
       ->allow_extra_args(false);
 }
 
-void add_report_options(CLI::App& command, ReportOptions& options) {
+void add_report_options(CLI::App& command, reports::ReportOptions& options) {
   add_output_option(command, options.outputs);
   command.add_option("--fail-on", options.fail_on, "Exit with 1 for findings so severe or worse")
       ->type_name("error|warning|note|never")
@@ -51,4 +51,4 @@ void add_report_options(CLI::App& command, ReportOptions& options) {
   add_filter_options(command, options.filter);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -12,12 +12,12 @@
 #include "reports/findings/forms.h"
 #include "reports/output_targets.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 // Adds the options to `command`, which fills in `options` when it is parsed.
-void add_report_options(CLI::App& command, ReportOptions& options);
+void add_report_options(CLI::App& command, reports::ReportOptions& options);
 
 // Only --output, for a command whose report has no severities to fail on or to filter.
 void add_output_option(CLI::App& command, std::vector<std::string>& outputs);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -17,7 +17,7 @@
 #include "sim/machine/work_time.h"
 #include "sim/messages/message_level.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr const char* kCollectiveFooter = R"(Examples:
@@ -63,7 +63,7 @@ std::vector<std::string> split(const std::string& list) {
 }
 
 Result<sim::Links> parse_links(const CollectiveCommand& command) {
-  const Result<std::vector<sim::Picos>> alphas = sim::parse_durations(command.alpha);
+  const Result<std::vector<Picos>> alphas = parse_durations(command.alpha);
   if (!alphas) return with_option("--alpha", alphas.error());
   const std::vector<std::string> betas = split(command.beta);
   const std::vector<std::string> gammas = split(command.gamma);
@@ -74,11 +74,11 @@ Result<sim::Links> parse_links(const CollectiveCommand& command) {
   }
   sim::Links links;
   for (std::size_t i = 0; i < betas.size(); ++i) {
-    const Result<sim::Bandwidth> beta = sim::parse_bandwidth(betas[i]);
+    const Result<Bandwidth> beta = parse_bandwidth(betas[i]);
     if (!beta) return with_option("--beta", beta.error());
     sim::LinkCost link{(*alphas)[i], *beta, std::nullopt};
     if (!gammas.empty()) {
-      const Result<sim::Bandwidth> gamma = sim::parse_bandwidth(gammas[i]);
+      const Result<Bandwidth> gamma = parse_bandwidth(gammas[i]);
       if (!gamma) return with_option("--gamma", gamma.error());
       link.gamma = *gamma;
     }
@@ -98,7 +98,7 @@ std::string algorithm_names() {
 
 // One collective for each of the sizes, all at once.
 Result<std::vector<sim::Collective>> parse_collectives(const CollectiveCommand& command) {
-  const std::optional<Op> op = op_from_name(command.op);
+  const std::optional<trace::Op> op = trace::op_from_name(command.op);
   if (!op)
     return Error{"--op: no operation \"" + printable(command.op) + "\"", {}, "try all_reduce"};
   const std::optional<sim::Algorithm> algorithm = sim::algorithm_named(command.algorithm);
@@ -107,7 +107,7 @@ Result<std::vector<sim::Collective>> parse_collectives(const CollectiveCommand& 
                  {},
                  "algorithms: " + algorithm_names()};
   }
-  const Result<std::vector<sim::Bytes>> sizes = sim::parse_sizes(command.bytes);
+  const Result<std::vector<Bytes>> sizes = parse_sizes(command.bytes);
   if (!sizes) return with_option("--bytes", sizes.error());
   if (sizes->size() > 1 && command.level != "message") {
     return Error{"--bytes: " + std::to_string(sizes->size()) +
@@ -116,55 +116,58 @@ Result<std::vector<sim::Collective>> parse_collectives(const CollectiveCommand& 
                  "add --level message"};
   }
   std::vector<sim::Collective> collectives;
-  for (const sim::Bytes bytes : *sizes) {
+  for (const Bytes bytes : *sizes) {
     collectives.push_back(
         {*op, *algorithm, command.ranks, bytes, command.ranks_per_node, command.segments});
   }
   return collectives;
 }
 
-Result<CollectiveTimes> times_of(const CollectiveCommand& command,
-                                 const std::vector<sim::Collective>& collectives,
-                                 const sim::Links& links) {
+Result<reports::CollectiveTimes> times_of(const CollectiveCommand& command,
+                                          const std::vector<sim::Collective>& collectives,
+                                          const sim::Links& links) {
   if (command.level == "message") {
     const sim::Wiring wiring = command.wiring == "pairs" ? sim::Wiring::pairs : sim::Wiring::ports;
     Result<sim::MessageResult> result = sim::message_level(collectives, links, wiring);
     if (!result) return result.error();
-    return CollectiveTimes{result->finished, *result};
+    return reports::CollectiveTimes{result->finished, *result};
   }
-  const Result<sim::Picos> time = sim::closed_form(collectives.front(), links);
+  const Result<Picos> time = sim::closed_form(collectives.front(), links);
   if (!time) return time.error();
-  return CollectiveTimes{{*time}, std::nullopt};
+  return reports::CollectiveTimes{{*time}, std::nullopt};
 }
 
-ExitStatus simulate_collective(const CollectiveCommand& command) {
+reports::ExitStatus simulate_collective(const CollectiveCommand& command) {
   if (const Status outputs = check_simulation_output(command.output); !outputs)
-    return fail(outputs.error());
+    return reports::fail(outputs.error());
   if (command.alpha.empty() || command.beta.empty())
-    return fail({std::string(command.alpha.empty() ? "--alpha" : "--beta") + " is missing",
-                 {},
-                 "add --alpha 500ns --beta 50GB/s, or --machine sim/machines/dgx-h100.yaml"});
+    return reports::fail(
+        {std::string(command.alpha.empty() ? "--alpha" : "--beta") + " is missing",
+         {},
+         "add --alpha 500ns --beta 50GB/s, or --machine sim/machines/dgx-h100.yaml"});
   const Result<sim::Links> links = parse_links(command);
-  if (!links) return fail(links.error());
+  if (!links) return reports::fail(links.error());
   const Result<std::vector<sim::Collective>> collectives = parse_collectives(command);
-  if (!collectives) return fail(collectives.error());
-  const Result<CollectiveTimes> times = times_of(command, *collectives, *links);
-  if (!times) return fail(times.error());
-  const Status written = write_simulation(collectives_text(*collectives, *times),
-                                          collectives_json(*collectives, *times), command.output);
-  return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
+  if (!collectives) return reports::fail(collectives.error());
+  const Result<reports::CollectiveTimes> times = times_of(command, *collectives, *links);
+  if (!times) return reports::fail(times.error());
+  const Status written =
+      write_simulation(reports::collectives_text(*collectives, *times),
+                       reports::collectives_json(*collectives, *times), command.output);
+  return written ? reports::ExitStatus::clean
+                 : reports::fail(written.error(), reports::ExitStatus::own_failure);
 }
 
 // What `--machine` is asked for.
 Result<sim::PricedCalls> price_on_machine(const CollectiveCommand& command) {
-  const std::optional<Op> op = op_from_name(command.op);
+  const std::optional<trace::Op> op = trace::op_from_name(command.op);
   if (!op)
     return Error{"--op: no operation \"" + printable(command.op) + "\"", {}, "try all_reduce"};
   if (command.ranks < 2 || command.ranks > sim::kMostRanks)
     return Error{"--ranks: " + std::to_string(command.ranks) + " ranks",
                  {},
                  "give from 2 to " + std::to_string(sim::kMostRanks)};
-  const Result<std::vector<sim::Bytes>> sizes = sim::parse_sizes(command.bytes);
+  const Result<std::vector<Bytes>> sizes = parse_sizes(command.bytes);
   if (!sizes) return with_option("--bytes", sizes.error());
   const Result<sim::Machine> machine = sim::load_machine(command.machine);
   if (!machine) return machine.error();
@@ -172,25 +175,26 @@ Result<sim::PricedCalls> price_on_machine(const CollectiveCommand& command) {
 }
 
 // A machine file says what these options would.
-ExitStatus simulate_for_machine(const CLI::App& parsed, const CollectiveCommand& command) {
+reports::ExitStatus simulate_for_machine(const CLI::App& parsed, const CollectiveCommand& command) {
   for (const char* option : {"--algorithm", "--alpha", "--beta", "--gamma", "--ranks-per-node",
                              "--segments", "--level", "--wiring"})
     if (parsed.get_option(option)->count() > 0)
-      return fail({std::string(option) + " excludes --machine, which says it",
-                   {},
-                   "leave one of the two out"});
+      return reports::fail({std::string(option) + " excludes --machine, which says it",
+                            {},
+                            "leave one of the two out"});
   if (const Status outputs = check_simulation_output(command.output); !outputs)
-    return fail(outputs.error());
+    return reports::fail(outputs.error());
   const Result<sim::PricedCalls> answer = price_on_machine(command);
-  if (!answer) return fail(answer.error());
-  const Status written =
-      write_simulation(priced_calls_text(*answer), priced_calls_json(*answer), command.output);
-  return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
+  if (!answer) return reports::fail(answer.error());
+  const Status written = write_simulation(reports::priced_calls_text(*answer),
+                                          reports::priced_calls_json(*answer), command.output);
+  return written ? reports::ExitStatus::clean
+                 : reports::fail(written.error(), reports::ExitStatus::own_failure);
 }
 
 }  // namespace
 
-void add_simulate_collective(CLI::App& simulate, ExitStatus& status) {
+void add_simulate_collective(CLI::App& simulate, reports::ExitStatus& status) {
   CLI::App* command = simulate.add_subcommand("collective", "Time one collective");
   const auto options = std::make_shared<CollectiveCommand>();
   command->add_option("--op", options->op, "all_reduce, all_gather, broadcast, …")
@@ -248,4 +252,4 @@ void add_simulate_collective(CLI::App& simulate, ExitStatus& status) {
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -12,11 +12,8 @@
 #include "sim/pipeline/run_pipeline.h"
 #include "sim/pipeline/schedule.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
-
-using sim::Bytes;
-using sim::Picos;
 
 struct PipelineCommand {
   std::string schedule = "1f1b";
@@ -75,14 +72,14 @@ Result<std::vector<T>> over_pieces(const std::string& option, const std::vector<
 
 Result<std::vector<Picos>> durations(const std::string& option, const std::string& text,
                                      const sim::PipelineProgram& program) {
-  const Result<std::vector<Picos>> parsed = sim::parse_durations(text);
+  const Result<std::vector<Picos>> parsed = parse_durations(text);
   if (!parsed) return with_option(option, parsed.error());
   return over_pieces(option, *parsed, program);
 }
 
 Result<std::vector<Bytes>> sizes(const std::string& option, const std::string& text,
                                  const sim::PipelineProgram& program) {
-  const Result<std::vector<Bytes>> parsed = sim::parse_sizes(text);
+  const Result<std::vector<Bytes>> parsed = parse_sizes(text);
   if (!parsed) return with_option(option, parsed.error());
   return over_pieces(option, *parsed, program);
 }
@@ -147,7 +144,7 @@ Result<sim::PipelineCosts> pipeline_costs(const PipelineCommand& command,
   for (const Picos time : *forward) costs.pieces.push_back({.forward = time});
   if (const Status s = set_backward(command, program, costs.pieces); !s) return s.error();
   if (const Status s = set_activations(command, program, costs.pieces); !s) return s.error();
-  const Result<Picos> send = sim::parse_duration(command.send);
+  const Result<Picos> send = parse_duration(command.send);
   if (!send) return with_option("--send", send.error());
   costs.send = *send;
   return costs;
@@ -173,7 +170,7 @@ Status check_layers(const PipelineCommand& command, const sim::PipelineShape& sh
   return Status::ok();
 }
 
-Result<PipelineAnswer> answer(PipelineCommand command) {
+Result<reports::PipelineAnswer> answer(PipelineCommand command) {
   const Result<sim::PipelineSchedule> schedule = sim::parse_pipeline_schedule(command.schedule);
   if (!schedule) return schedule.error();
   const bool two =
@@ -186,22 +183,23 @@ Result<PipelineAnswer> answer(PipelineCommand command) {
   if (!costs) return costs.error();
   Result<sim::PipelineRun> run = sim::run_pipeline(*program, *costs);
   if (!run) return run.error();
-  return PipelineAnswer{std::move(*program), std::move(*run), !command.activation.empty()};
+  return reports::PipelineAnswer{std::move(*program), std::move(*run), !command.activation.empty()};
 }
 
-ExitStatus simulate_pipeline(const PipelineCommand& command) {
+reports::ExitStatus simulate_pipeline(const PipelineCommand& command) {
   if (const Status output = check_simulation_output(command.output); !output)
-    return fail(output.error());
-  const Result<PipelineAnswer> result = answer(command);
-  if (!result) return fail(result.error());
-  const Status written =
-      write_simulation(pipeline_text(*result), pipeline_json(*result), command.output);
-  return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
+    return reports::fail(output.error());
+  const Result<reports::PipelineAnswer> result = answer(command);
+  if (!result) return reports::fail(result.error());
+  const Status written = write_simulation(reports::pipeline_text(*result),
+                                          reports::pipeline_json(*result), command.output);
+  return written ? reports::ExitStatus::clean
+                 : reports::fail(written.error(), reports::ExitStatus::own_failure);
 }
 
 }  // namespace
 
-void add_simulate_pipeline(CLI::App& simulate, ExitStatus& status) {
+void add_simulate_pipeline(CLI::App& simulate, reports::ExitStatus& status) {
   auto command = std::make_shared<PipelineCommand>();
   CLI::App* sub = simulate.add_subcommand("pipeline", "A pipeline schedule: time, bubble, memory");
   sub->footer(kPipelineFooter);
@@ -243,4 +241,4 @@ void add_simulate_pipeline(CLI::App& simulate, ExitStatus& status) {
   sub->callback([command, &status] { status = simulate_pipeline(*command); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -9,7 +9,7 @@
 #include "reports/forecasts/plan.h"
 #include "sim/sweep/training_plans.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 struct PlanCommand {
@@ -32,10 +32,10 @@ constexpr const char* kPlanFooter = R"(Examples:
 All keys: docs/reference/plan.md. What is computed, from which sources, and how
 far off it is: docs/simulate-workloads.md.)";
 
-Result<std::vector<sweep::Axis>> settings_of(const PlanCommand& command) {
-  std::vector<sweep::Axis> out;
+Result<std::vector<sim::Axis>> settings_of(const PlanCommand& command) {
+  std::vector<sim::Axis> out;
   for (const std::string& text : command.settings) {
-    Result<sweep::Axis> axis = sweep::parse_axis(text);
+    Result<sim::Axis> axis = sim::parse_axis(text);
     if (!axis) return with_option("--set", axis.error());
     if (axis->values.size() > 1)
       return Error{"--set " + printable(axis->key) + " has " +
@@ -49,35 +49,36 @@ Result<std::vector<sweep::Axis>> settings_of(const PlanCommand& command) {
 }
 
 Result<sim::PlanForecast> forecast(const PlanCommand& command) {
-  const Result<std::vector<sweep::Axis>> settings = settings_of(command);
+  const Result<std::vector<sim::Axis>> settings = settings_of(command);
   if (!settings) return settings.error();
   std::vector<std::string> calibrations;
   if (!command.calibration.empty()) calibrations.push_back(command.calibration);
-  const Result<PlanInputs> inputs = load_plan(command.file, calibrations);
+  const Result<sim::PlanInputs> inputs = sim::load_plan(command.file, calibrations);
   if (!inputs) return inputs.error();
-  const Result<sweep::TrainingPlans> plans =
-      sweep::TrainingPlans::make(inputs->plan, inputs->calibrations, *settings);
+  const Result<sim::TrainingPlans> plans =
+      sim::TrainingPlans::make(inputs->plan, inputs->calibrations, *settings);
   if (!plans) return plans.error();
   return plans->forecast(0);
 }
 
-ExitStatus simulate_plan(const PlanCommand& command) {
+reports::ExitStatus simulate_plan(const PlanCommand& command) {
   if (const Status output = check_simulation_output(command.output); !output)
-    return fail(output.error());
+    return reports::fail(output.error());
   const Result<sim::PlanForecast> result = forecast(command);
-  if (!result) return fail(result.error());
+  if (!result) return reports::fail(result.error());
   const auto content = [&](const std::string& kind, bool) {
-    if (kind == "json") return plan_json(*result);
-    if (kind == "csv") return plan_csv(*result);
-    return kind == "html" ? plan_html(*result) : plan_text(*result);
+    if (kind == "json") return reports::plan_json(*result);
+    if (kind == "csv") return reports::plan_csv(*result);
+    return kind == "html" ? reports::plan_html(*result) : reports::plan_text(*result);
   };
   const Status written = write_simulation(content, command.output);
-  return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
+  return written ? reports::ExitStatus::clean
+                 : reports::fail(written.error(), reports::ExitStatus::own_failure);
 }
 
 }  // namespace
 
-void add_simulate_plan(CLI::App& simulate, ExitStatus& status) {
+void add_simulate_plan(CLI::App& simulate, reports::ExitStatus& status) {
   auto command = std::make_shared<PlanCommand>();
   command->output.forms = {"result", {"text", "json", "csv", "html"}};
   CLI::App* sub = simulate.add_subcommand("plan", "A transformer on a cluster: time and memory");
@@ -97,4 +98,4 @@ void add_simulate_plan(CLI::App& simulate, ExitStatus& status) {
   sub->callback([command, &status] { status = simulate_plan(*command); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

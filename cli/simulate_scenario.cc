@@ -26,7 +26,7 @@
 #include "sim/sweep/training_plans.h"
 #include "sim/transformer/plan_file.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 struct SimulateScenarioCommand {
@@ -38,58 +38,60 @@ struct SimulateScenarioCommand {
   SimulationOutput output;
 };
 
-ExitStatus write_forecast(sim::TimedScenario timed, const SimulationOutput& output) {
+reports::ExitStatus write_forecast(sim::TimedScenario timed, const SimulationOutput& output) {
   const sim::ScenarioForecast& forecast = *timed.forecast;
   std::string timeline;
   const auto content = [&](const std::string& kind, bool) {
-    if (kind == "json") return forecast_json(forecast).dump(2) + "\n";
-    if (kind == "csv") return forecast_csv(forecast);
-    if (kind == "html") return forecast_page(forecast);
-    if (kind != "timeline") return forecast_text(forecast);
+    if (kind == "json") return reports::forecast_json(forecast).dump(2) + "\n";
+    if (kind == "csv") return reports::forecast_csv(forecast);
+    if (kind == "html") return reports::forecast_page(forecast);
+    if (kind != "timeline") return reports::forecast_text(forecast);
     if (timeline.empty()) {
-      Run played = sim::as_simulated(std::move(timed.run), timed.simulated.program,
-                                     timed.simulated.folding, timed.simulated.result);
-      timeline = simulated_timeline(played, memory_counters(forecast.memory));
+      trace::Run played = sim::as_simulated(std::move(timed.run), timed.simulated.program,
+                                            timed.simulated.folding, timed.simulated.result);
+      timeline = reports::simulated_timeline(played, reports::memory_counters(forecast.memory));
     }
     return timeline;
   };
   const Status written = write_simulation(content, output);
-  return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
+  return written ? reports::ExitStatus::clean
+                 : reports::fail(written.error(), reports::ExitStatus::own_failure);
 }
 
 Status keep_traces(const SimulateScenarioCommand& command, const sim::SimulatedProgram& simulated,
-                   const Run& run) {
+                   const trace::Run& run) {
   return command.traces.empty() ? Status::ok()
                                 : sim::write_simulated_traces(simulated, run, command.traces);
 }
 
-Result<ExitStatus> simulate(const SimulateScenarioCommand& command, const sim::Machine& machine,
-                            const sim::TrialOptions& trials, const std::string& folder,
-                            Interrupts& interrupts) {
-  ForecastOptions options{folder, std::nullopt, command.time_work, command.output.quiet};
+Result<reports::ExitStatus> simulate(const SimulateScenarioCommand& command,
+                                     const sim::Machine& machine, const sim::TrialOptions& trials,
+                                     const std::string& folder, Interrupts& interrupts) {
+  runtime::ForecastOptions options{folder, std::nullopt, command.time_work, command.output.quiet};
   if (command.time_work) options.on_meta = false;
   if (command.meta || command.no_meta) options.on_meta = command.meta;
-  SimulatedChange change;
+  runtime::SimulatedChange change;
   if (command.ranks > 0) change.ranks = command.ranks;
   if (command.steps > 0) change.steps = command.steps;
   Result<sim::TimedScenario> timed =
-      forecast_scenario(command.path, change, machine, options, interrupts);
+      runtime::forecast_scenario(command.path, change, machine, options, interrupts);
   if (!timed) {
     std::optional<sim::RaisedJob> raised = sim::raised_job(folder);
     if (!raised) return timed.error();
     if (const Status kept = keep_traces(command, raised->simulated, raised->run); !kept)
       return kept.error();
-    const Result<Scenario> scenario = load_scenario(command.path);
-    return write_failure(
-        simulated_raise(scenario ? scenario->name : to_utf8(command.path), std::move(*raised)),
-        command.output);
+    const Result<runtime::Scenario> scenario = runtime::load_scenario(command.path);
+    return write_failure(reports::simulated_raise(scenario ? scenario->name : to_utf8(command.path),
+                                                  std::move(*raised)),
+                         command.output);
   }
   if (const Status kept = keep_traces(command, timed->simulated, timed->run); !kept)
     return kept.error();
   if (!timed->forecast) {
     nlohmann::ordered_json json = {{"scenario", timed->scenario}, {"stuck", true}};
-    return write_failure(simulated_hang(timed->simulated, std::move(timed->run), std::move(json)),
-                         command.output);
+    return write_failure(
+        reports::simulated_hang(timed->simulated, std::move(timed->run), std::move(json)),
+        command.output);
   }
   sim::ScenarioForecast& forecast = *timed->forecast;
   Result<std::vector<sim::WhatIf>> changed = sim::what_ifs(*timed, machine);
@@ -103,39 +105,43 @@ Result<ExitStatus> simulate(const SimulateScenarioCommand& command, const sim::M
   return write_forecast(std::move(*timed), command.output);
 }
 
-ExitStatus simulate_scenario(const SimulateScenarioCommand& command) {
+reports::ExitStatus simulate_scenario(const SimulateScenarioCommand& command) {
   if (const Status outputs = check_simulation_output(command.output); !outputs)
-    return fail(outputs.error());
+    return reports::fail(outputs.error());
   if (command.path.empty())
-    return fail({"nothing to simulate is named", {}, "`lockstep simulate --help` shows how"});
+    return reports::fail(
+        {"nothing to simulate is named", {}, "`lockstep simulate --help` shows how"});
   if (const Result<std::string> text = read_input(command.path); text && sim::is_plan(*text))
-    return fail({printable(command.path) + " is the plan of a transformer, and no scenario",
-                 {},
-                 "lockstep simulate plan " + printable(command.path)});
+    return reports::fail(
+        {printable(command.path) + " is the plan of a transformer, and no scenario",
+         {},
+         "lockstep simulate plan " + printable(command.path)});
   if (command.machine.empty())
-    return fail(
+    return reports::fail(
         {"no machine is named", {}, "add --machine sim/machines/dgx-h100.yaml, or your own"});
   const Result<sim::TrialOptions> trials = trial_options(command.trials);
-  if (!trials) return fail(trials.error());
+  if (!trials) return reports::fail(trials.error());
   const Result<sim::Machine> machine = sim::load_machine(command.machine);
-  if (!machine) return fail(machine.error());
+  if (!machine) return reports::fail(machine.error());
   if (command.time_work && !machine->cores)
-    return fail({printable(command.machine) + " has devices, and --time-work times this processor",
-                 {},
-                 "leave it out, or give what `lockstep calibrate` wrote here"});
+    return reports::fail(
+        {printable(command.machine) + " has devices, and --time-work times this processor",
+         {},
+         "leave it out, or give what `lockstep calibrate` wrote here"});
   const WorkFolder folder(command.output_dir, "lockstep-simulate-");
   if (!folder.usable())
-    return fail(
+    return reports::fail(
         Error{"this folder cannot be made, or is not empty", {folder.path()}, "name a new one"});
   Interrupts interrupts;
-  const Result<ExitStatus> status = simulate(command, *machine, *trials, folder.path(), interrupts);
-  if (const int signal = interrupts.poll(); signal != 0) return interrupted_by(signal);
-  return status ? *status : fail(status.error());
+  const Result<reports::ExitStatus> status =
+      simulate(command, *machine, *trials, folder.path(), interrupts);
+  if (const int signal = interrupts.poll(); signal != 0) return reports::interrupted_by(signal);
+  return status ? *status : reports::fail(status.error());
 }
 
 }  // namespace
 
-void add_simulate_scenario(CLI::App& simulate, ExitStatus& status) {
+void add_simulate_scenario(CLI::App& simulate, reports::ExitStatus& status) {
   const auto options = std::make_shared<SimulateScenarioCommand>();
   simulate.add_option("SCENARIO", options->path, "Scenario file: how long its steps take")
       ->type_name("");
@@ -174,4 +180,4 @@ void add_simulate_scenario(CLI::App& simulate, ExitStatus& status) {
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

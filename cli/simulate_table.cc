@@ -17,7 +17,7 @@
 #include "sim/transformer/fit.h"
 #include "sim/transformer/measured_table.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 struct TableCommand {
@@ -57,30 +57,31 @@ Result<sim::TableAnswer> predict(const TableCommand& command, const sim::Measure
   return sim::predict_on_machine(table, *machine, command.machine);
 }
 
-ExitStatus simulate_table(const TableCommand& command) {
+reports::ExitStatus simulate_table(const TableCommand& command) {
   if (const Status output = check_simulation_output(command.output); !output)
-    return fail(output.error());
+    return reports::fail(output.error());
   const Result<sim::MeasuredTable> table = sim::load_measured_table(command.file);
-  if (!table) return fail(table.error());
+  if (!table) return reports::fail(table.error());
   if (table->collectives.empty() && !command.machine.empty())
-    return fail({"--machine prices collectives, and the table has training steps",
-                 {command.file},
-                 "leave it out, or give a table of nccl-tests"});
+    return reports::fail({"--machine prices collectives, and the table has training steps",
+                          {command.file},
+                          "leave it out, or give a table of nccl-tests"});
   Result<sim::TableAnswer> answer = predict(command, *table);
-  if (!answer) return fail(answer.error());
+  if (!answer) return reports::fail(answer.error());
   keep_only(*answer, command.only);
   if (answer->rows.empty())
-    return fail({"no row begins with \"" + printable(command.only) + "\"",
-                 {command.file},
-                 "give --only the beginning of a label that the whole table shows"});
-  const Status written =
-      write_simulation(table_answer_text(*answer), table_answer_json(*answer), command.output);
-  return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
+    return reports::fail({"no row begins with \"" + printable(command.only) + "\"",
+                          {command.file},
+                          "give --only the beginning of a label that the whole table shows"});
+  const Status written = write_simulation(reports::table_answer_text(*answer),
+                                          reports::table_answer_json(*answer), command.output);
+  return written ? reports::ExitStatus::clean
+                 : reports::fail(written.error(), reports::ExitStatus::own_failure);
 }
 
 }  // namespace
 
-void add_simulate_table(CLI::App& simulate, ExitStatus& status) {
+void add_simulate_table(CLI::App& simulate, reports::ExitStatus& status) {
   auto command = std::make_shared<TableCommand>();
   CLI::App* sub = simulate.add_subcommand("table", "Predict the rows of a table of measurements");
   sub->footer(kTableFooter);
@@ -133,33 +134,33 @@ Result<std::vector<sim::MeasuredStep>> chosen_rows(const FitCommand& command,
   return rows;
 }
 
-ExitStatus simulate_fit(const FitCommand& command) {
+reports::ExitStatus simulate_fit(const FitCommand& command) {
   const Result<sim::MeasuredTable> table = sim::load_measured_table(command.file);
-  if (!table) return fail(table.error());
+  if (!table) return reports::fail(table.error());
   const Result<std::vector<sim::MeasuredStep>> rows = chosen_rows(command, *table);
-  if (!rows) return fail(rows.error());
+  if (!rows) return reports::fail(rows.error());
   const Result<sim::Calibration> start = sim::load_calibration(command.start, table->machine_type);
-  if (!start) return fail(start.error());
+  if (!start) return reports::fail(start.error());
   const Result<sim::Fit> fit = sim::fit_parameters(*rows, start->cost, command.options);
-  if (!fit) return fail(fit.error());
+  if (!fit) return reports::fail(fit.error());
   sim::Calibration calibration;
   calibration.name = command.name;
   calibration.cost = fit->cost;
   for (const sim::MeasuredStep& row : *rows) calibration.fitted_on.push_back(row.label);
   if (const Status written = write_file(command.result, sim::calibration_yaml(calibration));
       !written)
-    return fail(written.error(), ExitStatus::own_failure);
+    return reports::fail(written.error(), reports::ExitStatus::own_failure);
   std::cout << "fitted " << plural(command.options.parameters.size(), "parameter") << " to "
             << plural(rows->size(), "row") << " of " << table->steps.size() << ": mean error "
             << fixed(100 * fit->before, 2) << " % before, " << fixed(100 * fit->after, 2)
             << " % after\n"
             << "written to " << printable(command.result) << "\n";
-  return ExitStatus::clean;
+  return reports::ExitStatus::clean;
 }
 
 }  // namespace
 
-void add_simulate_fit(CLI::App& simulate, ExitStatus& status) {
+void add_simulate_fit(CLI::App& simulate, reports::ExitStatus& status) {
   auto command = std::make_shared<FitCommand>();
   CLI::App* sub = simulate.add_subcommand("fit", "Calibrate a machine type on measured rows");
   sub->footer(kFitFooter);
@@ -185,4 +186,4 @@ void add_simulate_fit(CLI::App& simulate, ExitStatus& status) {
   sub->callback([command, &status] { status = simulate_fit(*command); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

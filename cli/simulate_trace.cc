@@ -13,7 +13,7 @@
 #include "sim/machine/simulated_job.h"
 #include "trace/load.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr const char* kTraceFooter = R"(Examples:
@@ -34,7 +34,7 @@ or traces that cannot be simulated.)";
 
 struct TraceCommand {
   std::vector<std::string> paths;
-  LoadOptions load;
+  trace::LoadOptions load;
   std::string alpha, beta, gamma, launch = "0ns", traces;
   bool apart = false;
   SimulationOutput output;
@@ -42,20 +42,20 @@ struct TraceCommand {
 
 struct Machine {
   sim::LinkCost link;
-  sim::Picos launch;
+  Picos launch;
 };
 
 Result<Machine> parse_machine(const TraceCommand& command) {
   Machine machine;
-  const Result<sim::Picos> alpha = sim::parse_duration(command.alpha);
+  const Result<Picos> alpha = parse_duration(command.alpha);
   if (!alpha) return with_option("--alpha", alpha.error());
-  const Result<sim::Bandwidth> beta = sim::parse_bandwidth(command.beta);
+  const Result<Bandwidth> beta = parse_bandwidth(command.beta);
   if (!beta) return with_option("--beta", beta.error());
-  const Result<sim::Picos> launch = sim::parse_duration(command.launch);
+  const Result<Picos> launch = parse_duration(command.launch);
   if (!launch) return with_option("--launch", launch.error());
   machine = {{*alpha, *beta, std::nullopt}, *launch};
   if (!command.gamma.empty()) {
-    const Result<sim::Bandwidth> gamma = sim::parse_bandwidth(command.gamma);
+    const Result<Bandwidth> gamma = parse_bandwidth(command.gamma);
     if (!gamma) return with_option("--gamma", gamma.error());
     machine.link.gamma = *gamma;
   }
@@ -68,48 +68,51 @@ Result<sim::Prices> prices_of(const sim::ProgramJob& job, const sim::LinkCost& l
     sizes.push_back(static_cast<std::uint32_t>(group.members.size()));
   const sim::PriceOfCall price = [&](std::uint32_t group,
                                      const sim::ProgramCall& call) -> Result<sim::CallCost> {
-    const Result<sim::Picos> time = sim::default_time(call.op, sizes[group], call.bytes, link);
+    const Result<Picos> time = sim::default_time(call.op, sizes[group], call.bytes, link);
     if (!time) return time.error();
     return sim::CallCost{*time};
   };
   return sim::Prices::of(job, sizes, price);
 }
 
-ExitStatus simulate_trace(const TraceCommand& command) {
+reports::ExitStatus simulate_trace(const TraceCommand& command) {
   if (const Status outputs = check_simulation_output(command.output); !outputs)
-    return fail(outputs.error());
+    return reports::fail(outputs.error());
   const Result<Machine> machine = parse_machine(command);
-  if (!machine) return fail(machine.error());
-  Result<Run> run = load_run(command.paths, command.load);
-  if (!run) return fail(run.error());
+  if (!machine) return reports::fail(machine.error());
+  Result<trace::Run> run = trace::load_run(command.paths, command.load);
+  if (!run) return reports::fail(run.error());
   Result<sim::RunProgram> program = sim::program_of(*run);
-  if (!program) return fail(program.error());
+  if (!program) return reports::fail(program.error());
   const Result<sim::Prices> prices = prices_of(program->job, machine->link);
-  if (!prices) return fail(prices.error());
+  if (!prices) return reports::fail(prices.error());
   sim::Folding folding = command.apart ? sim::keep_apart(program->job) : sim::fold(program->job);
   const Result<sim::SimulatedProgram> simulated =
       sim::simulate_program(std::move(*program), std::move(folding), *prices, machine->launch);
-  if (!simulated) return fail(simulated.error());
+  if (!simulated) return reports::fail(simulated.error());
   if (!command.traces.empty()) {
     const Status kept = sim::write_simulated_traces(*simulated, *run, command.traces);
-    if (!kept) return fail(kept.error(), ExitStatus::own_failure);
+    if (!kept) return reports::fail(kept.error(), reports::ExitStatus::own_failure);
   }
   if (simulated->result.stuck)
-    return write_failure(simulated_hang(*simulated, std::move(*run), simulated_json(*simulated)),
-                         command.output);
-  Run played =
+    return write_failure(
+        reports::simulated_hang(*simulated, std::move(*run), reports::simulated_json(*simulated)),
+        command.output);
+  trace::Run played =
       sim::as_simulated(std::move(*run), simulated->program, simulated->folding, simulated->result);
   const auto content = [&](const std::string& kind, bool) {
-    if (kind == "timeline") return simulated_timeline(played);
-    return kind == "json" ? simulated_json(*simulated).dump(2) + "\n" : simulated_text(*simulated);
+    if (kind == "timeline") return reports::simulated_timeline(played);
+    return kind == "json" ? reports::simulated_json(*simulated).dump(2) + "\n"
+                          : reports::simulated_text(*simulated);
   };
   const Status written = write_simulation(content, command.output);
-  return written ? ExitStatus::clean : fail(written.error(), ExitStatus::own_failure);
+  return written ? reports::ExitStatus::clean
+                 : reports::fail(written.error(), reports::ExitStatus::own_failure);
 }
 
 }  // namespace
 
-void add_simulate_trace(CLI::App& simulate, ExitStatus& status) {
+void add_simulate_trace(CLI::App& simulate, reports::ExitStatus& status) {
   CLI::App* command = simulate.add_subcommand("trace", "Run what traces hold on a simulated clock");
   const auto options = std::make_shared<TraceCommand>();
   command->add_option("PATH", options->paths, "Trace files, or folders that hold them")
@@ -140,4 +143,4 @@ void add_simulate_trace(CLI::App& simulate, ExitStatus& status) {
   command->callback([options, &status] { status = simulate_trace(*options); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

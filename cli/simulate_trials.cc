@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 Error bad(const std::string& item, const std::string& why) {
@@ -88,4 +88,4 @@ Result<sim::TrialOptions> trial_options(const TrialsCommand& command) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

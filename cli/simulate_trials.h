@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "sim/forecast/trials.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 struct TrialsCommand {
   int trials = 0;  // 0: none
@@ -29,4 +29,4 @@ Result<sim::Jitter> parse_jitter(const std::string& text);
 // without --trials.
 Result<sim::TrialOptions> trial_options(const TrialsCommand& command);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -2,7 +2,7 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 std::string csv_field(std::string_view text) {
   constexpr std::string_view kFormula = "=+-@";
@@ -14,4 +14,4 @@ std::string csv_field(std::string_view text) {
   return quoted + "\"";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

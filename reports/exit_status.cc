@@ -5,30 +5,33 @@
 #include <optional>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 // What --fail-on takes, and the least severity that then gives exit status 1.
-std::optional<Severity> threshold(std::string_view fail_on) {
-  if (fail_on == "error") return Severity::error;
-  if (fail_on == "warning") return Severity::warning;
-  if (fail_on == "note") return Severity::note;
+std::optional<verify::Severity> threshold(std::string_view fail_on) {
+  if (fail_on == "error") return verify::Severity::error;
+  if (fail_on == "warning") return verify::Severity::warning;
+  if (fail_on == "note") return verify::Severity::note;
   return std::nullopt;
 }
 
 }  // namespace
 
-ExitStatus exit_status(const Report& report, const std::string& fail_on) {
-  const std::optional<Severity> least = threshold(fail_on);
-  const bool fails = least && std::any_of(report.findings.begin(), report.findings.end(),
-                                          [&](const Finding& f) { return f.severity >= *least; });
+ExitStatus exit_status(const verify::Report& report, const std::string& fail_on) {
+  const std::optional<verify::Severity> least = threshold(fail_on);
+  const bool fails =
+      least && std::any_of(report.findings.begin(), report.findings.end(),
+                           [&](const verify::Finding& f) { return f.severity >= *least; });
   if (fails) return ExitStatus::findings;
-  return report.verdict == Verdict::inconclusive ? ExitStatus::inconclusive : ExitStatus::clean;
+  return report.verdict == verify::Verdict::inconclusive ? ExitStatus::inconclusive
+                                                         : ExitStatus::clean;
 }
 
-ExitStatus status_of(ProductVerdict verdict) {
-  if (verdict == ProductVerdict::safe) return ExitStatus::clean;
-  return verdict == ProductVerdict::inconclusive ? ExitStatus::inconclusive : ExitStatus::findings;
+ExitStatus status_of(verify::ProductVerdict verdict) {
+  if (verdict == verify::ProductVerdict::safe) return ExitStatus::clean;
+  return verdict == verify::ProductVerdict::inconclusive ? ExitStatus::inconclusive
+                                                         : ExitStatus::findings;
 }
 
 ExitStatus fail(const Error& error, ExitStatus status) {
@@ -36,4 +39,4 @@ ExitStatus fail(const Error& error, ExitStatus status) {
   return status;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

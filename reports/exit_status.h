@@ -7,7 +7,7 @@
 #include "verify/product/decide.h"
 #include "verify/report.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 enum class ExitStatus : int {
   clean = 0,
@@ -21,12 +21,12 @@ enum class ExitStatus : int {
 constexpr ExitStatus interrupted_by(int signal) { return static_cast<ExitStatus>(128 + signal); }
 
 // By the contract: findings at or above `fail_on` (never: none), else inconclusive, else clean.
-ExitStatus exit_status(const Report& report, const std::string& fail_on);
+ExitStatus exit_status(const verify::Report& report, const std::string& fail_on);
 
 // 0 safe, 3 inconclusive, else 1.
-ExitStatus status_of(ProductVerdict verdict);
+ExitStatus status_of(verify::ProductVerdict verdict);
 
 // Prints "lockstep: error: …" and the fix on standard error; gives `status` back.
 ExitStatus fail(const Error& error, ExitStatus status = ExitStatus::bad_usage);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -8,7 +8,7 @@
 
 #include "trace/ids.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // In one line; bytes that are no UTF-8 become U+FFFD.
 inline std::string json_text(const nlohmann::ordered_json& json) {
@@ -17,10 +17,10 @@ inline std::string json_text(const nlohmann::ordered_json& json) {
 
 // Ranks in the JSON of reports: their numbers in a list.
 
-inline nlohmann::ordered_json ranks_json(const std::vector<Rank>& ranks) {
+inline nlohmann::ordered_json ranks_json(const std::vector<trace::Rank>& ranks) {
   auto out = nlohmann::ordered_json::array();
-  for (const Rank rank : ranks) out.push_back(rank.value);
+  for (const trace::Rank rank : ranks) out.push_back(rank.value);
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

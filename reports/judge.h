@@ -8,11 +8,11 @@
 #include "reports/findings/forms.h"
 #include "trace/load.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 struct TracesToJudge {
   std::vector<std::string> paths;
-  LoadOptions load = {};
+  trace::LoadOptions load = {};
   std::string semantics = {};    // "nccl", "gloo" or "mpi"; empty: as recorded
   std::string certificate = {};  // where the proof of a clean run goes; empty: nowhere
 };
@@ -29,4 +29,4 @@ ExitStatus judge_traces(const TracesToJudge& traces, const ReportOptions& report
 ExitStatus judge_product(const std::string& folder, const std::string& certificate,
                          const ReportOptions& report);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -7,7 +7,7 @@
 #include "base/files/write_file.h"
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 // Of a fix, below the "  fix: " that Error::str() puts before it.
@@ -77,4 +77,4 @@ Status write_targets(const std::vector<OutputTarget>& targets, bool quiet,
   return Status::ok();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -12,7 +12,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 struct OutputTarget {
   std::string kind;
@@ -44,4 +44,4 @@ using OutputContent = std::function<std::string(const std::string& kind, bool to
 Status write_targets(const std::vector<OutputTarget>& targets, bool quiet,
                      const OutputContent& content);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -12,7 +12,7 @@
 #include "trace/load.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -125,4 +125,4 @@ Result<Derivation> load_derivation(const std::string& folder) {
   return make_derivation(std::move(*spec), std::move(runs), folder);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -16,7 +16,7 @@
 #include "base/result.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // What product.json says. Conditions are given by their place in `conditions`.
 struct ProductSpec {
@@ -96,4 +96,4 @@ Result<Derivation> make_derivation(ProductSpec spec, std::vector<Run> runs,
 // make_derivation.
 Result<Derivation> load_derivation(const std::string& folder);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -314,4 +314,4 @@ void separate_namesakes(Run& run) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -13,7 +13,7 @@
 
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // 0 <= place < size. `desc`: what the program calls the communicator; may be empty.
 RankTrace::Membership unlinked_membership(GroupId group, std::int32_t place, std::int32_t size,
@@ -48,4 +48,4 @@ void link_communicators(std::span<RankTrace> traces, Tables& tables, LinkOptions
 // O(members of distinct lists + memberships · log + calls of the ranks concerned).
 void separate_namesakes(Run& run);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

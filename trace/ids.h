@@ -5,7 +5,7 @@
 
 #include "base/ids.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 using Rank = StrongId<struct RankTag, std::int32_t>;       // global rank, 0-based; < 0: unknown
 using GroupId = StrongId<struct GroupTag, std::uint32_t>;  // a name of a process group, in one Run
@@ -20,4 +20,4 @@ inline constexpr Nanos kNoTime = -1;
 inline constexpr std::int32_t kNone = -1;              // "not recorded" for steps, ranks, tags, …
 inline constexpr std::int32_t kNoPeerTag = INT32_MIN;  // -1 is "any tag" in MPI traces
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

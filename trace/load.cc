@@ -17,7 +17,7 @@
 #include "trace/signature.h"
 #include "trace/trace_files.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -545,4 +545,4 @@ Result<Run> load_run(const std::vector<std::string>& paths, const LoadOptions& o
   return complete_run(std::move(*loaded));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -8,7 +8,7 @@
 #include "trace/evidence/evidence.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 struct Format;
 
@@ -59,4 +59,4 @@ Run complete_run(LoadedTraces loaded);
 // The order of `traces` does not matter.
 Run assemble_run(Tables tables, std::vector<RankTrace> traces);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -25,7 +25,7 @@
 #include <numeric>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::trace {
 
 enum class MemoryCategory : std::uint8_t {
   parameters,
@@ -63,4 +63,4 @@ struct StretchMemory {
   friend bool operator==(const StretchMemory&, const StretchMemory&) = default;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

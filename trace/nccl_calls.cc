@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 constexpr std::array<std::pair<std::string_view, Op>, 12> kOps = {{
@@ -58,4 +58,4 @@ bool nccl_has_root(Op op) {
   return op == Op::reduce || op == Op::broadcast || op == Op::gather || op == Op::scatter;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -9,7 +9,7 @@
 
 #include "trace/signature.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // "AllReduce", as NCCL's log and its profiler interface call it; nothing for one that is not known.
 std::optional<Op> nccl_op(std::string_view name);
@@ -32,4 +32,4 @@ NcclElements nccl_elements(Op op, std::int64_t count, std::int64_t nranks);
 // Whether the call's root means something: reduce, broadcast, gather, scatter.
 bool nccl_has_root(Op op);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -12,7 +12,7 @@
 #include "trace/derivation.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -383,4 +383,4 @@ std::string product_text(const ProductSpec& spec) {
   return out + "\n}\n";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

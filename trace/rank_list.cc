@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -95,4 +95,4 @@ bool RankLists::Equal::operator()(std::span<const Rank> a, const RankList& b) co
          (a.empty() || std::memcmp(a.data(), ranks.data(), a.size_bytes()) == 0);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

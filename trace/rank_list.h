@@ -16,7 +16,7 @@
 
 #include "trace/ids.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // A value: never changes, and a copy shares the ranks. Reads as a std::vector<Rank>.
 class RankList {
@@ -93,4 +93,4 @@ class RankLists {
   std::unordered_set<RankList, Hash, Equal> lists_;  // none is empty
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 void RankTrace::add_damage(std::string message, int line) {
   ++damaged_count;
@@ -190,4 +190,4 @@ void move_to_tables(Tables& into, const Tables& from, std::span<RankTrace> trace
   for (RankTrace& trace : traces) mover.move(trace);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -25,7 +25,7 @@
 // RankNote: what a source beside the recorded calls says of a rank: its log, its stack, NCCL's RAS.
 // Notes explain ends and missing traces; they are never compared as calls are.
 
-namespace lockstep {
+namespace lockstep::trace {
 
 struct RankNote {
   enum class Kind : std::uint8_t {
@@ -289,4 +289,4 @@ struct Run {
 // O(calls + distinct values).
 void move_to_tables(Tables& into, const Tables& from, std::span<RankTrace> traces);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstddef>
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -104,4 +104,4 @@ std::size_t NameListHash::operator()(const std::vector<StringId>& list) const no
   return h;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -12,7 +12,7 @@
 
 #include "trace/ids.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 enum class Op : std::uint8_t {
   other,  // an operation that the format does not list; its name is Signature::other_op
@@ -96,4 +96,4 @@ struct NameListHash {
   std::size_t operator()(const std::vector<StringId>& list) const noexcept;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::trace {
 
 std::optional<std::int64_t> element_bytes(std::string_view dtype) {
   if (dtype.starts_with("float8_")) return 1;
@@ -42,4 +42,4 @@ double call_bytes(const Run& run, const Call& call) {
          static_cast<double>(element_bytes(dtypes.front()).value_or(0));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -7,7 +7,7 @@
 
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // Bytes of one element: "float32" 4, "bfloat16" 2, "bool" 1, "complex64" 8, "float8_e4m3fn" 1.
 // Nothing for names that are not known.
@@ -19,4 +19,4 @@ std::optional<std::int64_t> element_bytes(std::string_view dtype);
 // shapes and type are recorded; else 0.
 double call_bytes(const Run& run, const Call& call);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

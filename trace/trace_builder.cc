@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -132,4 +132,4 @@ void TraceBuilder::number_by_ids() {
   trace_.first_seq.emplace(calls.front().group, static_cast<std::uint64_t>(first));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -14,7 +14,7 @@
 
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // The size of a world is one number in a file, and judging costs what it is (90 bytes and a line of
 // the report for every rank that is missing). A million ranks are more than any job had.
@@ -81,4 +81,4 @@ class TraceBuilder {
   bool recorded_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -13,7 +13,7 @@
 #include "base/result.h"
 #include "trace/formats/ring/reader.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -140,4 +140,4 @@ Status for_each_content(const std::string& path, FileBuffer& buffer, const Conte
   return unpack(inflated->text, path, inflated->truncated, reader);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

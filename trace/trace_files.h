@@ -9,7 +9,7 @@
 #include "base/files/read_file.h"
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // One file on disk that may hold traces.
 struct FoundFile {
@@ -47,4 +47,4 @@ struct ContentReader {
 // kLargestFile, or unpacks to too much.
 Status for_each_content(const std::string& path, FileBuffer& buffer, const ContentReader& reader);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -12,7 +12,7 @@
 #include "base/files/read_file.h"
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 namespace dom = simdjson::dom;
@@ -245,4 +245,4 @@ Result<RankCosts> read_work_costs(const std::string& file) {
   return parse_work_costs(*text, file);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

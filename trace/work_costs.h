@@ -17,7 +17,7 @@
 #include "base/result.h"
 #include "trace/memory_use.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 struct WorkCost {
   enum class Before : std::uint8_t { call, wait, step, checkpoint, evaluation };
@@ -81,4 +81,4 @@ Result<RankCosts> parse_work_costs(std::string_view text, const std::string& fil
 // Errors: parse_work_costs', and those of reading; larger than 1 GiB.
 Result<RankCosts> read_work_costs(const std::string& file);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -10,7 +10,7 @@
 #include "verify/blocking/endings.h"
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -28,7 +28,7 @@ bool intersect(const std::vector<std::uint32_t>& a, const std::vector<std::uint3
 
 // Earlier first: by step where both know theirs, then by place in the group.
 bool happens_before(const Cause& a, const Cause& b) {
-  if (a.step != kNone && b.step != kNone && a.step != b.step) return a.step < b.step;
+  if (a.step != trace::kNone && b.step != trace::kNone && a.step != b.step) return a.step < b.step;
   return std::tie(a.finding.seq, a.finding.group, a.finding.message) <
          std::tie(b.finding.seq, b.finding.group, b.finding.message);
 }
@@ -163,7 +163,7 @@ void Causes::add_below_matching(std::vector<Cause> numbers) {
   const bool found = first != causes_.end();
   for (Cause& cause : numbers) {
     const bool follows = found && cause.finding.severity == Severity::error &&
-                         (causes_[place].step == kNone || causes_[place].step <= cause.step);
+                         (causes_[place].step == trace::kNone || causes_[place].step <= cause.step);
     if (follows) {
       causes_[place].finding.consequences.push_back(std::move(cause.finding));
     } else {
@@ -185,7 +185,7 @@ bool Causes::leads_to(const Cause& cause, const WaitCause& wait) const {
   const auto died_of_it = [&](std::uint32_t r) {
     const std::uint32_t open = context_.where.positions[r].last_open;
     if (open == kNoCall || cause.group == SIZE_MAX) return false;
-    const Call& call = context_.call({r, open});
+    const trace::Call& call = context_.call({r, open});
     return call.group == context_.groups[cause.group].group && call.seq >= cause.seq;
   };
   if (std::any_of(wait.roots.begin(), wait.roots.end(), died_of_it)) return true;
@@ -197,7 +197,7 @@ bool Causes::leads_to(const Cause& cause, const WaitCause& wait) const {
 }
 
 bool Causes::hang_below(std::uint32_t rank) {
-  const Rank r = context_.run.ranks[rank].rank;
+  const trace::Rank r = context_.run.ranks[rank].rank;
   for (Cause& cause : causes_) {
     if (!cause.can_block) continue;
     auto& ranks = cause.finding.ranks;
@@ -212,4 +212,4 @@ bool Causes::hang_below(std::uint32_t rank) {
   return std::binary_search(explained_.begin(), explained_.end(), rank);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

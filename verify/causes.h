@@ -13,7 +13,7 @@
 #include "verify/context.h"
 #include "verify/matching/group_divergence.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 class Causes {
  public:
@@ -62,4 +62,4 @@ class Causes {
   std::vector<std::uint32_t> explained_;  // rank indices that a cause speaks of
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

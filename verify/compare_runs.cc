@@ -12,14 +12,14 @@
 #include "base/text.h"
 #include "verify/numbers/rounding.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
 using ValueKey = std::tuple<std::int64_t, Phase, std::string>;
 using Values = std::map<ValueKey, WholeValue>;
 
-Values values_of(const Run& run) {
+Values values_of(const trace::Run& run) {
   const ValueTable table(run);
   Values out;
   for (const ValueRow& row : table.rows()) {
@@ -57,10 +57,10 @@ std::optional<TensorDifference> difference(const ValueKey& key, const WholeValue
   return out;
 }
 
-std::map<std::int64_t, double> losses_of(const Run& run) {
+std::map<std::int64_t, double> losses_of(const trace::Run& run) {
   std::map<std::int64_t, std::pair<double, int>> sums;
-  for (const RankTrace& trace : run.ranks) {
-    for (const StepMark& step : trace.steps) {
+  for (const trace::RankTrace& trace : run.ranks) {
+    for (const trace::StepMark& step : trace.steps) {
       if (!step.loss) continue;
       sums[step.n].first += *step.loss;
       ++sums[step.n].second;
@@ -108,7 +108,7 @@ void find_parting(std::vector<std::pair<std::uint32_t, TensorDifference>> found,
 
 }  // namespace
 
-Comparison compare_runs(const Run& a, const Run& b, std::optional<double> tolerance) {
+Comparison compare_runs(const trace::Run& a, const trace::Run& b, std::optional<double> tolerance) {
   const Values of_a = values_of(a);
   const Values of_b = values_of(b);
   Comparison out;
@@ -150,14 +150,14 @@ Comparison compare_runs(const Run& a, const Run& b, std::optional<double> tolera
   return out;
 }
 
-WholeValue whole_value(const Run& run, const ValueRow& row) {
-  const StateMark& first = *row.readings.front().mark;
+WholeValue whole_value(const trace::Run& run, const ValueRow& row) {
+  const trace::StateMark& first = *row.readings.front().mark;
   WholeValue out{first.hash, first.norm, first.sketch, run.tables.str(first.dtype), row.place};
   if (!row.sharded()) return out;
   out.hash.reset();
   double squares = first.norm.value_or(0) * first.norm.value_or(0);
   for (std::size_t i = 1; i < row.readings.size(); ++i) {
-    const StateMark& mark = *row.readings[i].mark;
+    const trace::StateMark& mark = *row.readings[i].mark;
     squares += mark.norm.value_or(0) * mark.norm.value_or(0);
     if (mark.sketch.size() == out.sketch.size())
       out.sketch = sum(std::move(out.sketch), mark.sketch);
@@ -182,7 +182,7 @@ namespace {
 // By name, then by step.
 using ValuesByName = std::map<std::string, std::map<std::int64_t, WholeValue>>;
 
-ValuesByName course_of(const Run& run, Phase phase,
+ValuesByName course_of(const trace::Run& run, Phase phase,
                        const std::function<bool(std::string_view)>& counts) {
   const ValueTable table(run);
   ValuesByName out;
@@ -197,7 +197,7 @@ double square(double x) { return x * x; }
 
 }  // namespace
 
-Drift drift_between(const Run& a, const Run& b, Phase phase,
+Drift drift_between(const trace::Run& a, const trace::Run& b, Phase phase,
                     const std::function<bool(std::string_view)>& counts) {
   const ValuesByName of_a = course_of(a, phase, counts);
   const ValuesByName of_b = course_of(b, phase, counts);
@@ -225,12 +225,12 @@ Drift drift_between(const Run& a, const Run& b, Phase phase,
 namespace {
 
 // The last step that a rank finished, and the mean loss of the ranks that recorded one.
-std::optional<std::pair<std::int64_t, double>> last_loss(const Run& run) {
+std::optional<std::pair<std::int64_t, double>> last_loss(const trace::Run& run) {
   std::optional<std::int64_t> last;
   double sum = 0;
   int ranks = 0;
-  for (const RankTrace& trace : run.ranks) {
-    for (const StepMark& step : trace.steps) {
+  for (const trace::RankTrace& trace : run.ranks) {
+    for (const trace::StepMark& step : trace.steps) {
       if (last && step.n < *last) continue;
       if (!last || step.n > *last) {
         last = step.n;
@@ -253,7 +253,8 @@ double loss_tolerance(std::string_view dtype) {
   return std::sqrt(u > 0 ? u : kFloat32Roundoff);
 }
 
-std::optional<FinalLoss> final_loss(const Run& run, const Run& reference, std::string_view dtype) {
+std::optional<FinalLoss> final_loss(const trace::Run& run, const trace::Run& reference,
+                                    std::string_view dtype) {
   const auto own = last_loss(run);
   const auto other = last_loss(reference);
   if (!own || !other || own->first != other->first) return std::nullopt;
@@ -269,21 +270,23 @@ std::optional<FinalLoss> final_loss(const Run& run, const Run& reference, std::s
 
 namespace {
 
-std::string list_text(const Tables& tables, IntListId id) {
+std::string list_text(const trace::Tables& tables, trace::IntListId id) {
   std::string out;
   for (const std::int64_t n : tables.int_lists[id]) out += std::to_string(n) + ",";
   return out;
 }
 
 std::string number_text(const char* key, std::int64_t value) {
-  return value == kNone ? std::string() : " " + std::string(key) + "=" + std::to_string(value);
+  return value == trace::kNone ? std::string()
+                               : " " + std::string(key) + "=" + std::to_string(value);
 }
 
 // All that is compared, so that equal texts are equal calls.
-std::string call_text(const Run& run, const Call& call) {
-  const Tables& tables = run.tables;
-  const Signature& s = tables.signatures[call.signature];
-  std::string out = s.op == Op::other ? tables.str(s.other_op) : std::string(op_name(s.op));
+std::string call_text(const trace::Run& run, const trace::Call& call) {
+  const trace::Tables& tables = run.tables;
+  const trace::Signature& s = tables.signatures[call.signature];
+  std::string out =
+      s.op == trace::Op::other ? tables.str(s.other_op) : std::string(trace::op_name(s.op));
   out += " in " + tables.str(call.group) + " #" + std::to_string(call.seq);
   out += " step=" + std::to_string(call.step) + " in=" + list_text(tables, s.in) +
          " out=" + list_text(tables, s.out);
@@ -298,10 +301,10 @@ std::string call_text(const Run& run, const Call& call) {
 
 }  // namespace
 
-CallComparison compare_calls(const Run& a, std::uint32_t rank_a, const Run& b,
+CallComparison compare_calls(const trace::Run& a, std::uint32_t rank_a, const trace::Run& b,
                              std::uint32_t rank_b) {
-  const std::vector<Call>& of_a = a.ranks[rank_a].calls;
-  const std::vector<Call>& of_b = b.ranks[rank_b].calls;
+  const std::vector<trace::Call>& of_a = a.ranks[rank_a].calls;
+  const std::vector<trace::Call>& of_b = b.ranks[rank_b].calls;
   CallComparison out;
   out.calls_a = of_a.size();
   out.calls_b = of_b.size();
@@ -314,4 +317,4 @@ CallComparison compare_calls(const Run& a, std::uint32_t rank_a, const Run& b,
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -17,7 +17,7 @@
 #include "trace/run.h"
 #include "verify/numbers/value_table.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct TensorDifference {
   std::int64_t n = 0;
@@ -55,7 +55,8 @@ struct Comparison {
 // Where ranks of a run differ, the value of its lowest rank counts (verify() judges that); of
 // sharded tensors all ranks' parts.
 // O(marks log marks).
-Comparison compare_runs(const Run& a, const Run& b, std::optional<double> tolerance = {});
+Comparison compare_runs(const trace::Run& a, const trace::Run& b,
+                        std::optional<double> tolerance = {});
 
 // One tensor in one step as a run recorded it: of a sharded one all ranks' parts together, else
 // what its lowest rank holds.
@@ -71,7 +72,7 @@ struct WholeValue {
   double size() const { return norm ? *norm : norm_estimate(sketch); }
 };
 
-WholeValue whole_value(const Run& run, const ValueRow& row);
+WholeValue whole_value(const trace::Run& run, const ValueRow& row);
 
 // Whether both have sketches of one length.
 bool sketches_compare(const WholeValue& a, const WholeValue& b);
@@ -92,7 +93,7 @@ struct Drift {
 // Of the values of `phase` whose names `counts` accepts. Distances are estimated from sketches (as
 // compare_runs does): over many tensors the error of the estimate averages out.
 // O(marks log marks).
-Drift drift_between(const Run& a, const Run& b, Phase phase,
+Drift drift_between(const trace::Run& a, const trace::Run& b, Phase phase,
                     const std::function<bool(std::string_view)>& counts);
 
 // Do two runs of one job end at the same loss? For a strategy that synchronises in every step, that
@@ -118,7 +119,8 @@ double loss_tolerance(std::string_view dtype);
 
 // Nothing where the runs' last steps are not the same one, or one recorded no loss of it.
 // O(steps).
-std::optional<FinalLoss> final_loss(const Run& run, const Run& reference, std::string_view dtype);
+std::optional<FinalLoss> final_loss(const trace::Run& run, const trace::Run& reference,
+                                    std::string_view dtype);
 
 // One rank's calls in two runs, side by side: does a derivation say what was recorded?
 
@@ -135,7 +137,7 @@ struct CallComparison {
 
 // Compared of each call: operation, group, place in the group's sequence, shapes, dtypes, reduce
 // operation, root, splits, peer and message tag, step, and the parameters carried. O(calls).
-CallComparison compare_calls(const Run& a, std::uint32_t rank_a, const Run& b,
+CallComparison compare_calls(const trace::Run& a, std::uint32_t rank_a, const trace::Run& b,
                              std::uint32_t rank_b);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -6,20 +6,20 @@
 #include "base/check.h"
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
-std::vector<Rank> Context::ranks(const std::vector<std::uint32_t>& indices) const {
-  std::vector<Rank> out;
+std::vector<trace::Rank> Context::ranks(const std::vector<std::uint32_t>& indices) const {
+  std::vector<trace::Rank> out;
   out.reserve(indices.size());
   for (const std::uint32_t i : indices) out.push_back(run.ranks[i].rank);
   std::sort(out.begin(), out.end());
   return out;
 }
 
-std::string rank_words(const std::vector<Rank>& sorted) {
+std::string rank_words(const std::vector<trace::Rank>& sorted) {
   std::vector<std::int32_t> numbers;
   numbers.reserve(sorted.size());
-  for (const Rank r : sorted) numbers.push_back(r.value);
+  for (const trace::Rank r : sorted) numbers.push_back(r.value);
   std::string list = ranges(numbers);
   std::string out;
   for (const char c : list) out += c == ',' ? std::string(", ") : std::string(1, c);
@@ -27,16 +27,18 @@ std::string rank_words(const std::vector<Rank>& sorted) {
 }
 
 std::string Context::rank_words(const std::vector<std::uint32_t>& indices) const {
-  return lockstep::rank_words(ranks(indices));
+  return verify::rank_words(ranks(indices));
 }
 
-std::string Context::call_words(CallRef ref) const { return describe(run.tables, call(ref)); }
+std::string Context::call_words(CallRef ref) const {
+  return trace::describe(run.tables, call(ref));
+}
 
 std::string Context::place_words(CallRef ref, std::uint64_t seq) const {
-  const Call& c = call(ref);
+  const trace::Call& c = call(ref);
   std::string out =
       "call " + std::to_string(seq) + " of group " + printable(run.tables.str(c.group));
-  if (c.step != kNone) out += ", step " + std::to_string(c.step);
+  if (c.step != trace::kNone) out += ", step " + std::to_string(c.step);
   if (c.at.value != 0) out += ", " + printable(run.tables.str(c.at));
   return out;
 }
@@ -85,7 +87,7 @@ constexpr std::size_t kExceptionShown = 200;  // characters of an exception's te
 
 // The last exception's text, shortened.
 std::string exception_text(const Context& context, std::uint32_t rank) {
-  const RankTrace& trace = context.run.ranks[rank];
+  const trace::RankTrace& trace = context.run.ranks[rank];
   if (trace.exceptions.empty()) return "";
   std::string text = printable(trace.exceptions.back().what);
   if (text.size() > kExceptionShown) {
@@ -117,8 +119,8 @@ std::string waiting_words(const Context& context, const WaitPoint& point) {
   std::string out = context.rank_words(point.waiting) + (one ? " waits in " : " wait in ") +
                     context.call_words(call);
   if (point.group == WaitPoint::kPointToPoint) {
-    const Call& c = context.call(call);
-    const bool sends = context.run.tables.signatures[c.signature].op == Op::send;
+    const trace::Call& c = context.call(call);
+    const bool sends = context.run.tables.signatures[c.signature].op == trace::Op::send;
     out += (sends ? " to rank " : " from rank ") + std::to_string(c.peer.value);
   }
   return out + " (" + context.place_words(call, seq_at(context, point)) + ")";
@@ -136,7 +138,7 @@ void place_at(const Context& context, const WaitPoint& point, Cause& cause) {
   cause.step = context.call(call).step;
   cause.seq = seq_at(context, point);
   f.seq = cause.seq;
-  if (cause.step != kNone) f.step = cause.step;
+  if (cause.step != trace::kNone) f.step = cause.step;
   f.group = printable(context.run.tables.str(context.call(call).group));
   if (point.group != WaitPoint::kPointToPoint) cause.group = point.group;
   for (const std::string& name : context.run.tables.names(context.call(call).what)) {
@@ -166,22 +168,23 @@ std::string state_words(const Context& context, std::uint32_t rank) {
 }
 
 std::string last_seen(const Context& context, std::uint32_t rank) {
-  const RankTrace& trace = context.run.ranks[rank];
+  const trace::RankTrace& trace = context.run.ranks[rank];
   if (trace.calls.empty()) return "it issued no call at all";
   const CallRef last{rank, static_cast<std::uint32_t>(trace.calls.size() - 1)};
   return "its last call was " + context.call_words(last) + " (" +
          context.place_words(last, context.call(last).seq) + ")";
 }
 
-std::string names_words(const Context& context, const std::vector<StringId>& names) {
+std::string names_words(const Context& context, const std::vector<trace::StringId>& names) {
   constexpr std::size_t kNamesShown = 3;
   std::vector<std::string> words;
-  for (const StringId name : names) words.push_back(printable(context.run.tables.str(name)));
+  for (const trace::StringId name : names) words.push_back(printable(context.run.tables.str(name)));
   return join_and(words, kNamesShown);
 }
 
 Cause value_cause(const Context& context, RuleId rule, std::int64_t n,
-                  const std::vector<StringId>& names, const std::vector<std::uint32_t>& culprits) {
+                  const std::vector<trace::StringId>& names,
+                  const std::vector<std::uint32_t>& culprits) {
   Cause out;
   out.can_block = false;
   out.deviants = culprits;
@@ -190,10 +193,10 @@ Cause value_cause(const Context& context, RuleId rule, std::int64_t n,
   Finding& f = out.finding;
   f.step = n;
   f.culprits = context.ranks(culprits);
-  for (const RankTrace& trace : context.run.ranks) f.ranks.push_back(trace.rank);
-  for (const StringId name : names) f.what.push_back(context.run.tables.str(name));
+  for (const trace::RankTrace& trace : context.run.ranks) f.ranks.push_back(trace.rank);
+  for (const trace::StringId name : names) f.what.push_back(context.run.tables.str(name));
   set_fingerprint(f, "");
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -16,10 +16,10 @@
 #include "verify/streams/deviations.h"
 #include "verify/streams/streams.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct Context {
-  const Run& run;
+  const trace::Run& run;
   const std::vector<GroupStreams>& groups;
   const ReplayResult& where;
   const Modalities& modalities;
@@ -27,9 +27,9 @@ struct Context {
   bool live = false;
   CallSemantics semantics = CallSemantics::gloo;
 
-  const Call& call(CallRef ref) const { return run.ranks[ref.rank].calls[ref.call]; }
+  const trace::Call& call(CallRef ref) const { return run.ranks[ref.rank].calls[ref.call]; }
   // By rank index; sorted.
-  std::vector<Rank> ranks(const std::vector<std::uint32_t>& indices) const;
+  std::vector<trace::Rank> ranks(const std::vector<std::uint32_t>& indices) const;
 
   // "rank 1", "ranks 0, 2-4".
   std::string rank_words(const std::vector<std::uint32_t>& indices) const;
@@ -49,12 +49,12 @@ struct Cause {
   std::vector<std::uint32_t> deviants;  // rank indices, ascending; also where no culprit is named
   std::size_t group = SIZE_MAX;         // SIZE_MAX: none
   std::uint64_t seq = 0;
-  std::int32_t step = kNone;
-  SignatureId call;       // of a deviation: the call at which the ranks part
-  bool can_block = true;  // false: it makes numbers wrong but keeps nobody waiting
+  std::int32_t step = trace::kNone;
+  trace::SignatureId call;  // of a deviation: the call at which the ranks part
+  bool can_block = true;    // false: it makes numbers wrong but keeps nobody waiting
 };
 
-std::string rank_words(const std::vector<Rank>& sorted);
+std::string rank_words(const std::vector<trace::Rank>& sorted);
 
 // The usual finding of a rule: its severity and general fix filled in.
 Finding make_finding(RuleId id);
@@ -99,11 +99,12 @@ void place_at(const Context& context, const WaitPoint& point, Cause& cause);
 // The words that findings about values share.
 
 // "a.weight", "a.weight, b.weight and 3 more".
-std::string names_words(const Context& context, const std::vector<StringId>& names);
+std::string names_words(const Context& context, const std::vector<trace::StringId>& names);
 
 // The usual cause of a rule of values: the step, the tensors and the culprits (rank indices) filled
 // in; concerns all ranks of the run until told otherwise, and keeps nobody waiting.
 Cause value_cause(const Context& context, RuleId rule, std::int64_t n,
-                  const std::vector<StringId>& names, const std::vector<std::uint32_t>& culprits);
+                  const std::vector<trace::StringId>& names,
+                  const std::vector<std::uint32_t>& culprits);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

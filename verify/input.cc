@@ -11,11 +11,11 @@
 #include "verify/context.h"
 #include "verify/replay/replay.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
-Finding note_missing(const std::vector<Rank>& missing) {
+Finding note_missing(const std::vector<trace::Rank>& missing) {
   Finding f = make_finding(RuleId::missing_rank);
   f.message = "no trace of " + rank_words(missing) + " was given; what " +
               (missing.size() == 1 ? "it" : "they") + " did is unknown";
@@ -25,32 +25,32 @@ Finding note_missing(const std::vector<Rank>& missing) {
 }
 
 // The last step that the rank is known to have been in; kNone where nothing says.
-std::int32_t last_step(const RankTrace& trace) {
-  std::int64_t out = trace.calls.empty() ? kNone : trace.calls.back().step;
+std::int32_t last_step(const trace::RankTrace& trace) {
+  std::int64_t out = trace.calls.empty() ? trace::kNone : trace.calls.back().step;
   if (!trace.steps.empty()) out = std::max(out, trace.steps.back().n);
   if (!trace.modalities.empty()) out = std::max(out, trace.modalities.back().n);
   return static_cast<std::int32_t>(out);
 }
 
 // "the traces of ranks 0, 1 have no end mark …, last seen in step 147".
-std::string cut_words(const Run& run, const std::vector<Rank>& cut) {
+std::string cut_words(const trace::Run& run, const std::vector<trace::Rank>& cut) {
   const bool one = cut.size() == 1;
-  std::int32_t step = kNone;
-  for (const Rank r : cut) step = std::max(step, last_step(*run.find(r)));
+  std::int32_t step = trace::kNone;
+  for (const trace::Rank r : cut) step = std::max(step, last_step(*run.find(r)));
   return (one ? "the trace of " : "the traces of ") + rank_words(cut) + (one ? " has" : " have") +
          " no end mark: killed, crashed, or still at work when " + (one ? "it was" : "they were") +
-         " copied" + (step == kNone ? "" : ", last seen in step " + std::to_string(step));
+         " copied" + (step == trace::kNone ? "" : ", last seen in step " + std::to_string(step));
 }
 
-Finding note_damaged(const Run& run, const std::vector<Rank>& damaged) {
+Finding note_damaged(const trace::Run& run, const std::vector<trace::Rank>& damaged) {
   Finding f = make_finding(RuleId::damaged_trace);
   std::uint64_t records = 0;
-  std::vector<Rank> cut;
-  for (const Rank r : damaged) {
-    const RankTrace& trace = *run.find(r);
+  std::vector<trace::Rank> cut;
+  for (const trace::Rank r : damaged) {
+    const trace::RankTrace& trace = *run.find(r);
     records += trace.damaged_count;
-    if (trace.end == End::cut) cut.push_back(r);
-    for (const DamagedRecord& d : trace.damaged) {
+    if (trace.end == trace::End::cut) cut.push_back(r);
+    for (const trace::DamagedRecord& d : trace.damaged) {
       if (f.evidence.size() < 8) {
         f.evidence.push_back({r, std::nullopt, printable(d.place.str()), printable(d.message)});
       }
@@ -64,7 +64,7 @@ Finding note_damaged(const Run& run, const std::vector<Rank>& damaged) {
   return f;
 }
 
-Finding note_conflicts(const Run& run) {
+Finding note_conflicts(const trace::Run& run) {
   Finding f = make_finding(RuleId::inconsistent_header);
   f.message = printable(join_and(run.header_conflicts, 4));
   set_fingerprint(f, "");
@@ -73,23 +73,23 @@ Finding note_conflicts(const Run& run) {
 
 }  // namespace
 
-InputState check_input(const Run& run, bool live) {
+InputState check_input(const trace::Run& run, bool live) {
   InputState state;
   // Ranks are sorted: walk both at once. A world of a million with one file costs a million steps.
   std::size_t next = 0;
   // Without times it is a program, which ends where it ends, or a log that has no end mark.
   const bool recorded = was_recorded(run);
-  const auto ended_unseen = [&](const RankTrace& trace) {
-    return trace.end == End::cut && !live && (recorded || trace.events.empty());
+  const auto ended_unseen = [&](const trace::RankTrace& trace) {
+    return trace.end == trace::End::cut && !live && (recorded || trace.events.empty());
   };
   for (std::int32_t r = 0; r < run.world_size; ++r) {
     if (next < run.ranks.size() && run.ranks[next].rank.value == r) {
-      const RankTrace& trace = run.ranks[next++];
+      const trace::RankTrace& trace = run.ranks[next++];
       if (trace.damaged_count > 0 || ended_unseen(trace)) {
         state.damaged.push_back(trace.rank);
       }
     } else {
-      state.missing.push_back(Rank(r));
+      state.missing.push_back(trace::Rank(r));
     }
   }
   if (!state.missing.empty()) state.findings.push_back(note_missing(state.missing));
@@ -108,20 +108,20 @@ struct Lack {
   std::vector<std::size_t> among;  // … and other ranks, with a trace or without
 };
 
-std::map<Rank, Lack> lacks_of(const Context& context) {
-  std::map<Rank, Lack> out;
+std::map<trace::Rank, Lack> lacks_of(const Context& context) {
+  std::map<trace::Rank, Lack> out;
   const std::vector<WaitPoint>& points = context.where.wait_points;
   for (std::size_t p = 0; p < points.size(); ++p) {
     const WaitPoint& point = points[p];
     if (point.any_source) continue;
     if (point.group == WaitPoint::kPointToPoint) {
-      const Rank peer = context.call(waiting_call(context, point.waiting[0])).peer;
+      const trace::Rank peer = context.call(waiting_call(context, point.waiting[0])).peer;
       if (context.run.find(peer) == nullptr) out[peer].alone.push_back(p);
       continue;
     }
-    const std::vector<Rank>& absent = context.groups[point.group].absent;
+    const std::vector<trace::Rank>& absent = context.groups[point.group].absent;
     const bool others = !point.missing.empty() || !point.behind.empty() || absent.size() > 1;
-    for (const Rank rank : absent) {
+    for (const trace::Rank rank : absent) {
       (others ? out[rank].among : out[rank].alone).push_back(p);
     }
   }
@@ -140,12 +140,12 @@ bool waits_for_more(const Context& context, const Lack& a, const Lack& b) {
 
 }  // namespace
 
-void tell_who_waits_for_the_missing(const Context& context, const std::vector<Rank>& missing,
+void tell_who_waits_for_the_missing(const Context& context, const std::vector<trace::Rank>& missing,
                                     Finding& note) {
-  std::map<Rank, Lack> lacks = lacks_of(context);
-  std::vector<std::pair<Rank, Lack>> waited_for;
-  std::vector<Rank> not_waited_for;
-  for (const Rank rank : missing) {
+  std::map<trace::Rank, Lack> lacks = lacks_of(context);
+  std::vector<std::pair<trace::Rank, Lack>> waited_for;
+  std::vector<trace::Rank> not_waited_for;
+  for (const trace::Rank rank : missing) {
     const auto found = lacks.find(rank);
     if (found == lacks.end()) {
       not_waited_for.push_back(rank);
@@ -171,4 +171,4 @@ void tell_who_waits_for_the_missing(const Context& context, const std::vector<Ra
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -11,30 +11,30 @@
 #include "trace/run.h"
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
-using NoteKind = RankNote::Kind;
+using NoteKind = trace::RankNote::Kind;
 
 constexpr std::size_t kShownToAFinding = 6;
 constexpr std::size_t kShownOfOthers = 4;
 
 // The place is part of the text: it is none in the user's program.
-Evidence evidence_of(const RankNote& note) {
+Evidence evidence_of(const trace::RankNote& note) {
   return {note.rank, std::nullopt, "",
-          std::string(to_string(note.kind)) + ": " + printable(note.text) + " (" +
+          std::string(trace::to_string(note.kind)) + ": " + printable(note.text) + " (" +
               printable(note.place.str()) + ")"};
 }
 
 // Notes by rank, in the order of Run::notes: what ended a rank comes first.
 class Notes {
  public:
-  explicit Notes(const Run& run) : notes_(run.notes), told_(run.notes.size()) {}
+  explicit Notes(const trace::Run& run) : notes_(run.notes), told_(run.notes.size()) {}
 
   // Those of a rank, of which some may have been told; marks them as told.
-  std::vector<const RankNote*> take(Rank rank, bool also_told) {
-    std::vector<const RankNote*> out;
+  std::vector<const trace::RankNote*> take(trace::Rank rank, bool also_told) {
+    std::vector<const trace::RankNote*> out;
     const auto [first, last] = std::equal_range(notes_.begin(), notes_.end(), rank, ByRank());
     for (auto note = first; note != last; ++note) {
       const auto n = static_cast<std::size_t>(note - notes_.begin());
@@ -43,8 +43,8 @@ class Notes {
     }
     return out;
   }
-  std::vector<const RankNote*> left() const {
-    std::vector<const RankNote*> out;
+  std::vector<const trace::RankNote*> left() const {
+    std::vector<const trace::RankNote*> out;
     for (std::size_t n = 0; n < notes_.size(); ++n) {
       if (!told_[n]) out.push_back(&notes_[n]);
     }
@@ -53,30 +53,36 @@ class Notes {
 
  private:
   struct ByRank {
-    bool operator()(const RankNote& note, Rank rank) const { return note.rank < rank; }
-    bool operator()(Rank rank, const RankNote& note) const { return rank < note.rank; }
+    bool operator()(const trace::RankNote& note, trace::Rank rank) const {
+      return note.rank < rank;
+    }
+    bool operator()(trace::Rank rank, const trace::RankNote& note) const {
+      return rank < note.rank;
+    }
   };
-  const std::vector<RankNote>& notes_;
+  const std::vector<trace::RankNote>& notes_;
   std::vector<bool> told_;
 };
 
 // "; rank 3, out of memory: … (rank_3.log:12)": notes of a report show their message alone.
-std::string words_of(const RankNote& note) {
+std::string words_of(const trace::RankNote& note) {
   constexpr std::size_t kTextShown = 160;
   std::string text = printable(note.text.substr(0, kTextShown));
   if (note.text.size() > kTextShown) text += " …";
-  return "; " + (note.rank.value == kNone ? std::string("some rank") : rank_words({note.rank})) +
-         ", " + std::string(to_string(note.kind)) + ": " + text + " (" +
+  return "; " +
+         (note.rank.value == trace::kNone ? std::string("some rank") : rank_words({note.rank})) +
+         ", " + std::string(trace::to_string(note.kind)) + ": " + text + " (" +
          printable(note.place.str()) + ")";
 }
 
 void support(Finding& finding, Notes& notes) {
-  const std::vector<Rank>& about = finding.culprits.empty() ? finding.ranks : finding.culprits;
+  const std::vector<trace::Rank>& about =
+      finding.culprits.empty() ? finding.ranks : finding.culprits;
   std::size_t shown = 0;
-  for (const Rank rank : about) {
+  for (const trace::Rank rank : about) {
     if (shown >= kShownToAFinding) return;
     // A missing rank's end is told once, with the error.
-    for (const RankNote* note : notes.take(rank, finding.severity != Severity::note)) {
+    for (const trace::RankNote* note : notes.take(rank, finding.severity != Severity::note)) {
       if (shown++ >= kShownToAFinding) continue;
       finding.evidence.push_back(evidence_of(*note));
       if (finding.severity == Severity::note) finding.message += words_of(*note);
@@ -85,11 +91,11 @@ void support(Finding& finding, Notes& notes) {
 }
 
 // Ranks that an error already speaks of as the ones at fault, or whose exception it tells.
-std::vector<Rank> explained(const std::vector<Finding>& findings) {
-  std::vector<Rank> out;
+std::vector<trace::Rank> explained(const std::vector<Finding>& findings) {
+  std::vector<trace::Rank> out;
   for (const Finding& f : findings) {
     if (f.severity != Severity::error) continue;
-    const std::vector<Rank>& ranks =
+    const std::vector<trace::Rank>& ranks =
         f.culprits.empty() && f.rule == RuleId::rank_exception ? f.ranks : f.culprits;
     out.insert(out.end(), ranks.begin(), ranks.end());
     for (const Finding& below : f.consequences) {
@@ -103,8 +109,8 @@ std::vector<Rank> explained(const std::vector<Finding>& findings) {
 
 // Ranks that an error concerns in any way: what they raised may have come of it. (Gloo aborts every
 // process that meets another size.)
-std::vector<Rank> concerned(const std::vector<Finding>& findings) {
-  std::vector<Rank> out;
+std::vector<trace::Rank> concerned(const std::vector<Finding>& findings) {
+  std::vector<trace::Rank> out;
   for (const Finding& f : findings) {
     if (f.severity == Severity::error) out.insert(out.end(), f.ranks.begin(), f.ranks.end());
   }
@@ -113,8 +119,8 @@ std::vector<Rank> concerned(const std::vector<Finding>& findings) {
 }
 
 // The text without what differs over ranks that ended for the same reason: numbers.
-std::string shape_of(const RankNote& note) {
-  std::string out(to_string(note.kind));
+std::string shape_of(const trace::RankNote& note) {
+  std::string out(trace::to_string(note.kind));
   for (const char c : note.text) {
     if (c < '0' || c > '9') {
       out += c;
@@ -141,20 +147,20 @@ std::string end_words(NoteKind kind, bool one) {
 }
 
 // One finding for all ranks that ended in the same way.
-Finding explain_end(const Run& run, const std::vector<const RankNote*>& ends) {
+Finding explain_end(const trace::Run& run, const std::vector<const trace::RankNote*>& ends) {
   constexpr std::size_t kTextShown = 200;
-  const RankNote& first = *ends.front();
+  const trace::RankNote& first = *ends.front();
   // Who sent the signal, and why, it does not tell: scancel, or the kernel short of memory.
   Finding f = make_finding(first.kind == NoteKind::killed      ? RuleId::rank_killed
                            : first.kind == NoteKind::gpu_fault ? RuleId::device_stall
                                                                : RuleId::rank_exception);
-  for (const RankNote* note : ends) f.ranks.push_back(note->rank);
+  for (const trace::RankNote* note : ends) f.ranks.push_back(note->rank);
   std::string text = printable(first.text);
   if (text.size() > kTextShown) text = printable(text.substr(0, kTextShown)) + " …";
   f.message = rank_words(f.ranks) + end_words(first.kind, f.ranks.size() == 1) + ": " + text;
-  std::vector<Rank> untraced;
+  std::vector<trace::Rank> untraced;
   std::copy_if(f.ranks.begin(), f.ranks.end(), std::back_inserter(untraced),
-               [&](Rank rank) { return run.find(rank) == nullptr; });
+               [&](trace::Rank rank) { return run.find(rank) == nullptr; });
   if (!untraced.empty()) {
     f.message +=
         "; no trace of " +
@@ -168,22 +174,22 @@ Finding explain_end(const Run& run, const std::vector<const RankNote*>& ends) {
 }
 
 // Ranks that ended by themselves, of which no finding speaks.
-std::vector<Finding> unexplained_ends(const Run& run, const std::vector<Finding>& findings) {
-  const std::vector<Rank> known = explained(findings);
-  const std::vector<Rank> told = concerned(findings);
+std::vector<Finding> unexplained_ends(const trace::Run& run, const std::vector<Finding>& findings) {
+  const std::vector<trace::Rank> known = explained(findings);
+  const std::vector<trace::Rank> told = concerned(findings);
   const bool any_error = std::any_of(findings.begin(), findings.end(), [](const Finding& f) {
     return f.severity == Severity::error;
   });
-  std::map<std::string, std::vector<const RankNote*>> by_reason;
-  Rank last(kNone);
-  for (const RankNote& note : run.notes) {  // by rank: the first that ends it counts
-    if (!note.ends() || note.rank.value == kNone || note.rank == last) continue;
+  std::map<std::string, std::vector<const trace::RankNote*>> by_reason;
+  trace::Rank last(trace::kNone);
+  for (const trace::RankNote& note : run.notes) {  // by rank: the first that ends it counts
+    if (!note.ends() || note.rank.value == trace::kNone || note.rank == last) continue;
     last = note.rank;
-    const RankTrace* trace = run.find(note.rank);
+    const trace::RankTrace* trace = run.find(note.rank);
     // What its own trace contradicts is told as that.
-    if (trace != nullptr && trace->end == End::clean && !trace->snapshot) continue;
+    if (trace != nullptr && trace->end == trace::End::clean && !trace->snapshot) continue;
     // It was still there when the job hung: what it raised then may have come of that.
-    if (trace != nullptr && trace->end == End::hung && any_error) continue;
+    if (trace != nullptr && trace->end == trace::End::hung && any_error) continue;
     if (trace != nullptr && std::binary_search(told.begin(), told.end(), note.rank)) continue;
     if (std::binary_search(known.begin(), known.end(), note.rank)) continue;
     by_reason[shape_of(note)].push_back(&note);
@@ -193,13 +199,13 @@ std::vector<Finding> unexplained_ends(const Run& run, const std::vector<Finding>
   return out;
 }
 
-Finding note_others(const std::vector<const RankNote*>& left) {
+Finding note_others(const std::vector<const trace::RankNote*>& left) {
   Finding f = make_finding(RuleId::job_evidence);
   std::string shown;
   std::map<NoteKind, std::size_t> counts;
-  for (const RankNote* note : left) {
+  for (const trace::RankNote* note : left) {
     ++counts[note->kind];
-    if (note->rank.value != kNone && (f.ranks.empty() || f.ranks.back() != note->rank)) {
+    if (note->rank.value != trace::kNone && (f.ranks.empty() || f.ranks.back() != note->rank)) {
       f.ranks.push_back(note->rank);
     }
     if (f.evidence.size() == kShownOfOthers) continue;
@@ -208,7 +214,7 @@ Finding note_others(const std::vector<const RankNote*>& left) {
   }
   std::vector<std::string> parts;
   for (const auto& [kind, count] : counts) {
-    parts.push_back(std::to_string(count) + " × " + std::string(to_string(kind)));
+    parts.push_back(std::to_string(count) + " × " + std::string(trace::to_string(kind)));
   }
   f.message = "what else is said of the ranks: " + join_and(parts) + shown;
   set_fingerprint(f, "");
@@ -217,7 +223,7 @@ Finding note_others(const std::vector<const RankNote*>& left) {
 
 }  // namespace
 
-void add_job_evidence(const Run& run, Report& report) {
+void add_job_evidence(const trace::Run& run, Report& report) {
   report.sources = run.sources;
   if (run.notes.empty()) return;
   std::vector<Finding> ends = unexplained_ends(run, report.findings);
@@ -228,9 +234,9 @@ void add_job_evidence(const Run& run, Report& report) {
       if (f.severity == severity) support(f, notes);
     }
   }
-  if (const std::vector<const RankNote*> left = notes.left(); !left.empty()) {
+  if (const std::vector<const trace::RankNote*> left = notes.left(); !left.empty()) {
     report.findings.push_back(note_others(left));
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

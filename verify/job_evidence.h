@@ -5,9 +5,11 @@
 
 #include "verify/report.h"
 
-namespace lockstep {
-
+namespace lockstep::trace {
 struct Run;
+}  // namespace lockstep::trace
+
+namespace lockstep::verify {
 
 // Adds to `report`, whose findings are not sorted yet:
 //  - to each finding, what is said of its culprits (of its ranks, where nobody is one), as
@@ -15,6 +17,6 @@ struct Run;
 //  - a finding for ranks that ended by themselves (RankNote::ends) where no finding names them;
 //  - a note with what is left: other ranks, contradictions.
 // O(notes log notes + findings).
-void add_job_evidence(const Run& run, Report& report);
+void add_job_evidence(const trace::Run& run, Report& report);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

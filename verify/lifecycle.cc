@@ -9,11 +9,13 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
-bool waits(const Call& call) { return call.has(kWaitBegan) || call.has(kWaitEnded); }
+bool waits(const trace::Call& call) {
+  return call.has(trace::kWaitBegan) || call.has(trace::kWaitEnded);
+}
 
 // Which calls of a group some member waited for.
 struct Waits {
@@ -22,17 +24,17 @@ struct Waits {
   bool any_left = false;  // some asynchronous call that its rank did not wait for
 };
 
-Waits waits_in(const Run& run, const GroupStreams& group) {
+Waits waits_in(const trace::Run& run, const GroupStreams& group) {
   Waits out;
   for (const Stream& stream : group.streams) {
     out.waited.resize(std::max(out.waited.size(), stream.calls.size()));
-    const std::vector<Call>& calls = run.ranks[stream.rank_index].calls;
+    const std::vector<trace::Call>& calls = run.ranks[stream.rank_index].calls;
     for (std::size_t m = 0; m < stream.calls.size(); ++m) {
-      const Call& call = calls[stream.calls[m]];
+      const trace::Call& call = calls[stream.calls[m]];
       if (waits(call)) {
         out.waited[m] = out.any_waited = true;
       } else {
-        out.any_left |= call.has(kAsync);
+        out.any_left |= call.has(trace::kAsync);
       }
     }
   }
@@ -40,21 +42,21 @@ Waits waits_in(const Run& run, const GroupStreams& group) {
 }
 
 // A rank that ended, or at least came to the end of its program.
-bool reached_its_end(const Context& context, const RankTrace& trace) {
-  if (trace.end == End::clean) return true;
+bool reached_its_end(const Context& context, const trace::RankTrace& trace) {
+  if (trace.end == trace::End::clean) return true;
   return !trace.calls.empty() &&
-         context.run.tables.signatures[trace.calls.back().signature].op == Op::finalize;
+         context.run.tables.signatures[trace.calls.back().signature].op == trace::Op::finalize;
 }
 
 // MPI: requests by their call and its place in the program, so that a loop is one finding.
 std::vector<Cause> check_requests(const Context& context) {
-  std::map<std::tuple<GroupId, SignatureId, StringId>, CallSite> forgotten;
+  std::map<std::tuple<trace::GroupId, trace::SignatureId, trace::StringId>, CallSite> forgotten;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
-    const RankTrace& trace = context.run.ranks[r];
+    const trace::RankTrace& trace = context.run.ranks[r];
     if (!reached_its_end(context, trace)) continue;
     for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
-      const Call& call = trace.calls[c];
-      if (!call.has(kAsync) || waits(call) || call.has(kCompleted)) continue;
+      const trace::Call& call = trace.calls[c];
+      if (!call.has(trace::kAsync) || waits(call) || call.has(trace::kCompleted)) continue;
       CallSite& site = forgotten[{call.group, call.signature, call.at}];
       if (site.add({r, c})) site.evidence.push_back(context.evidence({r, c}, "no wait for it"));
     }
@@ -91,17 +93,18 @@ Unwaited unwaited_in(const Context& context, const GroupStreams& group) {
   Unwaited out;
   if (!waits_of_all.any_waited || !waits_of_all.any_left) return out;
   for (const Stream& stream : group.streams) {
-    const RankTrace& trace = context.run.ranks[stream.rank_index];
-    if (trace.end != End::clean) continue;
+    const trace::RankTrace& trace = context.run.ranks[stream.rank_index];
+    if (trace.end != trace::End::clean) continue;
     const std::uint64_t before = out.calls;
     for (std::size_t m = 0; m < stream.calls.size(); ++m) {
-      const Call& call = trace.calls[stream.calls[m]];
-      if (!call.has(kAsync) || waits(call) || !waits_of_all.waited[m]) continue;
+      const trace::Call& call = trace.calls[stream.calls[m]];
+      if (!call.has(trace::kAsync) || waits(call) || !waits_of_all.waited[m]) continue;
       // Our recorder's ring over NCCL: a synchronous call, too, returns before it is complete, and
       // a host that reads a value waits for whatever is in flight just then. Who did not wait had
       // it completed before.
       const bool reads = context.run.ranks[stream.rank_index].source.ends_with(".ring");
-      if (reads && context.semantics == CallSemantics::nccl && call.has(kCompleted)) continue;
+      if (reads && context.semantics == CallSemantics::nccl && call.has(trace::kCompleted))
+        continue;
       if (out.calls++ > 0) continue;
       out.first = {stream.rank_index, stream.calls[m]};
       out.meeting = m;
@@ -128,11 +131,11 @@ Cause explain_unwaited(const Context& context, const Unwaited& unwaited, std::si
   f.seq = cause.seq;
   f.culprits = context.ranks(unwaited.ranks);
   f.ranks = f.culprits;
-  const Call& call = context.call(unwaited.first);
-  if (call.step != kNone) f.step = cause.step = call.step;
+  const trace::Call& call = context.call(unwaited.first);
+  if (call.step != trace::kNone) f.step = cause.step = call.step;
   f.what = context.run.tables.names(call.what);
   f.evidence = {context.evidence(unwaited.first, "no wait for it")};
-  set_fingerprint(f, describe(context.run.tables, call.signature));
+  set_fingerprint(f, trace::describe(context.run.tables, call.signature));
   return cause;
 }
 
@@ -157,7 +160,7 @@ bool CallSite::add(CallRef call) {
 }
 
 Cause cause_at(const Context& context, RuleId rule, CallSite site) {
-  const Call& call = context.call(site.first);
+  const trace::Call& call = context.call(site.first);
   Cause cause;
   cause.finding = make_finding(rule);
   Finding& f = cause.finding;
@@ -166,10 +169,10 @@ Cause cause_at(const Context& context, RuleId rule, CallSite site) {
   f.group = printable(context.run.tables.str(call.group));
   f.seq = call.seq;
   f.culprits = f.ranks = context.ranks(site.ranks);
-  if (call.step != kNone) f.step = cause.step = call.step;
+  if (call.step != trace::kNone) f.step = cause.step = call.step;
   f.what = context.run.tables.names(call.what);
   f.evidence = std::move(site.evidence);
-  set_fingerprint(f, describe(context.run.tables, call.signature));
+  set_fingerprint(f, trace::describe(context.run.tables, call.signature));
   cause.deviants = std::move(site.ranks);
   return cause;
 }
@@ -184,16 +187,16 @@ void sort_by_place(std::vector<Cause>& causes) {
 namespace {
 
 // Whether the operation fills no buffer on this rank, so that reading along is harmless.
-bool only_gives(const Signature& s, Rank rank) {
+bool only_gives(const trace::Signature& s, trace::Rank rank) {
   switch (s.op) {
-    case Op::send:
+    case trace::Op::send:
       return true;
-    case Op::broadcast:
-    case Op::scatter:
-      return s.op == Op::broadcast && s.root == rank.value;
-    case Op::reduce:
-    case Op::gather:
-      return s.root != kNone && s.root != rank.value;
+    case trace::Op::broadcast:
+    case trace::Op::scatter:
+      return s.op == trace::Op::broadcast && s.root == rank.value;
+    case trace::Op::reduce:
+    case trace::Op::gather:
+      return s.root != trace::kNone && s.root != rank.value;
     default:
       return false;
   }
@@ -204,27 +207,27 @@ struct Race {
   CallSite calls;
   bool writes = false;
 };
-using Site = std::tuple<GroupId, SignatureId, StringId, NameListId>;
+using Site = std::tuple<trace::GroupId, trace::SignatureId, trace::StringId, trace::NameListId>;
 
 void collect_races(const Context& context, std::uint32_t rank, std::map<Site, Race>& races) {
-  const RankTrace& trace = context.run.ranks[rank];
+  const trace::RankTrace& trace = context.run.ranks[rank];
   std::vector<bool> over(trace.calls.size());
-  for (const Event& event : trace.events) {
+  for (const trace::Event& event : trace.events) {
     switch (event.kind) {
-      case EventKind::wait:
-      case EventKind::waited:
+      case trace::EventKind::wait:
+      case trace::EventKind::waited:
         over[event.index] = true;
         break;
-      case EventKind::complete:
+      case trace::EventKind::complete:
         // An MPI program learns of a completion (by a test); elsewhere only the recorder sees it.
         if (context.semantics == CallSemantics::mpi) over[event.index] = true;
         break;
-      case EventKind::use:
-      case EventKind::write: {
-        const Call& call = trace.calls[event.index];
-        const bool writes = event.kind == EventKind::write;
-        if (!call.has(kAsync) || over[event.index]) break;
-        const Signature& s = context.run.tables.signatures[call.signature];
+      case trace::EventKind::use:
+      case trace::EventKind::write: {
+        const trace::Call& call = trace.calls[event.index];
+        const bool writes = event.kind == trace::EventKind::write;
+        if (!call.has(trace::kAsync) || over[event.index]) break;
+        const trace::Signature& s = context.run.tables.signatures[call.signature];
         if (!writes && only_gives(s, trace.rank)) break;
         Race& race = races[{call.group, call.signature, call.at, call.what}];
         const CallRef ref{rank, event.index};
@@ -264,4 +267,4 @@ std::vector<Cause> check_buffers(const Context& context) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

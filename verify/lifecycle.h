@@ -6,7 +6,7 @@
 
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // Asynchronous operations that a rank which ended cleanly never waited for. In c10d traces only
 // where it, or a peer in the same call, does wait for such calls: not every recorder sees waits.
@@ -41,4 +41,4 @@ Cause cause_at(const Context& context, RuleId rule, CallSite site);
 // run.
 void sort_by_place(std::vector<Cause>& causes);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

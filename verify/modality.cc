@@ -3,19 +3,20 @@
 #include <algorithm>
 #include <iterator>
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
 // The steps in which the rank recorded a remedy's span. A span has no step of its own: it belongs
 // to that of the modality event before it.
-std::unordered_set<std::int64_t> steps_with_stand_in(const RankTrace& trace, const Tables& tables) {
+std::unordered_set<std::int64_t> steps_with_stand_in(const trace::RankTrace& trace,
+                                                     const trace::Tables& tables) {
   std::unordered_set<std::int64_t> out;
   if (trace.spans.empty()) return out;
   std::optional<std::int64_t> step;
-  for (const Event& event : trace.events) {
-    if (event.kind == EventKind::modality) step = trace.modalities[event.index].n;
-    if (event.kind != EventKind::span || !step) continue;
+  for (const trace::Event& event : trace.events) {
+    if (event.kind == trace::EventKind::modality) step = trace.modalities[event.index].n;
+    if (event.kind != trace::EventKind::span || !step) continue;
     if (tables.str(trace.spans[event.index].name).starts_with("remedy.")) out.insert(*step);
   }
   return out;
@@ -23,10 +24,10 @@ std::unordered_set<std::int64_t> steps_with_stand_in(const RankTrace& trace, con
 
 }  // namespace
 
-Modalities::Modalities(const Run& run)
+Modalities::Modalities(const trace::Run& run)
     : run_(run), by_step_(run.ranks.size()), stand_ins_(run.ranks.size()) {
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
-    for (const ModalityMark& mark : run.ranks[r].modalities) by_step_[r][mark.n] = mark.has;
+    for (const trace::ModalityMark& mark : run.ranks[r].modalities) by_step_[r][mark.n] = mark.has;
     stand_ins_[r] = steps_with_stand_in(run.ranks[r], run.tables);
   }
 }
@@ -38,7 +39,7 @@ bool Modalities::stood_in(std::uint32_t rank, std::int32_t step) const {
 std::optional<std::vector<std::string>> Modalities::held(std::uint32_t rank,
                                                          std::int32_t step) const {
   const auto found = by_step_[rank].find(step);
-  if (step == kNone || found == by_step_[rank].end()) return std::nullopt;
+  if (step == trace::kNone || found == by_step_[rank].end()) return std::nullopt;
   std::vector<std::string> names = run_.tables.names(found->second);
   std::sort(names.begin(), names.end());
   return names;
@@ -62,21 +63,22 @@ struct StepCalls {
   std::size_t first = 0, last = 0;
 };
 
-StepCalls calls_of_step(const RankTrace& trace, std::int32_t step) {
-  const auto in_step = [&](const Call& c) { return c.step == step; };
+StepCalls calls_of_step(const trace::RankTrace& trace, std::int32_t step) {
+  const auto in_step = [&](const trace::Call& c) { return c.step == step; };
   const auto first = std::find_if(trace.calls.begin(), trace.calls.end(), in_step);
   const auto last = std::find_if_not(first, trace.calls.end(), in_step);
   return {static_cast<std::size_t>(first - trace.calls.begin()),
           static_cast<std::size_t>(last - trace.calls.begin())};
 }
 
-bool ends_within(const RankTrace& trace, StepCalls calls) {
+bool ends_within(const trace::RankTrace& trace, StepCalls calls) {
   return calls.last == trace.calls.size();
 }
 
 // The names, in order, that a step's calls carry.
-std::vector<StringId> names_in(const Run& run, const RankTrace& trace, StepCalls calls) {
-  std::vector<StringId> out;
+std::vector<trace::StringId> names_in(const trace::Run& run, const trace::RankTrace& trace,
+                                      StepCalls calls) {
+  std::vector<trace::StringId> out;
   for (std::size_t c = calls.first; c < calls.last; ++c) {
     const auto& names = run.tables.name_lists[trace.calls[c].what];
     out.insert(out.end(), names.begin(), names.end());
@@ -86,11 +88,11 @@ std::vector<StringId> names_in(const Run& run, const RankTrace& trace, StepCalls
 
 }  // namespace
 
-std::vector<std::string> left_out(const Run& run, const Modalities& modalities, std::uint32_t rank,
-                                  std::uint32_t other, std::int32_t step) {
-  if (step == kNone) return {};
-  const RankTrace& mine = run.ranks[rank];
-  const RankTrace& theirs = run.ranks[other];
+std::vector<std::string> left_out(const trace::Run& run, const Modalities& modalities,
+                                  std::uint32_t rank, std::uint32_t other, std::int32_t step) {
+  if (step == trace::kNone) return {};
+  const trace::RankTrace& mine = run.ranks[rank];
+  const trace::RankTrace& theirs = run.ranks[other];
   const StepCalls own = calls_of_step(mine, step);
   StepCalls model = calls_of_step(theirs, step);
   if (ends_within(theirs, model)) {
@@ -103,8 +105,8 @@ std::vector<std::string> left_out(const Run& run, const Modalities& modalities, 
       break;
     }
   }
-  std::vector<StringId> expected = names_in(run, theirs, model);
-  const std::vector<StringId> issued = names_in(run, mine, own);
+  std::vector<trace::StringId> expected = names_in(run, theirs, model);
+  const std::vector<trace::StringId> issued = names_in(run, mine, own);
   if (own.first < own.last && ends_within(mine, own)) {
     // `rank` is within the step too: what comes behind its current call may still follow.
     const auto& current = run.tables.name_lists[mine.calls[own.last - 1].what];
@@ -112,12 +114,12 @@ std::vector<std::string> left_out(const Run& run, const Modalities& modalities, 
       expected.erase(std::find(expected.begin(), expected.end(), current[0]), expected.end());
     }
   }
-  const std::unordered_set<StringId> done(issued.begin(), issued.end());
+  const std::unordered_set<trace::StringId> done(issued.begin(), issued.end());
   std::vector<std::string> out;
-  for (const StringId name : expected) {
+  for (const trace::StringId name : expected) {
     if (!done.contains(name)) out.push_back(run.tables.str(name));
   }
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

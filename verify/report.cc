@@ -1,6 +1,6 @@
 #include "verify/report.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 std::string_view to_string(Verdict v) {
   switch (v) {
@@ -14,4 +14,4 @@ std::string_view to_string(Verdict v) {
   return "";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -9,10 +9,10 @@
 #include "trace/ids.h"
 #include "verify/rules.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct Evidence {
-  Rank rank;
+  trace::Rank rank;
   std::optional<std::int64_t> id;  // of the call in that rank's trace
   std::string at;                  // source place in the user's program; may be empty
   std::string text;
@@ -25,11 +25,11 @@ struct Finding {
   std::string group;                 // empty: none concerned
   std::optional<std::uint64_t> seq;  // 0-based place in the group's sequence
   std::optional<std::int64_t> step;
-  std::vector<Rank> culprits;     // sorted
-  std::vector<Rank> ranks;        // all that are concerned, sorted
-  std::vector<std::string> what;  // parameters concerned
-  std::string message;            // one or two sentences, in the user's terms
-  std::string why;                // the reasoning that leads to it; may be empty
+  std::vector<trace::Rank> culprits;  // sorted
+  std::vector<trace::Rank> ranks;     // all that are concerned, sorted
+  std::vector<std::string> what;      // parameters concerned
+  std::string message;                // one or two sentences, in the user's terms
+  std::string why;                    // the reasoning that leads to it; may be empty
   std::string fix;
   std::vector<Evidence> evidence;
   std::vector<Finding> consequences;  // what follows from this cause; never judged by themselves
@@ -44,11 +44,11 @@ std::string_view to_string(Verdict v);
 struct Report {
   Verdict verdict = Verdict::clean;
   std::int32_t ranks_expected = 0;
-  std::vector<Rank> ranks_read, ranks_missing, ranks_damaged;
+  std::vector<trace::Rank> ranks_read, ranks_missing, ranks_damaged;
   std::uint64_t events = 0;
   std::vector<Finding> findings;     // worst first: severity, certainty, then first to happen
   std::vector<std::string> unknown;  // what the data cannot show
   std::string sources;  // which recordings were the calls and which the evidence; may be empty
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -1,6 +1,6 @@
 #include "verify/rule_examples.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 std::string_view rule_example(RuleId id) {
   switch (id) {
@@ -146,4 +146,4 @@ std::string_view rule_example(RuleId id) {
   return "";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -5,9 +5,9 @@
 
 #include "verify/rules.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // Lines of at most 80 columns, indented by two, each ending in a newline.
 std::string_view rule_example(RuleId id);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

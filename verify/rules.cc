@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -423,4 +423,4 @@ Result<RuleId> rule_named(std::string_view name) {
   return Error{"no rule \"" + printable(name.substr(0, kLongest)) + "\"", {}, fix};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

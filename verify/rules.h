@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 enum class Severity : std::uint8_t { note, warning, error };
 std::string_view to_string(Severity s);
@@ -100,4 +100,4 @@ std::span<const Rule> all_rules();
 // The rule of that id. Errors: there is none; the fix names the ids that may have been meant.
 Result<RuleId> rule_named(std::string_view name);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

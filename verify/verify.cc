@@ -33,7 +33,7 @@
 #include "verify/streams/deviations.h"
 #include "verify/streams/streams.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -323,17 +323,17 @@ void list_unknowns(const Context& context, const Outlook& outlook, Report& repor
   }
   bool any_call = false;
   bool any_identity = false;
-  for (const RankTrace& trace : context.run.ranks) {
+  for (const trace::RankTrace& trace : context.run.ranks) {
     any_call |= !trace.calls.empty();
     any_identity |= std::any_of(trace.calls.begin(), trace.calls.end(),
-                                [](const Call& c) { return c.what.value != 0; });
+                                [](const trace::Call& c) { return c.what.value != 0; });
   }
   if (any_call && !any_identity) {
     report.unknown.emplace_back(
         "parameters carried by a call: not recorded, so equal calls that pair different parameters "
         "cannot be seen");
   }
-  for (const Run::Unreadable& file : context.run.unreadable) {
+  for (const trace::Run::Unreadable& file : context.run.unreadable) {
     report.unknown.push_back("unreadable file: " + file.error.summary());
   }
 }
@@ -343,7 +343,7 @@ bool tells(const Report& report, RuleId id) {
                      [id](const Finding& f) { return f.rule == id; });
 }
 
-Verdict verdict_of(const Report& report, const Run& run, const Outlook& outlook) {
+Verdict verdict_of(const Report& report, const trace::Run& run, const Outlook& outlook) {
   const bool serious = std::any_of(report.findings.begin(), report.findings.end(),
                                    [](const Finding& f) { return f.severity != Severity::note; });
   if (serious) return Verdict::findings;
@@ -373,16 +373,17 @@ bool holds_deadlock(const Finding& f) {
 
 }  // namespace
 
-Report verify(const Run& run, const VerifyOptions& options) {
+Report verify(const trace::Run& run, const VerifyOptions& options) {
   Report report;
   // Where no rank has an end mark, the traces were copied while the job ran, or all of it died at
   // once: who is behind may just have been behind.
-  const bool unended = std::all_of(run.ranks.begin(), run.ranks.end(),
-                                   [](const RankTrace& t) { return t.end == End::cut; });
+  const bool unended =
+      std::all_of(run.ranks.begin(), run.ranks.end(),
+                  [](const trace::RankTrace& t) { return t.end == trace::End::cut; });
   const bool may_go_on = options.live || unended;
   InputState input = check_input(run, options.live);
   report.ranks_expected = run.world_size;
-  for (const RankTrace& trace : run.ranks) report.ranks_read.push_back(trace.rank);
+  for (const trace::RankTrace& trace : run.ranks) report.ranks_read.push_back(trace.rank);
   report.ranks_missing = std::move(input.missing);
   report.ranks_damaged = std::move(input.damaged);
   report.events = run.event_count();
@@ -392,7 +393,7 @@ Report verify(const Run& run, const VerifyOptions& options) {
   const Modalities modalities(run);
   const CallSemantics semantics = options.semantics.value_or(recorded_semantics(run));
   Outlook outlook;
-  for (const RankTrace& trace : run.ranks) {
+  for (const trace::RankTrace& trace : run.ranks) {
     const bool known = std::find(outlook.undecided.begin(), outlook.undecided.end(),
                                  trace.inconclusive) != outlook.undecided.end();
     if (!trace.inconclusive.empty() && !known) outlook.undecided.push_back(trace.inconclusive);
@@ -440,4 +441,4 @@ bool proves_stuck(const Report& report) {
   return std::any_of(report.findings.begin(), report.findings.end(), holds_deadlock);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

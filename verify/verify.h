@@ -7,7 +7,7 @@
 #include "verify/replay/semantics.h"
 #include "verify/report.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct VerifyOptions {
   // The ranks still run: a stream without end mark may go on, so that only what no continuation can
@@ -21,9 +21,9 @@ struct VerifyOptions {
 // by a window around the first difference, and from the search over what receives from any source
 // may take, which has a bound of its own (verify/schedules/search.h). The result does not depend on
 // the order of files or interning.
-Report verify(const Run& run, const VerifyOptions& options = {});
+Report verify(const trace::Run& run, const VerifyOptions& options = {});
 
 // True where the report proves that ranks of the job can never go on: worth ending it now.
 bool proves_stuck(const Report& report);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

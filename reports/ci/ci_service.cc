@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 std::string variable(const char* name) {
@@ -45,4 +45,4 @@ std::vector<std::string> ci_outputs(CiService service, const CiEnvironment& envi
   return {"junit=lockstep.xml"};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::reports {
 
 enum class CiService {
   github,  // GitHub Actions
@@ -30,4 +30,4 @@ CiService ci_service(const CiEnvironment& environment);
 // The reports that the service shows, as --output takes them: KIND=PATH.
 std::vector<std::string> ci_outputs(CiService service, const CiEnvironment& environment);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "reports/findings/finding_words.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 constexpr std::size_t kAnnotations = 10;
@@ -32,26 +32,27 @@ std::string escaped_for_github(std::string_view text, bool property) {
   return out;
 }
 
-std::string_view command_for(Severity severity) {
+std::string_view command_for(verify::Severity severity) {
   switch (severity) {
-    case Severity::error:
+    case verify::Severity::error:
       return "error";
-    case Severity::warning:
+    case verify::Severity::warning:
       return "warning";
-    case Severity::note:
+    case verify::Severity::note:
       return "notice";
   }
   return "notice";
 }
 
-std::string annotation(const Finding& finding, std::string_view root) {
+std::string annotation(const verify::Finding& finding, std::string_view root) {
   std::string out = "::" + std::string(command_for(finding.severity)) + " ";
   if (const auto place = place_of(finding, root)) {
     out += "file=" + escaped_for_github(place->file, true) +
            ",line=" + std::to_string(place->line) + ",";
     if (place->column) out += "col=" + std::to_string(*place->column) + ",";
   }
-  out += "title=" + escaped_for_github("lockstep " + std::string(rule(finding.rule).name), true) +
+  out += "title=" +
+         escaped_for_github("lockstep " + std::string(verify::rule(finding.rule).name), true) +
          "::";
   std::string text = printable(finding.message);
   if (const std::string where = where_in_words(finding); !where.empty())
@@ -68,12 +69,13 @@ std::string plain(std::string_view kind, const std::string& text) {
 }  // namespace
 
 std::string github_report(const FilteredReport& filtered, std::string_view root) {
-  std::vector<const Finding*> findings;
-  for (const Finding& finding : filtered.report.findings) findings.push_back(&finding);
-  std::stable_sort(findings.begin(), findings.end(),
-                   [](const Finding* a, const Finding* b) { return a->severity > b->severity; });
+  std::vector<const verify::Finding*> findings;
+  for (const verify::Finding& finding : filtered.report.findings) findings.push_back(&finding);
+  std::stable_sort(
+      findings.begin(), findings.end(),
+      [](const verify::Finding* a, const verify::Finding* b) { return a->severity > b->severity; });
   std::string out;
-  if (filtered.report.verdict == Verdict::inconclusive)
+  if (filtered.report.verdict == verify::Verdict::inconclusive)
     out += plain("warning", "inconclusive: " + verdict_in_words(filtered.report));
   // The tenth place is the last line's, where there is one.
   const std::size_t room = kAnnotations - (out.empty() ? 0 : 1);
@@ -85,4 +87,4 @@ std::string github_report(const FilteredReport& filtered, std::string_view root)
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

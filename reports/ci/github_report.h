@@ -12,10 +12,10 @@
 
 #include "reports/filter/filter.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // Lines, each a command of its own whatever the text in it: it is %-escaped as the runner wants it.
 // `root`: as of source_place(), the folder that was checked out.
 std::string github_report(const FilteredReport& filtered, std::string_view root = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -6,25 +6,25 @@
 #include "reports/findings/finding_words.h"
 #include "reports/json_text.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
 // Of info, minor, major, critical, blocker.
-std::string_view severity_name(Severity severity) {
+std::string_view severity_name(verify::Severity severity) {
   switch (severity) {
-    case Severity::error:
+    case verify::Severity::error:
       return "critical";
-    case Severity::warning:
+    case verify::Severity::warning:
       return "major";
-    case Severity::note:
+    case verify::Severity::note:
       return "info";
   }
   return "info";
 }
 
-Json location(const Finding& finding, std::string_view root) {
+Json location(const verify::Finding& finding, std::string_view root) {
   const auto place = place_of(finding, root);
   return {{"path", place ? place->file : "unknown"},
           {"lines", {{"begin", place ? place->line : 1}}}};
@@ -35,10 +35,10 @@ Json location(const Finding& finding, std::string_view root) {
 std::string gitlab_report(const FilteredReport& filtered, std::string_view root) {
   Json out = Json::array();
   UniqueFingerprints fingerprints;
-  for (const Finding& finding : filtered.report.findings) {
+  for (const verify::Finding& finding : filtered.report.findings) {
     Json one;
     one["description"] = printable(finding.message);
-    one["check_name"] = rule(finding.rule).name;
+    one["check_name"] = verify::rule(finding.rule).name;
     one["fingerprint"] = fingerprints.next(finding);
     one["severity"] = severity_name(finding.severity);
     one["location"] = location(finding, root);
@@ -47,4 +47,4 @@ std::string gitlab_report(const FilteredReport& filtered, std::string_view root)
   return json_text(out) + "\n";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

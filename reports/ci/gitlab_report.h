@@ -9,11 +9,11 @@
 
 #include "reports/filter/filter.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // An array and a newline; findings that a filter set aside are left out. GitLab requires a place:
 // where none was recorded, path is "unknown" and line 1. `root`: as of source_place(), the folder
 // that was checked out.
 std::string gitlab_report(const FilteredReport& filtered, std::string_view root = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -8,7 +8,7 @@
 #include "base/tables.h"
 #include "reports/findings/finding_words.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 // ` name="value"`.
@@ -21,7 +21,7 @@ std::string junit_attribute(std::string_view name, std::size_t value) {
 }
 
 // The finding for a person who reads the log of a failed test.
-std::string details(const Finding& finding) {
+std::string details(const verify::Finding& finding) {
   std::string out = finding.message + "\n";
   const auto add = [&](std::string_view key, const std::string& text) {
     if (!text.empty()) out += "\n" + std::string(key) + ": " + text;
@@ -32,23 +32,23 @@ std::string details(const Finding& finding) {
   for (const std::string& name : finding.what) names += (names.empty() ? "" : ", ") + name;
   add("what", names);
   add("why", finding.why);
-  for (const Evidence& evidence : finding.evidence)
+  for (const verify::Evidence& evidence : finding.evidence)
     add("seen", "rank " + std::to_string(evidence.rank.value) +
                     (evidence.at.empty() ? "" : " at " + evidence.at) + ": " + evidence.text);
-  for (const Finding& consequence : finding.consequences)
-    add("so", consequence.message + " (" + std::string(rule(consequence.rule).name) + ")");
+  for (const verify::Finding& consequence : finding.consequences)
+    add("so", consequence.message + " (" + std::string(verify::rule(consequence.rule).name) + ")");
   add("do", finding.fix);
   return out + "\n";
 }
 
 class Suite {
  public:
-  void add(const Finding& finding) {
-    if (finding.severity == Severity::note)
+  void add(const verify::Finding& finding) {
+    if (finding.severity == verify::Severity::note)
       return add_case(finding, "<system-out>" + xml_text(details(finding)) + "</system-out>");
     ++failures_;
     add_case(finding, "<failure" + junit_attribute("message", finding.message) +
-                          junit_attribute("type", to_string(finding.severity)) + ">" +
+                          junit_attribute("type", verify::to_string(finding.severity)) + ">" +
                           xml_text(details(finding)) + "</failure>");
   }
 
@@ -61,9 +61,9 @@ class Suite {
   }
 
   // The test case that is always there, so that a service sees a test that passes.
-  void add_verdict(const Report& report) {
+  void add_verdict(const verify::Report& report) {
     std::string inside;
-    if (report.verdict == Verdict::inconclusive) {
+    if (report.verdict == verify::Verdict::inconclusive) {
       ++errors_;
       inside = "<error" + junit_attribute("message", verdict_in_words(report)) +
                junit_attribute("type", "inconclusive") + "/>";
@@ -77,7 +77,7 @@ class Suite {
                       junit_attribute("tests", tests_) + junit_attribute("failures", failures_) +
                       junit_attribute("errors", errors_) + junit_attribute("skipped", skipped_) +
                       ">\n" + cases_;
-    std::string said = std::string(to_string(filtered.report.verdict)) + ": " +
+    std::string said = std::string(verify::to_string(filtered.report.verdict)) + ": " +
                        verdict_in_words(filtered.report) + "\n";
     for (const std::string& unknown : filtered.report.unknown)
       said += "not known: " + unknown + "\n";
@@ -87,8 +87,8 @@ class Suite {
   }
 
  private:
-  void add_case(const Finding& finding, const std::string& inside) {
-    const Rule& found = rule(finding.rule);
+  void add_case(const verify::Finding& finding, const std::string& inside) {
+    const verify::Rule& found = verify::rule(finding.rule);
     std::string name(found.name);
     if (!finding.group.empty()) name += " in group " + finding.group;
     name += " [" + fingerprints_.next(finding) + "]";
@@ -115,9 +115,9 @@ class Suite {
 std::string junit_report(const FilteredReport& filtered) {
   Suite suite;
   suite.add_verdict(filtered.report);
-  for (const Finding& finding : filtered.report.findings) suite.add(finding);
+  for (const verify::Finding& finding : filtered.report.findings) suite.add(finding);
   for (const SetAside& one : filtered.set_aside) suite.add(one);
   return suite.str(filtered);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

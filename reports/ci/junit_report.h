@@ -14,9 +14,9 @@
 
 #include "reports/filter/filter.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // A document. Text is escaped; what XML cannot hold becomes U+FFFD.
 std::string junit_report(const FilteredReport& filtered);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -11,7 +11,7 @@
 #include "reports/findings/finding_words.h"
 #include "reports/json_text.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -57,21 +57,21 @@ Json physical_location(const SourcePlace& place) {
   return {{"artifactLocation", {{"uri", uri_of(place.file)}}}, {"region", region}};
 }
 
-std::string rank_name(Rank rank) { return "rank " + std::to_string(rank.value); }
+std::string rank_name(trace::Rank rank) { return "rank " + std::to_string(rank.value); }
 
-Json locations(const Finding& finding, std::string_view root) {
+Json locations(const verify::Finding& finding, std::string_view root) {
   Json location = Json::object();
   if (const auto place = place_of(finding, root))
     location["physicalLocation"] = physical_location(*place);
-  for (const Rank rank : finding.culprits)
+  for (const trace::Rank rank : finding.culprits)
     location["logicalLocations"].push_back({{"name", rank_name(rank)}, {"kind", "process"}});
   return location.empty() ? Json::array() : Json::array({location});
 }
 
 // A threadFlow per rank that recorded a place, in the evidence's order.
-Json thread_flows(const Finding& finding, std::string_view root) {
-  std::vector<std::pair<Rank, Json>> flows;
-  for (const Evidence& evidence : finding.evidence) {
+Json thread_flows(const verify::Finding& finding, std::string_view root) {
+  std::vector<std::pair<trace::Rank, Json>> flows;
+  for (const verify::Evidence& evidence : finding.evidence) {
     const auto place = source_place(evidence.at, root);
     if (!place) continue;
     auto flow = flows.begin();
@@ -87,9 +87,9 @@ Json thread_flows(const Finding& finding, std::string_view root) {
   return out;
 }
 
-Json properties(const Finding& finding) {
+Json properties(const verify::Finding& finding) {
   Json out;
-  out["certainty"] = to_string(finding.certainty);
+  out["certainty"] = verify::to_string(finding.certainty);
   if (!finding.group.empty()) out["group"] = finding.group;
   if (finding.seq) out["seq"] = *finding.seq;
   if (finding.step) out["step"] = *finding.step;
@@ -110,17 +110,17 @@ Json message_of_lines(const std::vector<std::string>& lines) {
   return {{"text", out}};
 }
 
-Json result(const Finding& finding, std::string_view root) {
+Json result(const verify::Finding& finding, std::string_view root) {
   std::vector<std::string> lines = {finding.message};
   if (const std::string who = who_in_words(finding); !who.empty()) lines.push_back("who: " + who);
   if (const std::string where = where_in_words(finding); !where.empty())
     lines.push_back("where: " + where);
   if (!finding.fix.empty()) lines.push_back("what to do: " + finding.fix);
   Json out;
-  out["ruleId"] = rule(finding.rule).name;
+  out["ruleId"] = verify::rule(finding.rule).name;
   out["ruleIndex"] = static_cast<std::size_t>(finding.rule);  // rules_json() lists them in order
   out["kind"] = "fail";
-  out["level"] = to_string(finding.severity);
+  out["level"] = verify::to_string(finding.severity);
   out["message"] = message_of_lines(lines);
   out["locations"] = locations(finding, root);
   if (Json flows = thread_flows(finding, root); !flows.empty())
@@ -140,7 +140,7 @@ Json suppression(const SetAside& one) {
 
 Json results(const FilteredReport& filtered, std::string_view root) {
   Json out = Json::array();
-  for (const Finding& finding : filtered.report.findings) {
+  for (const verify::Finding& finding : filtered.report.findings) {
     Json one = result(finding, root);
     if (filtered.compared) one["baselineState"] = "new";
     out.push_back(std::move(one));
@@ -158,7 +158,7 @@ Json results(const FilteredReport& filtered, std::string_view root) {
 
 Json rules_json() {
   Json out = Json::array();
-  for (const Rule& rule : all_rules()) {
+  for (const verify::Rule& rule : verify::all_rules()) {
     const std::string explanation(rule.explanation);
     const std::string fix(rule.fix);
     Json one;
@@ -167,7 +167,7 @@ Json rules_json() {
     one["fullDescription"] = {{"text", explanation}};
     one["help"] = {{"text", explanation + "\n\nWhat to do: " + fix},
                    {"markdown", explanation + "\n\n**What to do:** " + fix}};
-    one["defaultConfiguration"] = {{"level", to_string(rule.severity)}};
+    one["defaultConfiguration"] = {{"level", verify::to_string(rule.severity)}};
     one["properties"] = {{"tags", Json::array({rule.family})}};
     out.push_back(std::move(one));
   }
@@ -190,7 +190,7 @@ Json invocation(const FilteredReport& filtered) {
   const auto notify = [&](std::string_view level, const std::string& text) {
     notifications.push_back({{"level", level}, {"message", message(text)}});
   };
-  if (filtered.report.verdict == Verdict::inconclusive)
+  if (filtered.report.verdict == verify::Verdict::inconclusive)
     notify("warning", "inconclusive: " + verdict_in_words(filtered.report));
   for (const std::string& unknown : filtered.report.unknown) notify("note", unknown);
   for (const std::string& note : filtered.notes) notify("note", note);
@@ -206,7 +206,7 @@ std::string sarif_report(const FilteredReport& filtered, std::string_view root) 
   run["tool"] = {{"driver", driver()}};
   run["invocations"] = Json::array({invocation(filtered)});
   run["results"] = results(filtered, root);
-  run["properties"] = {{"verdict", to_string(filtered.report.verdict)}};
+  run["properties"] = {{"verdict", verify::to_string(filtered.report.verdict)}};
   Json out;
   out["$schema"] = kSarifSchema;
   out["version"] = "2.1.0";
@@ -214,4 +214,4 @@ std::string sarif_report(const FilteredReport& filtered, std::string_view root) 
   return json_text(out) + "\n";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -15,10 +15,10 @@
 
 #include "reports/filter/filter.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // One object and a newline. `root`: as of source_place(). Never fails: bytes that are no UTF-8
 // become U+FFFD.
 std::string sarif_report(const FilteredReport& filtered, std::string_view root = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -10,7 +10,7 @@
 #include "base/tool_version.h"
 #include "reports/json_text.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -32,12 +32,12 @@ Place place_of(const std::string& text, std::size_t byte, const std::string& fil
 std::string baseline_text(const FilteredReport& filtered) {
   using Key = std::tuple<std::string, std::string>;  // rule, fingerprint: the order of the file
   std::map<Key, std::string> entries;
-  const auto add = [&](const Finding& finding) {
+  const auto add = [&](const verify::Finding& finding) {
     if (!finding.fingerprint.empty())
-      entries.try_emplace({std::string(rule(finding.rule).name), finding.fingerprint},
+      entries.try_emplace({std::string(verify::rule(finding.rule).name), finding.fingerprint},
                           finding.message);
   };
-  for (const Finding& finding : filtered.report.findings) add(finding);
+  for (const verify::Finding& finding : filtered.report.findings) add(finding);
   for (const SetAside& one : filtered.set_aside)
     if (one.why == SetAside::Why::known) add(one.finding);
   std::string out = "{\"lockstep_baseline\":1,\"tool\":" + json_text(std::string(tool_version())) +
@@ -86,4 +86,4 @@ Result<std::set<std::string, std::less<>>> parse_baseline(const std::string& tex
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

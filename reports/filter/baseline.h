@@ -15,7 +15,7 @@
 #include "base/result.h"
 #include "reports/filter/filter.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // All that the filtered report has found, apart from what is suppressed: known findings stay known.
 std::string baseline_text(const FilteredReport& filtered);
@@ -25,4 +25,4 @@ std::string baseline_text(const FilteredReport& filtered);
 Result<std::set<std::string, std::less<>>> parse_baseline(const std::string& text,
                                                           const std::string& file);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 bool any_matches(const std::vector<std::string>& globs, std::string_view text) {
@@ -17,22 +17,23 @@ bool any_matches(const std::vector<std::string>& globs, std::string_view text) {
                      [&](const std::string& glob) { return glob_matches(glob, text); });
 }
 
-bool serious(const Finding& finding) { return finding.severity != Severity::note; }
+bool serious(const verify::Finding& finding) { return finding.severity != verify::Severity::note; }
 
 // The verdict over the findings that are left, as verify() judges: that nothing is left to find
 // does not make up for what nobody read.
-Verdict judge(const Report& report, const Run& run, Verdict before) {
+verify::Verdict judge(const verify::Report& report, const trace::Run& run, verify::Verdict before) {
   if (std::any_of(report.findings.begin(), report.findings.end(), serious))
-    return Verdict::findings;
-  if (before != Verdict::findings) return before;
-  const bool blind = !report.ranks_missing.empty() || !report.ranks_damaged.empty() ||
-                     !run.unreadable.empty() || run.ranks.empty() ||
-                     std::any_of(report.findings.begin(), report.findings.end(),
-                                 [](const Finding& f) { return f.rule == RuleId::rank_killed; });
-  return blind ? Verdict::inconclusive : Verdict::clean;
+    return verify::Verdict::findings;
+  if (before != verify::Verdict::findings) return before;
+  const bool blind =
+      !report.ranks_missing.empty() || !report.ranks_damaged.empty() || !run.unreadable.empty() ||
+      run.ranks.empty() ||
+      std::any_of(report.findings.begin(), report.findings.end(),
+                  [](const verify::Finding& f) { return f.rule == verify::RuleId::rank_killed; });
+  return blind ? verify::Verdict::inconclusive : verify::Verdict::clean;
 }
 
-bool wanted(const Filter& filter, RuleId rule) {
+bool wanted(const Filter& filter, verify::RuleId rule) {
   return (filter.only.empty() || filter.only.contains(rule)) && !filter.disable.contains(rule);
 }
 
@@ -47,7 +48,7 @@ class Suppressor {
   Suppressor(const std::vector<Suppression>& all, std::chrono::sys_days today)
       : all_(all), used_(all.size(), false), today_(today) {}
 
-  const Suppression* find(const Finding& finding) {
+  const Suppression* find(const verify::Finding& finding) {
     const Suppression* found = nullptr;
     for (std::size_t i = 0; i < all_.size(); ++i) {
       if (!matches(all_[i], finding)) continue;
@@ -60,8 +61,8 @@ class Suppressor {
   std::vector<std::string> notes() const {
     std::vector<std::string> out;
     for (std::size_t i = 0; i < all_.size(); ++i) {
-      const std::string name =
-          all_[i].place.str() + ": the suppression of " + std::string(rule(all_[i].rule).name);
+      const std::string name = all_[i].place.str() + ": the suppression of " +
+                               std::string(verify::rule(all_[i].rule).name);
       if (expired(all_[i]))
         out.push_back(name + " expired on " + date_text(*all_[i].last_day) +
                       (used_[i] ? " and no longer holds; its reason was: " + all_[i].reason
@@ -88,13 +89,13 @@ std::string_view to_string(SetAside::Why why) {
 
 std::string set_aside_in_words(const SetAside& one) {
   std::string out = std::string(to_string(one.why)) + ": " +
-                    std::string(rule(one.finding.rule).name) + ", " + one.finding.message;
+                    std::string(verify::rule(one.finding.rule).name) + ", " + one.finding.message;
   if (!one.reason.empty()) out += " Reason: " + one.reason;
   if (!one.expires.empty()) out += " (until " + one.expires + ")";
   return out;
 }
 
-bool matches(const Suppression& suppression, const Finding& finding) {
+bool matches(const Suppression& suppression, const verify::Finding& finding) {
   if (finding.rule != suppression.rule) return false;
   if (suppression.group && finding.group != *suppression.group) return false;
   if (!suppression.what.empty()) {
@@ -103,24 +104,25 @@ bool matches(const Suppression& suppression, const Finding& finding) {
     });
     if (finding.what.empty() || !all) return false;
   }
-  if (!suppression.at.empty() &&
-      std::none_of(finding.evidence.begin(), finding.evidence.end(),
-                   [&](const Evidence& seen) { return any_matches(suppression.at, seen.at); }))
+  if (!suppression.at.empty() && std::none_of(finding.evidence.begin(), finding.evidence.end(),
+                                              [&](const verify::Evidence& seen) {
+                                                return any_matches(suppression.at, seen.at);
+                                              }))
     return false;
   if (suppression.ranks.empty()) return true;
-  const std::vector<Rank>& who = finding.culprits.empty() ? finding.ranks : finding.culprits;
+  const std::vector<trace::Rank>& who = finding.culprits.empty() ? finding.ranks : finding.culprits;
   return !who.empty() &&
          std::includes(suppression.ranks.begin(), suppression.ranks.end(), who.begin(), who.end());
 }
 
-FilteredReport filtered(Report report, const Run& run, const Filter& filter,
+FilteredReport filtered(verify::Report report, const trace::Run& run, const Filter& filter,
                         std::chrono::sys_days today) {
   FilteredReport out;
   out.compared = filter.baseline.has_value();
   Suppressor suppressor(filter.suppressions, today);
-  std::vector<Finding> findings = std::exchange(report.findings, {});
+  std::vector<verify::Finding> findings = std::exchange(report.findings, {});
   std::uint64_t left_out = 0;
-  for (Finding& finding : findings) {
+  for (verify::Finding& finding : findings) {
     const Suppression* suppression = suppressor.find(finding);
     if (!wanted(filter, finding.rule)) {
       ++left_out;
@@ -196,4 +198,4 @@ bool glob_matches(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

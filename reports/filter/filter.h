@@ -24,26 +24,26 @@
 #include "trace/run.h"
 #include "verify/report.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // Accepts the findings that meet all of its conditions; a condition that is not given holds.
 struct Suppression {
-  RuleId rule{};
+  verify::RuleId rule{};
   std::optional<std::string> group;
-  std::vector<std::string> what;  // globs; every name of the finding must match one of them
-  std::vector<std::string> at;    // globs; a source place of its evidence must match one of them
-  std::vector<Rank> ranks;        // sorted; the culprits (where there are none: all ranks
-                                  // concerned) must be among these
+  std::vector<std::string> what;   // globs; every name of the finding must match one of them
+  std::vector<std::string> at;     // globs; a source place of its evidence must match one of them
+  std::vector<trace::Rank> ranks;  // sorted; the culprits (where there are none: all ranks
+                                   // concerned) must be among these
   std::string reason;
   std::optional<std::chrono::sys_days> last_day;  // it holds through this day; nothing: for ever
   Place place;                                    // of the entry, for messages
 };
 
-bool matches(const Suppression& suppression, const Finding& finding);
+bool matches(const Suppression& suppression, const verify::Finding& finding);
 
 struct Filter {
-  std::set<RuleId> only = {};  // empty: all
-  std::set<RuleId> disable = {};
+  std::set<verify::RuleId> only = {};  // empty: all
+  std::set<verify::RuleId> disable = {};
   std::vector<Suppression> suppressions = {};  // the first that matches counts
   // Fingerprints of findings that were there before; nothing: no baseline.
   std::optional<std::set<std::string, std::less<>>> baseline = std::nullopt;
@@ -54,7 +54,7 @@ struct SetAside {
     suppressed,  // by a suppression
     known,       // by the baseline
   };
-  Finding finding;
+  verify::Finding finding;
   Why why = Why::suppressed;
   std::string reason;   // the suppression's
   std::string expires;  // "2026-12-31"; empty: never
@@ -65,9 +65,9 @@ std::string set_aside_in_words(const SetAside& one);
 
 struct FilteredReport {
   FilteredReport() = default;
-  FilteredReport(Report all) : report(std::move(all)) {}  // NOLINT: nobody filtered it
+  FilteredReport(verify::Report all) : report(std::move(all)) {}  // NOLINT: nobody filtered it
 
-  Report report;
+  verify::Report report;
   std::vector<SetAside> set_aside;  // in the report's order
   bool compared = false;            // with a baseline: what is left is new
   // What the user should know of the filter: an expired suppression, one that matches nothing.
@@ -76,7 +76,7 @@ struct FilteredReport {
 
 // O(findings × suppressions). `today` decides which suppressions have expired.
 // `run` is what the report judges.
-FilteredReport filtered(Report report, const Run& run, const Filter& filter,
+FilteredReport filtered(verify::Report report, const trace::Run& run, const Filter& filter,
                         std::chrono::sys_days today);
 
 // The day it is, UTC. Read once per command and passed on.
@@ -92,4 +92,4 @@ std::string date_text(std::chrono::sys_days day);
 // for one byte; everything else for itself. O(|pattern|·|text|) at worst, no recursion.
 bool glob_matches(std::string_view pattern, std::string_view text);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -11,16 +11,16 @@
 #include "reports/filter/suppressions.h"
 #include "verify/rules.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 constexpr std::size_t kMaxBaseline = 64 << 20;  // a few hundred thousand findings
 
-Result<std::set<RuleId>> rules_named(const std::vector<std::string>& names,
-                                     const std::string& option) {
-  std::set<RuleId> out;
+Result<std::set<verify::RuleId>> rules_named(const std::vector<std::string>& names,
+                                             const std::string& option) {
+  std::set<verify::RuleId> out;
   for (const std::string& name : names) {
-    const Result<RuleId> rule = rule_named(name);
+    const Result<verify::RuleId> rule = verify::rule_named(name);
     if (!rule) return Error{option + ": " + rule.error().message, {}, rule.error().fix};
     out.insert(*rule);
   }
@@ -37,17 +37,18 @@ Result<std::string> read_text(const std::string& path, std::size_t most, const s
 
 Result<Filter> load_filter(const FilterOptions& options) {
   Filter out;
-  Result<std::set<RuleId>> only = rules_named(options.only, "--only");
+  Result<std::set<verify::RuleId>> only = rules_named(options.only, "--only");
   if (!only) return only.error();
   out.only = std::move(*only);
-  Result<std::set<RuleId>> disable = rules_named(options.disable, "--disable");
+  Result<std::set<verify::RuleId>> disable = rules_named(options.disable, "--disable");
   if (!disable) return disable.error();
   out.disable = std::move(*disable);
-  for (const RuleId id : out.only)
+  for (const verify::RuleId id : out.only)
     if (out.disable.contains(id))
-      return Error{"the rule " + std::string(rule(id).name) + " is in --only and in --disable",
-                   {},
-                   "leave it out of one of them"};
+      return Error{
+          "the rule " + std::string(verify::rule(id).name) + " is in --only and in --disable",
+          {},
+          "leave it out of one of them"};
   if (!options.suppressions.empty()) {
     const Result<std::string> text =
         read_text(options.suppressions, 1 << 20,
@@ -74,4 +75,4 @@ Status write_baseline(const FilteredReport& filtered, const FilterOptions& optio
   return write_file(options.write_baseline, baseline_text(filtered));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

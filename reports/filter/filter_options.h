@@ -13,7 +13,7 @@
 #include "base/result.h"
 #include "reports/filter/filter.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 struct FilterOptions {
   std::vector<std::string> only, disable;              // as given: rule ids
@@ -32,4 +32,4 @@ Result<Filter> load_filter(const FilterOptions& options);
 // --write-baseline, where it was given. Errors: the file cannot be written.
 Status write_baseline(const FilteredReport& filtered, const FilterOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "verify/rules.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 constexpr std::size_t kMaxBytes = 1 << 20;
@@ -65,8 +65,8 @@ std::vector<std::string> one_or_more(const nlohmann::json& entry, const char* ke
   return entry[key].get<std::vector<std::string>>();
 }
 
-std::vector<Rank> ranks_of(const nlohmann::json& entry) {
-  std::vector<Rank> out;
+std::vector<trace::Rank> ranks_of(const nlohmann::json& entry) {
+  std::vector<trace::Rank> out;
   if (!entry.contains("ranks")) return out;
   for (const nlohmann::json& rank : entry["ranks"]) out.emplace_back(rank.get<std::int32_t>());
   std::sort(out.begin(), out.end());
@@ -77,7 +77,8 @@ std::vector<Rank> ranks_of(const nlohmann::json& entry) {
 Result<Suppression> suppression(const nlohmann::json& entry, const YamlDocument& document,
                                 const std::string& pointer) {
   Suppression out;
-  const Result<RuleId> rule = rule_named(entry["rule"].get_ref<const std::string&>());
+  const Result<verify::RuleId> rule =
+      verify::rule_named(entry["rule"].get_ref<const std::string&>());
   if (!rule)
     return Error{rule.error().message, document.value_place(pointer + "/rule"), rule.error().fix};
   out.rule = *rule;
@@ -127,4 +128,4 @@ Result<std::vector<Suppression>> parse_suppressions(const std::string& text,
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

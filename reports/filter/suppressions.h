@@ -16,11 +16,11 @@
 #include "base/result.h"
 #include "reports/filter/filter.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // The entries in `text`, the contents of `file`; a file without entries gives none. Errors, with
 // line and column: not YAML, an unknown key or rule, no reason, no date or none that exists.
 Result<std::vector<Suppression>> parse_suppressions(const std::string& text,
                                                     const std::string& file);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

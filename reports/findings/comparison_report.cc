@@ -7,17 +7,17 @@
 #include "base/tables.h"
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 namespace {
 
 std::string apart(double x) { return x == 0 ? "equal" : scientific(x); }
 
-std::string kind(const TensorDifference& d) {
-  return d.phase == Phase::param ? "parameter" : "gradient of";
+std::string kind(const verify::TensorDifference& d) {
+  return d.phase == verify::Phase::param ? "parameter" : "gradient of";
 }
 
-std::string comparison_headline(const Comparison& c) {
+std::string comparison_headline(const verify::Comparison& c) {
   if (c.compared == 0 && !c.max_loss_difference) {
     return "NOTHING TO COMPARE: the runs have no recorded value in common\n";
   }
@@ -29,7 +29,7 @@ std::string comparison_headline(const Comparison& c) {
     if (c.drifted) out += ";\n  differences of rounding grow from step to step (marked !)";
     return out + "\n";
   }
-  const TensorDifference& d = *c.parted;
+  const verify::TensorDifference& d = *c.parted;
   std::string out = "PARTED in step " + std::to_string(d.n) + ": " + kind(d) + " " +
                     printable(d.name) + " differs by " + (d.lower_bound ? "at least " : "about ") +
                     fixed(100 * d.error, d.error < 0.01 ? 4 : 1) + " % (rounding explains " +
@@ -39,7 +39,7 @@ std::string comparison_headline(const Comparison& c) {
   return wrap(out, 80, 2) + "\n";
 }
 
-std::string difference_cell(const std::optional<TensorDifference>& d) {
+std::string difference_cell(const std::optional<verify::TensorDifference>& d) {
   if (!d) return "-";
   return apart(d->error) + (d->error > d->tolerance ? " !" : "");
 }
@@ -60,7 +60,7 @@ std::string comparison_row(const std::string& n, const std::string& a, const std
 
 }  // namespace
 
-std::string comparison_text(const Comparison& c, std::size_t lines) {
+std::string comparison_text(const verify::Comparison& c, std::size_t lines) {
   std::string out = comparison_headline(c);
   if (c.max_loss_difference) {
     out += "losses at most " + apart(*c.max_loss_difference) + " apart\n";
@@ -77,7 +77,7 @@ std::string comparison_text(const Comparison& c, std::size_t lines) {
       out += "   ... " + plural(left_out, "more step") + "\n";
       i += left_out;
     }
-    const StepDifference& s = c.steps[i];
+    const verify::StepDifference& s = c.steps[i];
     const auto loss = [](const std::optional<double>& x) { return x ? fixed(*x, 5) : "-"; };
     out += comparison_row(std::to_string(s.n), loss(s.loss_a), loss(s.loss_b),
                           difference_cell(s.gradient), difference_cell(s.parameter),
@@ -123,7 +123,8 @@ std::string reason(const ReferenceRow& row) {
     case ReferenceVerdict::no_reference:
       return row.none;
     case ReferenceVerdict::values_part:
-      return std::string(row.parted->phase == Phase::param ? "parameter " : "the gradient of ") +
+      return std::string(row.parted->phase == verify::Phase::param ? "parameter "
+                                                                   : "the gradient of ") +
              printable(row.parted->name) + " parts in step " + std::to_string(row.parted->n);
     case ReferenceVerdict::no_loss:
       return "the two have no loss of one last step";
@@ -171,4 +172,4 @@ std::string reference_table(const std::vector<ReferenceRow>& rows) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

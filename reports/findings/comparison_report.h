@@ -7,18 +7,18 @@
 
 #include "verify/compare_runs.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // What parted where, then a line for each step (at most `lines`, the first and the last ones).
-std::string comparison_text(const Comparison& comparison, std::size_t lines = 24);
+std::string comparison_text(const verify::Comparison& comparison, std::size_t lines = 24);
 
 // The table of jobs beside their one-process references: `lockstep run --reference`.
 
 struct ReferenceRow {
   std::string scenario;
   std::string none;  // why there is nothing to compare with, or empty
-  std::optional<FinalLoss> loss;
-  std::optional<TensorDifference> parted;  // Comparison's
+  std::optional<verify::FinalLoss> loss;
+  std::optional<verify::TensorDifference> parted;  // Comparison's
 };
 
 enum class ReferenceVerdict {
@@ -36,4 +36,4 @@ ReferenceVerdict verdict_of(const ReferenceRow& row);
 // feed.
 std::string reference_table(const std::vector<ReferenceRow>& rows);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

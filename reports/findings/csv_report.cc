@@ -8,18 +8,18 @@
 #include "base/text.h"
 #include "reports/csv_field.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
-std::string rank_ranges(const std::vector<Rank>& ranks) {
+std::string rank_ranges(const std::vector<trace::Rank>& ranks) {
   std::vector<std::int32_t> numbers;
-  for (const Rank rank : ranks) numbers.push_back(rank.value);
+  for (const trace::Rank rank : ranks) numbers.push_back(rank.value);
   return ranges(numbers);
 }
 
-std::string place_in(const Finding& finding) {
-  const auto has_place = [](const Evidence& evidence) { return !evidence.at.empty(); };
-  const auto blamed = [&](const Evidence& evidence) {
+std::string place_in(const verify::Finding& finding) {
+  const auto has_place = [](const verify::Evidence& evidence) { return !evidence.at.empty(); };
+  const auto blamed = [&](const verify::Evidence& evidence) {
     return has_place(evidence) &&
            std::binary_search(finding.culprits.begin(), finding.culprits.end(), evidence.rank);
   };
@@ -35,11 +35,12 @@ std::string csv_row(const std::vector<std::string>& fields) {
   return out + "\r\n";
 }
 
-std::string csv_row(const Finding& finding, std::string_view status) {
+std::string csv_row(const verify::Finding& finding, std::string_view status) {
   std::string what;
   for (const std::string& name : finding.what) what += (what.empty() ? "" : " ") + name;
-  return csv_row({std::string(to_string(finding.severity)), std::string(rule(finding.rule).name),
-                  std::string(to_string(finding.certainty)), std::string(status),
+  return csv_row({std::string(verify::to_string(finding.severity)),
+                  std::string(verify::rule(finding.rule).name),
+                  std::string(verify::to_string(finding.certainty)), std::string(status),
                   csv_field(finding.group), finding.seq ? std::to_string(*finding.seq) : "",
                   finding.step ? std::to_string(*finding.step) : "",
                   csv_field(rank_ranges(finding.culprits)), csv_field(rank_ranges(finding.ranks)),
@@ -54,9 +55,9 @@ std::string csv_report(const FilteredReport& filtered) {
   std::string out =
       csv_row({"severity", "rule", "certainty", "status", "group", "seq", "step", "culprits",
                "ranks", "what", "at", "message", "fix", "consequences", "fingerprint"});
-  for (const Finding& finding : filtered.report.findings) out += csv_row(finding, "open");
+  for (const verify::Finding& finding : filtered.report.findings) out += csv_row(finding, "open");
   for (const SetAside& one : filtered.set_aside) out += csv_row(one.finding, to_string(one.why));
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

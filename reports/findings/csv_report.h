@@ -22,9 +22,9 @@
 
 #include "reports/filter/filter.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // Rows end in CR LF, as the RFC has it.
 std::string csv_report(const FilteredReport& filtered);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

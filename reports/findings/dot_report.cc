@@ -8,7 +8,7 @@
 #include "reports/findings/figures/wait_picture.h"
 #include "reports/findings/finding_words.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 constexpr std::size_t kLineWidth = 48;
@@ -37,21 +37,22 @@ std::string_view edge_style(WaitEdge::Kind kind) {
 
 std::string name_of(char kind, std::size_t index) { return kind + std::to_string(index); }
 
-bool concerns(const Finding& finding, const WaitNode& node) {
-  return std::any_of(node.ranks.begin(), node.ranks.end(), [&](Rank rank) {
+bool concerns(const verify::Finding& finding, const WaitNode& node) {
+  return std::any_of(node.ranks.begin(), node.ranks.end(), [&](trace::Rank rank) {
     return std::binary_search(finding.culprits.begin(), finding.culprits.end(), rank);
   });
 }
 
-std::string notes(const std::vector<Finding>& findings, const WaitPicture& picture) {
+std::string notes(const std::vector<verify::Finding>& findings, const WaitPicture& picture) {
   std::string out;
   std::size_t shown = 0;
-  for (const Finding& finding : findings) {
-    if (finding.severity == Severity::note || shown == kNotes) continue;
+  for (const verify::Finding& finding : findings) {
+    if (finding.severity == verify::Severity::note || shown == kNotes) continue;
     const std::string name = name_of('f', shown++);
     const std::string text =
-        std::string(to_string(finding.severity)) + " " + std::string(rule(finding.rule).name) +
-        "\n" + wrap(shorten_end(printable(finding.message), 4 * kLineWidth), kLineWidth);
+        std::string(verify::to_string(finding.severity)) + " " +
+        std::string(verify::rule(finding.rule).name) + "\n" +
+        wrap(shorten_end(printable(finding.message), 4 * kLineWidth), kLineWidth);
     out += "  " + name +
            " [shape=note, style=filled, fillcolor=\"#fff7e6\", label=" + dot_string(text) + "];\n";
     for (std::size_t n = 0; n < picture.nodes.size(); ++n)
@@ -77,8 +78,8 @@ std::string dot_string(std::string_view lines) {
   return out + "\"";
 }
 
-std::string dot_report(const FilteredReport& filtered, const Run& run,
-                       std::optional<CallSemantics> semantics) {
+std::string dot_report(const FilteredReport& filtered, const trace::Run& run,
+                       std::optional<verify::CallSemantics> semantics) {
   const WaitPicture picture = wait_picture(filtered.report, run, semantics);
   std::string title = verdict_in_words(filtered.report);
   if (picture.nodes.empty()) title += "\nno rank waits for another";
@@ -101,4 +102,4 @@ std::string dot_report(const FilteredReport& filtered, const Run& run,
   return out + notes(filtered.report.findings, picture) + "}\n";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -13,15 +13,15 @@
 #include "trace/run.h"
 #include "verify/replay/semantics.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // A digraph: a box for each set of ranks that wait alike or are waited for alike (culprits with a
 // thick red frame), an arrow to whom they wait for, a note for each error or warning that points to
 // its culprits. Without anybody who waits, the notes alone. `semantics`: as given to verify().
-std::string dot_report(const FilteredReport& filtered, const Run& run,
-                       std::optional<CallSemantics> semantics = std::nullopt);
+std::string dot_report(const FilteredReport& filtered, const trace::Run& run,
+                       std::optional<verify::CallSemantics> semantics = std::nullopt);
 
 // `lines` as one quoted string, its lines centred; whatever they hold is only text.
 std::string dot_string(std::string_view lines);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -12,7 +12,7 @@
 #include "reports/findings/finding_words.h"
 #include "reports/html/markup.h"
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 namespace {
 
 constexpr std::size_t kNamesInSection = 8;  // parameters shown without being asked
@@ -46,16 +46,16 @@ std::string what(const std::vector<std::string>& names) {
                  name_list(names, kNamesInSection, kMostNames));
 }
 
-std::string sources(const Finding& finding) {
+std::string sources(const verify::Finding& finding) {
   std::vector<std::string> places;
-  for (const Evidence& evidence : finding.evidence)
+  for (const verify::Evidence& evidence : finding.evidence)
     if (!evidence.at.empty() &&
         std::find(places.begin(), places.end(), evidence.at) == places.end())
       places.push_back(evidence.at);
   return places.empty() ? "" : name_list(places, 0, kPlaces);
 }
 
-std::string facts(const Finding& finding) {
+std::string facts(const verify::Finding& finding) {
   const std::string all = fact("Who", text(who_in_words(finding))) +
                           fact("Where", text(where_in_words(finding))) +
                           fact("What", what(finding.what)) + fact("Source", sources(finding)) +
@@ -63,14 +63,14 @@ std::string facts(const Finding& finding) {
   return all.empty() ? "" : "<dl class=\"facts\">\n" + all + "</dl>\n";
 }
 
-std::string consequences(const Finding& finding) {
+std::string consequences(const verify::Finding& finding) {
   if (finding.consequences.empty()) return {};
   std::string items;
   const std::size_t shown = std::min(kConsequences, finding.consequences.size());
   for (std::size_t i = 0; i < shown; ++i) {
-    const Finding& one = finding.consequences[i];
+    const verify::Finding& one = finding.consequences[i];
     items += "<li>" + sentence(one.message) + " " +
-             element("span", "soft small", code(rule(one.rule).name)) + "</li>\n";
+             element("span", "soft small", code(verify::rule(one.rule).name)) + "</li>\n";
   }
   if (shown < finding.consequences.size())
     items += "<li class=\"soft\">and " + std::to_string(finding.consequences.size() - shown) +
@@ -78,12 +78,12 @@ std::string consequences(const Finding& finding) {
   return "<section><h3>What follows from it</h3>" + element("ul", "so", items) + "</section>\n";
 }
 
-std::string evidence(const Finding& finding) {
+std::string evidence(const verify::Finding& finding) {
   const std::vector<FoldedEvidence> folded = fold_evidence(finding.evidence);
   if (folded.empty()) return {};
   std::string rows;
   for (std::size_t i = 0; i < std::min(kEvidenceInSection, folded.size()); ++i) {
-    const Evidence& one = *folded[i].one;
+    const verify::Evidence& one = *folded[i].one;
     rows += "<tr><td>" + text(rank_label(folded[i].ranks, 30)) + "</td><td class=\"n\">" +
             (one.id && folded[i].ranks.size() == 1 ? std::to_string(*one.id) : "") + "</td><td>" +
             text(one.text) + "</td><td>" + (one.at.empty() ? "" : code(one.at)) + "</td></tr>\n";
@@ -101,25 +101,25 @@ std::string evidence(const Finding& finding) {
 
 }  // namespace
 
-std::string finding_kind(const Finding& finding) {
+std::string finding_kind(const verify::Finding& finding) {
   return element("p", "kind",
-                 element("span", "badge", sentence(to_string(finding.severity))) +
-                     code(rule(finding.rule).name) +
-                     element("span", "soft small", to_string(finding.certainty)));
+                 element("span", "badge", sentence(verify::to_string(finding.severity))) +
+                     code(verify::rule(finding.rule).name) +
+                     element("span", "soft small", verify::to_string(finding.certainty)));
 }
 
-std::string finding_section(const Finding& finding, const FindingSource& source,
+std::string finding_section(const verify::Finding& finding, const FindingSource& source,
                             const std::string& id) {
   std::string out =
-      "<article class=\"card " + std::string(to_string(finding.severity)) + "\" id=\"" + id +
-      "\">\n<header>" + finding_kind(finding) +
+      "<article class=\"card " + std::string(verify::to_string(finding.severity)) + "\" id=\"" +
+      id + "\">\n<header>" + finding_kind(finding) +
       element("h2", finding.message.size() > kLong ? "long" : "", sentence(finding.message)) +
       "</header>\n";
   if (!finding.fix.empty())
     out +=
         "<section class=\"do\"><h3>What to do</h3><p>" + sentence(finding.fix) + "</p></section>\n";
   out += facts(finding);
-  if (finding.severity != Severity::note) {
+  if (finding.severity != verify::Severity::note) {
     if (const std::string lanes = lane_figure(finding, source.run, source.matched, id);
         !lanes.empty())
       out += "<section><h3>The calls around it</h3>" + lanes + "</section>\n";
@@ -132,4 +132,4 @@ std::string finding_section(const Finding& finding, const FindingSource& source,
   return out + consequences(finding) + evidence(finding) + "</article>\n";
 }
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

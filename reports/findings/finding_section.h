@@ -10,20 +10,20 @@
 #include "verify/report.h"
 #include "verify/streams/streams.h"
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 
 // What several findings of one run are drawn from.
 struct FindingSource {
-  const Run& run;
+  const trace::Run& run;
   const MatchedCalls& matched;
-  const std::vector<GroupStreams>& groups;
+  const std::vector<verify::GroupStreams>& groups;
 };
 
 // Markup. `id`: of the section, unique in the page.
-std::string finding_section(const Finding& finding, const FindingSource& source,
+std::string finding_section(const verify::Finding& finding, const FindingSource& source,
                             const std::string& id);
 
 // "Error modality-divergence proven", with its badge.
-std::string finding_kind(const Finding& finding);
+std::string finding_kind(const verify::Finding& finding);
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

@@ -14,26 +14,27 @@
 #include "base/tables.h"
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
-std::string counts(const Report& report) {
+std::string counts(const verify::Report& report) {
   std::vector<std::string> parts;
-  for (const Severity severity : {Severity::error, Severity::warning, Severity::note}) {
+  for (const verify::Severity severity :
+       {verify::Severity::error, verify::Severity::warning, verify::Severity::note}) {
     const auto n = std::count_if(report.findings.begin(), report.findings.end(),
-                                 [&](const Finding& f) { return f.severity == severity; });
-    if (n > 0) parts.push_back(plural(static_cast<std::uint64_t>(n), to_string(severity)));
+                                 [&](const verify::Finding& f) { return f.severity == severity; });
+    if (n > 0) parts.push_back(plural(static_cast<std::uint64_t>(n), verify::to_string(severity)));
   }
   return join_and(parts);
 }
 
 }  // namespace
 
-std::string rank_label(std::span<const Rank> sorted, std::size_t width) {
+std::string rank_label(std::span<const trace::Rank> sorted, std::size_t width) {
   LOCKSTEP_CHECK(!sorted.empty(), "a label needs a rank");
   constexpr std::string_view cut = "..";
   std::vector<std::int32_t> numbers;
-  for (const Rank rank : sorted) numbers.push_back(rank.value);
+  for (const trace::Rank rank : sorted) numbers.push_back(rank.value);
   const std::string list = ranges(numbers);
   std::string label = (sorted.size() == 1 ? "rank " : "ranks ") + list;
   if (width == 0 || label.size() <= width) return label;
@@ -45,7 +46,7 @@ std::string rank_label(std::span<const Rank> sorted, std::size_t width) {
   return label.append(shown).append(cut);
 }
 
-std::string where_in_words(const Finding& finding) {
+std::string where_in_words(const verify::Finding& finding) {
   std::vector<std::string> parts;
   if (!finding.group.empty()) parts.push_back("group " + finding.group);
   if (finding.seq) parts.push_back("seq " + std::to_string(*finding.seq));
@@ -55,31 +56,31 @@ std::string where_in_words(const Finding& finding) {
   return out;
 }
 
-std::string who_in_words(const Finding& finding) {
+std::string who_in_words(const verify::Finding& finding) {
   constexpr std::size_t kWidth = 60;
   if (finding.ranks.empty() && finding.culprits.empty()) return {};
   if (finding.culprits.empty())
     return rank_label(finding.ranks, kWidth) + "; none can be singled out";
   std::string out = rank_label(finding.culprits, kWidth);
-  std::vector<Rank> others;
+  std::vector<trace::Rank> others;
   std::set_difference(finding.ranks.begin(), finding.ranks.end(), finding.culprits.begin(),
                       finding.culprits.end(), std::back_inserter(others));
   if (!others.empty()) out += "; concerns " + rank_label(others, kWidth) + " too";
   return out;
 }
 
-std::string verdict_in_words(const Report& report) {
+std::string verdict_in_words(const verify::Report& report) {
   const std::string size =
       plural(report.ranks_read.size(), "rank") + ", " + grouped(report.events) + " events";
   std::string out;
   switch (report.verdict) {
-    case Verdict::clean:
+    case verify::Verdict::clean:
       out = "nothing wrong in " + size;
       break;
-    case Verdict::findings:
+    case verify::Verdict::findings:
       out = counts(report) + " in " + size;
       break;
-    case Verdict::inconclusive:
+    case verify::Verdict::inconclusive:
       out = "no error seen in " + size + ", but not all is known";
       break;
   }
@@ -89,10 +90,10 @@ std::string verdict_in_words(const Report& report) {
   return out;
 }
 
-std::vector<FoldedEvidence> fold_evidence(const std::vector<Evidence>& all) {
+std::vector<FoldedEvidence> fold_evidence(const std::vector<verify::Evidence>& all) {
   std::vector<FoldedEvidence> out;
   std::map<std::pair<std::string_view, std::string_view>, std::size_t> places;  // by at and text
-  for (const Evidence& evidence : all) {
+  for (const verify::Evidence& evidence : all) {
     const auto [place, fresh] = places.try_emplace({evidence.at, evidence.text}, out.size());
     if (fresh) out.push_back({{}, &evidence});
     out[place->second].ranks.push_back(evidence.rank);
@@ -101,7 +102,7 @@ std::vector<FoldedEvidence> fold_evidence(const std::vector<Evidence>& all) {
   return out;
 }
 
-std::string UniqueFingerprints::next(const Finding& finding) {
+std::string UniqueFingerprints::next(const verify::Finding& finding) {
   const std::size_t count = ++seen_[finding.fingerprint];
   return count == 1 ? finding.fingerprint : finding.fingerprint + "-" + std::to_string(count);
 }
@@ -150,9 +151,9 @@ std::optional<SourcePlace> source_place(std::string_view at, std::string_view ro
   return out;
 }
 
-std::optional<SourcePlace> place_of(const Finding& finding, std::string_view root) {
+std::optional<SourcePlace> place_of(const verify::Finding& finding, std::string_view root) {
   std::optional<SourcePlace> first;
-  for (const Evidence& evidence : finding.evidence) {
+  for (const verify::Evidence& evidence : finding.evidence) {
     std::optional<SourcePlace> place = source_place(evidence.at, root);
     if (!place) continue;
     if (std::binary_search(finding.culprits.begin(), finding.culprits.end(), evidence.rank))
@@ -162,4 +163,4 @@ std::optional<SourcePlace> place_of(const Finding& finding, std::string_view roo
   return first;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -20,13 +20,13 @@
 #include "reports/findings/text_report.h"
 #include "reports/findings/timeline_report.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 struct Judged {
   const FilteredReport& report;
-  const Run& run;
-  std::optional<CallSemantics> semantics;
+  const trace::Run& run;
+  std::optional<verify::CallSemantics> semantics;
   bool color = false;
 };
 
@@ -86,7 +86,8 @@ bool takes_stdout(const ReportOptions& options) {
                                 [](const OutputTarget& target) { return target.to_stdout(); });
 }
 
-Status write_reports(const FilteredReport& report, const Run& run, const ReportOptions& options) {
+Status write_reports(const FilteredReport& report, const trace::Run& run,
+                     const ReportOptions& options) {
   const auto targets = parse_output_targets(options.outputs, report_forms());
   if (!targets) return targets.error();
   const auto content = [&](const std::string& kind, bool to_stdout) {
@@ -96,4 +97,4 @@ Status write_reports(const FilteredReport& report, const Run& run, const ReportO
   return write_baseline(report, options.filter);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -18,7 +18,7 @@
 #include "trace/run.h"
 #include "verify/replay/semantics.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 struct ReportOptions {
   std::vector<std::string> outputs;  // as given: KIND=PATH
@@ -26,7 +26,7 @@ struct ReportOptions {
   bool quiet = false;
   FilterOptions filter = {};
   // The rules by which verify() judged, where they were not those of the traces.
-  std::optional<CallSemantics> semantics = std::nullopt;
+  std::optional<verify::CallSemantics> semantics = std::nullopt;
 };
 
 // The forms of a report.
@@ -34,7 +34,8 @@ OutputForms report_forms();
 
 // Prints the text report and writes every --output, as write_targets() does, and the baseline.
 // Errors: a bad --output (check_outputs says so before any work), a file that cannot be written.
-Status write_reports(const FilteredReport& report, const Run& run, const ReportOptions& options);
+Status write_reports(const FilteredReport& report, const trace::Run& run,
+                     const ReportOptions& options);
 
 // Whether an --output takes standard output, so that nothing else may be printed there. Valid where
 // check_outputs() finds nothing.
@@ -43,4 +44,4 @@ bool takes_stdout(const ReportOptions& options);
 // The same check of the --output options as write_reports', for the start of a command.
 Status check_outputs(const ReportOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

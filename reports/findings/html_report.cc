@@ -19,7 +19,7 @@
 #include "reports/html/page.h"
 #include "verify/streams/streams.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using html::code;
@@ -38,13 +38,14 @@ std::string card(std::string_view title, const std::string& content) {
 
 class HtmlWriter {
  public:
-  HtmlWriter(const FilteredReport& filtered, const Run& run, std::optional<CallSemantics> semantics)
+  HtmlWriter(const FilteredReport& filtered, const trace::Run& run,
+             std::optional<verify::CallSemantics> semantics)
       : filtered_(filtered),
         report_(filtered.report),
         run_(run),
         semantics_(semantics),
         matched_(match_calls(run)),
-        groups_(group_streams(run)) {}
+        groups_(verify::group_streams(run)) {}
 
   std::string str() {
     std::string body = "<p class=\"brand\">Lockstep report</p>\n<main>\n" + verdict() + contents();
@@ -59,7 +60,7 @@ class HtmlWriter {
         card("Numbers over the steps", html::value_charts(value_curves(report_, run_, kCharts))) +
         listed("Not known from these traces", report_.unknown) + set_aside() +
         listed("About the filter", filtered_.notes) + "</main>\n" + footer();
-    return html::page("Lockstep: " + std::string(to_string(report_.verdict)), body);
+    return html::page("Lockstep: " + std::string(verify::to_string(report_.verdict)), body);
   }
 
  private:
@@ -68,33 +69,36 @@ class HtmlWriter {
   std::string verdict() const {
     std::string_view look, mark, title;
     const bool errors =
-        !report_.findings.empty() && report_.findings.front().severity == Severity::error;
+        !report_.findings.empty() && report_.findings.front().severity == verify::Severity::error;
     switch (report_.verdict) {
-      case Verdict::clean:
+      case verify::Verdict::clean:
         look = "good", mark = "✓",
         title = filtered_.set_aside.empty() ? "Nothing is wrong" : "Nothing else is wrong";
         break;
-      case Verdict::findings:
+      case verify::Verdict::findings:
         look = errors ? "error" : "warning", mark = errors ? "✕" : "!";
         break;
-      case Verdict::inconclusive:
+      case verify::Verdict::inconclusive:
         look = "warning", mark = "?", title = "No error seen, but not all is known";
         break;
     }
     const std::string badge = "<span class=\"badge\"><span aria-hidden=\"true\">" +
-                              std::string(mark) + "</span>" + text(to_string(report_.verdict)) +
-                              "</span>";
+                              std::string(mark) + "</span>" +
+                              html::text(verify::to_string(report_.verdict)) + "</span>";
     return "<header class=\"verdict " + std::string(look) + "\">" + badge + "<h1>" +
-           text(title.empty() ? counts() : std::string(title)) + "</h1>" + numbers() +
+           html::text(title.empty() ? counts() : std::string(title)) + "</h1>" + numbers() +
            "</header>\n";
   }
 
   std::string counts() const {
     std::vector<std::string> parts;
-    for (const Severity severity : {Severity::error, Severity::warning, Severity::note}) {
-      const auto n = std::count_if(report_.findings.begin(), report_.findings.end(),
-                                   [&](const Finding& f) { return f.severity == severity; });
-      if (n > 0) parts.push_back(plural(static_cast<std::uint64_t>(n), to_string(severity)));
+    for (const verify::Severity severity :
+         {verify::Severity::error, verify::Severity::warning, verify::Severity::note}) {
+      const auto n =
+          std::count_if(report_.findings.begin(), report_.findings.end(),
+                        [&](const verify::Finding& f) { return f.severity == severity; });
+      if (n > 0)
+        parts.push_back(plural(static_cast<std::uint64_t>(n), verify::to_string(severity)));
     }
     return join_and(parts) + " in " + grouped(report_.ranks_read.size()) +
            (report_.ranks_read.size() == 1 ? " rank" : " ranks");
@@ -103,14 +107,14 @@ class HtmlWriter {
   static std::string number(std::string_view key, const std::string& value) {
     return value.empty()
                ? ""
-               : "<div><dt>" + std::string(key) + "</dt><dd>" + text(value) + "</dd></div>";
+               : "<div><dt>" + std::string(key) + "</dt><dd>" + html::text(value) + "</dd></div>";
   }
 
   std::string numbers() const {
     std::set<std::int64_t> steps;
     std::set<std::string> backends, programs, hosts;
-    for (const RankTrace& trace : run_.ranks) {
-      for (const StepMark& step : trace.steps) steps.insert(step.n);
+    for (const trace::RankTrace& trace : run_.ranks) {
+      for (const trace::StepMark& step : trace.steps) steps.insert(step.n);
       if (!trace.backend.empty()) backends.insert(trace.backend);
       if (!trace.program.empty()) programs.insert(trace.program);
       if (!trace.host.empty()) hosts.insert(trace.host);
@@ -132,7 +136,7 @@ class HtmlWriter {
     out += number("Backend", list(backends));
     out += number("Program", list(programs));
     if (hosts.size() > 1) out += number("Hosts", list(hosts));
-    return element("dl", "numbers", out);
+    return html::element("dl", "numbers", out);
   }
 
   std::string contents() const {
@@ -140,11 +144,11 @@ class HtmlWriter {
     if (full < 2) return {};
     std::string items;
     for (std::size_t i = 0; i < full; ++i) {
-      const Finding& one = report_.findings[i];
-      items += "<li class=\"" + std::string(to_string(one.severity)) + "\"><a href=\"#" + id(i) +
-               "\"><span><span class=\"badge\">" + text(to_string(one.severity)) +
-               "</span></span><span>" + html::sentence(shorten_end(one.message, 160)) +
-               "</span></a></li>\n";
+      const verify::Finding& one = report_.findings[i];
+      items += "<li class=\"" + std::string(verify::to_string(one.severity)) + "\"><a href=\"#" +
+               id(i) + "\"><span><span class=\"badge\">" +
+               html::text(verify::to_string(one.severity)) + "</span></span><span>" +
+               html::sentence(shorten_end(one.message, 160)) + "</span></a></li>\n";
     }
     return "<nav aria-label=\"findings\"><ol>" + items + "</ol></nav>\n";
   }
@@ -158,9 +162,10 @@ class HtmlWriter {
     std::string rows;
     const std::size_t end = std::min(report_.findings.size(), kFull + kBriefly);
     for (std::size_t i = kFull; i < end; ++i) {
-      const Finding& one = report_.findings[i];
-      rows += "<tr><td>" + text(to_string(one.severity)) + "</td><td>" + code(rule(one.rule).name) +
-              "</td><td>" + text(one.message) + "</td></tr>\n";
+      const verify::Finding& one = report_.findings[i];
+      rows += "<tr><td>" + html::text(verify::to_string(one.severity)) + "</td><td>" +
+              html::code(verify::rule(one.rule).name) + "</td><td>" + html::text(one.message) +
+              "</td></tr>\n";
     }
     std::string out =
         html::scroller("further findings",
@@ -168,8 +173,8 @@ class HtmlWriter {
                        "</th></tr></thead><tbody>" +
                            rows + "</tbody></table>");
     if (end < report_.findings.size())
-      out +=
-          element("p", "caption", "and " + plural(report_.findings.size() - end, "more finding"));
+      out += html::element("p", "caption",
+                           "and " + plural(report_.findings.size() - end, "more finding"));
     return card("Further findings", out);
   }
 
@@ -193,29 +198,29 @@ class HtmlWriter {
     if (lines.size() > kListedOnPage)
       items +=
           "<li class=\"soft\">and " + std::to_string(lines.size() - kListedOnPage) + " more</li>";
-    return card(title, element("ul", "plain", items));
+    return card(title, html::element("ul", "plain", items));
   }
 
   static std::string footer() {
     return "<footer><p><strong>Proven</strong>: no order of events lets these ranks go on, or the "
            "values differ. <strong>Observed</strong>: seen in this run. "
            "<strong>Possible</strong>: some legal order of events leads to it.</p><p>Written by " +
-           text(tool_version()) + ".</p></footer>\n";
+           html::text(tool_version()) + ".</p></footer>\n";
   }
 
   const FilteredReport& filtered_;
-  const Report& report_;
-  const Run& run_;
-  std::optional<CallSemantics> semantics_;
+  const verify::Report& report_;
+  const trace::Run& run_;
+  std::optional<verify::CallSemantics> semantics_;
   MatchedCalls matched_;
-  std::vector<GroupStreams> groups_;
+  std::vector<verify::GroupStreams> groups_;
 };
 
 }  // namespace
 
-std::string html_report(const FilteredReport& filtered, const Run& run,
-                        std::optional<CallSemantics> semantics) {
+std::string html_report(const FilteredReport& filtered, const trace::Run& run,
+                        std::optional<verify::CallSemantics> semantics) {
   return HtmlWriter(filtered, run, semantics).str();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

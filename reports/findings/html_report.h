@@ -14,11 +14,11 @@
 #include "trace/run.h"
 #include "verify/replay/semantics.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // A document. `run` is what the report judges. `semantics`: as given to verify(). The size follows
 // the number of findings and of *different* ranks; O(events) and a replay.
-std::string html_report(const FilteredReport& filtered, const Run& run,
-                        std::optional<CallSemantics> semantics = std::nullopt);
+std::string html_report(const FilteredReport& filtered, const trace::Run& run,
+                        std::optional<verify::CallSemantics> semantics = std::nullopt);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -5,12 +5,12 @@
 #include "base/tool_version.h"
 #include "reports/json_text.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json evidence_json(const Evidence& evidence) {
+Json evidence_json(const verify::Evidence& evidence) {
   Json out;
   out["rank"] = evidence.rank.value;
   if (evidence.id) out["id"] = *evidence.id;
@@ -19,11 +19,11 @@ Json evidence_json(const Evidence& evidence) {
   return out;
 }
 
-Json finding_json(const Finding& finding) {
+Json finding_json(const verify::Finding& finding) {
   Json out;
-  out["rule"] = rule(finding.rule).name;
-  out["severity"] = to_string(finding.severity);
-  out["certainty"] = to_string(finding.certainty);
+  out["rule"] = verify::rule(finding.rule).name;
+  out["severity"] = verify::to_string(finding.severity);
+  out["certainty"] = verify::to_string(finding.certainty);
   if (!finding.group.empty()) out["group"] = finding.group;
   if (finding.seq) out["seq"] = *finding.seq;
   if (finding.step) out["step"] = *finding.step;
@@ -32,11 +32,11 @@ Json finding_json(const Finding& finding) {
   out["what"] = finding.what;
   out["message"] = finding.message;
   out["evidence"] = Json::array();
-  for (const Evidence& evidence : finding.evidence)
+  for (const verify::Evidence& evidence : finding.evidence)
     out["evidence"].push_back(evidence_json(evidence));
   out["fix"] = finding.fix;
   out["fingerprint"] = finding.fingerprint;
-  for (const Finding& consequence : finding.consequences)
+  for (const verify::Finding& consequence : finding.consequences)
     out["consequences"].push_back(finding_json(consequence));
   return out;
 }
@@ -49,18 +49,19 @@ Json set_aside_json(const SetAside& one) {
   return out;
 }
 
-Json report_json(const Report& report) {
+Json report_json(const verify::Report& report) {
   Json out;
   out["report"] = 1;
   out["tool"] = tool_version();
-  out["verdict"] = to_string(report.verdict);
+  out["verdict"] = verify::to_string(report.verdict);
   out["ranks"] = {{"expected", report.ranks_expected},
                   {"read", report.ranks_read.size()},
                   {"missing", ranks_json(report.ranks_missing)},
                   {"damaged", ranks_json(report.ranks_damaged)}};
   out["events"] = report.events;
   out["findings"] = Json::array();
-  for (const Finding& finding : report.findings) out["findings"].push_back(finding_json(finding));
+  for (const verify::Finding& finding : report.findings)
+    out["findings"].push_back(finding_json(finding));
   out["unknown"] = report.unknown;
   if (!report.sources.empty()) out["sources"] = report.sources;
   return out;
@@ -70,7 +71,7 @@ std::string text_of(const Json& json) { return json_text(json) + "\n"; }
 
 }  // namespace
 
-std::string json_report(const Report& report) { return text_of(report_json(report)); }
+std::string json_report(const verify::Report& report) { return text_of(report_json(report)); }
 
 std::string json_report(const FilteredReport& filtered) {
   Json out = report_json(filtered.report);
@@ -79,4 +80,4 @@ std::string json_report(const FilteredReport& filtered) {
   return text_of(out);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

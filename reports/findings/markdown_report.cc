@@ -9,7 +9,7 @@
 #include "reports/findings/figures/lanes.h"
 #include "reports/findings/finding_words.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 constexpr std::size_t kMarkdownRows = 50;   // of the table; a job summary may have 1 MiB
@@ -37,11 +37,11 @@ std::string capital(std::string_view text) {
 
 class MarkdownWriter {
  public:
-  MarkdownWriter(const FilteredReport& filtered, const Run& run)
+  MarkdownWriter(const FilteredReport& filtered, const trace::Run& run)
       : filtered_(filtered), report_(filtered.report), run_(run) {}
 
   std::string str() {
-    out_ = "## Lockstep: " + std::string(to_string(report_.verdict)) + "\n\n" +
+    out_ = "## Lockstep: " + std::string(verify::to_string(report_.verdict)) + "\n\n" +
            markdown_text(capital(verdict_in_words(report_))) + ".\n";
     table();
     if (!report_.findings.empty()) first(report_.findings.front());
@@ -53,17 +53,18 @@ class MarkdownWriter {
 
  private:
   void table() {
-    const std::vector<Finding>& findings = report_.findings;
+    const std::vector<verify::Finding>& findings = report_.findings;
     if (findings.empty()) return;
     out_ +=
         "\n| severity | rule | certainty | who | where | what happened "
         "|\n|---|---|---|---|---|---|\n";
     for (std::size_t i = 0; i < std::min(kMarkdownRows, findings.size()); ++i) {
-      const Finding& one = findings[i];
-      const std::vector<Rank>& who = one.culprits.empty() ? one.ranks : one.culprits;
-      out_ += "| " + std::string(to_string(one.severity)) + " | `" +
-              std::string(rule(one.rule).name) + "` | " + std::string(to_string(one.certainty)) +
-              " | " + (who.empty() ? "" : rank_label(who, 30)) + " | " +
+      const verify::Finding& one = findings[i];
+      const std::vector<trace::Rank>& who = one.culprits.empty() ? one.ranks : one.culprits;
+      out_ += "| " + std::string(verify::to_string(one.severity)) + " | `" +
+              std::string(verify::rule(one.rule).name) + "` | " +
+              std::string(verify::to_string(one.certainty)) + " | " +
+              (who.empty() ? "" : rank_label(who, 30)) + " | " +
               markdown_text(where_in_words(one)) + " | " + markdown_text(one.message) + " |\n";
     }
     if (findings.size() > kMarkdownRows)
@@ -74,9 +75,10 @@ class MarkdownWriter {
     if (!markdown.empty()) out_ += "- **" + std::string(key) + ":** " + markdown + "\n";
   }
 
-  void first(const Finding& finding) {
-    out_ += "\n### " + capital(to_string(finding.severity)) + ": `" +
-            std::string(rule(finding.rule).name) + "`\n\n" + markdown_text(finding.message) + "\n";
+  void first(const verify::Finding& finding) {
+    out_ += "\n### " + capital(verify::to_string(finding.severity)) + ": `" +
+            std::string(verify::rule(finding.rule).name) + "`\n\n" +
+            markdown_text(finding.message) + "\n";
     if (const std::string picture = lanes(finding, run_, {.width = 80, .indent = 0, .paint = {}});
         !picture.empty())
       out_ += "\n" + code_block(picture);
@@ -90,18 +92,18 @@ class MarkdownWriter {
       names += " and " + std::to_string(finding.what.size() - kMarkdownNames) + " more";
     item("what", names);
     item("why", markdown_text(finding.why));
-    for (const Finding& consequence : finding.consequences)
+    for (const verify::Finding& consequence : finding.consequences)
       item("so", markdown_text(consequence.message) + " (`" +
-                     std::string(rule(consequence.rule).name) + "`)");
+                     std::string(verify::rule(consequence.rule).name) + "`)");
     item("what to do", markdown_text(finding.fix));
     evidence(finding);
   }
 
-  void evidence(const Finding& finding) {
+  void evidence(const verify::Finding& finding) {
     if (finding.evidence.empty()) return;
     begin_details("Evidence");
     for (std::size_t i = 0; i < std::min(kMarkdownEvidence, finding.evidence.size()); ++i) {
-      const Evidence& one = finding.evidence[i];
+      const verify::Evidence& one = finding.evidence[i];
       out_ += "- rank " + std::to_string(one.rank.value);
       if (!one.at.empty()) out_ += " at " + markdown_code(one.at);
       if (one.id) out_ += " (id " + std::to_string(*one.id) + ")";
@@ -135,8 +137,8 @@ class MarkdownWriter {
   }
 
   const FilteredReport& filtered_;
-  const Report& report_;
-  const Run& run_;
+  const verify::Report& report_;
+  const trace::Run& run_;
   std::string out_;
 };
 
@@ -164,8 +166,8 @@ std::string markdown_code(std::string_view text) {
   return "<code>" + markdown_text(text) + "</code>";
 }
 
-std::string markdown_report(const FilteredReport& filtered, const Run& run) {
+std::string markdown_report(const FilteredReport& filtered, const trace::Run& run) {
   return MarkdownWriter(filtered, run).str();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

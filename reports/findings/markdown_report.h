@@ -9,11 +9,11 @@
 #include "reports/filter/filter.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // `run` is what the report judges; the picture is drawn from it. Text from traces is only ever
 // text: names in them cannot make markup, HTML, links or mentions.
-std::string markdown_report(const FilteredReport& filtered, const Run& run);
+std::string markdown_report(const FilteredReport& filtered, const trace::Run& run);
 
 // `text` as it is, wherever inline Markdown is read, table cells included: whatever has a meaning
 // in Markdown or HTML is written as a character reference. One line; safe to print.
@@ -22,4 +22,4 @@ std::string markdown_text(std::string_view text);
 // The same in a fixed-width font.
 std::string markdown_code(std::string_view text);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -11,7 +11,7 @@
 #include "verify/product/assignments.h"
 #include "verify/streams/edits.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 namespace {
 
@@ -22,9 +22,10 @@ std::string paragraph(const std::string& text) {
   return "  " + wrap(text, kReportColumns - 2, 4) + "\n";
 }
 
-std::string product_headline(const ProductModel& model, const ProductDecision& decision) {
-  const ProductSpec& spec = model.spec();
-  std::string verdict(to_string(decision.verdict));
+std::string product_headline(const verify::ProductModel& model,
+                             const verify::ProductDecision& decision) {
+  const trace::ProductSpec& spec = model.spec();
+  std::string verdict(verify::to_string(decision.verdict));
   for (char& c : verdict) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   std::string out = verdict + ": ";
   if (!spec.program.empty()) out += shorten_middle(printable(spec.program), 40) + ", ";
@@ -35,13 +36,13 @@ std::string product_headline(const ProductModel& model, const ProductDecision& d
 }
 
 // Which rank meets which condition, step by step.
-std::string table(const ProductModel& model, const Counterexample& example,
+std::string table(const verify::ProductModel& model, const verify::Counterexample& example,
                   const ProductTextOptions& options) {
-  const Assignment& a = example.assignment;
+  const verify::Assignment& a = example.assignment;
   const std::size_t first =
       a.steps.size() > options.most_steps ? a.steps.size() - options.most_steps : 0;
   std::set<std::int32_t> ranks;
-  for (const Rank r : example.differing) {
+  for (const trace::Rank r : example.differing) {
     if (ranks.size() < options.most_ranks) ranks.insert(r.value);
   }
   for (std::int32_t r = 0; r < model.ranks() && ranks.size() < options.most_ranks; ++r)
@@ -50,7 +51,7 @@ std::string table(const ProductModel& model, const Counterexample& example,
   const std::size_t width =
       std::max<std::size_t>(6, (kReportColumns - 12) / std::max<std::size_t>(steps, 1) - 2);
   const auto name = [&](std::size_t step, std::int32_t rank) {
-    const ProductOption& option = a.options[step][static_cast<std::size_t>(rank)];
+    const verify::ProductOption& option = a.options[step][static_cast<std::size_t>(rank)];
     return shorten_middle(printable(model.spec().conditions[option.condition].name), width);
   };
   std::size_t column = 8;
@@ -66,7 +67,7 @@ std::string table(const ProductModel& model, const Counterexample& example,
   out = out.substr(0, out.find_last_not_of(' ') + 1) + "\n";
   for (const std::int32_t r : ranks) {
     const bool differs =
-        std::binary_search(example.differing.begin(), example.differing.end(), Rank(r));
+        std::binary_search(example.differing.begin(), example.differing.end(), trace::Rank(r));
     std::string line =
         pad_right(std::string(differs ? "> " : "  ") + "rank " + std::to_string(r), 12);
     for (std::size_t s = first; s < a.steps.size(); ++s)
@@ -81,7 +82,7 @@ std::string table(const ProductModel& model, const Counterexample& example,
 
 // Two lists of calls in two columns, from a little before the place where they part: what one of
 // them leaves out stands beside an empty place.
-std::string side_by_side(const Counterexample& example) {
+std::string side_by_side(const verify::Counterexample& example) {
   const std::vector<std::string>& x = example.reference->calls;
   const std::vector<std::string>& y = example.deviant->calls;
   constexpr std::size_t kColumn = 36;
@@ -101,7 +102,7 @@ std::string side_by_side(const Counterexample& example) {
   std::size_t j = i;
   for (std::size_t k = i - std::min(i, kShownBefore); k < i; ++k) row(x[k], y[k], ' ');
   if (i < x.size() && j < y.size()) {
-    EditProblem problem;
+    verify::EditProblem problem;
     problem.reference = problem.seen = problem.owed = std::min(kAlignedCalls, x.size() - i);
     problem.deviant = std::min(kAlignedCalls, y.size() - j);
     problem.reference_ends = true;
@@ -109,11 +110,11 @@ std::string side_by_side(const Counterexample& example) {
       return !(a == 0 && b == 0) && x[i + a] == y[j + b];
     };
     problem.replacement = [](std::size_t, std::size_t) { return std::size_t{2}; };
-    const FirstEdit edit = first_edit(problem);
+    const verify::FirstEdit edit = verify::first_edit(problem);
     for (std::size_t n = 0; n < std::min(edit.count, kAlignedCalls); ++n) {
-      if (edit.kind == FirstEdit::Kind::missing) {
+      if (edit.kind == verify::FirstEdit::Kind::missing) {
         row(at(x, i++), "", '>');
-      } else if (edit.kind == FirstEdit::Kind::extra) {
+      } else if (edit.kind == verify::FirstEdit::Kind::extra) {
         row("", at(y, j++), '>');
       } else {
         row(at(x, i++), at(y, j++), '>');
@@ -126,19 +127,20 @@ std::string side_by_side(const Counterexample& example) {
   return out;
 }
 
-std::string where(const Counterexample& example) {
+std::string where(const verify::Counterexample& example) {
   switch (example.where) {
-    case Counterexample::Where::start:
+    case verify::Counterexample::Where::start:
       return "before step 0";
-    case Counterexample::Where::end:
+    case verify::Counterexample::Where::end:
       return "after the last step";
-    case Counterexample::Where::step:
+    case verify::Counterexample::Where::step:
       break;
   }
   return "in step " + std::to_string(example.step);
 }
 
-std::string counterexample_text(const ProductModel& model, const Counterexample& example,
+std::string counterexample_text(const verify::ProductModel& model,
+                                const verify::Counterexample& example,
                                 const ProductTextOptions& options) {
   std::string out = "The smallest way there that was found (> parts from the others):\n\n";
   out += table(model, example, options) + "\nWhat happens " + where(example) + ":\n";
@@ -155,18 +157,20 @@ std::string counterexample_text(const ProductModel& model, const Counterexample&
          text_report(example.report, example.run, text);
 }
 
-Run usual_run(const ProductModel& model) {
-  const std::optional<Assignment> steps = usual_steps(model);
-  return steps ? compose(model, *steps) : Run{};
+trace::Run usual_run(const verify::ProductModel& model) {
+  const std::optional<verify::Assignment> steps = verify::usual_steps(model);
+  return steps ? verify::compose(model, *steps) : trace::Run{};
 }
 
 // What was decided without a finding, of all runs, with the counts of one of them.
-Report report_without_findings(const ProductDecision& decision, const Run& run) {
-  Report out;
-  if (decision.verdict == ProductVerdict::inconclusive) out.verdict = Verdict::inconclusive;
+verify::Report report_without_findings(const verify::ProductDecision& decision,
+                                       const trace::Run& run) {
+  verify::Report out;
+  if (decision.verdict == verify::ProductVerdict::inconclusive)
+    out.verdict = verify::Verdict::inconclusive;
   out.unknown = decision.why;
   out.ranks_expected = run.world_size;
-  for (const RankTrace& trace : run.ranks) {
+  for (const trace::RankTrace& trace : run.ranks) {
     out.ranks_read.push_back(trace.rank);
     out.events += trace.events.size();
   }
@@ -175,10 +179,11 @@ Report report_without_findings(const ProductDecision& decision, const Run& run) 
 
 }  // namespace
 
-std::string product_text_report(const ProductModel& model, const ProductDecision& decision,
+std::string product_text_report(const verify::ProductModel& model,
+                                const verify::ProductDecision& decision,
                                 const ProductTextOptions& options) {
   std::string out = wrap(product_headline(model, decision), kReportColumns, 2) + "\n";
-  if (decision.verdict == ProductVerdict::safe) {
+  if (decision.verdict == verify::ProductVerdict::safe) {
     out += paragraph("no assignment of conditions to ranks diverges or deadlocks: " +
                      plural(decision.situations, "situation") + ", " +
                      plural(decision.sequences, "different sequence") + ", " +
@@ -192,17 +197,18 @@ std::string product_text_report(const ProductModel& model, const ProductDecision
   return out;
 }
 
-Status write_product_reports(const ProductModel& model, const ProductDecision& decision,
-                             const ReportOptions& options, const Filter& filter) {
+Status write_product_reports(const verify::ProductModel& model,
+                             const verify::ProductDecision& decision, const ReportOptions& options,
+                             const Filter& filter) {
   if (options.outputs.empty()) return Status::ok();
   ReportOptions files = options;
   files.quiet = true;
   if (const auto& example = decision.counterexample)
     return write_reports(filtered(example->report, example->run, filter, today_utc()), example->run,
                          files);
-  const Run run = usual_run(model);
+  const trace::Run run = usual_run(model);
   return write_reports(filtered(report_without_findings(decision, run), run, filter, today_utc()),
                        run, files);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

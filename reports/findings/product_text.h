@@ -11,7 +11,7 @@
 #include "reports/findings/forms.h"
 #include "verify/product/decide.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 struct ProductTextOptions {
   bool color = false;
@@ -19,7 +19,8 @@ struct ProductTextOptions {
   std::size_t most_steps = 8;
 };
 
-std::string product_text_report(const ProductModel& model, const ProductDecision& decision,
+std::string product_text_report(const verify::ProductModel& model,
+                                const verify::ProductDecision& decision,
                                 const ProductTextOptions& options = {});
 
 // The same as reports of the other forms.
@@ -27,7 +28,8 @@ std::string product_text_report(const ProductModel& model, const ProductDecision
 // Writes every --output of `options`: the report of the counterexample's run, as `filter` leaves
 // it. Without a counterexample it is a report without findings, of the first steps as most ranks
 // may meet them. Errors: what cannot be written.
-Status write_product_reports(const ProductModel& model, const ProductDecision& decision,
-                             const ReportOptions& options, const Filter& filter = {});
+Status write_product_reports(const verify::ProductModel& model,
+                             const verify::ProductDecision& decision, const ReportOptions& options,
+                             const Filter& filter = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -10,7 +10,7 @@
 #include "reports/findings/figures/lanes.h"
 #include "reports/findings/finding_words.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 constexpr std::size_t kNamesShown = 4;
@@ -22,16 +22,17 @@ constexpr std::size_t kSetAsideShown = 8;
 constexpr std::size_t kIndent = 2;
 constexpr std::size_t kKey = 7;  // the width of "where  "
 
-std::string count_of(const Report& report, Severity severity) {
+std::string count_of(const verify::Report& report, verify::Severity severity) {
   const auto n = static_cast<std::uint64_t>(
       std::count_if(report.findings.begin(), report.findings.end(),
-                    [&](const Finding& finding) { return finding.severity == severity; }));
-  return n == 0 ? "" : plural(n, to_string(severity));
+                    [&](const verify::Finding& finding) { return finding.severity == severity; }));
+  return n == 0 ? "" : plural(n, verify::to_string(severity));
 }
 
 class TextReportWriter {
  public:
-  TextReportWriter(const FilteredReport& filtered, const Run& run, const TextOptions& options)
+  TextReportWriter(const FilteredReport& filtered, const trace::Run& run,
+                   const TextOptions& options)
       : filtered_(filtered),
         report_(filtered.report),
         run_(run),
@@ -42,8 +43,8 @@ class TextReportWriter {
     verdict();
     std::size_t shown = 0;
     std::size_t left_out = 0;
-    for (const Finding& finding : report_.findings) {
-      if (finding.severity == Severity::note) {
+    for (const verify::Finding& finding : report_.findings) {
+      if (finding.severity == verify::Severity::note) {
         note(finding);
       } else if (shown < options_.max_findings) {
         ++shown;
@@ -66,14 +67,14 @@ class TextReportWriter {
     const std::string size =
         plural(report_.ranks_read.size(), "rank") + ", " + grouped(report_.events) + " events";
     switch (report_.verdict) {
-      case Verdict::clean:
+      case verify::Verdict::clean:
         line = paint_.green("CLEAN") + ": nothing " +
                (filtered_.set_aside.empty() ? "wrong" : "else wrong") + " in " + size;
         break;
-      case Verdict::findings:
+      case verify::Verdict::findings:
         line = paint_.red("FINDINGS") + ": " + counts() + " in " + size;
         break;
-      case Verdict::inconclusive:
+      case verify::Verdict::inconclusive:
         line =
             paint_.yellow("INCONCLUSIVE") + ": no error seen in " + size + ", but not all is known";
         break;
@@ -90,28 +91,30 @@ class TextReportWriter {
 
   std::string counts() const {
     std::vector<std::string> parts;
-    for (const Severity severity : {Severity::error, Severity::warning, Severity::note})
+    for (const verify::Severity severity :
+         {verify::Severity::error, verify::Severity::warning, verify::Severity::note})
       if (const std::string count = count_of(report_, severity); !count.empty())
         parts.push_back(count);
     return join_and(parts);
   }
 
-  std::string title(const Finding& finding) const {
-    std::string severity(to_string(finding.severity));
+  std::string title(const verify::Finding& finding) const {
+    std::string severity(verify::to_string(finding.severity));
     std::transform(severity.begin(), severity.end(), severity.begin(),
                    [](char c) { return static_cast<char>(c >= 'a' && c <= 'z' ? c - 32 : c); });
-    const std::string name(rule(finding.rule).name);
-    const std::string colored = finding.severity == Severity::error     ? paint_.red(severity)
-                                : finding.severity == Severity::warning ? paint_.yellow(severity)
-                                                                        : severity;
+    const std::string name(verify::rule(finding.rule).name);
+    const std::string colored = finding.severity == verify::Severity::error ? paint_.red(severity)
+                                : finding.severity == verify::Severity::warning
+                                    ? paint_.yellow(severity)
+                                    : severity;
     std::string out = colored + " " + paint_.bold(name);
     // That a file is damaged needs no degree of certainty.
-    if (finding.severity != Severity::note)
-      out += " (" + std::string(to_string(finding.certainty)) + ")";
+    if (finding.severity != verify::Severity::note)
+      out += " (" + std::string(verify::to_string(finding.certainty)) + ")";
     return out;
   }
 
-  void full(const Finding& finding) {
+  void full(const verify::Finding& finding) {
     out_ += "\n" + title(finding) + "\n";
     paragraph(finding.message);
     if (const std::string picture =
@@ -128,7 +131,7 @@ class TextReportWriter {
     keyed("do", printable(finding.fix));
   }
 
-  void note(const Finding& finding) {
+  void note(const verify::Finding& finding) {
     out_ += "\n" + title(finding) + "\n";
     paragraph(finding.message);
     keyed("do", printable(finding.fix));
@@ -155,9 +158,9 @@ class TextReportWriter {
             block(text, kIndent + kKey) + "\n";
   }
 
-  void who(const Finding& finding) {
+  void who(const verify::Finding& finding) {
     const std::size_t width = options_.width - kIndent - kKey;
-    std::vector<Rank> others;
+    std::vector<trace::Rank> others;
     std::set_difference(finding.ranks.begin(), finding.ranks.end(), finding.culprits.begin(),
                         finding.culprits.end(), std::back_inserter(others));
     std::string text;
@@ -169,7 +172,7 @@ class TextReportWriter {
     keyed("who", text);
   }
 
-  void what(const Finding& finding) {
+  void what(const verify::Finding& finding) {
     std::string text;
     for (std::size_t i = 0; i < std::min(kNamesShown, finding.what.size()); ++i)
       text += (i == 0 ? "" : ", ") +
@@ -179,7 +182,7 @@ class TextReportWriter {
     keyed("what", text);
   }
 
-  void where(const Finding& finding) {
+  void where(const verify::Finding& finding) {
     std::vector<std::string> parts;
     if (finding.step) parts.push_back("step " + std::to_string(*finding.step));
     if (!finding.group.empty()) {
@@ -188,7 +191,7 @@ class TextReportWriter {
       parts.push_back(place);
     }
     std::vector<std::string> places;
-    for (const Evidence& evidence : finding.evidence) {
+    for (const verify::Evidence& evidence : finding.evidence) {
       const std::string at = printable(evidence.at);
       if (!at.empty() && std::find(places.begin(), places.end(), at) == places.end())
         places.push_back(at);
@@ -199,14 +202,14 @@ class TextReportWriter {
     keyed("where", text);
   }
 
-  void evidence(const Finding& finding) {
+  void evidence(const verify::Finding& finding) {
     const std::vector<FoldedEvidence> folded = fold_evidence(finding.evidence);
     for (std::size_t i = 0; i < folded.size(); ++i) {
       if (i == kEvidenceShown && folded.size() > kEvidenceShown + 1) {
         keyed("", "and " + std::to_string(folded.size() - i) + " more like these");
         break;
       }
-      const Evidence& one = *folded[i].one;
+      const verify::Evidence& one = *folded[i].one;
       std::string text = rank_label(folded[i].ranks, 30);
       if (!one.at.empty()) text += " at " + printable(one.at);
       if (one.id && folded[i].ranks.size() == 1) text += " (id " + std::to_string(*one.id) + ")";
@@ -214,15 +217,15 @@ class TextReportWriter {
     }
   }
 
-  void consequences(const Finding& finding) {
+  void consequences(const verify::Finding& finding) {
     for (std::size_t i = 0; i < finding.consequences.size(); ++i) {
       if (i == kConsequencesShown && finding.consequences.size() > kConsequencesShown + 1) {
         keyed("", "and " + std::to_string(finding.consequences.size() - i) + " more like these");
         break;
       }
-      const Finding& one = finding.consequences[i];
+      const verify::Finding& one = finding.consequences[i];
       const std::size_t room = kConsequenceLines * (options_.width - kIndent - kKey);
-      const std::string rule_name = " (" + std::string(rule(one.rule).name) + ")";
+      const std::string rule_name = " (" + std::string(verify::rule(one.rule).name) + ")";
       keyed(i == 0 ? "so" : "",
             shorten_end(printable(one.message), room - rule_name.size()) + rule_name);
     }
@@ -233,8 +236,8 @@ class TextReportWriter {
     std::vector<std::string> lines;
     for (const SetAside& one : filtered_.set_aside) {
       std::string line = std::string(to_string(one.why)) + ": " +
-                         std::string(to_string(one.finding.severity)) + " " +
-                         std::string(rule(one.finding.rule).name);
+                         std::string(verify::to_string(one.finding.severity)) + " " +
+                         std::string(verify::rule(one.finding.rule).name);
       if (!one.finding.group.empty()) line += " in group " + one.finding.group;
       if (!one.reason.empty()) line += "; " + one.reason;
       if (!one.expires.empty()) line += " (until " + one.expires + ")";
@@ -256,8 +259,8 @@ class TextReportWriter {
   }
 
   const FilteredReport& filtered_;
-  const Report& report_;
-  const Run& run_;
+  const verify::Report& report_;
+  const trace::Run& run_;
   TextOptions options_;
   Paint paint_;
   std::string out_;
@@ -265,13 +268,14 @@ class TextReportWriter {
 
 }  // namespace
 
-std::string text_report(const FilteredReport& filtered, const Run& run,
+std::string text_report(const FilteredReport& filtered, const trace::Run& run,
                         const TextOptions& options) {
   return TextReportWriter(filtered, run, options).str();
 }
 
-std::string text_report(const Report& report, const Run& run, const TextOptions& options) {
+std::string text_report(const verify::Report& report, const trace::Run& run,
+                        const TextOptions& options) {
   return text_report(FilteredReport(report), run, options);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -9,7 +9,7 @@
 #include "trace/run.h"
 #include "verify/report.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 struct TextOptions {
   std::size_t width = 80;         // columns; only a single word wider than that exceeds it
@@ -19,10 +19,11 @@ struct TextOptions {
 
 // `run` is what the report judges; the pictures are drawn from it. Whatever came from a file is
 // made safe to print.
-std::string text_report(const Report& report, const Run& run, const TextOptions& options = {});
-
-// The same, followed by what a filter set aside and what it has to say.
-std::string text_report(const FilteredReport& filtered, const Run& run,
+std::string text_report(const verify::Report& report, const trace::Run& run,
                         const TextOptions& options = {});
 
-}  // namespace lockstep
+// The same, followed by what a filter set aside and what it has to say.
+std::string text_report(const FilteredReport& filtered, const trace::Run& run,
+                        const TextOptions& options = {});
+
+}  // namespace lockstep::reports

@@ -21,23 +21,23 @@
 #include "verify/streams/agreement.h"
 #include "verify/streams/streams.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-bool is_entry(const Event& event) {
-  return event.kind == EventKind::issue || event.kind == EventKind::span ||
-         event.kind == EventKind::step;
+bool is_entry(const trace::Event& event) {
+  return event.kind == trace::EventKind::issue || event.kind == trace::EventKind::span ||
+         event.kind == trace::EventKind::step;
 }
 
-std::uint64_t entries_of(const RankTrace& trace) {
+std::uint64_t entries_of(const trace::RankTrace& trace) {
   return static_cast<std::uint64_t>(
       std::count_if(trace.events.begin(), trace.events.end(), is_entry));
 }
 
 // The event with which the last `most` entries of the trace begin.
-std::size_t begin_of_last(const RankTrace& trace, std::uint64_t most) {
+std::size_t begin_of_last(const trace::RankTrace& trace, std::uint64_t most) {
   std::size_t first = trace.events.size();
   for (std::uint64_t entries = 0; first > 0; --first) {
     if (is_entry(trace.events[first - 1]) && entries++ == most) break;
@@ -47,11 +47,12 @@ std::size_t begin_of_last(const RankTrace& trace, std::uint64_t most) {
 
 // The event with which a rank enters the call from which it never comes back: it waits for it, or
 // has issued it.
-std::size_t entering(const RankTrace& trace, std::uint32_t call) {
+std::size_t entering(const trace::RankTrace& trace, std::uint32_t call) {
   std::size_t out = trace.events.size();
   for (std::size_t e = 0; e < trace.events.size(); ++e) {
-    const Event& event = trace.events[e];
-    const bool enters = event.kind == EventKind::issue || event.kind == EventKind::wait;
+    const trace::Event& event = trace.events[e];
+    const bool enters =
+        event.kind == trace::EventKind::issue || event.kind == trace::EventKind::wait;
     if (enters && event.index == call) out = e;
   }
   return out;
@@ -63,20 +64,21 @@ struct Shown {
   std::uint64_t left_out = 0;       // entries
 };
 
-Shown choose_shown(const Run& run, const TimelineOptions& options) {
+Shown choose_shown(const trace::Run& run, const TimelineOptions& options) {
   Shown out{std::vector<TimelinePart>(run.ranks.size()), 0};
-  if (!was_recorded(run)) {
-    Agreement agreement(run.tables);
-    const ReplayResult end = replayed(run, group_streams(run), agreement, options.semantics);
+  if (!verify::was_recorded(run)) {
+    verify::Agreement agreement(run.tables);
+    const verify::ReplayResult end =
+        replayed(run, verify::group_streams(run), agreement, options.semantics);
     for (std::size_t r = 0; r < run.ranks.size(); ++r) {
-      if (end.positions[r].blocked == kNoCall) continue;
+      if (end.positions[r].blocked == verify::kNoCall) continue;
       out.parts[r].stuck_in = end.positions[r].blocked;
       out.parts[r].last = entering(run.ranks[r], end.positions[r].blocked) + 1;
     }
   }
   const std::uint64_t most = options.most_entries;
   std::uint64_t all = 0;
-  for (const RankTrace& trace : run.ranks) all += entries_of(trace);
+  for (const trace::RankTrace& trace : run.ranks) all += entries_of(trace);
   if (all <= most) return out;
   const std::uint64_t each = std::max<std::uint64_t>(1, most / run.ranks.size());
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
@@ -89,7 +91,8 @@ Shown choose_shown(const Run& run, const TimelineOptions& options) {
 
 class TimelineWriter {
  public:
-  TimelineWriter(const FilteredReport& filtered, const Run& run, const TimelineOptions& options)
+  TimelineWriter(const FilteredReport& filtered, const trace::Run& run,
+                 const TimelineOptions& options)
       : filtered_(filtered),
         run_(run),
         clock_(timeline_clock(run)),
@@ -109,7 +112,7 @@ class TimelineWriter {
     for (std::size_t r = 0; r < run_.ranks.size(); ++r) rank(r);
     arrows();
     for (const TimelineCounter& one : options_.counters) counter(one);
-    for (const Finding& finding : filtered_.report.findings) this->finding(finding);
+    for (const verify::Finding& finding : filtered_.report.findings) this->finding(finding);
     return "{\"displayTimeUnit\":\"ns\",\n\"otherData\":" + other_data() +
            ",\n\"traceEvents\":[\n" + events_.take() + "\n]}\n";
   }
@@ -118,7 +121,7 @@ class TimelineWriter {
   std::string other_data() const {
     Json out;
     out["tool"] = tool_version();
-    out["verdict"] = to_string(filtered_.report.verdict);
+    out["verdict"] = verify::to_string(filtered_.report.verdict);
     out["summary"] = verdict_in_words(filtered_.report);
     out["time"] = options_.simulated ? "simulated: one clock for all ranks" : describe(clock_);
     if (shown_.left_out > 0)
@@ -128,7 +131,7 @@ class TimelineWriter {
   }
 
   void rank(std::size_t r) {
-    const RankTrace& trace = run_.ranks[r];
+    const trace::RankTrace& trace = run_.ranks[r];
     const std::string name = "rank " + std::to_string(trace.rank.value);
     TimelinePlace place{r + 1, next_thread_};
     hosts_.push_back(place);
@@ -154,15 +157,15 @@ class TimelineWriter {
   }
 
   void slice(std::size_t r, const TimelineSlice& slice, TimelinePlace place) {
-    const RankTrace& trace = run_.ranks[r];
+    const trace::RankTrace& trace = run_.ranks[r];
     if (slice.kind == TimelineSlice::Kind::span) {
-      const SpanMark& span = trace.spans[slice.index];
+      const trace::SpanMark& span = trace.spans[slice.index];
       events_.slice(printable(run_.tables.str(span.name)), "span", place, slice.begin, slice.end,
                     Json::object());
       return;
     }
-    const Call& call = trace.calls[slice.index];
-    const std::string words = printable(describe(run_.tables, call));
+    const trace::Call& call = trace.calls[slice.index];
+    const std::string words = printable(trace::describe(run_.tables, call));
     if (slice.kind == TimelineSlice::Kind::wait) {
       events_.slice("wait for " + words, "wait", place, slice.begin, slice.end,
                     slice.finished ? Json::object() : Json::object({{"state", "never let go"}}));
@@ -174,14 +177,14 @@ class TimelineWriter {
     if (meeting != MatchedCalls::kAlone) met_.push_back({meeting, slice.begin, place});
   }
 
-  Json arguments(std::size_t r, const TimelineSlice& slice, const Call& call) const {
-    const Tables& tables = run_.tables;
+  Json arguments(std::size_t r, const TimelineSlice& slice, const trace::Call& call) const {
+    const trace::Tables& tables = run_.tables;
     Json out;
     out["group"] = printable(tables.str(call.group));
     out["seq"] = matched_.seq[r][slice.index];
     out["id"] = call.id;
-    if (call.step != kNone) out["step"] = call.step;
-    if (call.peer.value != kNone) out["peer"] = call.peer.value;
+    if (call.step != trace::kNone) out["step"] = call.step;
+    if (call.peer.value != trace::kNone) out["peer"] = call.peer.value;
     if (!tables.name_lists[call.what].empty()) {
       constexpr std::size_t kNames = 8;
       std::vector<std::string> names = tables.names(call.what);
@@ -190,24 +193,24 @@ class TimelineWriter {
     }
     if (call.at.value != 0) out["at"] = printable(tables.str(call.at));
     if (call.tag.value != 0) out["tag"] = printable(tables.str(call.tag));
-    out["call"] = printable(describe(tables, call.signature));
+    out["call"] = printable(trace::describe(tables, call.signature));
     if (slice.issued != slice.begin) out["begins_after_issue_ns"] = slice.begin - slice.issued;
     if (!slice.finished) out["state"] = "unfinished when the trace ends";
     return out;
   }
 
   void instants(std::size_t r, TimelinePlace host) {
-    const RankTrace& trace = run_.ranks[r];
+    const trace::RankTrace& trace = run_.ranks[r];
     const TimelinePart& part = shown_.parts[r];
     for (std::size_t e = part.first; e < std::min(part.last, trace.events.size()); ++e) {
-      const Event& event = trace.events[e];
-      const Nanos time = clock_.times[r][e];
-      if (event.kind == EventKind::step) {
-        const StepMark& step = trace.steps[event.index];
+      const trace::Event& event = trace.events[e];
+      const trace::Nanos time = clock_.times[r][e];
+      if (event.kind == trace::EventKind::step) {
+        const trace::StepMark& step = trace.steps[event.index];
         events_.instant("step " + std::to_string(step.n), "step", host, time,
                         TimelineEvents::Scope::thread,
                         step.loss ? Json::object({{"loss", *step.loss}}) : Json::object());
-      } else if (event.kind == EventKind::exception) {
+      } else if (event.kind == trace::EventKind::exception) {
         events_.instant("exception", "exception", host, time, TimelineEvents::Scope::process,
                         {{"what", printable(trace.exceptions[event.index].what)}});
       }
@@ -233,11 +236,11 @@ class TimelineWriter {
 
   // From where its rank's events are shown on.
   void counter(const TimelineCounter& counter) {
-    const std::vector<Nanos>& times = clock_.times[counter.rank];
+    const std::vector<trace::Nanos>& times = clock_.times[counter.rank];
     const std::size_t first = shown_.parts[counter.rank].first;
-    const Nanos from = first == 0 || first >= times.size() ? 0 : times[first];
+    const trace::Nanos from = first == 0 || first >= times.size() ? 0 : times[first];
     for (const TimelineCounter::Point& point : counter.points) {
-      const Nanos time = point.time - clock_.start[counter.rank];
+      const trace::Nanos time = point.time - clock_.start[counter.rank];
       if (time < from) continue;
       Json values;
       for (std::size_t s = 0; s < counter.series.size(); ++s)
@@ -248,13 +251,13 @@ class TimelineWriter {
 
   // When the rank made the call that the evidence names, if it came to that; else when it was last
   // seen.
-  Nanos time_of(std::size_t r, const Finding& finding) {
-    const RankTrace& trace = run_.ranks[r];
-    for (const Evidence& evidence : finding.evidence) {
+  trace::Nanos time_of(std::size_t r, const verify::Finding& finding) {
+    const trace::RankTrace& trace = run_.ranks[r];
+    for (const verify::Evidence& evidence : finding.evidence) {
       if (evidence.rank != trace.rank || !evidence.id) continue;
       const auto call =
           std::lower_bound(trace.calls.begin(), trace.calls.end(), *evidence.id,
-                           [](const Call& one, std::int64_t id) { return one.id < id; });
+                           [](const trace::Call& one, std::int64_t id) { return one.id < id; });
       if (call != trace.calls.end() && call->id == *evidence.id)
         return std::min(last_[r], issued(r)[static_cast<std::size_t>(call - trace.calls.begin())]);
     }
@@ -262,29 +265,29 @@ class TimelineWriter {
   }
 
   // When each call of the rank was issued; found once.
-  const std::vector<Nanos>& issued(std::size_t r) {
-    std::vector<Nanos>& times = issued_[r];
+  const std::vector<trace::Nanos>& issued(std::size_t r) {
+    std::vector<trace::Nanos>& times = issued_[r];
     if (!times.empty()) return times;
     times.resize(run_.ranks[r].calls.size());
     for (std::size_t e = 0; e < run_.ranks[r].events.size(); ++e)
-      if (run_.ranks[r].events[e].kind == EventKind::issue)
+      if (run_.ranks[r].events[e].kind == trace::EventKind::issue)
         times[run_.ranks[r].events[e].index] = clock_.times[r][e];
     return times;
   }
 
-  void finding(const Finding& finding) {
+  void finding(const verify::Finding& finding) {
     constexpr std::size_t kRanks = 64;  // a finding of thousands of ranks is seen at some
-    const std::string name =
-        std::string(to_string(finding.severity)) + " " + std::string(rule(finding.rule).name);
+    const std::string name = std::string(verify::to_string(finding.severity)) + " " +
+                             std::string(verify::rule(finding.rule).name);
     const Json args = Json::object({{"message", printable(finding.message)},
-                                    {"certainty", to_string(finding.certainty)},
+                                    {"certainty", verify::to_string(finding.certainty)},
                                     {"who", who_in_words(finding)},
                                     {"where", printable(where_in_words(finding))},
                                     {"why", printable(finding.why)},
                                     {"fix", printable(finding.fix)}});
     std::size_t shown = 0;
-    for (const Rank rank : finding.culprits.empty() ? finding.ranks : finding.culprits) {
-      const RankTrace* trace = run_.find(rank);
+    for (const trace::Rank rank : finding.culprits.empty() ? finding.ranks : finding.culprits) {
+      const trace::RankTrace* trace = run_.find(rank);
       if (trace == nullptr || shown == kRanks) continue;
       ++shown;
       const auto r = static_cast<std::size_t>(trace - run_.ranks.data());
@@ -298,29 +301,29 @@ class TimelineWriter {
 
   struct Met {
     std::uint32_t meeting;
-    Nanos time;
+    trace::Nanos time;
     TimelinePlace place;
   };
 
   const FilteredReport& filtered_;
-  const Run& run_;
+  const trace::Run& run_;
   TimelineClock clock_;
   MatchedCalls matched_;
   Shown shown_;
   const TimelineOptions& options_;
-  Nanos shortest_;           // slice
-  std::vector<Nanos> last_;  // by rank index: of what is shown
-  Nanos end_ = 0;
+  trace::Nanos shortest_;           // slice
+  std::vector<trace::Nanos> last_;  // by rank index: of what is shown
+  trace::Nanos end_ = 0;
   std::uint64_t next_thread_ = 1;
-  std::vector<TimelinePlace> hosts_;                  // by rank index: its track "host"
-  std::map<std::size_t, std::vector<Nanos>> issued_;  // by rank index
+  std::vector<TimelinePlace> hosts_;                         // by rank index: its track "host"
+  std::map<std::size_t, std::vector<trace::Nanos>> issued_;  // by rank index
   std::vector<Met> met_;
   TimelineEvents events_;
 };
 
 }  // namespace
 
-std::string timeline_report(const FilteredReport& filtered, const Run& run,
+std::string timeline_report(const FilteredReport& filtered, const trace::Run& run,
                             const TimelineOptions& options) {
   return TimelineWriter(filtered, run, options).str();
 }
@@ -330,7 +333,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Microseconds, to the nanosecond.
-std::string microseconds(Nanos time) {
+std::string microseconds(trace::Nanos time) {
   const std::string fraction = std::to_string(time % 1000);
   return std::to_string(time / 1000) + "." + std::string(3 - fraction.size(), '0') + fraction;
 }
@@ -355,31 +358,31 @@ void TimelineEvents::metadata(std::string_view kind, TimelinePlace place, const 
 }
 
 void TimelineEvents::slice(std::string_view name, std::string_view category, TimelinePlace place,
-                           Nanos from, Nanos to, const Json& args) {
+                           trace::Nanos from, trace::Nanos to, const Json& args) {
   begin('X', name, category, place);
   out_ += ",\"ts\":" + microseconds(from) + ",\"dur\":" + microseconds(to - from) +
           ",\"args\":" + json_text(args) + "}";
 }
 
-void TimelineEvents::counter(std::string_view name, TimelinePlace place, Nanos time,
+void TimelineEvents::counter(std::string_view name, TimelinePlace place, trace::Nanos time,
                              const Json& args) {
   begin('C', name, {}, place);
   out_ += ",\"ts\":" + microseconds(time) + ",\"args\":" + json_text(args) + "}";
 }
 
 void TimelineEvents::instant(std::string_view name, std::string_view category, TimelinePlace place,
-                             Nanos time, Scope scope, const Json& args) {
+                             trace::Nanos time, Scope scope, const Json& args) {
   begin('i', name, category, place);
   out_ += ",\"ts\":" + microseconds(time) + ",\"s\":\"";
   out_ += static_cast<char>(scope);
   out_ += "\",\"args\":" + json_text(args) + "}";
 }
 
-void TimelineEvents::arrow(std::uint64_t id, Arrow part, TimelinePlace place, Nanos time) {
+void TimelineEvents::arrow(std::uint64_t id, Arrow part, TimelinePlace place, trace::Nanos time) {
   begin(static_cast<char>(part), "meets", "meets", place);
   out_ += ",\"id\":" + std::to_string(id) + ",\"ts\":" + microseconds(time);
   if (part == Arrow::ends) out_ += R"(,"bp":"e")";  // ends in the slice around it, not the next
   out_ += "}";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -26,12 +26,12 @@
 #include "trace/run.h"
 #include "verify/replay/semantics.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // What a rank holds over time, a series for each part: viewers show a stack, or a track a series.
 struct TimelineCounter {
   struct Point {
-    Nanos time = 0;  // on the clock of the run's events
+    trace::Nanos time = 0;  // on the clock of the run's events
     std::vector<std::int64_t> values;
   };
 
@@ -47,14 +47,14 @@ struct TimelineOptions {
   std::uint64_t most_entries = 400'000;
   bool simulated = false;  // the times are those of one simulated clock
   // Those by which verify() judged; nothing: the traces'.
-  std::optional<CallSemantics> semantics = std::nullopt;
+  std::optional<verify::CallSemantics> semantics = std::nullopt;
   std::vector<TimelineCounter> counters = {};  // of runs that have times
 };
 
 // One object and a newline. `otherData` says how the times are to be read (timeline_tracks.h) and
 // what was left out. O(events log events + points). Never fails: bytes that are no UTF-8 become
 // U+FFFD.
-std::string timeline_report(const FilteredReport& filtered, const Run& run,
+std::string timeline_report(const FilteredReport& filtered, const trace::Run& run,
                             const TimelineOptions& options = {});
 
 // Writes events of the Trace Event Format, one a line.
@@ -70,16 +70,16 @@ class TimelineEvents {
  public:
   // `kind`: process_name, thread_name, … with its one argument.
   void metadata(std::string_view kind, TimelinePlace place, const nlohmann::ordered_json& args);
-  void slice(std::string_view name, std::string_view category, TimelinePlace place, Nanos begin,
-             Nanos end, const nlohmann::ordered_json& args);
+  void slice(std::string_view name, std::string_view category, TimelinePlace place,
+             trace::Nanos begin, trace::Nanos end, const nlohmann::ordered_json& args);
   enum class Scope : char { thread = 't', process = 'p', global = 'g' };
   // Values that hold from `time` on, a part each of a stack; `args`: numbers.
-  void counter(std::string_view name, TimelinePlace place, Nanos time,
+  void counter(std::string_view name, TimelinePlace place, trace::Nanos time,
                const nlohmann::ordered_json& args);
-  void instant(std::string_view name, std::string_view category, TimelinePlace place, Nanos time,
-               Scope scope, const nlohmann::ordered_json& args);
+  void instant(std::string_view name, std::string_view category, TimelinePlace place,
+               trace::Nanos time, Scope scope, const nlohmann::ordered_json& args);
   enum class Arrow : char { begins = 's', goes_on = 't', ends = 'f' };
-  void arrow(std::uint64_t id, Arrow part, TimelinePlace place, Nanos time);
+  void arrow(std::uint64_t id, Arrow part, TimelinePlace place, trace::Nanos time);
 
   // The array's elements, separated by commas and line feeds.
   std::string take() { return std::move(out_); }
@@ -92,4 +92,4 @@ class TimelineEvents {
 // Any bytes as a JSON string with its quotes.
 std::string json_string(std::string_view bytes);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

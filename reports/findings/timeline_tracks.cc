@@ -11,17 +11,17 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 // The tracks of one name: the ends of the last slices on each, so that a further one finds room.
 struct Lanes {
-  std::multimap<Nanos, std::uint32_t> ends;  // last end to track
+  std::multimap<trace::Nanos, std::uint32_t> ends;  // last end to track
 };
 
 class TrackLayout {
  public:
-  TrackLayout(TimelineRank& out, Nanos shortest) : out_(out), shortest_(shortest) {
+  TrackLayout(TimelineRank& out, trace::Nanos shortest) : out_(out), shortest_(shortest) {
     track("host", 0);
   }
 
@@ -69,41 +69,44 @@ class TrackLayout {
   }
 
   TimelineRank& out_;
-  Nanos shortest_;
+  trace::Nanos shortest_;
   std::map<std::string, Lanes> lanes_;
   std::map<std::pair<std::string, std::size_t>, std::uint32_t> tracks_;
 };
 
-Nanos plus(Nanos time, Nanos length) {
-  return time > std::numeric_limits<Nanos>::max() - length ? std::numeric_limits<Nanos>::max()
-                                                           : time + length;
+trace::Nanos plus(trace::Nanos time, trace::Nanos length) {
+  return time > std::numeric_limits<trace::Nanos>::max() - length
+             ? std::numeric_limits<trace::Nanos>::max()
+             : time + length;
 }
 
-std::string track_of(const Call& call, const Tables& tables) {
+std::string track_of(const trace::Call& call, const trace::Tables& tables) {
   if (call.stream.value != 0) return "stream " + tables.str(call.stream);
   const std::string group = "group " + tables.str(call.group);
-  return is_point_to_point(tables.signatures[call.signature].op) ? group + " messages" : group;
+  return trace::is_point_to_point(tables.signatures[call.signature].op) ? group + " messages"
+                                                                        : group;
 }
 
 struct CallTimes {
-  Nanos issued = kNoTime, started = kNoTime, completed = kNoTime, waits = kNoTime, waited = kNoTime;
+  trace::Nanos issued = trace::kNoTime, started = trace::kNoTime, completed = trace::kNoTime,
+               waits = trace::kNoTime, waited = trace::kNoTime;
 };
 
-void read_event(const Event& event, Nanos time, std::vector<CallTimes>& calls) {
+void read_event(const trace::Event& event, trace::Nanos time, std::vector<CallTimes>& calls) {
   switch (event.kind) {
-    case EventKind::issue:
+    case trace::EventKind::issue:
       calls[event.index].issued = time;
       break;
-    case EventKind::start:
+    case trace::EventKind::start:
       calls[event.index].started = time;
       break;
-    case EventKind::complete:
+    case trace::EventKind::complete:
       calls[event.index].completed = time;
       break;
-    case EventKind::wait:
+    case trace::EventKind::wait:
       calls[event.index].waits = time;
       break;
-    case EventKind::waited:
+    case trace::EventKind::waited:
       calls[event.index].waited = time;
       break;
     default:
@@ -114,20 +117,21 @@ void read_event(const Event& event, Nanos time, std::vector<CallTimes>& calls) {
 // When the call ended, as far as that is known: a source that records no completions knows when the
 // rank was let go, or else only that it went on.
 struct CallEnd {
-  Nanos time = 0;
+  trace::Nanos time = 0;
   bool finished = true;
 };
-CallEnd end_of(const Call& call, const CallTimes& at, bool records_ends, End trace_end,
-               Nanos never) {
-  if (at.completed != kNoTime) return {at.completed, true};
-  if (at.waited != kNoTime) return {at.waited, true};
-  const bool open = trace_end != End::clean && (records_ends || call.has(kWaitBegan));
+CallEnd end_of(const trace::Call& call, const CallTimes& at, bool records_ends,
+               trace::End trace_end, trace::Nanos never) {
+  if (at.completed != trace::kNoTime) return {at.completed, true};
+  if (at.waited != trace::kNoTime) return {at.waited, true};
+  const bool open = trace_end != trace::End::clean && (records_ends || call.has(trace::kWaitBegan));
   return open ? CallEnd{never, false} : CallEnd{at.issued, true};
 }
 
 using OnStream = std::pair<std::string, TimelineSlice>;  // the track's name
 
-TimelineSlice slice_of(const SpanMark& span, std::uint32_t index, Nanos time, Nanos shortest) {
+TimelineSlice slice_of(const trace::SpanMark& span, std::uint32_t index, trace::Nanos time,
+                       trace::Nanos shortest) {
   return {.kind = TimelineSlice::Kind::span,
           .index = index,
           .begin = time,
@@ -136,8 +140,8 @@ TimelineSlice slice_of(const SpanMark& span, std::uint32_t index, Nanos time, Na
 }
 
 TimelineSlice slice_of(const CallTimes& at, std::uint32_t index, const CallEnd& finish,
-                       Nanos shortest) {
-  const Nanos begin = at.started == kNoTime ? at.issued : at.started;
+                       trace::Nanos shortest) {
+  const trace::Nanos begin = at.started == trace::kNoTime ? at.issued : at.started;
   return {.kind = TimelineSlice::Kind::call,
           .finished = finish.finished,
           .index = index,
@@ -148,9 +152,9 @@ TimelineSlice slice_of(const CallTimes& at, std::uint32_t index, const CallEnd& 
 
 // Nothing: it took no time.
 std::optional<TimelineSlice> wait_of(const CallTimes& at, std::uint32_t index,
-                                     const CallEnd& finish, Nanos shortest) {
-  const bool let_go = at.waited != kNoTime;
-  if (at.waits == kNoTime || at.waited == at.waits) return std::nullopt;
+                                     const CallEnd& finish, trace::Nanos shortest) {
+  const bool let_go = at.waited != trace::kNoTime;
+  if (at.waits == trace::kNoTime || at.waited == at.waits) return std::nullopt;
   return TimelineSlice{.kind = TimelineSlice::Kind::wait,
                        .finished = let_go || finish.finished,
                        .index = index,
@@ -161,29 +165,30 @@ std::optional<TimelineSlice> wait_of(const CallTimes& at, std::uint32_t index,
 
 }  // namespace
 
-TimelineRank timeline_of(const RankTrace& trace, const Tables& tables,
-                         const std::vector<Nanos>& times, const TimelinePart& part, Nanos shortest,
-                         Nanos end) {
+TimelineRank timeline_of(const trace::RankTrace& trace, const trace::Tables& tables,
+                         const std::vector<trace::Nanos>& times, const TimelinePart& part,
+                         trace::Nanos shortest, trace::Nanos end) {
   TimelineRank out;
   TrackLayout layout(out, shortest);
   std::vector<TimelineSlice> on_host;
   std::vector<OnStream> on_streams;
   std::vector<CallTimes> calls(trace.calls.size());
   for (std::size_t e = part.first; e < std::min(part.last, trace.events.size()); ++e) {
-    const Event& event = trace.events[e];
+    const trace::Event& event = trace.events[e];
     read_event(event, times[e], calls);
-    if (event.kind != EventKind::span) continue;
-    const SpanMark& span = trace.spans[event.index];
+    if (event.kind != trace::EventKind::span) continue;
+    const trace::SpanMark& span = trace.spans[event.index];
     const TimelineSlice slice = slice_of(span, event.index, times[e], shortest);
     if (span.stream.value == 0)
       on_host.push_back(slice);
     else
       on_streams.emplace_back("stream " + tables.str(span.stream), slice);
   }
-  const bool records_ends = std::any_of(trace.calls.begin(), trace.calls.end(),
-                                        [](const Call& call) { return call.has(kCompleted); });
+  const bool records_ends =
+      std::any_of(trace.calls.begin(), trace.calls.end(),
+                  [](const trace::Call& call) { return call.has(trace::kCompleted); });
   for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
-    if (calls[c].issued == kNoTime) continue;  // not in this part
+    if (calls[c].issued == trace::kNoTime) continue;  // not in this part
     const CallEnd finish = c == part.stuck_in
                                ? CallEnd{end, false}
                                : end_of(trace.calls[c], calls[c], records_ends, trace.end, end);
@@ -202,15 +207,15 @@ TimelineRank timeline_of(const RankTrace& trace, const Tables& tables,
 
 namespace {
 
-constexpr Nanos kLatest = INT64_MAX / 4;  // 73 years; what is later has room for arithmetic
+constexpr trace::Nanos kLatest = INT64_MAX / 4;  // 73 years; what is later has room for arithmetic
 
-bool has_time(const Event& event) { return event.time >= 0; }
+bool has_time(const trace::Event& event) { return event.time >= 0; }
 
 // The first time of each host.
-std::map<std::string, Nanos> host_starts(const Run& run) {
-  std::map<std::string, Nanos> starts;
-  for (const RankTrace& trace : run.ranks) {
-    for (const Event& event : trace.events) {
+std::map<std::string, trace::Nanos> host_starts(const trace::Run& run) {
+  std::map<std::string, trace::Nanos> starts;
+  for (const trace::RankTrace& trace : run.ranks) {
+    for (const trace::Event& event : trace.events) {
       if (!has_time(event)) continue;
       const auto [start, fresh] = starts.try_emplace(trace.host, event.time);
       if (!fresh) start->second = std::min(start->second, event.time);
@@ -219,18 +224,20 @@ std::map<std::string, Nanos> host_starts(const Run& run) {
   return starts;
 }
 
-std::vector<Nanos> ordinal_times(const RankTrace& trace) {
-  std::vector<Nanos> times(trace.events.size());
-  for (std::size_t i = 0; i < times.size(); ++i) times[i] = static_cast<Nanos>(i) * kOrdinalStep;
+std::vector<trace::Nanos> ordinal_times(const trace::RankTrace& trace) {
+  std::vector<trace::Nanos> times(trace.events.size());
+  for (std::size_t i = 0; i < times.size(); ++i)
+    times[i] = static_cast<trace::Nanos>(i) * kOrdinalStep;
   return times;
 }
 
-std::vector<Nanos> recorded_times(const RankTrace& trace, Nanos start, std::uint64_t& filled) {
-  std::vector<Nanos> times;
+std::vector<trace::Nanos> recorded_times(const trace::RankTrace& trace, trace::Nanos start,
+                                         std::uint64_t& filled) {
+  std::vector<trace::Nanos> times;
   times.reserve(trace.events.size());
   const auto first = std::find_if(trace.events.begin(), trace.events.end(), has_time);
-  Nanos now = first == trace.events.end() ? 0 : std::min(first->time - start, kLatest);
-  for (const Event& event : trace.events) {
+  trace::Nanos now = first == trace.events.end() ? 0 : std::min(first->time - start, kLatest);
+  for (const trace::Event& event : trace.events) {
     if (has_time(event))
       now = std::min(event.time - start, kLatest);
     else
@@ -242,18 +249,18 @@ std::vector<Nanos> recorded_times(const RankTrace& trace, Nanos start, std::uint
 
 }  // namespace
 
-TimelineClock timeline_clock(const Run& run) {
+TimelineClock timeline_clock(const trace::Run& run) {
   TimelineClock clock;
-  const std::map<std::string, Nanos> starts = host_starts(run);
+  const std::map<std::string, trace::Nanos> starts = host_starts(run);
   clock.ordinal = starts.empty();
   clock.hosts = starts.size();
-  for (const RankTrace& trace : run.ranks) {
+  for (const trace::RankTrace& trace : run.ranks) {
     const auto found = starts.find(trace.host);
-    const Nanos start = found == starts.end() ? 0 : found->second;
+    const trace::Nanos start = found == starts.end() ? 0 : found->second;
     clock.start.push_back(start);
     clock.times.push_back(clock.ordinal ? ordinal_times(trace)
                                         : recorded_times(trace, start, clock.filled));
-    const std::vector<Nanos>& times = clock.times.back();
+    const std::vector<trace::Nanos>& times = clock.times.back();
     clock.last.push_back(times.empty() ? 0 : *std::max_element(times.begin(), times.end()));
   }
   return clock;
@@ -275,4 +282,4 @@ std::string describe(const TimelineClock& clock) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -22,22 +22,22 @@
 // - Where no event of the run has a time (derivations, programs), each takes one microsecond, in
 //   program order: the picture then shows an order and no durations.
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // In ordinal time, of every event.
-inline constexpr Nanos kOrdinalStep = 1000;
+inline constexpr trace::Nanos kOrdinalStep = 1000;
 
 struct TimelineClock {
-  std::vector<std::vector<Nanos>> times;  // by rank index and event; never negative
-  std::vector<Nanos> last;                // by rank index: the latest
-  std::vector<Nanos> start;               // by rank index: which recorded time is 0 here
+  std::vector<std::vector<trace::Nanos>> times;  // by rank index and event; never negative
+  std::vector<trace::Nanos> last;                // by rank index: the latest
+  std::vector<trace::Nanos> start;               // by rank index: which recorded time is 0 here
   bool ordinal = false;
   std::uint64_t filled = 0;  // events without a time, where others have one
   std::size_t hosts = 0;     // clocks
 };
 
 // O(events).
-TimelineClock timeline_clock(const Run& run);
+TimelineClock timeline_clock(const trace::Run& run);
 
 // What a reader of the times must know, in one sentence.
 std::string describe(const TimelineClock& clock);
@@ -47,9 +47,9 @@ struct TimelineSlice {
   bool finished = true;     // false: it was under way when the trace ended
   std::uint32_t index = 0;  // into RankTrace::calls (call, wait) or spans
   std::uint32_t track = 0;  // into TimelineRank::tracks
-  Nanos begin = 0;
-  Nanos end = 0;     // > begin
-  Nanos issued = 0;  // of a call: when the rank came to it
+  trace::Nanos begin = 0;
+  trace::Nanos end = 0;     // > begin
+  trace::Nanos issued = 0;  // of a call: when the rank came to it
 };
 
 struct TimelineRank {
@@ -68,8 +68,8 @@ struct TimelinePart {
 // The slices of that part. `times`: of all its events. `shortest`: how long what took no time, or
 // ended at a time that nobody recorded, is shown to last; above 0. `end`: how long what never
 // finished goes on; at least the rank's last time. O(events log events).
-TimelineRank timeline_of(const RankTrace& trace, const Tables& tables,
-                         const std::vector<Nanos>& times, const TimelinePart& part, Nanos shortest,
-                         Nanos end);
+TimelineRank timeline_of(const trace::RankTrace& trace, const trace::Tables& tables,
+                         const std::vector<trace::Nanos>& times, const TimelinePart& part,
+                         trace::Nanos shortest, trace::Nanos end);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

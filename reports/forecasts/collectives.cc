@@ -12,14 +12,14 @@
 #include "base/text.h"
 #include "sim/collectives/closed_form.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 // Bytes per second, as nccl-tests shows them: of the buffer, and of the busiest link.
-double algorithm_bandwidth(const sim::Collective& collective, sim::Picos time) {
+double algorithm_bandwidth(const sim::Collective& collective, Picos time) {
   return time.value == 0 ? 0 : static_cast<double>(collective.bytes.value) / time.seconds();
 }
-double bus_bandwidth(const sim::Collective& collective, sim::Picos time) {
+double bus_bandwidth(const sim::Collective& collective, Picos time) {
   return algorithm_bandwidth(collective, time) * sim::bus_factor(collective.op, collective.ranks);
 }
 
@@ -32,7 +32,7 @@ std::string call_duration(double seconds) {
   return seconds < 1 ? fixed(seconds * 1e3, 2) + " ms" : fixed(seconds, 2) + " s";
 }
 
-std::string formula_name(Op op) {
+std::string formula_name(trace::Op op) {
   return std::string(
       sim::algorithm_name(sim::default_algorithm(op).value_or(sim::Algorithm::ring)));
 }
@@ -73,11 +73,11 @@ std::string collectives_text(const std::vector<sim::Collective>& collectives,
   std::ostringstream out;
   for (std::size_t i = 0; i < collectives.size(); ++i) {
     const sim::Collective& collective = collectives[i];
-    const sim::Picos time = times.ends[i];
-    out << op_name(collective.op) << " by " << sim::algorithm_name(collective.algorithm) << ", "
-        << collective.ranks << " ranks, "
+    const Picos time = times.ends[i];
+    out << trace::op_name(collective.op) << " by " << sim::algorithm_name(collective.algorithm)
+        << ", " << collective.ranks << " ranks, "
         << bytes_in_words(static_cast<std::uint64_t>(collective.bytes.value)) << "\n"
-        << "  time     " << sim::to_string(time) << "\n";
+        << "  time     " << lockstep::to_string(time) << "\n";
     if (collective.bytes.value > 0 && time.value > 0) {
       out << "  algbw    " << fixed(algorithm_bandwidth(collective, time) / 1e9, 2) << " GB/s\n"
           << "  busbw    " << fixed(bus_bandwidth(collective, time) / 1e9, 2) << " GB/s\n";
@@ -99,7 +99,7 @@ std::string collectives_json(const std::vector<sim::Collective>& collectives,
   const sim::Formula& formula = *sim::find_formula(first.op, first.algorithm);
   nlohmann::ordered_json out;
   out["time_ps"] = std::max_element(times.ends.begin(), times.ends.end())->value;
-  out["op"] = op_name(first.op);
+  out["op"] = trace::op_name(first.op);
   out["algorithm"] = sim::algorithm_name(first.algorithm);
   out["ranks"] = first.ranks;
   out["level"] = times.messages ? "message" : "closed-form";
@@ -121,8 +121,9 @@ std::string collectives_json(const std::vector<sim::Collective>& collectives,
 }
 
 std::string priced_calls_text(const sim::PricedCalls& answer) {
-  std::string out = std::string(op_name(answer.op)) + " on " + printable(answer.machine.name) +
-                    ", " + plural(static_cast<std::uint64_t>(answer.place.ranks), "rank") + " on " +
+  std::string out = std::string(trace::op_name(answer.op)) + " on " +
+                    printable(answer.machine.name) + ", " +
+                    plural(static_cast<std::uint64_t>(answer.place.ranks), "rank") + " on " +
                     plural(static_cast<std::uint64_t>(answer.place.nodes), "node") + "\n\n";
   out += "  bytes       algorithm   protocol          time   algbw GB/s   busbw GB/s\n";
   for (const sim::PricedCall& call : answer.calls) {
@@ -143,7 +144,7 @@ std::string priced_calls_text(const sim::PricedCalls& answer) {
 std::string priced_calls_json(const sim::PricedCalls& answer) {
   nlohmann::ordered_json out;
   out["machine"] = printable(answer.machine.name);
-  out["op"] = op_name(answer.op);
+  out["op"] = trace::op_name(answer.op);
   out["ranks"] = answer.place.ranks;
   out["nodes"] = answer.place.nodes;
   for (const sim::PricedCall& call : answer.calls) {
@@ -168,4 +169,4 @@ std::string priced_calls_json(const sim::PricedCalls& answer) {
   return out.dump(2) + "\n";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

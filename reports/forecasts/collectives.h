@@ -11,11 +11,11 @@
 #include "sim/machine/work_time.h"
 #include "sim/messages/message_level.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // When each of the collectives ends; and at the message level, how many messages there were.
 struct CollectiveTimes {
-  std::vector<sim::Picos> ends;
+  std::vector<Picos> ends;
   std::optional<sim::MessageResult> messages;
 };
 
@@ -29,4 +29,4 @@ std::string collectives_json(const std::vector<sim::Collective>& collectives,
 std::string priced_calls_text(const sim::PricedCalls& answer);
 std::string priced_calls_json(const sim::PricedCalls& answer);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

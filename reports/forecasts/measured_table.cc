@@ -8,33 +8,34 @@
 #include "base/tables.h"
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using sim::Comparison;
 
-std::string_view kind_name(Comparison::Kind kind) {
+std::string_view kind_name(sim::Comparison::Kind kind) {
   switch (kind) {
-    case Comparison::Kind::seconds:
+    case sim::Comparison::Kind::seconds:
       return "time";
-    case Comparison::Kind::tokens:
+    case sim::Comparison::Kind::tokens:
       return "tokens/s";
-    case Comparison::Kind::memory:
+    case sim::Comparison::Kind::memory:
       return "memory";
   }
   return "";
 }
 
-std::string figure_words(Comparison::Kind kind, double value) {
-  if (kind == Comparison::Kind::memory) return fixed(value / (1024.0 * 1024 * 1024), 1) + " GiB";
-  if (kind == Comparison::Kind::tokens) return fixed(value, value < 1000 ? 1 : 0) + " tok/s";
+std::string figure_words(sim::Comparison::Kind kind, double value) {
+  if (kind == sim::Comparison::Kind::memory)
+    return fixed(value / (1024.0 * 1024 * 1024), 1) + " GiB";
+  if (kind == sim::Comparison::Kind::tokens) return fixed(value, value < 1000 ? 1 : 0) + " tok/s";
   if (value < 1e-3) return fixed(value * 1e6, 2) + " us";
   return value < 1 ? fixed(value * 1e3, 2) + " ms" : fixed(value, 2) + " s";
 }
 
-std::vector<Comparison> figures_of(const sim::TableAnswer& answer, Comparison::Kind kind,
-                                   bool held_out) {
-  std::vector<Comparison> out;
+std::vector<sim::Comparison> figures_of(const sim::TableAnswer& answer, sim::Comparison::Kind kind,
+                                        bool held_out) {
+  std::vector<sim::Comparison> out;
   for (const sim::ComparedRow& row : answer.rows)
     if (row.figure.kind == kind && (!held_out || !row.fitted)) out.push_back(row.figure);
   return out;
@@ -71,8 +72,9 @@ std::string table_answer_text(const sim::TableAnswer& answer) {
   }
   out += "\n";
   bool marked = false;
-  for (const Comparison::Kind kind :
-       {Comparison::Kind::seconds, Comparison::Kind::tokens, Comparison::Kind::memory}) {
+  for (const sim::Comparison::Kind kind :
+       {sim::Comparison::Kind::seconds, sim::Comparison::Kind::tokens,
+        sim::Comparison::Kind::memory}) {
     const auto all = figures_of(answer, kind, false);
     const auto held_out = figures_of(answer, kind, true);
     if (all.empty()) continue;
@@ -101,8 +103,9 @@ std::string table_answer_json(const sim::TableAnswer& answer) {
                            {"fitted", row.fitted}});
   out["summary"] = nlohmann::ordered_json::object();
   out["held_out"] = nlohmann::ordered_json::object();
-  for (const Comparison::Kind kind :
-       {Comparison::Kind::seconds, Comparison::Kind::tokens, Comparison::Kind::memory}) {
+  for (const sim::Comparison::Kind kind :
+       {sim::Comparison::Kind::seconds, sim::Comparison::Kind::tokens,
+        sim::Comparison::Kind::memory}) {
     const auto all = figures_of(answer, kind, false);
     if (all.empty()) continue;
     out["summary"][std::string(kind_name(kind))] = summary_json(sim::summarize(all));
@@ -112,4 +115,4 @@ std::string table_answer_json(const sim::TableAnswer& answer) {
   return out.dump(2) + "\n";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -6,11 +6,11 @@
 
 #include "sim/transformer/evaluation.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 std::string table_answer_text(const sim::TableAnswer& answer);
 // {"file", "calibration", "rows": [], "summary": {}, "held_out": {}}: the last without the rows
 // that the calibration was fitted to.
 std::string table_answer_json(const sim::TableAnswer& answer);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "reports/findings/finding_words.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using sim::MemoryStretch;
@@ -17,28 +17,28 @@ constexpr std::size_t kShownKinds = 8;  // beside the one that is shown whole
 
 // "optimizer state".
 std::string category_words(std::size_t category) {
-  std::string out(kMemoryCategoryNames[category]);
+  std::string out(trace::kMemoryCategoryNames[category]);
   std::replace(out.begin(), out.end(), '_', ' ');
   return out;
 }
 
-double needed(const MemoryTimeline& timeline, const sim::Machine& machine) {
+double needed(const sim::MemoryTimeline& timeline, const sim::Machine& machine) {
   return sim::device_bytes(timeline.peak_use(), machine);
 }
 
 // Classes whose peaks are alike, whenever they come: told in one line.
 struct Kind {
   std::size_t shown = 0;  // the first of the classes
-  std::vector<Rank> ranks;
+  std::vector<trace::Rank> ranks;
 };
 
 // Those that need most first.
 std::vector<Kind> kinds_of(const sim::MemoryForecast& memory) {
   std::vector<Kind> out;
   for (std::size_t c = 0; c < memory.classes.size(); ++c) {
-    const MemoryTimeline& timeline = memory.classes[c];
+    const sim::MemoryTimeline& timeline = memory.classes[c];
     auto kind = std::find_if(out.begin(), out.end(), [&](const Kind& known) {
-      const MemoryTimeline& shown = memory.classes[known.shown];
+      const sim::MemoryTimeline& shown = memory.classes[known.shown];
       return shown.peak == timeline.peak && shown.peak_use() == timeline.peak_use();
     });
     if (kind == out.end()) kind = out.insert(kind, {c, {}});
@@ -51,9 +51,9 @@ std::vector<Kind> kinds_of(const sim::MemoryForecast& memory) {
   return out;
 }
 
-std::vector<std::size_t> by_bytes(const MemoryUse& use) {
+std::vector<std::size_t> by_bytes(const trace::MemoryUse& use) {
   std::vector<std::size_t> out;
-  for (std::size_t c = 0; c < kMemoryCategories; ++c)
+  for (std::size_t c = 0; c < trace::kMemoryCategories; ++c)
     if (use.bytes[c] > 0) out.push_back(c);
   std::stable_sort(out.begin(), out.end(),
                    [&](std::size_t a, std::size_t b) { return use.bytes[a] > use.bytes[b]; });
@@ -65,7 +65,7 @@ std::string memory_line(const std::string& what, double bytes, const std::string
 }
 
 // "activations are 61 % of it".
-std::string largest_share(const MemoryUse& use) {
+std::string largest_share(const trace::MemoryUse& use) {
   const std::vector<std::size_t> categories = by_bytes(use);
   if (categories.empty()) return "all of it is reserved";
   const std::size_t most = categories.front();
@@ -74,8 +74,8 @@ std::string largest_share(const MemoryUse& use) {
   return name + (name.ends_with('s') ? " are " : " is ") + fixed(100 * share, 0) + " %";
 }
 
-std::string composition(const MemoryTimeline& timeline, const sim::Machine& machine) {
-  const MemoryUse& use = timeline.peak_use();
+std::string composition(const sim::MemoryTimeline& timeline, const sim::Machine& machine) {
+  const trace::MemoryUse& use = timeline.peak_use();
   const auto total = static_cast<double>(use.total());
   std::string out;
   for (const std::size_t c : by_bytes(use)) {
@@ -92,7 +92,7 @@ std::string composition(const MemoryTimeline& timeline, const sim::Machine& mach
 
 std::string misfit(const sim::MemoryForecast& memory, const Kind& kind,
                    const sim::Machine& machine) {
-  const MemoryTimeline& timeline = memory.classes[kind.shown];
+  const sim::MemoryTimeline& timeline = memory.classes[kind.shown];
   if (sim::fits(timeline, machine)) return {};
   const auto there = static_cast<double>(machine.per_device->value);
   const double need = needed(timeline, machine);
@@ -110,7 +110,7 @@ std::string others(const sim::MemoryForecast& memory, const std::vector<Kind>& k
                    const sim::Machine& machine) {
   std::string out;
   for (std::size_t i = 1; i < kinds.size() && i <= kShownKinds; ++i) {
-    const MemoryTimeline& timeline = memory.classes[kinds[i].shown];
+    const sim::MemoryTimeline& timeline = memory.classes[kinds[i].shown];
     out += memory_line(rank_label(kinds[i].ranks, 18), needed(timeline, machine),
                        "  " + largest_share(timeline.peak_use()) +
                            (sim::fits(timeline, machine) ? "" : "; does not fit"));
@@ -123,30 +123,31 @@ std::string others(const sim::MemoryForecast& memory, const std::vector<Kind>& k
 
 double most_needed(const sim::MemoryForecast& memory, const sim::Machine& machine) {
   double out = 0;
-  for (const MemoryTimeline& timeline : memory.classes)
+  for (const sim::MemoryTimeline& timeline : memory.classes)
     out = std::max(out, needed(timeline, machine));
   return out;
 }
 
-nlohmann::ordered_json by_category(const MemoryUse& use) {
+nlohmann::ordered_json by_category(const trace::MemoryUse& use) {
   nlohmann::ordered_json out;
-  for (std::size_t c = 0; c < kMemoryCategories; ++c)
-    out[std::string(kMemoryCategoryNames[c])] = use.bytes[c];
+  for (std::size_t c = 0; c < trace::kMemoryCategories; ++c)
+    out[std::string(trace::kMemoryCategoryNames[c])] = use.bytes[c];
   return out;
 }
 
 // A list for each key, with a number for each stretch.
-nlohmann::ordered_json timeline_json(const std::vector<MemoryStretch>& stretches) {
+nlohmann::ordered_json timeline_json(const std::vector<sim::MemoryStretch>& stretches) {
   nlohmann::ordered_json out;
   for (const char* key : {"begin_ps", "end_ps", "step", "peak_bytes"})
     out[key] = nlohmann::ordered_json::array();
-  for (const MemoryStretch& stretch : stretches) {
+  for (const sim::MemoryStretch& stretch : stretches) {
     out["begin_ps"].push_back(stretch.begin.value);
     out["end_ps"].push_back(stretch.end.value);
     out["step"].push_back(stretch.step);
     out["peak_bytes"].push_back(stretch.memory.peak.total());
-    for (std::size_t c = 0; c < kMemoryCategories; ++c)
-      out["end_bytes"][std::string(kMemoryCategoryNames[c])].push_back(stretch.memory.end.bytes[c]);
+    for (std::size_t c = 0; c < trace::kMemoryCategories; ++c)
+      out["end_bytes"][std::string(trace::kMemoryCategoryNames[c])].push_back(
+          stretch.memory.end.bytes[c]);
   }
   return out;
 }
@@ -163,8 +164,8 @@ nlohmann::ordered_json memory_json(const sim::MemoryForecast& memory, const sim:
   out["fragmentation"] = machine.fragmentation;
   out["fits"] = sim::fits(memory, machine);
   for (std::size_t c = 0; c < memory.classes.size(); ++c) {
-    const MemoryTimeline& timeline = memory.classes[c];
-    const MemoryStretch& peak = timeline.stretches[timeline.peak];
+    const sim::MemoryTimeline& timeline = memory.classes[c];
+    const sim::MemoryStretch& peak = timeline.stretches[timeline.peak];
     nlohmann::ordered_json own;
     own["ranks"] = ranges(timeline.ranks);
     own["needed_bytes"] = needed(timeline, machine);
@@ -186,8 +187,8 @@ std::string memory_text(const sim::MemoryForecast& memory, const sim::Machine& m
   if (memory.classes.empty()) return {};
   const std::vector<Kind> kinds = kinds_of(memory);
   const Kind& first = kinds.front();
-  const MemoryTimeline& most = memory.classes[first.shown];
-  const MemoryStretch& peak = most.stretches[most.peak];
+  const sim::MemoryTimeline& most = memory.classes[first.shown];
+  const sim::MemoryStretch& peak = most.stretches[most.peak];
   const std::string step =
       peak.step < 0 ? "before the first step" : "step " + std::to_string(peak.step);
   std::string out = "  " +
@@ -225,4 +226,4 @@ std::string memory_assumption(const sim::Machine& machine) {
   return out + "; the machine file gives " + join_and(given);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

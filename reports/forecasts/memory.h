@@ -9,7 +9,7 @@
 #include "sim/forecast/memory_timeline.h"
 #include "sim/machine/machine.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // {"needed_bytes": …, "per_device_bytes": …, "classes": [{"ranks": "0-3", "peak": …, …}]}; null
 // where nothing was counted.
@@ -25,4 +25,4 @@ std::string memory_headline(const sim::MemoryForecast& memory, const sim::Machin
 // The assumption that these figures rest on.
 std::string memory_assumption(const sim::Machine& machine);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -11,25 +11,25 @@
 #include "reports/html/markup.h"
 #include "reports/html/stacked_charts.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 constexpr std::size_t kCharts = 4;
 
 std::string name_of(std::size_t category) {
-  std::string out(kMemoryCategoryNames[category]);
+  std::string out(trace::kMemoryCategoryNames[category]);
   std::replace(out.begin(), out.end(), '_', ' ');
   return out;
 }
 
 std::vector<html::Series> categories() {
-  constexpr std::array<std::size_t, kMemoryCategories> kLooks = {0, 3, 5, 1, 4, 2, 6, 7};
+  constexpr std::array<std::size_t, trace::kMemoryCategories> kLooks = {0, 3, 5, 1, 4, 2, 6, 7};
   std::vector<html::Series> out;
-  for (std::size_t c = 0; c < kMemoryCategories; ++c) out.push_back({name_of(c), kLooks[c]});
+  for (std::size_t c = 0; c < trace::kMemoryCategories; ++c) out.push_back({name_of(c), kLooks[c]});
   return out;
 }
 
-std::vector<double> use_by_category(const MemoryUse& use) {
+std::vector<double> use_by_category(const trace::MemoryUse& use) {
   return {use.bytes.begin(), use.bytes.end()};
 }
 
@@ -51,11 +51,11 @@ std::string chart(const sim::MemoryTimeline& timeline, const sim::Machine& machi
 
 std::string peaks_table(const std::vector<const sim::MemoryTimeline*>& timelines) {
   std::string head = "<th>at the peak of ranks</th><th class=\"n\">all</th>";
-  for (std::size_t c = 0; c < kMemoryCategories; ++c)
+  for (std::size_t c = 0; c < trace::kMemoryCategories; ++c)
     head += "<th class=\"n\">" + name_of(c) + "</th>";
   std::string rows;
   for (const sim::MemoryTimeline* timeline : timelines) {
-    const MemoryUse& use = timeline->peak_use();
+    const trace::MemoryUse& use = timeline->peak_use();
     rows += "<tr><td>" + html::text(shorten_end(ranges(timeline->ranks), 40)) +
             "</td><td class=\"n\">" + amount(static_cast<double>(use.total())) + "</td>";
     for (const std::int64_t bytes : use.bytes)
@@ -89,11 +89,11 @@ std::string memory_charts(const std::vector<sim::MemoryTimeline>& timelines,
 
 namespace {
 
-Nanos nanos(sim::Picos time) { return time.value / 1000; }
+trace::Nanos nanos(Picos time) { return time.value / 1000; }
 
 std::vector<std::size_t> held_categories(const sim::MemoryTimeline& timeline) {
   std::vector<std::size_t> out;
-  for (std::size_t c = 0; c < kMemoryCategories; ++c) {
+  for (std::size_t c = 0; c < trace::kMemoryCategories; ++c) {
     const bool held =
         std::any_of(timeline.stretches.begin(), timeline.stretches.end(),
                     [&](const sim::MemoryStretch& stretch) {
@@ -133,8 +133,8 @@ std::vector<TimelineCounter> memory_counters(const sim::MemoryForecast& memory) 
     TimelineCounter parts{rank, name + ":", {}, {}};
     const std::vector<std::size_t> held = held_categories(timeline);
     for (const std::size_t c : held)
-      parts.series.push_back(category_words(kMemoryCategoryNames[c]));
-    for_each_change(timeline, [&](Nanos time, const MemoryUse& use) {
+      parts.series.push_back(category_words(trace::kMemoryCategoryNames[c]));
+    for_each_change(timeline, [&](trace::Nanos time, const trace::MemoryUse& use) {
       all.points.push_back({time, {use.total()}});
       parts.points.push_back({time, {}});
       for (const std::size_t c : held) parts.points.back().values.push_back(use.bytes[c]);
@@ -145,4 +145,4 @@ std::vector<TimelineCounter> memory_counters(const sim::MemoryForecast& memory) 
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -9,7 +9,7 @@
 #include "sim/forecast/memory_timeline.h"
 #include "sim/machine/machine.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // A chart for each of the kinds of ranks that need most, with a table of their peaks; markup.
 // Within a stretch of work its peak is drawn. Empty where nothing was counted.
@@ -24,4 +24,4 @@ std::string memory_charts(const std::vector<sim::MemoryTimeline>& timelines,
 // with what it ended with. On the simulated clock. None where memory was not counted.
 std::vector<TimelineCounter> memory_counters(const sim::MemoryForecast& memory);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -16,7 +16,7 @@
 #include "reports/html/page.h"
 #include "reports/html/stacked_charts.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using html::element;
@@ -41,7 +41,7 @@ std::string forecast_card(std::string_view title, const std::string& content) {
 }
 
 std::string number(std::string_view key, const std::string& value) {
-  return "<div><dt>" + std::string(key) + "</dt><dd>" + text(value) + "</dd></div>";
+  return "<div><dt>" + std::string(key) + "</dt><dd>" + html::text(value) + "</dd></div>";
 }
 
 // `n`: of the columns, those with numbers. Cells are markup.
@@ -72,7 +72,7 @@ std::string of_kind(const std::string& ranks) {
 
 std::string more(std::size_t left_out, std::string_view one, std::string_view many) {
   if (left_out == 0) return {};
-  return element("p", "caption", text("and " + plural(left_out, one, many)));
+  return html::element("p", "caption", html::text("and " + plural(left_out, one, many)));
 }
 
 class Page {
@@ -86,7 +86,7 @@ class Page {
         forecast_card("Memory", memory_charts(f_.memory.classes, f_.machine)) +
         forecast_card("Critical path", path()) + forecast_card("What if", what_if()) +
         forecast_card("Trials", trials()) + forecast_card("What this rests on", basis()) +
-        "</main>\n<footer><p>Simulated by " + text(tool_version()) + ".</p></footer>\n";
+        "</main>\n<footer><p>Simulated by " + html::text(tool_version()) + ".</p></footer>\n";
     return html::page("Lockstep forecast: " + f_.scenario, body);
   }
 
@@ -95,9 +95,9 @@ class Page {
     std::string out;
     for (const Headline& one : headlines(f_)) out += number(one.what, one.value);
     return "<header class=\"verdict\"><h1>" +
-           text(f_.scenario + ": " + plural(f_.class_of.size(), "rank") + " on " +
-                f_.machine.name) +
-           "</h1>" + element("dl", "numbers", out) + "</header>\n";
+           html::text(f_.scenario + ": " + plural(f_.class_of.size(), "rank") + " on " +
+                      f_.machine.name) +
+           "</h1>" + html::element("dl", "numbers", out) + "</header>\n";
   }
 
   std::string use() const {
@@ -113,8 +113,8 @@ class Page {
       most = std::max(most, all);
       bars.push_back({of_kind(ranks_[c]), shares_of_time(use)});
       const auto share = [&](double part) { return percent(all > 0 ? part / all : 0); };
-      table.add({text(shorten_end(of_kind(ranks_[c]), 60)), share(use.busy), share(use.exposed),
-                 share(use.idle), share(use.hidden)});
+      table.add({html::text(shorten_end(of_kind(ranks_[c]), 60)), share(use.busy),
+                 share(use.exposed), share(use.idle), share(use.hidden)});
     }
     return html::stacked_bars("time that each kind of ranks computes and waits", uses(), bars,
                               most) +
@@ -140,8 +140,8 @@ class Page {
     if (columns.empty()) return {};
     return html::stacked_columns("what a rank does in each step, on average", uses(), columns,
                                  milliseconds, "step 0", std::to_string(columns.size() - 1)) +
-           element("p", "caption",
-                   "A rank's mean; the first step arranges buffers and prepares the job.");
+           html::element("p", "caption",
+                         "A rank's mean; the first step arranges buffers and prepares the job.");
   }
 
   std::string path() const {
@@ -160,11 +160,12 @@ class Page {
       table.add({html::code(words_of(item, ranks_)), milliseconds(item.time.seconds()),
                  percent(path.share(item.time)), grouped(item.count)});
     }
-    return element("p", "",
-                   text("The chain of work and calls of which each began the moment the "
-                        "one before it ended, over " +
-                        path.of_what() + ": " + milliseconds((path.end - path.begin).seconds()) +
-                        ".")) +
+    return html::element(
+               "p", "",
+               html::text("The chain of work and calls of which each began the moment the "
+                          "one before it ended, over " +
+                          path.of_what() + ": " + milliseconds((path.end - path.begin).seconds()) +
+                          ".")) +
            html::signed_bars("shares of the critical path", bars) + table.str() +
            more(path.items.size() - std::min(kItems, path.items.size()), "other part",
                 "other parts");
@@ -175,7 +176,7 @@ class Page {
     for (const sim::WhatIf& one : f_.what_ifs)
       bars.push_back({one.change, std::abs(one.gain) < 5e-4 ? 0 : one.gain, change_in_words(one)});
     if (bars.empty()) return {};
-    return element("p", "", "How much less a step would take, each changed alone.") +
+    return html::element("p", "", "How much less a step would take, each changed alone.") +
            html::signed_bars("change of the step time", bars);
   }
 
@@ -195,8 +196,8 @@ class Page {
   std::string basis() const {
     std::string items;
     for (const Assumption& a : assumptions(f_))
-      items += "<li><strong>" + text(a.key) + "</strong>: " + text(a.text) + "</li>\n";
-    return element("ul", "plain", items);
+      items += "<li><strong>" + html::text(a.key) + "</strong>: " + html::text(a.text) + "</li>\n";
+    return html::element("ul", "plain", items);
   }
 
   const sim::ScenarioForecast& f_;
@@ -207,4 +208,4 @@ class Page {
 
 std::string forecast_page(const sim::ScenarioForecast& forecast) { return Page(forecast).str(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -7,9 +7,9 @@
 
 #include "sim/forecast/scenario.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // A document. Its size follows the number of *different* ranks, of which the first ones are shown.
 std::string forecast_page(const sim::ScenarioForecast& forecast);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -6,7 +6,7 @@
 #include "base/tables.h"
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 constexpr std::size_t kShownSums = 6, kShownItems = 8, kShownRanks = 24;
@@ -123,4 +123,4 @@ nlohmann::ordered_json what_if_json(const std::vector<sim::WhatIf>& what_ifs) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

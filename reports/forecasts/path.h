@@ -9,7 +9,7 @@
 #include "sim/forecast/path_summary.h"
 #include "sim/forecast/what_if.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // `ranks`: of each class, "0-3,5". Names are as they came from the job.
 std::string words_of(const sim::ForecastPath::Sum& sum, const std::vector<std::string>& ranks);
@@ -27,4 +27,4 @@ nlohmann::ordered_json path_json(const sim::ForecastPath& path,
                                  const std::vector<std::string>& ranks);
 nlohmann::ordered_json what_if_json(const std::vector<sim::WhatIf>& what_ifs);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -11,7 +11,7 @@
 #include "base/tables.h"
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 constexpr std::size_t kMostRows = 64;
@@ -19,7 +19,7 @@ constexpr std::size_t kMostRows = 64;
 // The idle share of all stages' periods together; 0 where nothing takes time.
 double run_bubble(const sim::PipelineRun& run) {
   double idle = 0;
-  for (const sim::Picos stage : run.idle) idle += stage.seconds();
+  for (const Picos stage : run.idle) idle += stage.seconds();
   const double all = run.period.seconds() * static_cast<double>(run.idle.size());
   return all > 0 ? idle / all : 0;
 }
@@ -59,9 +59,9 @@ std::string stage_table(const PipelineAnswer& answer) {
   return out;
 }
 
-nlohmann::json values(const std::vector<sim::Picos>& times) {
+nlohmann::json values(const std::vector<Picos>& times) {
   nlohmann::json out = nlohmann::json::array();
-  for (const sim::Picos time : times) out.push_back(time.value);
+  for (const Picos time : times) out.push_back(time.value);
   return out;
 }
 
@@ -71,7 +71,7 @@ std::string pipeline_text(const PipelineAnswer& answer) {
   const sim::PipelineRun& run = answer.run;
   const sim::PipelineShape& shape = answer.program.shape;
   std::string out =
-      std::string(pipeline_schedule_name(answer.program.schedule)) + ", " +
+      std::string(sim::pipeline_schedule_name(answer.program.schedule)) + ", " +
       plural(static_cast<std::uint64_t>(shape.stages), "stage") +
       (shape.chunks == 1 ? "" : " of " + std::to_string(shape.chunks) + " chunks") + ", " +
       plural(static_cast<std::uint64_t>(shape.micro_batches), "micro-batch", "micro-batches") +
@@ -87,7 +87,7 @@ std::string pipeline_json(const PipelineAnswer& answer) {
   const sim::PipelineRun& run = answer.run;
   const sim::PipelineShape& shape = answer.program.shape;
   nlohmann::ordered_json out;
-  out["schedule"] = pipeline_schedule_name(answer.program.schedule);
+  out["schedule"] = sim::pipeline_schedule_name(answer.program.schedule);
   out["stages"] = shape.stages;
   out["micro_batches"] = shape.micro_batches;
   out["chunks"] = shape.chunks;
@@ -99,40 +99,40 @@ std::string pipeline_json(const PipelineAnswer& answer) {
   out["peak_in_flight"] = run.peak_in_flight;
   if (answer.sized) {
     out["peak_bytes"] = nlohmann::json::array();
-    for (const sim::Bytes bytes : run.peak_bytes) out["peak_bytes"].push_back(bytes.value);
+    for (const Bytes bytes : run.peak_bytes) out["peak_bytes"].push_back(bytes.value);
   }
   return out.dump(2) + "\n";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports
 
-namespace lockstep::sim {
+namespace lockstep::reports {
 namespace {
 
-char letter(const PipelineTask& task) {
+char letter(const sim::PipelineTask& task) {
   const auto digit = static_cast<char>(task.micro_batch % 10);
   switch (task.work) {
-    case Work::forward:
+    case sim::Work::forward:
       return static_cast<char>('0' + digit);
-    case Work::backward:
+    case sim::Work::backward:
       return static_cast<char>('a' + digit);
-    case Work::weight:
+    case sim::Work::weight:
       return static_cast<char>('A' + digit);
   }
   return '?';
 }
 
 // The largest unit of which every start and end is a multiple; 1 where nothing takes time.
-std::int64_t unit_of(const PipelineRun& run) {
+std::int64_t unit_of(const sim::PipelineRun& run) {
   std::int64_t unit = 0;
-  for (const std::vector<TaskSpan>& stage : run.spans)
-    for (const TaskSpan& span : stage)
+  for (const std::vector<sim::TaskSpan>& stage : run.spans)
+    for (const sim::TaskSpan& span : stage)
       unit = std::gcd(unit, std::gcd(span.start.value, span.end.value));
   return std::max<std::int64_t>(unit, 1);
 }
 
-std::string lane(const std::vector<PipelineTask>& tasks, const std::vector<TaskSpan>& spans,
-                 std::size_t columns, double per_column) {
+std::string lane(const std::vector<sim::PipelineTask>& tasks,
+                 const std::vector<sim::TaskSpan>& spans, std::size_t columns, double per_column) {
   std::string out;
   std::size_t task = 0;
   for (std::size_t column = 0; column < columns; ++column) {
@@ -147,7 +147,7 @@ std::string lane(const std::vector<PipelineTask>& tasks, const std::vector<TaskS
 
 }  // namespace
 
-std::string pipeline_timeline(const PipelineProgram& program, const PipelineRun& run,
+std::string pipeline_timeline(const sim::PipelineProgram& program, const sim::PipelineRun& run,
                               std::size_t width, std::size_t most_stages) {
   if (run.time.value == 0) return "nothing takes any time\n";
   const std::size_t stages = std::min(run.spans.size(), most_stages);
@@ -176,4 +176,4 @@ std::string pipeline_timeline(const PipelineProgram& program, const PipelineRun&
   return out;
 }
 
-}  // namespace lockstep::sim
+}  // namespace lockstep::reports

@@ -6,7 +6,7 @@
 #include "sim/pipeline/run_pipeline.h"
 #include "sim/pipeline/schedule.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 struct PipelineAnswer {
   sim::PipelineProgram program;
@@ -22,17 +22,17 @@ std::string pipeline_text(const PipelineAnswer& answer);
 // "bubble" is the idle share of the period. Ends with a line break.
 std::string pipeline_json(const PipelineAnswer& answer);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports
 
 // A pipeline's run as a picture of characters: a line per stage, time to the right.
 
-namespace lockstep::sim {
+namespace lockstep::reports {
 
 // Lines of at most `width` columns (at least 24), each ended by a line break, the last one saying
 // what the characters mean. Where everything starts and ends on multiples of a unit that fits into
 // the width, one column is one unit; else a column shows what runs in its middle. Of more than
 // `most_stages` stages the first ones are shown. `run` is that of `program`.
-std::string pipeline_timeline(const PipelineProgram& program, const PipelineRun& run,
+std::string pipeline_timeline(const sim::PipelineProgram& program, const sim::PipelineRun& run,
                               std::size_t width = 80, std::size_t most_stages = 32);
 
-}  // namespace lockstep::sim
+}  // namespace lockstep::reports

@@ -18,7 +18,7 @@
 #include "reports/html/page.h"
 #include "reports/html/stacked_charts.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -45,7 +45,7 @@ std::string table_line(const std::string& what, const std::string& figure,
          (more.empty() ? "" : pad_left(more, 10)) + "\n";
 }
 
-std::string model_text(const PlanForecast& f) {
+std::string model_text(const sim::PlanForecast& f) {
   const sim::Transformer& m = f.plan.model;
   std::string out = f.plan.model_name.empty() ? "" : printable(f.plan.model_name) + ": ";
   out += plural(static_cast<std::uint64_t>(m.layers), "layer") + ", hidden " +
@@ -57,7 +57,7 @@ std::string model_text(const PlanForecast& f) {
   return out;
 }
 
-std::string layout_text(const PlanForecast& f) {
+std::string layout_text(const sim::PlanForecast& f) {
   const sim::TrainingPlan& p = f.plan.plan;
   std::string out = plural(static_cast<std::uint64_t>(p.ranks()), "GPU") + " in nodes of " +
                     fixed(f.calibration.cost.ranks_per_node, 0) + ": tensor " +
@@ -80,7 +80,7 @@ std::string_view recompute_name(sim::Recompute recompute) {
                                                   : "none";
 }
 
-std::string batch_text(const PlanForecast& f) {
+std::string batch_text(const sim::PlanForecast& f) {
   const sim::TrainingPlan& p = f.plan.plan;
   return grouped(static_cast<std::uint64_t>(p.global_batch)) + " sequences of " +
          grouped(static_cast<std::uint64_t>(p.sequence)) + " tokens; " +
@@ -91,13 +91,13 @@ std::string batch_text(const PlanForecast& f) {
 }
 
 // Of what a plan can change: what the libraries reserve is not among it.
-const ForecastPart& largest(const PlanForecast& f) {
-  const auto size = [](const ForecastPart& part) {
+const sim::ForecastPart& largest(const sim::PlanForecast& f) {
+  const auto size = [](const sim::ForecastPart& part) {
     return part.key == "reserved" ? 0 : part.value;
   };
   return *std::max_element(
       f.memory.begin(), f.memory.end(),
-      [&](const ForecastPart& a, const ForecastPart& b) { return size(a) < size(b); });
+      [&](const sim::ForecastPart& a, const sim::ForecastPart& b) { return size(a) < size(b); });
 }
 
 // `text` beside a column of names.
@@ -109,14 +109,14 @@ std::string beside_names(const std::string& text) {
   return out + "\n";
 }
 
-std::string basis_text(const PlanForecast& f) {
+std::string basis_text(const sim::PlanForecast& f) {
   std::string out;
   const auto line = [&](const std::string& text) {
     out += "  " + wrap(text, kReportColumns - 2, 4) + "\n";
   };
   for (const std::string& sentence : f.basis()) line(sentence);
   for (const auto* parts : {&f.time, &f.memory})
-    for (const ForecastPart& part : *parts) line(part.what + ": " + part.rests_on);
+    for (const sim::ForecastPart& part : *parts) line(part.what + ": " + part.rests_on);
   return out;
 }
 
@@ -138,7 +138,7 @@ Json model_json(const sim::PlanFile& plan) {
   return out;
 }
 
-Json layout_json(const PlanForecast& f) {
+Json layout_json(const sim::PlanForecast& f) {
   const sim::TrainingPlan& p = f.plan.plan;
   return {{"gpus", p.ranks()},
           {"gpus_per_node", f.calibration.cost.ranks_per_node},
@@ -161,9 +161,9 @@ Json layout_json(const PlanForecast& f) {
           {"compile", p.compiled}};
 }
 
-Json parts_json(const std::vector<ForecastPart>& parts, const char* unit, double whole) {
+Json parts_json(const std::vector<sim::ForecastPart>& parts, const char* unit, double whole) {
   Json out = Json::array();
-  for (const ForecastPart& part : parts)
+  for (const sim::ForecastPart& part : parts)
     out.push_back({{"part", part.key},
                    {"what", part.what},
                    {unit, part.value},
@@ -180,14 +180,14 @@ std::string exact(double value) {
 
 }  // namespace
 
-std::vector<PlanLine> plan_description(const PlanForecast& f) {
+std::vector<PlanLine> plan_description(const sim::PlanForecast& f) {
   return {{"model", model_text(f)},
           {"layout", layout_text(f)},
           {"batch", batch_text(f)},
           {"calibration", printable(f.calibration.name)}};
 }
 
-std::vector<PlanLine> plan_headlines(const PlanForecast& f) {
+std::vector<PlanLine> plan_headlines(const sim::PlanForecast& f) {
   std::vector<PlanLine> out = {{"step time", seconds(f.step.seconds)},
                                {"tokens/s", count(f.tokens_per_second) + ", " +
                                                 count(f.tokens_per_second / f.gpus()) + " a GPU"},
@@ -200,19 +200,19 @@ std::vector<PlanLine> plan_headlines(const PlanForecast& f) {
   return out;
 }
 
-std::string plan_fit(const PlanForecast& f) {
+std::string plan_fit(const sim::PlanForecast& f) {
   if (!f.plan.gpu_memory) return {};
   const auto has = static_cast<double>(f.plan.gpu_memory->value);
   const double missing = f.missing_bytes();
   if (missing == 0)
     return "fits " + amount(has) + ", " + amount(has - f.step.memory_bytes) + " are left";
-  const ForecastPart& most = largest(f);
+  const sim::ForecastPart& most = largest(f);
   return "does not fit " + amount(has) + ": " + amount(missing) + " too much on stage " +
          std::to_string(f.step.memory.stage) + "; the most are " + most.what + ", " +
          amount(most.value);
 }
 
-std::string plan_text(const PlanForecast& f) {
+std::string plan_text(const sim::PlanForecast& f) {
   std::string out = wrap(printable(f.plan.name), kReportColumns) + "\n\n";
   const auto lines = [&](const std::vector<PlanLine>& of) {
     for (const PlanLine& line : of)
@@ -224,7 +224,7 @@ std::string plan_text(const PlanForecast& f) {
   if (const std::string fit = plan_fit(f); !fit.empty())
     out += std::string(kHeadlineColumns + 1, ' ') + beside_names(fit);
   out += "\nwhere the step's time goes, mean over the GPUs\n";
-  for (const ForecastPart& part : f.time)
+  for (const sim::ForecastPart& part : f.time)
     out += table_line(part.what, seconds(part.value), percent(part.value / f.step.seconds));
   out += table_line("together", seconds(f.step.seconds), percent(1));
   out += "\nmemory of a GPU" +
@@ -232,13 +232,13 @@ std::string plan_text(const PlanForecast& f) {
               ? " of stage " + std::to_string(f.step.memory.stage) + ", the fullest"
               : std::string()) +
          "\n";
-  for (const ForecastPart& part : f.memory)
+  for (const sim::ForecastPart& part : f.memory)
     out += table_line(part.what, amount(part.value), percent(part.value / f.step.memory_bytes));
   out += table_line("together", amount(f.step.memory_bytes), percent(1));
   return out + "\nwhat this rests on (docs/simulate-workloads.md)\n" + basis_text(f);
 }
 
-std::string plan_json(const PlanForecast& f) {
+std::string plan_json(const sim::PlanForecast& f) {
   Json out;
   out["plan"] = printable(f.plan.name);
   out["calibration"] = printable(f.calibration.name);
@@ -266,7 +266,7 @@ std::string plan_json(const PlanForecast& f) {
   return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string plan_csv(const PlanForecast& f) {
+std::string plan_csv(const sim::PlanForecast& f) {
   std::string out = "quantity,value,unit,rests_on\r\n";
   const auto line = [&](const std::string& quantity, double value, const char* unit,
                         const std::string& rests_on) {
@@ -280,9 +280,10 @@ std::string plan_csv(const PlanForecast& f) {
   line("mfu", f.mfu, "1", "");
   line("hfu", f.hfu, "1", "");
   line("bubble_share", f.bubble_share, "1", "");
-  for (const ForecastPart& part : f.time) line("time." + part.key, part.value, "s", part.rests_on);
+  for (const sim::ForecastPart& part : f.time)
+    line("time." + part.key, part.value, "s", part.rests_on);
   line("memory", f.step.memory_bytes, "B", "");
-  for (const ForecastPart& part : f.memory)
+  for (const sim::ForecastPart& part : f.memory)
     line("memory." + part.key, part.value, "B", part.rests_on);
   if (f.plan.gpu_memory) line("memory_missing", f.missing_bytes(), "B", "");
   return out;
@@ -316,18 +317,18 @@ const std::vector<html::Series>& time_series() {
 }
 
 std::string plan_card(std::string_view title, const std::string& content) {
-  return "<section class=\"card\"><h2>" + text(title) + "</h2>" + content + "</section>\n";
+  return "<section class=\"card\"><h2>" + html::text(title) + "</h2>" + content + "</section>\n";
 }
 
-std::string parts_table(const std::string& name, const std::vector<ForecastPart>& parts,
+std::string parts_table(const std::string& name, const std::vector<sim::ForecastPart>& parts,
                         double whole, std::string (*words)(double)) {
   std::string rows;
-  for (const ForecastPart& part : parts)
-    rows += "<tr>" + element("td", "", text(part.what)) +
-            element("td", "n", text(words(part.value))) +
-            element("td", "n", text(fixed(100 * part.value / whole, 1) + " %")) +
-            element("td", "", text(part.rests_on)) + "</tr>\n";
-  rows += "<tr><td>together</td>" + element("td", "n", text(words(whole))) +
+  for (const sim::ForecastPart& part : parts)
+    rows += "<tr>" + html::element("td", "", html::text(part.what)) +
+            html::element("td", "n", html::text(words(part.value))) +
+            html::element("td", "n", html::text(fixed(100 * part.value / whole, 1) + " %")) +
+            html::element("td", "", html::text(part.rests_on)) + "</tr>\n";
+  rows += "<tr><td>together</td>" + html::element("td", "n", html::text(words(whole))) +
           "<td class=\"n\">100.0 %</td><td></td></tr>\n";
   return html::scroller(name,
                         "<table><thead><tr><th></th><th class=\"n\"></th><th class=\"n\">share</th>"
@@ -335,25 +336,26 @@ std::string parts_table(const std::string& name, const std::vector<ForecastPart>
                             rows + "</tbody></table>");
 }
 
-std::string time_card(const PlanForecast& f) {
+std::string time_card(const sim::PlanForecast& f) {
   html::StackedBar bar{"a step", std::vector<double>(time_series().size(), 0)};
-  for (const ForecastPart& part : f.time) bar.parts[series_of_part().at(part.key)] += part.value;
+  for (const sim::ForecastPart& part : f.time)
+    bar.parts[series_of_part().at(part.key)] += part.value;
   return plan_card("Where the step's time goes",
                    html::stacked_bars("parts of a step", time_series(), {bar}, f.step.seconds) +
                        parts_table("parts of a step", f.time, f.step.seconds, milliseconds));
 }
 
-std::string memory_card(const PlanForecast& f) {
+std::string memory_card(const sim::PlanForecast& f) {
   std::vector<html::Series> series;
   html::StackedBar bar{"stage " + std::to_string(f.step.memory.stage), {}};
-  for (const ForecastPart& part : f.memory) {
+  for (const sim::ForecastPart& part : f.memory) {
     series.push_back({part.what, series.size()});
     bar.parts.push_back(part.value);
   }
   const std::string fit = plan_fit(f);
   return plan_card(
       "Memory of a GPU of the fullest stage",
-      (fit.empty() ? "" : element("p", "caption", html::sentence(fit) + ".")) +
+      (fit.empty() ? "" : html::element("p", "caption", html::sentence(fit) + ".")) +
           html::stacked_bars("parts of a GPU's memory", series, {bar}, f.step.memory_bytes) +
           parts_table("parts of a GPU's memory", f.memory, f.step.memory_bytes, amount));
 }
@@ -361,26 +363,28 @@ std::string memory_card(const PlanForecast& f) {
 std::string numbers_list(const std::vector<PlanLine>& lines) {
   std::string out;
   for (const PlanLine& line : lines)
-    out += "<div>" + element("dt", "", text(line.what)) + element("dd", "", text(line.value)) +
-           "</div>";
-  return element("dl", "numbers", out);
+    out += "<div>" + html::element("dt", "", html::text(line.what)) +
+           html::element("dd", "", html::text(line.value)) + "</div>";
+  return html::element("dl", "numbers", out);
 }
 
 }  // namespace
 
-std::string plan_html(const PlanForecast& f) {
+std::string plan_html(const sim::PlanForecast& f) {
   std::string description, basis;
   for (const PlanLine& line : plan_description(f))
-    description += element("li", "", text(line.what + ": " + line.value)) + "\n";
+    description += html::element("li", "", html::text(line.what + ": " + line.value)) + "\n";
   for (const std::string& sentence : f.basis())
-    basis += element("li", "", html::sentence(sentence) + ".") + "\n";
-  return html::page(
-      "Lockstep plan: " + f.plan.name,
-      "<p class=\"brand\">Lockstep plan</p>\n<main>\n<header class=\"verdict\">" +
-          element("h1", "", text(f.plan.name)) + numbers_list(plan_headlines(f)) + "</header>\n" +
-          plan_card("Plan", element("ul", "plain", description)) + time_card(f) + memory_card(f) +
-          plan_card("What this rests on", element("ul", "plain", basis)) + "</main>\n<footer><p>" +
-          text("lockstep " + std::string(tool_version())) + "</p></footer>\n");
+    basis += html::element("li", "", html::sentence(sentence) + ".") + "\n";
+  return html::page("Lockstep plan: " + f.plan.name,
+                    "<p class=\"brand\">Lockstep plan</p>\n<main>\n<header class=\"verdict\">" +
+                        html::element("h1", "", html::text(f.plan.name)) +
+                        numbers_list(plan_headlines(f)) + "</header>\n" +
+                        plan_card("Plan", html::element("ul", "plain", description)) +
+                        time_card(f) + memory_card(f) +
+                        plan_card("What this rests on", html::element("ul", "plain", basis)) +
+                        "</main>\n<footer><p>" +
+                        html::text("lockstep " + std::string(tool_version())) + "</p></footer>\n");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -6,7 +6,7 @@
 
 #include "sim/transformer/plan_forecast.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // At most 80 columns wide.
 std::string plan_text(const sim::PlanForecast& forecast);
@@ -24,4 +24,4 @@ std::vector<PlanLine> plan_headlines(const sim::PlanForecast& forecast);
 // "fits 80 GB, 12 GB are left", "does not fit: …"; empty: what a GPU has is not known.
 std::string plan_fit(const sim::PlanForecast& forecast);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

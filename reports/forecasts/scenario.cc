@@ -10,7 +10,7 @@
 #include "reports/forecasts/path.h"
 #include "sim/machine/work_time.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 constexpr std::size_t kShownClasses = 16;
@@ -63,10 +63,10 @@ std::string carrier_of_calls(const sim::ScenarioForecast& f) {
   std::string out = "what NCCL's tuning model chooses";
   for (std::size_t i = 0; i < f.carried.size(); ++i) {
     const sim::CarriedCalls& c = f.carried[i];
-    const auto words = [](sim::Bytes bytes) {
+    const auto words = [](Bytes bytes) {
       return bytes_in_words(static_cast<std::uint64_t>(bytes.value));
     };
-    out += (i == 0 ? " (" : ", ") + std::string(op_name(c.op)) + " of " + words(c.least) +
+    out += (i == 0 ? " (" : ", ") + std::string(trace::op_name(c.op)) + " of " + words(c.least) +
            (c.least == c.most ? "" : " to " + words(c.most)) + ": " +
            std::string(sim::algorithm_name(c.algorithm)) + "/" +
            std::string(sim::protocol_name(c.protocol));
@@ -146,7 +146,7 @@ std::string rank_table(const sim::ScenarioForecast& f) {
   return out;
 }
 
-std::string in_thousandths(sim::Picos time) { return pad_left(fixed(time.seconds() * 1e3, 3), 13); }
+std::string in_thousandths(Picos time) { return pad_left(fixed(time.seconds() * 1e3, 3), 13); }
 
 std::string quantiles_row(const std::string& name, const sim::TrialsForecast::Quantiles& q) {
   return "  " + pad_right(name, 22) + in_thousandths(q.p5) + in_thousandths(q.p50) +
@@ -258,7 +258,7 @@ nlohmann::ordered_json forecast_json(const sim::ScenarioForecast& f) {
   out["what_if"] = what_if_json(f.what_ifs);
   if (f.trials) out["trials"] = trials_json(*f.trials);
   for (const sim::CarriedCalls& c : f.carried)
-    out["carried"].push_back({{"op", op_name(c.op)},
+    out["carried"].push_back({{"op", trace::op_name(c.op)},
                               {"algorithm", sim::algorithm_name(c.algorithm)},
                               {"protocol", sim::protocol_name(c.protocol)},
                               {"least_bytes", c.least.value},
@@ -342,4 +342,4 @@ std::string trials_assumption(const sim::TrialsForecast& t) {
                     : "batches are those that were derived");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -9,7 +9,7 @@
 #include "sim/forecast/scenario.h"
 #include "sim/forecast/trials.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // {"scenario", "machine", "ranks", "steps", "step_time_ps", …}: docs/simulate-scenarios.md.
 nlohmann::ordered_json forecast_json(const sim::ScenarioForecast& forecast);
@@ -51,4 +51,4 @@ std::string trials_text(const sim::TrialsForecast& trials);
 nlohmann::ordered_json trials_json(const sim::TrialsForecast& trials);
 std::string trials_assumption(const sim::TrialsForecast& trials);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

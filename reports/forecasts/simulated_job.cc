@@ -15,10 +15,10 @@
 #include "reports/findings/text_report.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
-std::string timeline_of(const Report& report, const Run& run,
+std::string timeline_of(const verify::Report& report, const trace::Run& run,
                         std::vector<TimelineCounter> counters = {}) {
   TimelineOptions options;
   options.simulated = true;
@@ -27,24 +27,25 @@ std::string timeline_of(const Report& report, const Run& run,
 }
 
 // Whether the first finding is that devices hold each other up.
-bool shows_a_circle(const Report& report) {
-  return !report.findings.empty() && report.findings.front().rule == RuleId::cross_group_deadlock;
+bool shows_a_circle(const verify::Report& report) {
+  return !report.findings.empty() &&
+         report.findings.front().rule == verify::RuleId::cross_group_deadlock;
 }
 
 // Where hosts went on and their devices hold each other up, all calls were made, and only a look at
 // the devices shows what is wrong.
-Report judge_program(Run& run) {
-  Report report = verify(run);
+verify::Report judge_program(trace::Run& run) {
+  verify::Report report = verify::verify(run);
   if (shows_a_circle(report)) return report;
-  for (RankTrace& trace : run.ranks) trace.snapshot = true;
-  Report looked_at = verify(run);
-  for (RankTrace& trace : run.ranks) trace.snapshot = false;
+  for (trace::RankTrace& trace : run.ranks) trace.snapshot = true;
+  verify::Report looked_at = verify::verify(run);
+  for (trace::RankTrace& trace : run.ranks) trace.snapshot = false;
   return shows_a_circle(looked_at) ? looked_at : report;
 }
 
-SimulatedFailure failure_of(const sim::SimulatedProgram& simulated, Run run,
+SimulatedFailure failure_of(const sim::SimulatedProgram& simulated, trace::Run run,
                             nlohmann::ordered_json json, std::string what) {
-  Report report = judge_hang(simulated, run);
+  verify::Report report = judge_hang(simulated, run);
   json["report"] = nlohmann::ordered_json::parse(json_report(report));
   return {std::move(what), std::move(run), std::move(report), std::move(json)};
 }
@@ -71,36 +72,37 @@ std::string simulated_text(const sim::SimulatedProgram& simulated) {
   std::ostringstream out;
   out << plural(simulated.folding.class_of.size(), "rank") << ", "
       << simulated.result.classes.size() << " of them different\n"
-      << "  time     " << sim::to_string(simulated.result.end) << "\n";
+      << "  time     " << lockstep::to_string(simulated.result.end) << "\n";
   constexpr std::size_t kShown = 16;
   for (std::size_t c = 0; c < std::min(simulated.result.classes.size(), kShown); ++c) {
     const sim::RankOutcome& outcome = simulated.result.classes[c];
     out << "  rank " << simulated.folding.representatives[c] << ": computes "
-        << sim::to_string(outcome.compute) << ", waits " << sim::to_string(outcome.waiting)
-        << ", ends at " << sim::to_string(outcome.end) << "\n";
+        << lockstep::to_string(outcome.compute) << ", waits "
+        << lockstep::to_string(outcome.waiting) << ", ends at " << lockstep::to_string(outcome.end)
+        << "\n";
   }
   return out.str();
 }
 
-std::string simulated_timeline(Run& run, std::vector<TimelineCounter> counters) {
+std::string simulated_timeline(trace::Run& run, std::vector<TimelineCounter> counters) {
   return timeline_of(judge_program(run), run, std::move(counters));
 }
 
-Report judge_hang(const sim::SimulatedProgram& simulated, Run& run) {
+verify::Report judge_hang(const sim::SimulatedProgram& simulated, trace::Run& run) {
   run = sim::as_simulated(std::move(run), simulated.program, simulated.folding, simulated.result);
   return judge_program(run);
 }
 
-SimulatedFailure simulated_hang(const sim::SimulatedProgram& simulated, Run run,
+SimulatedFailure simulated_hang(const sim::SimulatedProgram& simulated, trace::Run run,
                                 nlohmann::ordered_json json) {
-  std::string what = "The simulated job hangs at " + sim::to_string(simulated.result.end) + ": " +
-                     rank_label(sim::stuck_ranks(simulated)) + " can never go on.";
+  std::string what = "The simulated job hangs at " + lockstep::to_string(simulated.result.end) +
+                     ": " + rank_label(sim::stuck_ranks(simulated)) + " can never go on.";
   return failure_of(simulated, std::move(run), std::move(json), std::move(what));
 }
 
 SimulatedFailure simulated_raise(const std::string& scenario, sim::RaisedJob job) {
   const sim::ExecutionResult& result = job.simulated.result;
-  std::vector<Rank> raised;
+  std::vector<trace::Rank> raised;
   nlohmann::ordered_json json = {
       {"scenario", scenario}, {"stuck", result.stuck}, {"raised", nlohmann::ordered_json::array()}};
   for (std::size_t r = 0; r < job.run.ranks.size(); ++r) {
@@ -128,4 +130,4 @@ std::string failure_content(const SimulatedFailure& failure, const std::string& 
          text_report(failure.report, failure.run, {.color = false});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -12,7 +12,7 @@
 #include "trace/run.h"
 #include "verify/report.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // {"time_ps": …, "stuck": …, "classes": …, "ranks": [{"rank": 0, "time_ps": …, …}]}.
 nlohmann::ordered_json simulated_json(const sim::SimulatedProgram& simulated);
@@ -21,22 +21,22 @@ std::string simulated_text(const sim::SimulatedProgram& simulated);
 
 // The run on the simulated clock as a timeline. `run`: as of sim::as_simulated(); it is judged, and
 // left as it was. `counters`: TimelineOptions::counters, on the simulated clock.
-std::string simulated_timeline(Run& run, std::vector<TimelineCounter> counters = {});
+std::string simulated_timeline(trace::Run& run, std::vector<TimelineCounter> counters = {});
 
 // Of a program that is stuck: what the verifier says of `run`, which the program was made of and
 // which becomes what the simulation made of it.
-Report judge_hang(const sim::SimulatedProgram& simulated, Run& run);
+verify::Report judge_hang(const sim::SimulatedProgram& simulated, trace::Run& run);
 
 // A job that does not end well.
 struct SimulatedFailure {
   std::string what;             // happens: one sentence
-  Run run;                      // as the simulation made it
-  Report report;                // what the verifier says of that
+  trace::Run run;               // as the simulation made it
+  verify::Report report;        // what the verifier says of that
   nlohmann::ordered_json json;  // what is known besides, and the report
 };
 
 // Of a program that is stuck: `run` is the one that it was made of, `json` what is known of it.
-SimulatedFailure simulated_hang(const sim::SimulatedProgram& simulated, Run run,
+SimulatedFailure simulated_hang(const sim::SimulatedProgram& simulated, trace::Run run,
                                 nlohmann::ordered_json json);
 
 // Of ranks that raise an exception: who does, and who waits. `scenario`: its name.
@@ -45,4 +45,4 @@ SimulatedFailure simulated_raise(const std::string& scenario, sim::RaisedJob job
 // As "text", "json", or what a report is written as: "html", "csv", "timeline".
 std::string failure_content(const SimulatedFailure& failure, const std::string& kind);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

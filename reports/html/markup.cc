@@ -3,7 +3,7 @@
 #include "base/documents/xml_text.h"
 #include "base/text.h"
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 
 std::string text(std::string_view bytes) { return xml_attribute(printable(bytes)); }
 
@@ -31,4 +31,4 @@ std::string scroller(std::string_view label, std::string_view inner) {
          "\">" + std::string(inner) + "</div>\n";
 }
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

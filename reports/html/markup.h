@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 
 // `bytes` as element content or attribute value: valid UTF-8 without control characters (which
 // become "\xNN"), and none of it has a meaning in HTML or SVG.
@@ -28,4 +28,4 @@ std::string details(std::string_view summary, std::string_view inner);
 // not see it, and it takes the keyboard's focus.
 std::string scroller(std::string_view label, std::string_view inner);
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

@@ -6,7 +6,7 @@
 #include "reports/html/markup.h"
 #include "reports/html/style.h"
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 namespace {
 
 std::uint32_t nibble(char digit) {
@@ -49,4 +49,4 @@ std::string page(std::string_view title, std::string_view body) {
          std::string(body) + "</body>\n</html>\n";
 }
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

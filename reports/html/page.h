@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 
 // `title` is text, `body` is markup.
 std::string page(std::string_view title, std::string_view body);
@@ -16,4 +16,4 @@ std::string page(std::string_view title, std::string_view body);
 // The policy for a style sheet.
 std::string content_security_policy(std::string_view style);
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

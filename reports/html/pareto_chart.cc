@@ -6,7 +6,7 @@
 #include "reports/html/markup.h"
 #include "reports/html/svg.h"
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 namespace {
 
 constexpr double kParetoWidth = 760, kParetoHeight = 420;
@@ -150,4 +150,4 @@ std::string pareto_chart(const ParetoChart& chart) {
   return element("figure", "", scroller(chart.label, picture));
 }
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

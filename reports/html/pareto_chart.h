@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 
 struct ParetoDot {
   double x = 0, y = 0;  // finite, not negative
@@ -25,4 +25,4 @@ struct ParetoChart {
 // Empty where there are no dots. An axis whose numbers lie far apart is logarithmic.
 std::string pareto_chart(const ParetoChart& chart);
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

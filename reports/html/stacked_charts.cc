@@ -9,7 +9,7 @@
 #include "reports/html/markup.h"
 #include "reports/html/svg.h"
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 namespace {
 
 constexpr double kStackWidth = 720;
@@ -187,4 +187,4 @@ std::string signed_bars(const std::string& label, const std::vector<SignedBar>& 
                  scroller("chart", svg_picture(label, kStackWidth, std::max(y, kRow), content)));
 }
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 
 inline constexpr std::size_t kSeriesLooks = 8;
 
@@ -56,4 +56,4 @@ std::string signed_bars(const std::string& label, const std::vector<SignedBar>& 
 // Names and looks of the series.
 std::string series_legend(const std::vector<Series>& series);
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

@@ -1,6 +1,6 @@
 #include "reports/html/style.h"
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 namespace {
 
 constexpr std::string_view kStyle = R"css(
@@ -183,4 +183,4 @@ footer { margin-top: 3rem; font-size: .8125rem; color: var(--soft); }
 
 std::string_view html_style() { return kStyle; }
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

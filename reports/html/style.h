@@ -8,8 +8,8 @@
 
 #include <string_view>
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 
 std::string_view html_style();
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "reports/html/markup.h"
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 namespace {
 
 std::string svg_attribute(std::string_view name, std::string_view value) {
@@ -81,4 +81,4 @@ std::string svg_picture(std::string_view label, double width, double height,
          std::string(content) + "</svg>\n";
 }
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 
 struct Point {
   double x = 0, y = 0;
@@ -38,4 +38,4 @@ std::string svg_tip(std::string_view classes, Point from, Point to);
 std::string svg_picture(std::string_view label, double width, double height,
                         std::string_view content, bool has_links = false);
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

@@ -11,14 +11,14 @@
 #include "reports/findings/finding_words.h"
 #include "verify/rules.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 namespace {
 
 using Doing = WatchedRank::Doing;
 
 constexpr double kNanosPerSecond = 1e9;
-constexpr Nanos kShownDelay = 1'000'000;  // less than a millisecond is no delay
+constexpr trace::Nanos kShownDelay = 1'000'000;  // less than a millisecond is no delay
 constexpr std::size_t kStepWidth = 7;
 constexpr std::size_t kDoingWidth = 7;
 constexpr std::size_t kBehindWidth = 9;
@@ -26,13 +26,13 @@ constexpr std::size_t kFindingsShown = 3;
 
 // Ranks in the same situation.
 struct RanksRow {
-  std::vector<Rank> ranks;
+  std::vector<trace::Rank> ranks;
   const WatchedRank* one = nullptr;  // the latest of them
   bool waited_for = false;
 };
 
 std::vector<RanksRow> rows_of(const WatchState& state) {
-  std::vector<Rank> waited_for;
+  std::vector<trace::Rank> waited_for;
   for (const WatchedRank& r : state.ranks)
     waited_for.insert(waited_for.end(), r.waits_for.begin(), r.waits_for.end());
   std::sort(waited_for.begin(), waited_for.end());
@@ -151,10 +151,10 @@ std::vector<std::string> findings(const WatchState& state, std::size_t width, co
   std::vector<std::string> out;
   const std::size_t shown = std::min(state.findings.size(), kFindingsShown);
   for (std::size_t i = 0; i < shown; ++i) {
-    const Finding& f = state.findings[i];
+    const verify::Finding& f = state.findings[i];
     const std::string head =
-        std::string(to_string(f.certainty)) + " " + std::string(rule(f.rule).name);
-    out.push_back(f.severity == Severity::error ? paint.red(head) : paint.yellow(head));
+        std::string(verify::to_string(f.certainty)) + " " + std::string(verify::rule(f.rule).name);
+    out.push_back(f.severity == verify::Severity::error ? paint.red(head) : paint.yellow(head));
     add_indented(out, f.message, width, 2);
     if (!f.fix.empty()) add_indented(out, "fix: " + f.fix, width, 7);
   }
@@ -192,11 +192,11 @@ std::string progress_words(const WatchState& state) {
   std::string out = std::to_string(state.ranks.size()) + " of " +
                     plural(state.ranks.size() + state.absent.size(), "rank") + ", step " +
                     std::to_string(state.steps());
-  Nanos quiet = kNoTime;
+  trace::Nanos quiet = trace::kNoTime;
   for (const WatchedRank& r : state.ranks) {
-    if (r.quiet != kNoTime && (quiet == kNoTime || r.quiet < quiet)) quiet = r.quiet;
+    if (r.quiet != trace::kNoTime && (quiet == trace::kNoTime || r.quiet < quiet)) quiet = r.quiet;
   }
-  constexpr Nanos kQuiet = 1'000'000'000;
+  constexpr trace::Nanos kQuiet = 1'000'000'000;
   if (quiet >= kQuiet)
     out += ", quiet for " + duration_words(static_cast<double>(quiet) / kNanosPerSecond);
   return out;
@@ -240,7 +240,7 @@ bool is_over(Doing doing) {
 }
 
 // Ranks to which the same happened are one line.
-using RanksByWords = std::map<std::string, std::vector<Rank>>;
+using RanksByWords = std::map<std::string, std::vector<trace::Rank>>;
 
 void add_lines(const RanksByWords& what, std::vector<std::string>& lines) {
   for (const auto& [words, ranks] : what) lines.push_back(rank_label(ranks, 40) + " " + words);
@@ -248,14 +248,15 @@ void add_lines(const RanksByWords& what, std::vector<std::string>& lines) {
 
 }  // namespace
 
-std::vector<std::string> watch_news(const WatchState& before, const WatchState& now, Nanos late) {
+std::vector<std::string> watch_news(const WatchState& before, const WatchState& now,
+                                    trace::Nanos late) {
   std::vector<std::string> lines;
   RanksByWords happened;
   std::vector<std::string> delays;
   for (const WatchedRank& r : now.ranks) {
     const auto old =
         std::lower_bound(before.ranks.begin(), before.ranks.end(), r.rank,
-                         [](const WatchedRank& b, Rank rank) { return b.rank < rank; });
+                         [](const WatchedRank& b, trace::Rank rank) { return b.rank < rank; });
     const bool is_new = old == before.ranks.end() || old->rank != r.rank;
     if (is_new) happened["began"].push_back(r.rank);
     if (is_over(r.doing) && (is_new || old->doing != r.doing)) {
@@ -271,16 +272,16 @@ std::vector<std::string> watch_news(const WatchState& before, const WatchState& 
   }
   add_lines(happened, lines);
   lines.insert(lines.end(), delays.begin(), delays.end());
-  for (const Finding& f : now.findings) {
+  for (const verify::Finding& f : now.findings) {
     const bool known =
         std::any_of(before.findings.begin(), before.findings.end(),
-                    [&](const Finding& b) { return b.fingerprint == f.fingerprint; });
+                    [&](const verify::Finding& b) { return b.fingerprint == f.fingerprint; });
     if (known) continue;
-    lines.push_back(std::string(to_string(f.certainty)) + " " + std::string(rule(f.rule).name) +
-                    ": " + f.message);
+    lines.push_back(std::string(verify::to_string(f.certainty)) + " " +
+                    std::string(verify::rule(f.rule).name) + ": " + f.message);
   }
   if (!now.problem.empty() && now.problem != before.problem) lines.push_back(now.problem);
   return lines;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

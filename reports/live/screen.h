@@ -17,7 +17,7 @@
 #include "base/terminal.h"
 #include "reports/live/state.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // A narrower screen is not drawn for: lines are then longer than the screen is wide.
 inline constexpr std::size_t kLeastWidth = 50;
@@ -39,6 +39,7 @@ std::string progress_words(const WatchState& state);
 // What `now` shows that `before` did not: ranks that began, ended, or became late by `late` or
 // more, and findings. Lines without their newline, safe to print; none where nothing happened.
 // `before`: the look before; a state without ranks at first.
-std::vector<std::string> watch_news(const WatchState& before, const WatchState& now, Nanos late);
+std::vector<std::string> watch_news(const WatchState& before, const WatchState& now,
+                                    trace::Nanos late);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -9,69 +9,70 @@
 #include "verify/streams/agreement.h"
 #include "verify/streams/streams.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 namespace {
 
 using Doing = WatchedRank::Doing;
 
 // When each call of the trace was issued.
-std::vector<Nanos> issue_times(const RankTrace& trace) {
-  std::vector<Nanos> out(trace.calls.size(), kNoTime);
-  for (const Event& event : trace.events) {
-    if (event.kind == EventKind::issue) out[event.index] = event.time;
+std::vector<trace::Nanos> issue_times(const trace::RankTrace& trace) {
+  std::vector<trace::Nanos> out(trace.calls.size(), trace::kNoTime);
+  for (const trace::Event& event : trace.events) {
+    if (event.kind == trace::EventKind::issue) out[event.index] = event.time;
   }
   return out;
 }
 
 // The lower median, which is one of the values. `values` must not be empty.
-Nanos median(std::vector<Nanos> values) {
+trace::Nanos median(std::vector<trace::Nanos> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
-bool one_clock(const Run& run) {
-  return std::all_of(run.ranks.begin(), run.ranks.end(),
-                     [&](const RankTrace& trace) { return trace.host == run.ranks.front().host; });
+bool one_clock(const trace::Run& run) {
+  return std::all_of(run.ranks.begin(), run.ranks.end(), [&](const trace::RankTrace& trace) {
+    return trace.host == run.ranks.front().host;
+  });
 }
 
 // Who came late to what. Keeps of each rank the worst it can say.
 class Delays {
  public:
-  Delays(const Run& run, const std::vector<GroupStreams>& groups, const ReplayResult& where,
-         std::vector<WatchedRank>& ranks)
+  Delays(const trace::Run& run, const std::vector<verify::GroupStreams>& groups,
+         const verify::ReplayResult& where, std::vector<WatchedRank>& ranks)
       : run_(run), groups_(groups), where_(where), ranks_(ranks) {
-    for (const RankTrace& trace : run.ranks) issued_.push_back(issue_times(trace));
+    for (const trace::RankTrace& trace : run.ranks) issued_.push_back(issue_times(trace));
   }
 
   // The last call of each group that all its members issued.
   void measure_last_meetings() {
-    for (const GroupStreams& group : groups_) {
+    for (const verify::GroupStreams& group : groups_) {
       if (!group.comparable || group.streams.size() < 2) continue;
       std::size_t common = SIZE_MAX;
-      for (const Stream& s : group.streams) common = std::min(common, s.calls.size());
+      for (const verify::Stream& s : group.streams) common = std::min(common, s.calls.size());
       if (common == 0) continue;
-      std::vector<Nanos> times;
-      for (const Stream& s : group.streams)
+      std::vector<trace::Nanos> times;
+      for (const verify::Stream& s : group.streams)
         times.push_back(issued_[s.rank_index][s.calls[common - 1]]);
-      if (std::find(times.begin(), times.end(), kNoTime) != times.end()) continue;
-      const Nanos usual = median(times);
+      if (std::find(times.begin(), times.end(), trace::kNoTime) != times.end()) continue;
+      const trace::Nanos usual = median(times);
       for (std::size_t i = 0; i < times.size(); ++i) {
-        const Stream& s = group.streams[i];
+        const verify::Stream& s = group.streams[i];
         note(s.rank_index, times[i] - usual, words(s.rank_index, s.calls[common - 1]));
       }
     }
   }
 
   // What ranks wait for at this moment.
-  void measure_waits(Nanos now) {
-    for (const WaitPoint& point : where_.wait_points) {
+  void measure_waits(trace::Nanos now) {
+    for (const verify::WaitPoint& point : where_.wait_points) {
       if (point.waiting.empty() || point.any_source) continue;
-      std::vector<Nanos> times;
+      std::vector<trace::Nanos> times;
       for (const std::uint32_t r : point.waiting)
         times.push_back(issued_[r][where_.positions[r].waiting_in()]);
-      if (std::find(times.begin(), times.end(), kNoTime) != times.end()) continue;
+      if (std::find(times.begin(), times.end(), trace::kNoTime) != times.end()) continue;
       const std::uint32_t first = point.waiting.front();
       const std::string call = words(first, where_.positions[first].waiting_in());
       for (const std::uint32_t r : point.missing) {
@@ -83,46 +84,47 @@ class Delays {
 
  private:
   std::string words(std::uint32_t r, std::uint32_t c) const {
-    const Call& call = run_.ranks[r].calls[c];
-    std::string out = describe(run_.tables, call);
-    if (call.at != StringId{}) out += ", " + printable(run_.tables.str(call.at));
+    const trace::Call& call = run_.ranks[r].calls[c];
+    std::string out = trace::describe(run_.tables, call);
+    if (call.at != trace::StringId{}) out += ", " + printable(run_.tables.str(call.at));
     return out;
   }
 
-  void note(std::uint32_t r, Nanos behind, std::string call) {
+  void note(std::uint32_t r, trace::Nanos behind, std::string call) {
     if (behind <= ranks_[r].behind) return;
     ranks_[r].behind = behind;
     ranks_[r].behind_in = std::move(call);
   }
 
-  const Run& run_;
-  const std::vector<GroupStreams>& groups_;
-  const ReplayResult& where_;
+  const trace::Run& run_;
+  const std::vector<verify::GroupStreams>& groups_;
+  const verify::ReplayResult& where_;
   std::vector<WatchedRank>& ranks_;
-  std::vector<std::vector<Nanos>> issued_;  // by rank index and call
+  std::vector<std::vector<trace::Nanos>> issued_;  // by rank index and call
 };
 
-Doing doing_of(const Position& position, End end, bool stuck) {
-  if (end == End::clean) return Doing::ended;
-  if (end == End::exception) return Doing::raised;
-  if (end == End::killed) return Doing::killed;
-  if (end == End::hung) return Doing::hung;
-  if (position.waiting_in() == kNoCall) return Doing::works;
+Doing doing_of(const verify::Position& position, trace::End end, bool stuck) {
+  if (end == trace::End::clean) return Doing::ended;
+  if (end == trace::End::exception) return Doing::raised;
+  if (end == trace::End::killed) return Doing::killed;
+  if (end == trace::End::hung) return Doing::hung;
+  if (position.waiting_in() == verify::kNoCall) return Doing::works;
   return stuck ? Doing::stuck : Doing::waits;
 }
 
-WatchedRank standing(const Run& run, const ReplayResult& where, std::uint32_t r) {
-  const RankTrace& trace = run.ranks[r];
-  const Position& position = where.positions[r];
+WatchedRank standing(const trace::Run& run, const verify::ReplayResult& where, std::uint32_t r) {
+  const trace::RankTrace& trace = run.ranks[r];
+  const verify::Position& position = where.positions[r];
   WatchedRank out;
   out.rank = trace.rank;
   out.doing = doing_of(position, trace.end, where.stuck[r]);
   if (!trace.steps.empty()) out.steps = trace.steps.back().n + 1;
   std::uint32_t c = position.waiting_in();
-  if (c == kNoCall && !trace.calls.empty()) c = static_cast<std::uint32_t>(trace.calls.size() - 1);
-  if (c != kNoCall) {
-    const Call& call = trace.calls[c];
-    out.call = describe(run.tables, call);
+  if (c == verify::kNoCall && !trace.calls.empty())
+    c = static_cast<std::uint32_t>(trace.calls.size() - 1);
+  if (c != verify::kNoCall) {
+    const trace::Call& call = trace.calls[c];
+    out.call = trace::describe(run.tables, call);
     out.group = printable(run.tables.str(call.group));
     out.seq = call.seq;
     out.at = printable(run.tables.str(call.at));
@@ -163,28 +165,29 @@ std::int64_t WatchState::steps() const {
       ->steps;
 }
 
-WatchState watch_state(const Run& run, const Report& report, Nanos now, bool live) {
+WatchState watch_state(const trace::Run& run, const verify::Report& report, trace::Nanos now,
+                       bool live) {
   WatchState out;
   out.absent = report.ranks_missing;
   out.findings = report.findings;
-  const std::vector<GroupStreams> groups = group_streams(run);
-  Agreement agreement(run.tables);
-  ReplayOptions options;
+  const std::vector<verify::GroupStreams> groups = verify::group_streams(run);
+  verify::Agreement agreement(run.tables);
+  verify::ReplayOptions options;
   options.live = live;
-  options.semantics = recorded_semantics(run);
-  const ReplayResult where = replay(run, groups, agreement, options);
+  options.semantics = verify::recorded_semantics(run);
+  const verify::ReplayResult where = verify::replay(run, groups, agreement, options);
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) out.ranks.push_back(standing(run, where, r));
   if (!one_clock(run)) return out;
   Delays delays(run, groups, where, out.ranks);
   delays.measure_last_meetings();
-  if (now == kNoTime) return out;
+  if (now == trace::kNoTime) return out;
   delays.measure_waits(now);
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
-    const std::vector<Event>& events = run.ranks[r].events;
-    if (!events.empty() && events.back().time != kNoTime)
-      out.ranks[r].quiet = std::max<Nanos>(now - events.back().time, 0);
+    const std::vector<trace::Event>& events = run.ranks[r].events;
+    if (!events.empty() && events.back().time != trace::kNoTime)
+      out.ranks[r].quiet = std::max<trace::Nanos>(now - events.back().time, 0);
   }
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -9,7 +9,7 @@
 #include "base/tables.h"
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 namespace {
 
@@ -204,4 +204,4 @@ std::string study_json(const std::vector<Combination>& combinations) {
   return out.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

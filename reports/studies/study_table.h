@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // A run against the one process that does the same, and against the one that needs no remedy.
 struct Accuracy {
@@ -45,4 +45,4 @@ std::string study_markdown(const std::vector<Combination>& combinations);
 // between 0 and 1.
 std::string study_json(const std::vector<Combination>& combinations);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

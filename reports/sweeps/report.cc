@@ -16,7 +16,7 @@
 #include "sim/sweep/values.h"
 #include "sim/sweep/variation.h"
 
-namespace lockstep::sweep {
+namespace lockstep::reports {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
@@ -88,7 +88,8 @@ std::vector<std::string> heads(const Summary& summary) {
   return out;
 }
 
-std::vector<std::string> cells(const Summary& summary, const Row& row, const std::string& mark) {
+std::vector<std::string> cells(const Summary& summary, const sim::Row& row,
+                               const std::string& mark) {
   std::vector<std::string> out = value_cells(summary, row);
   if (out.empty() || out.size() > kMostValueColumns) out = {point_text(summary, row)};
   out.insert(out.end(), {in_milliseconds(row.step_seconds), fixed(row.samples_per_second, 1),
@@ -98,7 +99,7 @@ std::vector<std::string> cells(const Summary& summary, const Row& row, const std
   return out;
 }
 
-std::string table_text(const Summary& summary, const Ranking& ranking) {
+std::string table_text(const Summary& summary, const sim::Ranking& ranking) {
   if (ranking.fitting.empty() && ranking.too_large.empty()) return {};
   const std::vector<std::string> head = heads(summary);
   TextTable table(head.size() - (summary.transformers ? 5 : 4), head);
@@ -162,13 +163,13 @@ std::string shortest_number(double value) {
   return {buffer.data(), end};
 }
 
-std::string verdict_of(const Row& row, const Goal& goal) {
-  if (row.outcome != Outcome::trains) return std::string(to_string(row.outcome));
-  return fits(row, goal) ? "ok" : "does-not-fit";
+std::string verdict_of(const sim::Row& row, const sim::Goal& goal) {
+  if (row.outcome != sim::Outcome::trains) return std::string(sim::to_string(row.outcome));
+  return sim::fits(row, goal) ? "ok" : "does-not-fit";
 }
 
 // Rows in the order in which people read them.
-std::vector<std::size_t> sorted(const Ranking& ranking) {
+std::vector<std::size_t> sorted(const sim::Ranking& ranking) {
   std::vector<std::size_t> out = ranking.fitting;
   for (const auto* more : {&ranking.too_large, &ranking.hanging, &ranking.refused, &ranking.failed})
     out.insert(out.end(), more->begin(), more->end());
@@ -178,7 +179,7 @@ std::vector<std::size_t> sorted(const Ranking& ranking) {
 }  // namespace
 
 std::string sweep_text(const Summary& summary) {
-  const Ranking ranking = rank(summary.rows, summary.goal);
+  const sim::Ranking ranking = sim::rank(summary.rows, summary.goal);
   std::string out =
       wrap("\"" + printable(summary.scenario) + "\": " + tried_text(summary), kReportColumns) +
       "\n";
@@ -193,7 +194,7 @@ std::string sweep_text(const Summary& summary) {
 }
 
 std::string sweep_csv(const Summary& summary) {
-  const Ranking ranking = rank(summary.rows, summary.goal);
+  const sim::Ranking ranking = sim::rank(summary.rows, summary.goal);
   const auto line = [](const std::vector<std::string>& fields) {
     std::string out;
     for (const std::string& field : fields) out += (out.empty() ? "" : ",") + csv_field(field);
@@ -210,18 +211,18 @@ std::string sweep_csv(const Summary& summary) {
   head.emplace_back("reason");
   std::string out = line(head);
   for (const std::size_t i : sorted(ranking)) {
-    const Row& row = summary.rows[i];
+    const sim::Row& row = summary.rows[i];
     std::vector<std::string> fields = {row.machine};
     for (const std::string& key : summary.keys)
-      fields.push_back(row.values.contains(key) ? value_text(row.values.at(key)) : "");
+      fields.push_back(row.values.contains(key) ? sim::value_text(row.values.at(key)) : "");
     fields.push_back(verdict_of(row, summary.goal));
     fields.emplace_back(ranking.on_front[i] ? "yes" : "no");
     fields.push_back(row.ranks > 0 ? std::to_string(row.ranks) : "");
-    const bool trains = row.outcome == Outcome::trains;
+    const bool trains = row.outcome == sim::Outcome::trains;
     std::vector<double> figures = {row.step_seconds, row.samples_per_second,
                                    trains ? row.samples_per_second_per_rank() : 0.0,
                                    row.memory_bytes};
-    const TransformerFigures own = row.transformer.value_or(TransformerFigures{});
+    const sim::TransformerFigures own = row.transformer.value_or(sim::TransformerFigures{});
     if (summary.transformers)
       figures.insert(figures.end(), {own.tokens_per_second_per_rank, own.mfu, own.bubble});
     else
@@ -234,7 +235,7 @@ std::string sweep_csv(const Summary& summary) {
 }
 
 std::string sweep_json(const Summary& summary) {
-  const Ranking ranking = rank(summary.rows, summary.goal);
+  const sim::Ranking ranking = sim::rank(summary.rows, summary.goal);
   OrderedJson out;
   out["sweep"] = 1;
   out[summary.transformers ? "plan" : "scenario"] = to_utf8(summary.scenario);
@@ -244,7 +245,7 @@ std::string sweep_json(const Summary& summary) {
   out["exhaustive"] = summary.exhaustive && !summary.interrupted;
   if (!summary.exhaustive) out["seed"] = summary.seed;
   out["interrupted"] = summary.interrupted;
-  out["objective"] = to_string(summary.goal.objective);
+  out["objective"] = sim::to_string(summary.goal.objective);
   if (summary.goal.memory_limit) out["memory_limit_bytes"] = *summary.goal.memory_limit;
   out["counts"] = {{"ok", ranking.fitting.size()},
                    {"does-not-fit", ranking.too_large.size()},
@@ -253,8 +254,8 @@ std::string sweep_json(const Summary& summary) {
                    {"failed", ranking.failed.size()}};
   out["rows"] = OrderedJson::array();
   for (const std::size_t i : sorted(ranking)) {
-    const Row& row = summary.rows[i];
-    OrderedJson one = OrderedJson::parse(row_line(row, fits(row, summary.goal)));
+    const sim::Row& row = summary.rows[i];
+    OrderedJson one = OrderedJson::parse(sim::row_line(row, sim::fits(row, summary.goal)));
     one["pareto"] = static_cast<bool>(ranking.on_front[i]);
     out["rows"].push_back(std::move(one));
   }
@@ -265,7 +266,7 @@ namespace {
 
 // The last `count` parts of a key.
 std::string tail(const std::string& key, std::size_t count) {
-  const std::vector<std::string> parts = key_parts(key);
+  const std::vector<std::string> parts = sim::key_parts(key);
   std::string out;
   for (std::size_t i = parts.size() - std::min(count, parts.size()); i < parts.size(); ++i)
     out += (out.empty() ? "" : ".") + parts[i];
@@ -274,7 +275,7 @@ std::string tail(const std::string& key, std::size_t count) {
 
 // As few of its last parts as tell it from the other keys.
 std::string short_key(const std::string& key, const std::vector<std::string>& keys) {
-  const std::size_t parts = key_parts(key).size();
+  const std::size_t parts = sim::key_parts(key).size();
   for (std::size_t count = 1; count < parts; ++count) {
     const std::string candidate = tail(key, count);
     const bool is_number = candidate.find_first_not_of("0123456789") == std::string::npos;
@@ -296,15 +297,15 @@ std::vector<std::string> value_heads(const Summary& summary) {
   return out;
 }
 
-std::vector<std::string> value_cells(const Summary& summary, const Row& row) {
+std::vector<std::string> value_cells(const Summary& summary, const sim::Row& row) {
   std::vector<std::string> out;
   for (const std::string& key : summary.keys)
-    out.push_back(row.values.contains(key) ? printable(value_text(row.values.at(key))) : "");
+    out.push_back(row.values.contains(key) ? printable(sim::value_text(row.values.at(key))) : "");
   if (summary.several_machines) out.push_back(printable(file_name(row.machine)));
   return out;
 }
 
-std::string point_text(const Summary& summary, const Row& row) {
+std::string point_text(const Summary& summary, const sim::Row& row) {
   const std::vector<std::string> heads = value_heads(summary);
   const std::vector<std::string> cells = value_cells(summary, row);
   std::string out;
@@ -326,22 +327,23 @@ std::string tried_text(const Summary& summary) {
   return out;
 }
 
-std::string objective_text(Objective objective) {
+std::string objective_text(sim::Objective objective) {
   switch (objective) {
-    case Objective::step_time:
+    case sim::Objective::step_time:
       return "step time";
-    case Objective::samples_per_second:
+    case sim::Objective::samples_per_second:
       return "samples/s";
-    case Objective::samples_per_second_per_rank:
+    case sim::Objective::samples_per_second_per_rank:
       return "samples/s a rank";
   }
   return {};
 }
 
 std::string memory_text(const Summary& summary) {
-  const bool counted = std::all_of(summary.rows.begin(), summary.rows.end(), [](const Row& row) {
-    return row.memory_counted || row.outcome != Outcome::trains;
-  });
+  const bool counted =
+      std::all_of(summary.rows.begin(), summary.rows.end(), [](const sim::Row& row) {
+        return row.memory_counted || row.outcome != sim::Outcome::trains;
+      });
   if (summary.transformers)
     return "memory: all that a GPU of the fullest pipeline stage must hold, by formula";
   if (counted) return "memory: what the device of the fullest rank must have at its peak";
@@ -362,4 +364,4 @@ std::vector<Reason> by_reason(const Summary& summary, const std::vector<std::siz
   return out;
 }
 
-}  // namespace lockstep::sweep
+}  // namespace lockstep::reports

@@ -8,19 +8,19 @@
 #include "sim/sweep/row.h"
 #include "sim/sweep/search.h"
 
-namespace lockstep::sweep {
+namespace lockstep::reports {
 
 struct Summary {
   std::string scenario;           // its name, or the plan's
   bool transformers = false;      // a plan's: rows have TransformerFigures
   std::vector<std::string> keys;  // that were varied, in the order of the columns
   bool several_machines = false;  // then the machine's file is a column, too
-  PointId grid_points = 0;
+  sim::PointId grid_points = 0;
   bool exhaustive = true;  // all of them were asked for
   std::uint64_t seed = 0;  // of the search, where it was not
   bool interrupted = false;
-  Goal goal;
-  std::vector<Row> rows;  // of the points that were tried
+  sim::Goal goal;
+  std::vector<sim::Row> rows;  // of the points that were tried
 };
 
 // At most 80 columns wide: the best 40 and the Pareto front, then the reasons of what does not
@@ -38,16 +38,16 @@ std::string sweep_html(const Summary& summary);
 // The columns that tell points apart, and a row's values in them: the varied keys, short where that
 // is clear ("batch_size"), and the machine where there are several.
 std::vector<std::string> value_heads(const Summary& summary);
-std::vector<std::string> value_cells(const Summary& summary, const Row& row);
+std::vector<std::string> value_cells(const Summary& summary, const sim::Row& row);
 // "ranks=4 strategy=ddp": the same in one text.
-std::string point_text(const Summary& summary, const Row& row);
+std::string point_text(const Summary& summary, const sim::Row& row);
 
 std::string in_milliseconds(double seconds);  // "12.345"
 
 // "48 of 48 points", "40 of 1,200 points; a search with seed 7, which is not exhaustive".
 std::string tried_text(const Summary& summary);
-std::string objective_text(Objective objective);  // "samples/s"
-std::string memory_text(const Summary& summary);  // what Row::memory_bytes counts
+std::string objective_text(sim::Objective objective);  // "samples/s"
+std::string memory_text(const Summary& summary);       // what Row::memory_bytes counts
 
 struct Reason {
   std::string text;
@@ -56,4 +56,4 @@ struct Reason {
 // Most frequent first.
 std::vector<Reason> by_reason(const Summary& summary, const std::vector<std::size_t>& rows);
 
-}  // namespace lockstep::sweep
+}  // namespace lockstep::reports

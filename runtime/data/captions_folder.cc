@@ -11,7 +11,7 @@
 #include "runtime/data/csv.h"
 #include "runtime/data/manifest_readers.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace fs = std::filesystem;
 
@@ -164,4 +164,4 @@ void ImageFolder::locate(const std::string& name, ManifestItem& item) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

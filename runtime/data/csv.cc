@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 CsvReader::CsvReader(std::string_view text, std::string file)
     : rest_(text), file_(std::move(file)) {
@@ -75,4 +75,4 @@ bool CsvReader::at_end_of_row() {
   return true;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct CsvRow {
   int line = 0;  // where it starts, from 1
@@ -36,4 +36,4 @@ class CsvReader {
   int line_ = 1;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

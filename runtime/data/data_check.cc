@@ -9,7 +9,7 @@
 #include "runtime/data/loader.h"
 #include "runtime/data/unicode.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::size_t kBatch = 64;
@@ -105,4 +105,4 @@ std::string check_report(const DataCheck& check) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

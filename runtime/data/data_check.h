@@ -9,7 +9,7 @@
 #include "runtime/data/manifest.h"
 #include "runtime/data/wordpiece.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Upper ends of the bins of text lengths; one more bin holds what is longer.
 inline constexpr std::array<std::int64_t, 6> kLengthBins = {8, 16, 32, 64, 128, 512};
@@ -40,4 +40,4 @@ DataCheck check_data(const Manifest& data, const WordPiece* tokenizer, int worke
 // As text for people, in lines of at most 80 columns but for names of files.
 std::string check_report(const DataCheck& check);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

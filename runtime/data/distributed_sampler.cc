@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 std::vector<std::int64_t> random_permutation(std::int64_t n, std::uint64_t seed) {
   // Torch's CPU generator is mt19937 seeded with the low 32 bits; randperm is this loop.
@@ -73,4 +73,4 @@ std::vector<std::vector<std::int64_t>> batches_of(const std::vector<std::int64_t
   return batches;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // The permutation of 0…n-1 that torch.randperm draws from a generator with this seed.
 std::vector<std::int64_t> random_permutation(std::int64_t n, std::uint64_t seed);
@@ -52,4 +52,4 @@ class DistributedSampler {
 std::vector<std::vector<std::int64_t>> batches_of(const std::vector<std::int64_t>& indices,
                                                   std::size_t batch_size, bool drop_short);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

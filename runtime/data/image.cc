@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using namespace std::string_view_literals;
@@ -55,4 +55,4 @@ Status check_image_size(std::int64_t width, std::int64_t height, const std::stri
   return Status::ok();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -17,7 +17,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // 300 MB of RGB; a progressive JPEG takes up to three times that while it is decoded.
 inline constexpr std::int64_t kMaxPixels = 100'000'000;
@@ -48,4 +48,4 @@ Result<std::string> encode_png(const RgbImage& image);
 // Ok where a picture of this size may be decoded.
 Status check_image_size(std::int64_t width, std::int64_t height, const std::string& name);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "runtime/data/image.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr int kCmykChannels = 4;
@@ -99,4 +99,4 @@ Result<RgbImage> decode_jpeg(std::string_view bytes, const std::string& name) {
   return image;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

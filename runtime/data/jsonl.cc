@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "runtime/data/manifest_readers.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using Json = nlohmann::json;
@@ -102,4 +102,4 @@ Result<ManifestContent> read_jsonl(const std::string& file) {
   return content;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

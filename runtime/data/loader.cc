@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 Loader::Loader(const ItemRecipe& recipe, const LoaderOptions& options, Plan plan)
     : recipe_(recipe), options_(options), plan_(std::move(plan)) {
@@ -191,4 +191,4 @@ Result<LoadedItem> load_item(const ItemRecipe& recipe, std::int64_t index,
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -29,7 +29,7 @@
 
 // One item, ready for the model: its image decoded and transformed, its text as token ids.
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // What is read of each item. All of it must outlive who reads.
 struct ItemRecipe {
@@ -134,4 +134,4 @@ class Loader {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

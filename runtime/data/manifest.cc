@@ -17,7 +17,7 @@
 #include "runtime/data/manifest_readers.h"
 #include "runtime/data/webdataset.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace fs = std::filesystem;
 
@@ -180,4 +180,4 @@ void IndexMap::add(std::uint64_t image, std::uint64_t text) {
   digest_ = hash_number(text, digest_);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -25,7 +25,7 @@
 // reads another pairing (an index off by one, lists of different length) is found before the first
 // step. Each sample that the loader gives carries its key of the map.
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // 64-bit FNV-1a. Not against an adversary: it tells different things apart, no more.
 // Source: RFC 9923.
@@ -107,4 +107,4 @@ class Manifest {
   IndexMap map_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -7,7 +7,7 @@
 
 #include "runtime/data/manifest.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct ManifestContent {
   std::vector<ManifestItem> items;
@@ -39,4 +39,4 @@ Result<ManifestContent> read_jsonl(const std::string& file);
 // Reads the members of shards without their images' bytes. Keys must differ over all shards.
 Result<ManifestContent> read_webdataset(const std::vector<std::string>& shards);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

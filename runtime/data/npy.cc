@@ -6,7 +6,7 @@
 
 #include "base/files/write_file.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 static_assert(std::endian::native == std::endian::little, "values are written as they lie");
 
@@ -33,4 +33,4 @@ Status write_npy(const std::string& path, std::span<const float> values,
   return write_file(path, npy_bytes(values, shape));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

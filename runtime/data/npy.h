@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // The bytes of a float32 array; the product of `shape` is the number of values.
 std::string npy_bytes(std::span<const float> values, std::span<const std::int64_t> shape);
@@ -18,4 +18,4 @@ std::string npy_bytes(std::span<const float> values, std::span<const std::int64_
 Status write_npy(const std::string& path, std::span<const float> values,
                  std::span<const std::int64_t> shape);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

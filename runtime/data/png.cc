@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "runtime/data/image.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 // Deflate packs at most 1032:1.
@@ -146,4 +146,4 @@ Result<std::string> encode_png(const RgbImage& image) {
   return bytes;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

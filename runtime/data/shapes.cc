@@ -21,7 +21,7 @@
 #include "runtime/data/transform.h"
 #include "runtime/data/wordpiece.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::array<const char*, 8> kColours = {"red",    "green",  "blue",  "yellow",
@@ -267,4 +267,4 @@ Status write_shapes(const std::string& folder, const ShapesFiles& options) {
   return written;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -12,7 +12,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 inline constexpr int kImageChannels = 3;
 inline constexpr int kImageSide = 32;  // pixels
@@ -81,4 +81,4 @@ Status write_shapes(const std::string& folder, const ShapesFiles& options);
 // The lines of that vocab.txt.
 std::string shapes_pieces();
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

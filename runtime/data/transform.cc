@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 void transform_image(const RgbImage& image, const ImageTransform& transform, std::span<float> out) {
   LOCKSTEP_CHECK(out.size() == transform.floats(), "room for one transformed picture");
@@ -133,4 +133,4 @@ RgbImage resize_bilinear(const RgbImage& image, int width, int height) {
   return resize_columns(narrow, height);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

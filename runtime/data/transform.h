@@ -7,7 +7,7 @@
 
 #include "runtime/data/image.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct ImageTransform {
   int side = 224;  // pixels; pictures are stretched to a square
@@ -35,4 +35,4 @@ void transform_image(const RgbImage& image, const ImageTransform& transform, std
 // width · height · taps for the columns; memory: width · (image height) · 3 bytes more.
 RgbImage resize_bilinear(const RgbImage& image, int width, int height);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr char32_t kReplacement = 0xfffd;
@@ -204,4 +204,4 @@ bool is_newer_than_reference(char32_t c) {
   return range != kRanges.end() && c >= range->first;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

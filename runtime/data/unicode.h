@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 using CodePoints = std::u32string;
 
@@ -30,4 +30,4 @@ CodePoints bert_normalized(const CodePoints& text);
 // are Unicode 8's) take for parts of words, as everything that they do not know. O(log n).
 bool is_newer_than_reference(char32_t c);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -18,7 +18,7 @@
 #include "base/text.h"
 #include "runtime/data/manifest_readers.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using Reader = std::unique_ptr<archive, int (*)(archive*)>;
@@ -226,4 +226,4 @@ Result<std::vector<std::string>> expand_braces(const std::string& pattern) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 inline constexpr std::size_t kMostShards = 1'000'000;
 
@@ -15,4 +15,4 @@ inline constexpr std::size_t kMostShards = 1'000'000;
 // Errors: a brace that is not closed, a range that runs backwards, more than kMostShards.
 Result<std::vector<std::string>> expand_braces(const std::string& pattern);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "runtime/data/unicode.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::size_t kLongestWord = 100;  // code points
@@ -162,4 +162,4 @@ Result<Vocabulary> Vocabulary::parse(std::string text, const std::string& file) 
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -22,7 +22,7 @@
 // The pieces of a WordPiece tokenizer and their ids, from a vocab.txt: one piece a line, the id is
 // the line's number from 0. Pieces that continue a word begin with "##".
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 using TokenId = std::int64_t;  // as the tensors that hold them
 
@@ -87,4 +87,4 @@ class WordPiece {
   Vocabulary vocabulary_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

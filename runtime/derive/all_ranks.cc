@@ -17,7 +17,7 @@
 #include "runtime/launch/run_folder.h"
 #include "trace/derivation.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -34,9 +34,10 @@ std::vector<std::uint32_t> places(const std::vector<std::size_t>& conditions) {
 
 // What the traces mean. `root_first`: what rank 0's first step meets, where what it broadcasts
 // depends on that.
-ProductSpec spec_of(const Scenario& scenario, const DerivationPlan& plan,
-                    std::optional<std::size_t> root_first, const std::vector<std::string>& origin) {
-  ProductSpec out;
+trace::ProductSpec spec_of(const Scenario& scenario, const DerivationPlan& plan,
+                           std::optional<std::size_t> root_first,
+                           const std::vector<std::string>& origin) {
+  trace::ProductSpec out;
   out.program = scenario.name;
   out.world_size = scenario.ranks;
   out.assumptions = plan.assumptions;
@@ -47,7 +48,7 @@ ProductSpec spec_of(const Scenario& scenario, const DerivationPlan& plan,
     out.conditions.push_back({c.name, c.phase, has});
   }
   if (plan.agreed) {
-    out.choice = ProductSpec::Choice::agreed;
+    out.choice = trace::ProductSpec::Choice::agreed;
   } else {
     for (const std::vector<int>& ranks : plan.together)
       out.together.emplace_back(ranks.begin(), ranks.end());
@@ -87,9 +88,10 @@ class Deriver {
       if (const Status ok = copy_rank_0(root); !ok) return ok.error();
       const auto root_first = *alike ? std::optional<std::size_t>() : root;
       const fs::path folder = root_folder(root);
-      ProductSpec spec = spec_of(scenario_, plan_, root_first, origin_);
+      trace::ProductSpec spec = spec_of(scenario_, plan_, root_first, origin_);
       spec.classes = classes_;
-      if (const Status ok = write_file((folder / "product.json").string(), product_text(spec));
+      if (const Status ok =
+              write_file((folder / "product.json").string(), trace::product_text(spec));
           !ok) {
         return ok.error();
       }
@@ -211,7 +213,7 @@ class Deriver {
   std::size_t histories_;
   std::vector<int> team_0_ = {0};         // rank 0, and those that it is looked at together with
   std::vector<std::vector<int>> others_;  // the other ranks that are looked at, in their teams
-  std::vector<ProductSpec::RankClass> classes_;
+  std::vector<trace::ProductSpec::RankClass> classes_;
   std::vector<std::string> origin_;  // what the derivation holds for
 };
 
@@ -259,4 +261,4 @@ Result<bool> derive_on_meta(const Scenario& scenario, std::optional<bool> asked,
   return *asked;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

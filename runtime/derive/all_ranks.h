@@ -11,7 +11,7 @@
 #include "runtime/derive/derivation_plan.h"
 #include "runtime/job/scenario.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct DeriveAllOptions {
   std::string worker;    // the worker program
@@ -58,4 +58,4 @@ bool rules_say_all(const Scenario& scenario);
 Result<bool> derive_on_meta(const Scenario& scenario, std::optional<bool> asked,
                             std::optional<std::string> obstacle = std::nullopt);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

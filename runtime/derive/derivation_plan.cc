@@ -9,7 +9,7 @@
 
 #include "base/documents/yaml_document.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -365,4 +365,4 @@ Result<std::vector<std::vector<int>>> rank_classes(const Scenario& scenario) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

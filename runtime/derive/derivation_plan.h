@@ -15,7 +15,7 @@
 #include "base/result.h"
 #include "runtime/job/scenario.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct Condition {
   std::string name;           // "image+text", "text; another rank has images"
@@ -90,4 +90,4 @@ std::vector<std::int64_t> dissent_steps(const Scenario& scenario, int rank);
 // Errors: jobs whose groups differ from rank to rank (HSDP, pipelines).
 Result<std::vector<std::vector<int>>> rank_classes(const Scenario& scenario);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

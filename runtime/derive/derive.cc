@@ -37,7 +37,7 @@
 #include "verify/compare_runs.h"
 #include "verify/product/decide.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -57,12 +57,12 @@ struct DeriveJob {
 
 // A derivation and what was decided of it. Not moved: the model refers to the derivation.
 struct Decided {
-  explicit Decided(Derivation read) : derivation(std::move(read)), model(derivation) {
-    decision = decide(model);
+  explicit Decided(trace::Derivation read) : derivation(std::move(read)), model(derivation) {
+    decision = verify::decide(model);
   }
-  Derivation derivation;
-  ProductModel model;
-  ProductDecision decision;
+  trace::Derivation derivation;
+  verify::ProductModel model;
+  verify::ProductDecision decision;
 };
 using AllDecided = std::vector<std::unique_ptr<Decided>>;
 
@@ -71,14 +71,14 @@ Status try_where_inconclusive(const Scenario& scenario, const DerivationPlan& pl
                               const DeriveJob& options, bool on_meta, Interrupts& interrupts,
                               AllDecided& all) {
   for (const auto& decided : all) {
-    if (decided->decision.verdict != ProductVerdict::inconclusive) continue;
+    if (decided->decision.verdict != verify::ProductVerdict::inconclusive) continue;
     if (scenario.ranks > kRanksLookedAt) continue;
-    Result<std::optional<Counterexample>> found =
+    Result<std::optional<verify::Counterexample>> found =
         try_assignments(scenario, plan, decided->model,
                         {options.worker, decided->derivation.folder, on_meta}, interrupts);
     if (!found) return found.error();
     if (!*found) continue;
-    decided->decision.verdict = ProductVerdict::diverges;
+    decided->decision.verdict = verify::ProductVerdict::diverges;
     decided->decision.why.clear();
     decided->decision.counterexample = std::move(**found);
   }
@@ -95,7 +95,7 @@ Result<AllDecided> decide_all(const Scenario& scenario, const DerivationPlan& pl
   if (!folders) return folders.error();
   AllDecided out;
   for (const std::string& folder : *folders) {
-    Result<Derivation> read = load_derivation(folder);
+    Result<trace::Derivation> read = trace::load_derivation(folder);
     if (!read) return read.error();
     out.push_back(std::make_unique<Decided>(std::move(*read)));
   }
@@ -106,17 +106,17 @@ Result<AllDecided> decide_all(const Scenario& scenario, const DerivationPlan& pl
   return out;
 }
 
-int badness(ProductVerdict verdict) {
+int badness(verify::ProductVerdict verdict) {
   switch (verdict) {
-    case ProductVerdict::safe:
+    case verify::ProductVerdict::safe:
       return 0;
-    case ProductVerdict::inconclusive:
+    case verify::ProductVerdict::inconclusive:
       return 1;
-    case ProductVerdict::raises:
+    case verify::ProductVerdict::raises:
       return 2;
-    case ProductVerdict::may_deadlock:
+    case verify::ProductVerdict::may_deadlock:
       return 3;
-    case ProductVerdict::diverges:
+    case verify::ProductVerdict::diverges:
       return 4;
   }
   return 4;
@@ -129,7 +129,7 @@ const Decided& worst_of(const AllDecided& all) {
 }
 
 Status write_counterexample(const Scenario& scenario, const DerivationPlan& plan,
-                            const ProductDecision& decision, const std::string& file) {
+                            const verify::ProductDecision& decision, const std::string& file) {
   if (!decision.counterexample) return Status::ok();
   const Result<std::string> text = read_input(scenario.file);
   if (!text) return text.error();
@@ -142,7 +142,7 @@ Status write_counterexample(const Scenario& scenario, const DerivationPlan& plan
 // One for each derivation: beside FILE, for the second and further ones, FILE.1, FILE.2, …
 Status write_certificates(const AllDecided& all, const std::string& file, std::ostream& said) {
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const Result<std::string> text = write_certificate(all[i]->model, all[i]->decision);
+    const Result<std::string> text = verify::write_certificate(all[i]->model, all[i]->decision);
     if (!text) return text.error();
     const std::string own = i == 0 ? file : file + "." + std::to_string(i);
     if (const Status ok = write_file(own, *text); !ok) return ok;
@@ -158,13 +158,13 @@ struct StepCost {
   double flops = 0;
 };
 
-StepCost step_cost(const Derivation& derivation) {
+StepCost step_cost(const trace::Derivation& derivation) {
   StepCost most;
   for (std::size_t h = 0; h < derivation.runs.size(); ++h) {
-    const Run& run = derivation.runs[h];
+    const trace::Run& run = derivation.runs[h];
     std::map<std::int32_t, double> by_step;
-    for (const Call& call : run.ranks.front().calls) {
-      if (call.step != kNone) by_step[call.step] += call_bytes(run, call);
+    for (const trace::Call& call : run.ranks.front().calls) {
+      if (call.step != trace::kNone) by_step[call.step] += trace::call_bytes(run, call);
     }
     for (const auto& [step, bytes] : by_step) most.bytes = std::max(most.bytes, bytes);
     const std::string folder = derivation.folder + "/" + derivation.spec.histories[h].folder;
@@ -211,8 +211,9 @@ Status tell_remedies(const Scenario& scenario, const StepCost& now, const Derive
     const Result<AllDecided> decided = decide_all(*changed, *plan, own, interrupts);
     if (!decided) return decided.error();
     const Decided& worst = worst_of(*decided);
-    const bool safe = worst.decision.verdict == ProductVerdict::safe;
-    said << "  " << pad_right(choice.name, 18) << pad_right(to_string(worst.decision.verdict), 14)
+    const bool safe = worst.decision.verdict == verify::ProductVerdict::safe;
+    said << "  " << pad_right(choice.name, 18)
+         << pad_right(verify::to_string(worst.decision.verdict), 14)
          << (safe ? to_string(step_cost(worst.derivation)) : "") << "\n"
          << (safe ? "    " + choice.change + "\n" : "") << std::flush;
   }
@@ -221,45 +222,47 @@ Status tell_remedies(const Scenario& scenario, const StepCost& now, const Derive
 
 // Decides for all mixes of batches; prints the verdict to `said`.
 // Errors: a job that cannot be derived, workers that fail, the user's signal.
-Result<ExitStatus> derive(const Scenario& scenario, const DeriveJob& options,
-                          Interrupts& interrupts, std::ostream& said) {
+Result<reports::ExitStatus> derive(const Scenario& scenario, const DeriveJob& options,
+                                   Interrupts& interrupts, std::ostream& said) {
   const Result<DerivationPlan> plan = derivation_plan(scenario);
   if (!plan) return plan.error();
   const Result<AllDecided> decided = decide_all(scenario, *plan, options, interrupts);
   if (!decided) return decided.error();
   const Decided& worst = worst_of(*decided);
-  const ProductVerdict verdict = worst.decision.verdict;
-  const ReportOptions files{.outputs = options.outputs};
-  if (!options.quiet && !takes_stdout(files))
-    said << product_text_report(worst.model, worst.decision) << std::flush;
-  if (const Status written = write_product_reports(worst.model, worst.decision, files); !written)
-    return fail(written.error(), ExitStatus::own_failure);
+  const verify::ProductVerdict verdict = worst.decision.verdict;
+  const reports::ReportOptions files{.outputs = options.outputs};
+  if (!options.quiet && !reports::takes_stdout(files))
+    said << reports::product_text_report(worst.model, worst.decision) << std::flush;
+  if (const Status written = reports::write_product_reports(worst.model, worst.decision, files);
+      !written)
+    return reports::fail(written.error(), reports::ExitStatus::own_failure);
   if (!options.write_scenario.empty()) {
     const Status written =
         write_counterexample(scenario, *plan, worst.decision, options.write_scenario);
     if (!written) return written.error();
   }
-  if (!options.certificate.empty() && verdict == ProductVerdict::safe) {
+  if (!options.certificate.empty() && verdict == verify::ProductVerdict::safe) {
     const Status written = write_certificates(*decided, options.certificate, said);
     if (!written) return written.error();
   }
-  const bool wrong = verdict != ProductVerdict::safe && verdict != ProductVerdict::inconclusive;
+  const bool wrong =
+      verdict != verify::ProductVerdict::safe && verdict != verify::ProductVerdict::inconclusive;
   if (options.remedies && wrong && !options.quiet) {
     const Status told =
         tell_remedies(scenario, step_cost(worst.derivation), options, interrupts, said);
     if (!told) return told.error();
   }
-  return status_of(verdict);
+  return reports::status_of(verdict);
 }
 
 // Compares what each rank of this very job would call with what the run in `recorded` did: a run
 // that was stopped did the beginning of it. Errors: the same, and a folder without traces.
-Result<ExitStatus> derive_against(const Scenario& scenario, const std::string& recorded,
-                                  const DeriveJob& options, Interrupts& interrupts,
-                                  std::ostream& said) {
+Result<reports::ExitStatus> derive_against(const Scenario& scenario, const std::string& recorded,
+                                           const DeriveJob& options, Interrupts& interrupts,
+                                           std::ostream& said) {
   // What cannot be derived is refused here as well.
   if (const Result<DerivationPlan> plan = derivation_plan(scenario); !plan) return plan.error();
-  const Result<Run> run = load_run({recorded});
+  const Result<trace::Run> run = trace::load_run({recorded});
   if (!run) return run.error();
   const std::string drawn = "what a batch holds is drawn from its data";
   const Result<bool> meta = derive_on_meta(
@@ -281,7 +284,7 @@ Result<ExitStatus> derive_against(const Scenario& scenario, const std::string& r
                   [&](std::size_t done) { progress.show(done, all.size()); });
     if (!ran) return ran.error();
   }
-  const Result<Run> derived = load_run({options.folder});
+  const Result<trace::Run> derived = trace::load_run({options.folder});
   if (!derived) return derived.error();
   if (derived->ranks.size() != run->ranks.size()) {
     return Error{"the run has " + plural(run->ranks.size(), "rank") + ", and the scenario " +
@@ -293,7 +296,7 @@ Result<ExitStatus> derive_against(const Scenario& scenario, const std::string& r
   std::size_t calls = 0;
   std::size_t equal = 0;
   for (std::uint32_t rank = 0; rank < derived->ranks.size(); ++rank) {
-    const CallComparison c = compare_calls(*derived, rank, *run, rank);
+    const verify::CallComparison c = verify::compare_calls(*derived, rank, *run, rank);
     const bool fits = c.b_is_beginning();
     same = same && fits;
     calls += c.calls_a;
@@ -316,7 +319,7 @@ Result<ExitStatus> derive_against(const Scenario& scenario, const std::string& r
                                               : "recorded as derived, up to where the job ended")
          << "\n";
   }
-  return same ? ExitStatus::clean : ExitStatus::findings;
+  return same ? reports::ExitStatus::clean : reports::ExitStatus::findings;
 }
 
 // What the user says; nothing: as it suits the job.
@@ -327,16 +330,17 @@ std::optional<bool> meta_of(const DeriveOptions& options) {
 
 }  // namespace
 
-ExitStatus derive_scenario(const DeriveOptions& options) {
-  const ReportOptions files{.outputs = options.outputs};
-  if (const Status outputs = check_outputs(files); !outputs) return fail(outputs.error());
+reports::ExitStatus derive_scenario(const DeriveOptions& options) {
+  const reports::ReportOptions files{.outputs = options.outputs};
+  if (const Status outputs = reports::check_outputs(files); !outputs)
+    return reports::fail(outputs.error());
   Result<Scenario> scenario = load_checked_scenario(options.path);
-  if (!scenario) return fail(scenario.error());
+  if (!scenario) return reports::fail(scenario.error());
   const Result<std::string> worker = find_worker(worker_search_of_this_process());
-  if (!worker) return fail(worker.error());
+  if (!worker) return reports::fail(worker.error());
   const WorkFolder folder(options.output_dir, "lockstep-derive-");
   if (!folder.usable()) {
-    return fail(
+    return reports::fail(
         Error{"this folder cannot be made, or is not empty", {folder.path()}, "name a new one"});
   }
   Interrupts interrupts;
@@ -344,13 +348,13 @@ ExitStatus derive_scenario(const DeriveOptions& options) {
       *worker,         folder.path(),    options.certificate, options.write_scenario,
       options.outputs, options.remedies, meta_of(options),    options.quiet};
   // A report on standard output is not to be mixed with anything.
-  std::ostream& said = takes_stdout(files) ? std::cerr : std::cout;
-  const Result<ExitStatus> status =
+  std::ostream& said = reports::takes_stdout(files) ? std::cerr : std::cout;
+  const Result<reports::ExitStatus> status =
       options.against.empty() ? derive(*scenario, job, interrupts, said)
                               : derive_against(*scenario, options.against, job, interrupts, said);
-  if (const int signal = interrupts.poll(); signal != 0) return interrupted_by(signal);
-  if (!status) return fail(status.error());
+  if (const int signal = interrupts.poll(); signal != 0) return reports::interrupted_by(signal);
+  if (!status) return reports::fail(status.error());
   return *status;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -6,7 +6,7 @@
 
 #include "reports/exit_status.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct DeriveOptions {
   std::string path;                    // the scenario file
@@ -24,6 +24,6 @@ struct DeriveOptions {
 // `against` did, and prints it. Status: 0 no mix goes wrong, or the run did as derived; 1 else; 3
 // inconclusive; 4 a report cannot be written; 2 a scenario that cannot be used or derived, a worker
 // that is not there or fails. Errors are printed.
-ExitStatus derive_scenario(const DeriveOptions& options);
+reports::ExitStatus derive_scenario(const DeriveOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -12,7 +12,7 @@
 #include "runtime/launch/run_folder.h"
 #include "runtime/launch/this_machine.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -64,7 +64,7 @@ std::size_t LoneRun::finished() const { return finished_in(log_); }
 std::optional<Result<std::string>> LoneRun::poll() {
   const std::optional<ProcessEnd>& end = process_.poll();
   if (!end) return std::nullopt;
-  refused_ = lockstep::refused(*end);
+  refused_ = runtime::refused(*end);
   if (const Status ok = outcome_of(*end, log_); !ok) return ok.error();
   const Result<std::string> said = read_file(log_, kLogBytes);
   if (!said) return said.error();
@@ -84,4 +84,4 @@ Result<std::string> run_alone(const std::vector<LoneRanks>& ranks, const LoneOpt
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -14,7 +14,7 @@
 #include "runtime/job/lone_ranks.h"
 #include "runtime/launch/process.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct LoneOptions {
   std::string worker;    // the worker program
@@ -51,4 +51,4 @@ Result<std::string> run_alone(const std::vector<LoneRanks>& ranks, const LoneOpt
                               Interrupts& interrupts,
                               const std::function<void(std::size_t)>& on_finished);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -9,42 +9,42 @@
 #include "verify/product/assignments.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
 struct Trial {
-  Situation situation;
-  std::optional<Rank> other;  // who is not as usual
-  Assignment assignment;
+  verify::Situation situation;
+  std::optional<trace::Rank> other;  // who is not as usual
+  verify::Assignment assignment;
 };
 
 // In each kind of later step: all as usual; and for each other condition one rank under it.
-std::vector<Trial> trials_of(const ProductModel& model) {
+std::vector<Trial> trials_of(const verify::ProductModel& model) {
   std::vector<Trial> out;
-  const auto add = [&](const Situation& situation, std::optional<Rank> other,
-                       const std::vector<ProductOption>& options) {
-    Assignment assignment = lead_to(model, situation, options);
+  const auto add = [&](const verify::Situation& situation, std::optional<trace::Rank> other,
+                       const std::vector<verify::ProductOption>& options) {
+    verify::Assignment assignment = verify::lead_to(model, situation, options);
     if (out.size() < kMostTrials && !assignment.steps.empty()) {
       out.push_back({situation, other, std::move(assignment)});
     }
   };
-  for (const Situation& situation : model.situations().all()) {
-    if (situation.kind != Situation::Kind::later) continue;
-    const std::vector<ProductOption> usual = usual_options(model, situation);
+  for (const verify::Situation& situation : model.situations().all()) {
+    if (situation.kind != verify::Situation::Kind::later) continue;
+    const std::vector<verify::ProductOption> usual = verify::usual_options(model, situation);
     if (usual.empty()) continue;
     add(situation, std::nullopt, usual);
     std::vector<std::uint32_t> tried;
     for (std::int32_t r = 0; r < model.ranks(); ++r) {
-      for (const ProductOption& option : model.situations().options(situation, r)) {
+      for (const verify::ProductOption& option : model.situations().options(situation, r)) {
         const auto place = static_cast<std::size_t>(r);
         const bool known = std::find(tried.begin(), tried.end(), option.condition) != tried.end();
         if (known || option.condition == usual[place].condition) continue;
         tried.push_back(option.condition);
-        std::vector<ProductOption> options = usual;
+        std::vector<verify::ProductOption> options = usual;
         for (const std::int32_t other : model.situations().team_of(r))
           options[static_cast<std::size_t>(other)] = option;
-        add(situation, Rank(r), options);
+        add(situation, trace::Rank(r), options);
       }
     }
   }
@@ -53,21 +53,21 @@ std::vector<Trial> trials_of(const ProductModel& model) {
 
 // The first step in which ranks meet different conditions.
 std::int64_t first_difference(const Trial& trial) {
-  const Assignment& a = trial.assignment;
+  const verify::Assignment& a = trial.assignment;
   for (std::size_t i = 0; i < a.steps.size(); ++i) {
-    const bool alike =
-        std::all_of(a.options[i].begin(), a.options[i].end(), [&](const ProductOption& option) {
-          return option.condition == a.options[i].front().condition;
-        });
+    const bool alike = std::all_of(a.options[i].begin(), a.options[i].end(),
+                                   [&](const verify::ProductOption& option) {
+                                     return option.condition == a.options[i].front().condition;
+                                   });
     if (!alike) return a.steps[i];
   }
   return trial.situation.step;
 }
 
 // What the ranks do under the assignment, as one run.
-Result<Run> look_at(const DerivationPlan& plan, const std::string& scenario_text,
-                    const Assignment& assignment, const std::string& folder, LoneOptions options,
-                    Interrupts& interrupts) {
+Result<trace::Run> look_at(const DerivationPlan& plan, const std::string& scenario_text,
+                           const verify::Assignment& assignment, const std::string& folder,
+                           LoneOptions options, Interrupts& interrupts) {
   if (const Status ok = make_folder(folder); !ok) return ok.error();
   const std::string file = folder + "/scenario.yaml";
   const Result<std::string> text =
@@ -84,18 +84,19 @@ Result<Run> look_at(const DerivationPlan& plan, const std::string& scenario_text
   options.folder = folder;
   const Result<std::string> ran = run_alone(all, options, interrupts, [](std::size_t) {});
   if (!ran) return ran.error();
-  const Result<Run> run = load_run({folder});
+  const Result<trace::Run> run = trace::load_run({folder});
   if (!run) return run.error();
-  return as_program(*run);
+  return verify::as_program(*run);
 }
 
 }  // namespace
 
-std::vector<std::vector<std::size_t>> conditions_of(const Assignment& assignment) {
+std::vector<std::vector<std::size_t>> conditions_of(const verify::Assignment& assignment) {
   std::vector<std::vector<std::size_t>> out;
   for (std::size_t i = 0; i < assignment.steps.size(); ++i) {
     std::vector<std::size_t> row;
-    for (const ProductOption& option : assignment.options[i]) row.push_back(option.condition);
+    for (const verify::ProductOption& option : assignment.options[i])
+      row.push_back(option.condition);
     const auto step = static_cast<std::size_t>(assignment.steps[i]);
     while (out.size() < step && !out.empty()) out.push_back(out.back());
     out.push_back(std::move(row));
@@ -103,22 +104,23 @@ std::vector<std::vector<std::size_t>> conditions_of(const Assignment& assignment
   return out;
 }
 
-Result<std::optional<Counterexample>> try_assignments(const Scenario& scenario,
-                                                      const DerivationPlan& plan,
-                                                      const ProductModel& model,
-                                                      const LoneOptions& options,
-                                                      Interrupts& interrupts) {
+Result<std::optional<verify::Counterexample>> try_assignments(const Scenario& scenario,
+                                                              const DerivationPlan& plan,
+                                                              const verify::ProductModel& model,
+                                                              const LoneOptions& options,
+                                                              Interrupts& interrupts) {
   const Result<std::string> text = read_input(scenario.file);
   if (!text) return text.error();
   const std::vector<Trial> trials = trials_of(model);
   for (std::size_t i = 0; i < trials.size(); ++i) {
     const Trial& trial = trials[i];
-    Result<Run> run = look_at(plan, *text, trial.assignment,
-                              options.folder + "/trial-" + std::to_string(i), options, interrupts);
+    Result<trace::Run> run =
+        look_at(plan, *text, trial.assignment, options.folder + "/trial-" + std::to_string(i),
+                options, interrupts);
     if (!run) return run.error();
-    Report report = verify(*run);
-    if (!shows_divergence(report)) continue;
-    Counterexample out;
+    verify::Report report = verify::verify(*run);
+    if (!verify::shows_divergence(report)) continue;
+    verify::Counterexample out;
     out.step = first_difference(trial);
     out.assignment = trial.assignment;
     if (trial.other) out.differing = {*trial.other};
@@ -127,9 +129,9 @@ Result<std::optional<Counterexample>> try_assignments(const Scenario& scenario,
         "looked at");
     out.run = std::move(*run);
     out.report = std::move(report);
-    return std::optional<Counterexample>(std::move(out));
+    return std::optional<verify::Counterexample>(std::move(out));
   }
-  return std::optional<Counterexample>();
+  return std::optional<verify::Counterexample>();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -19,14 +19,14 @@
 #include "base/clock.h"
 #include "runtime/record/c10d/recording_work.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct CallQueue::Call {
   Start start;
   std::vector<at::Tensor> tensors;  // kept until it is complete
   std::vector<CallPtr> behind;      // what it comes behind
   std::atomic<bool> begun{false}, complete{false};
-  Nanos completed = 0;  // once it is
+  trace::Nanos completed = 0;  // once it is
 
   bool uses(const c10::StorageImpl* storage) const {
     return std::any_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
@@ -92,22 +92,22 @@ class CallQueue::Mark final : public QueueMark {
     return std::all_of(before_.begin(), before_.end(),
                        [](const CallPtr& call) { return call->complete.load(); });
   }
-  Nanos since(const QueueMark& earlier) const override {
+  trace::Nanos since(const QueueMark& earlier) const override {
     return when() - dynamic_cast<const Mark&>(earlier).when();
   }
 
  private:
-  Nanos when() const {
+  trace::Nanos when() const {
     std::unique_lock lock(state_->mutex);
     state_->changed.wait(lock, [&] { return reached(); });
-    Nanos last = made_;
+    trace::Nanos last = made_;
     for (const CallPtr& call : before_) last = std::max(last, call->completed);
     return last;
   }
 
   std::shared_ptr<State> state_;
   std::vector<CallPtr> before_;
-  Nanos made_ = monotonic_nanos();
+  trace::Nanos made_ = monotonic_nanos();
 };
 
 // Before every operation of the thread that trains. Calls themselves come behind what is in flight
@@ -270,4 +270,4 @@ void CallQueue::settle(const std::vector<const c10::StorageImpl*>& storages) {
 bool CallQueue::has_begun(const Call& call) { return call.begun; }
 bool CallQueue::is_complete(const Call& call) { return call.complete; }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -31,7 +31,7 @@
 
 #include "runtime/record/device_time.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class CallQueue {
  public:
@@ -83,4 +83,4 @@ class CallQueue {
   at::CallbackHandle handle_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using AccountPtr = std::shared_ptr<MemoryAccount>;
@@ -136,20 +136,21 @@ MemoryScope::~MemoryScope() {
   if (account_) account_->end();
 }
 
-void mark_memory(const at::Tensor& tensor, MemoryCategory category) {
+void mark_memory(const at::Tensor& tensor, trace::MemoryCategory category) {
   if (!current.marks) return;
   const std::optional<Entry> entry = entry_of(tensor);
   if (entry && entry->account == current.marks) entry->account->mark(entry->block, category);
 }
 
-void mark_memory(const NamedTensors& tensors, MemoryCategory category) {
+void mark_memory(const NamedTensors& tensors, trace::MemoryCategory category) {
   if (!current.marks) return;
   for (const auto& [name, tensor] : tensors) mark_memory(tensor, category);
 }
 
 void mark_gradients(const NamedTensors& tensors) {
   if (!current.marks) return;
-  for (const auto& [name, tensor] : tensors) mark_memory(tensor.grad(), MemoryCategory::gradients);
+  for (const auto& [name, tensor] : tensors)
+    mark_memory(tensor.grad(), trace::MemoryCategory::gradients);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -20,7 +20,7 @@
 #include "runtime/device/memory_account.h"
 #include "runtime/models/parameters.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Puts the counting allocators before those of the CPU and the meta device, for good. Before other
 // threads allocate; again, it does nothing.
@@ -59,9 +59,9 @@ class MemoryScope {
 
 // What the storage of `tensor` is for. Undefined tensors, and storages in no account, are passed
 // by.
-void mark_memory(const at::Tensor& tensor, MemoryCategory category);
-void mark_memory(const NamedTensors& tensors, MemoryCategory category);
+void mark_memory(const at::Tensor& tensor, trace::MemoryCategory category);
+void mark_memory(const NamedTensors& tensors, trace::MemoryCategory category);
 // The gradients that these have now.
 void mark_gradients(const NamedTensors& tensors);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

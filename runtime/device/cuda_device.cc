@@ -24,7 +24,7 @@
 #include "runtime/device/device.h"
 #include "runtime/device/fingerprint_kernel.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using fingerprinting::KernelSums;
@@ -115,10 +115,10 @@ class CudaFingerprints final : public DeviceFingerprints {
     const auto [kernel, values] = kernel_for(tensor);
     const auto elements = static_cast<std::uint64_t>(values.numel());
     const unsigned blocks = fingerprint_blocks(elements, multiprocessors_);
-    KernelSums* whole = next_result();
+    fingerprinting::KernelSums* whole = next_result();
     // Of this stream: freed, it goes to what the stream is given later.
     const at::Tensor parts = bytes(blocks > 1 ? blocks : 0);
-    KernelSums* out = blocks > 1 ? sums(parts) : whole;
+    fingerprinting::KernelSums* out = blocks > 1 ? sums(parts) : whole;
     launch(kernel, blocks, values.const_data_ptr(), elements, first, out);
     if (blocks > 1) {
       const void* joined = out;
@@ -129,19 +129,19 @@ class CudaFingerprints final : public DeviceFingerprints {
     elements_.push_back(elements);
   }
 
-  std::vector<Fingerprint> collect() override {
+  std::vector<trace::Fingerprint> collect() override {
     const at::NoGradGuard no_grad;
     const c10::DeviceGuard guard(place_);
     c10::cuda::device_synchronize();  // of every stream that was asked
-    std::vector<Fingerprint> out;
+    std::vector<trace::Fingerprint> out;
     out.reserve(elements_.size());
     const std::vector<std::uint64_t> elements = std::exchange(elements_, {});
     for (const at::Tensor& batch : results_) {
       const std::size_t n =
           std::min(elements.size() - out.size(), static_cast<std::size_t>(kBatch));
-      const auto size = static_cast<std::int64_t>(n * sizeof(KernelSums));
+      const auto size = static_cast<std::int64_t>(n * sizeof(fingerprinting::KernelSums));
       const at::Tensor here = batch.narrow(0, 0, size).cpu();
-      const auto* sums = static_cast<const KernelSums*>(here.const_data_ptr());
+      const auto* sums = static_cast<const fingerprinting::KernelSums*>(here.const_data_ptr());
       for (std::size_t i = 0; i < n; ++i) {
         out.push_back(fingerprint_of(sums[i], elements[out.size()], sketch_));
       }
@@ -151,22 +151,22 @@ class CudaFingerprints final : public DeviceFingerprints {
 
  private:
   at::Tensor bytes(std::int64_t count) const {
-    return at::empty({count * static_cast<std::int64_t>(sizeof(KernelSums))},
+    return at::empty({count * static_cast<std::int64_t>(sizeof(fingerprinting::KernelSums))},
                      at::TensorOptions().dtype(at::kByte).device(place_));
   }
-  static KernelSums* sums(const at::Tensor& bytes) {
-    return static_cast<KernelSums*>(bytes.mutable_data_ptr());
+  static fingerprinting::KernelSums* sums(const at::Tensor& bytes) {
+    return static_cast<fingerprinting::KernelSums*>(bytes.mutable_data_ptr());
   }
 
   // Where the next tensor's result goes; kept from step to step.
-  KernelSums* next_result() {
+  fingerprinting::KernelSums* next_result() {
     const std::size_t batch = elements_.size() / static_cast<std::size_t>(kBatch);
     if (batch == results_.size()) results_.push_back(bytes(kBatch));
     return sums(results_[batch]) + elements_.size() % static_cast<std::size_t>(kBatch);
   }
 
   void launch(const char* kernel, unsigned blocks, const void* values, unsigned long long elements,
-              unsigned long long first, KernelSums* out) {
+              unsigned long long first, fingerprinting::KernelSums* out) {
     void* arguments[] = {&values, &elements, &first, &out};
     launch(kernel, blocks, arguments);
   }
@@ -235,11 +235,11 @@ class EventMark final : public QueueMark {
  public:
   EventMark() { event_.record(); }
   bool reached() const override { return event_.query(); }
-  Nanos since(const QueueMark& earlier) const override {
+  trace::Nanos since(const QueueMark& earlier) const override {
     event_.synchronize();
     constexpr double kNanosPerMs = 1e6;
     const auto& from = dynamic_cast<const EventMark&>(earlier);
-    return static_cast<Nanos>(from.event_.elapsed_time(event_) * kNanosPerMs);
+    return static_cast<trace::Nanos>(from.event_.elapsed_time(event_) * kNanosPerMs);
   }
 
  private:
@@ -324,4 +324,4 @@ Result<std::unique_ptr<Device>> open_cuda_device(const DeviceChoice& choice) {
       choice.transport, static_cast<c10::DeviceIndex>(choice.local_rank % devices)));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -1,7 +1,7 @@
 // Stands for cuda_device.cc in a build without CUDA.
 #include "runtime/device/device.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 Result<std::unique_ptr<Device>> open_cuda_device(const DeviceChoice&) {
   return Error{"this lockstep-worker was built without CUDA",
@@ -10,4 +10,4 @@ Result<std::unique_ptr<Device>> open_cuda_device(const DeviceChoice&) {
                "backend: gloo and --device cpu"};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

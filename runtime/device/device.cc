@@ -2,7 +2,7 @@
 
 #include "runtime/device/queued_backend.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 class Cpu final : public Device {
@@ -32,4 +32,4 @@ Result<std::unique_ptr<Device>> open_device(const DeviceChoice& choice) {
   return std::unique_ptr<Device>(std::make_unique<Cpu>());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -24,7 +24,7 @@
 #include "runtime/job/scenario.h"
 #include "runtime/record/device_time.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 enum class DeviceKind { cpu, cuda };
 
@@ -93,4 +93,4 @@ Result<std::unique_ptr<Device>> open_device(const DeviceChoice& choice);
 // The part that a build with CUDA and one without implement differently.
 Result<std::unique_ptr<Device>> open_cuda_device(const DeviceChoice& choice);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

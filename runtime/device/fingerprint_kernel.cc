@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 unsigned fingerprint_blocks(std::uint64_t elements, unsigned multiprocessors) {
   constexpr std::uint64_t kElements = kFingerprintThreads * 8 * 4;  // of a block, at least
@@ -15,19 +15,19 @@ unsigned fingerprint_blocks(std::uint64_t elements, unsigned multiprocessors) {
       std::clamp<std::uint64_t>((elements + kElements - 1) / kElements, 1, most));
 }
 
-Fingerprint fingerprint_of(const fingerprinting::KernelSums& sums, std::uint64_t elements,
-                           std::uint32_t k) {
-  LOCKSTEP_CHECK(k <= kSketchValues, "a sketch of that many values");
-  Fingerprint out;
-  out.hash = fingerprinting::whole_hash(sums.hash, elements);
+trace::Fingerprint fingerprint_of(const fingerprinting::KernelSums& sums, std::uint64_t elements,
+                                  std::uint32_t k) {
+  LOCKSTEP_CHECK(k <= trace::kSketchValues, "a sketch of that many values");
+  trace::Fingerprint out;
+  out.hash = trace::fingerprinting::whole_hash(sums.hash, elements);
   out.norm = std::sqrt(sums.squares);
   out.non_finite = sums.non_finite;
   if (sums.lowest <= sums.highest) {
-    out.min = std::bit_cast<double>(fingerprinting::bits_of_key(sums.lowest));
-    out.max = std::bit_cast<double>(fingerprinting::bits_of_key(sums.highest));
+    out.min = std::bit_cast<double>(trace::fingerprinting::bits_of_key(sums.lowest));
+    out.max = std::bit_cast<double>(trace::fingerprinting::bits_of_key(sums.highest));
   }
   out.sketch.assign(sums.sketch, sums.sketch + k);
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

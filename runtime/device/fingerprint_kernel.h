@@ -7,7 +7,7 @@
 #include "runtime/device/nvrtc.h"
 #include "trace/values/fingerprint.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // fingerprint_kernel.cu and the headers that it includes.
 KernelText fingerprint_kernel();
@@ -18,7 +18,7 @@ inline constexpr unsigned kFingerprintThreads = 256;  // of a block, as the text
 unsigned fingerprint_blocks(std::uint64_t elements, unsigned multiprocessors);
 
 // `k`: values of the sketch, at most kSketchValues.
-Fingerprint fingerprint_of(const fingerprinting::KernelSums& sums, std::uint64_t elements,
-                           std::uint32_t k);
+trace::Fingerprint fingerprint_of(const fingerprinting::KernelSums& sums, std::uint64_t elements,
+                                  std::uint32_t k);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

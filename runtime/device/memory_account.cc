@@ -3,10 +3,10 @@
 
 #include "base/check.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
-using Category = MemoryCategory;
+using Category = trace::MemoryCategory;
 
 // The lower, the more it says.
 int precedence(Category category) {
@@ -58,7 +58,7 @@ void MemoryAccount::freed(Block block) {
   step_.push_back({block, What::freed});
 }
 
-void MemoryAccount::mark(Block block, MemoryCategory category) {
+void MemoryAccount::mark(Block block, trace::MemoryCategory category) {
   const std::lock_guard lock(mutex_);
   Category& known = storages_[block].category;
   if (precedence(category) < precedence(known)) known = category;
@@ -89,12 +89,12 @@ void MemoryAccount::end_stretch() {
   step_.push_back({0, What::stretch_ended});
 }
 
-std::vector<StretchMemory> MemoryAccount::end_step() {
+std::vector<trace::StretchMemory> MemoryAccount::end_step() {
   const std::lock_guard lock(mutex_);
   // Places in storages_ are used anew from here on.
   LOCKSTEP_CHECK(phases_.empty(), "a step ends outside of its passes");
   settle();
-  std::vector<StretchMemory> out = replay();
+  std::vector<trace::StretchMemory> out = replay();
   forget();
   return out;
 }
@@ -106,14 +106,14 @@ void MemoryAccount::settle() {
   }
 }
 
-std::vector<StretchMemory> MemoryAccount::replay() const {
-  MemoryUse now;
+std::vector<trace::StretchMemory> MemoryAccount::replay() const {
+  trace::MemoryUse now;
   for (const Storage& storage : storages_) {
     if (storage.was_there) now[storage.category] += storage.bytes;
   }
   std::int64_t total = now.total(), most = total;
-  std::vector<StretchMemory> out;
-  MemoryUse peak = now;
+  std::vector<trace::StretchMemory> out;
+  trace::MemoryUse peak = now;
   for (const Happening& it : step_) {
     if (it.what == What::stretch_ended) {
       out.push_back({peak, now});
@@ -141,4 +141,4 @@ void MemoryAccount::forget() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

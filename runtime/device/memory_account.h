@@ -15,7 +15,7 @@
 
 #include "trace/memory_use.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // What a part of the program does, as far as it says what its storages are for.
 enum class MemoryPhase : std::uint8_t {
@@ -33,7 +33,7 @@ class MemoryAccount {
   void freed(Block block);
   // The storage is there. Of several categories the one that comes first in memory_use.h's list
   // holds.
-  void mark(Block block, MemoryCategory category);
+  void mark(Block block, trace::MemoryCategory category);
 
   // For the thread that trains. Phases nest; the innermost counts.
   void begin(MemoryPhase phase);
@@ -41,12 +41,12 @@ class MemoryAccount {
   void end_stretch();
   // Of each stretch that ended since the last step did, in order. No phase may be open.
   // O(storages that are there + what happened in the step).
-  std::vector<StretchMemory> end_step();
+  std::vector<trace::StretchMemory> end_step();
 
  private:
   struct Storage {
     std::int64_t bytes = 0;
-    MemoryCategory category = MemoryCategory::temporary;
+    trace::MemoryCategory category = trace::MemoryCategory::temporary;
     bool is_there = false;
     bool was_there = false;  // before the step
   };
@@ -61,7 +61,7 @@ class MemoryAccount {
   };
 
   void settle();
-  std::vector<StretchMemory> replay() const;
+  std::vector<trace::StretchMemory> replay() const;
   void forget();
 
   std::mutex mutex_;  // of all below: storages are freed by whoever drops them last
@@ -79,4 +79,4 @@ struct DeviceMemory {
   std::int64_t reserved = 0;   // bytes taken from the device, at most
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -98,4 +98,4 @@ Result<std::string> Nvrtc::compile(const KernelText& kernel,
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

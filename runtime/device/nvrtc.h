@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // A kernel's source. All texts are literals of the program.
 struct KernelText {
@@ -61,4 +61,4 @@ class Nvrtc {
   std::string file_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -7,7 +7,7 @@
 
 #include <ATen/ATen.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 // Calls `use` for every tensor of `values`, those in lists as well.
@@ -186,4 +186,4 @@ FlopCount::~FlopCount() { at::removeCallback(handle_); }
 
 double FlopCount::so_far() const { return counted; }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -13,7 +13,7 @@
 
 #include <ATen/record_function.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct OperationCost {
   double matmul = 0, convolution = 0;  // floating-point operations
@@ -60,4 +60,4 @@ class FlopCount {
   at::CallbackHandle handle_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

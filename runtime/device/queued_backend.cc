@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "runtime/device/call_queue.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 class QueuedWork : public c10d::Work {
@@ -82,7 +82,7 @@ QueuedBackend::WorkPtr QueuedBackend::queue(c10d::OpType op, bool is_async, Tens
 void QueuedBackend::startCoalescing() { batch_.emplace(); }
 
 QueuedBackend::WorkPtr QueuedBackend::endCoalescing() {
-  Batch batch = *std::exchange(batch_, std::nullopt);
+  QueuedBatch batch = *std::exchange(batch_, std::nullopt);
   if (batch.starts.empty()) return {};
   // All are begun before one of them is waited for; the last is waited for by the queue.
   auto start = [starts = std::move(batch.starts)]() -> WorkPtr {
@@ -98,10 +98,10 @@ QueuedBackend::WorkPtr QueuedBackend::make(const BackendCall& call, const Forwar
   Tensors tensors = call.in.vec();
   tensors.insert(tensors.end(), call.out.begin(), call.out.end());
   // NCCL's messages give a Work whether they are asked for one or not.
-  const bool is_message = is_point_to_point(call.op);
+  const bool is_message = trace::is_point_to_point(call.op);
   WorkPtr work = queue(call.type, is_message || call.is_async, std::move(tensors),
                        forward.later(gloo_), is_message ? pair_with(call.peer) : std::string());
-  if (call.op == Op::barrier && !call.is_async && !batch_) queue_->synchronise();
+  if (call.op == trace::Op::barrier && !call.is_async && !batch_) queue_->synchronise();
   return work;
 }
 
@@ -141,4 +141,4 @@ std::unique_ptr<Device> queued_device(QueuedCalls order) {
                                          : CallQueue::Order::per_stream);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -19,7 +19,14 @@
 #include "runtime/device/device.h"
 #include "runtime/groups/forwarding_backend.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
+
+// Calls between startCoalescing and endCoalescing.
+struct QueuedBatch {
+  std::vector<CallQueue::Start> starts;
+  std::vector<at::Tensor> tensors;
+  bool is_async = false;
+};
 
 class QueuedBackend : public ForwardingBackend {
  public:
@@ -36,11 +43,6 @@ class QueuedBackend : public ForwardingBackend {
 
  private:
   WorkPtr make(const BackendCall& call, const Forward& forward) override;
-  struct Batch {
-    std::vector<CallQueue::Start> starts;
-    Tensors tensors;
-    bool is_async = false;
-  };
   // `stream`: beside the group's own; empty: that one. Null where the call is synchronous.
   WorkPtr queue(c10d::OpType op, bool is_async, Tensors tensors, CallQueue::Start start,
                 const std::string& stream = {});
@@ -49,7 +51,7 @@ class QueuedBackend : public ForwardingBackend {
   c10::intrusive_ptr<c10d::Backend> gloo_;
   const std::string group_;
   std::shared_ptr<CallQueue> queue_;
-  std::optional<Batch> batch_;  // since startCoalescing
+  std::optional<QueuedBatch> batch_;  // since startCoalescing
 };
 
 // Whether the queue has begun the call of a work that a QueuedBackend gave.
@@ -60,4 +62,4 @@ bool queue_has_begun(c10d::Work& work);
 // For the calling thread, which trains. `order`: not QueuedCalls::no.
 std::unique_ptr<Device> queued_device(QueuedCalls order);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

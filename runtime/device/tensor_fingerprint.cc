@@ -10,7 +10,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -23,7 +23,7 @@ std::int64_t part_size(std::int64_t elements) {
 
 // As what it is hashed as: itself, a float, or a double.
 template <class As, class T>
-void add(Fingerprinter& out, std::span<const T> values, std::uint64_t first) {
+void add(trace::Fingerprinter& out, std::span<const T> values, std::uint64_t first) {
   if constexpr (std::is_same_v<As, T>) {
     out.add(values, first);
   } else {
@@ -37,38 +37,39 @@ void add(Fingerprinter& out, std::span<const T> values, std::uint64_t first) {
 }
 
 template <class T, class As = T>
-Fingerprint take(const at::Tensor& tensor, std::uint32_t sketch, std::uint64_t first) {
+trace::Fingerprint take(const at::Tensor& tensor, std::uint32_t sketch, std::uint64_t first) {
   const std::span<const T> values(tensor.const_data_ptr<T>(),
                                   static_cast<std::size_t>(tensor.numel()));
   const auto size = static_cast<std::size_t>(part_size(tensor.numel()));
   const std::size_t parts = (values.size() + size - 1) / size;
   const auto taken = [&](std::size_t part) {
     const std::size_t begin = part * size;
-    Fingerprinter out(sketch);
+    trace::Fingerprinter out(sketch);
     add<As>(out, values.subspan(begin, std::min(size, values.size() - begin)), first + begin);
     return out;
   };
-  if (parts == 0) return Fingerprinter(sketch).finish();
-  Fingerprinter whole = taken(0);
+  if (parts == 0) return trace::Fingerprinter(sketch).finish();
+  trace::Fingerprinter whole = taken(0);
   if (parts == 1) return whole.finish();
   // Merged in the order of the tensor, whoever took them.
   if (at::get_num_threads() == 1 || at::in_parallel_region()) {
     for (std::size_t part = 1; part < parts; ++part) whole.merge(taken(part));
     return whole.finish();
   }
-  std::vector<Fingerprinter> rest(parts - 1, Fingerprinter(sketch));
+  std::vector<trace::Fingerprinter> rest(parts - 1, trace::Fingerprinter(sketch));
   at::parallel_for(1, static_cast<std::int64_t>(parts), 1, [&](std::int64_t from, std::int64_t to) {
     for (auto part = static_cast<std::size_t>(from); part < static_cast<std::size_t>(to); ++part) {
       rest[part - 1] = taken(part);
     }
   });
-  for (const Fingerprinter& part : rest) whole.merge(part);
+  for (const trace::Fingerprinter& part : rest) whole.merge(part);
   return whole.finish();
 }
 
 }  // namespace
 
-Fingerprint fingerprint_of(const at::Tensor& tensor, std::uint32_t sketch, std::uint64_t first) {
+trace::Fingerprint fingerprint_of(const at::Tensor& tensor, std::uint32_t sketch,
+                                  std::uint64_t first) {
   const at::NoGradGuard no_grad;
   const at::Tensor here = tensor.cpu().contiguous();
   switch (here.scalar_type()) {
@@ -89,4 +90,4 @@ Fingerprint fingerprint_of(const at::Tensor& tensor, std::uint32_t sketch, std::
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -8,13 +8,14 @@
 
 #include "trace/values/fingerprint.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // The fingerprint of a tensor of any type and device, in the order of its logical elements, the
 // first at place `first`: of half precision as the floats that they are, of other types as doubles.
 // Over LibTorch's threads where it is large; the bits do not depend on how many those are. Throws
 // what LibTorch throws (complex numbers, for one, are no doubles).
-Fingerprint fingerprint_of(const at::Tensor& tensor, std::uint32_t sketch, std::uint64_t first = 0);
+trace::Fingerprint fingerprint_of(const at::Tensor& tensor, std::uint32_t sketch,
+                                  std::uint64_t first = 0);
 
 // Fingerprints that a device takes of what lies on it, in batches: one wait for all tensors of a
 // step.
@@ -30,7 +31,7 @@ class DeviceFingerprints {
   virtual void take(const at::Tensor& tensor, std::uint64_t first) = 0;
 
   // Of all tensors that were taken since the last call, in that order. Waits for the device.
-  virtual std::vector<Fingerprint> collect() = 0;
+  virtual std::vector<trace::Fingerprint> collect() = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

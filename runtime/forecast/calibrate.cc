@@ -12,7 +12,7 @@
 #include "runtime/launch/job_runner.h"
 #include "sim/forecast/machine_fit.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 // Jobs whose work is measured: what the shipped scenarios train, in batches of several sizes, with
@@ -62,12 +62,12 @@ std::string work_scenario(const WorkJob& job) {
 
 // What is measured of all jobs.
 struct WorkMeasured {
-  std::vector<WorkCost> steps;
+  std::vector<trace::WorkCost> steps;
   std::vector<double> sample_seconds;  // of processors, to prepare one
 };
 
-void add_to(WorkMeasured& out, const RankCosts& rank, int batch_size) {
-  for (const WorkCost& step : sim::by_step(rank.work))
+void add_to(WorkMeasured& out, const trace::RankCosts& rank, int batch_size) {
+  for (const trace::WorkCost& step : sim::by_step(rank.work))
     if (step.step >= kWarmSteps) out.steps.push_back(step);
   const double samples = double{kWorkSteps} * batch_size;
   out.sample_seconds.push_back(static_cast<double>(rank.beside_nanos) * 1e-9 / samples);
@@ -94,9 +94,9 @@ Result<WorkMeasured> measure_work(const CalibrateOptions& options, Interrupts& i
 // Where bytes cost nothing that shows beside the operations that move them: so much faster than any
 // step moved them that they cost none in a prediction either.
 constexpr double kDoesNotShow = 1000;
-double fastest_bytes(const std::vector<WorkCost>& steps) {
+double fastest_bytes(const std::vector<trace::WorkCost>& steps) {
   double out = 0;
-  for (const WorkCost& step : steps)
+  for (const trace::WorkCost& step : steps)
     if (step.nanos > 0)
       out = std::max(out, step.memory_bytes / (static_cast<double>(step.nanos) * 1e-9));
   return out;
@@ -108,15 +108,15 @@ Status fill_in_work(const WorkMeasured& measured, const sim::WorkRates& rates,
       rates.byte > 0 ? 1 / rates.byte : kDoesNotShow * fastest_bytes(measured.steps);
   // Without a rate of its own a type is priced as the next wider one.
   for (const auto& [type, rate] : rates.flop)
-    if (rate > 0) machine.compute[type] = {sim::FlopRate{std::llround(1 / rate)}, 1, 1};
+    if (rate > 0) machine.compute[type] = {FlopRate{std::llround(1 / rate)}, 1, 1};
   if (!machine.compute.contains("float32") || !(bytes > 0))
     return Error{"the times of products cannot be told from those of all other operations",
                  {},
                  "measure again when the machine does nothing else"};
-  machine.memory_bandwidth = sim::Bandwidth{std::llround(8 * bytes)};
-  machine.dispatch = sim::Picos{std::llround(rates.dispatch * 1e12)};
+  machine.memory_bandwidth = Bandwidth{std::llround(8 * bytes)};
+  machine.dispatch = Picos{std::llround(rates.dispatch * 1e12)};
   machine.launches_hidden = false;
-  machine.sample = sim::Picos{std::llround(median(measured.sample_seconds) * 1e12)};
+  machine.sample = Picos{std::llround(median(measured.sample_seconds) * 1e12)};
   return Status::ok();
 }
 
@@ -130,8 +130,7 @@ Status fit_links(const TogetherMeasure& few, const TogetherMeasure& all, sim::Ma
   const sim::SharedLink fitted =
       sim::share_link(*of_few, turns_of(few.ranks()), *of_all, turns_of(all.ranks()));
   machine.wake = fitted.wake;
-  machine.start =
-      sim::Picos{std::llround(sim::fit_start(few.calls(), few.ranks(), *of_few) * 1e12)};
+  machine.start = Picos{std::llround(sim::fit_start(few.calls(), few.ranks(), *of_few) * 1e12)};
   machine.links.push_back(fitted.link);
   return Status::ok();
 }
@@ -200,4 +199,4 @@ Result<Calibration> calibrate(const CalibrateOptions& options, Interrupts& inter
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -13,7 +13,7 @@
 #include "trace/run.h"
 #include "trace/work_costs.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct CalibrateOptions {
   std::string worker;      // the worker program
@@ -36,4 +36,4 @@ struct Calibration {
 // not fit.
 Result<Calibration> calibrate(const CalibrateOptions& options, Interrupts& interrupts);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

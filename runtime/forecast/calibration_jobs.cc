@@ -11,7 +11,7 @@
 #include "sim/engine/shared_cores.h"
 #include "trace/sizes.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 DeriveRanksOptions look_in(const std::string& folder, const CalibrateOptions& options) {
@@ -54,7 +54,7 @@ Status CalibrationJob::time(int look) {
 }
 
 Result<sim::TimedScenario> CalibrationJob::simulated(const sim::Machine& machine) && {
-  for (RankCosts& rank : derived_.costs) sim::correct_by_times(rank, machine);
+  for (trace::RankCosts& rank : derived_.costs) sim::correct_by_times(rank, machine);
   return sim::time_scenario(scenario_, std::move(derived_), machine);
 }
 
@@ -84,13 +84,13 @@ Status TogetherMeasure::look(int number) {
 
 double TogetherMeasure::step_seconds() const { return took_.empty() ? 0 : median(took_); }
 
-double mean_step_of(const Run& run) {
+double mean_step_of(const trace::Run& run) {
   double sum = 0, steps = 0;
-  for (const RankTrace& trace : run.ranks) {
-    Nanos ended = kNoTime;
-    for (const Event& event : trace.events) {
-      if (event.kind != EventKind::step || event.time == kNoTime) continue;
-      if (ended != kNoTime) {
+  for (const trace::RankTrace& trace : run.ranks) {
+    trace::Nanos ended = trace::kNoTime;
+    for (const trace::Event& event : trace.events) {
+      if (event.kind != trace::EventKind::step || event.time == trace::kNoTime) continue;
+      if (ended != trace::kNoTime) {
         sum += static_cast<double>(event.time - ended) * 1e-9;
         ++steps;
       }
@@ -100,24 +100,26 @@ double mean_step_of(const Run& run) {
   return steps > 0 ? sum / steps : 0;
 }
 
-std::vector<sim::MeasuredCall> all_reduces_of(const Run& run) {
+std::vector<sim::MeasuredCall> all_reduces_of(const trace::Run& run) {
   struct Seen {
-    Nanos issued = 0, completed = 0;
+    trace::Nanos issued = 0, completed = 0;
     double bytes = 0;
     std::size_t ranks = 0;
   };
-  std::map<GroupId, std::map<std::uint32_t, Seen>> by_group;
-  for (const RankTrace& trace : run.ranks) {
-    for (const Event& event : trace.events) {
-      if (event.kind != EventKind::issue && event.kind != EventKind::complete) continue;
-      const Call& call = trace.calls[event.index];
-      if (is_point_to_point(run.tables.signatures[call.signature].op) || event.time == kNoTime)
+  std::map<trace::GroupId, std::map<std::uint32_t, Seen>> by_group;
+  for (const trace::RankTrace& trace : run.ranks) {
+    for (const trace::Event& event : trace.events) {
+      if (event.kind != trace::EventKind::issue && event.kind != trace::EventKind::complete)
+        continue;
+      const trace::Call& call = trace.calls[event.index];
+      if (trace::is_point_to_point(run.tables.signatures[call.signature].op) ||
+          event.time == trace::kNoTime)
         continue;
       Seen& seen = by_group[call.group][call.seq];
-      if (event.kind == EventKind::issue) {
+      if (event.kind == trace::EventKind::issue) {
         seen.issued = std::max(seen.issued, event.time);
-        const bool reduces = run.tables.signatures[call.signature].op == Op::all_reduce;
-        seen.bytes = reduces ? call_bytes(run, call) : 0;
+        const bool reduces = run.tables.signatures[call.signature].op == trace::Op::all_reduce;
+        seen.bytes = reduces ? trace::call_bytes(run, call) : 0;
       } else {
         seen.completed = std::max(seen.completed, event.time);
         ++seen.ranks;
@@ -126,10 +128,10 @@ std::vector<sim::MeasuredCall> all_reduces_of(const Run& run) {
   }
   std::vector<sim::MeasuredCall> out;
   for (const auto& [group, calls] : by_group) {
-    Nanos free = 0;
+    trace::Nanos free = 0;
     for (const auto& [seq, seen] : calls) {
-      const Nanos began = std::max(seen.issued, free);
-      const bool rested = sim::Picos{(began - free) * 1000} >= sim::kRest;
+      const trace::Nanos began = std::max(seen.issued, free);
+      const bool rested = Picos{(began - free) * 1000} >= sim::kRest;
       free = std::max(free, seen.completed);
       if (seen.ranks == run.ranks.size() && seen.bytes > 0 && seen.completed > began)
         out.push_back({seen.bytes, static_cast<double>(seen.completed - began) * 1e-9, rested});
@@ -138,4 +140,4 @@ std::vector<sim::MeasuredCall> all_reduces_of(const Run& run) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

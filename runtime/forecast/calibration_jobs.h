@@ -16,7 +16,7 @@
 #include "trace/run.h"
 #include "trace/work_costs.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Looked at one by one.
 class CalibrationJob {
@@ -35,7 +35,7 @@ class CalibrationJob {
   const std::string& folder() const { return folder_; }
   // What the rank works that is the first of its process, as each rank of a job is: later ones find
   // all of it in the caches. With the shortest times so far.
-  const RankCosts& first() const { return derived_.costs.front(); }
+  const trace::RankCosts& first() const { return derived_.costs.front(); }
 
   // The job on the machine's simulated clock, with the work as it was timed. Takes what was
   // counted: nothing else may be asked for any more. Errors: time_scenario's.
@@ -81,10 +81,10 @@ class TogetherMeasure {
 // Of a run in which all-reduces were recorded by one machine's processes: bytes, and the time from
 // the last rank's arrival, or the end of the call before in its group where that was later, to the
 // last rank's completion. Calls that lack a time are left out. O(calls).
-std::vector<sim::MeasuredCall> all_reduces_of(const Run& run);
+std::vector<sim::MeasuredCall> all_reduces_of(const trace::Run& run);
 
 // Of a recorded run, in seconds: the mean time between the ends of two steps, over the ranks; 0
 // where there is none. O(events).
-double mean_step_of(const Run& run);
+double mean_step_of(const trace::Run& run);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -13,7 +13,7 @@
 #include "runtime/derive/derivation_plan.h"
 #include "trace/load.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::chrono::milliseconds kDerivationPoll(
@@ -42,14 +42,15 @@ Error drawn_batches(const Scenario& scenario) {
           "say it by rules: data: {modality: [{has: [image, text]}]}"};
 }
 
-Result<std::vector<RankCosts>> read_costs(const Run& run, const std::string& folder) {
-  std::vector<RankCosts> out;
-  for (const RankTrace& trace : run.ranks) {
-    Result<RankCosts> costs = read_work_costs(costs_file(folder, trace.rank.value));
+Result<std::vector<trace::RankCosts>> read_costs(const trace::Run& run, const std::string& folder) {
+  std::vector<trace::RankCosts> out;
+  for (const trace::RankTrace& trace : run.ranks) {
+    Result<trace::RankCosts> costs =
+        trace::read_work_costs(trace::costs_file(folder, trace.rank.value));
     if (!costs) return costs.error();
     if (costs->rank != trace.rank.value)
       return Error{"these are the costs of rank " + std::to_string(costs->rank),
-                   {costs_file(folder, trace.rank.value)},
+                   {trace::costs_file(folder, trace.rank.value)},
                    "derive them anew"};
     out.push_back(std::move(*costs));
   }
@@ -57,8 +58,8 @@ Result<std::vector<RankCosts>> read_costs(const Run& run, const std::string& fol
 }
 
 // A rank whose program raises an exception makes no step that could be timed.
-Status none_raised(const Run& run) {
-  for (const RankTrace& trace : run.ranks) {
+Status none_raised(const trace::Run& run) {
+  for (const trace::RankTrace& trace : run.ranks) {
     if (trace.exceptions.empty()) continue;
     return Error{"rank " + std::to_string(trace.rank.value) +
                      " ends with an exception: " + trace.exceptions.front().what,
@@ -129,9 +130,9 @@ Result<RankDerivation> RankDerivation::start(RanksToDerive ranks,
 
 Result<sim::DerivedRanks> read_derived_ranks(const std::string& folder,
                                              const sim::DerivedRanks& known) {
-  Result<Run> run = load_run({folder});
+  Result<trace::Run> run = trace::load_run({folder});
   if (!run) return run.error();
-  Result<std::vector<RankCosts>> costs = read_costs(*run, folder);
+  Result<std::vector<trace::RankCosts>> costs = read_costs(*run, folder);
   if (!costs) return costs.error();
   return sim::DerivedRanks{std::move(*run), std::move(*costs), known.traced, known.origin,
                            known.on_meta};
@@ -177,7 +178,7 @@ Error other_program() {
 }  // namespace
 
 Status time_work(const Scenario& scenario, DeriveRanksOptions options,
-                 std::vector<RankCosts>& counted, Interrupts& interrupts) {
+                 std::vector<trace::RankCosts>& counted, Interrupts& interrupts) {
   if (const Status ok = make_folder(options.folder); !ok) return ok;
   options.on_meta = false;
   options.costs = LoneRanks::Costs::times;
@@ -185,7 +186,7 @@ Status time_work(const Scenario& scenario, DeriveRanksOptions options,
   if (!timed) return timed.error();
   if (timed->costs.size() != counted.size()) return other_program();
   for (std::size_t r = 0; r < counted.size(); ++r) {
-    RankCosts& costs = timed->costs[r];
+    trace::RankCosts& costs = timed->costs[r];
     // The stages of a pipeline are looked at together: the other threads are not their own.
     if (scenario.ranks_of_replica() > 1) costs.beside_nanos = 0;
     if (const Status ok = keep_shortest(costs, counted[r]); !ok) return ok;
@@ -193,12 +194,12 @@ Status time_work(const Scenario& scenario, DeriveRanksOptions options,
   return Status::ok();
 }
 
-Status keep_shortest(const RankCosts& timed, RankCosts& counted) {
+Status keep_shortest(const trace::RankCosts& timed, trace::RankCosts& counted) {
   if (counted.work.size() != timed.work.size() || counted.rank != timed.rank)
     return other_program();
   const auto shorter = [](std::int64_t a, std::int64_t b) { return a == 0 ? b : std::min(a, b); };
   for (std::size_t i = 0; i < timed.work.size(); ++i) {
-    WorkCost& kept = counted.work[i];
+    trace::WorkCost& kept = counted.work[i];
     if (kept.before != timed.work[i].before || kept.id != timed.work[i].id) return other_program();
     kept.nanos = shorter(kept.nanos, timed.work[i].nanos);
   }
@@ -206,4 +207,4 @@ Status keep_shortest(const RankCosts& timed, RankCosts& counted) {
   return Status::ok();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

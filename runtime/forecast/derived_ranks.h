@@ -15,7 +15,7 @@
 #include "trace/run.h"
 #include "trace/work_costs.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Up to kRanksLookedAt (runtime/derive/all_ranks.h) ranks each is looked at; of more, one of those
 // that the job does not tell apart and that meet the same batches, and no more than so many.
@@ -95,10 +95,10 @@ inline constexpr int kWorkLooks = 3;
 // derive_ranks() gave. `options`: of the folder for this look, which is made; what is counted, and
 // where, is not read. Errors: derive_ranks', a job that did something else when it was counted.
 Status time_work(const Scenario& scenario, DeriveRanksOptions options,
-                 std::vector<RankCosts>& counted, Interrupts& interrupts);
+                 std::vector<trace::RankCosts>& counted, Interrupts& interrupts);
 
 // Gives what was counted the times of `timed` where these are shorter than those that it has, or it
 // has none. Errors: they are not of one program.
-Status keep_shortest(const RankCosts& timed, RankCosts& counted);
+Status keep_shortest(const trace::RankCosts& timed, trace::RankCosts& counted);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -11,18 +11,18 @@
 #include "runtime/launch/this_machine.h"
 #include "sim/machine/work_time.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 Status time_and_correct(const Scenario& scenario, DeriveRanksOptions options,
-                        const sim::Machine& machine, std::vector<RankCosts>& costs,
+                        const sim::Machine& machine, std::vector<trace::RankCosts>& costs,
                         Interrupts& interrupts) {
   const std::string folder = options.folder;
   for (int look = 1; look <= kWorkLooks; ++look) {
     options.folder = folder + "/times-" + std::to_string(look);
     if (const Status ok = time_work(scenario, options, costs, interrupts); !ok) return ok;
   }
-  for (RankCosts& rank : costs) sim::correct_by_times(rank, machine);
+  for (trace::RankCosts& rank : costs) sim::correct_by_times(rank, machine);
   return Status::ok();
 }
 
@@ -63,4 +63,4 @@ Result<sim::TimedScenario> forecast_scenario(const std::string& path, const Simu
   return sim::time_scenario(*scenario, std::move(*derived), machine);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

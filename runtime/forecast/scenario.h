@@ -12,7 +12,7 @@
 #include "sim/forecast/scenario.h"
 #include "sim/machine/machine.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // The job in the scenario file `path`, changed, in a file of its own in `folder`: what
 // derive_ranks() takes. Errors: a file that cannot be read or written, what is wrong with the
@@ -34,4 +34,4 @@ Result<sim::TimedScenario> forecast_scenario(const std::string& path, const Simu
                                              const ForecastOptions& options,
                                              Interrupts& interrupts);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

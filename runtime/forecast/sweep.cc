@@ -10,17 +10,17 @@
 #include "reports/forecasts/simulated_job.h"
 #include "verify/rules.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::chrono::milliseconds kSweepPoll(5);
 // What was derived is kept for points that only differ in their machine: of so many jobs.
 constexpr std::size_t kMostKept = 4;
 
-std::string reason_of(const Report& report) {
+std::string reason_of(const verify::Report& report) {
   if (report.findings.empty()) return "ranks wait for each other";
-  const Finding& first = report.findings.front();
-  return std::string(rule(first.rule).name) + ": " + first.message;
+  const verify::Finding& first = report.findings.front();
+  return std::string(verify::rule(first.rule).name) + ": " + first.message;
 }
 
 // In one line: a table has room for no more.
@@ -33,10 +33,10 @@ std::string reason_of(const Error& error) {
 
 }  // namespace
 
-std::deque<SweepRun::Job> SweepRun::jobs_of(const std::vector<sweep::PointId>& points) const {
+std::deque<SweepRun::Job> SweepRun::jobs_of(const std::vector<sim::PointId>& points) const {
   std::deque<Job> out;
-  std::map<sweep::PointId, std::size_t> places;
-  for (const sweep::PointId point : points) {
+  std::map<sim::PointId, std::size_t> places;
+  for (const sim::PointId point : points) {
     if (book_.find(point) != nullptr) continue;
     const auto [place, is_new] = places.emplace(plan_.variation().job(point), out.size());
     if (is_new) out.emplace_back();
@@ -45,7 +45,7 @@ std::deque<SweepRun::Job> SweepRun::jobs_of(const std::vector<sweep::PointId>& p
   return out;
 }
 
-Status SweepRun::compute(const std::vector<sweep::PointId>& points) {
+Status SweepRun::compute(const std::vector<sim::PointId>& points) {
   std::deque<Job> jobs = jobs_of(points);
   while (!book_.interrupted() && !(jobs.empty() && running_.empty())) {
     if (!jobs.empty() && running_.size() < options_.workers) {
@@ -62,7 +62,7 @@ Status SweepRun::compute(const std::vector<sweep::PointId>& points) {
 
 Status SweepRun::start(Job job) {
   const Result<std::string> text = plan_.scenario_text(job.points.front());
-  if (!text) return same_for_all(job, sweep::Outcome::refused, text.error());
+  if (!text) return same_for_all(job, sim::Outcome::refused, text.error());
   job.text = *text;
   const auto known = std::find_if(derived_.begin(), derived_.end(),
                                   [&](const Derived& one) { return one.text == job.text; });
@@ -78,7 +78,7 @@ Status SweepRun::start(Job job) {
   const DeriveRanksOptions options{options_.worker, folder->path(), options_.on_meta,
                                    LoneRanks::Costs::counts, true};
   Result<RanksToDerive> ranks = ranks_to_derive(*scenario, options);
-  if (!ranks) return same_for_all(job, sweep::Outcome::refused, ranks.error());
+  if (!ranks) return same_for_all(job, sim::Outcome::refused, ranks.error());
   Result<RankDerivation> derivation = RankDerivation::start(std::move(*ranks), options);
   if (!derivation) return derivation.error();
   running_.push_back(
@@ -95,8 +95,8 @@ Status SweepRun::poll_running() {
     }
     Running done = std::move(running_[i]);
     running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
-    const sweep::Outcome why_not =
-        done.derivation.refused() ? sweep::Outcome::refused : sweep::Outcome::failed;
+    const sim::Outcome why_not =
+        done.derivation.refused() ? sim::Outcome::refused : sim::Outcome::failed;
     const Status ok = *ranks
                           ? finish(done.job, remember({done.job.text, std::move(done.scenario),
                                                        std::move(done.folder), std::move(**ranks)}))
@@ -113,18 +113,18 @@ SweepRun::Derived& SweepRun::remember(Derived derived) {
 }
 
 Status SweepRun::finish(const Job& job, Derived& derived) {
-  for (const sweep::PointId point : job.points) {
+  for (const sim::PointId point : job.points) {
     if (book_.interrupted()) return Status::ok();
-    Result<sweep::Row> row = row_of(point, derived);
+    Result<sim::Row> row = row_of(point, derived);
     if (!row) return row.error();
     if (const Status ok = book_.add(point, std::move(*row)); !ok) return ok;
   }
   return Status::ok();
 }
 
-Status SweepRun::same_for_all(const Job& job, sweep::Outcome outcome, const Error& why) {
-  for (const sweep::PointId point : job.points) {
-    sweep::Row row;
+Status SweepRun::same_for_all(const Job& job, sim::Outcome outcome, const Error& why) {
+  for (const sim::PointId point : job.points) {
+    sim::Row row;
     row.outcome = outcome;
     row.reason = reason_of(why);
     row.ranks = job.ranks;
@@ -133,11 +133,11 @@ Status SweepRun::same_for_all(const Job& job, sweep::Outcome outcome, const Erro
   return Status::ok();
 }
 
-Result<sweep::Row> SweepRun::row_of(sweep::PointId point, Derived& derived) const {
-  sweep::Row out;
+Result<sim::Row> SweepRun::row_of(sim::PointId point, Derived& derived) const {
+  sim::Row out;
   out.ranks = derived.scenario.ranks;
   const auto refused = [&](const Error& error) {
-    out.outcome = sweep::Outcome::refused;
+    out.outcome = sim::Outcome::refused;
     out.reason = reason_of(error);
     return out;
   };
@@ -156,12 +156,12 @@ Result<sweep::Row> SweepRun::row_of(sweep::PointId point, Derived& derived) cons
                          *machine);
   if (!timed) return refused(timed.error());
   if (!timed->forecast) {
-    out.outcome = sweep::Outcome::hangs;
-    out.reason = reason_of(judge_hang(timed->simulated, timed->run));
+    out.outcome = sim::Outcome::hangs;
+    out.reason = reason_of(reports::judge_hang(timed->simulated, timed->run));
     return out;
   }
   const sim::ScenarioForecast& forecast = *timed->forecast;
-  out.outcome = sweep::Outcome::trains;
+  out.outcome = sim::Outcome::trains;
   out.step_seconds = forecast.figures.step_time.seconds();
   if (out.step_seconds > 0)
     out.samples_per_second = static_cast<double>(forecast.samples) / out.step_seconds;
@@ -177,31 +177,30 @@ Result<sweep::Row> SweepRun::row_of(sweep::PointId point, Derived& derived) cons
   return out;
 }
 
-ComputePoints computer(const SweepSubject& subject, SweepRunOptions options, SweepBook& book) {
-  if (const auto* plans = std::get_if<sweep::TrainingPlans>(&subject))
-    return [plans, &book](const std::vector<sweep::PointId>& points) {
-      return compute_plans(*plans, points, book);
+ComputePoints computer(const SweepSubject& subject, SweepRunOptions options, sim::SweepBook& book) {
+  if (const auto* plans = std::get_if<sim::TrainingPlans>(&subject))
+    return [plans, &book](const std::vector<sim::PointId>& points) {
+      return sim::compute_plans(*plans, points, book);
     };
   const auto run =
-      std::make_shared<SweepRun>(std::get<sweep::Plan>(subject), std::move(options), book);
-  return [run](const std::vector<sweep::PointId>& points) { return run->compute(points); };
+      std::make_shared<SweepRun>(std::get<sim::Plan>(subject), std::move(options), book);
+  return [run](const std::vector<sim::PointId>& points) { return run->compute(points); };
 }
 
-Status try_points(const ComputePoints& compute, SweepBook& book, sweep::Search& search,
-                  const sweep::Goal& goal, const std::function<void(std::size_t)>& known) {
+Status try_points(const ComputePoints& compute, sim::SweepBook& book, sim::Search& search,
+                  const sim::Goal& goal, const std::function<void(std::size_t)>& known) {
   for (auto points = search.next(); !points.empty(); points = search.next()) {
     std::size_t rows = 0;
-    for (const sweep::PointId point : points) rows += book.find(point) != nullptr ? 1U : 0U;
+    for (const sim::PointId point : points) rows += book.find(point) != nullptr ? 1U : 0U;
     known(rows);
     book.ask(points);
     if (const Status ok = compute(points); !ok) return ok;
     if (book.interrupted()) return Status::ok();
-    std::vector<sweep::Score> scores;
-    for (const sweep::PointId point : points)
-      scores.push_back(sweep::score(*book.find(point), goal));
+    std::vector<sim::Score> scores;
+    for (const sim::PointId point : points) scores.push_back(sim::score(*book.find(point), goal));
     search.tell(scores);
   }
   return Status::ok();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -22,7 +22,7 @@
 #include "sim/sweep/search.h"
 #include "sim/sweep/training_plans.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct SweepRunOptions {
   std::string worker;           // the worker program
@@ -33,13 +33,13 @@ struct SweepRunOptions {
 class SweepRun {
  public:
   // All references must outlive this object.
-  SweepRun(const sweep::Plan& plan, SweepRunOptions options, SweepBook& book)
+  SweepRun(const sim::Plan& plan, SweepRunOptions options, sim::SweepBook& book)
       : plan_(plan), options_(std::move(options)), book_(book) {}
 
   // A row in the book for each of the points that it lacks; after the user's signal, fewer. A job
   // is derived once for all its points among them. Errors: a file that cannot be written, a worker
   // that cannot be started.
-  Status compute(const std::vector<sweep::PointId>& points);
+  Status compute(const std::vector<sim::PointId>& points);
 
  private:
   // A job whose ranks were derived.
@@ -52,7 +52,7 @@ class SweepRun {
   };
   // Points that are one job, on different machines.
   struct Job {
-    std::vector<sweep::PointId> points;  // at least one
+    std::vector<sim::PointId> points;  // at least one
     std::string text;
     std::int64_t ranks = 0;
   };
@@ -63,33 +63,33 @@ class SweepRun {
     RankDerivation derivation;
   };
 
-  std::deque<Job> jobs_of(const std::vector<sweep::PointId>& points) const;
+  std::deque<Job> jobs_of(const std::vector<sim::PointId>& points) const;
   Status start(Job job);
   Status poll_running();
   Status finish(const Job& job, Derived& derived);
-  Status same_for_all(const Job& job, sweep::Outcome outcome, const Error& why);
+  Status same_for_all(const Job& job, sim::Outcome outcome, const Error& why);
   Derived& remember(Derived derived);
-  Result<sweep::Row> row_of(sweep::PointId point, Derived& derived) const;
+  Result<sim::Row> row_of(sim::PointId point, Derived& derived) const;
 
-  const sweep::Plan& plan_;
+  const sim::Plan& plan_;
   SweepRunOptions options_;
-  SweepBook& book_;
+  sim::SweepBook& book_;
   std::vector<Running> running_;
   std::deque<Derived> derived_;  // the latest last
 };
 
 // What a sweep is of: a scenario on machines, or a plan on calibrations.
-using SweepSubject = std::variant<sweep::Plan, sweep::TrainingPlans>;
+using SweepSubject = std::variant<sim::Plan, sim::TrainingPlans>;
 
 // Computes a row for each point that the book lacks.
-using ComputePoints = std::function<Status(const std::vector<sweep::PointId>&)>;
+using ComputePoints = std::function<Status(const std::vector<sim::PointId>&)>;
 
 // `options`: plans need none. All references must outlive what comes back.
-ComputePoints computer(const SweepSubject& subject, SweepRunOptions options, SweepBook& book);
+ComputePoints computer(const SweepSubject& subject, SweepRunOptions options, sim::SweepBook& book);
 
 // Tries what the search asks for, until it or the user has enough. `known` is told of how many
 // points the book has rows already.
-Status try_points(const ComputePoints& compute, SweepBook& book, sweep::Search& search,
-                  const sweep::Goal& goal, const std::function<void(std::size_t)>& known);
+Status try_points(const ComputePoints& compute, sim::SweepBook& book, sim::Search& search,
+                  const sim::Goal& goal, const std::function<void(std::size_t)>& known);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -9,7 +9,7 @@
 // Torch 2.15 has new names for the two operations on whole tensors; 2.11 has only these.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 c10d::ReduceOp op_of(Reduce how) {
@@ -142,4 +142,4 @@ void broadcast_batch(c10d::ProcessGroup& group, Recorder& recorder, Batch& batch
   send(group, recorder, "batch.image_rows", batch.image_rows);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

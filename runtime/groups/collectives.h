@@ -14,7 +14,7 @@
 #include "runtime/models/parameters.h"
 #include "runtime/record/recorder.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 enum class Reduce { sum, max, min };
 
@@ -43,4 +43,4 @@ double sum_over(c10d::ProcessGroup& group, Recorder& recorder, double own, const
 // numbers of items and images and the pictures' side first. Collective. Throws what c10d throws.
 void broadcast_batch(c10d::ProcessGroup& group, Recorder& recorder, Batch& batch);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -6,7 +6,7 @@
 // Torch 2.15 has new names for the operations on whole tensors; 2.11 has only these.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using c10d::OpType;
@@ -48,7 +48,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::pass(const BackendCall& call, Meth
 ForwardingBackend::WorkPtr ForwardingBackend::broadcast(Tensors& tensors,
                                                         const c10d::BroadcastOptions& opts) {
   return pass({.type = OpType::BROADCAST,
-               .op = Op::broadcast,
+               .op = trace::Op::broadcast,
                .in = tensors,
                .out = tensors,
                .root = opts.rootRank,
@@ -59,7 +59,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::broadcast(Tensors& tensors,
 ForwardingBackend::WorkPtr ForwardingBackend::allreduce(Tensors& tensors,
                                                         const c10d::AllreduceOptions& opts) {
   return pass({.type = OpType::ALLREDUCE,
-               .op = Op::all_reduce,
+               .op = trace::Op::all_reduce,
                .in = tensors,
                .out = tensors,
                .reduce = &opts.reduceOp,
@@ -70,7 +70,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::allreduce(Tensors& tensors,
 ForwardingBackend::WorkPtr ForwardingBackend::allreduce_sparse(Tensors& tensors,
                                                                const c10d::AllreduceOptions& opts) {
   return pass({.type = OpType::_ALLREDUCE_SPARSE,
-               .op = Op::all_reduce,
+               .op = trace::Op::all_reduce,
                .in = tensors,
                .out = tensors,
                .reduce = &opts.reduceOp,
@@ -81,7 +81,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::allreduce_sparse(Tensors& tensors,
 ForwardingBackend::WorkPtr ForwardingBackend::allreduce_coalesced(
     Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
   return pass({.type = OpType::ALLREDUCE_COALESCED,
-               .op = Op::all_reduce,
+               .op = trace::Op::all_reduce,
                .in = tensors,
                .out = tensors,
                .reduce = &opts.reduceOp,
@@ -92,7 +92,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::allreduce_coalesced(
 ForwardingBackend::WorkPtr ForwardingBackend::reduce(Tensors& tensors,
                                                      const c10d::ReduceOptions& opts) {
   return pass({.type = OpType::REDUCE,
-               .op = Op::reduce,
+               .op = trace::Op::reduce,
                .in = tensors,
                .out = tensors,
                .reduce = &opts.reduceOp,
@@ -104,7 +104,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::reduce(Tensors& tensors,
 ForwardingBackend::WorkPtr ForwardingBackend::allgather(TensorLists& outputs, Tensors& inputs,
                                                         const c10d::AllgatherOptions& opts) {
   return pass({.type = OpType::ALLGATHER,
-               .op = Op::all_gather,
+               .op = trace::Op::all_gather,
                .in = inputs,
                .out = one_behind_the_other(outputs),
                .is_async = opts.asyncOp},
@@ -114,7 +114,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::allgather(TensorLists& outputs, Te
 ForwardingBackend::WorkPtr ForwardingBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                               const c10d::AllgatherOptions& opts) {
   return pass({.type = OpType::_ALLGATHER_BASE,
-               .op = Op::all_gather_into_tensor,
+               .op = trace::Op::all_gather_into_tensor,
                .in = input,
                .out = output,
                .is_async = opts.asyncOp},
@@ -124,7 +124,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::_allgather_base(at::Tensor& output
 ForwardingBackend::WorkPtr ForwardingBackend::allgather_coalesced(
     TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
   return pass({.type = OpType::ALLGATHER_COALESCED,
-               .op = Op::all_gather,
+               .op = trace::Op::all_gather,
                .in = inputs,
                .out = one_behind_the_other(outputs),
                .is_async = opts.asyncOp},
@@ -134,7 +134,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::allgather_coalesced(
 ForwardingBackend::WorkPtr ForwardingBackend::allgather_into_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
   return pass({.type = OpType::COALESCED,
-               .op = Op::all_gather_into_tensor,
+               .op = trace::Op::all_gather_into_tensor,
                .in = inputs,
                .out = outputs,
                .is_async = opts.asyncOp},
@@ -144,7 +144,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::allgather_into_tensor_coalesced(
 ForwardingBackend::WorkPtr ForwardingBackend::gather(TensorLists& outputs, Tensors& inputs,
                                                      const c10d::GatherOptions& opts) {
   return pass({.type = OpType::GATHER,
-               .op = Op::gather,
+               .op = trace::Op::gather,
                .in = inputs,
                .out = one_behind_the_other(outputs),
                .root = opts.rootRank,
@@ -155,7 +155,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::gather(TensorLists& outputs, Tenso
 ForwardingBackend::WorkPtr ForwardingBackend::scatter(Tensors& outputs, TensorLists& inputs,
                                                       const c10d::ScatterOptions& opts) {
   return pass({.type = OpType::SCATTER,
-               .op = Op::scatter,
+               .op = trace::Op::scatter,
                .in = one_behind_the_other(inputs),
                .out = outputs,
                .root = opts.rootRank,
@@ -166,7 +166,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::scatter(Tensors& outputs, TensorLi
 ForwardingBackend::WorkPtr ForwardingBackend::reduce_scatter(
     Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) {
   return pass({.type = OpType::REDUCE_SCATTER,
-               .op = Op::reduce_scatter,
+               .op = trace::Op::reduce_scatter,
                .in = one_behind_the_other(inputs),
                .out = outputs,
                .reduce = &opts.reduceOp,
@@ -177,7 +177,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::reduce_scatter(
 ForwardingBackend::WorkPtr ForwardingBackend::_reduce_scatter_base(
     at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) {
   return pass({.type = OpType::_REDUCE_SCATTER_BASE,
-               .op = Op::reduce_scatter_tensor,
+               .op = trace::Op::reduce_scatter_tensor,
                .in = input,
                .out = output,
                .reduce = &opts.reduceOp,
@@ -188,7 +188,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::_reduce_scatter_base(
 ForwardingBackend::WorkPtr ForwardingBackend::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) {
   return pass({.type = OpType::REDUCE_SCATTER_TENSOR_COALESCED,
-               .op = Op::reduce_scatter_tensor,
+               .op = trace::Op::reduce_scatter_tensor,
                .in = inputs,
                .out = outputs,
                .reduce = &opts.reduceOp,
@@ -200,7 +200,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::alltoall_base(
     at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
     std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions& opts) {
   return pass({.type = OpType::ALLTOALL_BASE,
-               .op = Op::all_to_all_single,
+               .op = trace::Op::all_to_all_single,
                .in = input,
                .out = output,
                .is_async = opts.asyncOp,
@@ -212,7 +212,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::alltoall_base(
 ForwardingBackend::WorkPtr ForwardingBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                                        const c10d::AllToAllOptions& opts) {
   return pass({.type = OpType::ALLTOALL,
-               .op = Op::all_to_all,
+               .op = trace::Op::all_to_all,
                .in = inputs,
                .out = outputs,
                .is_async = opts.asyncOp},
@@ -220,25 +220,32 @@ ForwardingBackend::WorkPtr ForwardingBackend::alltoall(Tensors& outputs, Tensors
 }
 
 ForwardingBackend::WorkPtr ForwardingBackend::barrier(const c10d::BarrierOptions& opts) {
-  return pass({.type = OpType::BARRIER, .op = Op::barrier, .is_async = opts.asyncOp},
+  return pass({.type = OpType::BARRIER, .op = trace::Op::barrier, .is_async = opts.asyncOp},
               &Backend::barrier, opts);
 }
 
 ForwardingBackend::WorkPtr ForwardingBackend::send(Tensors& tensors, int destination, int tag) {
-  return pass(
-      {.type = OpType::SEND, .op = Op::send, .in = tensors, .peer = destination, .peer_tag = tag},
-      &Backend::send, tensors, destination, tag);
+  return pass({.type = OpType::SEND,
+               .op = trace::Op::send,
+               .in = tensors,
+               .peer = destination,
+               .peer_tag = tag},
+              &Backend::send, tensors, destination, tag);
 }
 
 ForwardingBackend::WorkPtr ForwardingBackend::recv(Tensors& tensors, int source, int tag) {
-  return pass(
-      {.type = OpType::RECV, .op = Op::recv, .out = tensors, .peer = source, .peer_tag = tag},
-      &Backend::recv, tensors, source, tag);
+  return pass({.type = OpType::RECV,
+               .op = trace::Op::recv,
+               .out = tensors,
+               .peer = source,
+               .peer_tag = tag},
+              &Backend::recv, tensors, source, tag);
 }
 
 ForwardingBackend::WorkPtr ForwardingBackend::recvAnysource(Tensors& tensors, int tag) {
-  return pass({.type = OpType::RECVANYSOURCE, .op = Op::recv_any, .out = tensors, .peer_tag = tag},
-              &Backend::recvAnysource, tensors, tag);
+  return pass(
+      {.type = OpType::RECVANYSOURCE, .op = trace::Op::recv_any, .out = tensors, .peer_tag = tag},
+      &Backend::recvAnysource, tensors, tag);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -15,21 +15,21 @@
 
 #include "trace/signature.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // A call as the program made it. The tensors and lists are not its own: whoever is given one may
 // use them until it returns.
 struct BackendCall {
   c10d::OpType type = c10d::OpType::UNKNOWN;
-  Op op = Op::other;
+  trace::Op op = trace::Op::other;
   at::TensorList in = {}, out = {};        // lists of lists one behind the other
   const c10d::ReduceOp* reduce = nullptr;  // of reductions
-  std::int64_t root = kNone;               // rank in the group, as `peer`
+  std::int64_t root = trace::kNone;        // rank in the group, as `peer`
   bool is_async = true;
   const std::vector<std::int64_t>* splits_in = nullptr;
   const std::vector<std::int64_t>* splits_out = nullptr;
-  std::int32_t peer = kNone;
-  std::int32_t peer_tag = kNoPeerTag;
+  std::int32_t peer = trace::kNone;
+  std::int32_t peer_tag = trace::kNoPeerTag;
 };
 
 class ForwardingBackend : public c10d::Backend {
@@ -94,4 +94,4 @@ class ForwardingBackend : public c10d::Backend {
   WorkPtr pass(const BackendCall& call, Method method, Args&... args);
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -18,7 +18,7 @@
 #include "runtime/derive/torch/meta_tensors.h"
 #include "runtime/record/c10d/recording_backend.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::size_t kMissingNamed = 8;
@@ -273,4 +273,4 @@ bool ProcessGroups::wait_until_all_are_done(std::chrono::milliseconds patience) 
   return wait_until_announced("done", every_nth_rank(1, 0, who_.world_size), patience);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

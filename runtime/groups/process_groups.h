@@ -22,7 +22,7 @@
 #include "runtime/record/device_time.h"
 #include "runtime/record/recorder.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct RankOf {
   int rank = 0;
@@ -145,4 +145,4 @@ class ProcessGroups {
   std::unique_ptr<WorkWatch> watch_;  // of the device's transport; null without one
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

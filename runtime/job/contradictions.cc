@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -355,4 +355,4 @@ std::optional<Error> find_contradiction(const YamlDocument& document, const Scen
   return Contradictions(document, scenario).find();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -7,10 +7,10 @@
 #include "base/result.h"
 #include "runtime/job/scenario.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // The first contradiction, with its place in the document and a fix; nothing where there is none.
 // `scenario` is what `document` says.
 std::optional<Error> find_contradiction(const YamlDocument& document, const Scenario& scenario);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

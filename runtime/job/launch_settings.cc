@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr int kLargestPort = 65535;
@@ -141,4 +141,4 @@ Result<LaunchSettings> find_launch_settings(const LaunchOptions& options, const 
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -19,7 +19,7 @@
 #include "base/launcher.h"
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // What the options say; absent where they say nothing.
 struct LaunchOptions {
@@ -55,4 +55,4 @@ struct LaunchSettings {
 // variable of our own with a value that it does not have.
 Result<LaunchSettings> find_launch_settings(const LaunchOptions& options, const Environment& get);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -6,7 +6,7 @@
 
 #include "base/files/read_file.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::size_t kListBytes = std::size_t{1} << 28U;
@@ -55,4 +55,4 @@ Result<std::vector<LoneRanks>> read_lone_ranks(const std::string& file) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // One rank, alone; or those that need each other's messages, together.
 struct LoneRanks {
@@ -37,4 +37,4 @@ std::string lone_ranks_text(const std::vector<LoneRanks>& list);
 // list.
 Result<std::vector<LoneRanks>> read_lone_ranks(const std::string& file);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

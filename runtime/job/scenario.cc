@@ -13,7 +13,7 @@
 #include "runtime/job/contradictions.h"
 #include "runtime/job/scenario_decode.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -130,4 +130,4 @@ std::vector<std::pair<std::string, std::string>> sharing_environment(int rank) {
           {"NCCL_SHM_DISABLE", "1"}};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -15,7 +15,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 enum class Modality : std::uint8_t { image, text };
 std::string to_string(Modality m);
@@ -285,4 +285,4 @@ std::string_view scenario_schema();
 // own: it takes the device of its local rank modulo the devices that there are.
 std::vector<std::pair<std::string, std::string>> sharing_environment(int rank);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -255,4 +255,4 @@ Scenario decode_scenario(const Json& root, const std::string& file) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

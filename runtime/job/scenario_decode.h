@@ -7,7 +7,7 @@
 
 #include "runtime/job/scenario.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // A strategy or remedy that is a name alone as the mapping that it stands for.
 nlohmann::json with_kinds(nlohmann::json scenario);
@@ -16,4 +16,4 @@ nlohmann::json with_kinds(nlohmann::json scenario);
 // does not allow is a CHECK.
 Scenario decode_scenario(const nlohmann::json& root, const std::string& file);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "runtime/job/scenario.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;  // keys in the schema's order
@@ -213,4 +213,4 @@ Result<std::string> example_scenario(const ExampleOptions& options) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct ExampleOptions {
   std::string strategy = "ddp";  // of the schema's kinds
@@ -18,4 +18,4 @@ struct ExampleOptions {
 // or two that contradict each other.
 Result<std::string> example_scenario(const ExampleOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

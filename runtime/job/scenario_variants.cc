@@ -9,7 +9,7 @@
 #include "runtime/job/scenario.h"
 #include "runtime/job/scenario_decode.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 Result<Scenario> reference_of(const Scenario& scenario) {
   const auto refuse = [&](std::string why, std::string fix) {
@@ -137,4 +137,4 @@ Result<std::string> simulated_scenario(const std::string& text, const std::strin
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

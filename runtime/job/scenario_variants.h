@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "runtime/job/scenario.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // The scenario of that process: no strategy to speak of, what is wrong on purpose put right, remedy
 // and precision kept. Each rank's batch becomes a micro-batch (TrainLoop's `data_of`), so that
@@ -43,4 +43,4 @@ struct SimulatedChange {
 Result<std::string> simulated_scenario(const std::string& text, const std::string& file,
                                        const SimulatedChange& change);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

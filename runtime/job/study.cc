@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "runtime/job/scenario_decode.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -134,4 +134,4 @@ Result<std::string> scenario_text(const Study& study, const StudyRun& run,
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -12,7 +12,7 @@
 #include "base/result.h"
 #include "runtime/job/scenario.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct Variation {
   std::string name;
@@ -53,4 +53,4 @@ Result<std::optional<Study>> load_study(const std::string& path);
 // nothing is expected of it. Errors: the combination contradicts itself; `file` names it there.
 Result<std::string> scenario_text(const Study& study, const StudyRun& run, const std::string& file);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

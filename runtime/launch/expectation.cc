@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "verify/rules.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -56,14 +56,14 @@ bool was_stopped_after_a_failure(const JobOutcome& outcome) {
 }
 
 void compare_finding(std::vector<std::string>& out, const Scenario::Expect& expected,
-                     const Finding& leading) {
-  const std::string name(rule(leading.rule).name);
+                     const verify::Finding& leading) {
+  const std::string name(verify::rule(leading.rule).name);
   const auto& rules = expected.rules;
   if (!rules.empty() && std::find(rules.begin(), rules.end(), name) == rules.end())
     out.push_back("expected rule " + join_and(rules) + ", found " + name);
   if (expected.culprits) {
     std::vector<int> culprits;
-    for (const Rank rank : leading.culprits) culprits.push_back(rank.value);
+    for (const trace::Rank rank : leading.culprits) culprits.push_back(rank.value);
     compare(out, "culprits", numbers_text(*expected.culprits), numbers_text(culprits));
   }
   if (expected.step)
@@ -75,8 +75,8 @@ void compare_finding(std::vector<std::string>& out, const Scenario::Expect& expe
 
 std::vector<std::string> differences(const Scenario::Expect& expected, const JobOutcome& outcome) {
   std::vector<std::string> out;
-  const Report& report = outcome.report;
-  compare(out, "verdict", expected.verdict, std::string(to_string(report.verdict)));
+  const verify::Report& report = outcome.report;
+  compare(out, "verdict", expected.verdict, std::string(verify::to_string(report.verdict)));
   if (expected.ends &&
       !(*expected.ends == Scenario::Expect::Ends::failed && was_stopped_after_a_failure(outcome))) {
     compare(out, "the job to be", ends(*expected.ends), ends(outcome.end));
@@ -88,4 +88,4 @@ std::vector<std::string> differences(const Scenario::Expect& expected, const Job
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -7,10 +7,10 @@
 #include "runtime/job/scenario.h"
 #include "runtime/launch/job_runner.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // What differs, a sentence each; empty where all is as expected. The leading finding is the
 // report's first.
 std::vector<std::string> differences(const Scenario::Expect& expected, const JobOutcome& outcome);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -22,7 +22,7 @@
 #include "trace/load.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -30,7 +30,7 @@ namespace {
 constexpr double kStandstillS = 5;
 constexpr std::chrono::milliseconds kFreezing(500);
 
-double seconds(Nanos time) { return static_cast<double>(time) / 1e9; }
+double seconds(trace::Nanos time) { return static_cast<double>(time) / 1e9; }
 
 std::vector<std::string> command_line(const Scenario& scenario, const JobOptions& options,
                                       int rank) {
@@ -78,7 +78,7 @@ class Job {
   // Until every worker has ended.
   void follow(const OnProgress& on_progress) {
     while (!all_ended()) {
-      const Nanos now = monotonic_nanos();
+      const trace::Nanos now = monotonic_nanos();
       const JobProgress& progress = live_.follow(now);
       if (on_progress) on_progress(progress, seconds(now - began_));
       segments_.look(running());
@@ -110,13 +110,13 @@ class Job {
     std::error_code ignored;
     std::filesystem::remove(store_file(options_.folder), ignored);
     if (never_began_) return words_of(*never_began_);
-    Result<Run> run = load_run({options_.folder});
+    Result<trace::Run> run = trace::load_run({options_.folder});
     if (!run) return no_traces();
     outcome_.run = std::move(*run);
-    outcome_.report = verify(outcome_.run);
+    outcome_.report = verify::verify(outcome_.run);
     // Of ranks that were all killed, the first by itself, the traces do not show that the others
     // waited in vain. The proof did, while they lived.
-    if (proven_ && !proves_stuck(outcome_.report)) outcome_.report = std::move(*proven_);
+    if (proven_ && !verify::proves_stuck(outcome_.report)) outcome_.report = std::move(*proven_);
     return std::move(outcome_);
   }
 
@@ -152,7 +152,7 @@ class Job {
   }
 
   // Why the job is to be ended now; nothing where it may go on.
-  std::optional<JobEnd> must_end(Nanos now) {
+  std::optional<JobEnd> must_end(trace::Nanos now) {
     if (const int signal = interrupts_.poll(); signal != 0) {
       outcome_.interrupted_by = signal;
       return JobEnd::interrupted;
@@ -170,10 +170,11 @@ class Job {
   // Ends those that still run. Who hangs is told to end, and leaves its mark and its stack; a job
   // that moves is frozen and killed: told one after the other, its ranks would record how the first
   // ones' connections close.
-  void end_workers(Nanos now) {
+  void end_workers(trace::Nanos now) {
     const std::optional<std::size_t> never_began = never_began_;
     for (Process& worker : workers_) ended_by_us_.push_back(worker.running());
-    outcome_.quiet_s = seconds(std::max<Nanos>(now - std::max(live_.quiet_since(), began_), 0));
+    outcome_.quiet_s =
+        seconds(std::max<trace::Nanos>(now - std::max(live_.quiet_since(), began_), 0));
     segments_.look(running(), /*closely=*/true);
     if (outcome_.end == JobEnd::stopped ||
         (outcome_.end == JobEnd::timed_out &&
@@ -235,8 +236,8 @@ class Job {
   std::vector<bool> ended_;
   std::vector<bool> ended_by_us_;           // filled when the job is ended
   std::optional<std::size_t> never_began_;  // a worker that ended badly without a trace, or refused
-  Nanos began_ = 0;
-  std::optional<Report> proven_;  // what the proof says, where there is one
+  trace::Nanos began_ = 0;
+  std::optional<verify::Report> proven_;  // what the proof says, where there is one
   JobOutcome outcome_;
 };
 
@@ -315,9 +316,10 @@ Result<ReferenceRun> run_reference(const Scenario& scenario, const JobOutcome& o
     return Error{"the reference did not finish", {log_file(options.folder, 0)}, "its log says why"};
   }
   out.folder = options.folder;
-  out.comparison = compare_runs(outcome.run, reference->run);
-  out.loss = final_loss(outcome.run, reference->run, forward_dtype(scenario.train.precision));
+  out.comparison = verify::compare_runs(outcome.run, reference->run);
+  out.loss =
+      verify::final_loss(outcome.run, reference->run, forward_dtype(scenario.train.precision));
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

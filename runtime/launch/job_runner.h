@@ -19,7 +19,7 @@
 #include "verify/compare_runs.h"
 #include "verify/report.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct JobOptions {
   std::string worker;             // the worker program; called as docs/scenarios.md says
@@ -50,8 +50,8 @@ enum class JobEnd {
 struct JobOutcome {
   JobEnd end = JobEnd::completed;
   std::vector<WorkerOutcome> workers;  // by rank
-  Run run;
-  Report report;                    // of the complete traces
+  trace::Run run;
+  verify::Report report;            // of the complete traces
   std::optional<double> proof_s;    // from the last movement to the proof, where it was stopped
   double wall_s = 0;                // from the first worker's start to the last one's end
   int interrupted_by = 0;           // the signal
@@ -82,8 +82,9 @@ Result<JobOutcome> run_job(const Scenario& scenario, const JobOptions& options,
 struct ReferenceRun {
   std::string none;    // why there is nothing to compare with; the rest is empty then
   std::string folder;  // with the process's traces and log
-  Comparison comparison;
-  std::optional<FinalLoss> loss;  // nothing where one of the two recorded none of its last step
+  verify::Comparison comparison;
+  std::optional<verify::FinalLoss>
+      loss;  // nothing where one of the two recorded none of its last step
 };
 
 // Trains the reference (runtime/job/scenario_variants.h) in the folder "reference" of the run's,
@@ -92,4 +93,4 @@ struct ReferenceRun {
 Result<ReferenceRun> run_reference(const Scenario& scenario, const JobOutcome& outcome,
                                    JobOptions options, Interrupts& interrupts);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

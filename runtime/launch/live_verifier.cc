@@ -9,18 +9,18 @@
 #include "trace/load.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
-constexpr Nanos kMillisecond = 1'000'000;
-constexpr Nanos kFirstPatience = 200 * kMillisecond;
+constexpr trace::Nanos kMillisecond = 1'000'000;
+constexpr trace::Nanos kFirstPatience = 200 * kMillisecond;
 // Those who waited for a worker that ended usually fail by themselves, on its closed connections:
 // let them, their own words are worth having.
-constexpr Nanos kPatienceAfterEnd = 500 * kMillisecond;
-constexpr Nanos kMostPatience = 6400 * kMillisecond;
+constexpr trace::Nanos kPatienceAfterEnd = 500 * kMillisecond;
+constexpr trace::Nanos kMostPatience = 6400 * kMillisecond;
 // A look that took a second is not repeated within twenty.
-constexpr Nanos kCostFactor = 20;
+constexpr trace::Nanos kCostFactor = 20;
 
 }  // namespace
 
@@ -30,20 +30,21 @@ LiveVerifier::LiveVerifier(std::string folder, int ranks)
       patience_(kFirstPatience),
       ended_(static_cast<std::size_t>(ranks), false) {}
 
-const JobProgress& LiveVerifier::follow(Nanos now) {
+const JobProgress& LiveVerifier::follow(trace::Nanos now) {
   JobProgress next;
   std::optional<std::int64_t> fewest_steps;
   for (std::size_t rank = 0; rank < tails_.size(); ++rank) {
-    std::optional<RingTail>& tail = tails_[rank];
+    std::optional<trace::RingTail>& tail = tails_[rank];
     if (!tail) {
-      if (Result<RingTail> opened = RingTail::open(ring_file(folder_, static_cast<int>(rank))))
+      if (Result<trace::RingTail> opened =
+              trace::RingTail::open(ring_file(folder_, static_cast<int>(rank))))
         tail.emplace(std::move(*opened));
     }
     if (!tail) {
       fewest_steps = 0;
       continue;
     }
-    const RingTail::Progress rank_progress = tail->poll();
+    const trace::RingTail::Progress rank_progress = tail->poll();
     ++next.started;
     next.records += tail->written();
     next.last_event = std::max(next.last_event, rank_progress.last_event);
@@ -59,7 +60,7 @@ const JobProgress& LiveVerifier::follow(Nanos now) {
   return progress_;
 }
 
-bool LiveVerifier::due(Nanos now, const std::vector<bool>& ended) {
+bool LiveVerifier::due(trace::Nanos now, const std::vector<bool>& ended) {
   if (ended != ended_) {
     ended_ = ended;
     quiet_since_ = now;
@@ -68,21 +69,23 @@ bool LiveVerifier::due(Nanos now, const std::vector<bool>& ended) {
   return progress_.started > 0 && now - quiet_since_ >= patience_;
 }
 
-std::optional<LiveVerifier::Proof> LiveVerifier::look(Nanos now, const std::vector<bool>& ended) {
+std::optional<LiveVerifier::Proof> LiveVerifier::look(trace::Nanos now,
+                                                      const std::vector<bool>& ended) {
   return due(now, ended) ? judge(now) : std::nullopt;
 }
 
-std::optional<LiveVerifier::Proof> LiveVerifier::judge(Nanos now) {
-  const Nanos begin = monotonic_nanos();
-  const Result<Run> run = load_run({folder_});
+std::optional<LiveVerifier::Proof> LiveVerifier::judge(trace::Nanos now) {
+  const trace::Nanos begin = monotonic_nanos();
+  const Result<trace::Run> run = trace::load_run({folder_});
   if (!run) return std::nullopt;
-  Report report = verify(*run, {.live = true});
-  const Nanos end = monotonic_nanos();
+  verify::Report report = verify::verify(*run, {.live = true});
+  const trace::Nanos end = monotonic_nanos();
   patience_ = std::min(kMostPatience, patience_ * 2);
   patience_ = std::max(patience_, now - quiet_since_ + kCostFactor * (end - begin));
-  if (!proves_stuck(report)) return std::nullopt;
-  const Nanos silence = progress_.last_event == kNoTime ? 0 : end - progress_.last_event;
-  return Proof{static_cast<double>(std::max<Nanos>(silence, 0)) / 1e9, std::move(report)};
+  if (!verify::proves_stuck(report)) return std::nullopt;
+  const trace::Nanos silence =
+      progress_.last_event == trace::kNoTime ? 0 : end - progress_.last_event;
+  return Proof{static_cast<double>(std::max<trace::Nanos>(silence, 0)) / 1e9, std::move(report)};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -19,7 +19,7 @@
 #include "trace/ids.h"
 #include "verify/report.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // How far the job is.
 struct JobProgress {
@@ -27,7 +27,7 @@ struct JobProgress {
   std::optional<double> loss;  // of the last step of the lowest rank that recorded one
   int started = 0;             // ranks whose trace has begun
   std::uint64_t records = 0;   // over all ranks
-  Nanos last_event = kNoTime;  // CLOCK_MONOTONIC; the last movement of any rank
+  trace::Nanos last_event = trace::kNoTime;  // CLOCK_MONOTONIC; the last movement of any rank
 };
 
 class LiveVerifier {
@@ -35,31 +35,31 @@ class LiveVerifier {
   LiveVerifier(std::string folder, int ranks);
 
   // Reads what was recorded since the last call.
-  const JobProgress& follow(Nanos now);
+  const JobProgress& follow(trace::Nanos now);
 
   struct Proof {
     double seconds = 0;  // from the last movement to the proof
-    Report report;
+    verify::Report report;
   };
   // Judges the traces if the moment for it has come. `ended`: per rank, whether its process has
   // ended. `now`: CLOCK_MONOTONIC. Nothing where the job may still go on.
-  std::optional<Proof> look(Nanos now, const std::vector<bool>& ended);
+  std::optional<Proof> look(trace::Nanos now, const std::vector<bool>& ended);
   // The same, whether it has come or not.
-  std::optional<Proof> judge(Nanos now);
+  std::optional<Proof> judge(trace::Nanos now);
 
   const JobProgress& progress() const { return progress_; }
   // Since when nothing was recorded, as of the last follow().
-  Nanos quiet_since() const { return quiet_since_; }
+  trace::Nanos quiet_since() const { return quiet_since_; }
 
  private:
-  bool due(Nanos now, const std::vector<bool>& ended);
+  bool due(trace::Nanos now, const std::vector<bool>& ended);
 
   std::string folder_;
-  std::vector<std::optional<RingTail>> tails_;  // by rank; absent until its file has begun
+  std::vector<std::optional<trace::RingTail>> tails_;  // by rank; absent until its file has begun
   JobProgress progress_;
-  Nanos quiet_since_ = 0;
-  Nanos patience_ = 0;       // the silence after which the next look is due
-  std::vector<bool> ended_;  // as of the last call
+  trace::Nanos quiet_since_ = 0;
+  trace::Nanos patience_ = 0;  // the silence after which the next look is due
+  std::vector<bool> ended_;    // as of the last call
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

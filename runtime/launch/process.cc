@@ -17,7 +17,7 @@
 #include "base/result.h"
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -210,4 +210,4 @@ void stop_all(std::vector<Process>& processes, milliseconds most) {
     std::this_thread::sleep_for(milliseconds(1));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -16,7 +16,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 inline constexpr std::chrono::seconds kKillPatience(5);
 
@@ -79,4 +79,4 @@ void kill_all(std::vector<Process>& processes);
 // on.
 void stop_all(std::vector<Process>& processes, std::chrono::milliseconds most);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

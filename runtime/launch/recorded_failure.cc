@@ -18,21 +18,21 @@
 #include "trace/formats/text/text_trace.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
 namespace fs = std::filesystem;
 
 // The verdict as far as a replay has to show it again.
-Scenario::Expect expectation(const Report& report) {
+Scenario::Expect expectation(const verify::Report& report) {
   Scenario::Expect out;
-  out.verdict = to_string(report.verdict);
-  if (report.findings.empty() || report.verdict == Verdict::clean) return out;
-  const Finding& leading = report.findings.front();
-  out.rules = {std::string(rule(leading.rule).name)};
+  out.verdict = verify::to_string(report.verdict);
+  if (report.findings.empty() || report.verdict == verify::Verdict::clean) return out;
+  const verify::Finding& leading = report.findings.front();
+  out.rules = {std::string(verify::rule(leading.rule).name)};
   out.culprits.emplace();
-  for (const Rank rank : leading.culprits) out.culprits->push_back(rank.value);
+  for (const trace::Rank rank : leading.culprits) out.culprits->push_back(rank.value);
   out.step = leading.step;
   return out;
 }
@@ -47,16 +47,16 @@ std::string in_words(const Scenario::Expect& expect) {
 }
 
 // What speaks against a replay before anything is known of the calls.
-std::optional<Error> find_obstacle(const Report& report, const std::string& path) {
-  if (report.verdict == Verdict::inconclusive) {
+std::optional<Error> find_obstacle(const verify::Report& report, const std::string& path) {
+  if (report.verdict == verify::Verdict::inconclusive) {
     return Error{
         "the traces do not say whether anything is wrong, so that a replay would have "
         "nothing to show",
         {path},
         "`lockstep verify` says what is missing"};
   }
-  if (report.verdict == Verdict::clean) return std::nullopt;
-  const Rule& leading = rule(report.findings.front().rule);
+  if (report.verdict == verify::Verdict::clean) return std::nullopt;
+  const verify::Rule& leading = verify::rule(report.findings.front().rule);
   if (leading.family == "numbers" || leading.family == "data" || leading.family == "input") {
     return Error{"the verdict is " + std::string(leading.name) + ", and a replay makes calls: " +
                      (leading.family == "input" ? "it has no damaged files"
@@ -81,11 +81,11 @@ std::optional<Error> find_difference(const Scenario::Expect& found, const Scenar
                    : "`lockstep verify` judges the traces themselves"};
 }
 
-Status write_calls(const Run& program, const fs::path& folder) {
+Status write_calls(const trace::Run& program, const fs::path& folder) {
   if (const Status made = make_folder(folder.string()); !made) return made;
-  for (const RankTrace& trace : program.ranks) {
+  for (const trace::RankTrace& trace : program.ranks) {
     std::ostringstream text;
-    write_text_trace(text, trace, program.tables);
+    trace::write_text_trace(text, trace, program.tables);
     const std::string name = "rank_" + std::to_string(trace.rank.value) + ".trace.jsonl";
     if (const Status written = write_file((folder / name).string(), std::move(text).str());
         !written) {
@@ -151,9 +151,9 @@ std::string last_name(const fs::path& path) {
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
-std::string calls_in_words(const Run& program) {
+std::string calls_in_words(const trace::Run& program) {
   std::size_t most = 0, all = 0;
-  for (const RankTrace& trace : program.ranks) {
+  for (const trace::RankTrace& trace : program.ranks) {
     most = std::max(most, trace.calls.size());
     all += trace.calls.size();
   }
@@ -163,26 +163,29 @@ std::string calls_in_words(const Run& program) {
 
 }  // namespace
 
-ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure, std::ostream& said) {
-  if (const Status ok = check_names(failure); !ok) return fail(ok.error());
+reports::ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure,
+                                                 std::ostream& said) {
+  if (const Status ok = check_names(failure); !ok) return reports::fail(ok.error());
   const Patience patience("reading traces");
-  Result<Run> run = load_run(failure.paths, failure.load);
-  if (!run) return fail(run.error());
+  Result<trace::Run> run = trace::load_run(failure.paths, failure.load);
+  if (!run) return reports::fail(run.error());
   const std::string& path = failure.paths.front();
-  const Report report = verify(*run);
+  const verify::Report report = verify::verify(*run);
   if (const auto error = find_obstacle(report, path)) {
-    return fail(*error, report.verdict == Verdict::inconclusive ? ExitStatus::inconclusive
-                                                                : ExitStatus::bad_usage);
+    return reports::fail(*error, report.verdict == verify::Verdict::inconclusive
+                                     ? reports::ExitStatus::inconclusive
+                                     : reports::ExitStatus::bad_usage);
   }
   ProgramOptions options = failure.program;
-  options.ends_well = report.verdict == Verdict::clean;
-  const Result<Run> program = replay_program(std::move(*run), options);
-  if (!program) return fail(program.error());
-  if (const Status fits = check_tensors(*program); !fits) return fail(fits.error());
+  options.ends_well = report.verdict == verify::Verdict::clean;
+  const Result<trace::Run> program = replay_program(std::move(*run), options);
+  if (!program) return reports::fail(program.error());
+  if (const Status fits = check_tensors(*program); !fits) return reports::fail(fits.error());
   ReplayScenario scenario;
   scenario.expect = expectation(report);
-  const Scenario::Expect shown = expectation(verify(*program));
-  if (const auto error = find_difference(scenario.expect, shown, failure)) return fail(*error);
+  const Scenario::Expect shown = expectation(verify::verify(*program));
+  if (const auto error = find_difference(scenario.expect, shown, failure))
+    return reports::fail(*error);
   // A replay records more than many sources do, so that it may be called by a closer name.
   for (const std::string& name : shown.rules) {
     auto& rules = scenario.expect.rules;
@@ -192,19 +195,20 @@ ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure, std::ost
 
   const fs::path file = failure.output;
   const fs::path folder = calls_folder(file);
-  if (const Status free = clear(file, folder, failure.force); !free) return fail(free.error());
+  if (const Status free = clear(file, folder, failure.force); !free)
+    return reports::fail(free.error());
   scenario.name = "replay of " + last_name(path);
   if (!report.findings.empty()) scenario.description = report.findings.front().message;
   scenario.ranks = program->world_size;
   scenario.trace = folder.filename().string();
   if (const Status written = write_calls(*program, folder); !written)
-    return fail(written.error(), ExitStatus::own_failure);
+    return reports::fail(written.error(), reports::ExitStatus::own_failure);
   if (const Status written = write_file(file.string(), replay_scenario_text(scenario)); !written)
-    return fail(written.error(), ExitStatus::own_failure);
+    return reports::fail(written.error(), reports::ExitStatus::own_failure);
   said << "wrote " << printable(file.string()) << " and " << printable(folder.string())
        << "/\n      " << calls_in_words(*program)
        << "\nexpected of it: " << in_words(scenario.expect) << "\n";
-  return ExitStatus::clean;
+  return reports::ExitStatus::clean;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -11,11 +11,11 @@
 #include "runtime/replay/program.h"
 #include "trace/load.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct RecordedFailure {
   std::vector<std::string> paths;  // trace files, or folders that hold them
-  LoadOptions load;
+  trace::LoadOptions load;
   std::string output = "replay.yaml";  // the scenario's file
   ProgramOptions program;
   bool force = false;  // replaces files that are there already
@@ -25,6 +25,7 @@ struct RecordedFailure {
 // replay would not show: wrong numbers, missing ranks, MPI programs. Status: 0 written; 2 for what
 // cannot be read or replayed; 3 where the traces do not say whether anything is wrong; 4 for what
 // cannot be written. Errors are printed.
-ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure, std::ostream& said);
+reports::ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure,
+                                                 std::ostream& said);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -10,7 +10,7 @@
 #include "base/files/write_file.h"
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -112,4 +112,4 @@ std::optional<Error> last_error(const std::string& log) {
   return found ? std::optional(std::move(out)) : std::nullopt;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "runtime/job/scenario.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // The folder's name when the user gives none: "<stem of the scenario's file>-<UTC time>".
 std::string run_folder_name(const std::string& scenario_file, std::time_t now);
@@ -33,4 +33,4 @@ std::vector<std::string> last_lines(const std::string& file, std::size_t lines);
 // otherwise.
 std::optional<Error> last_error(const std::string& log);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -22,14 +22,14 @@
 #include "runtime/launch/scenario_files.h"
 #include "runtime/launch/this_machine.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
 // Where one scenario's run goes, and how it ended.
 struct FinishedRun {
   JobOutcome outcome;
-  ExitStatus status = ExitStatus::clean;
+  reports::ExitStatus status = reports::ExitStatus::clean;
 };
 
 class Runner {
@@ -43,16 +43,16 @@ class Runner {
                   ? std::cerr
                   : std::cout) {}
 
-  ExitStatus run() {
-    if (const Status ready = prepare(); !ready) return fail(ready.error());
+  reports::ExitStatus run() {
+    if (const Status ready = prepare(); !ready) return reports::fail(ready.error());
     Interrupts interrupts;
-    ExitStatus worst = ExitStatus::clean;
+    reports::ExitStatus worst = reports::ExitStatus::clean;
     std::vector<TableRow> rows;
     for (const Scenario& scenario : scenarios_) {
       const Result<FinishedRun> finished = run_one(scenario, interrupts);
       if (!finished) {
-        fail(finished.error(), ExitStatus::own_failure);
-        worst = ExitStatus::own_failure;
+        reports::fail(finished.error(), reports::ExitStatus::own_failure);
+        worst = reports::ExitStatus::own_failure;
         if (interrupts.poll() != 0) break;
         continue;
       }
@@ -63,28 +63,29 @@ class Runner {
     if (scenarios_.size() > 1 && !options_.report.quiet) said_ << table(rows) << std::flush;
     if (!references_.empty() && !options_.report.quiet) {
       said_ << "\nfinal losses, beside one process with all batches:\n"
-            << reference_table(references_) << std::flush;
+            << reports::reference_table(references_) << std::flush;
     }
     for (const Study& study : studies_) {
       if (interrupts.poll() != 0) break;
       if (const Status ran = run_one(study, interrupts); !ran) {
-        fail(ran.error(), ExitStatus::own_failure);
-        worst = ExitStatus::own_failure;
+        reports::fail(ran.error(), reports::ExitStatus::own_failure);
+        worst = reports::ExitStatus::own_failure;
       }
     }
-    if (const int signal = interrupts.poll(); signal != 0) return interrupted_by(signal);
+    if (const int signal = interrupts.poll(); signal != 0) return reports::interrupted_by(signal);
     return worst;
   }
 
  private:
   // Finds, loads and checks everything before anything is started.
   Status prepare() {
-    if (const Status outputs = check_outputs(options_.report); !outputs) return outputs.error();
+    if (const Status outputs = reports::check_outputs(options_.report); !outputs)
+      return outputs.error();
     if (options_.check && options_.report.filter.any())
       return Error{"--check compares with everything that is found",
                    {},
                    "leave out --only, --disable, --suppressions and --baseline"};
-    Result<Filter> filter = load_filter(options_.report.filter);
+    Result<reports::Filter> filter = reports::load_filter(options_.report.filter);
     if (!filter) return filter.error();
     filter_ = std::move(*filter);
     const Result<std::vector<std::string>> files = scenario_files(options_.paths);
@@ -165,13 +166,13 @@ class Runner {
                 [&](const JobProgress& now, double elapsed_s) { progress.update(now, elapsed_s); });
     progress.finish();
     if (!outcome) return outcome.error();
-    FilteredReport report =
-        filtered(std::move(outcome->report), outcome->run, filter_, today_utc());
+    reports::FilteredReport report =
+        reports::filtered(std::move(outcome->report), outcome->run, filter_, reports::today_utc());
     if (const Status told = tell(*folder, *outcome, report); !told) return told.error();
     outcome->report = std::move(report.report);
-    ExitStatus status = judge(scenario, *outcome);
+    reports::ExitStatus status = judge(scenario, *outcome);
     if (options_.reference && outcome->end != JobEnd::interrupted) {
-      const Result<ExitStatus> compared =
+      const Result<reports::ExitStatus> compared =
           compare_with_reference(scenario, *outcome, options, interrupts);
       if (!compared) return compared.error();
       status = worse(status, *compared);
@@ -180,35 +181,38 @@ class Runner {
   }
 
   // Trains the same in one process and adds the row of it.
-  Result<ExitStatus> compare_with_reference(const Scenario& scenario, const JobOutcome& outcome,
-                                            const JobOptions& options, Interrupts& interrupts) {
+  Result<reports::ExitStatus> compare_with_reference(const Scenario& scenario,
+                                                     const JobOutcome& outcome,
+                                                     const JobOptions& options,
+                                                     Interrupts& interrupts) {
     Result<ReferenceRun> made = run_reference(scenario, outcome, options, interrupts);
     if (!made) return made.error();
     if (made->none.empty() && !options_.report.quiet) {
       said_ << "\nagainst one process with all batches (in " << printable(made->folder) << "):\n"
-            << comparison_text(made->comparison) << std::flush;
+            << reports::comparison_text(made->comparison) << std::flush;
     }
     references_.push_back({std::filesystem::path(scenario.file).stem().string(),
                            std::move(made->none), made->loss, made->comparison.parted});
-    switch (verdict_of(references_.back())) {
-      case ReferenceVerdict::loss_parts:
-      case ReferenceVerdict::values_part:
-        return ExitStatus::findings;
-      case ReferenceVerdict::no_loss:
-        return ExitStatus::inconclusive;
-      case ReferenceVerdict::agrees:
-      case ReferenceVerdict::no_reference:
+    switch (reports::verdict_of(references_.back())) {
+      case reports::ReferenceVerdict::loss_parts:
+      case reports::ReferenceVerdict::values_part:
+        return reports::ExitStatus::findings;
+      case reports::ReferenceVerdict::no_loss:
+        return reports::ExitStatus::inconclusive;
+      case reports::ReferenceVerdict::agrees:
+      case reports::ReferenceVerdict::no_reference:
         break;
     }
-    return ExitStatus::clean;
+    return reports::ExitStatus::clean;
   }
 
   // The report, and what else there is to say of the run.
-  Status tell(const std::string& folder, const JobOutcome& outcome, const FilteredReport& report) {
-    const Status kept = write_file(folder + "/report.json", json_report(report));
+  Status tell(const std::string& folder, const JobOutcome& outcome,
+              const reports::FilteredReport& report) {
+    const Status kept = write_file(folder + "/report.json", reports::json_report(report));
     if (!kept) return kept;
     if (!options_.report.quiet) said_ << "\n" << std::flush;
-    const Status written = write_reports(report, outcome.run, options_.report);
+    const Status written = reports::write_reports(report, outcome.run, options_.report);
     if (!written) return written;
     if (!options_.report.quiet) said_ << "\n" << run_summary(outcome) << std::flush;
     return Status::ok();
@@ -216,27 +220,28 @@ class Runner {
 
   // With --check: whether it went as expected. Else by the report; a job that did not complete is
   // never clean, even if its traces show nothing.
-  ExitStatus judge(const Scenario& scenario, const JobOutcome& outcome) {
+  reports::ExitStatus judge(const Scenario& scenario, const JobOutcome& outcome) {
     if (options_.check && outcome.end != JobEnd::interrupted) {
       const std::vector<std::string> differing = differences(*scenario.expect, outcome);
       for (const std::string& difference : differing)
         std::cerr << printable(scenario.file) << ": " << difference << "\n";
       if (differing.empty() && !options_.report.quiet) said_ << "as expected\n";
       if (!options_.report.quiet) said_ << "\n" << std::flush;
-      return differing.empty() ? ExitStatus::clean : ExitStatus::findings;
+      return differing.empty() ? reports::ExitStatus::clean : reports::ExitStatus::findings;
     }
-    const ExitStatus status = exit_status(outcome.report, options_.report.fail_on);
+    const reports::ExitStatus status =
+        reports::exit_status(outcome.report, options_.report.fail_on);
     const bool completed = outcome.end == JobEnd::completed;
-    return status == ExitStatus::clean && !completed && options_.report.fail_on != "never"
-               ? ExitStatus::inconclusive
+    return status == reports::ExitStatus::clean && !completed && options_.report.fail_on != "never"
+               ? reports::ExitStatus::inconclusive
                : status;
   }
 
-  static ExitStatus worse(ExitStatus a, ExitStatus b) {
-    const auto badness = [](ExitStatus s) {
-      if (s == ExitStatus::own_failure) return 3;
-      if (s == ExitStatus::findings) return 2;
-      return s == ExitStatus::inconclusive ? 1 : 0;
+  static reports::ExitStatus worse(reports::ExitStatus a, reports::ExitStatus b) {
+    const auto badness = [](reports::ExitStatus s) {
+      if (s == reports::ExitStatus::own_failure) return 3;
+      if (s == reports::ExitStatus::findings) return 2;
+      return s == reports::ExitStatus::inconclusive ? 1 : 0;
     };
     return badness(a) >= badness(b) ? a : b;
   }
@@ -244,17 +249,17 @@ class Runner {
   const RunOptions& options_;
   const StudyRunner run_study_;
   std::ostream& said_;
-  Filter filter_;
+  reports::Filter filter_;
   std::vector<Scenario> scenarios_;
   std::vector<Study> studies_;
-  std::vector<ReferenceRow> references_;
+  std::vector<reports::ReferenceRow> references_;
   std::string worker_;
 };
 
 }  // namespace
 
-ExitStatus run_scenarios(const RunOptions& options, const StudyRunner& run_study) {
+reports::ExitStatus run_scenarios(const RunOptions& options, const StudyRunner& run_study) {
   return Runner(options, run_study).run();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -13,7 +13,7 @@
 #include "reports/findings/forms.h"
 #include "runtime/job/study.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Where runs go unless told otherwise: a new folder in this one.
 inline constexpr const char* kRunsFolder = "lockstep-runs";
@@ -24,7 +24,7 @@ struct RunOptions {
   bool check = false;              // compares with each scenario's "expect:"
   bool reference = false;          // trains the same in one process, too, and compares
   bool share_gpus = false;         // ranks on nccl may share GPUs
-  ReportOptions report;
+  reports::ReportOptions report;
 };
 
 // Runs a study with `worker` in `folder`, which exists, and prints its table to `said`:
@@ -38,6 +38,6 @@ using StudyRunner =
 // all; of one run by the contract (exit_status()), 3 where a job without findings did not complete,
 // and with `check` 0 or 1, as it went as expected or not; 2 for what cannot be used; 4 for what
 // failed. Errors are printed.
-ExitStatus run_scenarios(const RunOptions& options, const StudyRunner& run_study);
+reports::ExitStatus run_scenarios(const RunOptions& options, const StudyRunner& run_study);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -14,7 +14,7 @@
 #include "runtime/launch/run_folder.h"
 #include "verify/rules.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -36,7 +36,8 @@ std::string until_then(const JobOutcome& outcome) {
   std::string out;
   if (outcome.quiet_s > kLongQuietS)
     out += "nothing had moved for " + fixed(outcome.quiet_s, 0) + " s\n";
-  if (outcome.report.verdict != Verdict::findings) out += "nothing was found wrong until then\n";
+  if (outcome.report.verdict != verify::Verdict::findings)
+    out += "nothing was found wrong until then\n";
   return out;
 }
 
@@ -264,13 +265,13 @@ std::string run_summary(const JobOutcome& outcome) {
 TableRow table_row(const Scenario& scenario, const JobOutcome& outcome) {
   TableRow row;
   row.scenario = std::filesystem::path(scenario.file).stem().string();
-  row.verdict = to_string(outcome.report.verdict);
+  row.verdict = verify::to_string(outcome.report.verdict);
   row.wall_s = outcome.wall_s;
   if (!outcome.report.findings.empty()) {
-    const Finding& leading = outcome.report.findings.front();
-    row.rule = rule(leading.rule).name;
+    const verify::Finding& leading = outcome.report.findings.front();
+    row.rule = verify::rule(leading.rule).name;
     std::vector<std::int32_t> culprits;
-    for (const Rank rank : leading.culprits) culprits.push_back(rank.value);
+    for (const trace::Rank rank : leading.culprits) culprits.push_back(rank.value);
     row.culprits = ranges(culprits);
   }
   if (scenario.expect) row.expected = differences(*scenario.expect, outcome).empty() ? "yes" : "NO";
@@ -342,4 +343,4 @@ void RunProgress::finish() {
   shown_.clear();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

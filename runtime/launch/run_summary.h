@@ -10,7 +10,7 @@
 #include "runtime/launch/job_runner.h"
 #include "runtime/launch/live_verifier.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // "4 ranks on gloo, manual gradient synchronisation, remedy none, 6 steps".
 std::string job_in_words(const Scenario& scenario);
@@ -57,4 +57,4 @@ class RunProgress {
   double first_s_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -9,7 +9,7 @@
 #include "runtime/replay/replay_scenario.h"
 #include "verify/rules.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -58,9 +58,9 @@ Result<std::vector<std::string>> scenario_files(const std::vector<std::string>& 
 std::optional<Error> unknown_rule(const Scenario& scenario) {
   if (!scenario.expect) return std::nullopt;
   std::vector<std::string> known;
-  for (const Rule& row : all_rules()) known.emplace_back(row.name);
+  for (const verify::Rule& row : verify::all_rules()) known.emplace_back(row.name);
   for (const std::string& name : scenario.expect->rules) {
-    if (rule_from_name(name)) continue;
+    if (verify::rule_from_name(name)) continue;
     const std::string meant = nearest(name, known);
     return Error{"\"expect.rules\" names no rule: \"" + printable(name) + "\"",
                  {scenario.file},
@@ -74,11 +74,11 @@ Result<Scenario> load_checked_scenario(const std::string& file) {
   if (!scenario) return scenario;
   if (const auto error = unknown_rule(*scenario)) return *error;
   if (scenario->replays()) {
-    if (const Result<Run> program = load_replay_program(*scenario); !program) {
+    if (const Result<trace::Run> program = load_replay_program(*scenario); !program) {
       return program.error();
     }
   }
   return scenario;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

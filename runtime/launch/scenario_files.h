@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "runtime/job/scenario.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // The scenario files that `paths` name: files as they are, or without their ending; of folders all
 // *.yaml and *.yml in them and below, sorted.
@@ -21,4 +21,4 @@ std::optional<Error> unknown_rule(const Scenario& scenario);
 // Loads and checks one, including that the rules it expects exist, and that what it replays can be.
 Result<Scenario> load_checked_scenario(const std::string& file);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -12,7 +12,7 @@
 
 #include "base/files/read_file.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -103,4 +103,4 @@ std::vector<std::string> SharedSegments::remove() {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

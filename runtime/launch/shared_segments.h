@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class SharedSegments {
  public:
@@ -42,4 +42,4 @@ class SharedSegments {
   std::map<std::string, Segment> known_;  // those that came since, by name
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -12,7 +12,7 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -98,4 +98,4 @@ std::optional<int> count_gpus(const GpuSearch& search) {
   return search.visible ? std::min(count, count_listed(*search.visible)) : count;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // The exit status of a worker that refuses what it is given.
 inline constexpr int kWorkerRefusal = 2;
@@ -36,4 +36,4 @@ GpuSearch gpu_search_of_this_process();
 // NVIDIA's GPUs that a worker may use. Nothing where these files do not tell (Jetson, WSL).
 std::optional<int> count_gpus(const GpuSearch& search);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

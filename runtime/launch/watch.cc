@@ -30,7 +30,7 @@
 #include "verify/rules.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -48,7 +48,9 @@ Result<std::vector<std::string>> ring_files(const std::string& folder) {
 }
 
 // Events that the rank recorded since its start, whether or not the ring still holds them.
-std::uint64_t events_of(const RankTrace& trace) { return trace.dropped + trace.events.size(); }
+std::uint64_t events_of(const trace::RankTrace& trace) {
+  return trace.dropped + trace.events.size();
+}
 
 }  // namespace
 
@@ -69,13 +71,13 @@ std::string this_host() {
 // What a process recorded between the reading and its end is seen by the next look only. One that
 // records after that, too, is not the one of that number here: then none of the numbers mean
 // anything.
-void WatchSource::mark_gone(Run& run) {
+void WatchSource::mark_gone(trace::Run& run) {
   if (!options_.look_for_processes || foreign_processes_) return;
   const std::string host = this_host();
-  std::map<Rank, Gone> gone;
-  std::vector<RankTrace*> silent;
-  for (RankTrace& trace : run.ranks) {
-    if (trace.end != End::cut || (!trace.host.empty() && trace.host != host)) continue;
+  std::map<trace::Rank, Gone> gone;
+  std::vector<trace::RankTrace*> silent;
+  for (trace::RankTrace& trace : run.ranks) {
+    if (trace.end != trace::End::cut || (!trace.host.empty() && trace.host != host)) continue;
     if (!has_ended(trace.pid)) continue;
     const auto before = gone_.find(trace.rank);
     Gone& now = gone.emplace(trace.rank, Gone{events_of(trace), false}).first->second;
@@ -89,46 +91,47 @@ void WatchSource::mark_gone(Run& run) {
     if (!moved) silent.push_back(&trace);
   }
   gone_ = std::move(gone);
-  for (RankTrace* trace : silent) trace->end = End::killed;
+  for (trace::RankTrace* trace : silent) trace->end = trace::End::killed;
 }
 
 Result<std::optional<WatchSource::Look>> WatchSource::look() {
   const Result<std::vector<std::string>> files = ring_files(options_.folder);
   if (!files) return files.error();
   if (files->empty()) return std::optional<Look>();
-  LoadOptions reading;
+  trace::LoadOptions reading;
   reading.format = "ring";
-  Result<Run> run = load_run(*files, reading);
+  Result<trace::Run> run = trace::load_run(*files, reading);
   if (!run) return run.error();
   mark_gone(*run);
   Look out;
   const std::string host = this_host();
-  out.one_host = std::all_of(run->ranks.begin(), run->ranks.end(), [&](const RankTrace& trace) {
-    return trace.host.empty() || trace.host == host;
-  });
-  const bool all_ended = std::none_of(run->ranks.begin(), run->ranks.end(),
-                                      [](const RankTrace& t) { return t.end == End::cut; });
+  out.one_host = std::all_of(
+      run->ranks.begin(), run->ranks.end(),
+      [&](const trace::RankTrace& trace) { return trace.host.empty() || trace.host == host; });
+  const bool all_ended =
+      std::none_of(run->ranks.begin(), run->ranks.end(),
+                   [](const trace::RankTrace& t) { return t.end == trace::End::cut; });
   const bool all_there = static_cast<std::size_t>(run->world_size) <= run->ranks.size();
   looks_after_end_ = all_ended ? looks_after_end_ + 1 : 0;
   out.over = all_ended && (all_there || looks_after_end_ >= kLooksForAbsent);
-  out.report = verify(*run, {.live = !out.over});
+  out.report = verify::verify(*run, {.live = !out.over});
   out.run = std::move(*run);
   return std::optional<Look>(std::move(out));
 }
 
 std::vector<std::pair<std::string, std::string>> exec_environment(const std::string& folder,
-                                                                  const Finding& worst) {
+                                                                  const verify::Finding& worst) {
   std::vector<std::int32_t> culprits;
-  for (const Rank rank : worst.culprits) culprits.push_back(rank.value);
+  for (const trace::Rank rank : worst.culprits) culprits.push_back(rank.value);
   return {{"LOCKSTEP_FOLDER", folder},
-          {"LOCKSTEP_RULE", std::string(rule(worst.rule).name)},
-          {"LOCKSTEP_SEVERITY", std::string(to_string(worst.severity))},
-          {"LOCKSTEP_CERTAINTY", std::string(to_string(worst.certainty))},
+          {"LOCKSTEP_RULE", std::string(verify::rule(worst.rule).name)},
+          {"LOCKSTEP_SEVERITY", std::string(verify::to_string(worst.severity))},
+          {"LOCKSTEP_CERTAINTY", std::string(verify::to_string(worst.certainty))},
           {"LOCKSTEP_CULPRITS", ranges(culprits)},
           {"LOCKSTEP_MESSAGE", printable(worst.message)}};
 }
 
-Status run_exec(const std::string& command, const std::string& folder, const Finding& worst,
+Status run_exec(const std::string& command, const std::string& folder, const verify::Finding& worst,
                 Interrupts& interrupts) {
   for (const auto& [name, value] : exec_environment(folder, worst))
     setenv(name.c_str(), value.c_str(), 1);  // only this thread reads the environment
@@ -151,12 +154,12 @@ Status run_exec(const std::string& command, const std::string& folder, const Fin
 
 namespace {
 
-constexpr Nanos kSecond = 1'000'000'000;
+constexpr trace::Nanos kSecond = 1'000'000'000;
 // A look that took a second is not repeated within twenty: the job needs the machine.
-constexpr Nanos kLookCostFactor = 20;
+constexpr trace::Nanos kLookCostFactor = 20;
 constexpr auto kSlice = std::chrono::milliseconds(50);
-constexpr Nanos kSettle = kSecond / 2;            // between the two looks of --once
-constexpr Nanos kProgressInterval = 5 * kSecond;  // of the line that says how far the job is
+constexpr trace::Nanos kSettle = kSecond / 2;            // between the two looks of --once
+constexpr trace::Nanos kProgressInterval = 5 * kSecond;  // of the line that says how far the job is
 
 class Watcher {
  public:
@@ -168,8 +171,8 @@ class Watcher {
         said_(taken_ ? std::cerr : std::cout),
         source_({options.folder, !options.ignore_processes}) {}
 
-  ExitStatus run() {
-    if (const Status ready = prepare(); !ready) return fail(ready.error());
+  reports::ExitStatus run() {
+    if (const Status ready = prepare(); !ready) return reports::fail(ready.error());
     Interrupts interrupts;
     began_ = monotonic_nanos();
     return options_.once ? look_once(interrupts) : follow(interrupts);
@@ -177,8 +180,8 @@ class Watcher {
 
  private:
   Status prepare() {
-    if (const Status outputs = check_outputs(options_.report); !outputs) return outputs;
-    Result<Filter> filter = load_filter(options_.report.filter);
+    if (const Status outputs = reports::check_outputs(options_.report); !outputs) return outputs;
+    Result<reports::Filter> filter = reports::load_filter(options_.report.filter);
     if (!filter) return filter.error();
     filter_ = std::move(*filter);
     std::error_code failed;
@@ -192,9 +195,9 @@ class Watcher {
 
   // One look: what the traces show now. Keeps the last one that showed anything.
   Status look() {
-    const Nanos begin = monotonic_nanos();
+    const trace::Nanos begin = monotonic_nanos();
     Result<std::optional<WatchSource::Look>> seen = source_.look();
-    const Nanos end = monotonic_nanos();
+    const trace::Nanos end = monotonic_nanos();
     cost_ = end - begin;
     if (!seen) {
       state_.problem = seen.error().summary();
@@ -203,10 +206,10 @@ class Watcher {
     state_.problem.clear();
     if (*seen) {
       look_ = std::move(**seen);
-      stuck_ = proves_stuck(look_->report);
-      report_ = filtered(look_->report, look_->run, filter_, today_utc());
-      state_ =
-          watch_state(look_->run, report_.report, look_->one_host ? end : kNoTime, !look_->over);
+      stuck_ = verify::proves_stuck(look_->report);
+      report_ = reports::filtered(look_->report, look_->run, filter_, reports::today_utc());
+      state_ = reports::watch_state(look_->run, report_.report,
+                                    look_->one_host ? end : trace::kNoTime, !look_->over);
     }
     state_.folder = options_.folder;
     state_.watched_s = static_cast<double>(end - began_) / kSecond;
@@ -214,45 +217,47 @@ class Watcher {
   }
 
   // A rank counts as gone where two looks find it so.
-  ExitStatus look_once(Interrupts& interrupts) {
-    if (const Status first = look(); !first) return fail(first.error());
+  reports::ExitStatus look_once(Interrupts& interrupts) {
+    if (const Status first = look(); !first) return reports::fail(first.error());
     if (!look_) {
-      return fail({"no ring files in this folder",
-                   {options_.folder},
-                   "has the job begun? `lockstep verify` judges traces of other forms"});
+      return reports::fail({"no ring files in this folder",
+                            {options_.folder},
+                            "has the job begun? `lockstep verify` judges traces of other forms"});
     }
     if (!look_->over && !stuck_) {
-      if (const int signal = pause(kSettle, interrupts); signal != 0) return interrupted_by(signal);
-      if (const Status second = look(); !second) return fail(second.error());
+      if (const int signal = pause(kSettle, interrupts); signal != 0)
+        return reports::interrupted_by(signal);
+      if (const Status second = look(); !second) return reports::fail(second.error());
     }
     if (!options_.report.quiet) {
-      said_ << watch_screen(state_, {.width = width()}, {.on = !taken_ && stdout_wants_color()})
+      said_ << reports::watch_screen(state_, {.width = width()},
+                                     {.on = !taken_ && stdout_wants_color()})
             << std::flush;
     }
-    if (const Status told = act_on_findings(interrupts); !told) fail(told.error());
+    if (const Status told = act_on_findings(interrupts); !told) reports::fail(told.error());
     return conclude(look_->over || stuck_ || !report_.report.findings.empty());
   }
 
-  ExitStatus follow(Interrupts& interrupts) {
+  reports::ExitStatus follow(Interrupts& interrupts) {
     const char* const term = std::getenv("TERM");
     const bool on_terminal = ::isatty(STDOUT_FILENO) == 1 && term != nullptr &&
                              std::string_view(term) != "dumb" && !taken_ && !options_.report.quiet;
     if (on_terminal) screen_.emplace(std::cout);
     while (true) {
-      const WatchState before = state_;
+      const reports::WatchState before = state_;
       const Status looked = look();
       show(before);
       if (const Status told = act_on_findings(interrupts); !told) {
         screen_.reset();
-        fail(told.error());
+        reports::fail(told.error());
         if (on_terminal) screen_.emplace(std::cout);
       }
       if (looked && look_ && (look_->over || stuck_)) break;
-      const Nanos interval = static_cast<Nanos>(options_.interval_s * kSecond);
+      const trace::Nanos interval = static_cast<trace::Nanos>(options_.interval_s * kSecond);
       if (const int signal = pause(std::max(interval, kLookCostFactor * cost_), interrupts);
           signal != 0) {
         screen_.reset();
-        return interrupted_by(signal);
+        return reports::interrupted_by(signal);
       }
     }
     screen_.reset();
@@ -263,17 +268,18 @@ class Watcher {
 
   void draw() {
     shown_size_ = terminal_size(STDOUT_FILENO);
-    screen_->draw(watch_screen(state_, shown_size_, {.on = stdout_wants_color()}));
+    screen_->draw(reports::watch_screen(state_, shown_size_, {.on = stdout_wants_color()}));
   }
 
-  void show(const WatchState& before) {
+  void show(const reports::WatchState& before) {
     if (options_.report.quiet) return;
     if (screen_) return draw();
-    const std::string at = duration_words(state_.watched_s) + "  ";
-    const Nanos late = static_cast<Nanos>(options_.late_s * kSecond);
-    for (const std::string& line : watch_news(before, state_, late)) said_ << at << line << "\n";
-    const Nanos now = monotonic_nanos();
-    const std::string progress = progress_words(state_);
+    const std::string at = reports::duration_words(state_.watched_s) + "  ";
+    const trace::Nanos late = static_cast<trace::Nanos>(options_.late_s * kSecond);
+    for (const std::string& line : reports::watch_news(before, state_, late))
+      said_ << at << line << "\n";
+    const trace::Nanos now = monotonic_nanos();
+    const std::string progress = reports::progress_words(state_);
     if (progress != told_ && (told_.empty() || now - told_at_ >= kProgressInterval)) {
       said_ << at << progress << "\n";
       told_ = progress;
@@ -285,15 +291,16 @@ class Watcher {
   // Findings that were not there before: the reports are written, then the command runs.
   Status act_on_findings(Interrupts& interrupts) {
     if (options_.exec.empty()) return Status::ok();
-    const Finding* worst = nullptr;
-    for (const Finding& f : report_.report.findings) {
-      Report alone;
+    const verify::Finding* worst = nullptr;
+    for (const verify::Finding& f : report_.report.findings) {
+      verify::Report alone;
       alone.findings = {f};
-      const bool counts = exit_status(alone, options_.report.fail_on) == ExitStatus::findings;
+      const bool counts =
+          reports::exit_status(alone, options_.report.fail_on) == reports::ExitStatus::findings;
       if (counts && acted_on_.insert(f.fingerprint).second && worst == nullptr) worst = &f;
     }
     if (worst == nullptr) return Status::ok();
-    if (const Status written = write_reports(report_, look_->run, files_only()); !written)
+    if (const Status written = reports::write_reports(report_, look_->run, files_only()); !written)
       return written;
     const bool on_terminal = screen_.has_value();
     screen_.reset();
@@ -303,37 +310,40 @@ class Watcher {
   }
 
   // The report's options without what is written to standard output.
-  ReportOptions files_only() const {
-    ReportOptions out = options_.report;
+  reports::ReportOptions files_only() const {
+    reports::ReportOptions out = options_.report;
     out.quiet = true;
     std::erase_if(out.outputs, [](const std::string& o) { return o.ends_with("=-"); });
     return out;
   }
 
-  ExitStatus conclude(bool with_report) {
-    ReportOptions outputs = options_.report;
+  reports::ExitStatus conclude(bool with_report) {
+    reports::ReportOptions outputs = options_.report;
     outputs.quiet |= !with_report;
     if (with_report && !outputs.quiet) said_ << "\n" << std::flush;
-    if (const Status written = write_reports(report_, look_->run, outputs); !written)
-      return fail(written.error(), ExitStatus::own_failure);
-    const ExitStatus status = exit_status(report_.report, options_.report.fail_on);
-    return status == ExitStatus::clean && options_.report.fail_on != "never" && ended_badly()
-               ? ExitStatus::inconclusive
+    if (const Status written = reports::write_reports(report_, look_->run, outputs); !written)
+      return reports::fail(written.error(), reports::ExitStatus::own_failure);
+    const reports::ExitStatus status =
+        reports::exit_status(report_.report, options_.report.fail_on);
+    return status == reports::ExitStatus::clean && options_.report.fail_on != "never" &&
+                   ended_badly()
+               ? reports::ExitStatus::inconclusive
                : status;
   }
 
   // A job that did not complete is never clean, even if its traces show no fault.
   bool ended_badly() const {
-    return look_->over && std::any_of(look_->run.ranks.begin(), look_->run.ranks.end(),
-                                      [](const RankTrace& t) { return t.end != End::clean; });
+    return look_->over &&
+           std::any_of(look_->run.ranks.begin(), look_->run.ranks.end(),
+                       [](const trace::RankTrace& t) { return t.end != trace::End::clean; });
   }
 
   // Waits; the signal that ended it, or 0. Draws anew where the terminal's size changes meanwhile.
-  int pause(Nanos time, Interrupts& interrupts) {
-    const Nanos end = monotonic_nanos() + time;
+  int pause(trace::Nanos time, Interrupts& interrupts) {
+    const trace::Nanos end = monotonic_nanos() + time;
     while (true) {
       if (const int signal = interrupts.poll(); signal != 0) return signal;
-      const Nanos left = end - monotonic_nanos();
+      const trace::Nanos left = end - monotonic_nanos();
       if (left <= 0) return 0;
       std::this_thread::sleep_for(
           std::min<std::chrono::nanoseconds>(kSlice, std::chrono::nanoseconds(left)));
@@ -346,23 +356,23 @@ class Watcher {
   const WatchOptions& options_;
   const bool taken_;  // standard output, by a report
   std::ostream& said_;
-  Filter filter_;
+  reports::Filter filter_;
   WatchSource source_;
   std::optional<WatchSource::Look> look_;
-  FilteredReport report_;
+  reports::FilteredReport report_;
   bool stuck_ = false;
-  WatchState state_;
+  reports::WatchState state_;
   std::optional<TerminalScreen> screen_;
   ScreenSize shown_size_;
   std::set<std::string> acted_on_;  // fingerprints
   std::string told_;                // the last line of progress, and when it was told
-  Nanos told_at_ = 0;
-  Nanos began_ = 0;
-  Nanos cost_ = 0;  // of the last look
+  trace::Nanos told_at_ = 0;
+  trace::Nanos began_ = 0;
+  trace::Nanos cost_ = 0;  // of the last look
 };
 
 }  // namespace
 
-ExitStatus watch_job(const WatchOptions& options) { return Watcher(options).run(); }
+reports::ExitStatus watch_job(const WatchOptions& options) { return Watcher(options).run(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -21,7 +21,7 @@
 #include "trace/run.h"
 #include "verify/report.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Whether a process of this machine has ended; a zombie has.
 bool has_ended(std::int64_t pid);
@@ -41,8 +41,8 @@ class WatchSource {
   explicit WatchSource(Options options) : options_(std::move(options)) {}
 
   struct Look {
-    Run run;
-    Report report;
+    trace::Run run;
+    verify::Report report;
     // Every rank has ended, and the report is the last word. Where ranks are absent (they recorded
     // on another machine, or never began) that is so after kLooksForAbsent looks at nothing new.
     bool over = false;
@@ -55,7 +55,7 @@ class WatchSource {
   Result<std::optional<Look>> look();
 
  private:
-  void mark_gone(Run& run);
+  void mark_gone(trace::Run& run);
 
   Options options_;
   // A rank whose process was gone at the last look.
@@ -66,7 +66,7 @@ class WatchSource {
 
   bool foreign_processes_ = false;  // process numbers are not this machine's
   int looks_after_end_ = 0;
-  std::map<Rank, Gone> gone_;
+  std::map<trace::Rank, Gone> gone_;
 };
 
 // Runs what the user wants run when something is found: `lockstep watch --exec CMD`.
@@ -78,12 +78,12 @@ class WatchSource {
 //   LOCKSTEP_CULPRITS   its culprits, "1,3"; empty: none can be singled out
 //   LOCKSTEP_MESSAGE    its message, one line
 std::vector<std::pair<std::string, std::string>> exec_environment(const std::string& folder,
-                                                                  const Finding& worst);
+                                                                  const verify::Finding& worst);
 
 // Runs `command` with /bin/sh and waits for it; its output goes to standard error. A signal that
 // comes meanwhile ends it.
 // Errors: it cannot be started, or it fails, in its own words of exit.
-Status run_exec(const std::string& command, const std::string& folder, const Finding& worst,
+Status run_exec(const std::string& command, const std::string& folder, const verify::Finding& worst,
                 Interrupts& interrupts);
 
 // All of it, for somebody who waits: `lockstep watch`.
@@ -95,13 +95,13 @@ struct WatchOptions {
   double interval_s = 1;          // between two looks; more where a look takes long
   double late_s = 0.1;            // tells of ranks so far behind the median of their group
   std::string exec;               // run_exec()'s, for each new finding that counts; empty: none
-  ReportOptions report;
+  reports::ReportOptions report;
 };
 
 // Shows how the job stands, as a screen on a terminal and as lines elsewhere, until every rank has
 // ended or it is proven that the job can never go on; then writes the reports. Status: by the
 // contract (exit_status()); 3 where a job without findings did not end well; 2 for a folder that
 // cannot be used; 4 for what cannot be written. Errors are printed.
-ExitStatus watch_job(const WatchOptions& options);
+reports::ExitStatus watch_job(const WatchOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -20,7 +20,7 @@
 #include "base/text.h"
 #include "trace/formats/ring/ring_file.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -134,11 +134,11 @@ std::string hanging_place(const std::string& stack_file) {
 
 namespace {
 
-constexpr auto kEndMarkOffset = static_cast<off_t>(offsetof(ring::Header, end_mark));
-static_assert(sizeof(ring::Header::end_mark) == sizeof(std::uint32_t));
+constexpr auto kEndMarkOffset = static_cast<off_t>(offsetof(trace::ring::Header, end_mark));
+static_assert(sizeof(trace::ring::Header::end_mark) == sizeof(std::uint32_t));
 
 // What stands in the file before and at the mark; false where it is too short.
-bool read_header(int file, char (&magic)[sizeof ring::kMagic], std::uint32_t& mark) {
+bool read_header(int file, char (&magic)[sizeof trace::ring::kMagic], std::uint32_t& mark) {
   return pread(file, magic, sizeof magic, 0) == static_cast<ssize_t>(sizeof magic) &&
          pread(file, &mark, sizeof mark, kEndMarkOffset) == static_cast<ssize_t>(sizeof mark);
 }
@@ -148,13 +148,14 @@ bool read_header(int file, char (&magic)[sizeof ring::kMagic], std::uint32_t& ma
 Status mark_killed(const std::string& ring_file) {
   const int file = open(ring_file.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) return system_error("cannot write", errno, ring_file);
-  char magic[sizeof ring::kMagic];
+  char magic[sizeof trace::ring::kMagic];
   std::uint32_t mark = 0;
-  const bool readable = read_header(file, magic, mark) &&
-                        std::equal(std::begin(magic), std::end(magic), std::begin(ring::kMagic));
+  const bool readable =
+      read_header(file, magic, mark) &&
+      std::equal(std::begin(magic), std::end(magic), std::begin(trace::ring::kMagic));
   bool written = readable;
-  if (readable && mark == static_cast<std::uint32_t>(ring::EndMark::none)) {
-    mark = static_cast<std::uint32_t>(ring::EndMark::killed);
+  if (readable && mark == static_cast<std::uint32_t>(trace::ring::EndMark::none)) {
+    mark = static_cast<std::uint32_t>(trace::ring::EndMark::killed);
     written = pwrite(file, &mark, sizeof mark, kEndMarkOffset) == static_cast<ssize_t>(sizeof mark);
   }
   close(file);
@@ -165,4 +166,4 @@ Status mark_killed(const std::string& ring_file) {
   return Status::ok();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct WorkerNumbers {
   std::int64_t steps = 0;
@@ -54,4 +54,4 @@ std::string hanging_place(const std::string& stack_file);
 // have ended. A file that has a mark keeps it. Errors: no ring file, or it cannot be written.
 Status mark_killed(const std::string& ring_file);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

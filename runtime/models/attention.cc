@@ -5,7 +5,7 @@
 
 #include <ATen/ATen.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 // [n, t, width] to [n, heads, t, width / heads]
@@ -53,4 +53,4 @@ at::Tensor attend_heads(const at::Tensor& query, const at::Tensor& key, const at
   return at::scaled_dot_product_attention(query, key, value, bias, dropout, causal);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

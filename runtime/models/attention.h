@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // query [n, q, width], key and value [n, k, width], mask [n, k] of any type (0: padding, which no
 // query sees), to [n, q, width]. `heads` divides the width. `dropout`: the share of weights
@@ -24,4 +24,4 @@ at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tens
 at::Tensor attend_heads(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                         const std::optional<at::Tensor>& bias, double dropout, bool causal);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // What the losses of a batch count beside those of the other ranks' batches; 1 where all ranks'
 // batches are alike.
@@ -46,4 +46,4 @@ struct InputSpec {
   std::int64_t mask = 0;        // stands for a word that is to be guessed
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

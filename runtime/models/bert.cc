@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "runtime/models/attention.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 // A module that only gives its children a name, as Hugging Face's nesting wants it.
@@ -153,4 +153,4 @@ at::Tensor mean_of_tokens(const at::Tensor& hidden, const at::Tensor& mask) {
   return (hidden * kept).sum(1) / kept.sum(1).clamp_min(1);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -14,7 +14,7 @@
 #include "runtime/models/bert_options.h"
 #include "runtime/models/block.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // A linear layer, dropout, the sum with what went around, LayerNorm: ends both halves of a layer.
 class BertOutputImpl : public torch::nn::Module {
@@ -79,4 +79,4 @@ TORCH_MODULE(BertEncoder);
 // keeps (an item without any gives 0).
 at::Tensor mean_of_tokens(const at::Tensor& hidden, const at::Tensor& mask);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

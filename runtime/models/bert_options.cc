@@ -8,7 +8,7 @@
 #include "base/files/read_file.h"
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using Json = nlohmann::json;
@@ -162,4 +162,4 @@ Result<BertOptions> load_bert_config(const std::string& path) {
   return options;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

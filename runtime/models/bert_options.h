@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct BertOptions {
   std::int64_t layers = 12;
@@ -43,4 +43,4 @@ Result<BertOptions> parse_bert_config(std::string_view json);
 // The same from a file. Errors: also what cannot be read.
 Result<BertOptions> load_bert_config(const std::string& path);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -7,7 +7,7 @@
 
 #include <torch/csrc/api/include/torch/nn/module.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class ModelBlock;
 
@@ -42,4 +42,4 @@ at::Tensor run_block(Holder& block, const Inputs&... inputs) {
   return output;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -13,7 +13,7 @@
 #include "runtime/models/fusion_shapes.h"
 #include "runtime/record/c10d/host_read.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 namespace F = torch::nn::functional;
@@ -254,4 +254,4 @@ FeatureGather::Gathered FeatureGather::gather(const at::Tensor& features, const 
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

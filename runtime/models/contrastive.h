@@ -40,7 +40,7 @@
 // is the sum over the ranks that used it, so a reduce-scatter. The mean of the ranks' gradients is
 // then that of the whole batch's loss.
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class FeatureGather {
  public:
@@ -133,4 +133,4 @@ class ContrastiveModelImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ContrastiveModel);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -17,7 +17,7 @@
 #include "runtime/models/resnet.h"
 #include "runtime/models/small_encoders.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 // Both small encoders end in features of this width, so that their projections have one shape: with
@@ -202,4 +202,4 @@ std::vector<TensorRow> parameters_of(const torch::nn::Module& module) {
   return rows;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

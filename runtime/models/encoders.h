@@ -17,7 +17,7 @@
 #include "runtime/models/tensor_table.h"
 #include "runtime/models/weights.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct ImageTower {
   std::shared_ptr<torch::nn::Module> module;
@@ -84,4 +84,4 @@ Result<CatalogModel> build_model(const std::string& name);
 // Parameters, in the order in which they were registered.
 std::vector<TensorRow> parameters_of(const torch::nn::Module& module);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

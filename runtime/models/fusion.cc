@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "runtime/models/attention.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 torch::nn::LayerNorm fusion_layer_norm(std::int64_t width) {
@@ -79,4 +79,4 @@ at::Tensor CrossAttentionFusionImpl::forward(const at::Tensor& image, const at::
   return head_(x.mean(1));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -18,7 +18,7 @@
 
 #include "runtime/models/fusion_shapes.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // torch.nn.MultiheadAttention(width, heads, batch_first=True), where key and value are one.
 class CrossAttentionImpl : public torch::nn::Module {
@@ -67,4 +67,4 @@ class CrossAttentionFusionImpl : public torch::nn::Module {
 };
 TORCH_MODULE(CrossAttentionFusion);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "runtime/models/safetensors_header.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using Shape = std::span<const std::int64_t>;
@@ -105,4 +105,4 @@ Status check_fusion_shapes(const FusionOptions& options, Shape image, Shape text
   return Status::ok();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

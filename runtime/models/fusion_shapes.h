@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct FusionOptions {
   std::int64_t image_width = 2048;  // of the image encoder's features
@@ -33,4 +33,4 @@ Status check_fusion_widths(const FusionOptions& options, std::int64_t image_widt
 Status check_fusion_shapes(const FusionOptions& options, std::span<const std::int64_t> image,
                            std::span<const std::int64_t> text, std::span<const std::int64_t> mask);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -1,7 +1,7 @@
 
 #include "runtime/models/parameters.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 NamedTensors named_parameters(const torch::nn::Module& model) {
   NamedTensors all;
@@ -31,4 +31,4 @@ void freeze(torch::nn::Module& model, const std::vector<std::string>& prefixes) 
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -8,7 +8,7 @@
 
 #include <torch/csrc/api/include/torch/nn/module.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
@@ -42,4 +42,4 @@ inline bool needs_images(std::string_view parameter) {
   return branch_of(parameter) != Branch::text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -6,7 +6,7 @@
 
 #include <ATen/ATen.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using Block = ResNetOptions::Block;
@@ -132,4 +132,4 @@ bool ResNetImpl::in_front(std::string_view name) const {
   return false;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -15,7 +15,7 @@
 
 #include "runtime/models/block.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct ResNetOptions {
   enum class Block {
@@ -73,4 +73,4 @@ class ResNetImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ResNet);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -17,7 +17,7 @@
 #include "base/result.h"
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::size_t kLengthBytes = 8;
@@ -226,4 +226,4 @@ Status write_safetensors(const std::string& path, const std::vector<TensorToStor
   return Status::ok();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -13,7 +13,7 @@
 #include "base/result.h"
 #include "runtime/models/safetensors_header.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // An open file whose header was read and checked. Any thread may read.
 class SafetensorsFile {
@@ -54,4 +54,4 @@ struct TensorToStore {
 Status write_safetensors(const std::string& path, const std::vector<TensorToStore>& tensors,
                          const std::map<std::string, std::string>& metadata = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::size_t kMostDimensions = 64;  // as many as LibTorch indexes
@@ -263,4 +263,4 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view json,
   return header;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

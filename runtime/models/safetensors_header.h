@@ -20,7 +20,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 enum class StoredType { F64, F32, F16, BF16, I64, I32, I16, I8, U8, BOOL };
 
@@ -57,4 +57,4 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, std::u
 // "[2, 3]"; "[]" for one value.
 std::string shape_in_words(const std::vector<std::int64_t>& shape);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

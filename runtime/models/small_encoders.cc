@@ -6,7 +6,7 @@
 #include "runtime/data/shapes.h"
 #include "runtime/models/attention.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 // The BatchNorm that follows removes a bias again, so there is none.
@@ -110,4 +110,4 @@ bool TextEncoderImpl::in_front(std::string_view name) const {
   return name.starts_with("token.") || name.starts_with("position.") || name.starts_with("block1.");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -8,7 +8,7 @@
 
 #include "runtime/models/block.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class ResidualBlockImpl : public ModelBlock {
  public:
@@ -75,4 +75,4 @@ class TextEncoderImpl : public torch::nn::Module {
 };
 TORCH_MODULE(TextEncoder);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "runtime/models/safetensors_header.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 std::string left(std::string text, std::size_t width) {
@@ -51,4 +51,4 @@ std::string tensor_sum(const std::vector<TensorRow>& rows) {
          fixed(static_cast<double>(bytes) / (1 << 20), 1) + " MiB";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

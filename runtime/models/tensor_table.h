@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct TensorRow {
   std::string name;
@@ -21,4 +21,4 @@ std::string tensor_table(const std::vector<TensorRow>& rows);
 // The last line alone, without its line break.
 std::string tensor_sum(const std::vector<TensorRow>& rows);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::size_t kNamed = 5;  // so many of a kind stand in a message
@@ -180,4 +180,4 @@ at::ScalarType scalar_type_of(StoredType type) {
   return kTypes[static_cast<std::size_t>(type)].second;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

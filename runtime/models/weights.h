@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "runtime/models/safetensors.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // How a file's names become the module's. Applied in this order.
 struct WeightNames {
@@ -52,4 +52,4 @@ Result<LoadedWeights> load_weights(torch::nn::Module& module, const SafetensorsF
 std::optional<StoredType> stored_type_of(at::ScalarType type);
 at::ScalarType scalar_type_of(StoredType type);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

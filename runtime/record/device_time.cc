@@ -1,7 +1,7 @@
 
 #include "runtime/record/device_time.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 void DeviceTime::begin() {
   const std::lock_guard lock(mutex_);
@@ -29,12 +29,12 @@ void DeviceTime::leave_out(const std::function<void()>& wait) {
   left_out_.emplace_back(before, mark_());
 }
 
-Nanos DeviceTime::take() {
+trace::Nanos DeviceTime::take() {
   const std::lock_guard lock(mutex_);
   if (!begin_ || !end_) return 0;
-  Nanos total = end_->since(*begin_);
+  trace::Nanos total = end_->since(*begin_);
   for (const auto& [before, behind] : left_out_) total -= behind->since(*before);
   return total;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

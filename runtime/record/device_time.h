@@ -13,7 +13,7 @@
 // QueueMark: a place in the queue of work that a thread gives to its device (on CUDA: an event on
 // the thread's current stream). What was queued before it is done once it is reached.
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class QueueMark {
  public:
@@ -23,7 +23,7 @@ class QueueMark {
   virtual bool reached() const = 0;
   // How long the device took from the earlier mark to this one; blocks the host until it is
   // reached.
-  virtual Nanos since(const QueueMark& earlier) const = 0;
+  virtual trace::Nanos since(const QueueMark& earlier) const = 0;
 };
 
 // Marks the end of the calling thread's queue.
@@ -40,7 +40,7 @@ class DeviceTime {
   // count.
   void leave_out(const std::function<void()>& wait);
   // Of the last begin and end, 0 before them; blocks the host until the device is past the end.
-  Nanos take();
+  trace::Nanos take();
 
  private:
   using Mark = std::shared_ptr<const QueueMark>;
@@ -52,4 +52,4 @@ class DeviceTime {
   std::vector<std::pair<Mark, Mark>> left_out_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

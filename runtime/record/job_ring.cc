@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 // A rank may write about this many records in a step (manual sync: four for each parameter).
@@ -34,11 +34,11 @@ std::uint64_t records_of(const Scenario& scenario, int rank) {
   return records;
 }
 
-Result<std::unique_ptr<RingWriter>> make_job_ring(const Scenario& scenario,
-                                                  const JobRing& options) {
-  RingWriter::Options ring;
+Result<std::unique_ptr<trace::RingWriter>> make_job_ring(const Scenario& scenario,
+                                                         const JobRing& options) {
+  trace::RingWriter::Options ring;
   ring.path = file_of_rank(options.folder, options.rank, ".ring");
-  ring.rank = Rank(options.rank);
+  ring.rank = trace::Rank(options.rank);
   ring.world_size = options.world_size;
   ring.backend = scenario.backend == Scenario::Backend::nccl ? "nccl"
                  : options.queued                            ? "gloo-as-nccl"
@@ -46,7 +46,7 @@ Result<std::unique_ptr<RingWriter>> make_job_ring(const Scenario& scenario,
   ring.program = "lockstep-worker: " + scenario.name;
   ring.capacity =
       std::clamp(options.records, kMinRecords, scenario.replays() ? kMaxReplayed : kMaxRecords);
-  return RingWriter::create(ring);
+  return trace::RingWriter::create(ring);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

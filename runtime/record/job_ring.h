@@ -9,7 +9,7 @@
 #include "runtime/job/scenario.h"
 #include "trace/formats/ring/writer.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // FOLDER/rank_RANK + suffix: what a rank leaves.
 std::string file_of_rank(const std::string& folder, int rank, const char* suffix);
@@ -25,6 +25,7 @@ struct JobRing {
 };
 
 // FOLDER/rank_RANK.ring. Errors: RingWriter::create's.
-Result<std::unique_ptr<RingWriter>> make_job_ring(const Scenario& scenario, const JobRing& options);
+Result<std::unique_ptr<trace::RingWriter>> make_job_ring(const Scenario& scenario,
+                                                         const JobRing& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::size_t kMaxFailures = 64;
@@ -61,7 +61,7 @@ CallNote Recorder::note(const std::vector<std::string>& what, std::string_view t
   return note;
 }
 
-RingWriter::StringRef Recorder::place(const std::source_location& where) {
+trace::RingWriter::StringRef Recorder::place(const std::source_location& where) {
   for (const KnownPlace& known : places_) {
     if (known.file == where.file_name() && known.line == where.line()) return known.name;
   }
@@ -74,7 +74,7 @@ RingWriter::StringRef Recorder::place(const std::source_location& where) {
   return name;
 }
 
-std::uint32_t Recorder::issue(RingWriter::Issue fields) {
+std::uint32_t Recorder::issue(trace::RingWriter::Issue fields) {
   CallNote note = context_.note;
   if (!context_.coming.empty()) {
     note = context_.coming.front();
@@ -159,9 +159,9 @@ void Recorder::data(std::int64_t n, std::span<const std::int64_t> indices) {
   ring_.data(n, indices);
 }
 
-void Recorder::span(std::string_view name, Nanos began) {
+void Recorder::span(std::string_view name, trace::Nanos began) {
   const Timed timed(*this);
   ring_.span(ring_.intern(name), began, monotonic_nanos() - began);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -21,39 +21,39 @@
 
 #include "trace/formats/ring/writer.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // What the trace says of a call beside its shapes; made once, used for many calls.
 struct CallNote {
-  RingWriter::NamesRef what;  // the parameters, buffers or values carried
-  RingWriter::StringRef tag;
+  trace::RingWriter::NamesRef what;  // the parameters, buffers or values carried
+  trace::RingWriter::StringRef tag;
 };
 
 // Set by those who communicate, before they do.
 struct CallContext {
-  std::int32_t step = kNone;
-  RingWriter::StringRef at;     // source place
-  CallNote note;                // for every call while `coming` is empty
-  std::deque<CallNote> coming;  // one for each of the next calls
+  std::int32_t step = trace::kNone;
+  trace::RingWriter::StringRef at;  // source place
+  CallNote note;                    // for every call while `coming` is empty
+  std::deque<CallNote> coming;      // one for each of the next calls
 };
 
 class Recorder {
  public:
   // `ring` must outlive the recorder.
-  explicit Recorder(RingWriter& ring) : ring_(ring) {}
+  explicit Recorder(trace::RingWriter& ring) : ring_(ring) {}
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  RingWriter& ring() { return ring_; }
+  trace::RingWriter& ring() { return ring_; }
   CallContext& context() { return context_; }
 
   CallNote note(const std::vector<std::string>& what, std::string_view tag = {});
   // "manual.cc:57". Cheap for a place that was asked for before.
-  RingWriter::StringRef place(const std::source_location& where);
+  trace::RingWriter::StringRef place(const std::source_location& where);
 
   // A call that is about to be given to the transport. Fills in step, what, tag and place from the
   // context. Returns the call's id.
-  std::uint32_t issue(RingWriter::Issue fields);
+  std::uint32_t issue(trace::RingWriter::Issue fields);
   // The transport finished the call; `error` empty: successfully. At most once per call.
   void complete(std::uint32_t call, std::string_view error = {});
   void wait(std::uint32_t call);
@@ -68,7 +68,7 @@ class Recorder {
   void modality(std::int64_t n, const std::vector<std::string>& has);
   void data(std::int64_t n, std::span<const std::int64_t> indices);
   // Work that began at `began` (ns, CLOCK_MONOTONIC) and ends now.
-  void span(std::string_view name, Nanos began);
+  void span(std::string_view name, trace::Nanos began);
 
   // What a listener hears of, on the thread that does it, right after it was recorded.
   enum class Moment : std::uint8_t {
@@ -143,7 +143,7 @@ class Recorder {
   }
 
   // Time that the program has spent inside waits. For the thread that waits.
-  Nanos waited_nanos() const { return waited_nanos_; }
+  trace::Nanos waited_nanos() const { return waited_nanos_; }
 
   // Cost of recording so far, over all threads.
   std::int64_t nanos() const { return nanos_.load(std::memory_order_relaxed); }
@@ -163,23 +163,23 @@ class Recorder {
   };
 
  private:
-  void tell(Moment moment, std::int64_t number = kNone) {
+  void tell(Moment moment, std::int64_t number = trace::kNone) {
     if (listener_) listener_(moment, number);
   }
 
-  RingWriter& ring_;
+  trace::RingWriter& ring_;
   Listener listener_;
   CallContext context_;
   std::atomic<std::int64_t> outstanding_{0};
   std::atomic<std::int64_t> waiting_{0};
   std::atomic<std::int64_t> nanos_{0};
   void end_wait();
-  std::atomic<Nanos> wait_began_{0}, waited_nanos_{0};
+  std::atomic<trace::Nanos> wait_began_{0}, waited_nanos_{0};
 
   struct KnownPlace {
     const char* file;
     std::uint_least32_t line;
-    RingWriter::StringRef name;
+    trace::RingWriter::StringRef name;
   };
   std::vector<KnownPlace> places_;  // a handful
 
@@ -222,7 +222,7 @@ class NoteScope {
  private:
   CallContext& context_;
   CallNote note_before_;
-  RingWriter::StringRef at_before_;
+  trace::RingWriter::StringRef at_before_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -22,7 +22,7 @@
 
 #include "base/check.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 namespace fs = std::filesystem;
@@ -175,4 +175,4 @@ std::string to_text(const std::vector<StoppedThread>& threads) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

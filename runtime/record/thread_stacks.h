@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct StoppedThread {
   pid_t id = 0;
@@ -32,4 +32,4 @@ std::vector<StoppedThread> stop_program(std::chrono::milliseconds most);
 // As gdb's "thread apply all backtrace" prints it, which people and tools read.
 std::string to_text(const std::vector<StoppedThread>& threads);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -19,7 +19,7 @@
 #include "base/text.h"
 #include "runtime/record/thread_stacks.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using std::chrono::milliseconds;
@@ -141,7 +141,7 @@ void Watchdog::look(Clock::time_point now) {
     return std::chrono::duration<double>(now - then).count();
   };
   if (options_.total_s > 0 && since(began_) > options_.total_s + options_.grace_s) {
-    end(depends_on_others() ? End::hung : End::killed, kExitGaveUp,
+    end(depends_on_others() ? trace::End::hung : trace::End::killed, kExitGaveUp,
         "was ended: limits.total_s (" + number(options_.total_s) + " s) is over");
   }
   const char* const blocked = recorder_.blocked_in();
@@ -150,7 +150,7 @@ void Watchdog::look(Clock::time_point now) {
   if (!depends_on_others() || may_last) {
     moved_at_ = now;  // it computes, and nobody else can make it go on; or the others may yet come
   } else if (since(moved_at_) > options_.hang_after_s) {
-    end(End::hung, kExitGaveUp,
+    end(trace::End::hung, kExitGaveUp,
         "gave up: nothing moved for " + number(options_.hang_after_s) + " s" +
             (blocked != nullptr ? std::string(" while it waits for ") + blocked
                                 : " and a collective is outstanding"));
@@ -162,16 +162,16 @@ void Watchdog::end_by_signal(int signal) {
   const bool waiting = recorder_.waiting() || recorder_.blocked_in() != nullptr ||
                        (recorder_.outstanding() && quiet);
   const bool hung = signal == SIGTERM && waiting;
-  end(hung ? End::hung : End::killed, 128 + signal,
+  end(hung ? trace::End::hung : trace::End::killed, 128 + signal,
       "ended by signal " + std::to_string(signal) + (hung ? " while waiting" : ""));
 }
 
-void Watchdog::end(End mark, int status, const std::string& why) {
+void Watchdog::end(trace::End mark, int status, const std::string& why) {
   recorder_.ring().finish(mark);  // first: nothing below can keep it from being there
   kill_after(last_resort_, kEndTakesS);
   const std::string words = "rank " + std::to_string(options_.rank) + " " + why + "\n";
   say(words);
-  if (mark == End::hung || status == kExitGaveUp) {
+  if (mark == trace::End::hung || status == kExitGaveUp) {
     const std::vector<StoppedThread> threads = stop_program(kStacksTake);
     if (!options_.stack_file.empty()) {
       const Status written = write_file(options_.stack_file, words + "\n" + to_text(threads));
@@ -207,4 +207,4 @@ void Watchdog::abort_communicators() {
   aborting->ended.wait_for(lock, kAbortTakes, [&] { return aborting->done; });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

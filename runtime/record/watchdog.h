@@ -31,7 +31,7 @@
 
 #include "runtime/record/recorder.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 inline constexpr int kExitGaveUp = 5;
 // Beyond the limits of the scenario: so that what ends by itself then, with better words, does.
@@ -71,7 +71,7 @@ class Watchdog {
   bool depends_on_others() const;
   void end_by_signal(int signal);
   // `why` ends in a new line.
-  [[noreturn]] void end(End mark, int status, const std::string& why);
+  [[noreturn]] void end(trace::End mark, int status, const std::string& why);
   void abort_communicators();
 
   Recorder& recorder_;
@@ -87,4 +87,4 @@ class Watchdog {
   std::thread thread_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

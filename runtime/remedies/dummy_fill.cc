@@ -11,7 +11,7 @@
 #include "runtime/models/parameters.h"
 #include "runtime/record/c10d/host_read.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 using RemedyKind = Scenario::Remedy::Kind;
 
@@ -44,7 +44,7 @@ at::Tensor DummyFill::loss(const Batch& batch) {
   const at::Tensor loss = Remedy::loss(batch);
   in_dummy_pass_ = !batch.has_image();
   if (!in_dummy_pass_) return loss;
-  const Nanos began = monotonic_nanos();
+  const trace::Nanos began = monotonic_nanos();
   const auto batch_norm = options_.kind == RemedyKind::dummy_image_in_batchnorm
                               ? DummyBatchNorm::learns
                               : DummyBatchNorm::passed_by;
@@ -94,4 +94,4 @@ at::Tensor dummy_image_term(ContrastiveModel& model, DummyBatchNorm batch_norm) 
   return 0 * at::nan_to_num(path, 0.0, 0.0, 0.0);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

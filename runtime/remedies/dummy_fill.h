@@ -15,7 +15,7 @@
 #include "runtime/models/contrastive.h"
 #include "runtime/remedies/remedy.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class DummyFill : public Remedy {
  public:
@@ -52,4 +52,4 @@ enum class DummyBatchNorm {
 // value is 0 even where a feature is not finite. The encoder's mode is what it was afterwards.
 at::Tensor dummy_image_term(ContrastiveModel& model, DummyBatchNorm batch_norm);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

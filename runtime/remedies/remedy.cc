@@ -9,7 +9,7 @@
 #include "runtime/record/c10d/host_read.h"
 #include "runtime/remedies/dummy_fill.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 std::unique_ptr<Remedy> make_remedy(const Scenario::Remedy& options, RemedyParts parts) {
   using Kind = Scenario::Remedy::Kind;
@@ -46,4 +46,4 @@ void PresenceVote::before_step(std::vector<Batch>& batches) {
   for (Batch& batch : batches) batch.drop_images();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -10,7 +10,7 @@
 #include "runtime/models/contrastive.h"
 #include "runtime/record/recorder.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // What a remedy works on; all of it outlives the remedy.
 struct RemedyParts {
@@ -58,4 +58,4 @@ class PresenceVote : public Remedy {
   void before_step(std::vector<Batch>& batches) override;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -8,7 +8,7 @@
 #include "runtime/replay/program.h"
 #include "runtime/replay/tensors.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -24,10 +24,11 @@ std::int64_t bytes_of(const std::vector<CallTensors::Shape>& shapes, const CallT
 
 class Disputes {
  public:
-  explicit Disputes(const Run& program) : program_(program) {}
+  explicit Disputes(const trace::Run& program) : program_(program) {}
 
   std::vector<std::vector<bool>> find() {
-    for (const RankTrace& trace : program_.ranks) out_.emplace_back(trace.calls.size(), false);
+    for (const trace::RankTrace& trace : program_.ranks)
+      out_.emplace_back(trace.calls.size(), false);
     for (std::size_t r = 0; r < program_.ranks.size(); ++r) post_calls(r);
     for (const auto& [key, calls] : meetings_) compare(calls);
     for (const auto& [key, channel] : channels_) {
@@ -46,23 +47,23 @@ class Disputes {
     std::vector<CallOf> sends, receives;
   };
 
-  const Call& call(CallOf of) const { return program_.ranks[of.first].calls[of.second]; }
-  const Signature& signature(CallOf of) const {
+  const trace::Call& call(CallOf of) const { return program_.ranks[of.first].calls[of.second]; }
+  const trace::Signature& signature(CallOf of) const {
     return program_.tables.signatures[call(of).signature];
   }
   void dispute(CallOf of) { out_[of.first][of.second] = true; }
 
   void post_calls(std::size_t r) {
-    const RankTrace& trace = program_.ranks[r];
+    const trace::RankTrace& trace = program_.ranks[r];
     for (std::size_t c = 0; c < trace.calls.size(); ++c) {
-      const Call& k = trace.calls[c];
-      const Op op = signature({r, c}).op;
-      if (!is_point_to_point(op)) {
-        const Rank first = members_of(trace, k.group).lowest();  // groups of one name
+      const trace::Call& k = trace.calls[c];
+      const trace::Op op = signature({r, c}).op;
+      if (!trace::is_point_to_point(op)) {
+        const trace::Rank first = members_of(trace, k.group).lowest();  // groups of one name
         meetings_[{k.group.value, first.value, k.seq}].emplace_back(r, c);
-      } else if (op == Op::send) {
+      } else if (op == trace::Op::send) {
         channels_[{k.group.value, trace.rank.value, k.peer.value, k.ptag}].sends.emplace_back(r, c);
-      } else if (op == Op::recv) {
+      } else if (op == trace::Op::recv) {
         channels_[{k.group.value, k.peer.value, trace.rank.value, k.ptag}].receives.emplace_back(r,
                                                                                                  c);
       }
@@ -71,20 +72,20 @@ class Disputes {
 
   // The bytes of one rank's part, which all members must have alike.
   std::int64_t part(CallOf of) const {
-    const RankTrace& trace = program_.ranks[of.first];
-    const Signature& s = signature(of);
+    const trace::RankTrace& trace = program_.ranks[of.first];
+    const trace::Signature& s = signature(of);
     const CallTensors tensors =
         tensors_of(program_.tables, call(of), members_of(trace, call(of).group).size(),
                    s.root == trace.rank.value);
     switch (s.op) {
-      case Op::reduce_scatter:
-      case Op::reduce_scatter_tensor:
-      case Op::scatter:
-      case Op::recv:
-      case Op::recv_any:
+      case trace::Op::reduce_scatter:
+      case trace::Op::reduce_scatter_tensor:
+      case trace::Op::scatter:
+      case trace::Op::recv:
+      case trace::Op::recv_any:
         return bytes_of(tensors.out, tensors);
-      case Op::all_to_all:
-      case Op::all_to_all_single:
+      case trace::Op::all_to_all:
+      case trace::Op::all_to_all_single:
         return 0;  // each pair has a size of its own
       default:
         return bytes_of(tensors.in, tensors);
@@ -93,8 +94,8 @@ class Disputes {
 
   void compare(const std::vector<CallOf>& calls) {
     const auto agree = [&](CallOf a, CallOf b) {
-      const Signature& x = signature(a);
-      const Signature& y = signature(b);
+      const trace::Signature& x = signature(a);
+      const trace::Signature& y = signature(b);
       return x.op == y.op && x.root == y.root && x.dtypes == y.dtypes && part(a) == part(b);
     };
     const bool one = std::all_of(calls.begin(), calls.end(),
@@ -106,19 +107,19 @@ class Disputes {
   // Of one member of an all-to-all: the rows that it gives each place, and takes from it.
   struct Rows {
     std::size_t place = 0;  // its own; behind the others' where they do not know of it
-    IntList in, out;
+    trace::IntList in, out;
   };
-  Rows rows_of(CallOf of, const RankList& members) const {
-    const Signature& s = signature(of);
+  Rows rows_of(CallOf of, const trace::RankList& members) const {
+    const trace::Signature& s = signature(of);
     const CallTensors tensors = tensors_of(program_.tables, call(of), members.size(), false);
-    const auto side = [&](IntListId splits, const std::vector<CallTensors::Shape>& shapes) {
-      IntList rows = program_.tables.int_lists[splits];
+    const auto side = [&](trace::IntListId splits, const std::vector<CallTensors::Shape>& shapes) {
+      trace::IntList rows = program_.tables.int_lists[splits];
       const bool known = !shapes.empty() && !shapes.front().empty();
       rows.resize(std::max(rows.size(), members.size() + 1),
                   known ? shapes.front().front() / static_cast<std::int64_t>(members.size()) : 1);
       return rows;
     };
-    const Rank own = program_.ranks[of.first].rank;
+    const trace::Rank own = program_.ranks[of.first].rank;
     const auto place = std::find(members.begin(), members.end(), own) - members.begin();
     return {static_cast<std::size_t>(place), side(s.splits_in, tensors.in),
             side(s.splits_out, tensors.out)};
@@ -126,9 +127,9 @@ class Disputes {
 
   // What each rank gives another is what that one takes from it.
   bool splits_fit(const std::vector<CallOf>& calls) const {
-    if (signature(calls.front()).op != Op::all_to_all_single) return true;
+    if (signature(calls.front()).op != trace::Op::all_to_all_single) return true;
     const CallOf first = calls.front();
-    const RankList& members = members_of(program_.ranks[first.first], call(first).group);
+    const trace::RankList& members = members_of(program_.ranks[first.first], call(first).group);
     std::vector<Rows> all;
     for (const CallOf& of : calls) all.push_back(rows_of(of, members));
     for (const Rows& a : all) {
@@ -139,7 +140,7 @@ class Disputes {
     return true;
   }
 
-  const Run& program_;
+  const trace::Run& program_;
   std::vector<std::vector<bool>> out_;
   std::map<std::tuple<std::uint32_t, std::int32_t, std::uint32_t>, std::vector<CallOf>> meetings_;
   std::map<std::tuple<std::uint32_t, std::int32_t, std::int32_t, std::int32_t>, Channel> channels_;
@@ -147,28 +148,28 @@ class Disputes {
 
 }  // namespace
 
-std::vector<std::vector<bool>> find_disputes(const Run& program) {
+std::vector<std::vector<bool>> find_disputes(const trace::Run& program) {
   return Disputes(program).find();
 }
 
-std::vector<std::vector<bool>> find_disputed_groups(const Run& program) {
-  std::map<GroupId, std::vector<const RankList*>> lists;
-  for (const RankTrace& trace : program.ranks) {
+std::vector<std::vector<bool>> find_disputed_groups(const trace::Run& program) {
+  std::map<trace::GroupId, std::vector<const trace::RankList*>> lists;
+  for (const trace::RankTrace& trace : program.ranks) {
     for (const auto& group : trace.groups) lists[group.group].push_back(&group.ranks);
   }
-  const auto disputed = [&](GroupId group, const RankList& ranks) {
+  const auto disputed = [&](trace::GroupId group, const trace::RankList& ranks) {
     const auto& others = lists[group];
-    return std::any_of(others.begin(), others.end(), [&](const RankList* other) {
-      return *other != ranks &&
-             std::any_of(other->begin(), other->end(), [&](Rank r) { return ranks.contains(r); });
+    return std::any_of(others.begin(), others.end(), [&](const trace::RankList* other) {
+      return *other != ranks && std::any_of(other->begin(), other->end(),
+                                            [&](trace::Rank r) { return ranks.contains(r); });
     });
   };
   std::vector<std::vector<bool>> out;
-  for (const RankTrace& trace : program.ranks) {
+  for (const trace::RankTrace& trace : program.ranks) {
     std::vector<bool>& of_rank = out.emplace_back();
     for (const auto& group : trace.groups) of_rank.push_back(disputed(group.group, group.ranks));
   }
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

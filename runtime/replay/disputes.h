@@ -8,15 +8,15 @@
 
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // By rank index and call: the members of the call's meeting do not agree in operation, size, type,
 // root or splits, or a message has not the size of its receive. O(calls log calls), and for an
 // all-to-all the square of its members.
-std::vector<std::vector<bool>> find_disputes(const Run& program);
+std::vector<std::vector<bool>> find_disputes(const trace::Run& program);
 
 // The groups whose members do not agree on who they are: by index of RankTrace::groups of the rank.
 // They cannot be connected. (Lists that have no rank in common are different groups of one name.)
-std::vector<std::vector<bool>> find_disputed_groups(const Run& program);
+std::vector<std::vector<bool>> find_disputed_groups(const trace::Run& program);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -11,7 +11,7 @@
 
 #include "runtime/replay/refusals.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -20,31 +20,33 @@ using Kept = std::vector<std::vector<bool>>;
 // What a call meets others in: its group's sequence, or the channel of a message.
 using Sequence = std::tuple<std::uint32_t, std::int32_t, std::int32_t, std::int32_t>;
 
-Sequence sequence_of(const Run& run, const RankTrace& trace, const Call& call) {
-  const Op op = run.tables.signatures[call.signature].op;
-  if (!is_point_to_point(op)) return {call.group.value, kNone, kNone, kNone};
-  const bool sends = op == Op::send;
+Sequence sequence_of(const trace::Run& run, const trace::RankTrace& trace,
+                     const trace::Call& call) {
+  const trace::Op op = run.tables.signatures[call.signature].op;
+  if (!trace::is_point_to_point(op))
+    return {call.group.value, trace::kNone, trace::kNone, trace::kNone};
+  const bool sends = op == trace::Op::send;
   return {call.group.value, sends ? trace.rank.value : call.peer.value,
           sends ? call.peer.value : trace.rank.value, call.ptag};
 }
 
-bool collective(const Run& run, const Call& call) {
-  return !is_point_to_point(run.tables.signatures[call.signature].op);
+bool collective(const trace::Run& run, const trace::Call& call) {
+  return !trace::is_point_to_point(run.tables.signatures[call.signature].op);
 }
 
 // A channel of which the recorders kept more sends than receives, or fewer: the first ones of what
 // is left do not belong together.
-std::optional<Error> find_torn_channel(const Run& run) {
+std::optional<Error> find_torn_channel(const trace::Run& run) {
   std::map<Sequence, std::int64_t> balance;
-  for (const RankTrace& trace : run.ranks) {
-    for (const Call& call : trace.calls) {
+  for (const trace::RankTrace& trace : run.ranks) {
+    for (const trace::Call& call : trace.calls) {
       if (collective(run, call)) continue;
-      const Op op = run.tables.signatures[call.signature].op;
-      balance[sequence_of(run, trace, call)] += op == Op::send ? 1 : -1;
+      const trace::Op op = run.tables.signatures[call.signature].op;
+      balance[sequence_of(run, trace, call)] += op == trace::Op::send ? 1 : -1;
     }
   }
-  for (const RankTrace& trace : run.ranks) {
-    for (const Call& call : trace.calls) {
+  for (const trace::RankTrace& trace : run.ranks) {
+    for (const trace::Call& call : trace.calls) {
       if (collective(run, call) || balance[sequence_of(run, trace, call)] == 0) continue;
       return Error{"rank " + std::to_string(trace.rank.value) + ", " +
                        call_in_words(run.tables, call) +
@@ -58,14 +60,14 @@ std::optional<Error> find_torn_channel(const Run& run) {
 }
 
 // Leaves out what not all members' recorders kept.
-std::optional<Error> drop_what_recorders_lost(const Run& run, Kept& kept) {
-  const auto cut = [](const RankTrace& trace) { return trace.dropped > 0; };
+std::optional<Error> drop_what_recorders_lost(const trace::Run& run, Kept& kept) {
+  const auto cut = [](const trace::RankTrace& trace) { return trace.dropped > 0; };
   if (std::none_of(run.ranks.begin(), run.ranks.end(), cut)) return std::nullopt;
   if (auto error = find_torn_channel(run)) return error;
-  std::map<GroupId, std::uint64_t> begin;
-  for (const RankTrace& trace : run.ranks) {
-    std::set<GroupId> seen;
-    for (const Call& call : trace.calls) {
+  std::map<trace::GroupId, std::uint64_t> begin;
+  for (const trace::RankTrace& trace : run.ranks) {
+    std::set<trace::GroupId> seen;
+    for (const trace::Call& call : trace.calls) {
       if (!collective(run, call)) continue;
       if (!seen.insert(call.group).second) continue;
       if (cut(trace) && !trace.first_seq.contains(call.group)) {
@@ -80,7 +82,7 @@ std::optional<Error> drop_what_recorders_lost(const Run& run, Kept& kept) {
     }
   }
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
-    const std::vector<Call>& calls = run.ranks[r].calls;
+    const std::vector<trace::Call>& calls = run.ranks[r].calls;
     for (std::size_t c = 0; c < calls.size(); ++c) {
       if (collective(run, calls[c]) && calls[c].seq < begin[calls[c].group]) kept[r][c] = false;
     }
@@ -92,9 +94,9 @@ std::optional<Error> drop_what_recorders_lost(const Run& run, Kept& kept) {
 // sequences back, and these alone are looked at again.
 class Cut {
  public:
-  Cut(const Run& run, Kept& kept, std::size_t last) : run_(run), kept_(kept) {
+  Cut(const trace::Run& run, Kept& kept, std::size_t last) : run_(run), kept_(kept) {
     for (std::size_t r = 0; r < run.ranks.size(); ++r) {
-      const RankTrace& trace = run.ranks[r];
+      const trace::RankTrace& trace = run.ranks[r];
       std::vector<std::size_t>& calls = calls_.emplace_back();
       for (std::size_t c = 0; c < trace.calls.size(); ++c) {
         if (kept[r][c]) calls.push_back(c);
@@ -121,24 +123,27 @@ class Cut {
   // By rank index, of all members, also of those who never call in it: its calls' places in calls_.
   using Members = std::map<std::size_t, std::vector<std::size_t>>;
 
-  const Call& call(std::size_t r, std::size_t i) const { return run_.ranks[r].calls[calls_[r][i]]; }
+  const trace::Call& call(std::size_t r, std::size_t i) const {
+    return run_.ranks[r].calls[calls_[r][i]];
+  }
 
   std::size_t number_of(const Sequence& sequence) {
     const auto [known, is_new] = numbers_.try_emplace(sequence, sequences_.size());
     if (is_new) sequences_.emplace_back();
     return known->second;
   }
-  void note_member(std::size_t sequence, Rank rank) {
-    const RankTrace* const trace = run_.find(rank);
+  void note_member(std::size_t sequence, trace::Rank rank) {
+    const trace::RankTrace* const trace = run_.find(rank);
     if (trace != nullptr) sequences_[sequence][static_cast<std::size_t>(trace - run_.ranks.data())];
   }
 
   void note_members() {
     for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
-      const RankTrace& trace = run_.ranks[r];
-      for (const RankTrace::Membership& group : trace.groups) {
-        const std::size_t sequence = number_of({group.group.value, kNone, kNone, kNone});
-        for (const Rank member : group.ranks) note_member(sequence, member);
+      const trace::RankTrace& trace = run_.ranks[r];
+      for (const trace::RankTrace::Membership& group : trace.groups) {
+        const std::size_t sequence =
+            number_of({group.group.value, trace::kNone, trace::kNone, trace::kNone});
+        for (const trace::Rank member : group.ranks) note_member(sequence, member);
       }
       std::vector<std::size_t>& own = sequence_.emplace_back();
       for (std::size_t i = 0; i < calls_[r].size(); ++i) {
@@ -152,7 +157,7 @@ class Cut {
 
   // Half a step would look like one in which the other half was left out.
   std::size_t begin_of_step(std::size_t r, std::size_t i) const {
-    if (i == calls_[r].size() || call(r, i).step == kNone) return i;
+    if (i == calls_[r].size() || call(r, i).step == trace::kNone) return i;
     while (i > 0 && call(r, i - 1).step == call(r, i).step) --i;
     return i;
   }
@@ -178,7 +183,7 @@ class Cut {
     begin_[r] = to;
   }
 
-  const Run& run_;
+  const trace::Run& run_;
   Kept& kept_;
   std::vector<std::vector<std::size_t>> calls_;     // by rank index: those kept so far
   std::vector<std::size_t> begin_;                  // by rank index, into calls_
@@ -190,14 +195,14 @@ class Cut {
 
 }  // namespace
 
-Result<std::vector<std::vector<bool>>> kept_calls(const Run& run, std::size_t last) {
+Result<std::vector<std::vector<bool>>> kept_calls(const trace::Run& run, std::size_t last) {
   Kept kept;
-  for (const RankTrace& trace : run.ranks) kept.emplace_back(trace.calls.size(), true);
+  for (const trace::RankTrace& trace : run.ranks) kept.emplace_back(trace.calls.size(), true);
   if (const auto error = drop_what_recorders_lost(run, kept)) return *error;
   if (last == 0) return kept;
-  for (const RankTrace& trace : run.ranks) {
-    for (const Call& call : trace.calls) {
-      if (run.tables.signatures[call.signature].op != Op::recv_any) continue;
+  for (const trace::RankTrace& trace : run.ranks) {
+    for (const trace::Call& call : trace.calls) {
+      if (run.tables.signatures[call.signature].op != trace::Op::recv_any) continue;
       return Error{"rank " + std::to_string(trace.rank.value) + ", " +
                        call_in_words(run.tables, call) +
                        ": which message a receive from any source took is not recorded, so that "
@@ -210,4 +215,4 @@ Result<std::vector<std::vector<bool>>> kept_calls(const Run& run, std::size_t la
   return kept;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -22,11 +22,11 @@
 #include "base/result.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // By rank index and call. `last`: 0 for all.
 // Errors: streams that begin in the middle without numbers, or with one side of their messages;
 // with `last`, receives from any source, whose messages nobody can tell.
-Result<std::vector<std::vector<bool>>> kept_calls(const Run& run, std::size_t last);
+Result<std::vector<std::vector<bool>>> kept_calls(const trace::Run& run, std::size_t last);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

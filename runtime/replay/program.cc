@@ -12,7 +12,7 @@
 #include "runtime/replay/refusals.h"
 #include "runtime/replay/sizes.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -20,22 +20,22 @@ constexpr std::uint32_t kLeftOut = UINT32_MAX;
 constexpr std::string_view kDefaultType = "float32";
 constexpr std::string_view kDefaultReduction = "sum";
 
-bool point_to_point(const Tables& tables, const Call& call) {
-  return is_point_to_point(tables.signatures[call.signature].op);
+bool point_to_point(const trace::Tables& tables, const trace::Call& call) {
+  return trace::is_point_to_point(tables.signatures[call.signature].op);
 }
 
 // The group of all ranks is known to everybody, declared or not.
-void declare_world(Run& run) {
-  const GroupId world = run.tables.groups.intern("world");
-  std::vector<Rank> all;
+void declare_world(trace::Run& run) {
+  const trace::GroupId world = run.tables.groups.intern("world");
+  std::vector<trace::Rank> all;
   all.reserve(static_cast<std::size_t>(std::max(run.world_size, 0)));
   for (std::int32_t r = 0; r < run.world_size; ++r) all.emplace_back(r);
-  for (RankTrace& trace : run.ranks) {
+  for (trace::RankTrace& trace : run.ranks) {
     const bool uses = std::any_of(trace.calls.begin(), trace.calls.end(),
-                                  [&](const Call& c) { return c.group == world; });
+                                  [&](const trace::Call& c) { return c.group == world; });
     const bool declares = std::any_of(trace.groups.begin(), trace.groups.end(),
                                       [&](const auto& g) { return g.group == world; });
-    if (uses && !declares) trace.groups.push_back({world, RankList(all), {}});
+    if (uses && !declares) trace.groups.push_back({world, trace::RankList(all), {}});
   }
 }
 
@@ -47,7 +47,7 @@ class RankProgram {
     bool progress = false;  // which calls completed was recorded
   };
 
-  RankProgram(const Tables& tables, RankTrace& trace, const std::vector<bool>& kept,
+  RankProgram(const trace::Tables& tables, trace::RankTrace& trace, const std::vector<bool>& kept,
               Recorder recorder, const ProgramOptions& options)
       : tables_(tables), trace_(trace), kept_(kept), recorder_(recorder), options_(options) {
     index_.assign(trace.calls.size(), kLeftOut);
@@ -56,22 +56,22 @@ class RankProgram {
   void make() {
     const std::size_t marks_begin = begin_of_marks();
     for (std::size_t e = 0; e < trace_.events.size(); ++e) {
-      const Event& event = trace_.events[e];
+      const trace::Event& event = trace_.events[e];
       switch (event.kind) {
-        case EventKind::issue:
+        case trace::EventKind::issue:
           if (kept_[event.index]) issue(event.index);
           break;
-        case EventKind::wait:
-        case EventKind::waited:
+        case trace::EventKind::wait:
+        case trace::EventKind::waited:
           if (recorder_.waits && index_[event.index] != kLeftOut) wait(index_[event.index]);
           break;
-        case EventKind::step:
-        case EventKind::modality:
-          if (e >= marks_begin) events_.push_back({kNoTime, event.index, event.kind});
+        case trace::EventKind::step:
+        case trace::EventKind::modality:
+          if (e >= marks_begin) events_.push_back({trace::kNoTime, event.index, event.kind});
           break;
-        case EventKind::span:
+        case trace::EventKind::span:
           if (e >= marks_begin && stands_in(trace_.spans[event.index])) {
-            events_.push_back({kNoTime, event.index, event.kind});
+            events_.push_back({trace::kNoTime, event.index, event.kind});
           }
           break;
         default:
@@ -83,7 +83,7 @@ class RankProgram {
   }
 
  private:
-  bool stands_in(const SpanMark& span) const {
+  bool stands_in(const trace::SpanMark& span) const {
     return tables_.str(span.name).starts_with("remedy.");
   }
 
@@ -91,74 +91,74 @@ class RankProgram {
   std::size_t begin_of_marks() const {
     std::size_t begin = 0;
     for (std::size_t e = 0; e < trace_.events.size(); ++e) {
-      const Event& event = trace_.events[e];
-      if (event.kind == EventKind::step) begin = e + 1;
-      if (event.kind != EventKind::issue) continue;
+      const trace::Event& event = trace_.events[e];
+      if (event.kind == trace::EventKind::step) begin = e + 1;
+      if (event.kind != trace::EventKind::issue) continue;
       if (kept_[event.index]) return event.index == 0 ? 0 : begin;
     }
     return kept_.empty() ? 0 : begin;
   }
 
   void issue(std::uint32_t old) {
-    Call call = trace_.calls[old];
-    if (call.coalesced == kNone || call.coalesced != batch_) wait_for_batch();
-    const bool open = !call.has(kCompleted) && !call.has(kWaitEnded);
-    const bool waits_behind_batch = !call.has(kAsync) && call.coalesced != kNone;
+    trace::Call call = trace_.calls[old];
+    if (call.coalesced == trace::kNone || call.coalesced != batch_) wait_for_batch();
+    const bool open = !call.has(trace::kCompleted) && !call.has(trace::kWaitEnded);
+    const bool waits_behind_batch = !call.has(trace::kAsync) && call.coalesced != trace::kNone;
     if (!recorder_.waits && recorder_.progress) wait_as_device(call.group, open);
     const auto index = static_cast<std::uint32_t>(calls_.size());
     index_[old] = index;
     call.id = index;
-    call.flags = call.has(kAsync) || waits_behind_batch ? kAsync : 0;
+    call.flags = call.has(trace::kAsync) || waits_behind_batch ? trace::kAsync : 0;
     call.values = 0;
-    call.stream = call.stack = StringId{};
+    call.stream = call.stack = trace::StringId{};
     std::uint32_t& next = next_[{call.group, point_to_point(tables_, call)}];
     call.seq = next++;
     if (waits_behind_batch) {
       batch_ = call.coalesced;
       batch_calls_.push_back(index);
     }
-    call.coalesced = kNone;
+    call.coalesced = trace::kNone;
     calls_.push_back(call);
     waited_.push_back(false);
-    events_.push_back({kNoTime, index, EventKind::issue});
+    events_.push_back({trace::kNoTime, index, trace::EventKind::issue});
     if (open && !oldest_open_) oldest_open_ = index;
   }
 
   // A device works through a rank's calls in their order, each communicator's by itself and no two
   // at a time: the rank gets no further than it would have.
-  void wait_as_device(GroupId group, bool open) {
+  void wait_as_device(trace::GroupId group, bool open) {
     if (!open || !oldest_open_ || calls_[*oldest_open_].group == group) return;
     wait(*std::exchange(oldest_open_, std::nullopt));
   }
 
   void wait(std::uint32_t call) {
     wait_for_batch();
-    if (!calls_[call].has(kAsync) || waited_[call]) return;
+    if (!calls_[call].has(trace::kAsync) || waited_[call]) return;
     waited_[call] = true;
-    calls_[call].flags |= kWaitBegan;
-    events_.push_back({kNoTime, call, EventKind::wait});
+    calls_[call].flags |= trace::kWaitBegan;
+    events_.push_back({trace::kNoTime, call, trace::EventKind::wait});
   }
 
   void wait_for_batch() {
-    batch_ = kNone;
+    batch_ = trace::kNone;
     for (const std::uint32_t call : std::exchange(batch_calls_, {})) wait(call);
   }
 
   void finish() {
-    End end = trace_.end == End::cut ? End::killed : trace_.end;
-    if (options_.ends_well) end = End::clean;
-    const bool stood = end == End::clean || end == End::hung;
+    trace::End end = trace_.end == trace::End::cut ? trace::End::killed : trace_.end;
+    if (options_.ends_well) end = trace::End::clean;
+    const bool stood = end == trace::End::clean || end == trace::End::hung;
     if (!recorder_.waits && stood) {
       for (std::uint32_t c = 0; c < calls_.size(); ++c) wait(c);
     }
-    std::vector<ExceptionMark> exceptions;
-    if (end == End::exception) {
+    std::vector<trace::ExceptionMark> exceptions;
+    if (end == trace::End::exception) {
       const std::string text =
           trace_.exceptions.empty() ? std::string() : trace_.exceptions.back().what;
       exceptions.push_back({text.empty() ? "an exception of the recorded run" : text, {}});
-      events_.push_back({kNoTime, 0, EventKind::exception});
+      events_.push_back({trace::kNoTime, 0, trace::EventKind::exception});
     }
-    RankTrace out;
+    trace::RankTrace out;
     out.rank = trace_.rank;
     out.world_size = trace_.world_size;
     out.source = trace_.source;
@@ -171,23 +171,23 @@ class RankProgram {
     out.spans = std::move(trace_.spans);
     out.steps = std::move(trace_.steps);
     // A loss is a number of the recorded run, and a replay has none.
-    for (StepMark& step : out.steps) step.loss = std::nullopt;
-    for (SpanMark& span : out.spans) span.duration = 0;
+    for (trace::StepMark& step : out.steps) step.loss = std::nullopt;
+    for (trace::SpanMark& span : out.spans) span.duration = 0;
     out.exceptions = std::move(exceptions);
     trace_ = std::move(out);
   }
 
-  const Tables& tables_;
-  RankTrace& trace_;
+  const trace::Tables& tables_;
+  trace::RankTrace& trace_;
   const std::vector<bool>& kept_;
   const Recorder recorder_;
   const ProgramOptions& options_;
   std::vector<std::uint32_t> index_;  // by call of the trace: of the program
-  std::vector<Event> events_;
-  std::vector<Call> calls_;
+  std::vector<trace::Event> events_;
+  std::vector<trace::Call> calls_;
   std::vector<bool> waited_;
-  std::map<std::pair<GroupId, bool>, std::uint32_t> next_;
-  std::int32_t batch_ = kNone;
+  std::map<std::pair<trace::GroupId, bool>, std::uint32_t> next_;
+  std::int32_t batch_ = trace::kNone;
   std::vector<std::uint32_t> batch_calls_;  // of the open batch
   std::optional<std::uint32_t> oldest_open_;
 };
@@ -195,14 +195,14 @@ class RankProgram {
 // What a meeting's members did not all record, by what another one did.
 class UnknownFields {
  public:
-  explicit UnknownFields(Run& program) : program_(program) {}
+  explicit UnknownFields(trace::Run& program) : program_(program) {}
 
   std::optional<Error> fill() {
-    for (const RankTrace& trace : program_.ranks) {
-      for (const Call& call : trace.calls) note(call);
+    for (const trace::RankTrace& trace : program_.ranks) {
+      for (const trace::Call& call : trace.calls) note(call);
     }
-    for (RankTrace& trace : program_.ranks) {
-      for (Call& call : trace.calls) {
+    for (trace::RankTrace& trace : program_.ranks) {
+      for (trace::Call& call : trace.calls) {
         if (auto error = fill(trace, call)) return error;
       }
     }
@@ -211,10 +211,10 @@ class UnknownFields {
 
  private:
   struct Known {
-    IntListId in, out;
-    NameListId dtypes;
-    StringId redop;
-    std::int32_t root = kNone;
+    trace::IntListId in, out;
+    trace::NameListId dtypes;
+    trace::StringId redop;
+    std::int32_t root = trace::kNone;
   };
 
   template <class Id>
@@ -222,50 +222,53 @@ class UnknownFields {
     if (to == Id{}) to = from;
   }
 
-  void note(const Call& call) {
+  void note(const trace::Call& call) {
     if (point_to_point(program_.tables, call)) return;
-    const Signature& s = program_.tables.signatures[call.signature];
+    const trace::Signature& s = program_.tables.signatures[call.signature];
     Known& known = known_[{call.group, call.seq}];
     take(known.in, s.in);
     take(known.out, s.out);
     take(known.dtypes, s.dtypes);
     take(known.redop, s.redop);
-    if (known.root == kNone) known.root = s.root;
+    if (known.root == trace::kNone) known.root = s.root;
   }
 
-  bool one_tensor(IntListId shapes) const {
-    return shapes != IntListId{} && unflatten_shapes(program_.tables.int_lists[shapes]).size() == 1;
+  bool one_tensor(trace::IntListId shapes) const {
+    return shapes != trace::IntListId{} &&
+           trace::unflatten_shapes(program_.tables.int_lists[shapes]).size() == 1;
   }
 
-  static bool rooted(Op op) {
-    return op == Op::broadcast || op == Op::reduce || op == Op::gather || op == Op::scatter;
+  static bool rooted(trace::Op op) {
+    return op == trace::Op::broadcast || op == trace::Op::reduce || op == trace::Op::gather ||
+           op == trace::Op::scatter;
   }
 
-  std::optional<Error> fill(const RankTrace& trace, Call& call) {
-    Tables& tables = program_.tables;
-    Signature s = tables.signatures[call.signature];
-    if (s.op == Op::barrier) return std::nullopt;
-    if (s.op == Op::all_to_all && one_tensor(s.in) && one_tensor(s.out)) {
-      s.op = Op::all_to_all_single;  // some recorders have one name for both
+  std::optional<Error> fill(const trace::RankTrace& trace, trace::Call& call) {
+    trace::Tables& tables = program_.tables;
+    trace::Signature s = tables.signatures[call.signature];
+    if (s.op == trace::Op::barrier) return std::nullopt;
+    if (s.op == trace::Op::all_to_all && one_tensor(s.in) && one_tensor(s.out)) {
+      s.op = trace::Op::all_to_all_single;  // some recorders have one name for both
     }
-    const Known known = is_point_to_point(s.op) ? Known() : known_[{call.group, call.seq}];
-    if (s.in == IntListId{} && s.out == IntListId{}) {
+    const Known known = trace::is_point_to_point(s.op) ? Known() : known_[{call.group, call.seq}];
+    if (s.in == trace::IntListId{} && s.out == trace::IntListId{}) {
       s.in = known.in;
       s.out = known.out;
     }
-    if (s.in == IntListId{} && s.out == IntListId{}) {
+    if (s.in == trace::IntListId{} && s.out == trace::IntListId{}) {
       return Error{"rank " + std::to_string(trace.rank.value) + ", " + call_in_words(tables, call) +
                        ": no member recorded its sizes",
                    {trace.source},
                    "docs/formats.md says what each format records"};
     }
     take(s.dtypes, known.dtypes);
-    if (s.dtypes == NameListId{}) s.dtypes = tables.make_names({std::string(kDefaultType)});
-    if (is_reduction(s.op)) {
+    if (s.dtypes == trace::NameListId{}) s.dtypes = tables.make_names({std::string(kDefaultType)});
+    if (trace::is_reduction(s.op)) {
       take(s.redop, known.redop);
-      if (s.redop == StringId{}) s.redop = tables.strings.intern(std::string(kDefaultReduction));
+      if (s.redop == trace::StringId{})
+        s.redop = tables.strings.intern(std::string(kDefaultReduction));
     }
-    if (rooted(s.op) && s.root == kNone) {
+    if (rooted(s.op) && s.root == trace::kNone) {
       s.root = root_in(trace, call.group, known.root);
     }
     call.signature = tables.make_signature(s);
@@ -273,28 +276,31 @@ class UnknownFields {
   }
 
   // `known`, or the group's first member where that is not one.
-  static std::int32_t root_in(const RankTrace& trace, GroupId group, std::int32_t known) {
-    const RankList& members = members_of(trace, group);
-    return members.contains(Rank(known)) ? known : members.front().value;
+  static std::int32_t root_in(const trace::RankTrace& trace, trace::GroupId group,
+                              std::int32_t known) {
+    const trace::RankList& members = members_of(trace, group);
+    return members.contains(trace::Rank(known)) ? known : members.front().value;
   }
 
-  Run& program_;
-  std::map<std::pair<GroupId, std::uint32_t>, Known> known_;
+  trace::Run& program_;
+  std::map<std::pair<trace::GroupId, std::uint32_t>, Known> known_;
 };
 
-RankProgram::Recorder recorder_of(const Run& run) {
+RankProgram::Recorder recorder_of(const trace::Run& run) {
   RankProgram::Recorder out;
-  for (const RankTrace& trace : run.ranks) {
+  for (const trace::RankTrace& trace : run.ranks) {
     out.progress = out.progress || trace.snapshot;
-    for (const Call& call : trace.calls) {
-      out.waits = out.waits || !call.has(kAsync) || call.has(kWaitBegan) || call.has(kWaitEnded);
-      out.progress = out.progress || call.has(kCompleted);
+    for (const trace::Call& call : trace.calls) {
+      out.waits = out.waits || !call.has(trace::kAsync) || call.has(trace::kWaitBegan) ||
+                  call.has(trace::kWaitEnded);
+      out.progress = out.progress || call.has(trace::kCompleted);
     }
   }
   return out;
 }
 
-std::optional<Error> find_too_many(const Run& run, const std::vector<std::vector<bool>>& kept) {
+std::optional<Error> find_too_many(const trace::Run& run,
+                                   const std::vector<std::vector<bool>>& kept) {
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
     const auto calls = std::count(kept[r].begin(), kept[r].end(), true);
     if (calls <= std::ptrdiff_t{kMaxReplayCalls}) continue;
@@ -309,7 +315,7 @@ std::optional<Error> find_too_many(const Run& run, const std::vector<std::vector
 
 }  // namespace
 
-Result<Run> replay_program(Run run, const ProgramOptions& options) {
+Result<trace::Run> replay_program(trace::Run run, const ProgramOptions& options) {
   declare_world(run);
   if (auto error = find_refusal(run)) return *error;
   const Result<std::vector<std::vector<bool>>> kept = kept_calls(run, options.last);
@@ -331,4 +337,4 @@ Result<Run> replay_program(Run run, const ProgramOptions& options) {
   return run;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

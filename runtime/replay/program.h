@@ -27,7 +27,7 @@
 #include "base/result.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // One process a rank, on one machine.
 inline constexpr std::int32_t kMaxReplayRanks = 64;
@@ -48,22 +48,22 @@ struct ProgramOptions {
 // `recorded` as a program; of a program, itself. O(events).
 // Errors: what is not known of a rank, a call or a group that would have to be, and what Gloo has
 // no call for; each with the trace and the call.
-Result<Run> replay_program(Run recorded, const ProgramOptions& options = {});
+Result<trace::Run> replay_program(trace::Run recorded, const ProgramOptions& options = {});
 
 // Who is in a group, by a rank's own trace.
 
 // Null: the trace does not declare the group.
-inline const RankList* find_members(const RankTrace& trace, GroupId group) {
+inline const trace::RankList* find_members(const trace::RankTrace& trace, trace::GroupId group) {
   const auto found = std::find_if(trace.groups.begin(), trace.groups.end(),
                                   [&](const auto& g) { return g.group == group; });
   return found == trace.groups.end() ? nullptr : &found->ranks;
 }
 
 // Of a program (program.h), which declares all groups that it calls in.
-inline const RankList& members_of(const RankTrace& trace, GroupId group) {
-  const RankList* const members = find_members(trace, group);
+inline const trace::RankList& members_of(const trace::RankTrace& trace, trace::GroupId group) {
+  const trace::RankList* const members = find_members(trace, group);
   LOCKSTEP_CHECK(members != nullptr, "a program declares its groups");
   return *members;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

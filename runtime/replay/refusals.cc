@@ -11,7 +11,7 @@
 #include "runtime/replay/program.h"
 #include "trace/formats/text/text_trace.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -19,11 +19,11 @@ std::string count(std::uint64_t n, std::string_view of) { return plural(n, of); 
 
 class Refusals {
  public:
-  explicit Refusals(const Run& run) : run_(run) {}
+  explicit Refusals(const trace::Run& run) : run_(run) {}
 
   std::optional<Error> find() {
     check_ranks();
-    for (const RankTrace& trace : run_.ranks) {
+    for (const trace::RankTrace& trace : run_.ranks) {
       if (error_) break;
       check_trace(trace);
     }
@@ -44,7 +44,7 @@ class Refusals {
     }
     std::vector<std::int32_t> missing;
     for (std::int32_t r = 0; r < run_.world_size && missing.size() < kMaxReplayRanks; ++r) {
-      if (run_.find(Rank(r)) == nullptr) missing.push_back(r);
+      if (run_.find(trace::Rank(r)) == nullptr) missing.push_back(r);
     }
     if (!missing.empty()) {
       refuse((missing.size() == 1 ? "rank " : "ranks ") + ranges(missing) +
@@ -54,48 +54,48 @@ class Refusals {
     }
   }
 
-  void check_trace(const RankTrace& trace) {
+  void check_trace(const trace::RankTrace& trace) {
     const std::string who = "rank " + std::to_string(trace.rank.value);
-    if (trace.semantics == Semantics::mpi) {
+    if (trace.semantics == trace::Semantics::mpi) {
       return refuse("an MPI program's calls are not those of c10d, which a replay makes",
                     trace.source, "`lockstep verify` judges MPI traces");
     }
     // The last record of a rank that died may be cut off: it died in writing it.
     const bool died_writing =
-        trace.damaged_count == 1 && trace.damaged.front().message == kCutOffLine;
+        trace.damaged_count == 1 && trace.damaged.front().message == trace::kCutOffLine;
     if (trace.open_ended || (trace.damaged_count > 0 && !died_writing)) {
       return refuse("the trace of " + who + " is damaged: not all that it called is known",
                     trace.source, "bring a whole trace; `lockstep verify` judges what is there");
     }
-    for (const RankTrace::Membership& group : trace.groups) {
+    for (const trace::RankTrace::Membership& group : trace.groups) {
       if (group.ranks.distinct()) continue;
       return refuse("group " + printable(run_.tables.str(group.group)) + " has a rank twice",
                     trace.source, "name each member once");
     }
-    for (const Call& call : trace.calls) {
+    for (const trace::Call& call : trace.calls) {
       if (error_) return;
       check_call(trace, call);
     }
   }
 
-  void check_call(const RankTrace& trace, const Call& call) {
-    const Signature& signature = run_.tables.signatures[call.signature];
+  void check_call(const trace::RankTrace& trace, const trace::Call& call) {
+    const trace::Signature& signature = run_.tables.signatures[call.signature];
     const auto refuse_call = [&](const std::string& why, std::string fix) {
       refuse("rank " + std::to_string(trace.rank.value) + ", " + call_in_words(run_.tables, call) +
                  ": " + why,
              trace.source, std::move(fix));
     };
     switch (signature.op) {
-      case Op::other:
-      case Op::scan:
-      case Op::exscan:
-      case Op::probe:
-      case Op::finalize:
+      case trace::Op::other:
+      case trace::Op::scan:
+      case trace::Op::exscan:
+      case trace::Op::probe:
+      case trace::Op::finalize:
         return refuse_call("Gloo has no such operation", "leave such calls out of the recording");
       default:
         break;
     }
-    const RankList* const members = find_members(trace, call.group);
+    const trace::RankList* const members = find_members(trace, call.group);
     if (members == nullptr) {
       return refuse_call("the members of this group were not recorded",
                          "docs/formats.md says what each format records");
@@ -103,10 +103,10 @@ class Refusals {
     if (!members->contains(trace.rank)) {
       return refuse_call("the rank is not a member of this group by its own trace", "");
     }
-    if (signature.root != kNone && !members->contains(Rank(signature.root))) {
+    if (signature.root != trace::kNone && !members->contains(trace::Rank(signature.root))) {
       return refuse_call("its root is not a member of the group", "");
     }
-    const bool names_peer = signature.op == Op::send || signature.op == Op::recv;
+    const bool names_peer = signature.op == trace::Op::send || signature.op == trace::Op::recv;
     if (names_peer && (call.peer.value < 0 || !members->contains(call.peer))) {
       return refuse_call("its other side was not recorded, or is not a member of the group", "");
     }
@@ -115,46 +115,47 @@ class Refusals {
     }
   }
 
-  const Run& run_;
+  const trace::Run& run_;
   std::optional<Error> error_;
 };
 
 }  // namespace
 
-std::string call_in_words(const Tables& tables, const Call& call) {
-  const Signature& signature = tables.signatures[call.signature];
-  const std::string op = signature.op == Op::other ? tables.str(signature.other_op)
-                                                   : std::string(op_name(signature.op));
+std::string call_in_words(const trace::Tables& tables, const trace::Call& call) {
+  const trace::Signature& signature = tables.signatures[call.signature];
+  const std::string op = signature.op == trace::Op::other
+                             ? tables.str(signature.other_op)
+                             : std::string(trace::op_name(signature.op));
   return "call " + std::to_string(call.id) + ", " + printable(op) + " in group " +
          printable(tables.str(call.group));
 }
 
-std::optional<Error> find_refusal(const Run& run) { return Refusals(run).find(); }
+std::optional<Error> find_refusal(const trace::Run& run) { return Refusals(run).find(); }
 
-std::optional<Error> find_nccl_refusal(const Run& program) {
+std::optional<Error> find_nccl_refusal(const trace::Run& program) {
   struct Message {
-    const RankTrace* trace;
-    const Call* call;
+    const trace::RankTrace* trace;
+    const trace::Call* call;
   };
   struct Messages {
     std::vector<Message> sends, receives;
   };
-  std::map<std::tuple<GroupId, Rank, Rank>, Messages> by_pair;
+  std::map<std::tuple<trace::GroupId, trace::Rank, trace::Rank>, Messages> by_pair;
   const auto refuse = [&](const Message& of, const std::string& why) {
     return Error{"rank " + std::to_string(of.trace->rank.value) + ", " +
                      call_in_words(program.tables, *of.call) + ": " + why,
                  {of.trace->source},
                  "backend: gloo"};
   };
-  for (const RankTrace& trace : program.ranks) {
-    for (const Call& call : trace.calls) {
+  for (const trace::RankTrace& trace : program.ranks) {
+    for (const trace::Call& call : trace.calls) {
       switch (program.tables.signatures[call.signature].op) {
-        case Op::recv_any:
+        case trace::Op::recv_any:
           return refuse({&trace, &call}, "NCCL has no receive from any source");
-        case Op::send:
+        case trace::Op::send:
           by_pair[{call.group, trace.rank, call.peer}].sends.push_back({&trace, &call});
           break;
-        case Op::recv:
+        case trace::Op::recv:
           by_pair[{call.group, call.peer, trace.rank}].receives.push_back({&trace, &call});
           break;
         default:
@@ -167,7 +168,7 @@ std::optional<Error> find_nccl_refusal(const Run& program) {
     for (std::size_t i = 0; i < both; ++i) {
       const std::int32_t sent = messages.sends[i].call->ptag;
       const std::int32_t received = messages.receives[i].call->ptag;
-      if (sent == received || sent == kNoPeerTag || received == kNoPeerTag) continue;
+      if (sent == received || sent == trace::kNoPeerTag || received == trace::kNoPeerTag) continue;
       return refuse(messages.receives[i],
                     "NCCL has no tags: it would receive the message with tag " +
                         std::to_string(sent) + " for the one with tag " + std::to_string(received));
@@ -176,4 +177,4 @@ std::optional<Error> find_nccl_refusal(const Run& program) {
   return std::nullopt;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

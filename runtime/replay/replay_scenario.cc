@@ -13,7 +13,7 @@
 #include "runtime/replay/tensors.h"
 #include "trace/load.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace fs = std::filesystem;
 
@@ -21,7 +21,7 @@ std::string replay_folder(const Scenario& scenario) {
   return (fs::path(scenario.file).parent_path() / scenario.strategy.trace).string();
 }
 
-Result<Run> load_replay_program(const Scenario& scenario) {
+Result<trace::Run> load_replay_program(const Scenario& scenario) {
   const std::string folder = replay_folder(scenario);
   std::error_code failed;
   std::uint64_t bytes = 0;
@@ -41,10 +41,10 @@ Result<Run> load_replay_program(const Scenario& scenario) {
                  {folder},
                  "keep the last ones: `lockstep trace-to-scenario --last 1000`"};
   }
-  Result<Run> run = load_run({folder});
+  Result<trace::Run> run = trace::load_run({folder});
   if (!run) return run;
   if (!run->unreadable.empty()) return run->unreadable.front().error;
-  Result<Run> program = replay_program(std::move(*run));
+  Result<trace::Run> program = replay_program(std::move(*run));
   if (!program) return program;
   if (program->world_size != scenario.ranks) {
     const auto ranks = [](int n) { return plural(static_cast<std::uint64_t>(n), "rank"); };
@@ -100,4 +100,4 @@ std::string replay_scenario_text(const ReplayScenario& scenario) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

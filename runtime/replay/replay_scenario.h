@@ -8,7 +8,7 @@
 #include "runtime/job/scenario.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // The folder of the calls: as `strategy.trace` says, from the folder of the scenario's file.
 std::string replay_folder(const Scenario& scenario);
@@ -17,7 +17,7 @@ std::string replay_folder(const Scenario& scenario);
 // Errors: load_run's, replay_program's and check_tensors', over NCCL find_nccl_refusal's, and
 // another number of ranks than the scenario's; a folder in which too much is written
 // (kMaxReplayFolderBytes).
-Result<Run> load_replay_program(const Scenario& scenario);
+Result<trace::Run> load_replay_program(const Scenario& scenario);
 inline constexpr std::uint64_t kMaxReplayFolderBytes = std::uint64_t{1} << 28U;
 
 // The scenario file of a replay.
@@ -33,4 +33,4 @@ struct ReplayScenario {
 // As YAML, with a comment that says how it came about. Parses as the scenario that it says.
 std::string replay_scenario_text(const ReplayScenario& scenario);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -7,14 +7,14 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
 using Shapes = std::vector<std::vector<std::int64_t>>;
 
 std::int64_t elements_of_shape(const std::vector<std::int64_t>& shape) {
-  return total_elements(flatten_shapes({shape}));
+  return trace::total_elements(trace::flatten_shapes({shape}));
 }
 
 // How one tensor's size follows from one that has a class: n times it, or rows of it.
@@ -26,11 +26,11 @@ struct Part {
 
 class Shrinker {
  public:
-  Shrinker(Run& program, std::int64_t limit)
+  Shrinker(trace::Run& program, std::int64_t limit)
       : program_(program), limit_(limit), flat_(limit), rows_(limit) {}
 
   Status shrink() {
-    each_call([&](const Call& call, std::size_t members) { note(call, members); });
+    each_call([&](const trace::Call& call, std::size_t members) { note(call, members); });
     if (too_many_rows_) {
       return Error{"an all-to-all splits " + std::to_string(too_many_rows_) +
                        " rows, more than tensors are to have elements",
@@ -42,34 +42,34 @@ class Shrinker {
                    {},
                    "raise --max-elements, or keep fewer calls: --last"};
     }
-    each_call([&](Call& call, std::size_t members) { rewrite(call, members); });
+    each_call([&](trace::Call& call, std::size_t members) { rewrite(call, members); });
     return Status::ok();
   }
 
  private:
-  void each_call(const std::function<void(Call&, std::size_t)>& visit) {
-    for (RankTrace& trace : program_.ranks) {
-      std::map<GroupId, std::size_t> members;
+  void each_call(const std::function<void(trace::Call&, std::size_t)>& visit) {
+    for (trace::RankTrace& trace : program_.ranks) {
+      std::map<trace::GroupId, std::size_t> members;
       for (const auto& group : trace.groups) members[group.group] = group.ranks.size();
-      for (Call& call : trace.calls) visit(call, members[call.group]);
+      for (trace::Call& call : trace.calls) visit(call, members[call.group]);
     }
   }
 
-  static bool has_splits(const Signature& s) {
-    return s.op == Op::all_to_all_single &&
-           (s.splits_in != IntListId{} || s.splits_out != IntListId{});
+  static bool has_splits(const trace::Signature& s) {
+    return s.op == trace::Op::all_to_all_single &&
+           (s.splits_in != trace::IntListId{} || s.splits_out != trace::IntListId{});
   }
 
   // Which side of a gather or scatter is the whole: n times the part of one rank.
-  static bool is_whole(Op op, bool out) {
-    const bool gathers =
-        op == Op::all_gather_into_tensor || op == Op::all_gather || op == Op::gather;
-    const bool scatters =
-        op == Op::reduce_scatter_tensor || op == Op::reduce_scatter || op == Op::scatter;
-    return (gathers && out) || (scatters && !out) || op == Op::all_to_all_single;
+  static bool is_whole(trace::Op op, bool out) {
+    const bool gathers = op == trace::Op::all_gather_into_tensor || op == trace::Op::all_gather ||
+                         op == trace::Op::gather;
+    const bool scatters = op == trace::Op::reduce_scatter_tensor ||
+                          op == trace::Op::reduce_scatter || op == trace::Op::scatter;
+    return (gathers && out) || (scatters && !out) || op == trace::Op::all_to_all_single;
   }
 
-  Part part(const Signature& s, const std::vector<std::int64_t>& shape, bool out,
+  Part part(const trace::Signature& s, const std::vector<std::int64_t>& shape, bool out,
             std::size_t tensors, std::size_t members) const {
     const std::int64_t n = elements_of_shape(shape);
     if (has_splits(s) && !shape.empty()) {
@@ -83,15 +83,15 @@ class Shrinker {
   }
 
   template <class Visit>
-  void each_part(const Signature& s, IntListId side, bool out, std::size_t members,
+  void each_part(const trace::Signature& s, trace::IntListId side, bool out, std::size_t members,
                  Visit visit) const {
-    if (side == IntListId{}) return;
-    const Shapes shapes = unflatten_shapes(program_.tables.int_lists[side]);
+    if (side == trace::IntListId{}) return;
+    const Shapes shapes = trace::unflatten_shapes(program_.tables.int_lists[side]);
     for (const auto& shape : shapes) visit(part(s, shape, out, shapes.size(), members));
   }
 
-  void note(const Call& call, std::size_t members) {
-    const Signature& s = program_.tables.signatures[call.signature];
+  void note(const trace::Call& call, std::size_t members) {
+    const trace::Signature& s = program_.tables.signatures[call.signature];
     const auto add = [&](const Part& p) {
       (p.rows ? rows_ : flat_).add(p.elements);
       if (p.rows && p.times > limit_) too_many_rows_ = p.times;
@@ -100,8 +100,9 @@ class Shrinker {
     each_part(s, s.out, true, members, add);
   }
 
-  IntListId smaller(const Signature& s, IntListId side, bool out, std::size_t members) {
-    if (side == IntListId{}) return side;
+  trace::IntListId smaller(const trace::Signature& s, trace::IntListId side, bool out,
+                           std::size_t members) {
+    if (side == trace::IntListId{}) return side;
     Shapes shapes;
     each_part(s, side, out, members, [&](const Part& p) {
       if (p.rows) {
@@ -110,18 +111,18 @@ class Shrinker {
         shapes.push_back({p.times * flat_.small(p.elements)});
       }
     });
-    return program_.tables.int_lists.intern(flatten_shapes(shapes));
+    return program_.tables.int_lists.intern(trace::flatten_shapes(shapes));
   }
 
-  void rewrite(Call& call, std::size_t members) {
-    Signature s = program_.tables.signatures[call.signature];
-    const IntListId in = smaller(s, s.in, false, members);
+  void rewrite(trace::Call& call, std::size_t members) {
+    trace::Signature s = program_.tables.signatures[call.signature];
+    const trace::IntListId in = smaller(s, s.in, false, members);
     s.out = smaller(s, s.out, true, members);
     s.in = in;
     call.signature = program_.tables.make_signature(s);
   }
 
-  Run& program_;
+  trace::Run& program_;
   std::int64_t limit_;
   SizeClasses flat_, rows_;
   std::int64_t too_many_rows_ = 0;
@@ -143,8 +144,8 @@ std::int64_t SizeClasses::small(std::int64_t elements) const {
   return found == small_.end() ? elements : found->second;
 }
 
-Status shrink_sizes(Run& program, std::int64_t max_elements) {
+Status shrink_sizes(trace::Run& program, std::int64_t max_elements) {
   return Shrinker(program, max_elements).shrink();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

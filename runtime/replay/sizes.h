@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Sizes up to half the limit stay; the k-th larger one, in ascending order, becomes half the limit
 // + k. So equal stays equal, different stays different, and larger stays larger. A ring that
@@ -34,6 +34,6 @@ class SizeClasses {
 // Gives the calls of `program` signatures with small sizes. Shapes become flat, but for the rows of
 // an all-to-all with splits, which stay, with shorter rows.
 // Errors: more different sizes than `max_elements` has room for; splits of more rows.
-Status shrink_sizes(Run& program, std::int64_t max_elements);
+Status shrink_sizes(trace::Run& program, std::int64_t max_elements);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -8,7 +8,7 @@
 #include "runtime/replay/refusals.h"
 #include "trace/sizes.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -18,9 +18,13 @@ using Shapes = std::vector<Shape>;
 // Of one tensor, so that sums of them stay far from overflow.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 40U;
 
-std::int64_t elements_of(const Shape& shape) { return total_elements(flatten_shapes({shape})); }
+std::int64_t elements_of(const Shape& shape) {
+  return trace::total_elements(trace::flatten_shapes({shape}));
+}
 
-std::int64_t elements_of(const Shapes& shapes) { return total_elements(flatten_shapes(shapes)); }
+std::int64_t elements_of(const Shapes& shapes) {
+  return trace::total_elements(trace::flatten_shapes(shapes));
+}
 
 // One rank's part of what all members have together, and all of it.
 Shape part_of(const Shapes& whole, std::size_t members) {
@@ -40,50 +44,54 @@ Shapes list_of(const Shapes& recorded, const Shape& part, std::size_t members) {
 
 }  // namespace
 
-CallTensors tensors_of(const Tables& tables, const Call& call, std::size_t members, bool is_root) {
-  const Signature& s = tables.signatures[call.signature];
-  const auto shapes = [&](IntListId id) { return unflatten_shapes(tables.int_lists[id]); };
+CallTensors tensors_of(const trace::Tables& tables, const trace::Call& call, std::size_t members,
+                       bool is_root) {
+  const trace::Signature& s = tables.signatures[call.signature];
+  const auto shapes = [&](trace::IntListId id) {
+    return trace::unflatten_shapes(tables.int_lists[id]);
+  };
   CallTensors out;
-  for (const StringId name : tables.name_lists[s.dtypes]) out.types.push_back(tables.str(name));
+  for (const trace::StringId name : tables.name_lists[s.dtypes])
+    out.types.push_back(tables.str(name));
   const Shapes in = shapes(s.in), filled = shapes(s.out);
-  const bool has_in = s.in != IntListId{}, has_out = s.out != IntListId{};
+  const bool has_in = s.in != trace::IntListId{}, has_out = s.out != trace::IntListId{};
   switch (s.op) {
-    case Op::all_reduce:
-    case Op::reduce:
-    case Op::broadcast:
-    case Op::send:
+    case trace::Op::all_reduce:
+    case trace::Op::reduce:
+    case trace::Op::broadcast:
+    case trace::Op::send:
       out.in = has_in ? in : filled;
       break;
-    case Op::recv:
-    case Op::recv_any:
+    case trace::Op::recv:
+    case trace::Op::recv_any:
       out.out = has_out ? filled : in;
       break;
-    case Op::all_gather_into_tensor:
+    case trace::Op::all_gather_into_tensor:
       out.in = has_in ? in : Shapes{part_of(filled, members)};
       out.out = has_out ? filled : Shapes{whole_of(in.front(), members)};
       break;
-    case Op::all_gather:
+    case trace::Op::all_gather:
       out.in = has_in ? in : Shapes{part_of(filled, members)};
       out.out = list_of(filled, out.in.front(), members);
       break;
-    case Op::gather:
+    case trace::Op::gather:
       out.in = has_in ? in : Shapes{part_of(filled, members)};
       if (is_root) out.out = list_of(filled, out.in.front(), members);
       break;
-    case Op::reduce_scatter_tensor:
+    case trace::Op::reduce_scatter_tensor:
       out.out = has_out ? filled : Shapes{part_of(in, members)};
       out.in = has_in ? in : Shapes{whole_of(filled.front(), members)};
       break;
-    case Op::reduce_scatter:
+    case trace::Op::reduce_scatter:
       out.out = has_out ? filled : Shapes{part_of(in, members)};
       out.in = list_of(in, out.out.front(), members);
       break;
-    case Op::scatter:
+    case trace::Op::scatter:
       out.out = has_out ? filled : Shapes{part_of(in, members)};
       if (is_root) out.in = list_of(in, out.out.front(), members);
       break;
-    case Op::all_to_all:
-    case Op::all_to_all_single:
+    case trace::Op::all_to_all:
+    case trace::Op::all_to_all_single:
       out.in = has_in ? in : filled;
       out.out = has_out ? filled : in;
       break;
@@ -94,7 +102,7 @@ CallTensors tensors_of(const Tables& tables, const Call& call, std::size_t membe
 }
 
 std::optional<std::int64_t> tensor_bytes(const Shape& shape, const std::string& type) {
-  const std::optional<std::int64_t> each = element_bytes(type);
+  const std::optional<std::int64_t> each = trace::element_bytes(type);
   const std::int64_t elements = elements_of(shape);
   if (!each || elements > kMostElements) return std::nullopt;
   return elements * *each;
@@ -104,11 +112,11 @@ namespace {
 
 class Tensors {
  public:
-  explicit Tensors(const Run& program) : program_(program) {}
+  explicit Tensors(const trace::Run& program) : program_(program) {}
 
   Status check() {
     std::int64_t together = 0;
-    for (const RankTrace& trace : program_.ranks) {
+    for (const trace::RankTrace& trace : program_.ranks) {
       const Result<std::int64_t> peak = peak_of(trace);
       if (!peak) return peak.error();
       together += *peak;
@@ -124,24 +132,24 @@ class Tensors {
 
  private:
   // The most bytes that the rank's unfinished calls have at one time.
-  Result<std::int64_t> peak_of(const RankTrace& trace) {
+  Result<std::int64_t> peak_of(const trace::RankTrace& trace) {
     std::vector<std::int64_t> bytes(trace.calls.size(), 0);
     std::int64_t now = 0, peak = 0;
-    for (const Event& event : trace.events) {
-      if (event.kind == EventKind::wait) now -= std::exchange(bytes[event.index], 0);
-      if (event.kind != EventKind::issue) continue;
-      const Call& call = trace.calls[event.index];
+    for (const trace::Event& event : trace.events) {
+      if (event.kind == trace::EventKind::wait) now -= std::exchange(bytes[event.index], 0);
+      if (event.kind != trace::EventKind::issue) continue;
+      const trace::Call& call = trace.calls[event.index];
       const Result<std::int64_t> needed = bytes_of(trace, call);
       if (!needed) return needed.error();
       peak = std::max(peak, now + *needed);
-      if (!call.has(kAsync)) continue;
+      if (!call.has(trace::kAsync)) continue;
       bytes[event.index] = *needed;
       now = std::min(now + *needed, kMaxReplayBytes + 1);
     }
     return peak;
   }
 
-  Error refuse(const RankTrace& trace, const Call& call, const std::string& why,
+  Error refuse(const trace::RankTrace& trace, const trace::Call& call, const std::string& why,
                std::string fix) const {
     return {"rank " + std::to_string(trace.rank.value) + ", " +
                 call_in_words(program_.tables, call) + ": " + why,
@@ -149,8 +157,9 @@ class Tensors {
             std::move(fix)};
   }
 
-  Error no_bytes(const RankTrace& trace, const Call& call, const std::string& type) const {
-    if (element_bytes(type))
+  Error no_bytes(const trace::RankTrace& trace, const trace::Call& call,
+                 const std::string& type) const {
+    if (trace::element_bytes(type))
       return refuse(trace, call, "a tensor has more than 2^40 elements",
                     "make them smaller: `lockstep trace-to-scenario --max-elements 4096`");
     return refuse(trace, call,
@@ -158,8 +167,8 @@ class Tensors {
                   "docs/trace-format.md lists the types");
   }
 
-  Result<std::int64_t> bytes_of(const RankTrace& trace, const Call& call) {
-    const Signature& s = program_.tables.signatures[call.signature];
+  Result<std::int64_t> bytes_of(const trace::RankTrace& trace, const trace::Call& call) {
+    const trace::Signature& s = program_.tables.signatures[call.signature];
     const std::size_t members = members_of(trace, call.group).size();
     // A list of tensors, one for each member, is as long as the trace says: at most this.
     const CallTensors tensors =
@@ -172,12 +181,12 @@ class Tensors {
         sum = std::min(sum + *bytes, kMaxReplayBytes + 1);
       }
     }
-    if (s.op == Op::all_to_all_single) {
+    if (s.op == trace::Op::all_to_all_single) {
       if (const auto why = why_not_split(s, tensors, members)) {
         return refuse(trace, call, *why, "record splits_in and splits_out");
       }
     }
-    const bool lists = s.op == Op::all_to_all;
+    const bool lists = s.op == trace::Op::all_to_all;
     if (lists && (tensors.in.size() != members || tensors.out.size() != members)) {
       return refuse(trace, call, "it does not have one tensor for each member",
                     "record the shapes of all tensors");
@@ -185,12 +194,13 @@ class Tensors {
     return sum;
   }
 
-  std::optional<std::string> why_not_split(const Signature& s, const CallTensors& tensors,
+  std::optional<std::string> why_not_split(const trace::Signature& s, const CallTensors& tensors,
                                            std::size_t members) const {
-    const auto side = [&](IntListId splits, const Shapes& shapes) -> std::optional<std::string> {
+    const auto side = [&](trace::IntListId splits,
+                          const Shapes& shapes) -> std::optional<std::string> {
       if (shapes.size() != 1) return "it does not have one tensor";
       const std::int64_t rows = shapes.front().empty() ? 1 : shapes.front().front();
-      const IntList& list = program_.tables.int_lists[splits];
+      const trace::IntList& list = program_.tables.int_lists[splits];
       if (list.empty()) {
         if (rows % static_cast<std::int64_t>(members) == 0) return std::nullopt;
         return "its splits were not recorded, and its rows cannot be shared out evenly";
@@ -207,11 +217,11 @@ class Tensors {
     return side(s.splits_out, tensors.out);
   }
 
-  const Run& program_;
+  const trace::Run& program_;
 };
 
 }  // namespace
 
-Status check_tensors(const Run& program) { return Tensors(program).check(); }
+Status check_tensors(const trace::Run& program) { return Tensors(program).check(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct CallTensors {
   using Shape = std::vector<std::int64_t>;
@@ -25,16 +25,17 @@ struct CallTensors {
 
 // Of a call of a program (runtime/replay/program.h) in a group of `members`. What one side did not
 // record follows from the other.
-CallTensors tensors_of(const Tables& tables, const Call& call, std::size_t members, bool is_root);
+CallTensors tensors_of(const trace::Tables& tables, const trace::Call& call, std::size_t members,
+                       bool is_root);
 
 // All ranks' tensors at one time, together.
 inline constexpr std::int64_t kMaxReplayBytes = std::int64_t{4} << 30U;
 
 // Errors: tensors that do not fit into kMaxReplayBytes, types of no known size, splits that are
 // not known or are not those of the tensors. O(calls).
-Status check_tensors(const Run& program);
+Status check_tensors(const trace::Run& program);
 
 // Bytes of a tensor; nothing where its type is not known or its size overflows.
 std::optional<std::int64_t> tensor_bytes(const CallTensors::Shape& shape, const std::string& type);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -14,7 +14,7 @@
 #include "runtime/groups/collectives.h"
 #include "runtime/strategies/strategy.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 class Hook : public c10d::CppCommHookInterface<BucketHook> {
@@ -315,4 +315,4 @@ std::unique_ptr<BucketReducer> make_meta_reducer(const Scenario::Strategy& optio
                                        std::move(hook));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -13,7 +13,7 @@
 #include "runtime/job/scenario.h"
 #include "runtime/models/parameters.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // All-reduces a bucket.
 using BucketHook = std::function<c10::intrusive_ptr<c10::ivalue::Future>(c10d::GradBucket& bucket)>;
@@ -60,4 +60,4 @@ std::unique_ptr<BucketReducer> make_meta_reducer(const Scenario::Strategy& optio
                                                  BucketLimits limits,
                                                  const ProcessGroups::Ptr& world, BucketHook hook);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

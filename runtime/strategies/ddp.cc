@@ -14,7 +14,7 @@
 #include "runtime/record/c10d/recording_work.h"
 #include "runtime/strategies/bucket_reducer.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 // DistributedDataParallel's own: at most so much goes into one broadcast.
@@ -228,4 +228,4 @@ void Ddp::wait_for_buckets() {
   launched_.clear();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -22,7 +22,7 @@
 #include "runtime/strategies/bucket_reducer.h"
 #include "runtime/strategies/strategy.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class Ddp : public Strategy {
  public:
@@ -69,4 +69,4 @@ class Ddp : public Strategy {
   std::vector<Launched> launched_;  // buckets of this step, in order
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -9,7 +9,7 @@
 // Torch 2.15 has a new name for _allgather_base; 2.11 has only this.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
@@ -171,4 +171,4 @@ void FlatUnit::reduce() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -21,7 +21,7 @@
 #include "runtime/record/c10d/value_watch.h"
 #include "runtime/record/recorder.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Where a unit's shards lie.
 struct ShardGroups {
@@ -88,4 +88,4 @@ class FlatUnit {
   c10::intrusive_ptr<c10d::Work> in_flight_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

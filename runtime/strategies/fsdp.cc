@@ -12,7 +12,7 @@
 #include "runtime/models/parameters.h"
 #include "runtime/strategies/strategy.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 ShardGroups make_groups(int shard_ranks, ProcessGroups& groups) {
@@ -192,4 +192,4 @@ void Fsdp::finish(Unit& unit) {
   unit.flat->release();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -36,7 +36,7 @@
 
 // UseOrder: in which order units were used in one pass, which foretells the next.
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class UseOrder {
  public:
@@ -118,4 +118,4 @@ class Fsdp : public Strategy, private BlockObserver {
   bool stays_whole_ = false;  // after gather_everything
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

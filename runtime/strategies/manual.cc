@@ -9,7 +9,7 @@
 #include "runtime/groups/collectives.h"
 #include "runtime/models/parameters.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 ManualSync::ManualSync(const Scenario::Strategy& options, StrategyParts parts)
     : reduction_(options.reduction), parts_(std::move(parts)), world_(parts_.groups.world()) {
@@ -69,4 +69,4 @@ void ManualSync::gather_everything() {
   broadcast_all(*world_, parts_.recorder, image_path, "image_ranks.share", *image_root_);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -12,7 +12,7 @@
 
 #include "runtime/strategies/strategy.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class ManualSync : public Strategy {
  public:
@@ -44,4 +44,4 @@ class ManualSync : public Strategy {
   std::optional<int> image_root_;  // Groups::image_ranks: the first of them
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

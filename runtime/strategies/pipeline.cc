@@ -14,7 +14,7 @@
 #include "runtime/groups/collectives.h"
 #include "runtime/record/c10d/host_read.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using OpKind = PipelineOp::Kind;
@@ -351,7 +351,7 @@ at::Tensor Pipeline::receive_body(int m, int from, Part part, at::IntArrayRef si
 }
 
 void Pipeline::wait(c10d::Work& work) {
-  const Nanos began = monotonic_nanos();
+  const trace::Nanos began = monotonic_nanos();
   work.wait();
   step_.idle += monotonic_nanos() - began;
 }
@@ -372,4 +372,4 @@ CallNote Pipeline::note(int m, Part part) {
   return parts_.recorder.note({what}, words.tag);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

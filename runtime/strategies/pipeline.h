@@ -42,7 +42,7 @@
 #include "runtime/strategies/pipeline_schedule.h"
 #include "runtime/strategies/strategy.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // How many items of a batch a tensor is of; 0 where there is none.
 inline std::int64_t rows_of(const at::Tensor& tensor) {
@@ -135,4 +135,4 @@ class Pipeline : public Strategy {
   OwnStep step_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

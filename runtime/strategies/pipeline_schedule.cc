@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using OpKind = PipelineOp::Kind;
@@ -105,4 +105,4 @@ std::vector<PipelineOp> pipeline_schedule(const PipelineStage& stage, int micro_
   return messages.take();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

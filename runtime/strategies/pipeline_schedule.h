@@ -28,7 +28,7 @@
 
 #include "runtime/job/scenario.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct PipelineStage {
   std::string name;
@@ -66,4 +66,4 @@ std::vector<PipelineOp> pipeline_schedule(const PipelineStage& stage, int micro_
                                           Scenario::Strategy::Schedule schedule,
                                           bool crossed = false);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

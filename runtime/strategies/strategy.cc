@@ -6,7 +6,7 @@
 #include "runtime/strategies/manual.h"
 #include "runtime/strategies/pipeline.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 std::unique_ptr<Strategy> make_strategy(const Scenario::Strategy& options, StrategyParts parts) {
   switch (options.kind) {
@@ -24,4 +24,4 @@ std::unique_ptr<Strategy> make_strategy(const Scenario::Strategy& options, Strat
   LOCKSTEP_CHECK(false, "a strategy without an implementation");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

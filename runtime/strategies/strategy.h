@@ -19,7 +19,7 @@
 #include "runtime/record/c10d/value_watch.h"
 #include "runtime/record/recorder.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // A micro-batch's place in its optimiser step. Gradients of all of them add up; the last one's
 // backward is where a strategy that overlaps may communicate.
@@ -42,8 +42,8 @@ class Strategy {
 
   // What a strategy that orders the step's forwards and backwards itself made of it.
   struct OwnStep {
-    double loss = 0;  // mean over the micro-batches
-    Nanos idle = 0;   // … of the step's time, spent waiting for other ranks
+    double loss = 0;        // mean over the micro-batches
+    trace::Nanos idle = 0;  // … of the step's time, spent waiting for other ranks
   };
   // Runs all forwards and backwards of a step in the place of before_forward and backward; nullopt
   // where the loop is to do it.
@@ -109,4 +109,4 @@ class AfterAccumulation : public torch::autograd::FunctionPostHook {
   std::function<void()> then_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -10,7 +10,7 @@
 #include "verify/compare_runs.h"
 #include "verify/rules.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -19,20 +19,20 @@ std::string end_of(const JobOutcome& outcome) {
   if (outcome.report.findings.empty()) {
     return outcome.end == JobEnd::timed_out ? "timed out" : "failed";
   }
-  const Finding& leading = outcome.report.findings.front();
-  std::string out = std::string(rule(leading.rule).name);
+  const verify::Finding& leading = outcome.report.findings.front();
+  std::string out = std::string(verify::rule(leading.rule).name);
   if (leading.step) out += " at step " + std::to_string(*leading.step);
   return out;
 }
 
 // Calls outside of steps (start, evaluation) are not counted.
-double bytes_per_step(const Run& run) {
+double bytes_per_step(const trace::Run& run) {
   double bytes = 0;
   std::size_t steps = 0;
-  for (const RankTrace& trace : run.ranks) {
+  for (const trace::RankTrace& trace : run.ranks) {
     steps += trace.steps.size();
-    for (const Call& call : trace.calls) {
-      if (call.step != kNone) bytes += call_bytes(run, call);
+    for (const trace::Call& call : trace.calls) {
+      if (call.step != trace::kNone) bytes += trace::call_bytes(run, call);
     }
   }
   return steps == 0 ? 0 : bytes / static_cast<double>(steps);
@@ -49,9 +49,9 @@ std::optional<double> share(double part, double whole) {
   return std::nullopt;
 }
 
-std::optional<double> travelled_share(const Run& a, const Run& b,
+std::optional<double> travelled_share(const trace::Run& a, const trace::Run& b,
                                       const std::function<bool(std::string_view)>& counts) {
-  const Drift d = drift_between(a, b, Phase::param, counts);
+  const verify::Drift d = verify::drift_between(a, b, verify::Phase::param, counts);
   return share(d.apart, d.travelled);
 }
 
@@ -90,14 +90,14 @@ RunFigures figures_of(const JobOutcome& outcome) {
   return out;
 }
 
-Accuracy accuracy_of(const Watched& run, const Watched& same, const Watched& plain) {
-  Accuracy out;
-  const Comparison comparison = compare_runs(*run.run, *same.run);
+reports::Accuracy accuracy_of(const Watched& run, const Watched& same, const Watched& plain) {
+  reports::Accuracy out;
+  const verify::Comparison comparison = verify::compare_runs(*run.run, *same.run);
   if (comparison.parted) {
     out.gradient_error = comparison.parted->error;
     out.parted = comparison.parted->name;
   } else {
-    for (const StepDifference& step : comparison.steps) {
+    for (const verify::StepDifference& step : comparison.steps) {
       if (!step.gradient) continue;
       // Differences of rounding that grew since say nothing about the strategy.
       if (out.gradient_error && step.gradient->error > step.gradient->tolerance) break;
@@ -106,20 +106,21 @@ Accuracy accuracy_of(const Watched& run, const Watched& same, const Watched& pla
   }
   out.image_drift = travelled_share(*run.run, *plain.run, is_image_path);
   out.text_drift = travelled_share(*run.run, *plain.run, is_text_path);
-  const Drift statistics = drift_between(*run.run, *plain.run, Phase::buffer, is_running_statistic);
+  const verify::Drift statistics =
+      verify::drift_between(*run.run, *plain.run, verify::Phase::buffer, is_running_statistic);
   out.batch_norm_drift = share(statistics.apart, statistics.size);
   out.feature_drift = feature_drift(run.figures->image_sketches, plain.figures->image_sketches);
   return out;
 }
 
-std::optional<Spread> spread_of(std::vector<double> values) {
+std::optional<reports::Spread> spread_of(std::vector<double> values) {
   if (values.empty()) return std::nullopt;
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();
-  return Spread{(values[(n - 1) / 2] + values[n / 2]) / 2, values.front(), values.back()};
+  return reports::Spread{(values[(n - 1) / 2] + values[n / 2]) / 2, values.front(), values.back()};
 }
 
-void add_runs(const std::vector<RunFigures>& runs, Combination& to) {
+void add_runs(const std::vector<RunFigures>& runs, reports::Combination& to) {
   std::vector<double> step_ms, bytes, peak, loss, recall;
   to.completed = true;
   to.end = "completed";
@@ -143,4 +144,4 @@ void add_runs(const std::vector<RunFigures>& runs, Combination& to) {
   to.recall_at_1 = spread_of(recall);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -9,7 +9,7 @@
 #include "runtime/launch/job_runner.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // One run, reduced to numbers.
 struct RunFigures {
@@ -26,17 +26,17 @@ struct RunFigures {
 RunFigures figures_of(const JobOutcome& outcome);
 
 struct Watched {
-  const Run* run = nullptr;
+  const trace::Run* run = nullptr;
   const RunFigures* figures = nullptr;
 };
 
 // `same`: one process with the remedy; `plain`: one process without. All watched in every step.
-Accuracy accuracy_of(const Watched& run, const Watched& same, const Watched& plain);
+reports::Accuracy accuracy_of(const Watched& run, const Watched& same, const Watched& plain);
 
 // Nothing of no values.
-std::optional<Spread> spread_of(std::vector<double> values);
+std::optional<reports::Spread> spread_of(std::vector<double> values);
 
 // `runs`: the timed ones; at least one.
-void add_runs(const std::vector<RunFigures>& runs, Combination& to);
+void add_runs(const std::vector<RunFigures>& runs, reports::Combination& to);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

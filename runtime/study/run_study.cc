@@ -16,13 +16,13 @@
 #include "runtime/launch/job_runner.h"
 #include "runtime/study/figures.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
 // A run whose values were watched: what it recorded, and its numbers.
 struct Recorded {
-  Run run;
+  trace::Run run;
   RunFigures figures;
 
   Watched watched() const { return {&run, &figures}; }
@@ -51,7 +51,7 @@ class StudyRunner {
     return Status::ok();
   }
 
-  const std::vector<Combination>& combinations() const { return combinations_; }
+  const std::vector<reports::Combination>& combinations() const { return combinations_; }
 
  private:
   void progress(const std::string& what) {
@@ -106,7 +106,7 @@ class StudyRunner {
   }
 
   // The timed runs. Errors: as run_job.
-  Status repeat(StudyRun run, const std::string& folder, Combination& to) {
+  Status repeat(StudyRun run, const std::string& folder, reports::Combination& to) {
     std::vector<RunFigures> runs;
     run.watched = false;
     for (run.repeat = 0; run.repeat < study_.repeats; ++run.repeat) {
@@ -128,7 +128,7 @@ class StudyRunner {
 
   Status complete(const Variation& strategy) {
     progress(strategy.name + ", no image missing");
-    Combination row;
+    reports::Combination row;
     row.strategy = strategy.name;
     StudyRun run{.strategy = strategy.name, .remedy = {}, .complete = true};
     if (const Status ok = repeat(run, result_folder(strategy.name) + "/" + kCompleteFolder, row);
@@ -140,7 +140,7 @@ class StudyRunner {
 
   Status combine(const Variation& strategy, const Variation& remedy) {
     progress(strategy.name + ", " + remedy.name);
-    Combination row;
+    reports::Combination row;
     row.strategy = strategy.name;
     row.remedy = remedy.name;
     const std::string folder = result_folder(strategy.name) + "/" + result_folder(remedy.name);
@@ -188,7 +188,7 @@ class StudyRunner {
   std::size_t done_ = 0, total_ = 0;
   std::optional<Recorded> plain_;                         // one process without remedy
   std::map<std::string, std::optional<Recorded>> alone_;  // … with each
-  std::vector<Combination> combinations_;
+  std::vector<reports::Combination> combinations_;
 };
 
 }  // namespace
@@ -197,12 +197,13 @@ Status run_study(const Study& study, const StudyOptions& options, Interrupts& in
                  std::ostream& said) {
   StudyRunner runner(study, options, interrupts);
   const Status ran = runner.run();
-  if (!options.quiet) said << "\n" << study_text(runner.combinations()) << std::flush;
-  const Status json = write_file(options.folder + "/study.json", study_json(runner.combinations()));
+  if (!options.quiet) said << "\n" << reports::study_text(runner.combinations()) << std::flush;
+  const Status json =
+      write_file(options.folder + "/study.json", reports::study_json(runner.combinations()));
   const Status table =
-      write_file(options.folder + "/study.md", study_markdown(runner.combinations()));
+      write_file(options.folder + "/study.md", reports::study_markdown(runner.combinations()));
   if (!ran) return ran;
   return json ? table : json;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "runtime/job/study.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct StudyOptions {
   std::string worker;  // the worker program
@@ -22,4 +22,4 @@ struct StudyOptions {
 Status run_study(const Study& study, const StudyOptions& options, Interrupts& interrupts,
                  std::ostream& said);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -6,7 +6,7 @@
 #include "runtime/groups/collectives.h"
 #include "runtime/train/cost_model.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 // A rank's row: images, texts and milliseconds of the step before; then, for each micro-batch,
@@ -57,7 +57,7 @@ void Balancer::before_step(std::vector<Batch>& batches, bool balanced) {
   ++steps_;
 }
 
-void Balancer::after_step(Nanos busy) { last_.ms = static_cast<double>(busy) * 1e-6; }
+void Balancer::after_step(trace::Nanos busy) { last_.ms = static_cast<double>(busy) * 1e-6; }
 
 void Balancer::take_in(const double* rows, std::int64_t width) {
   std::vector<double> times;
@@ -85,4 +85,4 @@ BalanceReport Balancer::report() const {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

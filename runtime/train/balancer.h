@@ -21,7 +21,7 @@
 #include "runtime/train/cost_model.h"
 #include "runtime/train/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class Balancer {
  public:
@@ -35,7 +35,7 @@ class Balancer {
   // ranks; they have the same number of micro-batches. Throws what c10d throws.
   void before_step(std::vector<Batch>& batches, bool balanced);
   // This rank computed so long in the step, without waiting for other ranks.
-  void after_step(Nanos busy);
+  void after_step(trace::Nanos busy);
 
   // 1 - mean / largest over the ranks' computing times of the step before the one that began last;
   // nothing while that is none or the first.
@@ -61,4 +61,4 @@ class Balancer {
   BalanceReport report_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

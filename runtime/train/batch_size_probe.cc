@@ -23,7 +23,7 @@
 #include "runtime/train/result.h"
 #include "runtime/train/train_loop.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 namespace fs = std::filesystem;
@@ -97,12 +97,12 @@ double rate_behind_first(const WorkerResult& result, int batch_size) {
   std::ofstream out(folder + "/result");
   try {
     at::set_num_threads(1);
-    RingWriter::Options ring;
+    trace::RingWriter::Options ring;
     ring.path = folder + "/rank_0.ring";
-    ring.rank = Rank(0);
+    ring.rank = trace::Rank(0);
     ring.world_size = 1;
     ring.capacity = 1U << 14U;
-    auto writer = RingWriter::create(ring);
+    auto writer = trace::RingWriter::create(ring);
     if (!writer) throw std::runtime_error(writer.error().str());
     Recorder recorder(**writer);
     ProcessGroups groups(folder + "/store", {0, 1}, kTimeout, recorder);
@@ -212,4 +212,4 @@ std::int64_t free_memory_bytes() {
   return free;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

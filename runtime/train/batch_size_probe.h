@@ -7,7 +7,7 @@
 
 #include "runtime/job/scenario.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct ProbeOptions {
   int batch_size = 1;
@@ -37,4 +37,4 @@ std::int64_t free_memory_bytes();
 // As much of it as we take; the rest is left to others.
 inline constexpr double kOfFreeMemory = 0.9;
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 BatchSizeSearch::BatchSizeSearch(int first, int most)
     : first_(first), most_(most), fails_(most + 1) {
@@ -27,4 +27,4 @@ void BatchSizeSearch::tell(bool fits) {
   (fits ? fits_ : fails_) = *tried;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class BatchSizeSearch {
  public:
@@ -27,4 +27,4 @@ class BatchSizeSearch {
   int fails_;     // the smallest that did not
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

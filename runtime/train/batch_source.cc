@@ -14,7 +14,7 @@
 #include "runtime/models/encoders.h"
 #include "runtime/train/cost_model.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr int kStepsAPlan = 256;  // a plan for all steps could be large
@@ -300,4 +300,4 @@ std::vector<Batch> ShapeBatches::step(std::int64_t step) const {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

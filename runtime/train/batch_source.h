@@ -21,7 +21,7 @@
 #include "runtime/train/cost_model.h"
 #include "runtime/train/sampler.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // What the scenario's data set gives to a model.
 InputSpec input_of(const Scenario& scenario, const Vocabulary& vocabulary);
@@ -107,4 +107,4 @@ class ShapeBatches {
   InputSpec input_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -20,7 +20,7 @@
 #include "runtime/models/safetensors.h"
 #include "runtime/models/weights.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 namespace fs = std::filesystem;
@@ -393,4 +393,4 @@ std::string restore(TrainingState& state, Strategy& strategy, const TensorsByNam
   return Restore(state, strategy, stored, is_whole).run();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -30,7 +30,7 @@
 
 // Everything that the next step depends on, as tensors with names, and back.
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // What is saved, and loaded in place. Beside it: the CPU's random numbers.
 struct TrainingState {
@@ -97,4 +97,4 @@ class Checkpoints {
   Files files_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "base/median.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::size_t kTerms = 3;         // step, image, text
@@ -165,4 +165,4 @@ double idle_share(std::span<const double> times) {
   return largest > 0 ? 1 - sum / (largest * static_cast<double>(times.size())) : 0;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct ItemCosts {
   double image = 0, text = 0;  // milliseconds each
@@ -61,4 +61,4 @@ std::vector<std::vector<std::size_t>> longest_first(std::span<const double> cost
 // 1 - mean / largest. 0 where nothing takes any time.
 double idle_share(std::span<const double> times);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -7,7 +7,7 @@
 
 #include "runtime/record/c10d/value_watch.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::int64_t kBatch = 32;
@@ -77,7 +77,7 @@ Retrieval evaluate_retrieval(ContrastiveModel& model, const BatchSource& source,
   model->train();
   for (const at::Tensor& images : embedded.images) {
     for (const at::Tensor& image : images.unbind()) {
-      const std::vector<double> sketch = fingerprint_of(image, kSketchValues).sketch;
+      const std::vector<double> sketch = fingerprint_of(image, trace::kSketchValues).sketch;
       result.image_sketches.insert(result.image_sketches.end(), sketch.begin(), sketch.end());
     }
   }
@@ -93,4 +93,4 @@ Retrieval evaluate_retrieval(ContrastiveModel& model, const BatchSource& source,
   return result;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -5,7 +5,7 @@
 #include "runtime/train/batch_source.h"
 #include "runtime/train/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Caption retrieval over `items` held-out items that have an image and a text: how often an image
 // finds its own sentence first, and among the first 5 and 10, of all different sentences. Computes
@@ -13,4 +13,4 @@ namespace lockstep {
 // training mode afterwards. Throws what reading the items throws.
 Retrieval evaluate_retrieval(ContrastiveModel& model, const BatchSource& source, int items);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -9,7 +9,7 @@
 #include "runtime/models/parameters.h"
 #include "runtime/record/c10d/host_read.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Scenario::Train& options,
                                                         const NamedTensors& parameters) {
@@ -75,4 +75,4 @@ std::vector<std::pair<std::string, double>> clip_gradients(
   return factors;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

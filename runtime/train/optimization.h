@@ -10,7 +10,7 @@
 #include "runtime/models/contrastive.h"
 #include "runtime/record/recorder.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // LibTorch's SGD or AdamW over these parameters.
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Scenario::Train& options,
@@ -32,4 +32,4 @@ std::vector<std::pair<std::string, double>> clip_gradients(
     const Scenario::Train::Clip& limits, const NamedTensors& parameters, Recorder& recorder,
     const std::function<double(double)>& whole = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -7,7 +7,7 @@
 #include "runtime/groups/collectives.h"
 #include "runtime/record/c10d/host_read.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 using Precision = Scenario::Train::Precision;
 
@@ -34,8 +34,8 @@ LossScaler::LossScaler(const Scenario::Train& options, c10::intrusive_ptr<c10d::
       recorder_(recorder),
       scale_(at::full({1}, options.loss_scale.initial, at::device(device).dtype(at::kFloat))),
       growth_(at::zeros({1}, at::device(device).dtype(at::kInt))) {
-  mark_memory(scale_, MemoryCategory::optimizer_state);
-  mark_memory(growth_, MemoryCategory::optimizer_state);
+  mark_memory(scale_, trace::MemoryCategory::optimizer_state);
+  mark_memory(growth_, trace::MemoryCategory::optimizer_state);
 }
 
 bool LossScaler::unscale(const NamedTensors& parameters) {
@@ -65,4 +65,4 @@ double LossScaler::current() const {
   return scale_.item<double>();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -10,7 +10,7 @@
 #include "runtime/models/contrastive.h"
 #include "runtime/record/recorder.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // While it lives, operations on this kind of device that gain from it run in the lower precision
 // (torch.autocast's lists). Nothing with float32.
@@ -58,4 +58,4 @@ class LossScaler {
   at::Tensor scale_, growth_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

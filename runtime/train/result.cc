@@ -12,7 +12,7 @@
 #include "base/files/write_file.h"
 #include "base/median.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 std::int64_t peak_rss_bytes() {
@@ -106,4 +106,4 @@ void StepLog::write(const StepMetrics& m) {
   out_ << line.dump() << '\n' << std::flush;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

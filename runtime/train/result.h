@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "runtime/device/memory_account.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct Retrieval {
   // Shares of held-out images whose caption came first, and among the first 5 and 10.
@@ -92,4 +92,4 @@ class StepLog {
   std::ofstream out_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "runtime/data/distributed_sampler.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using Indices = std::vector<std::int64_t>;
@@ -122,4 +122,4 @@ std::vector<Sampler::Indices> Sampler::grouped_batches(std::uint64_t seed) const
   return mine;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

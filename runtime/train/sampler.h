@@ -11,7 +11,7 @@
 
 #include "runtime/job/scenario.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class Sampler {
  public:
@@ -48,4 +48,4 @@ class Sampler {
   std::vector<Indices> batches_;  // of epoch_, this rank's
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

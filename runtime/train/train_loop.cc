@@ -15,7 +15,7 @@
 #include "runtime/train/evaluation.h"
 #include "runtime/train/optimization.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr int kProgressLines = 20;
@@ -76,7 +76,7 @@ void copy_back(const std::vector<at::Tensor>& values, const torch::nn::Module& m
   for (const auto& [name, buffer] : named_buffers(module)) buffer.copy_(*value++);
 }
 
-double milliseconds_since(Nanos began) {
+double milliseconds_since(trace::Nanos began) {
   return static_cast<double>(monotonic_nanos() - began) * 1e-6;
 }
 
@@ -111,8 +111,8 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
     model_->to(groups_.device().place());
   }
   freeze(*model_, scenario_.model.freeze);
-  mark_memory(named_parameters(*model_), MemoryCategory::parameters);
-  mark_memory(named_buffers(*model_), MemoryCategory::parameters);
+  mark_memory(named_parameters(*model_), trace::MemoryCategory::parameters);
+  mark_memory(named_buffers(*model_), trace::MemoryCategory::parameters);
   using Negatives = Scenario::Model::Negatives;
   if (scenario_.model.negatives != Negatives::local) {
     gather_.emplace(groups_.world(), recorder_, scenario_.model.negatives == Negatives::global);
@@ -122,7 +122,7 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
       {model_, groups_, recorder_, scenario_.watch.every > 0 ? &watch_ : nullptr,
        average_tag(scenario_), scenario_.ranks_with_images(groups_.who().world_size)});
   optimised_ = strategy_->optimised(model_);
-  mark_memory(optimised_, MemoryCategory::parameters);
+  mark_memory(optimised_, trace::MemoryCategory::parameters);
   remedy_ = make_remedy(scenario_.remedy,
                         {model_, groups_, recorder_, gather_ ? &*gather_ : nullptr, optimised_});
   optimizer_ = make_optimizer(scenario_.train, optimised_);
@@ -161,8 +161,8 @@ void TrainLoop::run() {
   std::optional<FlopCount> flops;
   if (groups_.alone() && groups_.who().rank == 0) flops.emplace();
   for (std::int64_t step = first; step < scenario_.train.steps; ++step) {
-    const Nanos began = monotonic_nanos();
-    const Nanos waited_before = recorder_.waited_nanos();
+    const trace::Nanos began = monotonic_nanos();
+    const trace::Nanos waited_before = recorder_.waited_nanos();
     recorder_.context().step = static_cast<std::int32_t>(step);
     const double flops_before = flops ? flops->so_far() : 0;
     StepMetrics metrics = one_step(step);
@@ -276,12 +276,12 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
     metrics.idle_share_before = balancer_->last_idle_share();
   }
   if (by_device) groups_.device_time().begin();
-  const Nanos computing_since = monotonic_nanos();
-  const Nanos waited_before = recorder_.waited_nanos();
+  const trace::Nanos computing_since = monotonic_nanos();
+  const trace::Nanos waited_before = recorder_.waited_nanos();
   Batch all;  // what the step saw
   for (const Batch& batch : batches) {
     for (const at::Tensor* part : {&batch.tokens, &batch.images, &batch.image_rows})
-      mark_memory(*part, MemoryCategory::inputs);
+      mark_memory(*part, trace::MemoryCategory::inputs);
     all.indices.insert(all.indices.end(), batch.indices.begin(), batch.indices.end());
     if (batch.has_image()) all.images = batch.images;
   }
@@ -294,7 +294,7 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   metrics.loss = accumulate(batches);
   update();
   if (balancer_) {
-    const Nanos waited = recorder_.waited_nanos() - waited_before;
+    const trace::Nanos waited = recorder_.waited_nanos() - waited_before;
     if (by_device) {
       groups_.device_time().end();
     } else {
@@ -423,4 +423,4 @@ void TrainLoop::evaluate() {
       found.recall_at_1, found.recall_at_5, found.recall_at_10, found.chance, found.items);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -20,7 +20,7 @@
 #include "runtime/train/precision.h"
 #include "runtime/train/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class TrainLoop {
  public:
@@ -77,4 +77,4 @@ class TrainLoop {
   std::optional<Checkpoints> checkpoints_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

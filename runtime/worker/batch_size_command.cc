@@ -9,7 +9,7 @@
 #include "runtime/train/batch_size_search.h"
 #include "runtime/worker/worker.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr double kMebibyte = 1024.0 * 1024.0;
@@ -113,4 +113,4 @@ int BatchSizeCommand::run() const {
   return kExitFinished;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

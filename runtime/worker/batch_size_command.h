@@ -7,7 +7,7 @@ namespace CLI {
 class App;
 }
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class BatchSizeCommand {
  public:
@@ -30,4 +30,4 @@ class BatchSizeCommand {
   int steps_ = 3;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -18,7 +18,7 @@
 #include "runtime/data/shapes.h"
 #include "runtime/data/transform.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr int kFine = 0;
@@ -222,4 +222,4 @@ int DataCommands::run() const {
   return written ? kFine : fail(written.error());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

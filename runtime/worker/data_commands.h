@@ -7,7 +7,7 @@ namespace CLI {
 class App;
 }
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Adds the command to `app`; after parsing, runs what was chosen.
 class DataCommands {
@@ -27,4 +27,4 @@ class DataCommands {
   std::unique_ptr<Options> options_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

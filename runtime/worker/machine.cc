@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 struct Row {
@@ -66,4 +66,4 @@ void keep_the_processor_when_waking() {
   static_cast<void>(sched_setscheduler(0, SCHED_BATCH, &usual));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

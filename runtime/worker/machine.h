@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // One sentence and a remedy for an exception's text; nothing where the text is none of these.
 std::optional<Error> known_failure(std::string_view text);
@@ -24,4 +24,4 @@ std::optional<Error> known_failure(std::string_view text);
 // (docs/runtime.md).
 void keep_the_processor_when_waking();
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

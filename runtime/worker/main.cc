@@ -34,9 +34,9 @@ Exit status: 0 finished; 1 training raised an exception (it is in the trace);
 )";
 
 // Which rank this is and where the others are, from the options and from the launcher's variables.
-lockstep::Status find_place(const lockstep::LaunchOptions& launch,
-                            lockstep::WorkerOptions& options) {
-  const auto found = lockstep::find_launch_settings(
+lockstep::Status find_place(const lockstep::runtime::LaunchOptions& launch,
+                            lockstep::runtime::WorkerOptions& options) {
+  const auto found = lockstep::runtime::find_launch_settings(
       launch, [](const char* name) -> const char* { return std::getenv(name); });
   if (!found) return found.error();
   options.rank = found->rank;
@@ -55,58 +55,59 @@ lockstep::Status find_place(const lockstep::LaunchOptions& launch,
   return lockstep::Status::ok();
 }
 
-int train(const std::string& scenario_file, const lockstep::LaunchOptions& launch,
-          lockstep::WorkerOptions options) {
+int train(const std::string& scenario_file, const lockstep::runtime::LaunchOptions& launch,
+          lockstep::runtime::WorkerOptions options) {
   // Here, and not in main: the other commands have no watchdog, which alone reads the signals that
   // this blocks. No thread has been made yet.
-  options.parent = lockstep::prepare_process_for_watchdog();
+  options.parent = lockstep::runtime::prepare_process_for_watchdog();
   if (const auto found = find_place(launch, options); !found) {
     std::fprintf(stderr, "%s\n", found.error().str().c_str());
-    return lockstep::kExitUsage;
+    return lockstep::runtime::kExitUsage;
   }
-  const auto scenario = lockstep::load_scenario(scenario_file);
+  const auto scenario = lockstep::runtime::load_scenario(scenario_file);
   if (!scenario) {
     std::fprintf(stderr, "%s\n", scenario.error().str().c_str());
-    return lockstep::kExitUsage;
+    return lockstep::runtime::kExitUsage;
   }
-  if (const auto runnable = lockstep::check_runnable(*scenario, options); !runnable) {
+  if (const auto runnable = lockstep::runtime::check_runnable(*scenario, options); !runnable) {
     std::fprintf(stderr, "%s\n", runnable.error().str().c_str());
-    return lockstep::kExitUsage;
+    return lockstep::runtime::kExitUsage;
   }
   if (scenario->share_gpus) {  // `lockstep run` has set these already, other launchers have not
-    for (const auto& [name, value] : lockstep::sharing_environment(options.rank)) {
+    for (const auto& [name, value] : lockstep::runtime::sharing_environment(options.rank)) {
       setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
     }
     options.share_gpus = true;
   }
-  const int status = lockstep::run_worker(*scenario, options);
+  const int status = lockstep::runtime::run_worker(*scenario, options);
   // Nobody watches over the libraries' destructors, and those of a GPU's may block.
   std::fflush(nullptr);
   std::_Exit(status);
 }
 
 std::string version() {
-  return "lockstep-worker " LOCKSTEP_VERSION " (LibTorch " + lockstep::torch_version() + ")";
+  return "lockstep-worker " LOCKSTEP_VERSION " (LibTorch " + lockstep::runtime::torch_version() +
+         ")";
 }
 
 int look_at_lone_ranks(const std::string& list, bool on_meta) {
   std::printf("%s\n", version().c_str());  // whoever reads this log says what derived the calls
   std::fflush(stdout);
-  const auto runs = lockstep::read_lone_ranks(list);
+  const auto runs = lockstep::runtime::read_lone_ranks(list);
   if (!runs) {
     std::fprintf(stderr, "%s\n", runs.error().str().c_str());
-    return lockstep::kExitUsage;
+    return lockstep::runtime::kExitUsage;
   }
-  const auto failure = lockstep::run_alone(*runs, on_meta);
-  if (!failure) return lockstep::kExitFinished;
+  const auto failure = lockstep::runtime::run_alone(*runs, on_meta);
+  if (!failure) return lockstep::runtime::kExitFinished;
   std::fprintf(stderr, "%s\n", failure->error.str().c_str());
-  return failure->refused ? lockstep::kExitUsage : lockstep::kExitFailed;
+  return failure->refused ? lockstep::runtime::kExitUsage : lockstep::runtime::kExitFailed;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  lockstep::WorkerOptions options;
+  lockstep::runtime::WorkerOptions options;
   CLI::App app("lockstep-worker: trains one rank of a scenario and records its collectives");
   app.footer(kExamples);
   app.set_version_flag("--version", version);
@@ -115,7 +116,7 @@ int main(int argc, char** argv) {
   CLI::App* train_command = app.add_subcommand("train", "train one rank");
   train_command->footer(kExamples);
   train_command->add_option("SCENARIO", scenario, "scenario file (YAML)")->required();
-  lockstep::LaunchOptions launch;
+  lockstep::runtime::LaunchOptions launch;
   train_command->add_option("--rank", launch.rank, "this rank, from 0; left out: the launcher's");
   train_command->add_option("--world-size", launch.world_size,
                             "number of ranks; left out: the launcher's");
@@ -147,13 +148,13 @@ int main(int argc, char** argv) {
   alone_command->add_flag("--meta", on_meta,
                           "on the meta device: shapes without values, so that models of\n"
                           "any size take no memory and no time");
-  const lockstep::DataCommands data(app);
-  const lockstep::ModelCommands model(app);
-  const lockstep::BatchSizeCommand batch_size(app);
+  const lockstep::runtime::DataCommands data(app);
+  const lockstep::runtime::ModelCommands model(app);
+  const lockstep::runtime::BatchSizeCommand batch_size(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? lockstep::kExitFinished : lockstep::kExitUsage;
+    return app.exit(error) == 0 ? lockstep::runtime::kExitFinished : lockstep::runtime::kExitUsage;
   }
   if (data.chosen()) return data.run();
   if (model.chosen()) return model.run();

@@ -17,7 +17,7 @@
 #include "runtime/train/batch_size_probe.h"
 #include "runtime/worker/worker.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 std::string names() { return "Models: " + join_and(model_names()) + ".\n\n"; }
@@ -170,4 +170,4 @@ int ModelCommands::run() const try {
   return kExitException;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -7,7 +7,7 @@ namespace CLI {
 class App;
 }
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class ModelCommands {
  public:
@@ -34,4 +34,4 @@ class ModelCommands {
   int batch_ = 2;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

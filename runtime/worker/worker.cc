@@ -25,7 +25,7 @@
 #include "runtime/train/train_loop.h"
 #include "runtime/worker/machine.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 std::chrono::milliseconds milliseconds(double seconds) {
@@ -78,9 +78,9 @@ Error refuse_world_size(const Scenario& scenario, const WorkerOptions& options, 
 
 void record_exception(Recorder& recorder, int rank, const std::string& message) {
   recorder.raised(message);
-  recorder.ring().finish(End::exception);
+  recorder.ring().finish(trace::End::exception);
   const std::int32_t step = recorder.context().step;
-  const std::string when = step == kNone ? "start" : "step " + std::to_string(step);
+  const std::string when = step == trace::kNone ? "start" : "step " + std::to_string(step);
   std::fprintf(stderr, "rank %d: %s: %s\n", rank, when.c_str(), message.c_str());
   if (const auto known = known_failure(message)) {
     std::fprintf(stderr, "%s\n", known->str().c_str());
@@ -117,7 +117,7 @@ Result<std::unique_ptr<Device>> open_device_of(const Scenario& scenario,
 // It is bad input, and the trace says so of this rank, for whom others may wait.
 int refuse_device(const Error& error, Recorder& recorder) {
   recorder.raised(error.message);
-  recorder.ring().finish(End::exception);
+  recorder.ring().finish(trace::End::exception);
   std::fprintf(stderr, "%s\n", error.str().c_str());
   return kExitUsage;
 }
@@ -194,9 +194,9 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
     return kExitUsage;
   }
   const Scenario& scenario = *reference;
-  std::optional<Run> program;  // of a replay
+  std::optional<trace::Run> program;  // of a replay
   if (scenario.replays()) {
-    Result<Run> loaded = load_replay_program(scenario);
+    Result<trace::Run> loaded = load_replay_program(scenario);
     if (!loaded) {
       std::fprintf(stderr, "%s\n", loaded.error().str().c_str());
       return kExitUsage;
@@ -209,13 +209,13 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
     }
     program = std::move(*loaded);
   }
-  auto ring =
-      make_job_ring(scenario, {.rank = options.rank,
-                               .world_size = options.world_size,
-                               .folder = options.trace,
-                               .records = program ? records_of(*program->find(Rank(options.rank)))
-                                                  : records_of(scenario, options.rank),
-                               .queued = options.queued != QueuedCalls::no});
+  auto ring = make_job_ring(
+      scenario, {.rank = options.rank,
+                 .world_size = options.world_size,
+                 .folder = options.trace,
+                 .records = program ? records_of(*program->find(trace::Rank(options.rank)))
+                                    : records_of(scenario, options.rank),
+                 .queued = options.queued != QueuedCalls::no});
   if (!ring) {
     std::fprintf(stderr, "%s\n", ring.error().str().c_str());
     return kExitUsage;
@@ -239,7 +239,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
                                                  options.store_is_served, options.attempt)
                                     : Rendezvous(options.store);
   std::optional<ProcessGroups> groups;
-  End end = End::clean;
+  trace::End end = trace::End::clean;
   try {
     {
       const Recorder::Blocked meeting(recorder, "the other ranks to come",
@@ -249,12 +249,12 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
     }
     watchdog.abort_by([&groups] { groups->abort_all(); });
     if (program) {
-      end = play(*program, Rank(options.rank), *groups, recorder);
+      end = play(*program, trace::Rank(options.rank), *groups, recorder);
     } else {
       train(job, scenario, *groups, recorder, result, options);
     }
     // Who stands still never called what some of its calls may wait for.
-    if (groups->device().queues() && end != End::hung) wait_for_device(recorder);
+    if (groups->device().queues() && end != trace::End::hung) wait_for_device(recorder);
   } catch (const std::exception& error) {
     const Recorder::Blocked telling(recorder, "the store");
     if (groups) groups->announce_done();
@@ -263,7 +263,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
   // The program of this rank is over. Its connections stay until the others' programs are, too:
   // who still waits for this rank is to be seen waiting, not failing on a closed connection.
   recorder.ring().finish(end);
-  if (end == End::hung) return stand_still(*groups, scenario);
+  if (end == trace::End::hung) return stand_still(*groups, scenario);
   save(result, options);
   bool all_done = false;
   {
@@ -290,4 +290,4 @@ std::string torch_version() {
          std::to_string(TORCH_VERSION_PATCH);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

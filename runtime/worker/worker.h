@@ -11,7 +11,7 @@
 #include "runtime/job/launch_settings.h"
 #include "runtime/job/scenario.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class Recorder;
 
@@ -55,4 +55,4 @@ void record_exception(Recorder& recorder, int rank, const std::string& message);
 // "2.15.0".
 std::string torch_version();
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -107,47 +107,50 @@ constexpr std::string_view kDissemination =
 constexpr std::string_view kHockney = "Hockney, Parallel Computing 20(3), 1994";
 
 constexpr std::array kFormulas = {
-    Formula{Op::all_reduce, Algorithm::ring, "2(n-1)a + 2(n-1)/n B b + (n-1)/n B g", kRing,
+    Formula{trace::Op::all_reduce, Algorithm::ring, "2(n-1)a + 2(n-1)/n B b + (n-1)/n B g", kRing,
             ring_all_reduce},
-    Formula{Op::all_reduce, Algorithm::double_binary_tree,
+    Formula{trace::Op::all_reduce, Algorithm::double_binary_tree,
             "(2h+s-1)a + (2h+s-1)/(2s) B b + (h+s-1)/(2s) B g, h = ceil(log2 n)", kTrees,
             tree_all_reduce},
-    Formula{Op::all_reduce, Algorithm::recursive_doubling, "log2(n) (a + B b + B g)", kThakur,
-            doubling_all_reduce},
-    Formula{Op::all_reduce, Algorithm::halving_doubling, "2 log2(n) a + 2(n-1)/n B b + (n-1)/n B g",
-            kThakur, halving_all_reduce},
-    Formula{Op::all_reduce, Algorithm::hierarchical,
+    Formula{trace::Op::all_reduce, Algorithm::recursive_doubling, "log2(n) (a + B b + B g)",
+            kThakur, doubling_all_reduce},
+    Formula{trace::Op::all_reduce, Algorithm::halving_doubling,
+            "2 log2(n) a + 2(n-1)/n B b + (n-1)/n B g", kThakur, halving_all_reduce},
+    Formula{trace::Op::all_reduce, Algorithm::hierarchical,
             "2(k-1)a' + 2(k-1)/k B b' + (k-1)/k B g' + 2(N-1)a + 2(N-1)/N B/k b + (N-1)/N B/k g",
             kHierarchical, hierarchical_all_reduce},
-    Formula{Op::all_reduce, Algorithm::nvls, "2a + B b", kSwitch, switch_all_reduce},
-    Formula{Op::all_gather, Algorithm::ring, "(n-1)a + (n-1)/n B b", kRing, around_gathering},
-    Formula{Op::all_gather, Algorithm::recursive_doubling, "log2(n) a + (n-1)/n B b", kThakur,
-            doubling_gathering},
-    Formula{Op::all_gather, Algorithm::direct, "(n-1)a + (n-1)/n B b", kThakur, around_gathering},
-    Formula{Op::all_gather, Algorithm::hierarchical,
+    Formula{trace::Op::all_reduce, Algorithm::nvls, "2a + B b", kSwitch, switch_all_reduce},
+    Formula{trace::Op::all_gather, Algorithm::ring, "(n-1)a + (n-1)/n B b", kRing,
+            around_gathering},
+    Formula{trace::Op::all_gather, Algorithm::recursive_doubling, "log2(n) a + (n-1)/n B b",
+            kThakur, doubling_gathering},
+    Formula{trace::Op::all_gather, Algorithm::direct, "(n-1)a + (n-1)/n B b", kThakur,
+            around_gathering},
+    Formula{trace::Op::all_gather, Algorithm::hierarchical,
             "(k-1)a' + (k-1)/k B b' + (N-1)a + (N-1)/N B/k b", kHierarchical,
             hierarchical_gathering},
-    Formula{Op::reduce_scatter, Algorithm::ring, "(n-1)a + (n-1)/n B (b + g)", kRing,
+    Formula{trace::Op::reduce_scatter, Algorithm::ring, "(n-1)a + (n-1)/n B (b + g)", kRing,
             around_reducing},
-    Formula{Op::reduce_scatter, Algorithm::halving_doubling, "log2(n) a + (n-1)/n B (b + g)",
+    Formula{trace::Op::reduce_scatter, Algorithm::halving_doubling, "log2(n) a + (n-1)/n B (b + g)",
             kThakur, halving_reducing},
-    Formula{Op::reduce_scatter, Algorithm::direct, "(n-1)a + (n-1)/n B (b + g)", kThakur,
+    Formula{trace::Op::reduce_scatter, Algorithm::direct, "(n-1)a + (n-1)/n B (b + g)", kThakur,
             around_reducing},
-    Formula{Op::reduce_scatter, Algorithm::hierarchical,
+    Formula{trace::Op::reduce_scatter, Algorithm::hierarchical,
             "(k-1)a' + (k-1)/k B (b' + g') + (N-1)a + (N-1)/N B/k (b + g)", kHierarchical,
             hierarchical_reducing},
-    Formula{Op::all_to_all, Algorithm::direct, "(n-1)(a + B/n b)", kThakur, around_gathering},
-    Formula{Op::broadcast, Algorithm::binomial, "ceil(log2 n) (a + B b)", kThakur,
+    Formula{trace::Op::all_to_all, Algorithm::direct, "(n-1)(a + B/n b)", kThakur,
+            around_gathering},
+    Formula{trace::Op::broadcast, Algorithm::binomial, "ceil(log2 n) (a + B b)", kThakur,
             binomial_broadcast},
-    Formula{Op::broadcast, Algorithm::chain, "(n-2+s)(a + B/s b)", kChain, chain_broadcast},
-    Formula{Op::reduce, Algorithm::binomial, "ceil(log2 n) (a + B b + B g)", kThakur,
+    Formula{trace::Op::broadcast, Algorithm::chain, "(n-2+s)(a + B/s b)", kChain, chain_broadcast},
+    Formula{trace::Op::reduce, Algorithm::binomial, "ceil(log2 n) (a + B b + B g)", kThakur,
             binomial_reduce},
-    Formula{Op::reduce, Algorithm::chain, "(n-2+s)(a + B/s (b + g))", kChain, chain_reduce},
-    Formula{Op::gather, Algorithm::direct, "(n-1)(a + B/n b)", kHockney, around_gathering},
-    Formula{Op::scatter, Algorithm::direct, "(n-1)(a + B/n b)", kHockney, around_gathering},
-    Formula{Op::barrier, Algorithm::recursive_doubling, "ceil(log2 n) a", kDissemination,
+    Formula{trace::Op::reduce, Algorithm::chain, "(n-2+s)(a + B/s (b + g))", kChain, chain_reduce},
+    Formula{trace::Op::gather, Algorithm::direct, "(n-1)(a + B/n b)", kHockney, around_gathering},
+    Formula{trace::Op::scatter, Algorithm::direct, "(n-1)(a + B/n b)", kHockney, around_gathering},
+    Formula{trace::Op::barrier, Algorithm::recursive_doubling, "ceil(log2 n) a", kDissemination,
             dissemination},
-    Formula{Op::send, Algorithm::direct, "a + B b", kHockney, one_message},
+    Formula{trace::Op::send, Algorithm::direct, "a + B b", kHockney, one_message},
 };
 
 Rational picos_per_byte(Bandwidth bandwidth) {
@@ -158,7 +161,7 @@ Rational picos_per_byte(Bandwidth bandwidth) {
 
 std::span<const Formula> formulas() { return kFormulas; }
 
-const Formula* find_formula(Op op, Algorithm algorithm) {
+const Formula* find_formula(trace::Op op, Algorithm algorithm) {
   for (const Formula& formula : kFormulas)
     if (formula.op == plain_op(op) && formula.algorithm == algorithm) return &formula;
   return nullptr;
@@ -186,37 +189,38 @@ Result<Picos> closed_form(const Collective& collective, const Links& links) {
   return Picos{*picos};
 }
 
-std::optional<Algorithm> default_algorithm(Op op) {
+std::optional<Algorithm> default_algorithm(trace::Op op) {
   switch (plain_op(op)) {
-    case Op::all_reduce:
-    case Op::all_gather:
-    case Op::reduce_scatter:
+    case trace::Op::all_reduce:
+    case trace::Op::all_gather:
+    case trace::Op::reduce_scatter:
       return Algorithm::ring;
-    case Op::broadcast:
-    case Op::reduce:
+    case trace::Op::broadcast:
+    case trace::Op::reduce:
       return Algorithm::binomial;
-    case Op::all_to_all:
-    case Op::gather:
-    case Op::scatter:
-    case Op::send:
+    case trace::Op::all_to_all:
+    case trace::Op::gather:
+    case trace::Op::scatter:
+    case trace::Op::send:
       return Algorithm::direct;
-    case Op::barrier:
-    case Op::finalize:
+    case trace::Op::barrier:
+    case trace::Op::finalize:
       return Algorithm::recursive_doubling;
     default:
       return std::nullopt;
   }
 }
 
-Result<Picos> default_time(Op op, std::int64_t ranks, Bytes bytes, const LinkCost& link) {
+Result<Picos> default_time(trace::Op op, std::int64_t ranks, Bytes bytes, const LinkCost& link) {
   const std::optional<Algorithm> algorithm = default_algorithm(op);
   if (!algorithm) {
-    return Error{"the operation " + std::string(op_name(op)) + " is not simulated",
+    return Error{"the operation " + std::string(trace::op_name(op)) + " is not simulated",
                  {},
                  "simulate a program without it"};
   }
   if (ranks == 1) return Picos{};
-  const Op priced = op == Op::finalize ? Op::barrier : op;  // it synchronises, and no more
+  const trace::Op priced =
+      op == trace::Op::finalize ? trace::Op::barrier : op;  // it synchronises, and no more
   return closed_form({priced, *algorithm, ranks, bytes, 1, 1}, {link});
 }
 

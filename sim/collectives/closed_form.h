@@ -29,7 +29,7 @@ struct PathTerm {
 using Path = std::vector<PathTerm>;
 
 struct Formula {
-  Op op;
+  trace::Op op;
   Algorithm algorithm;
   // n ranks, B bytes, a = alpha, b = 1/beta, g = 1/gamma, s segments, k ranks in each of N nodes,
   // h the height of the trees; primes: the inner level.
@@ -41,7 +41,7 @@ struct Formula {
 std::span<const Formula> formulas();
 // nullptr where the algorithm does not carry the operation. all_gather_into_tensor counts as
 // all_gather, and so on.
-const Formula* find_formula(Op op, Algorithm algorithm);
+const Formula* find_formula(trace::Op op, Algorithm algorithm);
 
 // Σ hops·a + bytes·b + reduced·g, exactly, in picoseconds.
 Rational exact_time(const Path& path, const Links& links);
@@ -55,10 +55,10 @@ Result<Picos> closed_form(const Collective& collective, const Links& links);
 // (allreduce.cc: ring unless told otherwise), broadcast a binomial tree (broadcast.cc), all_to_all,
 // gather and scatter a message for each pair, barrier dissemination (barrier.cc). And reduce a
 // binomial tree, where Gloo's goes around a ring and gathers at the root. Nothing: not simulated.
-std::optional<Algorithm> default_algorithm(Op op);
+std::optional<Algorithm> default_algorithm(trace::Op op);
 
 // How long a call takes over `ranks` ranks by default_algorithm(), by the closed form. One rank
 // alone takes no time. Errors: an operation that is not simulated, and closed_form()'s.
-Result<Picos> default_time(Op op, std::int64_t ranks, Bytes bytes, const LinkCost& link);
+Result<Picos> default_time(trace::Op op, std::int64_t ranks, Bytes bytes, const LinkCost& link);
 
 }  // namespace lockstep::sim

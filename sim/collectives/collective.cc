@@ -25,7 +25,7 @@ constexpr std::array kNames = {
 };
 
 // The algorithms that carry `op`: "ring, hierarchical and direct".
-std::string carriers(Op op) {
+std::string carriers(trace::Op op) {
   std::vector<std::string> names;
   for (const Formula& formula : formulas())
     if (formula.op == op) names.emplace_back(algorithm_name(formula.algorithm));
@@ -33,8 +33,9 @@ std::string carriers(Op op) {
 }
 
 bool needs_power_of_two(const Collective& collective) {
-  return collective.op != Op::barrier && (collective.algorithm == Algorithm::recursive_doubling ||
-                                          collective.algorithm == Algorithm::halving_doubling);
+  return collective.op != trace::Op::barrier &&
+         (collective.algorithm == Algorithm::recursive_doubling ||
+          collective.algorithm == Algorithm::halving_doubling);
 }
 
 }  // namespace
@@ -51,23 +52,23 @@ std::optional<Algorithm> algorithm_named(std::string_view name) {
   return std::nullopt;
 }
 
-Op plain_op(Op op) {
+trace::Op plain_op(trace::Op op) {
   switch (op) {
-    case Op::all_gather_into_tensor:
-      return Op::all_gather;
-    case Op::reduce_scatter_tensor:
-      return Op::reduce_scatter;
-    case Op::all_to_all_single:
-      return Op::all_to_all;
-    case Op::recv:
-      return Op::send;
+    case trace::Op::all_gather_into_tensor:
+      return trace::Op::all_gather;
+    case trace::Op::reduce_scatter_tensor:
+      return trace::Op::reduce_scatter;
+    case trace::Op::all_to_all_single:
+      return trace::Op::all_to_all;
+    case trace::Op::recv:
+      return trace::Op::send;
     default:
       return op;
   }
 }
 
 Status check(const Collective& collective, const Links& links) {
-  const std::string op(op_name(collective.op));
+  const std::string op(trace::op_name(collective.op));
   const std::string algorithm(algorithm_name(collective.algorithm));
   const std::string ranks = std::to_string(collective.ranks);
   if (find_formula(collective.op, collective.algorithm) == nullptr) {
@@ -83,7 +84,7 @@ Status check(const Collective& collective, const Links& links) {
         {},
         "give 2 to " + std::to_string(kMostRanks) + " ranks"};
   }
-  if (collective.op == Op::send && collective.ranks != 2)
+  if (collective.op == trace::Op::send && collective.ranks != 2)
     return Error{"a send has 2 ranks, not " + ranks, {}, "give 2 ranks"};
   if (needs_power_of_two(collective) &&
       !std::has_single_bit(static_cast<std::uint64_t>(collective.ranks))) {
@@ -120,19 +121,19 @@ Status check(const Collective& collective, const Links& links) {
   return Status::ok();
 }
 
-double bus_factor(Op op, std::int64_t ranks) {
+double bus_factor(trace::Op op, std::int64_t ranks) {
   const auto n = static_cast<double>(ranks);
   switch (op) {
-    case Op::all_reduce:
+    case trace::Op::all_reduce:
       return 2 * (n - 1) / n;
-    case Op::all_gather:
-    case Op::all_gather_into_tensor:
-    case Op::reduce_scatter:
-    case Op::reduce_scatter_tensor:
-    case Op::all_to_all:
-    case Op::all_to_all_single:
-    case Op::gather:
-    case Op::scatter:
+    case trace::Op::all_gather:
+    case trace::Op::all_gather_into_tensor:
+    case trace::Op::reduce_scatter:
+    case trace::Op::reduce_scatter_tensor:
+    case trace::Op::all_to_all:
+    case trace::Op::all_to_all_single:
+    case trace::Op::gather:
+    case trace::Op::scatter:
       return (n - 1) / n;
     default:
       return 1;

@@ -40,7 +40,7 @@ struct LinkCost {
 // `bytes` is the whole buffer, as nccl-tests counts: what every rank has after an all-gather and
 // before a reduce-scatter; what a rank gives to an all-to-all.
 struct Collective {
-  Op op = Op::all_reduce;
+  trace::Op op = trace::Op::all_reduce;
   Algorithm algorithm = Algorithm::ring;
   std::int64_t ranks = 2;
   Bytes bytes;
@@ -56,7 +56,7 @@ inline constexpr std::int64_t kMostSegments = std::int64_t{1} << 20;
 
 // The forms that take one tensor cost what those do that take a list: all_gather_into_tensor gives
 // all_gather, and so on; recv gives send.
-Op plain_op(Op op);
+trace::Op plain_op(trace::Op op);
 
 // Errors, with what to do instead: no such algorithm for the operation, ranks below 2 or above
 // kMostRanks, no power of two where one is needed, ranks that the nodes do not divide, segments
@@ -65,6 +65,6 @@ Status check(const Collective& collective, const Links& links);
 
 // Bytes on the busiest link over bytes of the buffer, so that busbw = bytes/time · this does not
 // depend on n: nccl-tests, doc/PERFORMANCE.md.
-double bus_factor(Op op, std::int64_t ranks);
+double bus_factor(trace::Op op, std::int64_t ranks);
 
 }  // namespace lockstep::sim

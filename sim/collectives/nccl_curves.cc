@@ -109,8 +109,8 @@ Result<double> nccl_seconds(const std::vector<NcclCurve>& curves, const std::str
       static_cast<double>(ranks - below->ranks) / static_cast<double>(above->ranks - below->ranks);
   // At the bytes that put as much on each link: all-reduces of n ranks move 2 (n - 1)/n of theirs.
   const auto at_volume = [&](const NcclCurve& curve) {
-    return on_curve(
-        curve, bytes * bus_factor(Op::all_reduce, ranks) / bus_factor(Op::all_reduce, curve.ranks));
+    return on_curve(curve, bytes * bus_factor(trace::Op::all_reduce, ranks) /
+                               bus_factor(trace::Op::all_reduce, curve.ranks));
   };
   return (1 - share) * at_volume(*below) + share * at_volume(*above);
 }

@@ -91,10 +91,11 @@ std::int64_t floor_log2(std::int64_t n) {
 // NCCL's estimates for one operation over one group.
 class Model {
  public:
-  Model(Op op, const NcclGroup& group, Bytes bytes, const NcclTuning& tuning)
-      : op_(op == Op::barrier || op == Op::finalize ? Op::all_reduce : plain_op(op)),
-        bytes_(static_cast<double>(op == Op::barrier || op == Op::finalize ? kBarrierBytes
-                                                                           : bytes.value)),
+  Model(trace::Op op, const NcclGroup& group, Bytes bytes, const NcclTuning& tuning)
+      : op_(op == trace::Op::barrier || op == trace::Op::finalize ? trace::Op::all_reduce
+                                                                  : plain_op(op)),
+        bytes_(static_cast<double>(
+            op == trace::Op::barrier || op == trace::Op::finalize ? kBarrierBytes : bytes.value)),
         group_(group),
         tuning_(tuning),
         level_(group.nodes > 1 ? *tuning.between : tuning.inside),
@@ -114,13 +115,13 @@ class Model {
   bool possible(NcclAlgorithm a, NcclProtocol p) const {
     if (p == NcclProtocol::ll128 && !tuning_.nvlink) return false;
     if (a == NcclAlgorithm::ring) return true;
-    if (a == NcclAlgorithm::tree) return op_ == Op::all_reduce;
+    if (a == NcclAlgorithm::tree) return op_ == trace::Op::all_reduce;
     if (p != NcclProtocol::simple || !tuning_.inside.nvls || nvls_channels() < 2 ||
-        kNvlsEfficiency[at(tuning_.gpu)] == 0)
+        nccl_constants::kNvlsEfficiency[at(tuning_.gpu)] == 0)
       return false;
-    if (a == NcclAlgorithm::nvls_tree) return group_.nodes > 1 && op_ == Op::all_reduce;
-    return group_.nodes == 1 &&
-           (op_ == Op::all_reduce || op_ == Op::all_gather || op_ == Op::reduce_scatter);
+    if (a == NcclAlgorithm::nvls_tree) return group_.nodes > 1 && op_ == trace::Op::all_reduce;
+    return group_.nodes == 1 && (op_ == trace::Op::all_reduce || op_ == trace::Op::all_gather ||
+                                 op_ == trace::Op::reduce_scatter);
   }
 
   NcclCost cost(NcclAlgorithm a, NcclProtocol p) const {
@@ -150,14 +151,14 @@ class Model {
       return group_.nodes <= 2 ? gigabytes(tree)
                                : std::min(gigabytes(tree), gigabytes(level_.ring));
     const auto heads = static_cast<double>(nvls_channels());
-    double inside =
-        gigabytes(*tuning_.inside.nvls) * kNvlsEfficiency[at(tuning_.gpu)] * (heads - 1) / heads;
+    double inside = gigabytes(*tuning_.inside.nvls) *
+                    nccl_constants::kNvlsEfficiency[at(tuning_.gpu)] * (heads - 1) / heads;
     const auto k = static_cast<double>(per_node_);
-    inside *= op_ == Op::all_reduce ? 2 : (k - 1) / k;
+    inside *= op_ == trace::Op::all_reduce ? 2 : (k - 1) / k;
     if (a == NcclAlgorithm::nvls) return inside;
     const double between =
         gigabytes(level_.ring) * channels(level_.ring) / heads * (group_.nodes == 2 ? 2 : 1);
-    return std::min({inside, between, kNvlsTree[at(tuning_.gpu)][nodes_column_]});
+    return std::min({inside, between, nccl_constants::kNvlsTree[at(tuning_.gpu)][nodes_column_]});
   }
 
   double algorithm_bandwidth(NcclAlgorithm a, NcclProtocol p) const {
@@ -165,61 +166,72 @@ class Model {
     const NcclChannels& found = tree && level_.tree ? *level_.tree : level_.ring;
     const double count = ring || tree ? channels(found) : static_cast<double>(nvls_channels());
     const std::size_t gpu = at(tuning_.gpu), column = nodes_column_;
-    const double ll_most = kLlMost[group_.nodes == 1 ? gpu : (tuning_.amd ? 1 : 0)][column];
+    const double ll_most =
+        nccl_constants::kLlMost[group_.nodes == 1 ? gpu : (tuning_.amd ? 1 : 0)][column];
     double bus = count * channel_bandwidth(a);
-    if (ring && p == NcclProtocol::ll) bus = std::min(ll_most, bus * kRingLl);
+    if (ring && p == NcclProtocol::ll) bus = std::min(ll_most, bus * nccl_constants::kRingLl);
     if (ring && p == NcclProtocol::ll128)
-      bus = std::min(bus * kRingLl128Share, count * kRingLl128[gpu][column]);
-    if (tree) bus = std::min(bus * kTreeShare, count * kTree[gpu][column]);
-    if (tree && p == NcclProtocol::ll) bus = std::min(bus * kTreeLl, ll_most);
+      bus = std::min(bus * nccl_constants::kRingLl128Share,
+                     count * nccl_constants::kRingLl128[gpu][column]);
+    if (tree)
+      bus = std::min(bus * nccl_constants::kTreeShare, count * nccl_constants::kTree[gpu][column]);
+    if (tree && p == NcclProtocol::ll) bus = std::min(bus * nccl_constants::kTreeLl, ll_most);
     if (tree && p == NcclProtocol::ll128)
-      bus = std::min(bus * (group_.nodes == 1 ? kTreeLl128Inside : kTreeLl128Between),
-                     count * kTreeLl128[gpu][column]);
+      bus = std::min(bus * (group_.nodes == 1 ? nccl_constants::kTreeLl128Inside
+                                              : nccl_constants::kTreeLl128Between),
+                     count * nccl_constants::kTreeLl128[gpu][column]);
     if (tree) return bus * 0.5 * tree_correction(p);
-    if (!ring && op_ != Op::all_reduce) return bus;  // as NCCL: not taken per step
+    if (!ring && op_ != trace::Op::all_reduce) return bus;  // as NCCL: not taken per step
     return bus * static_cast<double>(group_.ranks) / static_cast<double>(steps());
   }
 
   double tree_correction(NcclProtocol p) const {
     const std::int64_t power = floor_log2(static_cast<std::int64_t>(bytes_) >> 6);
-    return power >= 0 && power < 23 ? kTreeCorrection[at(p)][static_cast<std::size_t>(power)] : 1;
+    return power >= 0 && power < 23
+               ? nccl_constants::kTreeCorrection[at(p)][static_cast<std::size_t>(power)]
+               : 1;
   }
 
   std::int64_t steps() const {
-    if (op_ == Op::all_reduce) return 2 * (group_.ranks - 1);
-    if (op_ == Op::all_gather || op_ == Op::reduce_scatter) return group_.ranks - 1;
+    if (op_ == trace::Op::all_reduce) return 2 * (group_.ranks - 1);
+    if (op_ == trace::Op::all_gather || op_ == trace::Op::reduce_scatter) return group_.ranks - 1;
     return group_.ranks;
   }
 
   double latency_us(NcclAlgorithm a, NcclProtocol p) const {
     const std::int64_t nodes = group_.nodes;
-    if (a == NcclAlgorithm::nvls) return kNvlsInside;
+    if (a == NcclAlgorithm::nvls) return nccl_constants::kNvlsInside;
     if (a == NcclAlgorithm::nvls_tree)
-      return kNvlsInside + 2 * static_cast<double>(floor_log2(nodes)) * kNvlsTreeBetween;
-    const auto& in = tuning_.nvlink ? kNvlink : kPci;
+      return nccl_constants::kNvlsInside +
+             2 * static_cast<double>(floor_log2(nodes)) * nccl_constants::kNvlsTreeBetween;
+    const auto& in = tuning_.nvlink ? nccl_constants::kNvlink : nccl_constants::kPci;
     const double inside = in[at(a)][at(p)];
     // One rank a node has nothing to hide the network behind: NCCL takes the tree's.
     const auto net = per_node_ == 1 ? NcclAlgorithm::tree : a;
-    const double between = kNetwork[at(net)][at(p)];
+    const double between = nccl_constants::kNetwork[at(net)][at(p)];
     if (a == NcclAlgorithm::tree)
-      return kBase[at(a)][at(p)] + 2 * (static_cast<double>(per_node_ - 1) * inside +
-                                        static_cast<double>(floor_log2(nodes)) * between);
-    if (op_ == Op::broadcast || op_ == Op::reduce)  // pipelined: one hop is seen
-      return kBase[at(a)][at(p)] + (nodes == 1 ? inside : kNetwork[at(a)][at(p)]);
-    const double post =
-        nodes == 1 ? 0 : kPost[tuning_.amd ? 1 : 0] * (p == NcclProtocol::simple ? 3 : 1);
+      return nccl_constants::kBase[at(a)][at(p)] +
+             2 * (static_cast<double>(per_node_ - 1) * inside +
+                  static_cast<double>(floor_log2(nodes)) * between);
+    if (op_ == trace::Op::broadcast || op_ == trace::Op::reduce)  // pipelined: one hop is seen
+      return nccl_constants::kBase[at(a)][at(p)] +
+             (nodes == 1 ? inside : nccl_constants::kNetwork[at(a)][at(p)]);
+    const double post = nodes == 1 ? 0
+                                   : nccl_constants::kPost[tuning_.amd ? 1 : 0] *
+                                         (p == NcclProtocol::simple ? 3 : 1);
     const std::int64_t over_network =
-        nodes == 1 ? 0 : (op_ == Op::all_reduce ? 2 : 1) * (nodes - 1);
-    double out = kBase[at(a)][at(p)] +
+        nodes == 1 ? 0 : (op_ == trace::Op::all_reduce ? 2 : 1) * (nodes - 1);
+    double out = nccl_constants::kBase[at(a)][at(p)] +
                  static_cast<double>(steps() - over_network) * std::max(inside, post) +
                  static_cast<double>(over_network) * between;
     const double per_channel = bytes_ / (channels(level_.ring) * static_cast<double>(group_.ranks));
-    if (p == NcclProtocol::simple && nodes > 1 && op_ == Op::all_reduce && per_channel >= 64)
-      out *= tuning_.gpu == GpuGeneration::volta ? kRingPlateauVolta : kRingPlateau;
+    if (p == NcclProtocol::simple && nodes > 1 && op_ == trace::Op::all_reduce && per_channel >= 64)
+      out *= tuning_.gpu == GpuGeneration::volta ? nccl_constants::kRingPlateauVolta
+                                                 : nccl_constants::kRingPlateau;
     return out;
   }
 
-  Op op_;
+  trace::Op op_;
   double bytes_;
   const NcclGroup& group_;
   const NcclTuning& tuning_;
@@ -256,22 +268,22 @@ Result<NcclChannels> parse_nccl_channels(std::string_view text) {
   return NcclChannels{count, *each};
 }
 
-bool nccl_tunes(Op op) {
+bool nccl_tunes(trace::Op op) {
   switch (plain_op(op)) {
-    case Op::all_reduce:
-    case Op::all_gather:
-    case Op::reduce_scatter:
-    case Op::broadcast:
-    case Op::reduce:
-    case Op::barrier:
-    case Op::finalize:
+    case trace::Op::all_reduce:
+    case trace::Op::all_gather:
+    case trace::Op::reduce_scatter:
+    case trace::Op::broadcast:
+    case trace::Op::reduce:
+    case trace::Op::barrier:
+    case trace::Op::finalize:
       return true;
     default:
       return false;
   }
 }
 
-std::vector<NcclCost> nccl_costs(Op op, const NcclGroup& group, Bytes bytes,
+std::vector<NcclCost> nccl_costs(trace::Op op, const NcclGroup& group, Bytes bytes,
                                  const NcclTuning& tuning) {
   LOCKSTEP_CHECK(nccl_tunes(op) && group.ranks >= 2 && group.nodes >= 1 &&
                      group.ranks % group.nodes == 0 && (group.nodes == 1 || tuning.between),

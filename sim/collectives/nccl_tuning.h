@@ -79,11 +79,11 @@ struct NcclCost {
 
 // Whether NCCL tunes the operation: all_reduce, all_gather, reduce_scatter, broadcast, reduce in
 // all their forms, and barrier, which PyTorch carries out as an all-reduce of one element.
-bool nccl_tunes(Op op);
+bool nccl_tunes(trace::Op op);
 
 // Every pair that NCCL could take, in its order. Needs nccl_tunes(op), ranks >= 2, ranks a multiple
 // of nodes, and `between` where there is more than one node. `bytes` as sim/collectives counts.
-std::vector<NcclCost> nccl_costs(Op op, const NcclGroup& group, Bytes bytes,
+std::vector<NcclCost> nccl_costs(trace::Op op, const NcclGroup& group, Bytes bytes,
                                  const NcclTuning& tuning);
 
 // The one of least estimate; of equals the first, as in NCCL.

@@ -30,7 +30,7 @@ using CostOfCall = std::function<CallCost(std::uint32_t group, const ProgramCall
 
 // What work and meetings take instead of what the program and the costs say; either may be empty.
 // Called from execute() in any order, once for each.
-struct Variation {
+struct DurationVariation {
   // `step`: of the program of the rank that stands for the class.
   std::function<Picos(std::uint32_t rank_class, std::uint32_t step, Picos duration)> work;
   // The `number`-th meeting in a class of groups, from 0.
@@ -40,7 +40,7 @@ struct Variation {
 struct ExecutionOptions {
   Picos launch;                // the host's overhead for every operation that it puts into a stream
   bool record_issues = false;  // and when steps began
-  const Variation* variation = nullptr;  // not owned
+  const DurationVariation* variation = nullptr;  // not owned
 };
 
 struct RankOutcome {

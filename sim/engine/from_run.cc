@@ -16,52 +16,54 @@ namespace lockstep::sim {
 namespace {
 
 // A message's way: source, destination, tag, group.
-using Channel = std::tuple<std::int32_t, std::int32_t, std::int32_t, GroupId>;
+using Channel = std::tuple<std::int32_t, std::int32_t, std::int32_t, trace::GroupId>;
 
-std::int64_t bytes_of(const Run& run, const Signature& signature, std::size_t members) {
+std::int64_t bytes_of(const trace::Run& run, const trace::Signature& signature,
+                      std::size_t members) {
   const std::vector<std::string> dtypes = run.tables.names(signature.dtypes);
   if (dtypes.empty()) return 0;
   // An all-gather's and a gather's buffer is what all give together.
-  const Op op = plain_op(signature.op);
-  const bool gathers = op == Op::all_gather || op == Op::gather;
-  const bool by_input = gathers && signature.in_elements != kNone;
+  const trace::Op op = plain_op(signature.op);
+  const bool gathers = op == trace::Op::all_gather || op == trace::Op::gather;
+  const bool by_input = gathers && signature.in_elements != trace::kNone;
   const std::int64_t elements = by_input ? signature.in_elements
                                          : std::max({signature.in_elements, signature.out_elements,
                                                      signature.count, std::int64_t{0}});
-  const auto total = Rational(elements) * Rational(element_bytes(dtypes.front()).value_or(0)) *
+  const auto total = Rational(elements) *
+                     Rational(trace::element_bytes(dtypes.front()).value_or(0)) *
                      Rational(by_input ? static_cast<std::int64_t>(members) : 1);
   return total.rounded().value_or(std::numeric_limits<std::int64_t>::max());
 }
 
 // The element counts that have to agree, by the operation.
-std::int64_t agreeing_elements(const Signature& signature) {
+std::int64_t agreeing_elements(const trace::Signature& signature) {
   switch (plain_op(signature.op)) {
-    case Op::all_to_all:
-    case Op::gather:
-    case Op::scatter:
-      return kNone;  // differ from rank to rank, or are the root's alone
-    case Op::reduce_scatter:
+    case trace::Op::all_to_all:
+    case trace::Op::gather:
+    case trace::Op::scatter:
+      return trace::kNone;  // differ from rank to rank, or are the root's alone
+    case trace::Op::reduce_scatter:
       return signature.in_elements;
     default:
       break;
   }
-  if (signature.in_elements != kNone) return signature.in_elements;
-  return signature.out_elements != kNone ? signature.out_elements : signature.count;
+  if (signature.in_elements != trace::kNone) return signature.in_elements;
+  return signature.out_elements != trace::kNone ? signature.out_elements : signature.count;
 }
 
 class Compiler {
  public:
-  explicit Compiler(const Run& run) : run_(run) {}
+  explicit Compiler(const trace::Run& run) : run_(run) {}
 
   Result<RunProgram> compile() {
     for (std::int32_t r = 0; r < run_.world_size; ++r) {
-      if (run_.find(Rank(r)) == nullptr) {
+      if (run_.find(trace::Rank(r)) == nullptr) {
         return Error{"rank " + std::to_string(r) + " left no trace, and cannot be simulated",
                      {},
                      "give the traces of all " + std::to_string(run_.world_size) + " ranks"};
       }
     }
-    for (const RankTrace& trace : run_.ranks)
+    for (const trace::RankTrace& trace : run_.ranks)
       if (const Status read = compile(trace); !read) return read.error();
     add_seats_that_are_never_taken();
     return std::move(out_);
@@ -75,31 +77,31 @@ class Compiler {
     std::vector<std::uint32_t> step_of_call;
   };
 
-  Error refusal(const RankTrace& trace, std::string why, std::string fix) const {
+  Error refusal(const trace::RankTrace& trace, std::string why, std::string fix) const {
     return {"rank " + std::to_string(trace.rank.value) + " " + std::move(why),
             {trace.source},
             std::move(fix)};
   }
 
-  Status compile(const RankTrace& trace) {
+  Status compile(const trace::RankTrace& trace) {
     RankState rank;
     rank.step_of_call.resize(trace.calls.size());
     Program program;
     std::vector<std::uint32_t> events;
     for (std::uint32_t e = 0; e < trace.events.size(); ++e) {
-      const Event& event = trace.events[e];
+      const trace::Event& event = trace.events[e];
       ProgramStep step;
-      if (event.kind == EventKind::issue) {
+      if (event.kind == trace::EventKind::issue) {
         Result<ProgramStep> meet = meet_of(trace, trace.calls[event.index], rank);
         if (!meet) return meet.error();
         step = *meet;
         rank.step_of_call[event.index] = static_cast<std::uint32_t>(program.steps.size());
-      } else if (event.kind == EventKind::wait) {
+      } else if (event.kind == trace::EventKind::wait) {
         step.kind = StepKind::wait;
         step.index = rank.step_of_call[event.index];
-      } else if (event.kind == EventKind::span) {
-        const SpanMark& span = trace.spans[event.index];
-        step.duration = Picos{std::max<Nanos>(span.duration, 0)} * 1000;
+      } else if (event.kind == trace::EventKind::span) {
+        const trace::SpanMark& span = trace.spans[event.index];
+        step.duration = Picos{std::max<trace::Nanos>(span.duration, 0)} * 1000;
         step.stream = ProgramStep::kHost;
         if (span.stream.value != 0) {
           const Result<std::uint8_t> stream =
@@ -119,7 +121,8 @@ class Compiler {
     return Status::ok();
   }
 
-  Result<std::uint8_t> stream_of(const RankTrace& trace, RankState& rank, const std::string& name) {
+  Result<std::uint8_t> stream_of(const trace::RankTrace& trace, RankState& rank,
+                                 const std::string& name) {
     const auto [found, is_new] =
         rank.streams.try_emplace(name, static_cast<std::uint8_t>(rank.streams.size()));
     if (is_new && rank.streams.size() > ProgramStep::kHost)
@@ -127,9 +130,10 @@ class Compiler {
     return found->second;
   }
 
-  Result<ProgramStep> meet_of(const RankTrace& trace, const Call& call, RankState& rank) {
-    const Signature& signature = run_.tables.signatures[call.signature];
-    const bool message = is_point_to_point(signature.op);
+  Result<ProgramStep> meet_of(const trace::RankTrace& trace, const trace::Call& call,
+                              RankState& rank) {
+    const trace::Signature& signature = run_.tables.signatures[call.signature];
+    const bool message = trace::is_point_to_point(signature.op);
     Result<std::uint32_t> group =
         message ? channel_of(trace, call, signature) : group_of(trace, call.group);
     if (!group) return group.error();
@@ -147,12 +151,12 @@ class Compiler {
     step.kind = StepKind::meet;
     step.slot = slot->second;
     step.stream = *stream;
-    step.blocks = !call.has(kAsync);
+    step.blocks = !call.has(trace::kAsync);
     step.index = intern(call_of(signature, out_.job.groups[*group].members.size()));
     return step;
   }
 
-  ProgramCall call_of(const Signature& signature, std::size_t members) const {
+  ProgramCall call_of(const trace::Signature& signature, std::size_t members) const {
     ProgramCall call;
     call.op = plain_op(signature.op);
     call.other_op = signature.other_op;
@@ -164,11 +168,11 @@ class Compiler {
     return call;
   }
 
-  Result<std::uint32_t> group_of(const RankTrace& trace, GroupId id) {
+  Result<std::uint32_t> group_of(const trace::RankTrace& trace, trace::GroupId id) {
     std::vector<std::int32_t> members;
-    for (const RankTrace::Membership& group : trace.groups) {
+    for (const trace::RankTrace::Membership& group : trace.groups) {
       if (group.group != id) continue;
-      for (const Rank member : group.ranks) members.push_back(member.value);
+      for (const trace::Rank member : group.ranks) members.push_back(member.value);
     }
     if (members.empty() && run_.tables.str(id) == "world")
       for (std::int32_t r = 0; r < run_.world_size; ++r) members.push_back(r);
@@ -182,12 +186,13 @@ class Compiler {
     return intern_group(id, std::move(members));
   }
 
-  Result<std::uint32_t> channel_of(const RankTrace& trace, const Call& call,
-                                   const Signature& signature) {
-    if (call.peer.value < 0 || call.peer.value >= run_.world_size || signature.op == Op::recv_any)
+  Result<std::uint32_t> channel_of(const trace::RankTrace& trace, const trace::Call& call,
+                                   const trace::Signature& signature) {
+    if (call.peer.value < 0 || call.peer.value >= run_.world_size ||
+        signature.op == trace::Op::recv_any)
       return refusal(trace, "receives from any source, or from a rank that there is not",
                      "name the peer: what depends on who comes first is not simulated");
-    const bool sends = signature.op == Op::send;
+    const bool sends = signature.op == trace::Op::send;
     const std::int32_t from = sends ? trace.rank.value : call.peer.value;
     const std::int32_t to = sends ? call.peer.value : trace.rank.value;
     const auto next = static_cast<std::uint32_t>(out_.job.groups.size());
@@ -196,7 +201,7 @@ class Compiler {
     return found->second;
   }
 
-  std::uint32_t intern_group(GroupId id, std::vector<std::int32_t> members) {
+  std::uint32_t intern_group(trace::GroupId id, std::vector<std::int32_t> members) {
     const auto next = static_cast<std::uint32_t>(out_.job.groups.size());
     const auto [found, is_new] = groups_.try_emplace({id, members}, next);
     if (is_new) out_.job.groups.push_back({std::move(members)});
@@ -231,89 +236,92 @@ class Compiler {
     }
   }
 
-  const Run& run_;
+  const trace::Run& run_;
   RunProgram out_;
-  std::map<std::pair<GroupId, std::vector<std::int32_t>>, std::uint32_t> groups_;
+  std::map<std::pair<trace::GroupId, std::vector<std::int32_t>>, std::uint32_t> groups_;
   std::map<Channel, std::uint32_t> channels_;
 };
 
-Nanos whole_nanos(Picos time) { return time.value / 1000; }
+trace::Nanos whole_nanos(Picos time) { return time.value / 1000; }
 
 // The trace of one rank, cut where its host stands.
-RankTrace cut(const RankTrace& trace, const Tables& tables,
-              const std::vector<std::uint32_t>& step_events, const RankOutcome& outcome) {
-  RankTrace out = trace;
+trace::RankTrace cut(const trace::RankTrace& trace, const trace::Tables& tables,
+                     const std::vector<std::uint32_t>& step_events, const RankOutcome& outcome) {
+  trace::RankTrace out = trace;
   out.events.clear();
   out.calls.clear();
   out.groups.clear();
   out.exceptions.clear();
-  TraceBuilder builder(out);
-  for (const RankTrace::Membership& group : trace.groups)
+  trace::TraceBuilder builder(out);
+  for (const trace::RankTrace::Membership& group : trace.groups)
     builder.add_group(group.group, group.ranks, group.desc);
   std::vector<Picos> ended(trace.calls.size(), RankOutcome::kNever);
   std::vector<char> told(trace.calls.size(), 0);
   const auto complete = [&](std::uint32_t call) {
     if (told[call] != 0 || ended[call] == RankOutcome::kNever) return;
     told[call] = 1;
-    builder.add_call_event(EventKind::complete, trace.calls[call].id, whole_nanos(ended[call]));
+    builder.add_call_event(trace::EventKind::complete, trace.calls[call].id,
+                           whole_nanos(ended[call]));
   };
   // A call that blocks is waited for from when it was issued on.
   const auto is_awaited_at_once = [&](std::uint32_t e) {
-    return e + 1 < trace.events.size() && trace.events[e + 1].kind == EventKind::wait &&
+    return e + 1 < trace.events.size() && trace.events[e + 1].kind == trace::EventKind::wait &&
            trace.events[e + 1].index == trace.events[e].index;
   };
-  Nanos blocked_since = kNoTime;
+  trace::Nanos blocked_since = trace::kNoTime;
   std::uint32_t step = 0;
   for (std::uint32_t e = 0; e < trace.events.size(); ++e) {
-    const Event& event = trace.events[e];
+    const trace::Event& event = trace.events[e];
     const bool is_step = step < step_events.size() && step_events[step] == e;
     if (is_step && step > outcome.next) break;
-    const Nanos time = is_step ? whole_nanos(outcome.issued[step]) : kNoTime;
-    if (event.kind == EventKind::issue) {
-      Call call = trace.calls[event.index];
-      const bool asynchronous = call.has(kAsync);
-      call.flags = asynchronous ? kAsync : 0;
-      builder.add_issue(call, is_point_to_point(tables.signatures[call.signature].op), time,
-                        TraceBuilder::Numbering::count);
+    const trace::Nanos time = is_step ? whole_nanos(outcome.issued[step]) : trace::kNoTime;
+    if (event.kind == trace::EventKind::issue) {
+      trace::Call call = trace.calls[event.index];
+      const bool asynchronous = call.has(trace::kAsync);
+      call.flags = asynchronous ? trace::kAsync : 0;
+      builder.add_issue(call, trace::is_point_to_point(tables.signatures[call.signature].op), time,
+                        trace::TraceBuilder::Numbering::count);
       ended[event.index] = outcome.ended[step];
       const bool waits = !asynchronous && is_awaited_at_once(e);
-      blocked_since = waits ? time : kNoTime;
+      blocked_since = waits ? time : trace::kNoTime;
       if (!asynchronous && !waits) complete(event.index);
-    } else if (event.kind == EventKind::wait) {
-      builder.add_call_event(EventKind::wait, trace.calls[event.index].id,
-                             blocked_since == kNoTime ? time : blocked_since);
-      blocked_since = kNoTime;
+    } else if (event.kind == trace::EventKind::wait) {
+      builder.add_call_event(trace::EventKind::wait, trace.calls[event.index].id,
+                             blocked_since == trace::kNoTime ? time : blocked_since);
+      blocked_since = trace::kNoTime;
       complete(event.index);
       if (outcome.ended[step] != RankOutcome::kNever)
-        builder.add_call_event(EventKind::waited, trace.calls[event.index].id,
+        builder.add_call_event(trace::EventKind::waited, trace.calls[event.index].id,
                                whole_nanos(outcome.ended[step]));
-    } else if (event.kind == EventKind::exception) {
-      builder.add_mark(event.kind, out.exceptions, trace.exceptions[event.index], kNoTime);
-    } else if (event.kind != EventKind::complete && event.kind != EventKind::start &&
-               event.kind != EventKind::waited && event.kind != EventKind::use &&
-               event.kind != EventKind::write) {
+    } else if (event.kind == trace::EventKind::exception) {
+      builder.add_mark(event.kind, out.exceptions, trace.exceptions[event.index], trace::kNoTime);
+    } else if (event.kind != trace::EventKind::complete && event.kind != trace::EventKind::start &&
+               event.kind != trace::EventKind::waited && event.kind != trace::EventKind::use &&
+               event.kind != trace::EventKind::write) {
       out.events.push_back({time, event.index, event.kind});
     }
     if (is_step && ++step > outcome.next) break;
   }
   for (std::uint32_t c = 0; c < trace.calls.size(); ++c) complete(c);
-  out.end = !outcome.done ? End::hung : out.exceptions.empty() ? End::clean : End::exception;
+  out.end = !outcome.done            ? trace::End::hung
+            : out.exceptions.empty() ? trace::End::clean
+                                     : trace::End::exception;
   builder.finish();
   return out;
 }
 
 }  // namespace
 
-Result<RunProgram> program_of(const Run& run) { return Compiler(run).compile(); }
+Result<RunProgram> program_of(const trace::Run& run) { return Compiler(run).compile(); }
 
-RankTrace simulated_rank(const Run& run, std::size_t place, const RunProgram& program,
-                         const Folding& folding, const ExecutionResult& result) {
+trace::RankTrace simulated_rank(const trace::Run& run, std::size_t place, const RunProgram& program,
+                                const Folding& folding, const ExecutionResult& result) {
   return cut(run.ranks[place], run.tables, program.events[program.job.ranks[place].program],
              result.classes[folding.class_of[place]]);
 }
 
-Run as_simulated(Run run, const RunProgram& program, const Folding& folding,
-                 const ExecutionResult& result) {
+trace::Run as_simulated(trace::Run run, const RunProgram& program, const Folding& folding,
+                        const ExecutionResult& result) {
   for (std::size_t r = 0; r < run.ranks.size(); ++r)
     run.ranks[r] = simulated_rank(run, r, program, folding, result);
   return run;

@@ -25,16 +25,16 @@ struct RunProgram {
 // What names no stream runs in its group's own, messages in one for each peer and direction.
 // Errors, with the rank's file: a rank without a trace, a group whose members are not named,
 // receives from any source, more than 255 streams or 65,535 groups on a rank.
-Result<RunProgram> program_of(const Run& run);
+Result<RunProgram> program_of(const trace::Run& run);
 
 // `run` as it went in the simulation: calls up to where each host came, with the times of the
 // simulated clock, completions, and ends: clean, or hung. `folding` and `result` are of
 // program_of(run), with record_issues.
-Run as_simulated(Run run, const RunProgram& program, const Folding& folding,
-                 const ExecutionResult& result);
+trace::Run as_simulated(trace::Run run, const RunProgram& program, const Folding& folding,
+                        const ExecutionResult& result);
 
 // One rank of it, by its place in run.ranks; names are those of run.tables.
-RankTrace simulated_rank(const Run& run, std::size_t place, const RunProgram& program,
-                         const Folding& folding, const ExecutionResult& result);
+trace::RankTrace simulated_rank(const trace::Run& run, std::size_t place, const RunProgram& program,
+                                const Folding& folding, const ExecutionResult& result);
 
 }  // namespace lockstep::sim

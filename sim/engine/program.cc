@@ -9,7 +9,7 @@ bool agree_id(Id a, Id b) {
 }
 template <class Number>
 bool agree_number(Number a, Number b) {
-  return a == b || a == kNone || b == kNone;
+  return a == b || a == trace::kNone || b == trace::kNone;
 }
 
 }  // namespace

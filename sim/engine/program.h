@@ -48,11 +48,11 @@ struct Program {
 // What a rank calls. All but `bytes` must agree over those who meet; 0 and kNone: not known, agrees
 // with everything.
 struct ProgramCall {
-  Op op = Op::all_reduce;  // send: either side of a message
-  StringId other_op, redop;
-  NameListId dtypes;
-  std::int64_t elements = kNone;
-  std::int32_t root = kNone;
+  trace::Op op = trace::Op::all_reduce;  // send: either side of a message
+  trace::StringId other_op, redop;
+  trace::NameListId dtypes;
+  std::int64_t elements = trace::kNone;
+  std::int32_t root = trace::kNone;
   Bytes bytes;  // the whole buffer, as in Collective
   friend bool operator==(const ProgramCall&, const ProgramCall&) = default;
 };

@@ -147,7 +147,7 @@ struct SharedCall {
 class SharingExecutor {
  public:
   SharingExecutor(const ProgramJob& job, const CostOfCall& cost, const SharedCores& shared,
-                  const Variation* variation)
+                  const DurationVariation* variation)
       : job_(job),
         cost_(cost),
         shared_(shared),
@@ -350,7 +350,7 @@ class SharingExecutor {
   const ProgramJob& job_;
   const CostOfCall& cost_;
   const SharedCores& shared_;
-  const Variation* variation_;
+  const DurationVariation* variation_;
   const Folding folding_;
   Meetings meetings_;
   std::vector<SharingRank> ranks_;
@@ -367,7 +367,7 @@ class SharingExecutor {
 }  // namespace
 
 ExecutionResult execute_on_cores(const ProgramJob& job, const CostOfCall& cost,
-                                 const SharedCores& shared, const Variation* variation) {
+                                 const SharedCores& shared, const DurationVariation* variation) {
   LOCKSTEP_CHECK(shared.node_of.size() == job.ranks.size() && shared.speeds.cores > 0,
                  "a node with cores for every rank");
   return SharingExecutor(job, cost, shared, variation).run();

@@ -115,6 +115,7 @@ inline constexpr Picos kRest{200'000'000};
 // in the result (keep_apart()), and its steps' beginnings are recorded; `compute` is the time that
 // work took. `variation`, not owned: of what is worked.
 ExecutionResult execute_on_cores(const ProgramJob& job, const CostOfCall& cost,
-                                 const SharedCores& shared, const Variation* variation = nullptr);
+                                 const SharedCores& shared,
+                                 const DurationVariation* variation = nullptr);
 
 }  // namespace lockstep::sim

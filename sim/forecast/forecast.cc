@@ -57,7 +57,7 @@ Sent sent_by(const ProgramGroup& group, const ProgramCall& call, const GroupPlac
 
 class Forecaster {
  public:
-  Forecaster(const Run& run, const RunProgram& program, const Folding& folding,
+  Forecaster(const trace::Run& run, const RunProgram& program, const Folding& folding,
              const ExecutionResult& result, const std::vector<GroupPlace>& places)
       : run_(run), program_(program), folding_(folding), result_(result), places_(places) {}
 
@@ -128,7 +128,8 @@ class Forecaster {
       active.push_back({result_.classes[c].began[s], result_.classes[c].ended[s]});
       if (training < measured_.first || s > marks.ends[training]) continue;
       const Sent sent = sent_by(program_.job.groups[group], call, places_[group]);
-      const double send = share * (call.op == Op::send ? senders_[c][step.slot] : weights_[c]);
+      const double send =
+          share * (call.op == trace::Op::send ? senders_[c][step.slot] : weights_[c]);
       out_.calls += share * weights_[c];
       out_.bytes += send * sent.all;
       out_.bytes_between += send * sent.between;
@@ -157,7 +158,7 @@ class Forecaster {
     return use;
   }
 
-  const Run& run_;
+  const trace::Run& run_;
   const RunProgram& program_;
   const Folding& folding_;
   const ExecutionResult& result_;
@@ -178,7 +179,7 @@ RankUse& RankUse::operator+=(const RankUse& other) {
   return *this;
 }
 
-Forecast forecast(const Run& run, const RunProgram& program, const Folding& folding,
+Forecast forecast(const trace::Run& run, const RunProgram& program, const Folding& folding,
                   const ExecutionResult& result, const std::vector<GroupPlace>& places) {
   return Forecaster(run, program, folding, result, places).make();
 }
@@ -186,19 +187,19 @@ Forecast forecast(const Run& run, const RunProgram& program, const Folding& fold
 namespace {
 
 // Of one rank's measured steps together.
-FlopUse of_rank(const RankCosts& costs, const Machine& machine, std::size_t skipped,
+FlopUse of_rank(const trace::RankCosts& costs, const Machine& machine, std::size_t skipped,
                 std::size_t count) {
   constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   std::int64_t first = kNever;
-  for (const WorkCost& work : costs.work)
+  for (const trace::WorkCost& work : costs.work)
     if (work.step >= 0) first = std::min(first, work.step);
   FlopUse out;
   if (first == kNever) return out;
-  for (const WorkCost& work : costs.work) {
+  for (const trace::WorkCost& work : costs.work) {
     const std::int64_t step = work.step - first - static_cast<std::int64_t>(skipped);
     if (work.step < 0 || step < 0 || step >= static_cast<std::int64_t>(count)) continue;
-    if (ends_between_steps(work.before)) continue;
-    for (const WorkCost::Flops& flops : work.flops) {
+    if (trace::ends_between_steps(work.before)) continue;
+    for (const trace::WorkCost::Flops& flops : work.flops) {
       const double all = flops.matmul + flops.convolution;
       out.flops += all;
       out.peak_seconds +=
@@ -210,12 +211,12 @@ FlopUse of_rank(const RankCosts& costs, const Machine& machine, std::size_t skip
 
 }  // namespace
 
-FlopUse flop_use(const std::vector<const RankCosts*>& costs, const Machine& machine,
+FlopUse flop_use(const std::vector<const trace::RankCosts*>& costs, const Machine& machine,
                  std::size_t skipped, std::size_t count) {
   FlopUse out;
   if (count == 0 || costs.empty()) return out;
-  std::map<const RankCosts*, FlopUse> known;
-  for (const RankCosts* own : costs) {
+  std::map<const trace::RankCosts*, FlopUse> known;
+  for (const trace::RankCosts* own : costs) {
     const auto [found, is_new] = known.try_emplace(own);
     if (is_new) found->second = of_rank(*own, machine, skipped, count);
     out.flops += found->second.flops;

@@ -47,7 +47,7 @@ struct Forecast {
 // `run` is the one that `program` was made of, with a span at every step's end
 // (sim/forecast/timed_run.h); `result` is of execute() with record_issues, and not stuck. `places`:
 // of the job's groups. O(steps of the different ranks · log).
-Forecast forecast(const Run& run, const RunProgram& program, const Folding& folding,
+Forecast forecast(const trace::Run& run, const RunProgram& program, const Folding& folding,
                   const ExecutionResult& result, const std::vector<GroupPlace>& places);
 
 // How much of a machine's peak a job uses.
@@ -71,7 +71,7 @@ struct FlopUse {
 // `costs`: of every rank, repeated where one stands for several. Steps after the first `skipped`
 // that a rank made, `count` of them: sim/machine/training_steps.h. O(work of the different ranks +
 // ranks).
-FlopUse flop_use(const std::vector<const RankCosts*>& costs, const Machine& machine,
+FlopUse flop_use(const std::vector<const trace::RankCosts*>& costs, const Machine& machine,
                  std::size_t skipped, std::size_t count);
 
 }  // namespace lockstep::sim

@@ -98,9 +98,9 @@ Row least_squares(const Normal& normal) {
 }
 
 // Bytes, operations, and then the products of each type.
-Row amounts(const WorkCost& work, const std::map<std::string, std::size_t>& place_of_type) {
+Row amounts(const trace::WorkCost& work, const std::map<std::string, std::size_t>& place_of_type) {
   Row out{work.memory_bytes, static_cast<double>(work.operations)};
-  for (const WorkCost::Flops& flops : work.flops)
+  for (const trace::WorkCost::Flops& flops : work.flops)
     out[place_of_type.at(flops.dtype)] += flops.matmul + flops.convolution;
   return out;
 }
@@ -113,11 +113,11 @@ double product(const Row& a, const Row& b) {
 
 }  // namespace
 
-std::vector<WorkCost> by_step(const std::vector<WorkCost>& work) {
-  std::map<std::int64_t, WorkCost> steps;
-  for (const WorkCost& stretch : work) {
-    WorkCost& sum = steps[stretch.step];
-    sum.before = WorkCost::Before::step;
+std::vector<trace::WorkCost> by_step(const std::vector<trace::WorkCost>& work) {
+  std::map<std::int64_t, trace::WorkCost> steps;
+  for (const trace::WorkCost& stretch : work) {
+    trace::WorkCost& sum = steps[stretch.step];
+    sum.before = trace::WorkCost::Before::step;
     sum.id = sum.step = stretch.step;
     sum.flops.insert(sum.flops.end(), stretch.flops.begin(), stretch.flops.end());
     sum.product_bytes += stretch.product_bytes;
@@ -126,16 +126,16 @@ std::vector<WorkCost> by_step(const std::vector<WorkCost>& work) {
     sum.operations += stretch.operations;
     sum.nanos += stretch.nanos;
   }
-  std::vector<WorkCost> out;
+  std::vector<trace::WorkCost> out;
   out.reserve(steps.size());
   for (auto& [step, sum] : steps) out.push_back(std::move(sum));
   return out;
 }
 
-Result<WorkRates> fit_work(const std::vector<WorkCost>& work) {
+Result<WorkRates> fit_work(const std::vector<trace::WorkCost>& work) {
   std::map<std::string, std::size_t> types;
-  for (const WorkCost& entry : work)
-    for (const WorkCost::Flops& flops : entry.flops)
+  for (const trace::WorkCost& entry : work)
+    for (const trace::WorkCost::Flops& flops : entry.flops)
       types.try_emplace(flops.dtype, types.size() + 2);
   if (types.size() > kMostTypes)
     return Error{"products of " + std::to_string(types.size()) +
@@ -144,7 +144,7 @@ Result<WorkRates> fit_work(const std::vector<WorkCost>& work) {
                  ""};
   Normal normal;
   std::size_t measured_count = 0;
-  for (const WorkCost& entry : work) {
+  for (const trace::WorkCost& entry : work) {
     if (entry.nanos <= 0) continue;
     const double seconds = static_cast<double>(entry.nanos) * 1e-9;
     normal.add(amounts(entry, types), seconds, 1 / (seconds * seconds));
@@ -157,7 +157,7 @@ Result<WorkRates> fit_work(const std::vector<WorkCost>& work) {
         "measure more steps"};
   const Row x = least_squares(normal);
   std::vector<double> errors;
-  for (const WorkCost& entry : work) {
+  for (const trace::WorkCost& entry : work) {
     if (entry.nanos <= 0) continue;
     const double measured = static_cast<double>(entry.nanos) * 1e-9;
     errors.push_back(std::abs(product(amounts(entry, types), x) - measured) / measured);

@@ -32,10 +32,10 @@ struct WorkRates {
 // it is steps that are predicted. O(entries · types). Errors: fewer than kLeastMeasured of them;
 // products of more than kMostTypes.
 inline constexpr std::size_t kLeastMeasured = 8, kMostTypes = 4;
-Result<WorkRates> fit_work(const std::vector<WorkCost>& work);
+Result<WorkRates> fit_work(const std::vector<trace::WorkCost>& work);
 
 // The work of a rank's steps, a sum for each step, in their order.
-std::vector<WorkCost> by_step(const std::vector<WorkCost>& work);
+std::vector<trace::WorkCost> by_step(const std::vector<trace::WorkCost>& work);
 
 struct MeasuredCall {
   double bytes = 0;  // of the whole buffer
@@ -67,7 +67,7 @@ SharedLink share_link(const LinkCost& few, std::int64_t few_turns, const LinkCos
 
 // A job that was run, and its program, of a run that timed_run() made. Not owned.
 struct MeasuredJob {
-  const Run* run = nullptr;
+  const trace::Run* run = nullptr;
   const RunProgram* program = nullptr;
   double step_seconds = 0;  // above 0: the mean over the steps but the first
 };

@@ -9,39 +9,41 @@
 namespace lockstep::sim {
 namespace {
 
-bool counted(const RankCosts& costs) {
+bool counted(const trace::RankCosts& costs) {
   return std::all_of(costs.work.begin(), costs.work.end(),
-                     [](const WorkCost& work) { return work.memory.has_value(); });
+                     [](const trace::WorkCost& work) { return work.memory.has_value(); });
 }
 
-bool hold_the_same(const RankCosts& a, const RankCosts& b) {
-  return std::equal(a.work.begin(), a.work.end(), b.work.begin(), b.work.end(),
-                    [](const WorkCost& x, const WorkCost& y) { return x.memory == y.memory; });
+bool hold_the_same(const trace::RankCosts& a, const trace::RankCosts& b) {
+  return std::equal(
+      a.work.begin(), a.work.end(), b.work.begin(), b.work.end(),
+      [](const trace::WorkCost& x, const trace::WorkCost& y) { return x.memory == y.memory; });
 }
 
 // Numbers costs by what they say of memory. Ranks that stand for many share one object, so that few
 // are compared.
 class Numbers {
  public:
-  std::uint32_t of(const RankCosts* costs) {
+  std::uint32_t of(const trace::RankCosts* costs) {
     const auto [known, is_new] = known_.try_emplace(costs, 0);
     if (!is_new) return known->second;
-    const auto same = std::find_if(different_.begin(), different_.end(),
-                                   [&](const RankCosts* d) { return hold_the_same(*d, *costs); });
+    const auto same =
+        std::find_if(different_.begin(), different_.end(),
+                     [&](const trace::RankCosts* d) { return hold_the_same(*d, *costs); });
     known->second = static_cast<std::uint32_t>(same - different_.begin());
     if (same == different_.end()) different_.push_back(costs);
     return known->second;
   }
 
  private:
-  std::map<const RankCosts*, std::uint32_t> known_;
-  std::vector<const RankCosts*> different_;
+  std::map<const trace::RankCosts*, std::uint32_t> known_;
+  std::vector<const trace::RankCosts*> different_;
 };
 
 // The stretches of one rank, by the events that end them.
-std::vector<MemoryStretch> stretches_of(const RankTrace& trace, const Program& program,
+std::vector<MemoryStretch> stretches_of(const trace::RankTrace& trace, const Program& program,
                                         const std::vector<std::uint32_t>& events,
-                                        const RankOutcome& outcome, const RankCosts& costs) {
+                                        const RankOutcome& outcome, const trace::RankCosts& costs) {
   std::vector<MemoryStretch> out;
   auto work = costs.work.begin();
   Picos began, now;  // of the stretch that is under way, of the host
@@ -53,7 +55,7 @@ std::vector<MemoryStretch> stretches_of(const RankTrace& trace, const Program& p
   };
   std::uint32_t s = 0;
   for (std::uint32_t e = 0; e < trace.events.size(); ++e) {
-    if (trace.events[e].kind == EventKind::step) end_stretch(e, now);
+    if (trace.events[e].kind == trace::EventKind::step) end_stretch(e, now);
     if (s == events.size() || events[s] != e) continue;
     const ProgramStep& step = program.steps[s];
     const bool computes = step.kind == StepKind::compute;
@@ -61,7 +63,7 @@ std::vector<MemoryStretch> stretches_of(const RankTrace& trace, const Program& p
     now = computes ? outcome.ended[s] : outcome.issued[s];
     if (!computes) {
       end_stretch(e, waits ? outcome.ended[s] : now);
-    } else if (work != costs.work.end() && ends_between_steps(work->before)) {
+    } else if (work != costs.work.end() && trace::ends_between_steps(work->before)) {
       end_stretch(e, now);
     }
     ++s;
@@ -77,24 +79,25 @@ std::size_t first_highest(const std::vector<MemoryStretch>& stretches) {
   return highest == stretches.end() ? 0 : static_cast<std::size_t>(highest - stretches.begin());
 }
 
-std::string what_ends(const Tables& tables, const RankTrace& trace, const Event& event) {
-  if (event.kind == EventKind::step) return "the step's end";
-  if (event.kind == EventKind::span)
+std::string what_ends(const trace::Tables& tables, const trace::RankTrace& trace,
+                      const trace::Event& event) {
+  if (event.kind == trace::EventKind::step) return "the step's end";
+  if (event.kind == trace::EventKind::span)
     return "the " + tables.str(trace.spans[event.index].name) + "'s end";
-  return (event.kind == EventKind::wait ? "the wait for " : "") +
-         describe(tables, trace.calls[event.index]);
+  return (event.kind == trace::EventKind::wait ? "the wait for " : "") +
+         trace::describe(tables, trace.calls[event.index]);
 }
 
 }  // namespace
 
-double device_bytes(const MemoryUse& use, const Machine& machine) {
+double device_bytes(const trace::MemoryUse& use, const Machine& machine) {
   return static_cast<double>(use.total()) * machine.fragmentation +
          static_cast<double>(machine.reserved.value);
 }
 
-std::vector<MemoryTimeline> memory_timelines(const Run& run, const RunProgram& program,
+std::vector<MemoryTimeline> memory_timelines(const trace::Run& run, const RunProgram& program,
                                              const Folding& folding, const ExecutionResult& result,
-                                             const std::vector<const RankCosts*>& costs) {
+                                             const std::vector<const trace::RankCosts*>& costs) {
   LOCKSTEP_CHECK(costs.size() == run.ranks.size(), "costs of every rank");
   Numbers numbers;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t> known;
@@ -116,13 +119,13 @@ std::vector<MemoryTimeline> memory_timelines(const Run& run, const RunProgram& p
   return out;
 }
 
-MemoryForecast memory_forecast(std::vector<MemoryTimeline> timelines, const Run& run) {
+MemoryForecast memory_forecast(std::vector<MemoryTimeline> timelines, const trace::Run& run) {
   MemoryForecast out;
   // A rank that does nothing holds nothing.
   std::erase_if(timelines, [](const MemoryTimeline& t) { return t.stretches.empty(); });
   for (const MemoryTimeline& timeline : timelines) {
-    const RankTrace& trace = run.ranks[static_cast<std::size_t>(timeline.ranks.front())];
-    const Event& event = trace.events[timeline.stretches[timeline.peak].event];
+    const trace::RankTrace& trace = run.ranks[static_cast<std::size_t>(timeline.ranks.front())];
+    const trace::Event& event = trace.events[timeline.stretches[timeline.peak].event];
     out.peaks_before.push_back(what_ends(run.tables, trace, event));
   }
   out.classes = std::move(timelines);

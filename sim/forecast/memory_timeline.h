@@ -29,7 +29,7 @@ struct MemoryStretch {
   // Of the representative's trace: the call, wait or step that ends it, or the span, of which
   // timed_run() puts one where a checkpoint was saved or the model evaluated.
   std::uint32_t event = 0;
-  StretchMemory memory;
+  trace::StretchMemory memory;
 };
 
 // Of ranks that do the same at the same times and hold the same: a class of the folding, or a part
@@ -40,19 +40,19 @@ struct MemoryTimeline {
   std::size_t peak = 0;                  // the first of the stretches with the largest peak
 
   // Valid where there are stretches.
-  const MemoryUse& peak_use() const { return stretches[peak].memory.peak; }
+  const trace::MemoryUse& peak_use() const { return stretches[peak].memory.peak; }
 };
 
 // What a device must have for `use`: `fragmentation` times as much, and what is `reserved`.
-double device_bytes(const MemoryUse& use, const Machine& machine);
+double device_bytes(const trace::MemoryUse& use, const Machine& machine);
 
 // `run` is the one that `program` was made of (sim/forecast/timed_run.h), `result` is of execute()
 // with record_issues, and not stuck. `costs`: of each of run.ranks, those that were timed. Nothing
 // where memory was not counted: any stretch lacks it. In the order of the timelines' first ranks.
 // O(ranks + stretches of the different ranks).
-std::vector<MemoryTimeline> memory_timelines(const Run& run, const RunProgram& program,
+std::vector<MemoryTimeline> memory_timelines(const trace::Run& run, const RunProgram& program,
                                              const Folding& folding, const ExecutionResult& result,
-                                             const std::vector<const RankCosts*>& costs);
+                                             const std::vector<const trace::RankCosts*>& costs);
 
 struct MemoryForecast {
   std::vector<MemoryTimeline> classes;  // none: memory was not counted
@@ -61,7 +61,7 @@ struct MemoryForecast {
 };
 
 // `run` is the one that the timelines were made of.
-MemoryForecast memory_forecast(std::vector<MemoryTimeline> timelines, const Run& run);
+MemoryForecast memory_forecast(std::vector<MemoryTimeline> timelines, const trace::Run& run);
 
 // Whether the ranks' device has what they need at their peak; true where the machine does not say
 // how much there is.

@@ -11,7 +11,8 @@ namespace lockstep::sim {
 namespace {
 
 // What makes parts alike.
-using Key = std::tuple<PathPart::Kind, std::uint32_t, bool, SignatureId, GroupId, NameListId>;
+using Key = std::tuple<PathPart::Kind, std::uint32_t, bool, trace::SignatureId, trace::GroupId,
+                       trace::NameListId>;
 
 template <class T>
 void longest_first(std::vector<T>& items) {
@@ -21,7 +22,7 @@ void longest_first(std::vector<T>& items) {
 
 class Summarizer {
  public:
-  Summarizer(const Run& run, const RunProgram& program, const Folding& folding,
+  Summarizer(const trace::Run& run, const RunProgram& program, const Folding& folding,
              const std::vector<GroupPlace>& places)
       : run_(run), program_(program), folding_(folding), places_(places) {
     out_.work.resize(folding.representatives.size());
@@ -40,12 +41,13 @@ class Summarizer {
   // The call that a step of a class makes, or that is made or waited for next.
   std::optional<std::uint32_t> call_at(std::uint32_t c, std::uint32_t step) const {
     const std::uint32_t rank = folding_.representatives[c];
-    const RankTrace& trace = run_.ranks[rank];
+    const trace::RankTrace& trace = run_.ranks[rank];
     std::size_t e = program_.events[program_.job.ranks[rank].program][step];
     for (; e < trace.events.size(); ++e) {
-      const Event& event = trace.events[e];
-      if (event.kind == EventKind::issue || event.kind == EventKind::wait) return event.index;
-      if (event.kind == EventKind::step) break;
+      const trace::Event& event = trace.events[e];
+      if (event.kind == trace::EventKind::issue || event.kind == trace::EventKind::wait)
+        return event.index;
+      if (event.kind == trace::EventKind::step) break;
     }
     return std::nullopt;
   }
@@ -63,9 +65,10 @@ class Summarizer {
     const bool is_call = part.kind == PathPart::Kind::call;
     if (is_call) item.between_nodes = between_nodes(part);
     Key key{part.kind, is_call ? 0 : part.rank_class, item.call.has_value(), {}, {}, {}};
-    GroupId group;
+    trace::GroupId group;
     if (item.call) {
-      const Call& call = run_.ranks[folding_.representatives[part.rank_class]].calls[*item.call];
+      const trace::Call& call =
+          run_.ranks[folding_.representatives[part.rank_class]].calls[*item.call];
       group = call.group;
       key = {part.kind, std::get<1>(key), true, call.signature, call.group, call.what};
     }
@@ -80,24 +83,24 @@ class Summarizer {
     }
   }
 
-  PathSummary::Calls& calls_of(GroupId group, bool between) {
+  PathSummary::Calls& calls_of(trace::GroupId group, bool between) {
     const auto [found, is_new] = calls_.try_emplace({group, between}, out_.calls.size());
     if (is_new) out_.calls.push_back({group, between, {}});
     return out_.calls[found->second];
   }
 
-  const Run& run_;
+  const trace::Run& run_;
   const RunProgram& program_;
   const Folding& folding_;
   const std::vector<GroupPlace>& places_;
   std::map<Key, std::size_t> items_;
-  std::map<std::pair<GroupId, bool>, std::size_t> calls_;
+  std::map<std::pair<trace::GroupId, bool>, std::size_t> calls_;
   PathSummary out_;
 };
 
 }  // namespace
 
-PathSummary path_summary(const std::vector<PathPart>& path, const Run& run,
+PathSummary path_summary(const std::vector<PathPart>& path, const trace::Run& run,
                          const RunProgram& program, const Folding& folding,
                          const std::vector<GroupPlace>& places, Picos begin, Picos end) {
   return Summarizer(run, program, folding, places).make(path, begin, end);
@@ -112,7 +115,7 @@ std::string ForecastPath::of_what() const {
   return plural(steps, "step") + (checkpoints ? " and the checkpoints between them" : "");
 }
 
-ForecastPath forecast_path(const Run& run, const SimulatedProgram& simulated,
+ForecastPath forecast_path(const trace::Run& run, const SimulatedProgram& simulated,
                            const std::vector<GroupPlace>& places, const MeasuredSteps& measured) {
   const RunProgram& program = simulated.program;
   const PathSummary summary =
@@ -137,8 +140,8 @@ ForecastPath forecast_path(const Run& run, const SimulatedProgram& simulated,
                              item.count};
     if (item.call) {
       const std::uint32_t rank = simulated.folding.representatives[item.rank_class];
-      const Call& call = run.ranks[rank].calls[*item.call];
-      words.call = describe(run.tables, call);
+      const trace::Call& call = run.ranks[rank].calls[*item.call];
+      words.call = trace::describe(run.tables, call);
       words.group = run.tables.str(call.group);
     }
     out.items.push_back(std::move(words));

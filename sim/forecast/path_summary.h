@@ -35,7 +35,7 @@ struct PathSummary {
   Picos begin, end;
   std::vector<Picos> work;  // by class of ranks
   struct Calls {
-    GroupId group;
+    trace::GroupId group;
     bool between_nodes = false;
     Picos time;
   };
@@ -47,7 +47,7 @@ struct PathSummary {
 // `path` from `begin` to `end`; the sum of the items is their difference, where the path has no
 // gaps. `run` is the one that `program` was made of; `places`: of the job's groups.
 // O(path · log).
-PathSummary path_summary(const std::vector<PathPart>& path, const Run& run,
+PathSummary path_summary(const std::vector<PathPart>& path, const trace::Run& run,
                          const RunProgram& program, const Folding& folding,
                          const std::vector<GroupPlace>& places, Picos begin, Picos end);
 
@@ -81,7 +81,7 @@ struct ForecastPath {
 };
 
 // In words: `run` is the one that was simulated, to its end.
-ForecastPath forecast_path(const Run& run, const SimulatedProgram& simulated,
+ForecastPath forecast_path(const trace::Run& run, const SimulatedProgram& simulated,
                            const std::vector<GroupPlace>& places, const MeasuredSteps& measured);
 
 }  // namespace lockstep::sim

@@ -10,11 +10,11 @@
 namespace lockstep::sim {
 namespace {
 
-std::int64_t samples_of(const Scenario& scenario, int rank) {
+std::int64_t samples_of(const runtime::Scenario& scenario, int rank) {
   return std::int64_t{scenario.train.batch_size} * scenario.micro_batches(rank);
 }
 
-RanksCosts ranks_costs(const Scenario& scenario, DerivedRanks& derived) {
+RanksCosts ranks_costs(const runtime::Scenario& scenario, DerivedRanks& derived) {
   RanksCosts out;
   out.different = std::move(derived.costs);
   std::map<std::int32_t, std::size_t> place;
@@ -38,8 +38,8 @@ void count_carried(const ProgramCall& call, const NcclCost& nccl,
 }
 
 // Whether images are computed that no sample has.
-bool has_dummies(const Scenario& scenario) {
-  using Kind = Scenario::Remedy::Kind;
+bool has_dummies(const runtime::Scenario& scenario) {
+  using Kind = runtime::Scenario::Remedy::Kind;
   switch (scenario.remedy.kind) {
     case Kind::dummy_image:
     case Kind::dummy_image_outside_graph:
@@ -56,7 +56,7 @@ bool has_dummies(const Scenario& scenario) {
   return false;
 }
 
-void add_checkpoints(const Scenario& scenario, ScenarioForecast& out) {
+void add_checkpoints(const runtime::Scenario& scenario, ScenarioForecast& out) {
   const int every = scenario.train.checkpoint.every;
   if (every == 0) return;
   const StepTimes& times = out.figures.times;
@@ -68,12 +68,13 @@ void add_checkpoints(const Scenario& scenario, ScenarioForecast& out) {
 }
 
 bool is_timed(const RanksCosts& costs) {
-  return std::ranges::any_of(costs.different, [](const RankCosts& rank) {
-    return std::ranges::any_of(rank.work, [](const WorkCost& work) { return work.nanos > 0; });
+  return std::ranges::any_of(costs.different, [](const trace::RankCosts& rank) {
+    return std::ranges::any_of(rank.work,
+                               [](const trace::WorkCost& work) { return work.nanos > 0; });
   });
 }
 
-ScenarioForecast summarise(const Scenario& scenario, const Machine& machine,
+ScenarioForecast summarise(const runtime::Scenario& scenario, const Machine& machine,
                            const DerivedRanks& derived, const TimedScenario& timed) {
   const SimulatedProgram& simulated = timed.simulated;
   ScenarioForecast out;
@@ -92,9 +93,9 @@ ScenarioForecast summarise(const Scenario& scenario, const Machine& machine,
   out.flops = flop_use(timed.costs.pointers(), machine, measured.first, measured.count);
   out.flops_share = out.flops.share(measured.seconds() / static_cast<double>(measured.count));
   out.dummies = has_dummies(scenario);
-  out.pipeline = scenario.strategy.kind == Scenario::Strategy::Kind::pipeline;
+  out.pipeline = scenario.strategy.kind == runtime::Scenario::Strategy::Kind::pipeline;
   out.path = forecast_path(timed.run, simulated, timed.places, measured);
-  for (const RankCosts& costs : timed.costs.different)
+  for (const trace::RankCosts& costs : timed.costs.different)
     out.state_bytes = std::max(out.state_bytes, costs.state_bytes);
   out.memory = memory_forecast(memory_timelines(timed.run, simulated.program, simulated.folding,
                                                 simulated.result, timed.costs.pointers()),
@@ -107,18 +108,18 @@ ScenarioForecast summarise(const Scenario& scenario, const Machine& machine,
 
 }  // namespace
 
-std::vector<const RankCosts*> RanksCosts::pointers() const {
-  std::vector<const RankCosts*> out;
+std::vector<const trace::RankCosts*> RanksCosts::pointers() const {
+  std::vector<const trace::RankCosts*> out;
   out.reserve(of_rank.size());
   for (const std::size_t i : of_rank) out.push_back(&different[i]);
   return out;
 }
 
-Result<TimedScenario> time_scenario(const Scenario& scenario, DerivedRanks derived,
+Result<TimedScenario> time_scenario(const runtime::Scenario& scenario, DerivedRanks derived,
                                     const Machine& machine) {
   RanksCosts costs = ranks_costs(scenario, derived);
   // How crowded a node is depends on all ranks, so the work is timed after it was spread.
-  Result<Run> run = spread(std::move(derived.run), derived.traced);
+  Result<trace::Run> run = spread(std::move(derived.run), derived.traced);
   if (!run) return run.error();
   run = timed_run(std::move(*run), costs.pointers(), costs.samples, machine);
   if (!run) return run.error();

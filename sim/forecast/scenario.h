@@ -31,16 +31,16 @@ namespace lockstep::sim {
 
 // What the ranks of a job call and compute, found by looking at them one by one.
 struct DerivedRanks {
-  Run run;                           // of those that were looked at
-  std::vector<RankCosts> costs;      // by place in run.ranks
-  std::vector<std::int32_t> traced;  // by rank of the job: who stands for it
-  std::string origin;                // the worker's version
+  trace::Run run;                       // of those that were looked at
+  std::vector<trace::RankCosts> costs;  // by place in run.ranks
+  std::vector<std::int32_t> traced;     // by rank of the job: who stands for it
+  std::string origin;                   // the worker's version
   bool on_meta = false;
 };
 
 // Calls that NCCL carries alike, and how large they are.
 struct CarriedCalls {
-  Op op = Op::all_reduce;
+  trace::Op op = trace::Op::all_reduce;
   NcclAlgorithm algorithm = NcclAlgorithm::ring;
   NcclProtocol protocol = NcclProtocol::simple;
   Bytes least, most;
@@ -73,18 +73,18 @@ struct ScenarioForecast {
 
 // What all ranks of a job compute; one rank's costs may be those of several.
 struct RanksCosts {
-  std::vector<RankCosts> different;
+  std::vector<trace::RankCosts> different;
   std::vector<std::size_t> of_rank;   // into `different`
   std::vector<std::int64_t> samples;  // of each rank in a step
 
   // Of each rank; valid while this is.
-  std::vector<const RankCosts*> pointers() const;
+  std::vector<const trace::RankCosts*> pointers() const;
 };
 
 // A job with the times of a machine.
 struct TimedScenario {
   std::string scenario;  // its name
-  Run run;               // the calls of all ranks, with the machine's times between them
+  trace::Run run;        // the calls of all ranks, with the machine's times between them
   RanksCosts costs;      // that the times are of
   SimulatedProgram simulated;
   std::vector<GroupPlace> places;            // of the program's groups
@@ -93,7 +93,7 @@ struct TimedScenario {
 
 // `derived`: of `scenario`. Needs no worker. Errors: a call that is not simulated, too many events,
 // a time that no simulated clock can show.
-Result<TimedScenario> time_scenario(const Scenario& scenario, DerivedRanks derived,
+Result<TimedScenario> time_scenario(const runtime::Scenario& scenario, DerivedRanks derived,
                                     const Machine& machine);
 
 // What the job's steps would take if one thing were different: sim/forecast/what_if.h. `timed` is

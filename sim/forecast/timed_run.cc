@@ -16,20 +16,20 @@ namespace {
 
 constexpr double kMostNanos = 9e18;
 
-Nanos nanos_of_seconds(double seconds) {
-  return static_cast<Nanos>(std::llround(std::min(seconds * 1e9, kMostNanos)));
+trace::Nanos nanos_of_seconds(double seconds) {
+  return static_cast<trace::Nanos>(std::llround(std::min(seconds * 1e9, kMostNanos)));
 }
 
 // What work of this kind and number comes before the event; nothing: none does.
-std::optional<std::pair<WorkCost::Before, std::int64_t>> place_of(const RankTrace& trace,
-                                                                  const Event& event) {
+std::optional<std::pair<trace::WorkCost::Before, std::int64_t>> place_of(
+    const trace::RankTrace& trace, const trace::Event& event) {
   switch (event.kind) {
-    case EventKind::issue:
-      return std::pair(WorkCost::Before::call, trace.calls[event.index].id);
-    case EventKind::wait:
-      return std::pair(WorkCost::Before::wait, trace.calls[event.index].id);
-    case EventKind::step:
-      return std::pair(WorkCost::Before::step, trace.steps[event.index].n);
+    case trace::EventKind::issue:
+      return std::pair(trace::WorkCost::Before::call, trace.calls[event.index].id);
+    case trace::EventKind::wait:
+      return std::pair(trace::WorkCost::Before::wait, trace.calls[event.index].id);
+    case trace::EventKind::step:
+      return std::pair(trace::WorkCost::Before::step, trace.steps[event.index].n);
     default:
       return std::nullopt;
   }
@@ -37,30 +37,30 @@ std::optional<std::pair<WorkCost::Before, std::int64_t>> place_of(const RankTrac
 
 // The names of spans, in the run's tables.
 struct SpanNames {
-  explicit SpanNames(Tables& tables)
+  explicit SpanNames(trace::Tables& tables)
       : work(tables.strings.intern("compute")),
         checkpoint(tables.strings.intern(std::string(kCheckpointSpan))),
         evaluation(tables.strings.intern(std::string(kEvaluationSpan))) {}
 
-  StringId of(WorkCost::Before before) const {
-    if (before == WorkCost::Before::checkpoint) return checkpoint;
-    return before == WorkCost::Before::evaluation ? evaluation : work;
+  trace::StringId of(trace::WorkCost::Before before) const {
+    if (before == trace::WorkCost::Before::checkpoint) return checkpoint;
+    return before == trace::WorkCost::Before::evaluation ? evaluation : work;
   }
 
-  StringId work, checkpoint, evaluation;
+  trace::StringId work, checkpoint, evaluation;
 };
 
 // Puts the work of one rank into its trace. `nanos`: of each stretch of the costs' work.
 class Timer {
  public:
-  Timer(RankTrace& trace, const SpanNames& names, const RankCosts& costs,
-        const std::vector<Nanos>& nanos)
+  Timer(trace::RankTrace& trace, const SpanNames& names, const trace::RankCosts& costs,
+        const std::vector<trace::Nanos>& nanos)
       : trace_(trace), names_(names), costs_(costs), nanos_(nanos) {}
 
   Status put() {
     trace_.spans.clear();
-    for (const Event& event : trace_.events) {
-      if (event.kind == EventKind::span) continue;
+    for (const trace::Event& event : trace_.events) {
+      if (event.kind == trace::EventKind::span) continue;
       if (const auto place = place_of(trace_, event)) {
         put_parts_without_event();
         if (next_ == costs_.work.size() ||
@@ -78,16 +78,16 @@ class Timer {
 
  private:
   void put_parts_without_event() {
-    while (next_ < costs_.work.size() && ends_between_steps(costs_.work[next_].before))
+    while (next_ < costs_.work.size() && trace::ends_between_steps(costs_.work[next_].before))
       put_stretch();
   }
 
   void put_stretch() {
-    const WorkCost::Before before = costs_.work[next_].before;
-    if (nanos_[next_] > 0 || ends_part(before)) {
-      events_.push_back(
-          {kNoTime, static_cast<std::uint32_t>(trace_.spans.size()), EventKind::span});
-      trace_.spans.push_back({names_.of(before), StringId(), nanos_[next_]});
+    const trace::WorkCost::Before before = costs_.work[next_].before;
+    if (nanos_[next_] > 0 || trace::ends_part(before)) {
+      events_.push_back({trace::kNoTime, static_cast<std::uint32_t>(trace_.spans.size()),
+                         trace::EventKind::span});
+      trace_.spans.push_back({names_.of(before), trace::StringId(), nanos_[next_]});
     }
     ++next_;
   }
@@ -98,51 +98,52 @@ class Timer {
             "derive both anew"};
   }
 
-  RankTrace& trace_;
+  trace::RankTrace& trace_;
   const SpanNames& names_;
-  const RankCosts& costs_;
-  const std::vector<Nanos>& nanos_;
-  std::vector<Event> events_;
+  const trace::RankCosts& costs_;
+  const std::vector<trace::Nanos>& nanos_;
+  std::vector<trace::Event> events_;
   std::size_t next_ = 0;  // stretch
 };
 
 // Whether a trace can stand for a rank that is not its own.
-Status stands_for(const Run& run, const RankTrace& trace, std::int32_t rank) {
+Status stands_for(const trace::Run& run, const trace::RankTrace& trace, std::int32_t rank) {
   const auto refuse = [&](const std::string& why) {
     return Error{"rank " + std::to_string(trace.rank.value) + " cannot stand for rank " +
                      std::to_string(rank) + ": " + why,
                  {trace.source},
                  "simulate fewer ranks, each of which is looked at"};
   };
-  for (const Call& call : trace.calls)
-    if (is_point_to_point(run.tables.signatures[call.signature].op))
+  for (const trace::Call& call : trace.calls)
+    if (trace::is_point_to_point(run.tables.signatures[call.signature].op))
       return refuse("it sends messages to single ranks");
-  for (const RankTrace::Membership& group : trace.groups)
-    if (std::find(group.ranks.begin(), group.ranks.end(), Rank(rank)) == group.ranks.end())
+  for (const trace::RankTrace::Membership& group : trace.groups)
+    if (std::find(group.ranks.begin(), group.ranks.end(), trace::Rank(rank)) == group.ranks.end())
       return refuse("its group \"" + printable(run.tables.str(group.group)) + "\" is another's");
   return Status::ok();
 }
 
 // Of a step's samples, on the rank's side: as it was timed, or else by the machine's rate.
-double preparation_seconds(const RankCosts& costs, std::int64_t samples, const Machine& machine) {
+double preparation_seconds(const trace::RankCosts& costs, std::int64_t samples,
+                           const Machine& machine) {
   if (costs.beside_nanos == 0) return static_cast<double>(samples) * machine.sample.seconds();
   std::int64_t steps = 0;
-  for (const WorkCost& work : costs.work) steps = std::max(steps, work.step + 1);
+  for (const trace::WorkCost& work : costs.work) steps = std::max(steps, work.step + 1);
   return steps == 0 ? 0
                     : static_cast<double>(costs.beside_nanos) * 1e-9 / static_cast<double>(steps);
 }
 
 }  // namespace
 
-std::vector<Nanos> work_nanos(const RankCosts& costs, std::int64_t samples, const Machine& machine,
-                              std::int64_t world_size) {
+std::vector<trace::Nanos> work_nanos(const trace::RankCosts& costs, std::int64_t samples,
+                                     const Machine& machine, std::int64_t world_size) {
   // Where a core is left over, what prepares the samples has it to itself, and is not waited for.
   const bool prepares =
       machine.cores && std::min(world_size, machine.ranks_per_node) >= *machine.cores;
   const double preparation = prepares ? preparation_seconds(costs, samples, machine) : 0;
-  std::vector<Nanos> out;
+  std::vector<trace::Nanos> out;
   std::int64_t step = -1;
-  for (const WorkCost& work : costs.work) {
+  for (const trace::WorkCost& work : costs.work) {
     double seconds = work_seconds(work, machine);
     if (work.step > step) {
       step = work.step;
@@ -153,12 +154,12 @@ std::vector<Nanos> work_nanos(const RankCosts& costs, std::int64_t samples, cons
   return out;
 }
 
-Result<Run> timed_run(Run run, const std::vector<const RankCosts*>& costs,
-                      const std::vector<std::int64_t>& samples, const Machine& machine) {
+Result<trace::Run> timed_run(trace::Run run, const std::vector<const trace::RankCosts*>& costs,
+                             const std::vector<std::int64_t>& samples, const Machine& machine) {
   LOCKSTEP_CHECK(costs.size() == run.ranks.size() && samples.size() == costs.size(),
                  "costs and samples of every rank");
   const SpanNames names(run.tables);
-  std::map<std::pair<const RankCosts*, std::int64_t>, std::vector<Nanos>> known;
+  std::map<std::pair<const trace::RankCosts*, std::int64_t>, std::vector<trace::Nanos>> known;
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
     const auto [found, is_new] = known.try_emplace({costs[r], samples[r]});
     if (is_new) found->second = work_nanos(*costs[r], samples[r], machine, run.world_size);
@@ -168,11 +169,11 @@ Result<Run> timed_run(Run run, const std::vector<const RankCosts*>& costs,
   return run;
 }
 
-Result<Run> spread(Run run, const std::vector<std::int32_t>& traced) {
-  std::vector<RankTrace> ranks;
+Result<trace::Run> spread(trace::Run run, const std::vector<std::int32_t>& traced) {
+  std::vector<trace::RankTrace> ranks;
   std::uint64_t events = 0;
   for (std::size_t r = 0; r < traced.size(); ++r) {
-    const RankTrace* trace = run.find(Rank(traced[r]));
+    const trace::RankTrace* trace = run.find(trace::Rank(traced[r]));
     const auto rank = static_cast<std::int32_t>(r);
     if (trace == nullptr)
       return Error{"rank " + std::to_string(traced[r]) + " left no trace", {}, "derive it anew"};
@@ -186,7 +187,7 @@ Result<Run> spread(Run run, const std::vector<std::int32_t>& traced) {
                    {},
                    "simulate fewer steps (--steps), or fewer ranks"};
     ranks.push_back(*trace);
-    ranks.back().rank = Rank(rank);
+    ranks.back().rank = trace::Rank(rank);
   }
   run.ranks = std::move(ranks);
   run.world_size = static_cast<std::int32_t>(traced.size());

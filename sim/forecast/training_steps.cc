@@ -6,14 +6,14 @@
 
 namespace lockstep::sim {
 
-StepMarks step_marks(const Tables& tables, const RankTrace& trace,
+StepMarks step_marks(const trace::Tables& tables, const trace::RankTrace& trace,
                      const std::vector<std::uint32_t>& events) {
   StepMarks out;
   for (std::uint32_t s = 0; s < events.size(); ++s) {
     const std::uint32_t e = events[s];
-    const Event& event = trace.events[e];
-    if (event.kind != EventKind::span) continue;
-    if (e + 1 < trace.events.size() && trace.events[e + 1].kind == EventKind::step) {
+    const trace::Event& event = trace.events[e];
+    if (event.kind != trace::EventKind::span) continue;
+    if (e + 1 < trace.events.size() && trace.events[e + 1].kind == trace::EventKind::step) {
       out.ends.push_back(s);
       out.over.push_back(s);
       continue;
@@ -25,7 +25,7 @@ StepMarks step_marks(const Tables& tables, const RankTrace& trace,
   return out;
 }
 
-StepMarks step_marks(const Run& run, const RunProgram& program, const Folding& folding,
+StepMarks step_marks(const trace::Run& run, const RunProgram& program, const Folding& folding,
                      std::uint32_t rank_class) {
   const std::uint32_t rank = folding.representatives[rank_class];
   return step_marks(run.tables, run.ranks[rank], program.events[program.job.ranks[rank].program]);
@@ -48,7 +48,7 @@ std::optional<Picos> StepTimes::evaluation() const {
   return *evaluated_ - (over_.empty() ? Picos{} : over_.back());
 }
 
-StepTimes step_times(const Run& run, const RunProgram& program, const Folding& folding,
+StepTimes step_times(const trace::Run& run, const RunProgram& program, const Folding& folding,
                      const ExecutionResult& result) {
   StepTimes out;
   for (std::uint32_t c = 0; c < folding.representatives.size(); ++c)

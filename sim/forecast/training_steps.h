@@ -26,11 +26,11 @@ struct StepMarks {
 };
 
 // `events`: RunProgram::events of the rank's program; `tables`: of the trace's run.
-StepMarks step_marks(const Tables& tables, const RankTrace& trace,
+StepMarks step_marks(const trace::Tables& tables, const trace::RankTrace& trace,
                      const std::vector<std::uint32_t>& events);
 
 // The same of the rank that stands for a class of the folding.
-StepMarks step_marks(const Run& run, const RunProgram& program, const Folding& folding,
+StepMarks step_marks(const trace::Run& run, const RunProgram& program, const Folding& folding,
                      std::uint32_t rank_class);
 
 // When the last rank ended each step that all ranks ended.
@@ -55,7 +55,7 @@ class StepTimes {
   std::optional<Picos> evaluated_;
 };
 
-StepTimes step_times(const Run& run, const RunProgram& program, const Folding& folding,
+StepTimes step_times(const trace::Run& run, const RunProgram& program, const Folding& folding,
                      const ExecutionResult& result);
 
 // The median over the steps but the first, which arranges buffers; of one step its own; of none 0.

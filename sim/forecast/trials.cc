@@ -68,7 +68,7 @@ constexpr std::uint32_t kNoSegment = UINT32_MAX;
 
 class TrialJob {
  public:
-  TrialJob(const Run& run, const RunProgram& program, const Machine& machine)
+  TrialJob(const trace::Run& run, const RunProgram& program, const Machine& machine)
       : run_(run), machine_(machine), job_(program.job) {
     job_.programs.clear();
     std::vector<StepMarks> marks(program.job.programs.size());
@@ -117,7 +117,7 @@ class TrialJob {
   std::vector<Picos> play(const Source& source, const Jitter& jitter, const Prices& prices,
                           std::size_t first) const {
     std::vector<Now> now(ranks());
-    Variation variation;
+    DurationVariation variation;
     variation.work = [&](std::uint32_t rank, std::uint32_t step, Picos duration) {
       const Slots& slots = slots_[job_.ranks[rank].program];
       const std::uint32_t segment = slots.segment[step];
@@ -236,16 +236,16 @@ class TrialJob {
   }
 
   void find_modalities() {
-    for (const RankTrace& trace : run_.ranks) {
+    for (const trace::RankTrace& trace : run_.ranks) {
       std::map<std::int64_t, std::pair<bool, bool>> by_number;
-      for (const ModalityMark& mark : trace.modalities) {
+      for (const trace::ModalityMark& mark : trace.modalities) {
         for (const std::string& name : run_.tables.names(mark.has)) {
           by_number[mark.n].first |= name == "image";
           by_number[mark.n].second |= name == "text";
         }
       }
       std::vector<std::pair<bool, bool>> own;
-      for (const StepMark& step : trace.steps) own.push_back(by_number[step.n]);
+      for (const trace::StepMark& step : trace.steps) own.push_back(by_number[step.n]);
       own.resize(std::max(own.size(), steps_));
       modalities_.push_back(std::move(own));
     }
@@ -270,7 +270,7 @@ class TrialJob {
     return out;
   }
 
-  const Run& run_;
+  const trace::Run& run_;
   const Machine& machine_;
   ProgramJob job_;
   std::vector<GroupPlace> places_;
@@ -291,7 +291,7 @@ TrialsForecast::Quantiles quantiles(const std::vector<Picos>& values) {
 
 }  // namespace
 
-Result<Trials> run_trials(const Run& run, const RunProgram& program, const Machine& machine,
+Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, const Machine& machine,
                           const TrialOptions& options, const std::function<bool()>& stop) {
   TrialJob job(run, program, machine);
   const std::size_t first = job.steps() > 1 ? 1 : 0;

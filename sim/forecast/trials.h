@@ -60,7 +60,7 @@ struct Trials {
 // `stop` is asked now and then, by the calling thread: true ends the trials with an error. Errors:
 // call_cost()'s; too many trials; batches that cannot be drawn without deriving them, with the
 // reason. O(trials · steps of all ranks).
-Result<Trials> run_trials(const Run& run, const RunProgram& program, const Machine& machine,
+Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, const Machine& machine,
                           const TrialOptions& options, const std::function<bool()>& stop);
 
 // The value below which that share of `values` lies, between the two nearest of them by their

@@ -84,12 +84,12 @@ std::vector<Change> changes(const Machine& machine, std::int64_t world_size) {
 // The different ranks of a job, each of which has a program and costs of its own.
 class DifferentRanks {
  public:
-  DifferentRanks(const Run& run, const RunProgram& program,
-                 const std::vector<const RankCosts*>& costs,
+  DifferentRanks(const trace::Run& run, const RunProgram& program,
+                 const std::vector<const trace::RankCosts*>& costs,
                  const std::vector<std::int64_t>& samples, const Machine& machine)
       : job_(program.job), world_size_(run.world_size) {
     // Ranks whose work takes as long may take another time on another machine.
-    std::map<std::tuple<std::uint32_t, const RankCosts*, std::int64_t>, std::uint32_t> known;
+    std::map<std::tuple<std::uint32_t, const trace::RankCosts*, std::int64_t>, std::uint32_t> known;
     job_.programs.clear();
     for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
       const std::uint32_t p = program.job.ranks[r].program;
@@ -112,7 +112,8 @@ class DifferentRanks {
   void retime(const Machine& machine) {
     for (std::size_t p = 0; p < kinds_.size(); ++p) {
       const Kind& kind = kinds_[p];
-      const std::vector<Nanos> nanos = work_nanos(*kind.costs, kind.samples, machine, world_size_);
+      const std::vector<trace::Nanos> nanos =
+          work_nanos(*kind.costs, kind.samples, machine, world_size_);
       for (const auto& [step, stretch] : kind.stretches)
         job_.programs[p].steps[step].duration = Picos{nanos[stretch]} * 1000;
     }
@@ -152,7 +153,7 @@ class DifferentRanks {
 
  private:
   struct Kind {
-    const RankCosts* costs = nullptr;
+    const trace::RankCosts* costs = nullptr;
     std::int64_t samples = 0;
     StepMarks marks;
     std::vector<std::pair<std::uint32_t, std::size_t>> stretches;  // of a step of work: which it is
@@ -161,11 +162,12 @@ class DifferentRanks {
 
   // A stretch of work is a step of the program where it takes time, or ends a part of the training.
   void find_stretches(const Program& program, Kind& kind, const Machine& machine) const {
-    const std::vector<Nanos> nanos = work_nanos(*kind.costs, kind.samples, machine, world_size_);
+    const std::vector<trace::Nanos> nanos =
+        work_nanos(*kind.costs, kind.samples, machine, world_size_);
     std::size_t stretch = 0;
     for (std::uint32_t s = 0; s < program.steps.size(); ++s) {
       if (program.steps[s].kind != StepKind::compute) continue;
-      while (nanos[stretch] == 0 && !ends_part(kind.costs->work[stretch].before)) ++stretch;
+      while (nanos[stretch] == 0 && !trace::ends_part(kind.costs->work[stretch].before)) ++stretch;
       kind.stretches.emplace_back(s, stretch++);
     }
   }
@@ -197,8 +199,8 @@ class DifferentRanks {
 
 }  // namespace
 
-Result<std::vector<WhatIf>> what_ifs(const Run& run, const RunProgram& program,
-                                     const std::vector<const RankCosts*>& costs,
+Result<std::vector<WhatIf>> what_ifs(const trace::Run& run, const RunProgram& program,
+                                     const std::vector<const trace::RankCosts*>& costs,
                                      const std::vector<std::int64_t>& samples,
                                      const Machine& machine) {
   std::vector<WhatIf> out;

@@ -28,8 +28,8 @@ struct WhatIf {
 // job are left out: links between nodes of one node, launches that take no time, work that is
 // shared out evenly as it is. Errors: those of call_time(). O(changes · work of the different
 // ranks).
-Result<std::vector<WhatIf>> what_ifs(const Run& run, const RunProgram& program,
-                                     const std::vector<const RankCosts*>& costs,
+Result<std::vector<WhatIf>> what_ifs(const trace::Run& run, const RunProgram& program,
+                                     const std::vector<const trace::RankCosts*>& costs,
                                      const std::vector<std::int64_t>& samples,
                                      const Machine& machine);
 

@@ -49,7 +49,7 @@ Result<Prices> prices_on(const Machine& machine, const ProgramJob& job,
 }
 
 Played play(const ProgramJob& job, const Machine& machine, const std::vector<GroupPlace>& places,
-            const Prices& prices, const Variation* variation) {
+            const Prices& prices, const DurationVariation* variation) {
   const CostOfCall cost = prices.cost_in(job);
   if (machine.cores)
     return {keep_apart(job),
@@ -77,8 +77,8 @@ Result<SimulatedProgram> simulate_on_machine(RunProgram program,
   return simulate_program(std::move(program), std::move(folding), prices, Picos{});
 }
 
-std::vector<Rank> stuck_ranks(const SimulatedProgram& simulated) {
-  std::vector<Rank> out;
+std::vector<trace::Rank> stuck_ranks(const SimulatedProgram& simulated) {
+  std::vector<trace::Rank> out;
   for (std::size_t r = 0; r < simulated.folding.class_of.size(); ++r)
     if (!simulated.result.classes[simulated.folding.class_of[r]].done)
       out.emplace_back(static_cast<std::int32_t>(r));
@@ -86,10 +86,11 @@ std::vector<Rank> stuck_ranks(const SimulatedProgram& simulated) {
 }
 
 std::optional<RaisedJob> raised_job(const std::string& folder) {
-  Result<Run> run = load_run({folder});
+  Result<trace::Run> run = trace::load_run({folder});
   if (!run) return std::nullopt;
-  const bool raised = std::any_of(run->ranks.begin(), run->ranks.end(),
-                                  [](const RankTrace& trace) { return !trace.exceptions.empty(); });
+  const bool raised =
+      std::any_of(run->ranks.begin(), run->ranks.end(),
+                  [](const trace::RankTrace& trace) { return !trace.exceptions.empty(); });
   if (!raised) return std::nullopt;
   Result<RunProgram> program = program_of(*run);
   if (!program) return std::nullopt;
@@ -104,14 +105,14 @@ std::optional<RaisedJob> raised_job(const std::string& folder) {
   return RaisedJob{std::move(*run), std::move(*simulated)};
 }
 
-Status write_simulated_traces(const SimulatedProgram& simulated, const Run& run,
+Status write_simulated_traces(const SimulatedProgram& simulated, const trace::Run& run,
                               const std::string& folder) {
   if (const Status made = make_folder(folder); !made) return made;
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
-    const RankTrace trace =
+    const trace::RankTrace trace =
         simulated_rank(run, r, simulated.program, simulated.folding, simulated.result);
     std::ostringstream text;
-    write_text_trace(text, trace, run.tables);
+    trace::write_text_trace(text, trace, run.tables);
     const std::string file = folder + "/rank_" + std::to_string(trace.rank.value) + ".trace.jsonl";
     if (const Status written = write_file(file, std::move(text).str()); !written) return written;
   }

@@ -32,7 +32,7 @@ struct Played {
 
 // `prices`: of the job on that machine. With a variation every rank is a class of its own.
 Played play(const ProgramJob& job, const Machine& machine, const std::vector<GroupPlace>& places,
-            const Prices& prices, const Variation* variation = nullptr);
+            const Prices& prices, const DurationVariation* variation = nullptr);
 
 struct SimulatedProgram {
   RunProgram program;
@@ -51,12 +51,12 @@ Result<SimulatedProgram> simulate_on_machine(RunProgram program,
                                              const Prices& prices, const Machine& machine);
 
 // The ranks that can never go on.
-std::vector<Rank> stuck_ranks(const SimulatedProgram& simulated);
+std::vector<trace::Rank> stuck_ranks(const SimulatedProgram& simulated);
 
 // A job of which ranks raise an exception makes no steps that could be timed; but who raises, and
 // who then waits for ever, follows from the calls alone.
 struct RaisedJob {
-  Run run;                     // the derived calls
+  trace::Run run;              // the derived calls
   SimulatedProgram simulated;  // up to where each rank came; its clock stands still
 };
 
@@ -69,7 +69,7 @@ std::optional<RaisedJob> raised_job(const std::string& folder);
 
 // Writes rank_<r>.trace.jsonl for every rank, into a folder that is made where it is not there.
 // `run`: what the program was made of. Errors: a folder or a file that cannot be written.
-Status write_simulated_traces(const SimulatedProgram& simulated, const Run& run,
+Status write_simulated_traces(const SimulatedProgram& simulated, const trace::Run& run,
                               const std::string& folder);
 
 }  // namespace lockstep::sim

@@ -33,11 +33,11 @@ const Machine::Compute& compute_for(const Machine& machine, const std::string& d
 
 namespace {
 
-double rated_seconds(const WorkCost& work, const Machine& machine) {
+double rated_seconds(const trace::WorkCost& work, const Machine& machine) {
   const double bytes_per_second =
       machine.memory_bandwidth.bytes_per_second() * machine.memory_efficiency;
   double products = 0;
-  for (const WorkCost::Flops& flops : work.flops) {
+  for (const trace::WorkCost::Flops& flops : work.flops) {
     const Machine::Compute& compute = compute_for(machine, flops.dtype);
     const auto peak = static_cast<double>(compute.peak.per_second);
     products +=
@@ -52,12 +52,12 @@ double rated_seconds(const WorkCost& work, const Machine& machine) {
 
 }  // namespace
 
-double work_seconds(const WorkCost& work, const Machine& machine) {
+double work_seconds(const trace::WorkCost& work, const Machine& machine) {
   return work.correction * rated_seconds(work, machine);
 }
 
-void correct_by_times(RankCosts& costs, const Machine& machine) {
-  for (WorkCost& work : costs.work) {
+void correct_by_times(trace::RankCosts& costs, const Machine& machine) {
+  for (trace::WorkCost& work : costs.work) {
     const double rated = rated_seconds(work, machine);
     if (work.nanos > 0 && rated > 0)
       work.correction = static_cast<double>(work.nanos) * 1e-9 / rated;
@@ -92,10 +92,11 @@ std::vector<std::uint32_t> kinds_of(const std::vector<GroupPlace>& places) {
   return out;
 }
 
-bool goes_in_rings(Op op, const GroupPlace& place) {
-  const Op plain = plain_op(op);
+bool goes_in_rings(trace::Op op, const GroupPlace& place) {
+  const trace::Op plain = plain_op(op);
   return place.nodes > 1 && place.per_node > 0 &&
-         (plain == Op::all_reduce || plain == Op::all_gather || plain == Op::reduce_scatter);
+         (plain == trace::Op::all_reduce || plain == trace::Op::all_gather ||
+          plain == trace::Op::reduce_scatter);
 }
 
 namespace {
@@ -104,8 +105,9 @@ Error too_long() { return {"a call takes longer than 106 days", {}, "check the m
 
 // A ring over all ranks of a group, of which each node has as many: every hop between nodes goes
 // over the links of all its ranks, and the latency is that of a ring inside and of a tree between.
-Result<Picos> time_over_nodes(Op op, const GroupPlace& place, Bytes bytes, const Links& links) {
-  const std::int64_t rounds = op == Op::all_reduce ? 2 : 1;
+Result<Picos> time_over_nodes(trace::Op op, const GroupPlace& place, Bytes bytes,
+                              const Links& links) {
+  const std::int64_t rounds = op == trace::Op::all_reduce ? 2 : 1;
   const std::int64_t most = std::numeric_limits<std::int64_t>::max() / place.per_node;
   LinkCost across = links.back();
   across.beta.bits_per_second =
@@ -113,7 +115,7 @@ Result<Picos> time_over_nodes(Op op, const GroupPlace& place, Bytes bytes, const
                std::min(across.beta.bits_per_second, most) * place.per_node);
   const Rational part = Rational(bytes.value) * Rational(place.ranks - 1, place.ranks);
   const Rational sent = part * Rational(rounds);
-  const Rational reduced = op == Op::all_gather ? Rational(0) : part;
+  const Rational reduced = op == trace::Op::all_gather ? Rational(0) : part;
   const Path path = {{0, Rational(rounds) * Rational(place.per_node - 1), Rational(0), Rational(0)},
                      {1, Rational(rounds) * Rational(log2_ceil(place.nodes)), sent, reduced}};
   const auto time = exact_time(path, {links.front(), across}).rounded();
@@ -124,7 +126,7 @@ Result<Picos> time_over_nodes(Op op, const GroupPlace& place, Bytes bytes, const
 // c10d's ProcessGroupGloo reduce-scatters by an all-reduce of all of it, of which each rank copies
 // its part (reduce_scatter_tensor_coalesced, torch 2.11 and 2.15).
 ProgramCall as_gloo_does(ProgramCall call) {
-  if (plain_op(call.op) == Op::reduce_scatter) call.op = Op::all_reduce;
+  if (plain_op(call.op) == trace::Op::reduce_scatter) call.op = trace::Op::all_reduce;
   return call;
 }
 
@@ -171,7 +173,7 @@ Result<CallCost> call_cost(const ProgramCall& call, const GroupPlace& place,
   return CallCost{*time, hops->value};
 }
 
-Result<PricedCalls> price_calls(Op op, std::int64_t ranks, const std::vector<Bytes>& sizes,
+Result<PricedCalls> price_calls(trace::Op op, std::int64_t ranks, const std::vector<Bytes>& sizes,
                                 const Machine& machine) {
   PricedCalls out;
   out.machine = machine;
@@ -185,7 +187,7 @@ Result<PricedCalls> price_calls(Op op, std::int64_t ranks, const std::vector<Byt
     call.bytes = bytes;
     const Result<Picos> time = call_time(call, out.place, machine);
     if (!time) return time.error();
-    const bool barrier = plain_op(op) == Op::barrier;  // it has no buffer
+    const bool barrier = plain_op(op) == trace::Op::barrier;  // it has no buffer
     PricedCall priced{barrier ? Bytes{} : bytes, *time, nccl_call(call, out.place, machine), {}};
     if (priced.chosen)
       priced.pairs = nccl_costs(op, {out.place.ranks, out.place.nodes, machine.ranks_per_node},

@@ -30,12 +30,12 @@ namespace lockstep::sim {
 const Machine::Compute& compute_for(const Machine& machine, const std::string& dtype);
 
 // Of a rank that shares no core, times the stretch's correction. In seconds.
-double work_seconds(const WorkCost& work, const Machine& machine);
+double work_seconds(const trace::WorkCost& work, const Machine& machine);
 
 // Corrects each stretch that was timed (nanos) on this machine, so that it takes what it took;
 // priced for a machine that is changed (sim/forecast/what_if.h), it stays as far from its rates.
 // Stretches that are not timed, or without anything to price, stay as they are. O(stretches).
-void correct_by_times(RankCosts& costs, const Machine& machine);
+void correct_by_times(trace::RankCosts& costs, const Machine& machine);
 
 // Where the members of a group are, as far as its calls' costs go.
 struct GroupPlace {
@@ -61,7 +61,7 @@ std::vector<GroupPlace> places_of(const ProgramJob& job, std::int64_t ranks_per_
 std::vector<std::uint32_t> kinds_of(const std::vector<GroupPlace>& places);
 
 // Whether a call is priced as rings over several nodes, below.
-bool goes_in_rings(Op op, const GroupPlace& place);
+bool goes_in_rings(trace::Op op, const GroupPlace& place);
 
 // What a call takes from its last member's arrival, by nccl_call() where that answers; where ranks
 // share cores, what each member works for it, as c10d's Gloo carries it out: a reduce-scatter as an
@@ -94,14 +94,14 @@ struct PricedCall {
 // Calls of one operation in one group.
 struct PricedCalls {
   Machine machine;
-  Op op = Op::all_reduce;
+  trace::Op op = trace::Op::all_reduce;
   GroupPlace place;
   std::vector<PricedCall> calls;  // a size each
 };
 
 // A call for each of `sizes`, one after the other, among ranks on as few nodes as hold them. At
 // least two ranks. Errors: call_time's.
-Result<PricedCalls> price_calls(Op op, std::int64_t ranks, const std::vector<Bytes>& sizes,
+Result<PricedCalls> price_calls(trace::Op op, std::int64_t ranks, const std::vector<Bytes>& sizes,
                                 const Machine& machine);
 
 }  // namespace lockstep::sim

@@ -187,12 +187,12 @@ StepSchedule::Steps to_everybody(const Collective& c, bool reduces) {
 std::unique_ptr<Schedule> recursive_doubling(const Collective& c) {
   StepSchedule::Steps steps;
   const std::int64_t count = log2_ceil(c.ranks);
-  if (c.op == Op::barrier) {
+  if (c.op == trace::Op::barrier) {
     for (std::int64_t k = 0; k < count; ++k)
       steps.push_back({StepSchedule::Partner::neighbour, std::int64_t{1} << k, 0, false});
     return make_unique<StepSchedule>(c.ranks, std::vector<Rational>{0}, std::move(steps));
   }
-  const bool reduces = c.op == Op::all_reduce;
+  const bool reduces = c.op == trace::Op::all_reduce;
   std::vector<Rational> sizes;
   for (std::int64_t k = 0; k < count; ++k) {
     sizes.push_back(reduces ? Rational(c.bytes.value) : part(c, c.ranks >> k));
@@ -210,7 +210,7 @@ std::unique_ptr<Schedule> halving_doubling(const Collective& c) {
     sizes.push_back(part(c, c.ranks / distance));
     steps.push_back({StepSchedule::Partner::exchange, distance, size, true});
   }
-  if (c.op == Op::all_reduce) {
+  if (c.op == trace::Op::all_reduce) {
     for (std::size_t k = steps.size(); k > 0; --k) {
       steps.push_back(steps[k - 1]);
       steps.back().reduces = false;
@@ -222,8 +222,8 @@ std::unique_ptr<Schedule> halving_doubling(const Collective& c) {
 std::unique_ptr<Schedule> hierarchical_schedule(const Collective& c) {
   const std::int64_t inside = c.ranks_per_node;
   const std::int64_t nodes = c.ranks / inside;
-  const bool gathers = c.op != Op::reduce_scatter;
-  const bool reduces = c.op != Op::all_gather;
+  const bool gathers = c.op != trace::Op::reduce_scatter;
+  const bool reduces = c.op != trace::Op::all_gather;
   StepSchedule::Steps steps;
   const auto ring = [&](StepSchedule::Partner partner, std::int64_t ranks, std::uint32_t size,
                         bool reducing) {
@@ -243,18 +243,19 @@ std::unique_ptr<Schedule> hierarchical_schedule(const Collective& c) {
 
 std::unique_ptr<Schedule> ring(const Collective& c) {
   const std::int64_t once = c.ranks - 1;
-  const bool reduces = c.op == Op::all_reduce || is_reduction(c.op);
-  const std::int64_t steps = c.op == Op::all_reduce ? 2 * once : once;
+  const bool reduces = c.op == trace::Op::all_reduce || trace::is_reduction(c.op);
+  const std::int64_t steps = c.op == trace::Op::all_reduce ? 2 * once : once;
   return make_unique<StepSchedule>(c.ranks, std::vector<Rational>{part(c, c.ranks)},
                                    around(steps, reduces ? once : 0));
 }
 
 std::unique_ptr<Schedule> direct(const Collective& c) {
-  if (c.op == Op::gather || c.op == Op::scatter || c.op == Op::send)
-    return make_unique<RootSchedule>(c.ranks, c.op == Op::send ? part(c, 1) : part(c, c.ranks),
-                                     c.op == Op::gather);
+  if (c.op == trace::Op::gather || c.op == trace::Op::scatter || c.op == trace::Op::send)
+    return make_unique<RootSchedule>(c.ranks,
+                                     c.op == trace::Op::send ? part(c, 1) : part(c, c.ranks),
+                                     c.op == trace::Op::gather);
   return make_unique<StepSchedule>(c.ranks, std::vector<Rational>{part(c, c.ranks)},
-                                   to_everybody(c, is_reduction(c.op)));
+                                   to_everybody(c, trace::is_reduction(c.op)));
 }
 
 }  // namespace
@@ -276,11 +277,11 @@ std::unique_ptr<Schedule> make_schedule(const Collective& given) {
     case Algorithm::direct:
       return direct(c);
     case Algorithm::binomial:
-      if (c.op == Op::reduce) return make_unique<BinomialReduce>(c.ranks, part(c, 1));
+      if (c.op == trace::Op::reduce) return make_unique<BinomialReduce>(c.ranks, part(c, 1));
       return make_unique<BinomialBroadcast>(c.ranks, part(c, 1));
     case Algorithm::chain:
       return make_unique<ChainSchedule>(c.ranks, c.segments, part(c, c.segments),
-                                        c.op == Op::reduce);
+                                        c.op == trace::Op::reduce);
     case Algorithm::nvls:
       return nullptr;
   }

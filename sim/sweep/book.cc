@@ -17,20 +17,20 @@
 #include "base/result.h"
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::sim {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kIdentityFile = "/sweep.json";
 constexpr const char* kResultsFile = "/results.jsonl";
 constexpr std::size_t kIdentityBytes = std::size_t{1} << 20U;
 constexpr std::size_t kResultsBytes = std::size_t{1} << 30U;
 
-Json identity_json(const SweepIdentity& identity) {
-  Json out = {{"sweep", 1}, {"lockstep", identity.version}, {"scenario", identity.scenario}};
-  out["steps"] = identity.steps ? Json(*identity.steps) : Json();
-  out["meta"] = identity.on_meta ? Json(*identity.on_meta) : Json();
+OrderedJson identity_json(const SweepIdentity& identity) {
+  OrderedJson out = {{"sweep", 1}, {"lockstep", identity.version}, {"scenario", identity.scenario}};
+  out["steps"] = identity.steps ? OrderedJson(*identity.steps) : OrderedJson();
+  out["meta"] = identity.on_meta ? OrderedJson(*identity.on_meta) : OrderedJson();
   out["machines"] = identity.machines;
   return out;
 }
@@ -42,7 +42,8 @@ Error other_sweep(const std::string& file, const std::string& what) {
 }
 
 // Errors: the folder's sweep is another one. Gives what to write: with the machines of both.
-Result<Json> joined_identity(const Json& there, const Json& now, const std::string& file) {
+Result<OrderedJson> joined_identity(const OrderedJson& there, const OrderedJson& now,
+                                    const std::string& file) {
   constexpr std::pair<const char*, const char*> kParts[] = {
       {"sweep", "format"},
       {"lockstep", "version of lockstep"},
@@ -54,7 +55,7 @@ Result<Json> joined_identity(const Json& there, const Json& now, const std::stri
     return strange;
   for (const auto& [key, what] : kParts)
     if (!there.contains(key) || there[key] != now[key]) return other_sweep(file, what);
-  Json out = now;
+  OrderedJson out = now;
   for (const auto& [machine, hash] : there["machines"].items()) {
     if (!hash.is_string()) return strange;
     if (!out["machines"].contains(machine))
@@ -83,22 +84,24 @@ Status check_is_ours(const std::string& folder) {
 }
 
 // What sweep.json has to say now; nothing where it says so. Errors: the folder's sweep is another.
-Result<std::optional<Json>> identity_to_write(const std::string& folder,
-                                              const SweepIdentity& identity) {
+Result<std::optional<OrderedJson>> identity_to_write(const std::string& folder,
+                                                     const SweepIdentity& identity) {
   if (const Status ok = check_is_ours(folder); !ok) return ok.error();
   const std::string file = folder + kIdentityFile;
-  Json now = identity_json(identity);
+  OrderedJson now = identity_json(identity);
   std::error_code unknown;
   if (!std::filesystem::exists(file, unknown)) return std::optional(std::move(now));
   const Result<std::string> text = read_file(file, kIdentityBytes);
   if (!text) return text.error();
   // What is nested deeper is left out: a member that is added to an object copies those before it,
   // as deep as they are.
-  const auto keep = [](int depth, Json::parse_event_t, const Json&) { return depth <= 2; };
-  const Json there = Json::parse(*text, keep, /*allow_exceptions=*/false);
-  Result<Json> both = joined_identity(there, now, file);
+  const auto keep = [](int depth, OrderedJson::parse_event_t, const OrderedJson&) {
+    return depth <= 2;
+  };
+  const OrderedJson there = OrderedJson::parse(*text, keep, /*allow_exceptions=*/false);
+  Result<OrderedJson> both = joined_identity(there, now, file);
   if (!both) return both.error();
-  return *both == there ? std::optional<Json>() : std::optional(std::move(*both));
+  return *both == there ? std::optional<OrderedJson>() : std::optional(std::move(*both));
 }
 
 }  // namespace
@@ -129,7 +132,8 @@ Result<SweepFolder> SweepFolder::open(const std::string& path, const SweepIdenti
   const auto now = identity_to_write(path, identity);
   if (!now) return now.error();
   if (*now) {
-    const std::string text = (*now)->dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    const std::string text =
+        (*now)->dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
     if (const Status ok = write_file(path + kIdentityFile, text); !ok) return ok.error();
   }
   if (const Status ok = out.read_rows(); !ok) return ok.error();
@@ -143,7 +147,7 @@ Status SweepFolder::read_rows() {
   std::string_view rest = std::string_view(*text).substr(0, whole);
   for (int line = 1; !rest.empty(); ++line) {
     const std::size_t end = rest.find('\n');
-    Result<sweep::Row> row = sweep::parse_row(rest.substr(0, end));
+    Result<Row> row = parse_row(rest.substr(0, end));
     if (!row) {
       Error error = row.error();
       error.place = {path_, line, 0};
@@ -169,49 +173,48 @@ Status SweepFolder::append(const std::string& line) {
   return Status::ok();
 }
 
-SweepBook::SweepBook(const sweep::Variation& variation, sweep::Goal goal, SweepFolder& folder,
+SweepBook::SweepBook(const Variation& variation, Goal goal, SweepFolder& folder,
                      Interrupts& interrupts, std::function<void()> on_row)
     : variation_(variation),
       goal_(goal),
       folder_(folder),
       interrupts_(interrupts),
       on_row_(std::move(on_row)) {
-  for (const sweep::Row& row : folder.rows())
-    if (row.outcome != sweep::Outcome::failed)
-      rows_.insert_or_assign(sweep::point_key(row.machine, row.values), row);
+  for (const Row& row : folder.rows())
+    if (row.outcome != Outcome::failed)
+      rows_.insert_or_assign(point_key(row.machine, row.values), row);
 }
 
-void SweepBook::ask(const std::vector<sweep::PointId>& points) {
+void SweepBook::ask(const std::vector<PointId>& points) {
   asked_.insert(asked_.end(), points.begin(), points.end());
 }
 
-const sweep::Row* SweepBook::find(sweep::PointId point) const {
+const Row* SweepBook::find(PointId point) const {
   const auto found =
-      rows_.find(sweep::point_key(variation_.machine_file(point), variation_.values(point)));
+      rows_.find(point_key(variation_.machine_file(point), variation_.values(point)));
   return found == rows_.end() ? nullptr : &found->second;
 }
 
-Status SweepBook::add(sweep::PointId point, sweep::Row row) {
+Status SweepBook::add(PointId point, Row row) {
   row.machine = variation_.machine_file(point);
   row.values = variation_.values(point);
-  if (const Status ok = folder_.append(sweep::row_line(row, sweep::fits(row, goal_))); !ok)
-    return ok;
-  std::string key = sweep::point_key(row.machine, row.values);
+  if (const Status ok = folder_.append(row_line(row, fits(row, goal_))); !ok) return ok;
+  std::string key = point_key(row.machine, row.values);
   rows_.insert_or_assign(std::move(key), std::move(row));
   on_row_();
   return Status::ok();
 }
 
-std::vector<sweep::Row> SweepBook::rows() const {
-  std::vector<sweep::Row> out;
-  for (const sweep::PointId point : asked_)
-    if (const sweep::Row* row = find(point)) out.push_back(*row);
+std::vector<Row> SweepBook::rows() const {
+  std::vector<Row> out;
+  for (const PointId point : asked_)
+    if (const Row* row = find(point)) out.push_back(*row);
   return out;
 }
 
-Status compute_plans(const sweep::TrainingPlans& plans, const std::vector<sweep::PointId>& points,
+Status compute_plans(const TrainingPlans& plans, const std::vector<PointId>& points,
                      SweepBook& book) {
-  for (const sweep::PointId point : points) {
+  for (const PointId point : points) {
     if (book.interrupted()) return Status::ok();
     if (book.find(point) != nullptr) continue;
     if (const Status ok = book.add(point, plans.row(point)); !ok) return ok;
@@ -219,4 +222,4 @@ Status compute_plans(const sweep::TrainingPlans& plans, const std::vector<sweep:
   return Status::ok();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::sim

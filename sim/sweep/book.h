@@ -18,7 +18,7 @@
 // The folder of a sweep: sweep.json says what it is a sweep of, results.jsonl has a line for each
 // point that was tried, written as it comes. docs/sweep.md has both formats.
 
-namespace lockstep {
+namespace lockstep::sim {
 
 // What the results of a folder hold for. Other keys and values may be varied another time; not so
 // what is here.
@@ -42,7 +42,7 @@ class SweepFolder {
   SweepFolder& operator=(SweepFolder&&) = delete;
   ~SweepFolder();
 
-  const std::vector<sweep::Row>& rows() const { return rows_; }  // those that were there
+  const std::vector<Row>& rows() const { return rows_; }  // those that were there
   bool was_cut() const { return was_cut_; }
   // Written at once. Errors: no space.
   Status append(const std::string& line);
@@ -53,7 +53,7 @@ class SweepFolder {
 
   std::string path_;  // of results.jsonl
   int descriptor_;
-  std::vector<sweep::Row> rows_;
+  std::vector<Row> rows_;
   bool was_cut_ = false;
 };
 
@@ -61,33 +61,33 @@ class SweepBook {
  public:
   // Points that `folder` has rows of are known, but for those that failed. `on_row` after each that
   // is added. All references must outlive this object.
-  SweepBook(const sweep::Variation& variation, sweep::Goal goal, SweepFolder& folder,
-            Interrupts& interrupts, std::function<void()> on_row);
+  SweepBook(const Variation& variation, Goal goal, SweepFolder& folder, Interrupts& interrupts,
+            std::function<void()> on_row);
 
-  const sweep::Variation& variation() const { return variation_; }
+  const Variation& variation() const { return variation_; }
   bool interrupted() { return interrupts_.poll() != 0; }
 
   // What rows() speaks of.
-  void ask(const std::vector<sweep::PointId>& points);
+  void ask(const std::vector<PointId>& points);
   // Null: not computed yet.
-  const sweep::Row* find(sweep::PointId point) const;
+  const Row* find(PointId point) const;
   // `row` gets the point's machine and values. Errors: what cannot be written.
-  Status add(sweep::PointId point, sweep::Row row);
+  Status add(PointId point, Row row);
   // Of the points that were asked for, in that order, but for those that are not computed.
-  std::vector<sweep::Row> rows() const;
+  std::vector<Row> rows() const;
 
  private:
-  const sweep::Variation& variation_;
-  sweep::Goal goal_;
+  const Variation& variation_;
+  Goal goal_;
   SweepFolder& folder_;
   Interrupts& interrupts_;
   std::function<void()> on_row_;
-  std::map<std::string, sweep::Row> rows_;  // by sweep::point_key()
-  std::vector<sweep::PointId> asked_;
+  std::map<std::string, Row> rows_;  // by point_key()
+  std::vector<PointId> asked_;
 };
 
 // A row in the book for each of the points; after the user's signal, fewer. Errors: add()'s.
-Status compute_plans(const sweep::TrainingPlans& plans, const std::vector<sweep::PointId>& points,
+Status compute_plans(const TrainingPlans& plans, const std::vector<PointId>& points,
                      SweepBook& book);
 
-}  // namespace lockstep
+}  // namespace lockstep::sim

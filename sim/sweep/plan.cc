@@ -11,7 +11,7 @@
 #include "runtime/job/scenario.h"
 #include "runtime/job/scenario_variants.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 namespace {
 
 using Json = nlohmann::json;
@@ -38,19 +38,18 @@ Result<Variation::Document> scenario_document(const SourceFile& scenario) {
   for (const char* key : {"expect", "study", "watch"}) document->value.erase(key);
   Variation::Document out{scenario.file, std::move(document->value), {}};
   out.check = [spots = std::move(document->spots),
-               schema = Json::parse(scenario_schema())](const Json& changed) {
+               schema = Json::parse(runtime::scenario_schema())](const Json& changed) {
     return check_against_schema({changed, spots}, schema);
   };
   return out;
 }
 
 Result<Variation::Document> machine_document(const SourceFile& machine) {
-  if (const auto whole = sim::parse_machine(machine.text, machine.file); !whole)
-    return whole.error();
+  if (const auto whole = parse_machine(machine.text, machine.file); !whole) return whole.error();
   Result<YamlDocument> document = parse_yaml(machine.text, machine.file);
   if (!document) return document.error();
   const auto check = [file = machine.file](const Json& changed) -> std::optional<Error> {
-    const Result<sim::Machine> out = sim::parse_machine(changed.dump(1), file);
+    const Result<Machine> out = parse_machine(changed.dump(1), file);
     if (out) return std::nullopt;
     return out.error();
   };
@@ -61,7 +60,7 @@ Result<Variation::Document> machine_document(const SourceFile& machine) {
 
 Result<Plan> Plan::make(const SourceFile& scenario, const std::vector<SourceFile>& machines,
                         const std::vector<Axis>& axes, std::optional<int> steps) {
-  const Result<Scenario> parsed = parse_scenario(scenario.text, scenario.file);
+  const Result<runtime::Scenario> parsed = runtime::parse_scenario(scenario.text, scenario.file);
   if (!parsed) return parsed.error();
   Result<Variation::Document> job = scenario_document(scenario);
   if (!job) return job.error();
@@ -80,9 +79,10 @@ Result<Plan> Plan::make(const SourceFile& scenario, const std::vector<SourceFile
 Result<std::string> Plan::scenario_text(PointId point) const {
   const Result<Json> changed = variation_.job_document(point);
   if (!changed) return changed.error();
-  SimulatedChange change;
+  runtime::SimulatedChange change;
   change.steps = steps_;
-  Result<std::string> out = simulated_scenario(changed->dump(1), variation_.job_file(), change);
+  Result<std::string> out =
+      runtime::simulated_scenario(changed->dump(1), variation_.job_file(), change);
   if (out) return out;
   // The lines of the changed text are nobody's.
   Error error = out.error();
@@ -90,15 +90,15 @@ Result<std::string> Plan::scenario_text(PointId point) const {
   return error;
 }
 
-Result<sim::Machine> Plan::machine(PointId point) const {
+Result<Machine> Plan::machine(PointId point) const {
   const std::string& file = variation_.machine_file(point);
   const Result<Json> changed = variation_.machine_document(point);
   if (!changed) return changed.error();
-  Result<sim::Machine> out = sim::parse_machine(changed->dump(1), file);
+  Result<Machine> out = parse_machine(changed->dump(1), file);
   if (out) return out;
   Error error = out.error();
   error.place = {file, 0, 0};
   return error;
 }
 
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

@@ -10,7 +10,7 @@
 #include "sim/machine/machine.h"
 #include "sim/sweep/variation.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 
 class Plan {
  public:
@@ -26,7 +26,7 @@ class Plan {
   // scenario: no such plan is possible.
   Result<std::string> scenario_text(PointId point) const;
   // Errors: the same of the machine.
-  Result<sim::Machine> machine(PointId point) const;
+  Result<Machine> machine(PointId point) const;
 
  private:
   Plan(Variation variation, std::optional<int> steps)
@@ -36,4 +36,4 @@ class Plan {
   std::optional<int> steps_;
 };
 
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 namespace {
 
 // Less is better.
@@ -109,4 +109,4 @@ std::vector<std::size_t> pareto_front(const std::vector<Costs>& all) {
   return front;
 }
 
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

@@ -11,7 +11,7 @@
 #include "sim/sweep/row.h"
 #include "sim/sweep/search.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 
 enum class Objective : std::uint8_t {
   step_time,                    // the shorter the better
@@ -56,4 +56,4 @@ using Costs = std::vector<double>;
 // Equals are all in it. All have as many respects. Ascending. O(n log n + n · front).
 std::vector<std::size_t> pareto_front(const std::vector<Costs>& all);
 
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

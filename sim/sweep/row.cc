@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/text.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
@@ -163,4 +163,4 @@ Result<Row> parse_row(std::string_view line) {
   return out;
 }
 
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 
 enum class Outcome : std::uint8_t {
   trains,   // it has a step time; whether it fits is another question
@@ -61,4 +61,4 @@ std::string row_line(const Row& row, bool fits);
 // `line` without its break. Errors: it is not what row_line() writes.
 Result<Row> parse_row(std::string_view line);
 
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

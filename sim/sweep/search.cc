@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 
 std::optional<Grid> Grid::of(std::vector<std::size_t> sizes) {
   PointId size = 1;
@@ -122,4 +122,4 @@ void Search::finish_line() {
     at_ = std::nullopt;
 }
 
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

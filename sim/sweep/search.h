@@ -22,7 +22,7 @@
 // Grid: the points of a sweep, by number. A point has a digit for each axis, which says which of
 // the axis's values it has; the last axis counts fastest.
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 
 using PointId = std::uint64_t;
 using Digits = std::vector<std::size_t>;
@@ -88,4 +88,4 @@ class Search {
   bool gained_ = false;             // in this round
 };
 
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "sim/sweep/values.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 namespace {
 
 using Json = nlohmann::json;
@@ -142,4 +142,4 @@ Result<std::optional<SweepFile>> parse_sweep_file(const std::string& text,
   return std::optional(std::move(out));
 }
 
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

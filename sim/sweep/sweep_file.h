@@ -20,7 +20,7 @@
 #include "base/result.h"
 #include "sim/sweep/variation.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 
 struct SweepFile {
   // As they stand in the file: a scenario and at least one machine, or a plan.
@@ -37,4 +37,4 @@ struct SweepFile {
 // TrainingPlans::make()).
 Result<std::optional<SweepFile>> parse_sweep_file(const std::string& text, const std::string& file);
 
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

@@ -11,7 +11,7 @@
 #include "sim/transformer/calibration.h"
 #include "sim/transformer/plan_file.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 namespace {
 
 using Json = nlohmann::json;
@@ -27,19 +27,18 @@ std::optional<Error> refuses(const std::string& key) {
   return std::nullopt;
 }
 
-std::optional<Error> error_of(const Result<sim::Calibration>& calibration) {
+std::optional<Error> error_of(const Result<Calibration>& calibration) {
   if (calibration) return std::nullopt;
   return calibration.error();
 }
 
 Result<Variation::Document> calibration_document(const SourceFile& calibration) {
-  if (auto wrong = error_of(sim::parse_calibration(calibration.text, calibration.file)))
-    return *wrong;
+  if (auto wrong = error_of(parse_calibration(calibration.text, calibration.file))) return *wrong;
   Result<YamlDocument> document = parse_yaml(calibration.text, calibration.file);
   if (!document) return document.error();
   return Variation::Document{calibration.file, std::move(document->value),
                              [file = calibration.file](const Json& changed) {
-                               return error_of(sim::parse_calibration(changed.dump(1), file));
+                               return error_of(parse_calibration(changed.dump(1), file));
                              }};
 }
 
@@ -50,10 +49,10 @@ Result<TrainingPlans> TrainingPlans::make(const SourceFile& plan,
                                           const std::vector<Axis>& axes) {
   Result<YamlDocument> document = parse_yaml(plan.text, plan.file);
   if (!document) return document.error();
-  const Result<sim::PlanFile> parsed = sim::read_plan(*document);
+  const Result<PlanFile> parsed = read_plan(*document);
   if (!parsed) return parsed.error();
   const auto check = [spots = document->spots,
-                      schema = Json::parse(sim::kPlanSchema)](const Json& changed) {
+                      schema = Json::parse(kPlanSchema)](const Json& changed) {
     return check_against_schema({changed, spots}, schema);
   };
   Variation::Subject subject{parsed->name,
@@ -71,19 +70,18 @@ Result<TrainingPlans> TrainingPlans::make(const SourceFile& plan,
   return TrainingPlans(std::move(*variation), std::move(*document));
 }
 
-Result<sim::PlanForecast> TrainingPlans::forecast(PointId point) const {
+Result<PlanForecast> TrainingPlans::forecast(PointId point) const {
   const Result<Json> changed = variation_.job_document(point);
   if (!changed) return changed.error();
   const Result<Json> machine = variation_.machine_document(point);
   if (!machine) return machine.error();
   const std::string& calibration_file = variation_.machine_file(point);
-  const Result<sim::Calibration> calibration =
-      sim::parse_calibration(machine->dump(1), calibration_file);
+  const Result<Calibration> calibration = parse_calibration(machine->dump(1), calibration_file);
   if (!calibration) return calibration.error();
   const bool as_it_stands = variation_.keys().empty();
-  const Result<sim::PlanFile> plan = sim::read_plan({*changed, spots_});
-  Result<sim::PlanForecast> out =
-      plan ? sim::forecast_plan(*plan, *calibration) : Result<sim::PlanForecast>(plan.error());
+  const Result<PlanFile> plan = read_plan({*changed, spots_});
+  Result<PlanForecast> out =
+      plan ? forecast_plan(*plan, *calibration) : Result<PlanForecast>(plan.error());
   if (out) return out;
   // The line of one key is not that of the other one's new value.
   Error error = out.error();
@@ -93,7 +91,7 @@ Result<sim::PlanForecast> TrainingPlans::forecast(PointId point) const {
 
 Row TrainingPlans::row(PointId point) const {
   Row out;
-  const Result<sim::PlanForecast> forecast = this->forecast(point);
+  const Result<PlanForecast> forecast = this->forecast(point);
   if (!forecast) {
     out.outcome = Outcome::refused;
     out.reason = forecast.error().message;
@@ -112,26 +110,26 @@ Row TrainingPlans::row(PointId point) const {
   return out;
 }
 
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim
 
-namespace lockstep {
+namespace lockstep::sim {
 namespace {
 
-Result<sweep::SourceFile> source_of(const std::string& calibration) {
-  if (const auto shipped = sim::shipped_calibration_text(calibration))
-    return sweep::SourceFile{calibration, std::string(*shipped)};
+Result<SourceFile> source_of(const std::string& calibration) {
+  if (const auto shipped = shipped_calibration_text(calibration))
+    return SourceFile{calibration, std::string(*shipped)};
   Result<std::string> text = read_input(calibration);
-  if (text) return sweep::SourceFile{calibration, std::move(*text)};
+  if (text) return SourceFile{calibration, std::move(*text)};
   Error error = text.error();
   if (error.fix.empty())
-    error.fix = "name a file, or one of " + join_and(sim::shipped_calibration_names());
+    error.fix = "name a file, or one of " + join_and(shipped_calibration_names());
   return error;
 }
 
 }  // namespace
 
 std::string calibration_seen_from(const std::string& file, const std::string& name) {
-  if (sim::shipped_calibration_text(name)) return name;
+  if (shipped_calibration_text(name)) return name;
   return (std::filesystem::path(file).parent_path() / name).lexically_normal().string();
 }
 
@@ -139,7 +137,7 @@ Result<PlanInputs> load_plan(const std::string& file,
                              const std::vector<std::string>& calibrations) {
   Result<std::string> text = read_input(file);
   if (!text) return text.error();
-  const Result<sim::PlanFile> plan = sim::parse_plan(*text, file);
+  const Result<PlanFile> plan = parse_plan(*text, file);
   if (!plan) return plan.error();
   PlanInputs out{{file, std::move(*text)}, {}};
   std::vector<std::string> names = calibrations;
@@ -148,11 +146,11 @@ Result<PlanInputs> load_plan(const std::string& file,
     if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
         names.begin() + static_cast<std::ptrdiff_t>(i))
       return Error{"--calibration " + printable(names[i]) + " is given twice", {}, "name it once"};
-    Result<sweep::SourceFile> source = source_of(names[i]);
+    Result<SourceFile> source = source_of(names[i]);
     if (!source) return source.error();
     out.calibrations.push_back(std::move(*source));
   }
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::sim

@@ -11,7 +11,7 @@
 #include "sim/sweep/variation.h"
 #include "sim/transformer/plan_forecast.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 
 class TrainingPlans {
  public:
@@ -24,7 +24,7 @@ class TrainingPlans {
 
   const Variation& variation() const { return variation_; }
   // Errors: the values contradict each other: no such plan is possible.
-  Result<sim::PlanForecast> forecast(PointId point) const;
+  Result<PlanForecast> forecast(PointId point) const;
   // The same as a row of a sweep, refused where there is an error.
   Row row(PointId point) const;
 
@@ -36,15 +36,15 @@ class TrainingPlans {
   std::map<std::string, YamlDocument::Spot> spots_;  // of the plan as it stands
 };
 
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim
 
 // What a command about a plan file reads: the plan, and the calibrations of its machines.
 
-namespace lockstep {
+namespace lockstep::sim {
 
 struct PlanInputs {
-  sweep::SourceFile plan;
-  std::vector<sweep::SourceFile> calibrations;  // a shipped one goes by its name
+  SourceFile plan;
+  std::vector<SourceFile> calibrations;  // a shipped one goes by its name
 };
 
 // `calibrations`: names or files; none: the plan's own, whose file is seen from where the plan
@@ -55,4 +55,4 @@ Result<PlanInputs> load_plan(const std::string& file, const std::vector<std::str
 // `name` as seen from where `file` lies, unless it is a shipped calibration's name.
 std::string calibration_seen_from(const std::string& file, const std::string& name);
 
-}  // namespace lockstep
+}  // namespace lockstep::sim

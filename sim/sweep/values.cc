@@ -12,7 +12,7 @@
 #include "base/documents/yaml_document.h"
 #include "base/text.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 namespace {
 
 using Json = nlohmann::json;
@@ -206,4 +206,4 @@ std::string value_text(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

@@ -16,7 +16,7 @@
 
 #include "base/result.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 
 inline constexpr std::size_t kMostValues = 1000;  // of a key
 
@@ -30,4 +30,4 @@ Result<std::vector<nlohmann::json>> expand_values(const nlohmann::json& list);
 // A value in a table: text without quotes, everything else as JSON.
 std::string value_text(const nlohmann::json& value);
 
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "sim/sweep/values.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 namespace {
 
 using Json = nlohmann::json;
@@ -181,8 +181,6 @@ Result<Json> Variation::machine_document(PointId point) const {
 
 namespace {
 
-using Json = nlohmann::json;
-
 std::optional<std::size_t> parse_number(const std::string& text) {
   std::size_t out = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), out);
@@ -228,4 +226,4 @@ Result<Json> with_value(Json document, const std::string& key, const Json& value
   return document;
 }
 
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

@@ -14,7 +14,7 @@
 #include "base/result.h"
 #include "sim/sweep/search.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 
 // A key and the values that it takes: "train.batch_size", "data.modality.0.has" (list elements by
 // their number), or, of what the job runs on, "machine.links.0.beta".
@@ -103,4 +103,4 @@ std::vector<std::string> key_parts(const std::string& key);
 Result<nlohmann::json> with_value(nlohmann::json document, const std::string& key,
                                   const nlohmann::json& value);
 
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

@@ -125,7 +125,7 @@ Result<TableAnswer> predict_on_machine(const MeasuredTable& table, const Machine
   for (const MeasuredCollective& measured : table.collectives) {
     ++row;
     ProgramCall call;
-    call.op = Op::all_reduce;
+    call.op = trace::Op::all_reduce;
     call.bytes = Bytes{measured.bytes};
     if (measured.ranks % measured.nodes != 0)
       return Error{table.file + ", row " + std::to_string(row) + ": " +

@@ -95,7 +95,7 @@ Attention attention(const Transformer& model, const TrainingPlan& plan,
 double tensor_seconds(const TrainingPlan& plan, const CostParameters& cost, const Sizes& s) {
   const Group tensor = group_of(cost, plan.tensor, 1);
   const double seconds =
-      2 * collective_seconds(cost, Op::all_reduce, 2 * s.tokens * s.hidden, tensor);
+      2 * collective_seconds(cost, trace::Op::all_reduce, 2 * s.tokens * s.hidden, tensor);
   return plan.overlapped_tensor ? seconds * cost.overlap_slowdown : seconds;
 }
 
@@ -103,7 +103,8 @@ double tensor_seconds(const TrainingPlan& plan, const CostParameters& cost, cons
 double context_seconds(const TrainingPlan& plan, const CostParameters& cost, const Sizes& s) {
   if (plan.context == 1) return 0;
   const double bytes = 2 * 2 * s.tokens * plan.context * s.kv / s.tensor;
-  return collective_seconds(cost, Op::all_gather, bytes, group_of(cost, plan.context, plan.tensor));
+  return collective_seconds(cost, trace::Op::all_gather, bytes,
+                            group_of(cost, plan.context, plan.tensor));
 }
 
 }  // namespace
@@ -159,7 +160,7 @@ Group group_of(const CostParameters& cost, int ranks, int stride) {
   return {ranks, std::min(ranks, static_cast<int>(places))};
 }
 
-double collective_seconds(const CostParameters& cost, Op op, double bytes, Group group) {
+double collective_seconds(const CostParameters& cost, trace::Op op, double bytes, Group group) {
   if (group.ranks <= 1) return 0;
   const double volume = bytes * bus_factor(op, group.ranks);
   if (group.per_node == group.ranks)

@@ -32,6 +32,6 @@ Group group_of(const CostParameters& cost, int ranks, int stride);
 
 // A ring over `bytes` (as nccl-tests counts them): bus_factor(op) x bytes over the slowest link;
 // the members of a node bring one network card each.
-double collective_seconds(const CostParameters& cost, Op op, double bytes, Group group);
+double collective_seconds(const CostParameters& cost, trace::Op op, double bytes, Group group);
 
 }  // namespace lockstep::sim

@@ -25,8 +25,8 @@ Exchange layer_exchange(const Transformer& model, const TrainingPlan& plan,
   if (plan.sharding != Sharding::zero3) return {};
   const double count = static_cast<double>(layer_parameters(model)) / plan.tensor;
   const Group group = group_of(cost, plan.data * plan.context, plan.tensor);
-  return {collective_seconds(cost, Op::all_gather, 2 * count, group),
-          collective_seconds(cost, Op::reduce_scatter, 4 * count, group)};
+  return {collective_seconds(cost, trace::Op::all_gather, 2 * count, group),
+          collective_seconds(cost, trace::Op::reduce_scatter, 4 * count, group)};
 }
 
 // `compute` with `exchange` running beside it.
@@ -77,7 +77,7 @@ PieceTime embedding(const Transformer& model, const TrainingPlan& plan,
   const double elements = static_cast<double>(plan.tokens()) * static_cast<double>(model.hidden);
   const double lookup = traffic_seconds(cost, 20 * elements);
   const double exchange =
-      collective_seconds(cost, Op::all_reduce, 2 * elements, group_of(cost, plan.tensor, 1));
+      collective_seconds(cost, trace::Op::all_reduce, 2 * elements, group_of(cost, plan.tensor, 1));
   PieceTime out{lookup + exchange, lookup + exchange, {}};
   out.parts.logits = 2 * lookup;
   out.parts.tensor = 2 * exchange;
@@ -96,9 +96,9 @@ PieceTime logits(const Transformer& model, const TrainingPlan& plan, const CostP
   const double backward = gemm_seconds(cost, {tokens, hidden_width, words}) +
                           gemm_seconds(cost, {hidden_width, words, tokens}) +
                           traffic_seconds(cost, 0.4 * bytes);
-  const double sums = collective_seconds(cost, Op::all_reduce, 8 * tokens, tensor);
+  const double sums = collective_seconds(cost, trace::Op::all_reduce, 8 * tokens, tensor);
   const double gradients =
-      collective_seconds(cost, Op::all_reduce, 2 * tokens * hidden_width, tensor);
+      collective_seconds(cost, trace::Op::all_reduce, 2 * tokens * hidden_width, tensor);
   PieceTime out{forward + sums, backward + gradients, {}};
   out.parts.logits = forward + backward;
   out.parts.tensor = sums + gradients;
@@ -175,10 +175,10 @@ double exchange_seconds(const Transformer& model, const TrainingPlan& plan,
   const double count = parameters_per_rank(model, plan);
   if (plan.sharding == Sharding::zero3) {
     if (plan.pipeline == 1) return 0;
-    return collective_seconds(cost, Op::all_gather, 2 * count, group) +
-           collective_seconds(cost, Op::reduce_scatter, 4 * count, group);
+    return collective_seconds(cost, trace::Op::all_gather, 2 * count, group) +
+           collective_seconds(cost, trace::Op::reduce_scatter, 4 * count, group);
   }
-  return collective_seconds(cost, Op::all_reduce, 4 * count, group);
+  return collective_seconds(cost, trace::Op::all_reduce, 4 * count, group);
 }
 
 }  // namespace

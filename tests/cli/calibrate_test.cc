@@ -6,7 +6,7 @@
 #include "tests/support/temp_dir.h"
 #include "trace/load.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 // Two ranks that all-reduce 100 floats: rank 1 comes 5 us later, and it takes 7 us from there.
@@ -20,18 +20,18 @@ std::string rank_text(int rank, int issued, int completed) {
          std::to_string(completed) + "}\n{\"end\":\"clean\"}\n";
 }
 
-lockstep::Run run_of_two(const std::string& one, const std::string& other) {
+trace::Run run_of_two(const std::string& one, const std::string& other) {
   const TempDir folder;
   folder.write("rank_0.trace.jsonl", one);
   folder.write("rank_1.trace.jsonl", other);
-  Result<lockstep::Run> run = load_run({folder.path()});
+  Result<trace::Run> run = trace::load_run({folder.path()});
   EXPECT_TRUE(run);
   return std::move(*run);
 }
 
 TEST(Calibrate, ACallIsTimedFromItsLastArrival) {
   const auto calls =
-      all_reduces_of(run_of_two(rank_text(0, 1000, 12900), rank_text(1, 6000, 13000)));
+      runtime::all_reduces_of(run_of_two(rank_text(0, 1000, 12900), rank_text(1, 6000, 13000)));
   ASSERT_EQ(calls.size(), 1U);
   EXPECT_EQ(calls[0].bytes, 400);
   EXPECT_DOUBLE_EQ(calls[0].seconds, 7e-6);
@@ -42,31 +42,31 @@ TEST(Calibrate, ARunsMeanStepIsFromTheFirstEndToTheLast) {
     const TempDir folder;
     folder.write("rank_0.trace.jsonl",
                  "{\"header\":1,\"rank\":0,\"world_size\":1}\n" + events + "{\"end\":\"clean\"}\n");
-    return load_run({folder.path()});
+    return trace::load_run({folder.path()});
   };
-  EXPECT_DOUBLE_EQ(mean_step_of(*run_with("{\"ev\":\"step\",\"n\":0,\"t\":1000}\n"
-                                          "{\"ev\":\"step\",\"n\":1,\"t\":11000}\n"
-                                          "{\"ev\":\"step\",\"n\":2,\"t\":19000}\n")),
+  EXPECT_DOUBLE_EQ(runtime::mean_step_of(*run_with("{\"ev\":\"step\",\"n\":0,\"t\":1000}\n"
+                                                   "{\"ev\":\"step\",\"n\":1,\"t\":11000}\n"
+                                                   "{\"ev\":\"step\",\"n\":2,\"t\":19000}\n")),
                    9e-6);
-  EXPECT_EQ(mean_step_of(*run_with("{\"ev\":\"step\",\"n\":0,\"t\":1000}\n")), 0);
+  EXPECT_EQ(runtime::mean_step_of(*run_with("{\"ev\":\"step\",\"n\":0,\"t\":1000}\n")), 0);
 }
 
 TEST(Calibrate, ACallThatNotAllCompletedIsLeftOut) {
   std::string unfinished = rank_text(1, 6000, 13000);
   const std::size_t complete = unfinished.find("{\"ev\":\"complete\"");
   unfinished.erase(complete, unfinished.find('\n', complete) + 1 - complete);
-  EXPECT_TRUE(all_reduces_of(run_of_two(rank_text(0, 1000, 12900), unfinished)).empty());
+  EXPECT_TRUE(runtime::all_reduces_of(run_of_two(rank_text(0, 1000, 12900), unfinished)).empty());
 }
 
 TEST(Calibrate, TheShortestTimeOfSeveralLooksCounts) {
-  WorkCost stretch;
+  trace::WorkCost stretch;
   stretch.id = 3;
   stretch.kernels = 5;
-  RankCosts counted{0, 0, 0, {stretch}};
+  trace::RankCosts counted{0, 0, 0, {stretch}};
   stretch.kernels = 0;
   for (const std::int64_t nanos : {700, 500, 900}) {
     stretch.nanos = nanos;
-    ASSERT_TRUE(keep_shortest({0, 0, nanos, {stretch}}, counted));
+    ASSERT_TRUE(runtime::keep_shortest({0, 0, nanos, {stretch}}, counted));
   }
   EXPECT_EQ(counted.work.front().kernels, 5);
   EXPECT_EQ(counted.work.front().nanos, 500);
@@ -74,14 +74,14 @@ TEST(Calibrate, TheShortestTimeOfSeveralLooksCounts) {
 }
 
 TEST(Calibrate, CountsAndTimesMustBeOfOneProgram) {
-  WorkCost stretch;
+  trace::WorkCost stretch;
   stretch.id = 3;
-  RankCosts counted{0, 0, 0, {stretch}};
-  EXPECT_TRUE(keep_shortest({0, 0, 0, {stretch}}, counted));
-  EXPECT_FALSE(keep_shortest({1, 0, 0, {stretch}}, counted));
-  EXPECT_FALSE(keep_shortest({0, 0, 0, {}}, counted));
+  trace::RankCosts counted{0, 0, 0, {stretch}};
+  EXPECT_TRUE(runtime::keep_shortest({0, 0, 0, {stretch}}, counted));
+  EXPECT_FALSE(runtime::keep_shortest({1, 0, 0, {stretch}}, counted));
+  EXPECT_FALSE(runtime::keep_shortest({0, 0, 0, {}}, counted));
   stretch.id = 4;
-  EXPECT_FALSE(keep_shortest({0, 0, 0, {stretch}}, counted));
+  EXPECT_FALSE(runtime::keep_shortest({0, 0, 0, {stretch}}, counted));
 }
 
 TEST(Calibrate, WrongUsageIsRefused) {
@@ -92,20 +92,20 @@ TEST(Calibrate, WrongUsageIsRefused) {
   expect_fits_a_terminal(help.out);
 }
 
-Scenario scenario_of(const std::string& more) {
-  const auto scenario = parse_scenario("lockstep: 1\nname: n\n" + more, "s.yaml");
+runtime::Scenario scenario_of(const std::string& more) {
+  const auto scenario = runtime::parse_scenario("lockstep: 1\nname: n\n" + more, "s.yaml");
   EXPECT_TRUE(scenario) << scenario.error().str();
   return *scenario;
 }
 
 TEST(RanksThatStandForOthers, FewRanksAreAllLookedAt) {
-  const auto traced = ranks_that_stand_for(scenario_of("ranks: 3\nstrategy: ddp\n"));
+  const auto traced = runtime::ranks_that_stand_for(scenario_of("ranks: 3\nstrategy: ddp\n"));
   ASSERT_TRUE(traced);
   EXPECT_EQ(*traced, (std::vector<std::int32_t>{0, 1, 2}));
 }
 
 TEST(RanksThatStandForOthers, OfManyOneOfThoseThatMeetTheSame) {
-  const auto traced = ranks_that_stand_for(
+  const auto traced = runtime::ranks_that_stand_for(
       scenario_of("ranks: 1000\nstrategy: ddp\n"
                   "data: {modality: [{ranks: [7, 9], steps: [1], has: [text]}, {has: [image, "
                   "text]}]}\n"));
@@ -116,8 +116,8 @@ TEST(RanksThatStandForOthers, OfManyOneOfThoseThatMeetTheSame) {
 }
 
 TEST(RanksThatStandForOthers, WhatIsDrawnIsNotGuessed) {
-  EXPECT_FALSE(
-      ranks_that_stand_for(scenario_of("ranks: 1000\nstrategy: ddp\ndata: {text_only: 0.5}\n")));
+  EXPECT_FALSE(runtime::ranks_that_stand_for(
+      scenario_of("ranks: 1000\nstrategy: ddp\ndata: {text_only: 0.5}\n")));
 }
 
 class SimulateScenario : public testing::Test {
@@ -153,4 +153,4 @@ TEST_F(SimulateScenario, HelpFitsATerminal) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

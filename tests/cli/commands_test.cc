@@ -6,7 +6,7 @@
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 using testing::HasSubstr;
@@ -245,4 +245,4 @@ TEST(Program, BadUsageExitsWithTwo) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -8,7 +8,7 @@
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -61,4 +61,4 @@ TEST_F(Compare, AFileThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -7,7 +7,7 @@
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 using ::testing::AllOf;
@@ -106,4 +106,4 @@ TEST_F(Completion, RefusesOtherShells) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -13,7 +13,7 @@
 #include "tests/support/temp_dir.h"
 #include "trace/formats/ring/writer.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 std::string hung_rank(int rank, int world = 4) {
   std::string out = R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":)" +
                     std::to_string(world) + "}\n{\"group\":\"world\",\"ranks\":[0,1,2,3]}\n" +
-                    all_reduce(0, "a", 8) + complete(0);
-  if (rank != 2) return out + all_reduce(1, "b", 8) + "{\"end\":\"hung\"}\n";
+                    reports::all_reduce(0, "a", 8) + reports::complete(0);
+  if (rank != 2) return out + reports::all_reduce(1, "b", 8) + "{\"end\":\"hung\"}\n";
   return out + "{\"end\":\"clean\"}\n";
 }
 
@@ -74,13 +74,13 @@ TEST_F(DigestCommandTest, MergingGivesTheSameFileInAnyOrder) {
 }
 
 TEST_F(DigestCommandTest, WhichOfTheOwnFormsItWasMadeFromDoesNotShow) {
-  RingWriter::Options options;
+  trace::RingWriter::Options options;
   options.path = dir_.file("rank_3.ring");
-  options.rank = Rank(3);
+  options.rank = trace::Rank(3);
   options.world_size = 4;
-  auto ring = RingWriter::create(options);
+  auto ring = trace::RingWriter::create(options);
   ASSERT_TRUE(ring);
-  (*ring)->finish(End::hung);
+  (*ring)->finish(trace::End::hung);
   const std::string a = digest("a.digest", {dir_.file("rank_3.ring")});
   const std::string b = digest("b.digest", {dir_.file(trace(0))});
   EXPECT_EQ(TempDir::read(digest("ab.digest", {a, b})), TempDir::read(digest("ba.digest", {b, a})));
@@ -165,4 +165,4 @@ TEST_F(DigestCommandTest, AnMpiJobMakesItsDigests) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

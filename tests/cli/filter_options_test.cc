@@ -5,7 +5,7 @@
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 using testing::HasSubstr;
@@ -128,4 +128,4 @@ TEST(Baseline, AFolderThatCannotBeWrittenIsOurFailure) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

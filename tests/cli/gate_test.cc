@@ -11,27 +11,29 @@
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(CiService, IsKnownByItsVariables) {
-  EXPECT_EQ(ci_service({"true", "", ""}), CiService::github);
-  EXPECT_EQ(ci_service({"", "true", ""}), CiService::gitlab);
-  EXPECT_EQ(ci_service({"", "", ""}), CiService::junit);
-  EXPECT_EQ(ci_service({"false", "no", ""}), CiService::junit);
-  EXPECT_FALSE(ci_service_named("jenkins"));
+  EXPECT_EQ(reports::ci_service({"true", "", ""}), reports::CiService::github);
+  EXPECT_EQ(reports::ci_service({"", "true", ""}), reports::CiService::gitlab);
+  EXPECT_EQ(reports::ci_service({"", "", ""}), reports::CiService::junit);
+  EXPECT_EQ(reports::ci_service({"false", "no", ""}), reports::CiService::junit);
+  EXPECT_FALSE(reports::ci_service_named("jenkins"));
 }
 
 TEST(CiService, EachGetsTheReportsThatItShows) {
-  EXPECT_THAT(ci_outputs(CiService::github, {"true", "", "/sum=mary"}),
+  EXPECT_THAT(reports::ci_outputs(reports::CiService::github, {"true", "", "/sum=mary"}),
               ElementsAre("sarif=lockstep.sarif", "github=-", "markdown=/sum=mary"));
-  EXPECT_THAT(ci_outputs(CiService::github, {}), ElementsAre("sarif=lockstep.sarif", "github=-"));
-  EXPECT_THAT(ci_outputs(CiService::gitlab, {}),
+  EXPECT_THAT(reports::ci_outputs(reports::CiService::github, {}),
+              ElementsAre("sarif=lockstep.sarif", "github=-"));
+  EXPECT_THAT(reports::ci_outputs(reports::CiService::gitlab, {}),
               ElementsAre("junit=lockstep.xml", "gitlab=lockstep.codequality.json"));
-  EXPECT_THAT(ci_outputs(CiService::junit, {}), ElementsAre("junit=lockstep.xml"));
+  EXPECT_THAT(reports::ci_outputs(reports::CiService::junit, {}),
+              ElementsAre("junit=lockstep.xml"));
 }
 
 // Runs in a folder of its own, since reports go where the command runs.
@@ -152,4 +154,4 @@ TEST_F(Gate, AScenarioIsDerivedAndItsErrorsHavePlaces) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

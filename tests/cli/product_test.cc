@@ -10,7 +10,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/two_towers.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 using testing::HasSubstr;
@@ -207,4 +207,4 @@ TEST(RunCertificateCommand, WhatIsNoCertificateIsRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -6,7 +6,7 @@
 #include "tests/cli/run_lockstep.h"
 #include "verify/rule_examples.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 using testing::HasSubstr;
@@ -14,7 +14,8 @@ using testing::HasSubstr;
 TEST(Rules, ListsEveryRuleInEightyColumns) {
   const Outcome rules = run_lockstep({"rules"});
   EXPECT_EQ(rules.status, 0);
-  for (const Rule& rule : all_rules()) EXPECT_THAT(rules.out, HasSubstr(std::string(rule.name)));
+  for (const verify::Rule& rule : verify::all_rules())
+    EXPECT_THAT(rules.out, HasSubstr(std::string(rule.name)));
   expect_fits_a_terminal(rules.out);
 }
 
@@ -22,7 +23,7 @@ TEST(Rules, AsJsonLeaveNothingOut) {
   const Outcome rules = run_lockstep({"rules", "--json"});
   EXPECT_EQ(rules.status, 0);
   const auto json = nlohmann::json::parse(rules.out);
-  ASSERT_EQ(json.size(), all_rules().size());
+  ASSERT_EQ(json.size(), verify::all_rules().size());
   for (const auto& rule : json) {
     for (const char* key : {"id", "family", "severity", "summary", "explanation", "fix", "example"})
       EXPECT_FALSE(rule.at(key).get<std::string>().empty()) << rule["id"] << " has no " << key;
@@ -32,11 +33,11 @@ TEST(Rules, AsJsonLeaveNothingOut) {
 }
 
 TEST(Explain, ExplainsEveryRuleWithAnExample) {
-  for (const Rule& rule : all_rules()) {
+  for (const verify::Rule& rule : verify::all_rules()) {
     const Outcome explained = run_lockstep({"explain", std::string(rule.name)});
     EXPECT_EQ(explained.status, 0);
     EXPECT_THAT(explained.out, HasSubstr("What to do"));
-    EXPECT_FALSE(rule_example(rule.id).empty()) << rule.name;
+    EXPECT_FALSE(verify::rule_example(rule.id).empty()) << rule.name;
     expect_fits_a_terminal(explained.out);
   }
 }
@@ -67,4 +68,4 @@ TEST(Explain, OfAPartOfANameAllThatHoldItAreSuggested) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

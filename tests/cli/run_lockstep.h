@@ -9,7 +9,7 @@
 #include "base/tables.h"
 #include "cli/program.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 struct Outcome {
   int status = 0;
@@ -36,4 +36,4 @@ inline void expect_fits_a_terminal(const std::string& text) {
     EXPECT_LE(columns_of(text.substr(begin, end - begin)), 80U) << text.substr(begin, end - begin);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -12,7 +12,7 @@
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -200,53 +200,56 @@ TEST_F(RunCommand, sharing_gpus_changes_nothing_on_gloo) {
 }
 
 // Of a job of two ranks of which nothing was found.
-JobOutcome ended(JobEnd end) {
-  JobOutcome out;
+runtime::JobOutcome ended(runtime::JobEnd end) {
+  runtime::JobOutcome out;
   out.end = end;
   out.workers.resize(2);
   out.workers[1].rank = 1;
   out.steps = 7;
   out.planned_steps = 200;
   out.wall_s = 12.34;
-  out.report.verdict = Verdict::inconclusive;
+  out.report.verdict = verify::Verdict::inconclusive;
   return out;
 }
 
 TEST(RunSummary, of_what_we_ended_tells_how_far_it_came_and_that_nothing_was_wrong) {
-  EXPECT_EQ(run_summary(ended(JobEnd::interrupted)),
+  EXPECT_EQ(runtime::run_summary(ended(runtime::JobEnd::interrupted)),
             "interrupted at step 7 of 200, after 12.3 s\nnothing was found wrong until then\n");
-  JobOutcome late = ended(JobEnd::timed_out);
+  runtime::JobOutcome late = ended(runtime::JobEnd::timed_out);
   late.quiet_s = 31;
-  EXPECT_THAT(run_summary(late), HasSubstr("ended at step 7 of 200, after 12.3 s, the limit"));
-  EXPECT_THAT(run_summary(late), HasSubstr("nothing had moved for 31 s\n"));
-  JobOutcome wrong = ended(JobEnd::interrupted);
-  wrong.report.verdict = Verdict::findings;
-  EXPECT_THAT(run_summary(wrong), Not(HasSubstr("nothing was found wrong")));
+  EXPECT_THAT(runtime::run_summary(late),
+              HasSubstr("ended at step 7 of 200, after 12.3 s, the limit"));
+  EXPECT_THAT(runtime::run_summary(late), HasSubstr("nothing had moved for 31 s\n"));
+  runtime::JobOutcome wrong = ended(runtime::JobEnd::interrupted);
+  wrong.report.verdict = verify::Verdict::findings;
+  EXPECT_THAT(runtime::run_summary(wrong), Not(HasSubstr("nothing was found wrong")));
 }
 
 TEST(RunSummary, tells_where_ranks_hung) {
-  JobOutcome outcome = ended(JobEnd::stopped);
-  for (WorkerOutcome& worker : outcome.workers) worker.hung_in = "poll < lockstep::train";
-  EXPECT_THAT(run_summary(outcome), HasSubstr("ranks 0,1 hung in\n  poll < lockstep::train\n"));
+  runtime::JobOutcome outcome = ended(runtime::JobEnd::stopped);
+  for (runtime::WorkerOutcome& worker : outcome.workers) worker.hung_in = "poll < lockstep::train";
+  EXPECT_THAT(runtime::run_summary(outcome),
+              HasSubstr("ranks 0,1 hung in\n  poll < lockstep::train\n"));
 }
 
 TEST(RunSummary, prints_no_times_that_mean_nothing) {
-  JobOutcome outcome = ended(JobEnd::completed);
-  WorkerNumbers& numbers = outcome.workers[0].numbers.emplace();
+  runtime::JobOutcome outcome = ended(runtime::JobEnd::completed);
+  runtime::WorkerNumbers& numbers = outcome.workers[0].numbers.emplace();
   numbers.steps = 7;
   numbers.first_loss = 2;
   numbers.last_loss = 1;
   numbers.step_ms_median = 55;
-  EXPECT_THAT(run_summary(outcome), HasSubstr("55 ms a step"));
+  EXPECT_THAT(runtime::run_summary(outcome), HasSubstr("55 ms a step"));
   outcome.times_mean_nothing = true;
-  EXPECT_THAT(run_summary(outcome), Not(HasSubstr(" ms a step")));
-  EXPECT_THAT(run_summary(outcome), Not(HasSubstr("waiting for data")));
-  EXPECT_THAT(run_summary(outcome), HasSubstr("the ranks shared GPUs: times mean nothing\n"));
+  EXPECT_THAT(runtime::run_summary(outcome), Not(HasSubstr(" ms a step")));
+  EXPECT_THAT(runtime::run_summary(outcome), Not(HasSubstr("waiting for data")));
+  EXPECT_THAT(runtime::run_summary(outcome),
+              HasSubstr("the ranks shared GPUs: times mean nothing\n"));
 }
 
 TEST(RunProgress, on_a_terminal_one_line_is_written_over) {
   std::ostringstream out;
-  RunProgress progress(out, {.terminal = true, .ranks = 4, .steps = 40});
+  runtime::RunProgress progress(out, {.terminal = true, .ranks = 4, .steps = 40});
   progress.update({.steps = 0, .loss = {}, .started = 3}, 0.1);
   progress.update({.steps = 2, .loss = 2.5, .started = 4}, 1.0);
   progress.update({.steps = 12, .loss = 2.31, .started = 4}, 2.0);
@@ -260,17 +263,17 @@ TEST(RunProgress, on_a_terminal_one_line_is_written_over) {
 
 TEST(RunProgress, elsewhere_a_plain_line_every_few_seconds) {
   std::ostringstream out;
-  RunProgress progress(out, {.terminal = false, .ranks = 1, .steps = 40});
+  runtime::RunProgress progress(out, {.terminal = false, .ranks = 1, .steps = 40});
   for (int i = 0; i < 100; ++i) progress.update({.steps = i, .loss = 1.0, .started = 1}, 0.1 * i);
   EXPECT_EQ(out.str(), "step 50/40  loss 1.000  1 rank  10.0 steps/s  (5 s)\n");
 }
 
 TEST(RunTable, fits_a_terminal) {
-  const std::string text = table(
+  const std::string text = runtime::table(
       {{std::string(60, 'x'), "findings", "modality-divergence", "1,3,5,7,9,11,13", "yes", 123.4}});
   expect_fits_a_terminal(text);
   EXPECT_THAT(text, Not(HasSubstr("xxxxxxxxxxxxxxxxxxxxxxxxxxx")));
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -8,13 +8,13 @@
 #include "base/tables.h"
 #include "reports/forecasts/memory.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-using Category = MemoryCategory;
+using Category = trace::MemoryCategory;
 
 constexpr std::int64_t kGiga = 1'000'000'000;
 
@@ -23,8 +23,8 @@ sim::MemoryTimeline timeline(std::vector<std::int32_t> ranks, std::int64_t activ
   out.ranks = std::move(ranks);
   for (std::int64_t s = -1; s < 2; ++s) {
     sim::MemoryStretch stretch;
-    stretch.begin = sim::Picos{(s + 1) * kGiga};
-    stretch.end = sim::Picos{(s + 2) * kGiga};
+    stretch.begin = Picos{(s + 1) * kGiga};
+    stretch.end = Picos{(s + 2) * kGiga};
     stretch.step = s;
     stretch.memory.end[Category::parameters] = 20 * kGiga;
     stretch.memory.peak = stretch.memory.end;
@@ -46,39 +46,40 @@ sim::MemoryForecast forecast(std::vector<sim::MemoryTimeline> classes) {
 
 sim::Machine machine(std::int64_t per_device) {
   sim::Machine out;
-  out.per_device = sim::Bytes{per_device};
+  out.per_device = Bytes{per_device};
   return out;
 }
 
 TEST(SimulateMemory, WhatDoesNotFitSaysByHowMuchOnWhichRankAndWhatFor) {
   const sim::MemoryForecast memory =
       forecast({timeline({0, 1, 2}, 30 * kGiga), timeline({3}, 70 * kGiga)});
-  std::string text = memory_text(memory, machine(80 * kGiga));
+  std::string text = reports::memory_text(memory, machine(80 * kGiga));
   text = std::regex_replace(text, std::regex("\\s+"), " ");  // as if it were one line
   EXPECT_THAT(text, AllOf(HasSubstr("memory at its peak: rank 3, step 1, at 3.000 ms"),
                           HasSubstr("all_reduce(image_proj.weight of rank 3)"),
                           HasSubstr("does not fit: rank 3 needs 90.00 GB of 80.00 GB, 10.00 GB too "
                                     "much"),
                           HasSubstr("activations are 78 %"), HasSubstr("ranks 0-2")));
-  EXPECT_FALSE(fits(memory, machine(80 * kGiga)));
-  EXPECT_TRUE(fits(memory, machine(90 * kGiga)));
-  EXPECT_THAT(memory_text(memory, machine(90 * kGiga)), Not(HasSubstr("fit")));
-  EXPECT_TRUE(fits(memory, sim::Machine()));
+  EXPECT_FALSE(sim::fits(memory, machine(80 * kGiga)));
+  EXPECT_TRUE(sim::fits(memory, machine(90 * kGiga)));
+  EXPECT_THAT(reports::memory_text(memory, machine(90 * kGiga)), Not(HasSubstr("fit")));
+  EXPECT_TRUE(sim::fits(memory, sim::Machine()));
 }
 
 TEST(SimulateMemory, WhatTheMachineFileAddsIsPartOfTheNeed) {
   sim::Machine own = machine(80 * kGiga);
-  own.reserved = sim::Bytes{2 * kGiga};
+  own.reserved = Bytes{2 * kGiga};
   own.fragmentation = 1.1;
   const sim::MemoryForecast memory = forecast({timeline({0}, 50 * kGiga)});
-  EXPECT_THAT(memory_text(memory, own),
+  EXPECT_THAT(reports::memory_text(memory, own),
               AllOf(HasSubstr("fragmentation"), HasSubstr("7.00 GB"), HasSubstr("reserved")));
-  EXPECT_EQ(memory_headline(memory, own), "79.00 GB of 80.00 GB");
-  EXPECT_TRUE(fits(memory, own));
-  own.reserved = sim::Bytes{4 * kGiga};
-  EXPECT_FALSE(fits(memory, own));
-  EXPECT_THAT(memory_assumption(own), AllOf(HasSubstr("1.10 times"), HasSubstr("4.00 GB")));
-  EXPECT_THAT(memory_assumption(sim::Machine()), HasSubstr("left out"));
+  EXPECT_EQ(reports::memory_headline(memory, own), "79.00 GB of 80.00 GB");
+  EXPECT_TRUE(sim::fits(memory, own));
+  own.reserved = Bytes{4 * kGiga};
+  EXPECT_FALSE(sim::fits(memory, own));
+  EXPECT_THAT(reports::memory_assumption(own),
+              AllOf(HasSubstr("1.10 times"), HasSubstr("4.00 GB")));
+  EXPECT_THAT(reports::memory_assumption(sim::Machine()), HasSubstr("left out"));
 }
 
 TEST(SimulateMemory, NoLineIsWiderThanATerminalHoweverManyRanksAndLongNames) {
@@ -93,7 +94,7 @@ TEST(SimulateMemory, NoLineIsWiderThanATerminalHoweverManyRanksAndLongNames) {
     before =
         "all_reduce(\x1b[31m image_encoder.block17.attention.out_proj.weight and "
         "text_encoder.block17.attention.out_proj.weight)";
-  const std::string text = memory_text(memory, machine(kGiga));
+  const std::string text = reports::memory_text(memory, machine(kGiga));
   EXPECT_THAT(text, AllOf(Not(HasSubstr("\x1b")), HasSubstr("31 other kinds of ranks")));
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), 80U) << line;
@@ -104,16 +105,16 @@ TEST(SimulateMemory, RanksWhosePeaksAreAlikeAreToldTogetherWheneverTheyCome) {
   for (sim::MemoryStretch& stretch : late.stretches) stretch.end.value += kGiga / 2;
   const sim::MemoryForecast memory =
       forecast({timeline({0}, 70 * kGiga), late, timeline({2}, kGiga)});
-  const std::string text = memory_text(memory, machine(80 * kGiga));
+  const std::string text = reports::memory_text(memory, machine(80 * kGiga));
   EXPECT_THAT(text, AllOf(HasSubstr("memory at its peak: ranks 0,1, step 1, at 3.000 ms"),
                           HasSubstr("ranks 0,1 need"), HasSubstr("  rank 2 ")));
-  EXPECT_EQ(memory_json(memory, machine(80 * kGiga))["classes"].size(), 3U);
+  EXPECT_EQ(reports::memory_json(memory, machine(80 * kGiga))["classes"].size(), 3U);
 }
 
 TEST(SimulateMemory, JsonHasThePeakAndTheTimelineOfEachKindOfRanks) {
   const sim::MemoryForecast memory =
       forecast({timeline({0, 1, 2}, 30 * kGiga), timeline({3}, 70 * kGiga)});
-  const auto json = memory_json(memory, machine(80 * kGiga));
+  const auto json = reports::memory_json(memory, machine(80 * kGiga));
   EXPECT_EQ(json["needed_bytes"], 90 * kGiga);
   EXPECT_EQ(json["per_device_bytes"], 80 * kGiga);
   EXPECT_EQ(json["fits"], false);
@@ -128,15 +129,15 @@ TEST(SimulateMemory, JsonHasThePeakAndTheTimelineOfEachKindOfRanks) {
   EXPECT_EQ(own["timeline"]["end_ps"].size(), 3U);
   EXPECT_EQ(own["timeline"]["peak_bytes"][2], 90 * kGiga);
   EXPECT_EQ(own["timeline"]["end_bytes"]["parameters"][2], 20 * kGiga);
-  EXPECT_TRUE(memory_json(memory, sim::Machine())["per_device_bytes"].is_null());
+  EXPECT_TRUE(reports::memory_json(memory, sim::Machine())["per_device_bytes"].is_null());
 }
 
 TEST(SimulateMemory, NothingIsSaidOfWhatWasNotCounted) {
-  EXPECT_EQ(memory_text({}, machine(1)), "");
-  EXPECT_EQ(memory_headline({}, machine(1)), "");
-  EXPECT_TRUE(memory_json({}, machine(1)).is_null());
-  EXPECT_TRUE(fits(sim::MemoryForecast(), machine(1)));
+  EXPECT_EQ(reports::memory_text({}, machine(1)), "");
+  EXPECT_EQ(reports::memory_headline({}, machine(1)), "");
+  EXPECT_TRUE(reports::memory_json({}, machine(1)).is_null());
+  EXPECT_TRUE(sim::fits(sim::MemoryForecast(), machine(1)));
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -7,7 +7,7 @@
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 using testing::HasSubstr;
@@ -21,35 +21,36 @@ constexpr const char* kRedop =
     "  reason: known, TICKET-12\n";
 
 Error refused(const std::string& text) {
-  const auto entries = parse_suppressions(text, "s.yaml");
+  const auto entries = reports::parse_suppressions(text, "s.yaml");
   EXPECT_FALSE(entries) << text;
   return entries ? Error{} : entries.error();
 }
 
 TEST(ParseSuppressions, TakesEveryKey) {
   const auto entries =
-      parse_suppressions(kRedop + std::string("  expires: 2030-12-31\n"), "s.yaml");
+      reports::parse_suppressions(kRedop + std::string("  expires: 2030-12-31\n"), "s.yaml");
   ASSERT_TRUE(entries) << entries.error().str();
   ASSERT_EQ(entries->size(), 1U);
-  const Suppression& one = entries->front();
-  EXPECT_EQ(one.rule, RuleId::redop_mismatch);
+  const reports::Suppression& one = entries->front();
+  EXPECT_EQ(one.rule, verify::RuleId::redop_mismatch);
   EXPECT_EQ(one.group, "world");
   EXPECT_EQ(one.what, std::vector<std::string>{"image.*"});
   EXPECT_EQ(one.at.size(), 2U);
-  EXPECT_EQ(one.ranks, (std::vector<Rank>{Rank(0), Rank(1)}));
+  EXPECT_EQ(one.ranks, (std::vector<trace::Rank>{trace::Rank(0), trace::Rank(1)}));
   EXPECT_EQ(one.reason, "known, TICKET-12");
-  EXPECT_EQ(one.last_day, parse_date("2030-12-31"));
+  EXPECT_EQ(one.last_day, reports::parse_date("2030-12-31"));
 }
 
 TEST(ParseSuppressions, NeverIsADateToo) {
-  const auto entries = parse_suppressions(kRedop + std::string("  expires: never\n"), "s.yaml");
+  const auto entries =
+      reports::parse_suppressions(kRedop + std::string("  expires: never\n"), "s.yaml");
   ASSERT_TRUE(entries) << entries.error().str();
   EXPECT_FALSE(entries->front().last_day);
 }
 
 TEST(ParseSuppressions, AFileWithoutEntriesIsNone) {
   for (const char* text : {"", "\n\n", "# nothing yet\n", "---\n# nothing\n", "[]\n"}) {
-    const auto entries = parse_suppressions(text, "s.yaml");
+    const auto entries = reports::parse_suppressions(text, "s.yaml");
     ASSERT_TRUE(entries) << text;
     EXPECT_TRUE(entries->empty());
   }
@@ -146,4 +147,4 @@ TEST(SuppressionsOption, AMalformedFileIsRefusedWithItsPlace) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -5,16 +5,16 @@
 #include "sim/sweep/book.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 using ::testing::HasSubstr;
 
-sweep::Row row(int ranks) {
-  sweep::Row out;
+sim::Row row(int ranks) {
+  sim::Row out;
   out.machine = "m.yaml";
   out.values = {{"ranks", ranks}};
-  out.outcome = sweep::Outcome::trains;
+  out.outcome = sim::Outcome::trains;
   out.ranks = ranks;
   out.step_seconds = 0.125 * ranks;
   out.samples_per_second = 8.0 / ranks;
@@ -24,11 +24,11 @@ sweep::Row row(int ranks) {
 
 class SweepFolderTest : public ::testing::Test {
  protected:
-  SweepIdentity identity() const { return {"1.0", "aa", {{"m.yaml", "bb"}}, 4, std::nullopt}; }
-  Result<SweepFolder> open(const SweepIdentity& identity) {
-    return SweepFolder::open(folder_.file("sweep"), identity);
+  sim::SweepIdentity identity() const { return {"1.0", "aa", {{"m.yaml", "bb"}}, 4, std::nullopt}; }
+  Result<sim::SweepFolder> open(const sim::SweepIdentity& identity) {
+    return sim::SweepFolder::open(folder_.file("sweep"), identity);
   }
-  std::string why_not(const SweepIdentity& identity) {
+  std::string why_not(const sim::SweepIdentity& identity) {
     const auto folder = open(identity);
     return folder ? "it opens" : folder.error().message;
   }
@@ -36,8 +36,7 @@ class SweepFolderTest : public ::testing::Test {
   void fill() {
     auto folder = open(identity());
     ASSERT_TRUE(folder) << folder.error().str();
-    for (const int ranks : {1, 2, 3})
-      ASSERT_TRUE(folder->append(sweep::row_line(row(ranks), true)));
+    for (const int ranks : {1, 2, 3}) ASSERT_TRUE(folder->append(sim::row_line(row(ranks), true)));
   }
   std::string results() const { return folder_.file("sweep/results.jsonl"); }
 
@@ -51,8 +50,8 @@ TEST_F(SweepFolderTest, KeepsTheRows) {
   ASSERT_EQ(folder->rows().size(), 3U);
   EXPECT_FALSE(folder->was_cut());
   for (int i = 0; i < 3; ++i)
-    EXPECT_EQ(sweep::row_line(folder->rows()[static_cast<std::size_t>(i)], true),
-              sweep::row_line(row(i + 1), true));
+    EXPECT_EQ(sim::row_line(folder->rows()[static_cast<std::size_t>(i)], true),
+              sim::row_line(row(i + 1), true));
 }
 
 TEST_F(SweepFolderTest, CutAnywhereItHasOnlyWholeRows) {
@@ -65,7 +64,7 @@ TEST_F(SweepFolderTest, CutAnywhereItHasOnlyWholeRows) {
     {
       const auto folder = open(identity());
       ASSERT_TRUE(folder) << folder.error().str();
-      for (const sweep::Row& one : folder->rows()) expected += sweep::row_line(one, true);
+      for (const sim::Row& one : folder->rows()) expected += sim::row_line(one, true);
       EXPECT_EQ(folder->was_cut(), expected.size() < size);
     }
     // The rows whose lines are whole.
@@ -81,7 +80,7 @@ TEST_F(SweepFolderTest, ARowBehindACutLineIsWhole) {
   {
     auto folder = open(identity());
     ASSERT_TRUE(folder);
-    ASSERT_TRUE(folder->append(sweep::row_line(row(3), true)));
+    ASSERT_TRUE(folder->append(sim::row_line(row(3), true)));
   }
   EXPECT_EQ(TempDir::read(results()), whole);
 }
@@ -96,7 +95,7 @@ TEST_F(SweepFolderTest, ALineThatIsNoRowIsRefusedWithItsNumber) {
 
 TEST_F(SweepFolderTest, AnotherSweepIsRefused) {
   fill();
-  SweepIdentity other = identity();
+  sim::SweepIdentity other = identity();
   other.scenario = "cc";
   EXPECT_THAT(why_not(other), HasSubstr("scenario"));
   other = identity();
@@ -115,7 +114,7 @@ TEST_F(SweepFolderTest, AnotherSweepIsRefused) {
 
 TEST_F(SweepFolderTest, AnotherMachineMayComeInLater) {
   fill();
-  SweepIdentity other = identity();
+  sim::SweepIdentity other = identity();
   other.machines = {{"n.yaml", "dd"}};  // m.yaml is not used this time
   EXPECT_EQ(why_not(other), "it opens");
   other.machines = {{"m.yaml", "ee"}};
@@ -150,7 +149,7 @@ TEST_F(SweepFolderTest, TwoSweepsDoNotWriteToOneFolder) {
   EXPECT_THAT(why_not(identity()), HasSubstr("another sweep is writing here"));
   // Nor does the second one leave a word of its machines.
   const std::string before = TempDir::read(folder_.file("sweep/sweep.json"));
-  SweepIdentity other = identity();
+  sim::SweepIdentity other = identity();
   other.machines["n.yaml"] = "dd";
   EXPECT_THAT(why_not(other), HasSubstr("another sweep is writing here"));
   EXPECT_EQ(TempDir::read(folder_.file("sweep/sweep.json")), before);
@@ -161,9 +160,9 @@ TEST_F(SweepFolderTest, ASweepThatWasKilledAtItsVeryBeginningCanBeBegunAnew) {
   folder_.write("sweep/results.jsonl", "");
   EXPECT_EQ(why_not(identity()), "it opens");
   std::filesystem::remove(folder_.file("sweep/sweep.json"));
-  folder_.write("sweep/results.jsonl", sweep::row_line(row(1), true));
+  folder_.write("sweep/results.jsonl", sim::row_line(row(1), true));
   EXPECT_THAT(why_not(identity()), HasSubstr("not empty"));
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

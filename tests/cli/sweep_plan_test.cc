@@ -7,7 +7,7 @@
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 using ::testing::AllOf;
@@ -146,4 +146,4 @@ TEST_F(SweepPlan, WhereAllAreRefusedTheStatusSaysSo) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -8,7 +8,7 @@
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 using ::testing::AllOf;
@@ -134,4 +134,4 @@ TEST_F(SweepCommand, WhatIsNoPlanNeedsNoWorker) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -7,7 +7,7 @@
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -52,7 +52,7 @@ TEST_F(TraceToScenario, writes_a_scenario_that_expects_the_verdict) {
   ASSERT_EQ(made.status, 0) << made.err;
   EXPECT_THAT(made.out, HasSubstr("2 ranks, 9 calls, at most 5 of one rank"));
   EXPECT_THAT(made.out, HasSubstr("expected of it: host-stall of rank 1"));
-  const Result<Scenario> scenario = load_scenario(folder_.file("job.yaml"));
+  const Result<runtime::Scenario> scenario = runtime::load_scenario(folder_.file("job.yaml"));
   ASSERT_TRUE(scenario) << scenario.error().str();
   EXPECT_EQ(scenario->name, "replay of run");
   EXPECT_EQ(scenario->expect->culprits, std::vector<int>{1});
@@ -163,4 +163,4 @@ TEST_F(TraceToScenario, wrong_options_say_so) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -6,14 +6,14 @@
 #include "reports/live/screen.h"
 #include "tests/reports/inline_run.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
-using Doing = WatchedRank::Doing;
+using Doing = reports::WatchedRank::Doing;
 
-WatchedRank at_call(int rank, Doing doing, const std::string& call, std::uint64_t seq) {
-  WatchedRank out;
-  out.rank = Rank(rank);
+reports::WatchedRank at_call(int rank, Doing doing, const std::string& call, std::uint64_t seq) {
+  reports::WatchedRank out;
+  out.rank = trace::Rank(rank);
   out.doing = doing;
   out.steps = 12;
   out.call = call;
@@ -23,13 +23,13 @@ WatchedRank at_call(int rank, Doing doing, const std::string& call, std::uint64_
 }
 
 // Ranks 0, 2, 3 … wait for rank 1, which is late.
-WatchState one_late(int ranks) {
-  WatchState state;
+reports::WatchState one_late(int ranks) {
+  reports::WatchState state;
   state.folder = "/tmp/job";
   state.watched_s = 31;
   for (int r = 0; r < ranks; ++r) {
     state.ranks.push_back(at_call(r, Doing::waits, "all_reduce(head.weight)", 37));
-    state.ranks.back().waits_for = {Rank(1)};
+    state.ranks.back().waits_for = {trace::Rank(1)};
   }
   state.ranks[1] = at_call(1, Doing::works, "all_reduce(text.weight)", 36);
   state.ranks[1].behind = 2'100'000'000;
@@ -37,10 +37,10 @@ WatchState one_late(int ranks) {
   return state;
 }
 
-Finding hang() {
-  Finding f;
-  f.rule = RuleId::missing_collective;
-  f.certainty = Certainty::proven;
+verify::Finding hang() {
+  verify::Finding f;
+  f.rule = verify::RuleId::missing_collective;
+  f.certainty = verify::Certainty::proven;
   f.message = "rank 1 never issued all_reduce(head.weight), which all other ranks of world wait in";
   f.fix = "make rank 1 issue it too";
   f.fingerprint = "1";
@@ -48,7 +48,7 @@ Finding hang() {
 }
 
 TEST(WatchScreen, RanksInOneSituationShareARow) {
-  EXPECT_EQ(watch_screen(one_late(3), {}, {}),
+  EXPECT_EQ(reports::watch_screen(one_late(3), {}, {}),
             "/tmp/job\n"
             "  3 of 3 ranks, step 12, watched for 31 s\n"
             "\n"
@@ -60,58 +60,59 @@ TEST(WatchScreen, RanksInOneSituationShareARow) {
 }
 
 TEST(WatchScreen, AThousandRanksAreTwoRows) {
-  const std::string screen = watch_screen(one_late(1000), {}, {});
+  const std::string screen = reports::watch_screen(one_late(1000), {}, {});
   EXPECT_NE(screen.find("ranks 0,2-999"), std::string::npos) << screen;
   EXPECT_LT(std::count(screen.begin(), screen.end(), '\n'), 10);
 }
 
 TEST(WatchScreen, FitsEveryWidthAndHeight) {
-  WatchState state = one_late(40);
+  reports::WatchState state = one_late(40);
   for (std::size_t r = 2; r < state.ranks.size(); ++r) {
     state.ranks[r].call = "all_gather_into_tensor(" + std::string(r, 'x') + ")";
     state.ranks[r].seq = 1'000'000 * r;
   }
   state.findings = {hang(), hang(), hang(), hang()};
   state.folder = std::string(200, 'd');
-  for (std::size_t width = kLeastWidth; width < 200; width += 7) {
-    EXPECT_LE(widest_line(watch_screen(state, {.width = width}, {})), width);
+  for (std::size_t width = reports::kLeastWidth; width < 200; width += 7) {
+    EXPECT_LE(reports::widest_line(reports::watch_screen(state, {.width = width}, {})), width);
     for (std::size_t height = 4; height < 60; height += 3) {
-      const std::string screen = watch_screen(state, {width, height}, {});
+      const std::string screen = reports::watch_screen(state, {width, height}, {});
       EXPECT_LE(std::count(screen.begin(), screen.end(), '\n'), static_cast<long>(height));
     }
   }
 }
 
 TEST(WatchScreen, WhereTheRowsDoNotFitThoseOthersWaitForStay) {
-  WatchState state = one_late(40);
+  reports::WatchState state = one_late(40);
   for (std::size_t r = 0; r < state.ranks.size(); ++r) state.ranks[r].steps = static_cast<int>(r);
-  const std::string screen = watch_screen(state, {.width = 80, .height = 9}, {});
+  const std::string screen = reports::watch_screen(state, {.width = 80, .height = 9}, {});
   EXPECT_NE(screen.find("\nrank 1 "), std::string::npos) << screen;
   EXPECT_NE(screen.find("rows more"), std::string::npos) << screen;
 }
 
 TEST(WatchScreen, ShowsAProofAndWhatToDo) {
-  WatchState state = one_late(3);
+  reports::WatchState state = one_late(3);
   state.findings = {hang()};
-  const std::string screen = watch_screen(state, {}, {});
+  const std::string screen = reports::watch_screen(state, {}, {});
   EXPECT_NE(screen.find("proven missing-collective\n  rank 1 never issued"), std::string::npos)
       << screen;
   EXPECT_NE(screen.find("  fix: make rank 1 issue it too\n"), std::string::npos) << screen;
 }
 
 TEST(WatchScreen, HasNoEscapeCodesUnlessPainted) {
-  WatchState state = one_late(3);
+  reports::WatchState state = one_late(3);
   state.findings = {hang()};
-  EXPECT_EQ(watch_screen(state, {}, {}).find('\x1b'), std::string::npos);
-  EXPECT_NE(watch_screen(state, {}, {.on = true}).find('\x1b'), std::string::npos);
+  EXPECT_EQ(reports::watch_screen(state, {}, {}).find('\x1b'), std::string::npos);
+  EXPECT_NE(reports::watch_screen(state, {}, {.on = true}).find('\x1b'), std::string::npos);
 }
 
 TEST(WatchScreen, SaysThatNothingHasBegun) {
-  WatchState state;
+  reports::WatchState state;
   state.folder = "/tmp/job";
-  EXPECT_NE(watch_screen(state, {}, {}).find("no rank has begun to record"), std::string::npos);
+  EXPECT_NE(reports::watch_screen(state, {}, {}).find("no rank has begun to record"),
+            std::string::npos);
   state.problem = "/tmp/job: cannot read the folder";
-  EXPECT_NE(watch_screen(state, {}, {}).find(state.problem), std::string::npos);
+  EXPECT_NE(reports::watch_screen(state, {}, {}).find(state.problem), std::string::npos);
 }
 
 TEST(TerminalScreen, ErasesWhatStoodThere) {
@@ -120,35 +121,35 @@ TEST(TerminalScreen, ErasesWhatStoodThere) {
 }
 
 TEST(WatchNews, TellsWhatChangedAndNothingTwice) {
-  const Nanos late = 100'000'000;
-  WatchState now = one_late(3);
-  EXPECT_EQ(watch_news({}, now, late),
+  const trace::Nanos late = 100'000'000;
+  reports::WatchState now = one_late(3);
+  EXPECT_EQ(reports::watch_news({}, now, late),
             (std::vector<std::string>{
                 "ranks 0-2 began",
                 "rank 1 is 2.1 s behind the median in all_reduce(head.weight), train.py:33"}));
-  EXPECT_TRUE(watch_news(now, now, late).empty());
-  const WatchState before = now;
+  EXPECT_TRUE(reports::watch_news(now, now, late).empty());
+  const reports::WatchState before = now;
   now.ranks[1].doing = Doing::killed;
   now.ranks[1].behind = 0;
   now.findings = {hang()};
-  EXPECT_EQ(watch_news(before, now, late),
+  EXPECT_EQ(reports::watch_news(before, now, late),
             (std::vector<std::string>{"rank 1 gone: killed",
                                       "proven missing-collective: " + hang().message}));
 }
 
 TEST(WatchNews, SmallDelaysAreNoNews) {
-  WatchState before = one_late(3);
+  reports::WatchState before = one_late(3);
   before.ranks[1].behind = 0;
-  EXPECT_TRUE(watch_news(before, one_late(3), 3'000'000'000).empty());
+  EXPECT_TRUE(reports::watch_news(before, one_late(3), 3'000'000'000).empty());
 }
 
 TEST(DurationWords, AreShort) {
-  EXPECT_EQ(duration_words(0.0123), "12 ms");
-  EXPECT_EQ(duration_words(2.14), "2.1 s");
-  EXPECT_EQ(duration_words(31.4), "31 s");
-  EXPECT_EQ(duration_words(200), "3 min 20 s");
-  EXPECT_EQ(duration_words(3900), "1 h 5 min");
+  EXPECT_EQ(reports::duration_words(0.0123), "12 ms");
+  EXPECT_EQ(reports::duration_words(2.14), "2.1 s");
+  EXPECT_EQ(reports::duration_words(31.4), "31 s");
+  EXPECT_EQ(reports::duration_words(200), "3 min 20 s");
+  EXPECT_EQ(reports::duration_words(3900), "1 h 5 min");
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

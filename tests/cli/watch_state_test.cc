@@ -4,17 +4,18 @@
 #include "tests/reports/inline_run.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
-using Doing = WatchedRank::Doing;
+using Doing = reports::WatchedRank::Doing;
 
 std::string at(const char* event, int id, long t) {
   return std::string(R"({"ev":")") + event + R"(","id":)" + std::to_string(id) +
          ",\"t\":" + std::to_string(t) + "}\n";
 }
 std::string issue(int id, long t, const std::string& what = "w") {
-  return all_reduce(id, what, 8, ",\"t\":" + std::to_string(t) + R"(,"async":true,"at":"a.py:3")");
+  return reports::all_reduce(id, what, 8,
+                             ",\"t\":" + std::to_string(t) + R"(,"async":true,"at":"a.py:3")");
 }
 // Issued, waited for, and done.
 std::string whole(int id, long t) {
@@ -25,15 +26,15 @@ std::string step(int n, long t) {
 }
 constexpr const char* kClean = "{\"end\":\"clean\"}\n";
 
-WatchState state_of(const Run& run, Nanos now, bool live = true) {
-  return watch_state(run, verify(run, {.live = live}), now, live);
+reports::WatchState state_of(const trace::Run& run, trace::Nanos now, bool live = true) {
+  return reports::watch_state(run, verify::verify(run, {.live = live}), now, live);
 }
 
 TEST(WatchState, RanksAtWorkWaitForNobody) {
-  const auto run = inline_run({whole(0, 10) + step(0, 20), whole(0, 10) + step(0, 25)});
-  const WatchState state = state_of(run, 100);
+  const auto run = reports::inline_run({whole(0, 10) + step(0, 20), whole(0, 10) + step(0, 25)});
+  const reports::WatchState state = state_of(run, 100);
   ASSERT_EQ(state.ranks.size(), 2U);
-  for (const WatchedRank& r : state.ranks) {
+  for (const reports::WatchedRank& r : state.ranks) {
     EXPECT_EQ(r.doing, Doing::works);
     EXPECT_EQ(r.steps, 1);
     EXPECT_EQ(r.call, "all_reduce(w)");
@@ -49,10 +50,10 @@ TEST(WatchState, RanksAtWorkWaitForNobody) {
 
 TEST(WatchState, WhoIsWaitedForIsBehindByAtLeastTheWait) {
   const std::string waits = whole(0, 10) + issue(1, 50, "v") + at("wait", 1, 51);
-  const auto run = inline_run({waits, whole(0, 10), waits});
-  const WatchState state = state_of(run, 1050);
+  const auto run = reports::inline_run({waits, whole(0, 10), waits});
+  const reports::WatchState state = state_of(run, 1050);
   EXPECT_EQ(state.ranks[0].doing, Doing::waits);
-  EXPECT_EQ(state.ranks[0].waits_for, ranks_of({1}));
+  EXPECT_EQ(state.ranks[0].waits_for, reports::ranks_of({1}));
   EXPECT_EQ(state.ranks[0].call, "all_reduce(v)");
   EXPECT_EQ(state.ranks[0].seq, 1U);
   EXPECT_EQ(state.ranks[1].doing, Doing::works);
@@ -62,8 +63,8 @@ TEST(WatchState, WhoIsWaitedForIsBehindByAtLeastTheWait) {
 }
 
 TEST(WatchState, AStragglerIsBehindTheMedianOfTheLastCallOfAll) {
-  const auto run = inline_run({whole(0, 10), whole(0, 12), whole(0, 5012)});
-  const WatchState state = state_of(run, 6000);
+  const auto run = reports::inline_run({whole(0, 10), whole(0, 12), whole(0, 5012)});
+  const reports::WatchState state = state_of(run, 6000);
   EXPECT_EQ(state.ranks[0].behind, 0);
   EXPECT_EQ(state.ranks[1].behind, 0) << "it is the median";
   EXPECT_EQ(state.ranks[2].behind, 5000);
@@ -75,21 +76,24 @@ TEST(WatchState, ClocksOfDifferentHostsAreNotCompared) {
            R"(,"world_size":2,"host":")" + host + "\"}\n{\"group\":\"world\",\"ranks\":[0,1]}\n" +
            whole(0, t);
   };
-  const WatchState same = state_of(run_from_text({trace(0, "a", 10), trace(1, "a", 900)}), 1000);
+  const reports::WatchState same =
+      state_of(run_from_text({trace(0, "a", 10), trace(1, "a", 900)}), 1000);
   EXPECT_EQ(same.ranks[1].behind, 890);
-  const WatchState other = state_of(run_from_text({trace(0, "a", 10), trace(1, "b", 900)}), 1000);
+  const reports::WatchState other =
+      state_of(run_from_text({trace(0, "a", 10), trace(1, "b", 900)}), 1000);
   EXPECT_EQ(other.ranks[1].behind, 0);
-  EXPECT_EQ(other.ranks[0].quiet, kNoTime);
+  EXPECT_EQ(other.ranks[0].quiet, trace::kNoTime);
 }
 
 TEST(WatchState, WhoWaitsForOneThatEndedIsStuck) {
   const std::string waits = whole(0, 10) + issue(1, 50) + at("wait", 1, 51);
-  const WatchState state = state_of(inline_run({waits, whole(0, 10) + kClean}), 1000);
+  const reports::WatchState state =
+      state_of(reports::inline_run({waits, whole(0, 10) + kClean}), 1000);
   EXPECT_EQ(state.ranks[0].doing, Doing::stuck);
   EXPECT_EQ(state.ranks[1].doing, Doing::ended);
   EXPECT_EQ(state.ranks[1].behind, 0) << "it will not come: it is not late";
   ASSERT_FALSE(state.findings.empty());
-  EXPECT_EQ(state.findings[0].culprits, ranks_of({1}));
+  EXPECT_EQ(state.findings[0].culprits, reports::ranks_of({1}));
 }
 
 TEST(WatchState, TellsHowARankEnded) {
@@ -97,16 +101,16 @@ TEST(WatchState, TellsHowARankEnded) {
                                     {"hung", Doing::hung},
                                     {"exception", Doing::raised},
                                     {"killed", Doing::killed}}) {
-    const auto run = inline_run({whole(0, 1) + "{\"end\":\"" + mark + "\"}\n"});
+    const auto run = reports::inline_run({whole(0, 1) + "{\"end\":\"" + mark + "\"}\n"});
     EXPECT_EQ(state_of(run, 10).ranks[0].doing, doing) << mark;
   }
 }
 
 TEST(WatchState, ListsRanksThatHaveNotBegun) {
-  const WatchState state = state_of(inline_run({whole(0, 1), ""}), 10);
-  EXPECT_EQ(state.absent, ranks_of({1}));
+  const reports::WatchState state = state_of(reports::inline_run({whole(0, 1), ""}), 10);
+  EXPECT_EQ(state.absent, reports::ranks_of({1}));
   EXPECT_EQ(state.steps(), 0);
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

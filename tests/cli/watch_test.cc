@@ -19,31 +19,31 @@
 #include "tests/support/temp_dir.h"
 #include "trace/formats/ring/writer.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 // One rank of a job, in a process of its own.
 class Recorder {
  public:
   Recorder(const std::string& folder, int rank, int ranks) {
-    RingWriter::Options options;
+    trace::RingWriter::Options options;
     options.path = folder + "/rank_" + std::to_string(rank) + ".ring";
-    options.rank = Rank(rank);
+    options.rank = trace::Rank(rank);
     options.world_size = ranks;
     options.capacity = 1024;
-    ring_ = std::move(*RingWriter::create(options));
+    ring_ = std::move(*trace::RingWriter::create(options));
     std::vector<std::int32_t> all;
     for (int r = 0; r < ranks; ++r) all.push_back(r);
     world_ = ring_->make_group("world", all);
-    RingWriter::SignatureFields fields;
-    fields.op = Op::all_reduce;
+    trace::RingWriter::SignatureFields fields;
+    fields.op = trace::Op::all_reduce;
     fields.in = fields.out = {{16}};
     fields.has_in = fields.has_out = true;
     signature_ = ring_->make_signature(fields);
     weight_ = ring_->intern_names({"head.weight"});
   }
   std::uint32_t begin() {
-    RingWriter::Issue issue;
+    trace::RingWriter::Issue issue;
     issue.group = world_;
     issue.signature = signature_;
     issue.what = weight_;
@@ -59,13 +59,13 @@ class Recorder {
     ring_->waited(call);
     ring_->step(n, 1.5, 8);
   }
-  RingWriter& ring() { return *ring_; }
+  trace::RingWriter& ring() { return *ring_; }
 
  private:
-  std::unique_ptr<RingWriter> ring_;
-  RingWriter::GroupRef world_;
-  RingWriter::SignatureRef signature_;
-  RingWriter::NamesRef weight_;
+  std::unique_ptr<trace::RingWriter> ring_;
+  trace::RingWriter::GroupRef world_;
+  trace::RingWriter::SignatureRef signature_;
+  trace::RingWriter::NamesRef weight_;
   std::uint32_t calls_ = 0;
 };
 
@@ -116,7 +116,7 @@ class WatchTest : public ::testing::Test {
 
 void end_cleanly(Recorder& r) {
   for (int n = 0; n < 3; ++n) r.step(n);
-  r.ring().finish(End::clean);
+  r.ring().finish(trace::End::clean);
 }
 void wait_for_ever(Recorder& r) {
   r.step(0);
@@ -138,7 +138,7 @@ TEST_F(WatchTest, ProvesThatAWaitForOneWhoEndedIsADeadlock) {
   start(0, 2, wait_for_ever);
   start(1, 2, [](Recorder& r) {
     r.step(0);
-    r.ring().finish(End::clean);
+    r.ring().finish(trace::End::clean);
   });
   const Outcome outcome = watch({"--output", "json=" + dir_.file("r.json")});
   EXPECT_EQ(outcome.status, 1) << outcome.out << outcome.err;
@@ -151,7 +151,7 @@ TEST_F(WatchTest, ARankWhoseProcessIsGoneCountsAsKilled) {
   start(0, 2, wait_for_ever);
   const pid_t gone = start(1, 2, [](Recorder& r) { r.step(0); });
   kill(gone, SIGKILL);
-  ASSERT_TRUE(testing::eventually([&] { return has_ended(gone); }));
+  ASSERT_TRUE(runtime::testing::eventually([&] { return runtime::has_ended(gone); }));
   const Outcome outcome = watch();
   EXPECT_EQ(outcome.status, 1) << outcome.out << outcome.err;
   EXPECT_NE(outcome.out.find("rank 1 gone: killed"), std::string::npos) << outcome.out;
@@ -164,7 +164,7 @@ TEST_F(WatchTest, AJobOfWhichAllWereKilledIsNotClean) {
   for (int r = 0; r < 2; ++r) {
     const pid_t gone = start(r, 2, [](Recorder& recorder) { recorder.step(0); });
     kill(gone, SIGKILL);
-    ASSERT_TRUE(testing::eventually([&] { return has_ended(gone); }));
+    ASSERT_TRUE(runtime::testing::eventually([&] { return runtime::has_ended(gone); }));
   }
   const Outcome outcome = watch();
   EXPECT_EQ(outcome.status, 3) << outcome.out << outcome.err;
@@ -195,7 +195,7 @@ TEST_F(WatchTest, RunsTheCommandOnceWithWhatWasFound) {
   start(0, 2, wait_for_ever);
   start(1, 2, [](Recorder& r) {
     r.step(0);
-    r.ring().finish(End::clean);
+    r.ring().finish(trace::End::clean);
   });
   const std::string told = dir_.file("told");
   const Outcome outcome =
@@ -280,44 +280,44 @@ TEST_F(WatchTest, WhoRecordsIsNotGoneWhateverItsNumber) {
     _exit(0);
   }
   waitpid(named, nullptr, 0);
-  const auto end_seen = [](WatchSource& source) {
+  const auto end_seen = [](runtime::WatchSource& source) {
     const auto look = source.look();
-    return look && *look ? (*look)->run.ranks[0].end : End::hung;
+    return look && *look ? (*look)->run.ranks[0].end : trace::End::hung;
   };
-  WatchSource source({dir_.path()});
-  EXPECT_EQ(end_seen(source), End::cut);
+  runtime::WatchSource source({dir_.path()});
+  EXPECT_EQ(end_seen(source), trace::End::cut);
   for (int look = 0; look < 2; ++look) {
     char any;
     ASSERT_EQ(write(go[1], "x", 1), 1);
     ASSERT_EQ(read(done[0], &any, 1), 1);
-    EXPECT_EQ(end_seen(source), End::cut);
+    EXPECT_EQ(end_seen(source), trace::End::cut);
   }
-  for (int look = 0; look < 3; ++look) EXPECT_EQ(end_seen(source), End::cut) << "for good";
-  WatchSource silent({dir_.path()});
-  EXPECT_EQ(end_seen(silent), End::cut);
-  EXPECT_EQ(end_seen(silent), End::killed) << "gone, and nothing recorded since";
+  for (int look = 0; look < 3; ++look) EXPECT_EQ(end_seen(source), trace::End::cut) << "for good";
+  runtime::WatchSource silent({dir_.path()});
+  EXPECT_EQ(end_seen(silent), trace::End::cut);
+  EXPECT_EQ(end_seen(silent), trace::End::killed) << "gone, and nothing recorded since";
   for (const int descriptor : {go[0], go[1], done[0], done[1]}) close(descriptor);
 }
 
 TEST_F(WatchTest, AbsentRanksAreWaitedForAWhile) {
   start(0, 2, end_cleanly, false);
-  WatchSource source({dir_.path()});
-  for (int look = 1; look <= WatchSource::kLooksForAbsent; ++look) {
+  runtime::WatchSource source({dir_.path()});
+  for (int look = 1; look <= runtime::WatchSource::kLooksForAbsent; ++look) {
     const auto seen = source.look();
     ASSERT_TRUE(seen && *seen);
-    EXPECT_EQ((*seen)->over, look == WatchSource::kLooksForAbsent) << look;
+    EXPECT_EQ((*seen)->over, look == runtime::WatchSource::kLooksForAbsent) << look;
   }
 }
 
 TEST(HasEnded, KnowsZombiesAndTheLiving) {
-  EXPECT_FALSE(has_ended(getpid()));
+  EXPECT_FALSE(runtime::has_ended(getpid()));
   const pid_t pid = fork();
   if (pid == 0) _exit(0);
-  EXPECT_TRUE(testing::eventually([&] { return has_ended(pid); })) << "a zombie";
+  EXPECT_TRUE(runtime::testing::eventually([&] { return runtime::has_ended(pid); })) << "a zombie";
   waitpid(pid, nullptr, 0);
-  EXPECT_FALSE(has_ended(0));
-  EXPECT_FALSE(has_ended(-1));
+  EXPECT_FALSE(runtime::has_ended(0));
+  EXPECT_FALSE(runtime::has_ended(-1));
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli

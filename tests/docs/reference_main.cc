@@ -14,7 +14,7 @@ std::string printed(const std::vector<std::string>& arguments) {
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   std::ostringstream out;
   std::streambuf* const before = std::cout.rdbuf(out.rdbuf());
-  lockstep::run_program(static_cast<int>(argv.size()), argv.data());
+  lockstep::cli::run_program(static_cast<int>(argv.size()), argv.data());
   std::cout.rdbuf(before);
   return out.str();
 }

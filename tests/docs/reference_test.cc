@@ -22,7 +22,7 @@ const std::string kDocs = LOCKSTEP_SOURCE_DIR "/docs/";
 
 TEST(Reference, ThePagesAreWhatTheProgramSays) {
   const auto pages = reference_pages(
-      [](const std::vector<std::string>& arguments) { return run_lockstep(arguments).out; });
+      [](const std::vector<std::string>& arguments) { return cli::run_lockstep(arguments).out; });
   EXPECT_EQ(pages.size(), 5U);
   for (const auto& [name, text] : pages)
     EXPECT_TRUE(TempDir::read(kDocs + "reference/" + name) == text)
@@ -68,48 +68,51 @@ std::string row(std::size_t offset, const std::string& type, const std::string& 
 }
 
 TEST(RingFilePage, HasTheHeadersOffsets) {
-  using ring::Header;
+  using trace::ring::Header;
   const std::string page = TempDir::read(kDocs + "ring-file.md");
   const std::string header =
       page.substr(page.find("### Header"), page.find("### Table") - page.find("### Header"));
   for (const std::string& expected :
-       {row(offsetof(Header, magic), "char[8]", "magic"),
-        row(offsetof(Header, version), "u32", "version") + " " + std::to_string(ring::kVersion) +
-            " |",
-        row(offsetof(Header, header_bytes), "u32", "header_bytes") + " " +
-            std::to_string(ring::kHeaderBytes) + " |",
-        row(offsetof(Header, record_bytes), "u32", "record_bytes") + " " +
-            std::to_string(sizeof(ring::Record)) + " |",
-        row(offsetof(Header, rank), "i32", "rank"),
-        row(offsetof(Header, world_size), "i32", "world_size"),
-        row(offsetof(Header, semantics), "u32", "semantics"),
-        row(offsetof(Header, capacity), "u64", "capacity"),
-        row(offsetof(Header, table_offset), "u64", "table_offset"),
-        row(offsetof(Header, table_bytes), "u64", "table_bytes"),
-        row(offsetof(Header, ring_offset), "u64", "ring_offset"),
-        row(offsetof(Header, pid), "i64", "pid"),
-        row(offsetof(Header, backend), "char[32]", "backend"),
-        row(offsetof(Header, host), "char[64]", "host"),
-        row(offsetof(Header, program), "char[256]", "program"),
-        row(offsetof(Header, written), "u64, atomic", "written"),
-        row(offsetof(Header, table_used), "u64, atomic", "table_used"),
-        row(offsetof(Header, table_lost), "u64, atomic", "table_lost"),
-        row(offsetof(Header, end_mark), "u32, atomic", "end_mark"),
-        "\n| " + std::to_string(offsetof(Header, reserved)) + " | u32 |"})
+       {row(offsetof(trace::ring::Header, magic), "char[8]", "magic"),
+        row(offsetof(trace::ring::Header, version), "u32", "version") + " " +
+            std::to_string(trace::ring::kVersion) + " |",
+        row(offsetof(trace::ring::Header, header_bytes), "u32", "header_bytes") + " " +
+            std::to_string(trace::ring::kHeaderBytes) + " |",
+        row(offsetof(trace::ring::Header, record_bytes), "u32", "record_bytes") + " " +
+            std::to_string(sizeof(trace::ring::Record)) + " |",
+        row(offsetof(trace::ring::Header, rank), "i32", "rank"),
+        row(offsetof(trace::ring::Header, world_size), "i32", "world_size"),
+        row(offsetof(trace::ring::Header, semantics), "u32", "semantics"),
+        row(offsetof(trace::ring::Header, capacity), "u64", "capacity"),
+        row(offsetof(trace::ring::Header, table_offset), "u64", "table_offset"),
+        row(offsetof(trace::ring::Header, table_bytes), "u64", "table_bytes"),
+        row(offsetof(trace::ring::Header, ring_offset), "u64", "ring_offset"),
+        row(offsetof(trace::ring::Header, pid), "i64", "pid"),
+        row(offsetof(trace::ring::Header, backend), "char[32]", "backend"),
+        row(offsetof(trace::ring::Header, host), "char[64]", "host"),
+        row(offsetof(trace::ring::Header, program), "char[256]", "program"),
+        row(offsetof(trace::ring::Header, written), "u64, atomic", "written"),
+        row(offsetof(trace::ring::Header, table_used), "u64, atomic", "table_used"),
+        row(offsetof(trace::ring::Header, table_lost), "u64, atomic", "table_lost"),
+        row(offsetof(trace::ring::Header, end_mark), "u32, atomic", "end_mark"),
+        "\n| " + std::to_string(offsetof(trace::ring::Header, reserved)) + " | u32 |"})
     EXPECT_THAT(header, HasSubstr(expected));
-  EXPECT_THAT(header, HasSubstr("`" + std::string(ring::kMagic, 8) + "`"));
+  EXPECT_THAT(header, HasSubstr("`" + std::string(trace::ring::kMagic, 8) + "`"));
 }
 
 TEST(RingFilePage, HasTheRecordsOffsets) {
-  using ring::Record;
+  using trace::ring::Record;
   const std::string page = TempDir::read(kDocs + "ring-file.md");
   const std::string record = page.substr(page.find("### Record"));
   for (const std::string& expected :
-       {row(offsetof(Record, stamp), "u64, atomic", "stamp"),
-        row(offsetof(Record, time), "i64", "time"), row(offsetof(Record, id), "u32", "id"),
-        row(offsetof(Record, kind), "u16", "kind"), row(offsetof(Record, part), "u16", "part"),
-        "\n| " + std::to_string(offsetof(Record, call)) + " | " +
-            std::to_string(sizeof(Record) - offsetof(Record, call)) + " bytes |"})
+       {row(offsetof(trace::ring::Record, stamp), "u64, atomic", "stamp"),
+        row(offsetof(trace::ring::Record, time), "i64", "time"),
+        row(offsetof(trace::ring::Record, id), "u32", "id"),
+        row(offsetof(trace::ring::Record, kind), "u16", "kind"),
+        row(offsetof(trace::ring::Record, part), "u16", "part"),
+        "\n| " + std::to_string(offsetof(trace::ring::Record, call)) + " | " +
+            std::to_string(sizeof(trace::ring::Record) - offsetof(trace::ring::Record, call)) +
+            " bytes |"})
     EXPECT_THAT(record, HasSubstr(expected));
 }
 
@@ -121,21 +124,25 @@ struct Payload {
 // The payload's fields as the page lists them, in order, take the bytes that the compiler gives
 // them.
 TEST(RingFilePage, ListsEachKindsFieldsInTheirPlaces) {
-  using ring::RecordKind;
+  using trace::ring::RecordKind;
   const std::map<std::string, Payload> fields = {
       {"issue",
-       {"group signature what at tag step peer ptag seq is_async", sizeof(ring::CallFields),
-        alignof(ring::CallFields)}},
+       {"group signature what at tag step peer ptag seq is_async", sizeof(trace::ring::CallFields),
+        alignof(trace::ring::CallFields)}},
       {"exception",
-       {"what has_call", sizeof(ring::ExceptionFields), alignof(ring::ExceptionFields)}},
-      {"step", {"loss samples", sizeof(ring::StepFields), alignof(ring::StepFields)}},
-      {"modality", {"has", sizeof(ring::ModalityFields), alignof(ring::ModalityFields)}},
+       {"what has_call", sizeof(trace::ring::ExceptionFields),
+        alignof(trace::ring::ExceptionFields)}},
+      {"step", {"loss samples", sizeof(trace::ring::StepFields), alignof(trace::ring::StepFields)}},
+      {"modality",
+       {"has", sizeof(trace::ring::ModalityFields), alignof(trace::ring::ModalityFields)}},
       {"data",
-       {"count more modality indices", sizeof(ring::DataFields), alignof(ring::DataFields)}},
+       {"count more modality indices", sizeof(trace::ring::DataFields),
+        alignof(trace::ring::DataFields)}},
       {"state",
-       {"hash norm name shape dtype kind when sharded has_hash sketch", sizeof(ring::StateFields),
-        alignof(ring::StateFields)}},
-      {"span", {"duration name", sizeof(ring::SpanFields), alignof(ring::SpanFields)}},
+       {"hash norm name shape dtype kind when sharded has_hash sketch",
+        sizeof(trace::ring::StateFields), alignof(trace::ring::StateFields)}},
+      {"span",
+       {"duration name", sizeof(trace::ring::SpanFields), alignof(trace::ring::SpanFields)}},
   };
   const std::string page = TempDir::read(kDocs + "ring-file.md");
   for (const auto& [kind, expected] : fields) {
@@ -173,8 +180,8 @@ TEST(RingFilePage, ListsEachKindsFieldsInTheirPlaces) {
                                                                {10, "state"},
                                                                {11, "span"}})
     EXPECT_THAT(page, HasSubstr("\n| " + std::to_string(number) + " | " + name + " | "));
-  static_assert(static_cast<int>(RecordKind::issue) == 1 &&
-                static_cast<int>(RecordKind::span) == 11);
+  static_assert(static_cast<int>(trace::ring::RecordKind::issue) == 1 &&
+                static_cast<int>(trace::ring::RecordKind::span) == 11);
 }
 
 }  // namespace

@@ -30,17 +30,17 @@ std::string trace(int rank, int numel) {
 
 // What a rank records that waits for ever in its second all-reduce, of `numel` elements.
 void record(const std::string& folder, int rank, std::int64_t numel) {
-  RingWriter::Options options;
+  trace::RingWriter::Options options;
   options.path = folder + "/rank_" + std::to_string(rank) + ".ring";
-  options.rank = Rank(rank);
+  options.rank = trace::Rank(rank);
   options.world_size = 2;
   options.capacity = 256;
-  auto ring = RingWriter::create(options);
+  auto ring = trace::RingWriter::create(options);
   if (!ring) _exit(1);
-  RingWriter::Issue issue;
+  trace::RingWriter::Issue issue;
   issue.group = (*ring)->make_group("world", std::vector<std::int32_t>{0, 1});
-  RingWriter::SignatureFields fields;
-  fields.op = Op::all_reduce;
+  trace::RingWriter::SignatureFields fields;
+  fields.op = trace::Op::all_reduce;
   fields.has_in = fields.has_out = true;
   for (std::uint32_t seq = 0; seq < 2; ++seq) {
     fields.in = fields.out = {{seq == 0 ? 16 : numel}};

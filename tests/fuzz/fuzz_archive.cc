@@ -19,12 +19,12 @@ constexpr std::size_t kMostUnpacked = std::size_t{1} << 20U;
 constexpr std::size_t kMostPackedAgain = std::size_t{1} << 14U;  // packing is slow
 
 void read_content(std::string_view bytes, const std::string& name) {
-  const Format* const format = recognise(bytes);
+  const trace::Format* const format = trace::recognise(bytes);
   if (format == nullptr) return;
-  Tables tables;
-  const auto traces = format->read({bytes, name, rank_in_name(name)}, tables);
+  trace::Tables tables;
+  const auto traces = format->read({bytes, name, trace::rank_in_name(name)}, tables);
   if (!traces) return;
-  for (const RankTrace& trace : *traces) dump(trace, tables);
+  for (const trace::RankTrace& trace : *traces) dump(trace, tables);
 }
 
 void unpack(std::string_view bytes) {

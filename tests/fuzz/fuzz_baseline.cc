@@ -8,7 +8,7 @@
 namespace lockstep {
 
 void fuzz_baseline(std::string_view bytes) {
-  const auto known = parse_baseline(std::string(bytes), "fuzz.json");
+  const auto known = reports::parse_baseline(std::string(bytes), "fuzz.json");
   if (!known) {
     LOCKSTEP_CHECK(!known.error().message.empty(), "an error says what is wrong");
     return;

@@ -21,11 +21,12 @@ std::string sealed(std::string_view text) {
   return out + "end " + sha256(out) + "\n";
 }
 
-void check_of_run(const std::string& text, const Run& run) {
+void check_of_run(const std::string& text, const trace::Run& run) {
   constexpr std::int32_t kLargestWorld = 256;  // missing ranks cost time, and nothing else
   if (run.world_size > kLargestWorld) return;
-  if (!check_run_certificate(text, "fuzz", run)) return;
-  LOCKSTEP_CHECK(!proves_stuck(verify(run)), "what is proven to be safe is not proven stuck");
+  if (!verify::check_run_certificate(text, "fuzz", run)) return;
+  LOCKSTEP_CHECK(!verify::proves_stuck(verify::verify(run)),
+                 "what is proven to be safe is not proven stuck");
 }
 
 }  // namespace
@@ -36,20 +37,21 @@ void fuzz_certificate(std::string_view bytes) {
   const std::string_view given = sections.front();
   sections.erase(sections.begin());
   const std::string text = sealed(given);
-  if (certificate_kind(given) != CertificateKind::program) {
-    const Run run = run_of_sections(sections);
+  if (verify::certificate_kind(given) != verify::CertificateKind::program) {
+    const trace::Run run = run_of_sections(sections);
     check_of_run(std::string(given), run);
     check_of_run(text, run);
     return;
   }
-  const Result<Derivation> derivation = small_derivation(sections);
+  const Result<trace::Derivation> derivation = small_derivation(sections);
   if (!derivation) return;
-  const bool plain = static_cast<bool>(check_certificate(given, "fuzz", *derivation));
-  const bool accepted = static_cast<bool>(check_certificate(text, "fuzz", *derivation));
+  const bool plain = static_cast<bool>(verify::check_certificate(given, "fuzz", *derivation));
+  const bool accepted = static_cast<bool>(verify::check_certificate(text, "fuzz", *derivation));
   LOCKSTEP_CHECK(!plain || accepted, "a right seal is not what refuses");
   if (!accepted) return;
-  const ProductModel model(*derivation);
-  LOCKSTEP_CHECK(decide(model).verdict == ProductVerdict::safe, "what is accepted is safe");
+  const verify::ProductModel model(*derivation);
+  LOCKSTEP_CHECK(verify::decide(model).verdict == verify::ProductVerdict::safe,
+                 "what is accepted is safe");
 }
 
 }  // namespace lockstep

@@ -5,6 +5,6 @@
 
 namespace lockstep {
 
-void fuzz_chakra(std::string_view bytes) { fuzz_format(chakra_format(), bytes); }
+void fuzz_chakra(std::string_view bytes) { fuzz_format(trace::chakra_format(), bytes); }
 
 }  // namespace lockstep

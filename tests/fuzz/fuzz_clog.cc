@@ -5,6 +5,6 @@
 
 namespace lockstep {
 
-void fuzz_clog(std::string_view bytes) { fuzz_format(clog_format(), bytes); }
+void fuzz_clog(std::string_view bytes) { fuzz_format(trace::clog_format(), bytes); }
 
 }  // namespace lockstep

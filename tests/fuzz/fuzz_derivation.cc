@@ -18,35 +18,35 @@ std::vector<std::string_view> sections_of(std::string_view bytes) {
   return out;
 }
 
-Run run_of_sections(const std::vector<std::string_view>& sections) {
-  Tables tables;
-  std::vector<RankTrace> traces;
+trace::Run run_of_sections(const std::vector<std::string_view>& sections) {
+  trace::Tables tables;
+  std::vector<trace::RankTrace> traces;
   for (const std::string_view section : sections) {
-    Result<RankTrace> trace = read_text_trace(section, "fuzz", tables);
+    Result<trace::RankTrace> trace = trace::read_text_trace(section, "fuzz", tables);
     if (trace) traces.push_back(std::move(*trace));
   }
-  return assemble_run(std::move(tables), std::move(traces));
+  return trace::assemble_run(std::move(tables), std::move(traces));
 }
 
-Result<Derivation> small_derivation(const std::vector<std::string_view>& sections) {
+Result<trace::Derivation> small_derivation(const std::vector<std::string_view>& sections) {
   constexpr std::int32_t kMostRanks = 4;
   constexpr std::size_t kMostConditions = 8;
   constexpr std::size_t kMostSteps = 64;
   if (sections.empty()) return Error{"nothing there", {"fuzz"}, ""};
-  Result<ProductSpec> spec = parse_product(sections.front(), "fuzz");
+  Result<trace::ProductSpec> spec = trace::parse_product(sections.front(), "fuzz");
   if (!spec) return spec.error();
   if (spec->world_size > kMostRanks || spec->conditions.size() > kMostConditions ||
       spec->steps.size() > kMostSteps || spec->allowed.size() > kMostSteps)
     return Error{"too large", {"fuzz"}, ""};
   const auto ranks = static_cast<std::size_t>(spec->world_size);
-  std::vector<Run> runs;
+  std::vector<trace::Run> runs;
   for (std::size_t h = 0; h < spec->histories.size(); ++h) {
     std::vector<std::string_view> mine;
     for (std::size_t i = 1 + h * ranks; i < std::min(sections.size(), 1 + (h + 1) * ranks); ++i)
       mine.push_back(sections[i]);
     runs.push_back(run_of_sections(mine));
   }
-  return make_derivation(std::move(*spec), std::move(runs), "fuzz");
+  return trace::make_derivation(std::move(*spec), std::move(runs), "fuzz");
 }
 
 }  // namespace lockstep

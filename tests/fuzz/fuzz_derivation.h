@@ -15,9 +15,9 @@ std::vector<std::string_view> sections_of(std::string_view bytes);
 
 // Of few ranks, conditions and steps: what is judged must be so in a moment. Errors: other than
 // that, or no derivation.
-Result<Derivation> small_derivation(const std::vector<std::string_view>& sections);
+Result<trace::Derivation> small_derivation(const std::vector<std::string_view>& sections);
 
 // The traces of one run.
-Run run_of_sections(const std::vector<std::string_view>& sections);
+trace::Run run_of_sections(const std::vector<std::string_view>& sections);
 
 }  // namespace lockstep

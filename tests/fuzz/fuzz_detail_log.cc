@@ -5,6 +5,6 @@
 
 namespace lockstep {
 
-void fuzz_detail_log(std::string_view bytes) { fuzz_format(detail_log_format(), bytes); }
+void fuzz_detail_log(std::string_view bytes) { fuzz_format(trace::detail_log_format(), bytes); }
 
 }  // namespace lockstep

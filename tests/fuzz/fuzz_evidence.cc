@@ -12,18 +12,18 @@ namespace lockstep {
 
 void fuzz_evidence(std::string_view bytes) {
   const std::string file(bytes);  // of that size: reading behind its end is seen
-  JobEvidence job;
-  for (const EvidenceSource& source : evidence_sources()) {
+  trace::JobEvidence job;
+  for (const trace::EvidenceSource& source : trace::evidence_sources()) {
     source.recognises(file, "fuzz");
-    FileEvidence evidence = source.read({file, "fuzz", Rank(0)});
-    LOCKSTEP_CHECK(evidence.notes.size() <= FileEvidence::kMostNotes, "notes are bounded");
-    for (const RankNote& note : evidence.notes) {
-      LOCKSTEP_CHECK(note.text.size() <= RankNote::kLongest, "texts are bounded");
+    trace::FileEvidence evidence = source.read({file, "fuzz", trace::Rank(0)});
+    LOCKSTEP_CHECK(evidence.notes.size() <= trace::FileEvidence::kMostNotes, "notes are bounded");
+    for (const trace::RankNote& note : evidence.notes) {
+      LOCKSTEP_CHECK(note.text.size() <= trace::RankNote::kLongest, "texts are bounded");
     }
     std::move(evidence.notes.begin(), evidence.notes.end(), std::back_inserter(job.notes));
   }
-  Run run;
-  join_evidence(run, std::move(job), true);
+  trace::Run run;
+  trace::join_evidence(run, std::move(job), true);
   fuzz_judging(run);
 }
 

@@ -5,6 +5,8 @@
 
 namespace lockstep {
 
-void fuzz_execution_trace(std::string_view bytes) { fuzz_format(execution_trace_format(), bytes); }
+void fuzz_execution_trace(std::string_view bytes) {
+  fuzz_format(trace::execution_trace_format(), bytes);
+}
 
 }  // namespace lockstep

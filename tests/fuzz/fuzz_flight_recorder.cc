@@ -5,6 +5,8 @@
 
 namespace lockstep {
 
-void fuzz_flight_recorder(std::string_view bytes) { fuzz_format(flight_recorder_format(), bytes); }
+void fuzz_flight_recorder(std::string_view bytes) {
+  fuzz_format(trace::flight_recorder_format(), bytes);
+}
 
 }  // namespace lockstep

@@ -27,8 +27,8 @@ constexpr std::size_t kMostEvents = 400;  // of a rank
 
 struct Parts {
   sim::Machine machine;
-  Run run;
-  std::vector<RankCosts> costs;
+  trace::Run run;
+  std::vector<trace::RankCosts> costs;
 };
 
 // Nothing where they cannot be read or are not of one job.
@@ -41,12 +41,12 @@ std::optional<Parts> parts_of(std::string_view bytes) {
   std::vector<std::string_view> traces;
   for (std::size_t i = 1; i + 1 < sections.size(); i += 2) {
     traces.push_back(sections[i]);
-    Result<RankCosts> costs = parse_work_costs(sections[i + 1], "fuzz.json");
+    Result<trace::RankCosts> costs = trace::parse_work_costs(sections[i + 1], "fuzz.json");
     if (!costs) return std::nullopt;
     out.costs.push_back(std::move(*costs));
   }
   out.run = run_of_sections(traces);
-  for (const RankTrace& trace : out.run.ranks)
+  for (const trace::RankTrace& trace : out.run.ranks)
     if (trace.events.size() > kMostEvents) return std::nullopt;
   if (out.run.ranks.size() != out.costs.size() ||
       static_cast<std::size_t>(out.run.world_size) != out.costs.size())
@@ -65,10 +65,10 @@ void fuzz_forecast(std::string_view bytes) {
   std::optional<Parts> parts = parts_of(bytes);
   if (!parts) return;
   const sim::Machine& machine = parts->machine;
-  std::vector<const RankCosts*> costs;
-  for (const RankCosts& one : parts->costs) costs.push_back(&one);
+  std::vector<const trace::RankCosts*> costs;
+  for (const trace::RankCosts& one : parts->costs) costs.push_back(&one);
   const std::vector<std::int64_t> samples(costs.size(), 8);
-  const Result<Run> run = sim::timed_run(std::move(parts->run), costs, samples, machine);
+  const Result<trace::Run> run = sim::timed_run(std::move(parts->run), costs, samples, machine);
   if (!run) return;
   const Result<sim::RunProgram> program = sim::program_of(*run);
   if (!program) return;
@@ -81,7 +81,7 @@ void fuzz_forecast(std::string_view bytes) {
       machine.cores ? sim::keep_apart(job) : sim::fold(job, sim::kinds_of(places));
   const sim::ExecutionResult result =
       machine.cores ? sim::execute_on_cores(job, cost, sim::shared_cores(machine, job.ranks.size()))
-                    : sim::execute(job, folding, cost, {sim::Picos{}, true, nullptr});
+                    : sim::execute(job, folding, cost, {Picos{}, true, nullptr});
   if (result.stuck || result.end.is_forever()) return;
   const sim::Forecast forecast = sim::forecast(*run, *program, folding, result, places);
   for (const sim::RankUse& use : forecast.classes) check_use(use);

@@ -26,11 +26,11 @@ namespace {
 constexpr std::int32_t kLargestFormatWorld = 256;
 
 // What `lockstep convert` writes is a trace that reads without damage.
-void convert(const RankTrace& trace, const Tables& tables) {
+void convert(const trace::RankTrace& trace, const trace::Tables& tables) {
   std::ostringstream out;
-  write_text_trace(out, trace, tables);
-  Tables again;
-  const Result<RankTrace> read = read_text_trace(out.view(), "fuzz", again);
+  trace::write_text_trace(out, trace, tables);
+  trace::Tables again;
+  const Result<trace::RankTrace> read = trace::read_text_trace(out.view(), "fuzz", again);
   LOCKSTEP_CHECK(read, "what was converted can be read");
   LOCKSTEP_CHECK(read->damaged_count == 0,
                  "what was converted reads without damage: " + read->damaged.front().message);
@@ -43,15 +43,15 @@ void check_text(const std::string& report) {
   LOCKSTEP_CHECK(to_utf8(report) == report, "reports are UTF-8");
 }
 
-void fuzz_judging(const Run& run) {
+void fuzz_judging(const trace::Run& run) {
   if (run.world_size > kLargestFormatWorld) return;
-  check_text(json_report(verify(run)));
+  check_text(reports::json_report(verify::verify(run)));
 }
 
-void fuzz_format(const Format& format, std::string_view bytes) {
+void fuzz_format(const trace::Format& format, std::string_view bytes) {
   constexpr std::string_view kSeparator = "\x1e\x1e";
-  Tables tables;
-  std::vector<RankTrace> traces;
+  trace::Tables tables;
+  std::vector<trace::RankTrace> traces;
   for (std::int32_t rank = 0; rank < 4 && !bytes.empty(); ++rank) {
     const std::size_t length = bytes.find(kSeparator);
     // A copy of that size: reading behind its end is seen.
@@ -59,22 +59,22 @@ void fuzz_format(const Format& format, std::string_view bytes) {
     bytes.remove_prefix(length == std::string_view::npos ? bytes.size()
                                                          : length + kSeparator.size());
     format.recognises(file);
-    recognise(file);
-    Tables own;
-    auto read = format.read({file, "fuzz_rank_" + std::to_string(rank), Rank(rank)}, own);
+    trace::recognise(file);
+    trace::Tables own;
+    auto read = format.read({file, "fuzz_rank_" + std::to_string(rank), trace::Rank(rank)}, own);
     if (!read) {
       LOCKSTEP_CHECK(!read.error().message.empty(), "an error says what is wrong");
       continue;
     }
-    move_to_tables(tables, own, *read);
+    trace::move_to_tables(tables, own, *read);
     std::move(read->begin(), read->end(), std::back_inserter(traces));
   }
   if (format.link != nullptr) format.link(traces, tables);
-  for (const RankTrace& trace : traces) {
+  for (const trace::RankTrace& trace : traces) {
     dump(trace, tables);
     convert(trace, tables);
   }
-  fuzz_judging(assemble_run(std::move(tables), std::move(traces)));
+  fuzz_judging(trace::assemble_run(std::move(tables), std::move(traces)));
 }
 
 }  // namespace lockstep

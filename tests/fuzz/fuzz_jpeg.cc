@@ -8,7 +8,7 @@ namespace lockstep {
 
 void fuzz_jpeg(std::string_view bytes) {
   const std::string copy(bytes);  // of that size: reading behind its end is seen
-  check_picture(decode_jpeg(copy, "fuzz.jpeg"));
+  check_picture(runtime::decode_jpeg(copy, "fuzz.jpeg"));
 }
 
 }  // namespace lockstep

@@ -5,6 +5,6 @@
 
 namespace lockstep {
 
-void fuzz_kineto(std::string_view bytes) { fuzz_format(kineto_format(), bytes); }
+void fuzz_kineto(std::string_view bytes) { fuzz_format(trace::kineto_format(), bytes); }
 
 }  // namespace lockstep

@@ -14,22 +14,22 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array kOps = {Op::all_reduce, Op::all_gather, Op::reduce_scatter, Op::broadcast,
-                             Op::reduce,     Op::all_to_all, Op::barrier,        Op::send};
+constexpr std::array kOps = {
+    trace::Op::all_reduce, trace::Op::all_gather, trace::Op::reduce_scatter, trace::Op::broadcast,
+    trace::Op::reduce,     trace::Op::all_to_all, trace::Op::barrier,        trace::Op::send};
 constexpr std::array kPlaces = {sim::GroupPlace{1, 1, 1}, sim::GroupPlace{8, 1, 8},
                                 sim::GroupPlace{16, 2, 8}, sim::GroupPlace{96, 12, 8},
                                 sim::GroupPlace{5, 2, 0}};
-constexpr std::array kSizes = {sim::Bytes{0}, sim::Bytes{1}, sim::Bytes{1 << 26U},
-                               sim::Bytes{INT64_MAX}};
+constexpr std::array kSizes = {Bytes{0}, Bytes{1}, Bytes{1 << 26U}, Bytes{INT64_MAX}};
 
 void price_calls(const sim::Machine& machine) {
-  for (const Op op : kOps) {
+  for (const trace::Op op : kOps) {
     for (const sim::GroupPlace& place : kPlaces) {
-      for (const sim::Bytes bytes : kSizes) {
+      for (const Bytes bytes : kSizes) {
         sim::ProgramCall call;
         call.op = op;
         call.bytes = bytes;
-        const Result<sim::Picos> time = sim::call_time(call, place, machine);
+        const Result<Picos> time = sim::call_time(call, place, machine);
         LOCKSTEP_CHECK(!time || time->value >= 0, "no call ends before it began");
         const Result<sim::CallCost> cost = sim::call_cost(call, place, machine);
         LOCKSTEP_CHECK(!cost || cost->hops >= 0, "nor makes fewer hops than none");

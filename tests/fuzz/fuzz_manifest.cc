@@ -16,20 +16,21 @@ namespace {
 
 constexpr std::int64_t kMostLoaded = 64;  // items; a picture may take a while
 
-void look_at(const Manifest& data, std::int64_t index) {
-  const ManifestItem& item = data.item(index);
+void look_at(const runtime::Manifest& data, std::int64_t index) {
+  const runtime::ManifestItem& item = data.item(index);
   LOCKSTEP_CHECK(to_utf8(item.problem) == item.problem, "problems are for people");
   LOCKSTEP_CHECK(!item.problem.empty() || item.image || item.text, "an item shows something");
-  LOCKSTEP_CHECK(item.problem.empty() == false || !item.text || item.text->size() <= kLongestText,
-                 "texts are bounded");
+  LOCKSTEP_CHECK(
+      item.problem.empty() == false || !item.text || item.text->size() <= runtime::kLongestText,
+      "texts are bounded");
   LOCKSTEP_CHECK(data.key(index).index == index, "the map has every item in its place");
 }
 
-void load(const Manifest& data, std::int64_t index) {
-  ItemRecipe recipe{&data, nullptr, {}, kDefaultMaxLength};
+void load(const runtime::Manifest& data, std::int64_t index) {
+  runtime::ItemRecipe recipe{&data, nullptr, {}, runtime::kDefaultMaxLength};
   recipe.image.side = 2;
   std::vector<float> pixels(recipe.image.floats());
-  const Result<LoadedItem> item = load_item(recipe, index, pixels);
+  const Result<runtime::LoadedItem> item = runtime::load_item(recipe, index, pixels);
   LOCKSTEP_CHECK(item || !item.error().message.empty(), "an error says what is wrong");
   LOCKSTEP_CHECK(!item || item->key == data.key(index), "a sample shows its own item");
 }
@@ -40,8 +41,8 @@ const std::string& fuzz_data_folder() {
   static const TempDir folder;
   static const std::string path = [] {
     std::filesystem::create_directory(folder.file("sub"));
-    const RgbImage picture{2, 1, {1, 2, 3, 250, 251, 252}, {}};
-    const Result<std::string> png = encode_png(picture);
+    const runtime::RgbImage picture{2, 1, {1, 2, 3, 250, 251, 252}, {}};
+    const Result<std::string> png = runtime::encode_png(picture);
     folder.write("a.png", *png);
     folder.write("sub/b.png", *png);
     return folder.path();
@@ -58,7 +59,7 @@ std::string fuzz_data_file(std::string_view name, std::string_view bytes) {
 }
 
 void fuzz_manifest(const std::string& source) {
-  const Result<Manifest> data = Manifest::open({source});
+  const Result<runtime::Manifest> data = runtime::Manifest::open({source});
   if (!data) {
     LOCKSTEP_CHECK(!data.error().message.empty(), "an error says what is wrong");
     return;

@@ -5,6 +5,6 @@
 
 namespace lockstep {
 
-void fuzz_nccl_log(std::string_view bytes) { fuzz_format(nccl_log_format(), bytes); }
+void fuzz_nccl_log(std::string_view bytes) { fuzz_format(trace::nccl_log_format(), bytes); }
 
 }  // namespace lockstep

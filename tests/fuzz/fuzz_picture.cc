@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-void check_picture(const Result<RgbImage>& picture) {
+void check_picture(const Result<runtime::RgbImage>& picture) {
   if (!picture) {
     LOCKSTEP_CHECK(!picture.error().message.empty() && !picture.error().fix.empty(),
                    "an error says what is wrong and what to do");
@@ -18,10 +18,10 @@ void check_picture(const Result<RgbImage>& picture) {
   LOCKSTEP_CHECK(
       picture->pixels.size() == picture->row_bytes() * static_cast<std::size_t>(picture->height),
       "all pixels are there");
-  ImageTransform transform;
+  runtime::ImageTransform transform;
   transform.side = 5;
   std::vector<float> pixels(transform.floats());
-  transform_image(*picture, transform, pixels);
+  runtime::transform_image(*picture, transform, pixels);
   LOCKSTEP_CHECK(std::all_of(pixels.begin(), pixels.end(), [](float x) { return std::abs(x) < 3; }),
                  "values are of the order of one");
 }

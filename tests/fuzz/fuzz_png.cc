@@ -8,7 +8,7 @@ namespace lockstep {
 
 void fuzz_png(std::string_view bytes) {
   const std::string copy(bytes);  // of that size: reading behind its end is seen
-  check_picture(decode_png(copy, "fuzz.png"));
+  check_picture(runtime::decode_png(copy, "fuzz.png"));
 }
 
 }  // namespace lockstep

@@ -14,24 +14,26 @@ namespace lockstep {
 void fuzz_product(std::string_view bytes) {
   const std::vector<std::string_view> sections = sections_of(bytes);
   if (!sections.empty()) {
-    if (const auto spec = parse_product(sections.front(), "fuzz")) {
-      const auto again = parse_product(product_text(*spec), "fuzz");
-      LOCKSTEP_CHECK(again && product_text(*again) == product_text(*spec),
+    if (const auto spec = trace::parse_product(sections.front(), "fuzz")) {
+      const auto again = trace::parse_product(trace::product_text(*spec), "fuzz");
+      LOCKSTEP_CHECK(again && trace::product_text(*again) == trace::product_text(*spec),
                      "what was read can be written");
     }
   }
-  const Result<Derivation> derivation = small_derivation(sections);
+  const Result<trace::Derivation> derivation = small_derivation(sections);
   if (!derivation) {
     LOCKSTEP_CHECK(!derivation.error().message.empty(), "an error says what is wrong");
     return;
   }
-  const ProductModel model(*derivation);
-  const ProductDecision decision = decide(model);
-  check_text(product_text_report(model, decision));
-  const Result<std::string> text = write_certificate(model, decision);
+  const verify::ProductModel model(*derivation);
+  const verify::ProductDecision decision = verify::decide(model);
+  check_text(reports::product_text_report(model, decision));
+  const Result<std::string> text = verify::write_certificate(model, decision);
   if (!text) return;
-  LOCKSTEP_CHECK(decision.verdict == ProductVerdict::safe, "only safe programs have a certificate");
-  LOCKSTEP_CHECK(check_certificate(*text, "fuzz", *derivation), "a certificate is accepted");
+  LOCKSTEP_CHECK(decision.verdict == verify::ProductVerdict::safe,
+                 "only safe programs have a certificate");
+  LOCKSTEP_CHECK(verify::check_certificate(*text, "fuzz", *derivation),
+                 "a certificate is accepted");
 }
 
 }  // namespace lockstep

@@ -25,30 +25,30 @@ constexpr std::size_t kMostReplayRanks = 8;
 constexpr std::int32_t kLargestReplayWorld = 256;  // missing ranks cost time, and nothing else
 
 // As `lockstep trace-to-scenario` writes it: the file of each rank, separated by blank lines.
-std::string text_of(const Run& program) {
+std::string text_of(const trace::Run& program) {
   std::ostringstream out;
-  for (const RankTrace& trace : program.ranks) {
-    write_text_trace(out, trace, program.tables);
+  for (const trace::RankTrace& trace : program.ranks) {
+    trace::write_text_trace(out, trace, program.tables);
     out << "\n";
   }
   return out.str();
 }
 
-void replay(const std::vector<std::string_view>& sections, const ProgramOptions& options) {
-  Run run = run_of_sections(sections);
+void replay(const std::vector<std::string_view>& sections, const runtime::ProgramOptions& options) {
+  trace::Run run = run_of_sections(sections);
   if (run.world_size > kLargestReplayWorld) return;
-  const Result<Run> program = replay_program(std::move(run), options);
+  const Result<trace::Run> program = runtime::replay_program(std::move(run), options);
   if (!program) {
     LOCKSTEP_CHECK(!program.error().message.empty(), "an error says what is wrong");
     return;
   }
   const std::string text = text_of(*program);
-  const Result<Run> again = replay_program(run_of_sections(sections_of(text)));
+  const Result<trace::Run> again = runtime::replay_program(run_of_sections(sections_of(text)));
   LOCKSTEP_CHECK(again, "a program is a program: " + (again ? "" : again.error().message));
   LOCKSTEP_CHECK(text_of(*again) == text, "and stays as it is");
-  if (!check_tensors(*program)) return;
-  const auto disputes = find_disputes(*program);
-  const auto groups = find_disputed_groups(*program);
+  if (!runtime::check_tensors(*program)) return;
+  const auto disputes = runtime::find_disputes(*program);
+  const auto groups = runtime::find_disputed_groups(*program);
   for (std::size_t r = 0; r < program->ranks.size(); ++r) {
     LOCKSTEP_CHECK(disputes[r].size() == program->ranks[r].calls.size(), "one for each call");
     LOCKSTEP_CHECK(groups[r].size() == program->ranks[r].groups.size(), "and for each group");

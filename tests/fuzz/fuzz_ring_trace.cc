@@ -18,16 +18,16 @@ void fuzz_ring_trace(std::string_view bytes) {
   // Mapped files start on a page.
   std::vector<std::uint64_t> aligned((bytes.size() + 7) / 8);
   if (!bytes.empty()) std::memcpy(aligned.data(), bytes.data(), bytes.size());
-  Tables tables;
-  Result<RankTrace> trace = read_ring_trace(
+  trace::Tables tables;
+  Result<trace::RankTrace> trace = trace::read_ring_trace(
       {reinterpret_cast<const char*>(aligned.data()), bytes.size()}, "fuzz", tables);
   if (!trace) return;
   dump(*trace, tables);
-  std::vector<RankTrace> traces;
+  std::vector<trace::RankTrace> traces;
   traces.push_back(std::move(*trace));
-  ring_format().link(traces, tables);
+  trace::ring_format().link(traces, tables);
   dump(traces.front(), tables);
-  fuzz_judging(assemble_run(std::move(tables), std::move(traces)));
+  fuzz_judging(trace::assemble_run(std::move(tables), std::move(traces)));
 }
 
 }  // namespace lockstep

@@ -11,14 +11,14 @@ namespace lockstep {
 
 void fuzz_safetensors(std::string_view bytes) {
   const std::string path = fuzz_data_file("fuzz.safetensors", bytes);
-  const Result<SafetensorsFile> file = SafetensorsFile::open(path);
+  const Result<runtime::SafetensorsFile> file = runtime::SafetensorsFile::open(path);
   if (!file) {
     LOCKSTEP_CHECK(!file.error().message.empty() && !file.error().fix.empty(),
                    "an error says what is wrong and what to do");
     return;
   }
   std::uint64_t total = 0;
-  for (const StoredTensor& tensor : file->header().tensors) {
+  for (const runtime::StoredTensor& tensor : file->header().tensors) {
     LOCKSTEP_CHECK(tensor.begin == total, "tensors follow each other");
     total = tensor.end;
     LOCKSTEP_CHECK(total <= bytes.size(), "tensors are in the file");

@@ -14,7 +14,8 @@ namespace {
 
 void check_made(const Result<std::string>& made) {
   if (made) {
-    LOCKSTEP_CHECK(parse_scenario(*made, "made.yaml"), "what is made of a scenario is one");
+    LOCKSTEP_CHECK(runtime::parse_scenario(*made, "made.yaml"),
+                   "what is made of a scenario is one");
   } else {
     LOCKSTEP_CHECK(!made.error().message.empty(), "an error says what is wrong");
   }
@@ -24,7 +25,7 @@ void check_made(const Result<std::string>& made) {
 
 void fuzz_scenario(std::string_view bytes) {
   const std::string text(bytes);
-  const Result<Scenario> scenario = parse_scenario(text, "fuzz.yaml");
+  const Result<runtime::Scenario> scenario = runtime::parse_scenario(text, "fuzz.yaml");
   if (!scenario) {
     LOCKSTEP_CHECK(!scenario.error().message.empty(), "an error says what is wrong");
     LOCKSTEP_CHECK(scenario.error().place.file == "fuzz.yaml", "and where");
@@ -32,10 +33,10 @@ void fuzz_scenario(std::string_view bytes) {
   }
   LOCKSTEP_CHECK(scenario->ranks >= 1 && scenario->train.steps >= 1, "the schema's bounds hold");
   for (int rank = 0; rank < 4; ++rank) scenario->rule_for(rank, 1);
-  check_made(simulated_scenario(text, "fuzz.yaml", {}));
-  check_made(simulated_scenario(text, "fuzz.yaml", {.ranks = 3, .steps = 2}));
-  const Result<DerivationPlan> plan = derivation_plan(*scenario);
-  if (plan) check_made(history_scenario(text, "fuzz.yaml", *plan, 0));
+  check_made(runtime::simulated_scenario(text, "fuzz.yaml", {}));
+  check_made(runtime::simulated_scenario(text, "fuzz.yaml", {.ranks = 3, .steps = 2}));
+  const Result<runtime::DerivationPlan> plan = runtime::derivation_plan(*scenario);
+  if (plan) check_made(runtime::history_scenario(text, "fuzz.yaml", *plan, 0));
 }
 
 }  // namespace lockstep

@@ -19,12 +19,11 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kMostSimulatedRanks = 8;
-constexpr sim::LinkCost kLink = {sim::Picos{1'000'000}, sim::Bandwidth{8'000'000'000},
-                                 std::nullopt};
+constexpr sim::LinkCost kLink = {Picos{1'000'000}, Bandwidth{8'000'000'000}, std::nullopt};
 
 void check_path(const sim::ProgramJob& job, const sim::Folding& folding,
                 const sim::ExecutionResult& result) {
-  sim::Picos at;
+  Picos at;
   for (const sim::PathPart& part : sim::critical_path(job, folding, result)) {
     LOCKSTEP_CHECK(part.begin == at && part.end > part.begin, "a path has no gaps");
     at = part.end;
@@ -37,7 +36,7 @@ void check_path(const sim::ProgramJob& job, const sim::Folding& folding,
 void fuzz_simulation(std::string_view bytes) {
   std::vector<std::string_view> sections = sections_of(bytes);
   sections.resize(std::min(sections.size(), kMostSimulatedRanks));
-  Run run = run_of_sections(sections);
+  trace::Run run = run_of_sections(sections);
   if (static_cast<std::size_t>(run.world_size) > kMostSimulatedRanks) return;
   const Result<sim::RunProgram> program = sim::program_of(run);
   if (!program) {
@@ -48,14 +47,14 @@ void fuzz_simulation(std::string_view bytes) {
   const sim::PriceOfCall price = [&](std::uint32_t group,
                                      const sim::ProgramCall& call) -> Result<sim::CallCost> {
     const auto ranks = static_cast<std::int64_t>(job.groups[group].members.size());
-    const Result<sim::Picos> time = sim::default_time(call.op, ranks, call.bytes, kLink);
+    const Result<Picos> time = sim::default_time(call.op, ranks, call.bytes, kLink);
     if (!time) return time.error();
     return sim::CallCost{*time};
   };
   const Result<sim::Prices> prices = sim::Prices::of(job, {}, price);
   if (!prices) return;
   const sim::CostOfCall cost = prices->cost_in(job);
-  const sim::ExecutionOptions options{sim::Picos{}, /*record_issues=*/true, nullptr};
+  const sim::ExecutionOptions options{Picos{}, /*record_issues=*/true, nullptr};
   const sim::Folding apart = sim::keep_apart(job);
   const sim::ExecutionResult all = sim::execute(job, apart, cost, options);
   const sim::Folding folding = sim::fold(job);

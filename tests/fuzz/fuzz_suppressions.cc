@@ -11,25 +11,26 @@
 namespace lockstep {
 
 void fuzz_suppressions(std::string_view bytes) {
-  auto suppressions = parse_suppressions(std::string(bytes), "fuzz.yaml");
+  auto suppressions = reports::parse_suppressions(std::string(bytes), "fuzz.yaml");
   if (!suppressions) {
     LOCKSTEP_CHECK(!suppressions.error().message.empty(), "an error says what is wrong");
     return;
   }
-  Finding finding;
+  verify::Finding finding;
   finding.group = "world";
   finding.what = {"image.proj.weight", "image.proj.bias"};
-  finding.culprits = {Rank(1)};
-  for (Suppression& suppression : *suppressions) {
+  finding.culprits = {trace::Rank(1)};
+  for (reports::Suppression& suppression : *suppressions) {
     LOCKSTEP_CHECK(!suppression.reason.empty(), "every suppression has its reason");
     finding.rule = suppression.rule;
-    matches(suppression, finding);
+    reports::matches(suppression, finding);
   }
-  Report report;
+  verify::Report report;
   report.findings.push_back(std::move(finding));
-  Filter filter;
+  reports::Filter filter;
   filter.suppressions = std::move(*suppressions);
-  filtered(std::move(report), Run{}, filter, std::chrono::sys_days(std::chrono::days(20000)));
+  reports::filtered(std::move(report), trace::Run{}, filter,
+                    std::chrono::sys_days(std::chrono::days(20000)));
 }
 
 }  // namespace lockstep

@@ -20,15 +20,15 @@ constexpr const char* kMachine =
     "machine: 1\nname: small\ncompute: {float32: {peak: 1TFLOP/s}}\n"
     "memory: {bandwidth: 1GB/s}\nlinks: [{alpha: 1us, beta: 1GB/s}]\n";
 
-void try_points(const sweep::Plan& plan) {
-  constexpr sweep::PointId kTried = 4;
-  const sweep::PointId size = plan.variation().grid().size();
+void try_points(const sim::Plan& plan) {
+  constexpr sim::PointId kTried = 4;
+  const sim::PointId size = plan.variation().grid().size();
   LOCKSTEP_CHECK(size >= 1, "a grid has a point");
-  for (sweep::PointId i = 0; i < std::min(size, kTried); ++i) {
-    const sweep::PointId point = i % 2 == 0 ? i : size - i;
+  for (sim::PointId i = 0; i < std::min(size, kTried); ++i) {
+    const sim::PointId point = i % 2 == 0 ? i : size - i;
     plan.variation().values(point);
     if (const Result<std::string> text = plan.scenario_text(point))
-      LOCKSTEP_CHECK(parse_scenario(*text, "point"), "a point is a scenario");
+      LOCKSTEP_CHECK(runtime::parse_scenario(*text, "point"), "a point is a scenario");
     const Result<sim::Machine> machine = plan.machine(point);
     LOCKSTEP_CHECK(machine || !machine.error().message.empty(), "an error says what is wrong");
   }
@@ -37,15 +37,15 @@ void try_points(const sweep::Plan& plan) {
 }  // namespace
 
 void fuzz_sweep_file(std::string_view bytes) {
-  const auto file = sweep::parse_sweep_file(std::string(bytes), "fuzz.yaml");
+  const auto file = sim::parse_sweep_file(std::string(bytes), "fuzz.yaml");
   if (!file) {
     LOCKSTEP_CHECK(!file.error().message.empty(), "an error says what is wrong");
     return;
   }
   if (!*file || !(*file)->plan.empty()) return;
   LOCKSTEP_CHECK(!(*file)->machines.empty(), "the schema's bounds hold");
-  const auto plan = sweep::Plan::make({"job.yaml", kScenario}, {{"m.yaml", kMachine}},
-                                      (*file)->axes, std::nullopt);
+  const auto plan =
+      sim::Plan::make({"job.yaml", kScenario}, {{"m.yaml", kMachine}}, (*file)->axes, std::nullopt);
   if (plan) return try_points(*plan);
   LOCKSTEP_CHECK(!plan.error().message.empty(), "an error says what is wrong");
 }

@@ -10,13 +10,13 @@
 namespace lockstep {
 
 void fuzz_text_trace(std::string_view bytes) {
-  Tables tables;
-  Result<RankTrace> trace = read_text_trace(bytes, "fuzz", tables);
+  trace::Tables tables;
+  Result<trace::RankTrace> trace = trace::read_text_trace(bytes, "fuzz", tables);
   if (!trace) return;
   std::ostringstream out;
-  write_text_trace(out, *trace, tables);
-  Tables again_tables;
-  const Result<RankTrace> again = read_text_trace(out.view(), "fuzz", again_tables);
+  trace::write_text_trace(out, *trace, tables);
+  trace::Tables again_tables;
+  const Result<trace::RankTrace> again = trace::read_text_trace(out.view(), "fuzz", again_tables);
   LOCKSTEP_CHECK(again && again->damaged_count == 0, "what was written reads without damage");
   trace->damaged_count = 0;
   LOCKSTEP_CHECK(dump(*again, again_tables) == dump(*trace, tables), "and is the same trace");

@@ -31,32 +31,33 @@ namespace lockstep {
 void fuzz_verify(std::string_view bytes) {
   constexpr std::size_t kMostRanks = 8;
   constexpr std::int32_t kLargestWorld = 256;  // missing ranks cost time, and nothing else
-  Tables tables;
-  std::vector<RankTrace> traces;
+  trace::Tables tables;
+  std::vector<trace::RankTrace> traces;
   for (std::size_t n = 0; n < kMostRanks && !bytes.empty(); ++n) {
     const std::size_t end = std::min(bytes.find("\n\n"), bytes.size());
-    Result<RankTrace> trace = read_text_trace(bytes.substr(0, end), "fuzz", tables);
+    Result<trace::RankTrace> trace = trace::read_text_trace(bytes.substr(0, end), "fuzz", tables);
     if (trace) traces.push_back(std::move(*trace));
     bytes.remove_prefix(std::min(end + 2, bytes.size()));
   }
-  text_format().link(traces, tables);
-  const Run run = assemble_run(std::move(tables), std::move(traces));
+  trace::text_format().link(traces, tables);
+  const trace::Run run = trace::assemble_run(std::move(tables), std::move(traces));
   if (run.world_size > kLargestWorld) return;
-  verify(run, {.live = true});
-  const FilteredReport report(verify(run));
-  for (const Finding& finding : report.report.findings)
-    LOCKSTEP_CHECK(rule(finding.rule).certainties.has(finding.certainty), "as the rule table says");
-  check_text(json_report(report));
-  check_text(text_report(report, run));
-  check_text(sarif_report(report));
-  check_text(junit_report(report));
-  check_text(markdown_report(report, run));
-  check_text(gitlab_report(report));
-  check_text(html_report(report, run));
-  check_text(timeline_report(report, run));
-  check_text(dot_report(report, run));
-  check_text(csv_report(report));
-  github_report(report);  // empty where there is nothing to say
+  verify::verify(run, {.live = true});
+  const reports::FilteredReport report(verify::verify(run));
+  for (const verify::Finding& finding : report.report.findings)
+    LOCKSTEP_CHECK(verify::rule(finding.rule).certainties.has(finding.certainty),
+                   "as the rule table says");
+  check_text(reports::json_report(report));
+  check_text(reports::text_report(report, run));
+  check_text(reports::sarif_report(report));
+  check_text(reports::junit_report(report));
+  check_text(reports::markdown_report(report, run));
+  check_text(reports::gitlab_report(report));
+  check_text(reports::html_report(report, run));
+  check_text(reports::timeline_report(report, run));
+  check_text(reports::dot_report(report, run));
+  check_text(reports::csv_report(report));
+  reports::github_report(report);  // empty where there is nothing to say
 }
 
 }  // namespace lockstep

@@ -5,6 +5,6 @@
 
 namespace lockstep {
 
-void fuzz_watchdog_log(std::string_view bytes) { fuzz_format(watchdog_log_format(), bytes); }
+void fuzz_watchdog_log(std::string_view bytes) { fuzz_format(trace::watchdog_log_format(), bytes); }
 
 }  // namespace lockstep

@@ -16,12 +16,13 @@ constexpr std::string_view kSmall =
     "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nab\n##a\n##b\n##ing\ntest\n."
     "\n\xc3\x9f\n\xe4\xb8\xad";
 
-void check_ids(const Vocabulary& vocabulary, const std::vector<TokenId>& ids, std::size_t most) {
+void check_ids(const runtime::Vocabulary& vocabulary, const std::vector<runtime::TokenId>& ids,
+               std::size_t most) {
   LOCKSTEP_CHECK(ids.size() >= 2 && ids.size() <= most, "from [CLS] to [SEP], within the limit");
   LOCKSTEP_CHECK(
       ids.front() == vocabulary.special().start && ids.back() == vocabulary.special().end,
       "[CLS] in front, [SEP] behind");
-  for (const TokenId id : ids) {
+  for (const runtime::TokenId id : ids) {
     LOCKSTEP_CHECK(id >= 0 && static_cast<std::size_t>(id) < vocabulary.size(),
                    "ids are places in the vocabulary");
   }
@@ -34,16 +35,16 @@ void fuzz_wordpiece(std::string_view bytes) {
   const std::size_t at = bytes.find(kSeparator);
   const bool own = at != std::string_view::npos;
   const std::string text(own ? bytes.substr(at + kSeparator.size()) : bytes);
-  Result<Vocabulary> vocabulary =
-      Vocabulary::parse(std::string(own ? bytes.substr(0, at) : kSmall), "fuzz");
+  Result<runtime::Vocabulary> vocabulary =
+      runtime::Vocabulary::parse(std::string(own ? bytes.substr(0, at) : kSmall), "fuzz");
   if (!vocabulary) {
     LOCKSTEP_CHECK(!vocabulary.error().message.empty(), "an error says what is wrong");
     return;
   }
-  const WordPiece tokenizer(std::move(*vocabulary));
-  const auto all = tokenizer.encode(text, kMostMaxLength);
+  const runtime::WordPiece tokenizer(std::move(*vocabulary));
+  const auto all = tokenizer.encode(text, runtime::kMostMaxLength);
   const auto few = tokenizer.encode(text, kShort);
-  check_ids(tokenizer.vocabulary(), all, kMostMaxLength);
+  check_ids(tokenizer.vocabulary(), all, runtime::kMostMaxLength);
   check_ids(tokenizer.vocabulary(), few, kShort);
   LOCKSTEP_CHECK(std::equal(few.begin(), few.end() - 1, all.begin()), "cutting cuts only");
 }

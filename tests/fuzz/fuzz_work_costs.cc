@@ -7,13 +7,14 @@
 namespace lockstep {
 
 void fuzz_work_costs(std::string_view bytes) {
-  const Result<RankCosts> costs = parse_work_costs(bytes, "fuzz.json");
+  const Result<trace::RankCosts> costs = trace::parse_work_costs(bytes, "fuzz.json");
   if (!costs) {
     LOCKSTEP_CHECK(!costs.error().message.empty(), "an error says what is wrong");
     LOCKSTEP_CHECK(costs.error().place.file == "fuzz.json", "and where");
     return;
   }
-  const Result<RankCosts> again = parse_work_costs(work_costs_text(*costs), "again.json");
+  const Result<trace::RankCosts> again =
+      trace::parse_work_costs(trace::work_costs_text(*costs), "again.json");
   LOCKSTEP_CHECK(again, "what was written can be read");
   LOCKSTEP_CHECK(*again == *costs, "and is the same");
 }

@@ -5,7 +5,7 @@
 #include <valijson/schema_parser.hpp>
 #include <valijson/validator.hpp>
 
-namespace lockstep {
+namespace lockstep::reports {
 
 std::string schema_errors(const std::string& text, const std::string& schema_file) {
   std::ifstream in(LOCKSTEP_SOURCE_DIR "/tests/reports/schemas/" + schema_file);
@@ -27,4 +27,4 @@ std::string schema_errors(const std::string& text, const std::string& schema_fil
   return out.empty() ? "refused" : out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

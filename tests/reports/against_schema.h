@@ -6,9 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // What is wrong with `text`, a line each; empty: it is valid.
 std::string schema_errors(const std::string& text, const std::string& schema_file);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

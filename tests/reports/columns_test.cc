@@ -4,7 +4,7 @@
 #include "reports/findings/finding_words.h"
 #include "tests/reports/inline_run.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 TEST(Columns, CountsCodePoints) {
@@ -49,4 +49,4 @@ TEST(Columns, RankLabelFitsAndNeverCutsANumber) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -8,10 +8,10 @@
 #include "tests/support/trace_text.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // `traces[r]` is rank r's file without its header and `world` group line; an empty string: no file.
-inline Run inline_run(const std::vector<std::string>& traces) {
+inline trace::Run inline_run(const std::vector<std::string>& traces) {
   std::string members;
   for (std::size_t rank = 0; rank < traces.size(); ++rank)
     members += (rank == 0 ? "" : ",") + std::to_string(rank);
@@ -41,8 +41,8 @@ inline std::string complete(int id) {
 inline const std::string kHung = "{\"end\":\"hung\"}\n";
 inline const std::string kClean = "{\"end\":\"clean\"}\n";
 
-inline std::vector<Rank> ranks_of(const std::vector<std::int32_t>& numbers) {
-  std::vector<Rank> out;
+inline std::vector<trace::Rank> ranks_of(const std::vector<std::int32_t>& numbers) {
+  std::vector<trace::Rank> out;
   for (const std::int32_t number : numbers) out.emplace_back(number);
   return out;
 }
@@ -60,4 +60,4 @@ inline std::size_t widest_line(const std::string& text) {
   return widest;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -4,7 +4,7 @@
 
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 const OutputForms kForms{"table", {"text", "json"}};
@@ -81,4 +81,4 @@ TEST(WriteTargets, SaysWhatCannotBeWritten) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -7,15 +7,15 @@
 
 #include "trace/memory_use.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
-using Category = MemoryCategory;
+using Category = trace::MemoryCategory;
 
 // What is not named is 0.
-inline MemoryUse use(const std::vector<std::pair<Category, std::int64_t>>& bytes) {
-  MemoryUse out;
+inline trace::MemoryUse use(const std::vector<std::pair<Category, std::int64_t>>& bytes) {
+  trace::MemoryUse out;
   for (const auto& [category, count] : bytes) out[category] += count;
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

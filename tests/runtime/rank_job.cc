@@ -10,7 +10,7 @@
 
 #include "runtime/train/train_loop.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 std::vector<ExitStatus> run_ranks(
     int ranks, const TempDir& folder,
@@ -18,12 +18,12 @@ std::vector<ExitStatus> run_ranks(
     QueuedCalls queued) {
   return spawn(ranks, [&](int rank) {
     at::set_num_threads(1);
-    RingWriter::Options options;
+    trace::RingWriter::Options options;
     options.path = folder.file("rank_" + std::to_string(rank) + ".ring");
-    options.rank = Rank(rank);
+    options.rank = trace::Rank(rank);
     options.world_size = ranks;
     options.capacity = 1 << 12;
-    auto ring = RingWriter::create(options);
+    auto ring = trace::RingWriter::create(options);
     Recorder recorder(**ring);
     auto device = open_device({.queued = queued});
     ProcessGroups groups(folder.file("store"), {rank, ranks}, std::chrono::seconds(20), recorder,
@@ -32,7 +32,7 @@ std::vector<ExitStatus> run_ranks(
     while (status == 0 && groups.device().queues() && recorder.outstanding()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    if (status == 0) recorder.ring().finish(End::clean);
+    if (status == 0) recorder.ring().finish(trace::End::clean);
     groups.announce_done();
     groups.wait_until_all_are_done(std::chrono::seconds(20));
     return status;
@@ -57,4 +57,4 @@ std::vector<double> losses(const Scenario& s, const TempDir& folder, int ranks,
   return {std::istream_iterator<double>(in), {}};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -11,7 +11,7 @@
 #include "tests/runtime/spawn.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Runs `body` on each of `ranks` processes, and gives their exit statuses. The traces lie in
 // `folder`; where `body` returns 0, they end clean, once what it called is complete.
@@ -24,4 +24,4 @@ std::vector<ExitStatus> run_ranks(
 std::vector<double> losses(const Scenario& s, const TempDir& folder, int ranks = 2,
                            QueuedCalls queued = QueuedCalls::no);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -4,7 +4,7 @@
 #include "runtime/models/contrastive.h"
 #include "tests/support/shapes_batch.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 inline InputSpec words_of_shapes() {
   return {.side = kImageSide,
@@ -44,4 +44,4 @@ inline Batch items(std::int64_t from, std::int64_t count, bool with_images = tru
   return make_batch(data, indices, with_images ? nullptr : &text_only);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

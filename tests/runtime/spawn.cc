@@ -10,7 +10,7 @@
 
 #include "trace/formats/ring/reader.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(60);
@@ -36,9 +36,9 @@ ExitStatus reap(pid_t process, std::chrono::steady_clock::time_point deadline) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-std::string shape_text(const IntList& flat) {
+std::string shape_text(const trace::IntList& flat) {
   std::string text;
-  for (const auto& shape : unflatten_shapes(flat)) {
+  for (const auto& shape : trace::unflatten_shapes(flat)) {
     text += "[";
     for (std::size_t i = 0; i < shape.size(); ++i) {
       text += (i == 0 ? "" : ",") + std::to_string(shape[i]);
@@ -72,10 +72,10 @@ std::vector<ExitStatus> spawn(int ranks, const std::function<ExitStatus(int rank
 
 std::vector<std::string> Recorded::calls(std::int32_t step) const {
   std::vector<std::string> lines;
-  for (const Call& call : trace.calls) {
+  for (const trace::Call& call : trace.calls) {
     if (step != INT32_MIN && call.step != step) continue;
-    const Signature& s = tables.signatures[call.signature];
-    std::string line(op_name(s.op));
+    const trace::Signature& s = tables.signatures[call.signature];
+    std::string line(trace::op_name(s.op));
     line += " " + tables.str(call.group) + ":" + std::to_string(call.seq);
     if (s.in.value != 0) {
       line += " " + joined(tables.names(s.dtypes)) + shape_text(tables.int_lists[s.in]);
@@ -90,10 +90,11 @@ std::vector<std::string> Recorded::calls(std::int32_t step) const {
 
 Recorded recorded(const std::string& folder, int rank) {
   Recorded result;
-  auto trace = read_ring_file(folder + "/rank_" + std::to_string(rank) + ".ring", result.tables);
+  auto trace =
+      trace::read_ring_file(folder + "/rank_" + std::to_string(rank) + ".ring", result.tables);
   LOCKSTEP_CHECK(static_cast<bool>(trace), "the rank left no trace");
   result.trace = std::move(*trace);
   return result;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

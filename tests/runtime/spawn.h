@@ -7,7 +7,7 @@
 
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // How a rank ended: its exit status, or 128 + the signal that ended it.
 using ExitStatus = int;
@@ -18,8 +18,8 @@ std::vector<ExitStatus> spawn(int ranks, const std::function<ExitStatus(int rank
 
 // What a rank recorded in `folder`.
 struct Recorded {
-  Tables tables;
-  RankTrace trace;
+  trace::Tables tables;
+  trace::RankTrace trace;
 
   // One line a call: "all_reduce world:3 float32[2,8] sum a.weight,b.bias #tag", without the parts
   // that are not there. `step` < 0: the calls before the first step; INT32_MIN: all.
@@ -27,4 +27,4 @@ struct Recorded {
 };
 Recorded recorded(const std::string& folder, int rank);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

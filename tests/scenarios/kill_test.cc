@@ -13,9 +13,9 @@
 namespace lockstep {
 namespace {
 
+using runtime::testing::eventually;
+using runtime::testing::is_alive;
 using ::testing::Contains;
-using testing::eventually;
-using testing::is_alive;
 
 // A job that would go on for hours.
 constexpr const char* kLongJob = R"(
@@ -33,12 +33,12 @@ class Kill : public ::testing::Test {
   Kill() { std::ofstream(folder_.file("long.yaml")) << kLongJob; }
 
   // Starts `lockstep run` on the long job and waits until every rank trains.
-  Process start_launcher() {
-    Result<Process> launcher =
-        Process::spawn({LOCKSTEP_PROGRAM, "run", folder_.file("long.yaml"), "--output-dir", runs()},
-                       folder_.file("launcher.log"));
+  runtime::Process start_launcher() {
+    Result<runtime::Process> launcher = runtime::Process::spawn(
+        {LOCKSTEP_PROGRAM, "run", folder_.file("long.yaml"), "--output-dir", runs()},
+        folder_.file("launcher.log"));
     EXPECT_TRUE(launcher);
-    EXPECT_TRUE(eventually([&] { return workers().size() == 3 && steps() >= 2; }))
+    EXPECT_TRUE(runtime::testing::eventually([&] { return workers().size() == 3 && steps() >= 2; }))
         << TempDir::read(folder_.file("launcher.log"));
     return std::move(*launcher);
   }
@@ -49,7 +49,7 @@ class Kill : public ::testing::Test {
   std::map<int, pid_t> workers() const {
     std::map<int, pid_t> out;
     for (int rank = 0; rank < 3; ++rank) {
-      const Result<RingTail> tail = RingTail::open(ring_file(runs(), rank));
+      const Result<trace::RingTail> tail = trace::RingTail::open(runtime::ring_file(runs(), rank));
       if (tail) out[rank] = static_cast<pid_t>(tail->pid());
     }
     return out;
@@ -58,7 +58,7 @@ class Kill : public ::testing::Test {
   std::int64_t steps() const {
     std::int64_t fewest = INT64_MAX;
     for (int rank = 0; rank < 3; ++rank) {
-      Result<RingTail> tail = RingTail::open(ring_file(runs(), rank));
+      Result<trace::RingTail> tail = trace::RingTail::open(runtime::ring_file(runs(), rank));
       fewest = std::min(fewest, tail ? tail->poll().steps : 0);
     }
     return fewest;
@@ -66,7 +66,7 @@ class Kill : public ::testing::Test {
 
   static bool any_alive(const std::map<int, pid_t>& workers) {
     return std::any_of(workers.begin(), workers.end(),
-                       [](const auto& worker) { return is_alive(worker.second); });
+                       [](const auto& worker) { return runtime::is_alive(worker.second); });
   }
 
   TempDir folder_;
@@ -83,20 +83,20 @@ class KilledWorker : public Kill, public ::testing::WithParamInterface<Death> {}
 
 TEST_P(KilledWorker, ends_the_job_is_named_and_leaves_readable_traces) {
   const Death death = GetParam();
-  Process launcher = start_launcher();
+  runtime::Process launcher = start_launcher();
   kill(workers().at(death.rank), death.signal);
-  ASSERT_TRUE(eventually([&] { return !launcher.running(); }));
+  ASSERT_TRUE(runtime::testing::eventually([&] { return !launcher.running(); }));
   EXPECT_EQ(launcher.poll()->exit_status, 1);
   EXPECT_THAT(TempDir::read(folder_.file("launcher.log")), ::testing::HasSubstr(death.words));
 
-  const Result<lockstep::Run> run = load_run({runs()});
+  const Result<trace::Run> run = trace::load_run({runs()});
   ASSERT_TRUE(run);
   ASSERT_EQ(run->ranks.size(), 3U);
-  for (const RankTrace& trace : run->ranks) EXPECT_GE(trace.steps.size(), 2U);
-  const Report report = verify(*run);
-  ASSERT_EQ(report.verdict, Verdict::findings);
-  EXPECT_THAT(report.findings.front().culprits, ::testing::ElementsAre(Rank(death.rank)));
-  EXPECT_THAT(report.findings.front().ranks, Contains(Rank(death.rank == 0 ? 1 : 0)));
+  for (const trace::RankTrace& trace : run->ranks) EXPECT_GE(trace.steps.size(), 2U);
+  const verify::Report report = verify::verify(*run);
+  ASSERT_EQ(report.verdict, verify::Verdict::findings);
+  EXPECT_THAT(report.findings.front().culprits, ::testing::ElementsAre(trace::Rank(death.rank)));
+  EXPECT_THAT(report.findings.front().ranks, Contains(trace::Rank(death.rank == 0 ? 1 : 0)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Signals, KilledWorker,
@@ -104,31 +104,31 @@ INSTANTIATE_TEST_SUITE_P(Signals, KilledWorker,
                                            Death{SIGABRT, 0, "rank 0 aborted (SIGABRT)"}));
 
 TEST_F(Kill, ctrl_c_leaves_no_worker_and_keeps_the_traces) {
-  Process launcher = start_launcher();
+  runtime::Process launcher = start_launcher();
   const std::map<int, pid_t> pids = workers();
   kill(launcher.pid(), SIGINT);
-  ASSERT_TRUE(eventually([&] { return !launcher.running(); }));
+  ASSERT_TRUE(runtime::testing::eventually([&] { return !launcher.running(); }));
   EXPECT_EQ(launcher.poll()->exit_status, 130);
   EXPECT_FALSE(any_alive(pids));
-  const Result<lockstep::Run> run = load_run({runs()});
+  const Result<trace::Run> run = trace::load_run({runs()});
   ASSERT_TRUE(run);
   EXPECT_EQ(run->ranks.size(), 3U);
-  for (const RankTrace& trace : run->ranks) {
-    EXPECT_EQ(trace.end, End::killed);
+  for (const trace::RankTrace& trace : run->ranks) {
+    EXPECT_EQ(trace.end, trace::End::killed);
     EXPECT_TRUE(trace.exceptions.empty());
   }
-  EXPECT_EQ(verify(*run).verdict, Verdict::inconclusive);
+  EXPECT_EQ(verify::verify(*run).verdict, verify::Verdict::inconclusive);
   const std::string said = TempDir::read(folder_.file("launcher.log"));
   EXPECT_THAT(said, ::testing::ContainsRegex("interrupted at step [0-9]+ of 100000, after "));
   EXPECT_THAT(said, ::testing::HasSubstr("nothing was found wrong until then"));
 }
 
 TEST_F(Kill, a_killed_launcher_leaves_no_worker) {
-  Process launcher = start_launcher();
+  runtime::Process launcher = start_launcher();
   const std::map<int, pid_t> pids = workers();
   kill(launcher.pid(), SIGKILL);
-  ASSERT_TRUE(eventually([&] { return !launcher.running(); }));
-  EXPECT_TRUE(eventually([&] { return !any_alive(pids); }));
+  ASSERT_TRUE(runtime::testing::eventually([&] { return !launcher.running(); }));
+  EXPECT_TRUE(runtime::testing::eventually([&] { return !any_alive(pids); }));
 }
 
 }  // namespace

@@ -28,11 +28,11 @@ class Preload : public ::testing::Test {
   std::string log() const { return TempDir::read(folder_.file("log")); }
 
   // What a folder's traces show of the calls: the library knows no steps and no parameters.
-  lockstep::Run calls_in(const std::string& folder) const {
-    lockstep::Run run = std::move(load_run({folder_.file(folder)}).value());
-    for (RankTrace& trace : run.ranks) {
-      for (Call& call : trace.calls) {
-        call.step = kNone;
+  trace::Run calls_in(const std::string& folder) const {
+    trace::Run run = std::move(trace::load_run({folder_.file(folder)}).value());
+    for (trace::RankTrace& trace : run.ranks) {
+      for (trace::Call& call : trace.calls) {
+        call.step = trace::kNone;
         call.what = {};
       }
     }
@@ -40,15 +40,15 @@ class Preload : public ::testing::Test {
   }
 
   void expect_the_same_calls(bool to_the_end) const {
-    const lockstep::Run own = calls_in("own");
-    const lockstep::Run theirs = calls_in("theirs");
+    const trace::Run own = calls_in("own");
+    const trace::Run theirs = calls_in("theirs");
     ASSERT_EQ(own.ranks.size(), theirs.ranks.size());
     for (std::uint32_t r = 0; r < own.ranks.size(); ++r) {
       EXPECT_GT(own.ranks[r].calls.size(), 8U);
-      const CallComparison c = compare_calls(own, r, theirs, r);
+      const verify::CallComparison c = verify::compare_calls(own, r, theirs, r);
       EXPECT_TRUE(c.same()) << "rank " << r << ", call " << c.equal << ": " << c.a.value_or("-")
                             << " and " << c.b.value_or("-");
-      EXPECT_TRUE(!to_the_end || theirs.ranks[r].end == End::clean);
+      EXPECT_TRUE(!to_the_end || theirs.ranks[r].end == trace::End::clean);
     }
   }
   TempDir folder_;
@@ -59,7 +59,8 @@ class PreloadScenarios : public Preload, public ::testing::WithParamInterface<co
 TEST_P(PreloadScenarios, SeesWhatTheProgramRecords) {
   run(GetParam());
   expect_the_same_calls(/*to_the_end=*/true);
-  EXPECT_EQ(verify(load_run({folder_.file("theirs")}).value()).verdict, Verdict::clean);
+  EXPECT_EQ(verify::verify(trace::load_run({folder_.file("theirs")}).value()).verdict,
+            verify::Verdict::clean);
 }
 
 // LibTorch's Reducer, flat collectives, messages, gathers with gradients.

@@ -20,9 +20,9 @@ class ProgramTest : public ::testing::Test {
   int lockstep(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), LOCKSTEP_PROGRAM);
     std::filesystem::remove(folder_.file("log"));
-    Result<Process> program = Process::spawn(arguments, folder_.file("log"));
+    Result<runtime::Process> program = runtime::Process::spawn(arguments, folder_.file("log"));
     if (!program) return -1;
-    testing::eventually([&] { return !program->running(); }, std::chrono::minutes(10));
+    runtime::testing::eventually([&] { return !program->running(); }, std::chrono::minutes(10));
     return program->poll() ? program->poll()->exit_status : -1;
   }
   std::string log() const { return TempDir::read(folder_.file("log")); }

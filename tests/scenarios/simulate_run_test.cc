@@ -85,20 +85,20 @@ TEST_F(Simulate, EveryCallAndWaitAndStepHasItsCosts) {
   ASSERT_EQ(
       simulate(write("ranks: 2\nstrategy: fsdp\ntrain: {steps: 3}\n"), {"--output-dir", kept}), 0)
       << log();
-  const Result<lockstep::Run> run = load_run({kept});
+  const Result<trace::Run> run = trace::load_run({kept});
   ASSERT_TRUE(run);
   ASSERT_EQ(run->ranks.size(), 2U);
-  for (const RankTrace& trace : run->ranks) {
-    const auto costs = read_work_costs(costs_file(kept, trace.rank.value));
+  for (const trace::RankTrace& trace : run->ranks) {
+    const auto costs = trace::read_work_costs(trace::costs_file(kept, trace.rank.value));
     ASSERT_TRUE(costs) << costs.error().str();
     std::size_t marks = 0;
-    for (const Event& event : trace.events)
-      marks += event.kind == EventKind::issue || event.kind == EventKind::wait ||
-               event.kind == EventKind::step;
+    for (const trace::Event& event : trace.events)
+      marks += event.kind == trace::EventKind::issue || event.kind == trace::EventKind::wait ||
+               event.kind == trace::EventKind::step;
     EXPECT_EQ(costs->work.size(), marks);
     double flops = 0;
-    for (const WorkCost& work : costs->work)
-      for (const WorkCost::Flops& f : work.flops) flops += f.matmul + f.convolution;
+    for (const trace::WorkCost& work : costs->work)
+      for (const trace::WorkCost::Flops& f : work.flops) flops += f.matmul + f.convolution;
     EXPECT_GT(flops, 0);
     EXPECT_GT(costs->state_bytes, 0);
   }

@@ -30,11 +30,12 @@ study:
 TEST(StudyRun, MeasuresWhatRunsAndSaysWhatHangs) {
   const TempDir folder;
   std::ofstream(folder.file("study.yaml")) << kStudy;
-  Result<Process> program = Process::spawn(
+  Result<runtime::Process> program = runtime::Process::spawn(
       {LOCKSTEP_PROGRAM, "run", folder.file("study.yaml"), "--output-dir", folder.file("runs")},
       folder.file("log"));
   ASSERT_TRUE(program);
-  ASSERT_TRUE(testing::eventually([&] { return !program->running(); }, std::chrono::minutes(10)));
+  ASSERT_TRUE(
+      runtime::testing::eventually([&] { return !program->running(); }, std::chrono::minutes(10)));
   const std::string log = TempDir::read(folder.file("log"));
   EXPECT_TRUE(program->poll()->success()) << log;
   EXPECT_THAT(log, ::testing::HasSubstr("dummy images"));

@@ -171,14 +171,14 @@ TEST_F(Sweep, AnInterruptKeepsWhatIsDoneAndEndsTheWorkers) {
   std::vector<std::string> arguments =
       command(scenario, {"--vary", "train.batch_size=1..500", "-j", "2"});
   arguments.insert(arguments.begin(), LOCKSTEP_PROGRAM);
-  Result<Process> program = Process::spawn(arguments, folder_.file("log"));
+  Result<runtime::Process> program = runtime::Process::spawn(arguments, folder_.file("log"));
   ASSERT_TRUE(program);
   const std::string results = folder_.file("out/results.jsonl");
-  testing::eventually(
+  runtime::testing::eventually(
       [&] { return std::filesystem::exists(results) && std::filesystem::file_size(results) > 0; },
       std::chrono::minutes(5));
   program->signal(SIGINT);
-  testing::eventually([&] { return !program->running(); }, std::chrono::minutes(5));
+  runtime::testing::eventually([&] { return !program->running(); }, std::chrono::minutes(5));
   ASSERT_TRUE(program->poll());
   EXPECT_EQ(program->poll()->exit_status, 130);
   EXPECT_THAT(log(), HasSubstr("interrupted"));

@@ -13,17 +13,17 @@ using Json = nlohmann::json;
 class Timelines : public ProgramTest {
  protected:
   void SetUp() override {
-    if (const std::string why = why_no_perfetto(); !why.empty()) GTEST_SKIP() << why;
+    if (const std::string why = reports::why_no_perfetto(); !why.empty()) GTEST_SKIP() << why;
   }
   std::string file() const { return folder_.file("timeline.json"); }
   // Runs the command, which must end with `status`, and reads what it wrote.
   void write_and_read(std::vector<std::string> arguments, int status) {
     arguments.insert(arguments.end(), {"--output", "timeline=" + file()});
     ASSERT_EQ(lockstep(std::move(arguments)), status) << log();
-    expect_perfetto_reads(file());
+    reports::expect_perfetto_reads(file());
   }
   Json ask(const std::string& query) {
-    Perfetto perfetto;
+    reports::Perfetto perfetto;
     const auto answers = perfetto.ask(file(), {query});
     EXPECT_TRUE(answers) << perfetto.complaint();
     return answers ? (*answers)[0] : Json::array();

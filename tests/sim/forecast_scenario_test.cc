@@ -20,7 +20,7 @@
 #include "tests/cli/run_lockstep.h"
 #include "tests/sim/machine/kernel_job.h"
 
-namespace lockstep {
+namespace lockstep::sim {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
@@ -28,66 +28,65 @@ using testing::HasSubstr;
 using testing::Not;
 
 // Three ranks, of which the last works longest; three steps.
-sim::TimedScenario timed(const std::string& name = "a job", const std::string& parameter = "w") {
-  const std::vector<std::vector<sim::KernelStep>> work = {
+TimedScenario timed(const std::string& name = "a job", const std::string& parameter = "w") {
+  const std::vector<std::vector<KernelStep>> work = {
       {{2, 0, "text"}, {2, 1, "text"}, {2, 1, "text"}},
       {{2, 0, "text"}, {2, 1, "text"}, {2, 1, "text"}},
       {{9, 0, "text"}, {4, 0, "text"}, {5, 0, "text"}}};
-  sim::DerivedRanks derived;
+  DerivedRanks derived;
   std::vector<std::string> programs;
   for (std::size_t r = 0; r < work.size(); ++r) {
-    std::string text = sim::program_of_steps(work[r]);
+    std::string text = program_of_steps(work[r]);
     for (std::size_t at = 0; (at = text.find("what=w", at)) != std::string::npos; ++at)
       text.replace(at, 6, "what=" + parameter);
     programs.push_back(text);
-    derived.costs.push_back(sim::costs_of_steps(static_cast<std::int32_t>(r), work[r]));
+    derived.costs.push_back(costs_of_steps(static_cast<std::int32_t>(r), work[r]));
     derived.costs.back().work[4].flops.push_back({"float32", 2e9, 1e9});
-    for (WorkCost& stretch : derived.costs.back().work) {
-      StretchMemory memory;
-      memory.end[MemoryCategory::parameters] = 3'000'000;
+    for (trace::WorkCost& stretch : derived.costs.back().work) {
+      trace::StretchMemory memory;
+      memory.end[trace::MemoryCategory::parameters] = 3'000'000;
       memory.peak = memory.end;
-      memory.peak[MemoryCategory::activations] = 4'000'000;
+      memory.peak[trace::MemoryCategory::activations] = 4'000'000;
       stretch.memory = memory;
     }
     derived.traced.push_back(static_cast<std::int32_t>(r));
   }
-  derived.run = program(programs, false);
+  derived.run = verify::program(programs, false);
   derived.origin = "by hand";
-  const Result<Scenario> scenario = parse_scenario(
+  const Result<runtime::Scenario> scenario = runtime::parse_scenario(
       "lockstep: 1\nname: \"" + name + "\"\nranks: 3\ntrain: {steps: 3}\n", "job.yaml");
   EXPECT_TRUE(scenario) << scenario.error().str();
-  const sim::Machine machine = sim::millisecond_kernels();
-  Result<sim::TimedScenario> out = time_scenario(*scenario, std::move(derived), machine);
+  const Machine machine = millisecond_kernels();
+  Result<TimedScenario> out = time_scenario(*scenario, std::move(derived), machine);
   EXPECT_TRUE(out) << out.error().str();
   EXPECT_TRUE(out->forecast);
   out->forecast->what_ifs = *what_ifs(*out, machine);
   return std::move(*out);
 }
 
-sim::TimedScenario with_trials() {
-  sim::TimedScenario out = timed();
+TimedScenario with_trials() {
+  TimedScenario out = timed();
   Interrupts interrupts;
-  sim::TrialOptions options;
+  TrialOptions options;
   options.trials = 20;
   options.jitter.work = .1;
-  Result<sim::TrialsForecast> trials =
-      run_trials(out, sim::millisecond_kernels(), options, interrupts);
+  Result<TrialsForecast> trials = run_trials(out, millisecond_kernels(), options, interrupts);
   EXPECT_TRUE(trials);
   out.forecast->trials = std::move(*trials);
   return out;
 }
 
 TEST(ForecastText, FitsATerminalAndEveryFigureNamesWhatItRestsOn) {
-  const sim::TimedScenario job = with_trials();
-  const std::string text = forecast_text(*job.forecast);
-  expect_fits_a_terminal(text);
+  const TimedScenario job = with_trials();
+  const std::string text = reports::forecast_text(*job.forecast);
+  cli::expect_fits_a_terminal(text);
   EXPECT_THAT(text, HasSubstr("critical path of 2 steps, 17.000 ms"));
   EXPECT_THAT(text, HasSubstr("52.9 %  work of rank 2"));
   EXPECT_THAT(text, HasSubstr("47.1 %  all_reduce(w), inside a node"));
   EXPECT_THAT(text, HasSubstr("calls that take no time"));
   EXPECT_THAT(text, HasSubstr("20 trials, seed 1"));
   std::set<std::string> known = {"as step time", "step time"};
-  for (const Assumption& a : assumptions(*job.forecast)) known.insert(a.key);
+  for (const reports::Assumption& a : reports::assumptions(*job.forecast)) known.insert(a.key);
   const std::regex bracket(R"(\[([a-z ,]+)\])");
   const std::regex comma(", ");
   std::size_t found = 0;
@@ -102,8 +101,8 @@ TEST(ForecastText, FitsATerminalAndEveryFigureNamesWhatItRestsOn) {
 }
 
 TEST(ForecastJson, SharesOfTheCriticalPathAddUp) {
-  const sim::TimedScenario job = with_trials();
-  const OrderedJson json = forecast_json(*job.forecast);
+  const TimedScenario job = with_trials();
+  const OrderedJson json = reports::forecast_json(*job.forecast);
   const OrderedJson& path = json["critical_path"];
   for (const char* list : {"sums", "items"}) {
     double sum = 0;
@@ -126,7 +125,7 @@ TEST(ForecastJson, SharesOfTheCriticalPathAddUp) {
 }
 
 TEST(ForecastCsv, HasARowForEachClassAndStep) {
-  const std::string csv = forecast_csv(*timed().forecast);
+  const std::string csv = reports::forecast_csv(*timed().forecast);
   std::vector<std::string> rows;
   for (std::size_t begin = 0; begin < csv.size();) {
     const std::size_t end = csv.find("\r\n", begin);
@@ -143,17 +142,17 @@ TEST(ForecastCsv, HasARowForEachClassAndStep) {
 }
 
 TEST(ForecastPage, ShowsTheFiguresAndTheirBasis) {
-  const sim::TimedScenario job = with_trials();
-  const std::string page = forecast_page(*job.forecast);
+  const TimedScenario job = with_trials();
+  const std::string page = reports::forecast_page(*job.forecast);
   for (const char* part :
        {"What the ranks do", "Step by step", "Critical path", "What if", "Trials",
         "What this rests on", "Content-Security-Policy", "all_reduce(w)", "8.500 ms"})
     EXPECT_THAT(page, HasSubstr(part));
-  EXPECT_THAT(forecast_page(*timed().forecast), Not(HasSubstr("<h2>Trials")));
+  EXPECT_THAT(reports::forecast_page(*timed().forecast), Not(HasSubstr("<h2>Trials")));
 }
 
 TEST(ForecastPage, DrawsTheMemoryOfEachKindOfRanks) {
-  const std::string page = forecast_page(*timed().forecast);
+  const std::string page = reports::forecast_page(*timed().forecast);
   EXPECT_THAT(page, HasSubstr("<h2>Memory</h2>"));
   EXPECT_THAT(page, HasSubstr("optimizer state"));
   EXPECT_THAT(page, HasSubstr("7.00 MB"));  // the peak
@@ -162,8 +161,8 @@ TEST(ForecastPage, DrawsTheMemoryOfEachKindOfRanks) {
 }
 
 TEST(ForecastPage, EscapesNames) {
-  const sim::TimedScenario job = timed("</title><script>x</script>", "<img/src=x>");
-  const std::string page = forecast_page(*job.forecast);
+  const TimedScenario job = timed("</title><script>x</script>", "<img/src=x>");
+  const std::string page = reports::forecast_page(*job.forecast);
   EXPECT_THAT(page, Not(HasSubstr("<script")));
   EXPECT_THAT(page, Not(HasSubstr("<img")));
   EXPECT_THAT(page, HasSubstr("&lt;script&gt;"));
@@ -171,10 +170,10 @@ TEST(ForecastPage, EscapesNames) {
 }
 
 TEST(ForecastTimeline, ShowsWorkAndCallsAtSimulatedTimes) {
-  sim::TimedScenario job = timed();
-  lockstep::Run played = sim::as_simulated(std::move(job.run), job.simulated.program,
-                                           job.simulated.folding, job.simulated.result);
-  const OrderedJson timeline = OrderedJson::parse(simulated_timeline(played));
+  TimedScenario job = timed();
+  trace::Run played = as_simulated(std::move(job.run), job.simulated.program, job.simulated.folding,
+                                   job.simulated.result);
+  const OrderedJson timeline = OrderedJson::parse(reports::simulated_timeline(played));
   EXPECT_THAT(timeline["otherData"]["time"].get<std::string>(), HasSubstr("simulated"));
   std::size_t work = 0, calls = 0, arrows = 0;
   for (const OrderedJson& event : timeline["traceEvents"]) {
@@ -192,8 +191,9 @@ TEST(ForecastTimeline, ShowsWorkAndCallsAtSimulatedTimes) {
 }
 
 TEST(ForecastTimeline, CountsWhatEachKindOfRanksHolds) {
-  sim::TimedScenario job = timed();
-  const std::vector<TimelineCounter> counters = memory_counters(job.forecast->memory);
+  TimedScenario job = timed();
+  const std::vector<reports::TimelineCounter> counters =
+      reports::memory_counters(job.forecast->memory);
   ASSERT_EQ(counters.size(), 4U) << "ranks 0 and 1, and rank 2: in all, and by category";
   EXPECT_EQ(counters[0].name, "memory (bytes), ranks 0,1, in all:");
   EXPECT_EQ(counters[1].name, "memory (bytes), ranks 0,1:");
@@ -201,8 +201,8 @@ TEST(ForecastTimeline, CountsWhatEachKindOfRanksHolds) {
   EXPECT_EQ(counters[2].rank, 2U);
   EXPECT_EQ(counters[2].name, "memory (bytes), rank 2, in all:");
   std::int64_t most = 0;
-  Nanos before = 0;
-  for (const TimelineCounter::Point& point : counters[0].points) {
+  trace::Nanos before = 0;
+  for (const reports::TimelineCounter::Point& point : counters[0].points) {
     EXPECT_GE(point.time, before);
     before = point.time;
     most = std::max(most, point.values.at(0));
@@ -210,9 +210,9 @@ TEST(ForecastTimeline, CountsWhatEachKindOfRanksHolds) {
   EXPECT_EQ(most, 7'000'000);
   EXPECT_EQ(counters[0].points.back().values[0], 3'000'000);
 
-  lockstep::Run played = sim::as_simulated(std::move(job.run), job.simulated.program,
-                                           job.simulated.folding, job.simulated.result);
-  const OrderedJson timeline = OrderedJson::parse(simulated_timeline(played, counters));
+  trace::Run played = as_simulated(std::move(job.run), job.simulated.program, job.simulated.folding,
+                                   job.simulated.result);
+  const OrderedJson timeline = OrderedJson::parse(reports::simulated_timeline(played, counters));
   std::size_t values = 0;
   for (const OrderedJson& event : timeline["traceEvents"]) {
     if (event["ph"] != "C") continue;
@@ -224,18 +224,18 @@ TEST(ForecastTimeline, CountsWhatEachKindOfRanksHolds) {
 }
 
 TEST(Jitter, IsReadOrRefusedWithTheReason) {
-  const Result<sim::Jitter> all = parse_jitter("compute=5%,communication=12.5%,image=20%,text=3%");
+  const Result<Jitter> all = cli::parse_jitter("compute=5%,communication=12.5%,image=20%,text=3%");
   ASSERT_TRUE(all) << all.error().str();
   EXPECT_DOUBLE_EQ(all->work, .05);
   EXPECT_DOUBLE_EQ(all->meetings, .125);
   EXPECT_DOUBLE_EQ(all->images, .2);
   EXPECT_DOUBLE_EQ(all->texts, .03);
-  EXPECT_TRUE(parse_jitter(""));
+  EXPECT_TRUE(cli::parse_jitter(""));
   for (const char* wrong :
        {"compute", "compute=5", "compute=%", "compute=-5%", "compute=0%", "compute=nan%",
         "compute=inf%", "compute=2000%", "compute=5%x", "video=5%", "compute=5%,", ",compute=5%",
         "compute=5%,compute=6%", "=5%", "\x1b[31m=5%"}) {
-    const Result<sim::Jitter> read = parse_jitter(wrong);
+    const Result<Jitter> read = cli::parse_jitter(wrong);
     ASSERT_FALSE(read) << wrong;
     EXPECT_THAT(read.error().str(), HasSubstr("--jitter"));
     EXPECT_THAT(read.error().str(), Not(HasSubstr("\x1b")));
@@ -243,15 +243,15 @@ TEST(Jitter, IsReadOrRefusedWithTheReason) {
 }
 
 TEST(Jitter, TrialsInWhichNothingVariesAreRefused) {
-  TrialsCommand command;
-  EXPECT_TRUE(trial_options(command));
+  cli::TrialsCommand command;
+  EXPECT_TRUE(cli::trial_options(command));
   command.trials = 10;
-  EXPECT_FALSE(trial_options(command));
+  EXPECT_FALSE(cli::trial_options(command));
   command.redraw_batches = true;
-  EXPECT_TRUE(trial_options(command));
+  EXPECT_TRUE(cli::trial_options(command));
   command.trials = 0;
-  EXPECT_FALSE(trial_options(command));
+  EXPECT_FALSE(cli::trial_options(command));
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::sim

@@ -7,22 +7,22 @@
 
 #include "tests/cli/run_lockstep.h"
 
-namespace lockstep {
+namespace lockstep::sim {
 namespace {
 
 using Json = nlohmann::json;
 
 const std::vector<std::string> kLink = {"--alpha", "500ns", "--beta", "50GB/s"};
 
-Outcome collective(std::vector<std::string> options, bool with_link = true) {
+cli::Outcome collective(std::vector<std::string> options, bool with_link = true) {
   options.insert(options.begin(), {"simulate", "collective"});
   if (with_link) options.insert(options.end(), kLink.begin(), kLink.end());
-  return run_lockstep(options);
+  return cli::run_lockstep(options);
 }
 
 Json json_of(std::vector<std::string> options, bool with_link = true) {
   options.insert(options.end(), {"--output", "json=-"});
-  const Outcome outcome = collective(std::move(options), with_link);
+  const cli::Outcome outcome = collective(std::move(options), with_link);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   return outcome.status == 0 ? Json::parse(outcome.out) : Json();
 }
@@ -37,7 +37,7 @@ TEST(SimulateCollective, BothLevelsGiveThePublishedInteger) {
 }
 
 TEST(SimulateCollective, ShowsTheFormulaItsSourceAndTheBusBandwidth) {
-  const Outcome outcome = collective({"--ranks", "8", "--bytes", "1MiB"});
+  const cli::Outcome outcome = collective({"--ranks", "8", "--bytes", "1MiB"});
   EXPECT_EQ(outcome.out,
             "all_reduce by ring, 8 ranks, 1 MiB\n"
             "  time     43.70016 us\n"
@@ -68,7 +68,7 @@ TEST(SimulateCollective, SeveralAtOnceShareTheirLinks) {
 TEST(SimulateCollective, RefusesWhatCannotBeWithTheOptionTheReasonAndAFix) {
   const auto refused = [](std::vector<std::string> options, const std::string& why,
                           bool with_link = true) {
-    const Outcome outcome = collective(std::move(options), with_link);
+    const cli::Outcome outcome = collective(std::move(options), with_link);
     EXPECT_EQ(outcome.status, 2);
     EXPECT_EQ(outcome.out, "");
     EXPECT_NE(outcome.err.find(why), std::string::npos) << outcome.err;
@@ -92,12 +92,12 @@ TEST(SimulateCollective, RefusesWhatCannotBeWithTheOptionTheReasonAndAFix) {
 const std::string kDgx = LOCKSTEP_SOURCE_DIR "/sim/machines/dgx-h100.yaml";
 
 TEST(SimulateCollective, OnAMachineItSaysWhatNcclChooses) {
-  const Outcome several =
+  const cli::Outcome several =
       collective({"--machine", kDgx, "--ranks", "32", "--bytes", "64KiB,1MiB,64MiB"}, false);
   EXPECT_EQ(several.status, 0) << several.err;
   for (const char* chosen : {"tree        ll ", "tree        ll128", "nvls_tree   simple"})
     EXPECT_NE(several.out.find(chosen), std::string::npos) << several.out;
-  expect_fits_a_terminal(several.out);
+  cli::expect_fits_a_terminal(several.out);
   const Json json = json_of({"--machine", kDgx, "--ranks", "8", "--bytes", "16MiB"}, false);
   EXPECT_EQ(json["collectives"][0]["algorithm"], "nvls");
   EXPECT_EQ(json["collectives"][0]["protocol"], "simple");
@@ -114,7 +114,7 @@ TEST(SimulateCollective, OnAMachineWhatNcclDoesNotTuneTakesAFormula) {
 
 TEST(SimulateCollective, AMachineReplacesTheLinks) {
   const auto refusal = [](std::vector<std::string> options) {
-    const Outcome outcome = collective(std::move(options), false);
+    const cli::Outcome outcome = collective(std::move(options), false);
     EXPECT_EQ(outcome.status, 2);
     return outcome.err;
   };
@@ -130,4 +130,4 @@ TEST(SimulateCollective, AMachineReplacesTheLinks) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::sim

@@ -11,7 +11,7 @@
 #include "tests/verify/program.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::sim {
 namespace {
 
 using Json = nlohmann::json;
@@ -34,17 +34,18 @@ Simulated simulate_texts(const std::vector<std::string>& texts,
   std::vector<std::string> arguments = {"simulate", "trace", folder.path(), "--alpha",     "1us",
                                         "--beta",   "1GB/s", "--output",    "json=" + json};
   arguments.insert(arguments.end(), more.begin(), more.end());
-  const Outcome outcome = run_lockstep(arguments);
+  const cli::Outcome outcome = cli::run_lockstep(arguments);
   EXPECT_EQ(outcome.err, "");
-  expect_fits_a_terminal(outcome.out);
+  cli::expect_fits_a_terminal(outcome.out);
   return {outcome.status, Json::parse(TempDir::read(json)), outcome.out};
 }
 
 Simulated simulate(const std::vector<std::string>& programs) {
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < programs.size(); ++r) {
-    texts.push_back(program_text(static_cast<std::int32_t>(r),
-                                 static_cast<std::int32_t>(programs.size()), programs[r], false));
+    texts.push_back(verify::program_text(static_cast<std::int32_t>(r),
+                                         static_cast<std::int32_t>(programs.size()), programs[r],
+                                         false));
   }
   return simulate_texts(texts);
 }
@@ -187,7 +188,7 @@ TEST(SimulateTrace, SaysWhatTheVerifierSaysOfTheSameHang) {
       "all_reduce n=1000 dtype=float32 what=a step=0; all_gather n=500 dtype=float32 what=c "
       "step=0; clean");
   const Simulated simulated = simulate(programs);
-  const Report recorded = verify(program(programs, false));
+  const verify::Report recorded = verify::verify(verify::program(programs, false));
   ASSERT_FALSE(recorded.findings.empty());
   EXPECT_EQ(simulated.json["report"]["findings"][0]["message"], recorded.findings[0].message);
 }
@@ -216,7 +217,7 @@ TEST(SimulateTrace, WritesATimelineOfJobsThatEndAndOfThoseThatHang) {
     const std::vector<std::string> programs =
         but_rank_3(kUsual, hangs ? "all_reduce n=1000 dtype=float32 what=a step=0;" : kUsual);
     for (std::size_t r = 0; r < programs.size(); ++r)
-      texts.push_back(program_text(static_cast<std::int32_t>(r), 8, programs[r], false));
+      texts.push_back(verify::program_text(static_cast<std::int32_t>(r), 8, programs[r], false));
     EXPECT_EQ(simulate_texts(texts, {"--output", "timeline=" + path}).status, hangs ? 1 : 0);
     const Json timeline = Json::parse(TempDir::read(path));
     EXPECT_EQ(timeline["otherData"]["time"], "simulated: one clock for all ranks")
@@ -240,10 +241,10 @@ TEST(SimulateTrace, WritesTheSimulatedRunAsTracesThatOthersRead) {
   std::vector<std::string> texts;
   const std::vector<std::string> programs = but_rank_3(kUsual, hangs);
   for (std::size_t r = 0; r < programs.size(); ++r)
-    texts.push_back(program_text(static_cast<std::int32_t>(r), 8, programs[r], false));
+    texts.push_back(verify::program_text(static_cast<std::int32_t>(r), 8, programs[r], false));
   const Simulated s = simulate_texts(texts, {"--traces", folder.file("traces")});
-  const Outcome verified =
-      run_lockstep({"verify", folder.file("traces"), "--quiet", "--output", "json=-"});
+  const cli::Outcome verified =
+      cli::run_lockstep({"verify", folder.file("traces"), "--quiet", "--output", "json=-"});
   EXPECT_EQ(verified.status, 1) << verified.err;
   EXPECT_EQ(Json::parse(verified.out)["findings"], s.json["report"]["findings"]);
   // Its second call is where rank 0 waits: issued at the end of the first, and never completed.
@@ -300,7 +301,7 @@ TEST(SimulateTrace, RefusesWhatItCannotSimulate) {
   const auto why = [&](const std::vector<std::string>& more) {
     std::vector<std::string> arguments = {"simulate", "trace", folder.path()};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    const Outcome outcome = run_lockstep(arguments);
+    const cli::Outcome outcome = cli::run_lockstep(arguments);
     EXPECT_EQ(outcome.status, 2);
     return outcome.err;
   };
@@ -313,4 +314,4 @@ TEST(SimulateTrace, RefusesWhatItCannotSimulate) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::sim

@@ -8,6 +8,6 @@
 namespace lockstep {
 
 // The same seed gives the same trace.
-RankTrace random_trace(std::uint32_t seed, Tables& tables);
+trace::RankTrace random_trace(std::uint32_t seed, trace::Tables& tables);
 
 }  // namespace lockstep

@@ -11,12 +11,12 @@
 
 namespace lockstep {
 
-std::array<std::int64_t, kMaxTokens> tokens(const Picture& picture) {
-  std::array<std::int64_t, kMaxTokens> ids{};  // kPadToken
+std::array<std::int64_t, runtime::kMaxTokens> tokens(const runtime::Picture& picture) {
+  std::array<std::int64_t, runtime::kMaxTokens> ids{};  // kPadToken
   std::size_t n = 0;
   ids[n++] = kStartToken;
-  const auto all = caption_words();
-  std::istringstream sentence(caption(picture));
+  const auto all = runtime::caption_words();
+  std::istringstream sentence(runtime::caption(picture));
   for (std::string word; sentence >> word;) {
     const auto found = std::find(all.begin(), all.end(), word);
     LOCKSTEP_CHECK(found != all.end() && n + 1 < ids.size(), "a caption of known words, that fits");
@@ -26,31 +26,35 @@ std::array<std::int64_t, kMaxTokens> tokens(const Picture& picture) {
   return ids;
 }
 
-Batch make_batch(const ShapesDataset& data, const std::vector<std::int64_t>& indices,
-                 const Scenario::Data::Rule* rule) {
-  const auto shows_image = [&](const Item& item) {
+runtime::Batch make_batch(const runtime::ShapesDataset& data,
+                          const std::vector<std::int64_t>& indices,
+                          const runtime::Scenario::Data::Rule* rule) {
+  const auto shows_image = [&](const runtime::Item& item) {
     if (rule == nullptr) return item.has_image;
-    return std::find(rule->has.begin(), rule->has.end(), Modality::image) != rule->has.end();
+    return std::find(rule->has.begin(), rule->has.end(), runtime::Modality::image) !=
+           rule->has.end();
   };
-  Batch batch;
+  runtime::Batch batch;
   batch.indices = indices;
   const auto count = static_cast<std::int64_t>(indices.size());
-  batch.tokens = at::empty({count, kMaxTokens}, at::kLong);
+  batch.tokens = at::empty({count, runtime::kMaxTokens}, at::kLong);
   std::vector<std::int64_t> rows;
   std::vector<float> pixels;
   for (std::int64_t row = 0; row < count; ++row) {
-    const Item item = data.item(indices[static_cast<std::size_t>(row)]);
+    const runtime::Item item = data.item(indices[static_cast<std::size_t>(row)]);
     const auto ids = tokens(item.picture);
-    std::copy(ids.begin(), ids.end(), batch.tokens.data_ptr<std::int64_t>() + row * kMaxTokens);
+    std::copy(ids.begin(), ids.end(),
+              batch.tokens.data_ptr<std::int64_t>() + row * runtime::kMaxTokens);
     if (!shows_image(item)) continue;
     rows.push_back(row);
-    pixels.resize(pixels.size() + kImageFloats);
-    paint(item.picture, std::span(pixels).last<kImageFloats>());
+    pixels.resize(pixels.size() + runtime::kImageFloats);
+    runtime::paint(item.picture, std::span(pixels).last<runtime::kImageFloats>());
   }
   if (!rows.empty()) {
     const auto images = static_cast<std::int64_t>(rows.size());
     batch.images =
-        at::tensor(pixels, at::kFloat).view({images, kImageChannels, kImageSide, kImageSide});
+        at::tensor(pixels, at::kFloat)
+            .view({images, runtime::kImageChannels, runtime::kImageSide, runtime::kImageSide});
     batch.image_rows = at::tensor(rows, at::kLong);
   }
   return batch;

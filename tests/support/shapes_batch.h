@@ -18,11 +18,12 @@ inline constexpr std::int64_t kStartToken = 1;
 inline constexpr std::int64_t kEndToken = 2;
 inline constexpr std::int64_t kFirstWord = 3;
 
-std::array<std::int64_t, kMaxTokens> tokens(const Picture& picture);
+std::array<std::int64_t, runtime::kMaxTokens> tokens(const runtime::Picture& picture);
 
 // `rule` (may be null) overrides which modalities the items have: with image, all of them show
 // theirs, also those that the data set keeps as text only; without, none does.
-Batch make_batch(const ShapesDataset& data, const std::vector<std::int64_t>& indices,
-                 const Scenario::Data::Rule* rule);
+runtime::Batch make_batch(const runtime::ShapesDataset& data,
+                          const std::vector<std::int64_t>& indices,
+                          const runtime::Scenario::Data::Rule* rule);
 
 }  // namespace lockstep

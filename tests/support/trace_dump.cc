@@ -9,7 +9,7 @@ namespace {
 
 class Dumper {
  public:
-  Dumper(const RankTrace& trace, const Tables& tables, bool with_seq)
+  Dumper(const trace::RankTrace& trace, const trace::Tables& tables, bool with_seq)
       : trace_(trace), tables_(tables), with_seq_(with_seq) {
     out_ << std::setprecision(17);
   }
@@ -22,7 +22,7 @@ class Dumper {
          << " end=" << static_cast<int>(trace_.end) << " damaged=" << trace_.damaged_count << "\n";
     for (const auto& group : trace_.groups) {
       out_ << "group " << tables_.str(group.group) << " (" << tables_.str(group.desc) << "):";
-      for (const Rank rank : group.ranks) out_ << " " << rank.value;
+      for (const trace::Rank rank : group.ranks) out_ << " " << rank.value;
       out_ << "\n";
     }
     if (with_seq_) {
@@ -30,36 +30,36 @@ class Dumper {
         out_ << "first seq of " << tables_.str(group) << ": " << seq << "\n";
       }
     }
-    for (const Event& event : trace_.events) {
+    for (const trace::Event& event : trace_.events) {
       out_ << "t=" << event.time << " ";
       write(event);
       out_ << "\n";
     }
-    for (const Call& call : trace_.calls) write(call);
+    for (const trace::Call& call : trace_.calls) write(call);
     return out_.str();
   }
 
  private:
-  void write(const Event& event) {
+  void write(const trace::Event& event) {
     switch (event.kind) {
-      case EventKind::exception:
+      case trace::EventKind::exception:
         return write(trace_.exceptions.at(event.index));
-      case EventKind::step:
+      case trace::EventKind::step:
         return write(trace_.steps.at(event.index));
-      case EventKind::state:
+      case trace::EventKind::state:
         return write(trace_.states.at(event.index));
-      case EventKind::data: {
-        const DataMark& mark = trace_.data.at(event.index);
+      case trace::EventKind::data: {
+        const trace::DataMark& mark = trace_.data.at(event.index);
         out_ << "data " << mark.n;
         return list(" indices", mark.indices);
       }
-      case EventKind::modality: {
-        const ModalityMark& mark = trace_.modalities.at(event.index);
+      case trace::EventKind::modality: {
+        const trace::ModalityMark& mark = trace_.modalities.at(event.index);
         out_ << "modality " << mark.n;
         return names(" has", mark.has);
       }
-      case EventKind::span: {
-        const SpanMark& mark = trace_.spans.at(event.index);
+      case trace::EventKind::span: {
+        const trace::SpanMark& mark = trace_.spans.at(event.index);
         out_ << "span " << tables_.str(mark.name) << " stream=" << tables_.str(mark.stream)
              << " dur=" << mark.duration;
         return;
@@ -70,16 +70,16 @@ class Dumper {
     }
   }
 
-  void write(const ExceptionMark& mark) {
+  void write(const trace::ExceptionMark& mark) {
     out_ << "exception " << mark.what;
     if (mark.call) out_ << " of call " << trace_.calls.at(*mark.call).id;
   }
-  void write(const StepMark& mark) {
+  void write(const trace::StepMark& mark) {
     out_ << "step " << mark.n;
     if (mark.loss) out_ << " loss=" << *mark.loss;
     if (mark.samples) out_ << " samples=" << *mark.samples;
   }
-  void write(const StateMark& mark) {
+  void write(const trace::StateMark& mark) {
     out_ << "state " << mark.n << " " << tables_.str(mark.name);
     if (mark.hash) out_ << " hash=" << *mark.hash;
     if (mark.norm) out_ << " norm=" << *mark.norm;
@@ -88,10 +88,10 @@ class Dumper {
          << " when=" << static_cast<int>(mark.when) << " sharded=" << mark.sharded;
     list(" sketch", mark.sketch);
   }
-  void write(const Call& call) {
-    const Signature& s = tables_.signatures[call.signature];
-    out_ << "call " << call.id << " " << op_name(s.op) << "/" << tables_.str(s.other_op) << " in "
-         << tables_.str(call.group);
+  void write(const trace::Call& call) {
+    const trace::Signature& s = tables_.signatures[call.signature];
+    out_ << "call " << call.id << " " << trace::op_name(s.op) << "/" << tables_.str(s.other_op)
+         << " in " << tables_.str(call.group);
     if (with_seq_) out_ << " seq=" << call.seq;
     ints(" in", s.in);
     ints(" out", s.out);
@@ -107,7 +107,7 @@ class Dumper {
          << " peer=" << call.peer.value << " ptag=" << call.ptag << " coalesced=" << call.coalesced
          << " flags=" << int{call.flags};
     if (call.values != 0) {
-      const CallValues& values = trace_.values.at(call.values - 1);
+      const trace::CallValues& values = trace_.values.at(call.values - 1);
       if (values.hash) out_ << " hash=" << *values.hash;
       list(" sketch", values.sketch);
       out_ << " from=" << values.from << " fromtag=" << values.fromtag;
@@ -121,22 +121,22 @@ class Dumper {
     for (const auto& item : items) out_ << item << ",";
     out_ << "]";
   }
-  void ints(std::string_view label, IntListId id) { list(label, tables_.int_lists[id]); }
-  void names(std::string_view label, NameListId id) { list(label, tables_.names(id)); }
+  void ints(std::string_view label, trace::IntListId id) { list(label, tables_.int_lists[id]); }
+  void names(std::string_view label, trace::NameListId id) { list(label, tables_.names(id)); }
 
-  const RankTrace& trace_;
-  const Tables& tables_;
+  const trace::RankTrace& trace_;
+  const trace::Tables& tables_;
   bool with_seq_;
   std::ostringstream out_;
 };
 
 }  // namespace
 
-std::string dump(const RankTrace& trace, const Tables& tables) {
+std::string dump(const trace::RankTrace& trace, const trace::Tables& tables) {
   return Dumper(trace, tables, true).dump();
 }
 
-std::string dump_without_seq(const RankTrace& trace, const Tables& tables) {
+std::string dump_without_seq(const trace::RankTrace& trace, const trace::Tables& tables) {
   return Dumper(trace, tables, false).dump();
 }
 

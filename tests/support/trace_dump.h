@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-std::string dump(const RankTrace& trace, const Tables& tables);
+std::string dump(const trace::RankTrace& trace, const trace::Tables& tables);
 
 // The same without what the text form cannot carry: ids stay, sequence numbers go.
-std::string dump_without_seq(const RankTrace& trace, const Tables& tables);
+std::string dump_without_seq(const trace::RankTrace& trace, const trace::Tables& tables);
 
 }  // namespace lockstep

@@ -19,19 +19,19 @@ namespace lockstep {
 
 // The run that load_run would make of files with these contents, named "trace 0", "trace 1", …
 // A text without a usable header fails the test and is left out.
-inline Run run_from_text(const std::vector<std::string>& texts) {
-  Tables tables;
-  std::vector<RankTrace> traces;
+inline trace::Run run_from_text(const std::vector<std::string>& texts) {
+  trace::Tables tables;
+  std::vector<trace::RankTrace> traces;
   for (const std::string& text : texts) {
-    Result<RankTrace> trace =
-        read_text_trace(text, "trace " + std::to_string(traces.size()), tables);
+    Result<trace::RankTrace> trace =
+        trace::read_text_trace(text, "trace " + std::to_string(traces.size()), tables);
     if (trace) {
       traces.push_back(std::move(*trace));
     } else {
       ADD_FAILURE() << trace.error().str();
     }
   }
-  return assemble_run(std::move(tables), std::move(traces));
+  return trace::assemble_run(std::move(tables), std::move(traces));
 }
 
 }  // namespace lockstep

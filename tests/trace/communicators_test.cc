@@ -14,7 +14,7 @@
 #include "trace/groups.h"
 #include "trace/load.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::ElementsAre;
@@ -141,4 +141,4 @@ TEST_F(Communicators, SurviveEveryDamagedByteOfTheTable) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

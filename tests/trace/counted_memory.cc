@@ -39,10 +39,10 @@ void operator delete(void* memory, std::size_t /*size*/, std::align_val_t /*alig
   release(memory);
 }
 
-namespace lockstep {
+namespace lockstep::trace {
 
 PeakMemory::PeakMemory() : before_(g_now) { g_most = before_; }
 
 std::size_t PeakMemory::bytes() const { return g_most - before_; }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

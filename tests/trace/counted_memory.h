@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // The most bytes that were allocated at one time since it was made, beyond those at that time. One
 // at a time; for a single thread.
@@ -17,4 +17,4 @@ class PeakMemory {
   std::size_t before_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

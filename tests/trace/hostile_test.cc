@@ -25,7 +25,7 @@
 #include "verify/rules.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::AllOf;
@@ -85,7 +85,7 @@ class Hostile : public testing::Test {
   // What the program says of these: the error, or the verdict and the rules that it found. Checks
   // what holds for all.
   static std::string said(const std::vector<std::string>& paths) {
-    const Result<lockstep::Run> run = load_run(paths);
+    const Result<trace::Run> run = load_run(paths);
     if (!run) {
       EXPECT_FALSE(run.error().message.empty());
       EXPECT_FALSE(run.error().place.file.empty()) << "an error names the file";
@@ -93,15 +93,17 @@ class Hostile : public testing::Test {
       return "error: " + run.error().message;
     }
     for (const auto& file : run->unreadable) expect_helpful(file.error);
-    const Report report = verify(*run);
+    const verify::Report report = verify::verify(*run);
     for (const std::string& line : report.unknown) {
       EXPECT_EQ(line.find("\\x0a"), std::string::npos) << line;
     }
-    for (const std::string& text : {json_report(report), text_report(report, *run)}) {
+    for (const std::string& text :
+         {reports::json_report(report), reports::text_report(report, *run)}) {
       EXPECT_EQ(text, to_utf8(text)) << "reports are UTF-8";
     }
-    std::string out(to_string(report.verdict));
-    for (const Finding& f : report.findings) out += " " + std::string(rule(f.rule).name);
+    std::string out(verify::to_string(report.verdict));
+    for (const verify::Finding& f : report.findings)
+      out += " " + std::string(verify::rule(f.rule).name);
     return out;
   }
   std::string said_of(const std::string& bytes, const std::string& name = "rank_0.trace.jsonl") {
@@ -349,7 +351,7 @@ TEST_F(Hostile, TarNamesAreNamesOnly) {
                               tar_entry("../../../rank_1", trace_of("1", "2")) +
                               tar_entry("rank_2", "", '2') + tar_entry("rank_3", "", '1') +
                               tar_entry("rank_4", "", '5') + tar_entry("rank_5", "", '3') + kTarEnd;
-  const Result<lockstep::Run> run = load_run({dir_.write("t.tar", archive)});
+  const Result<trace::Run> run = load_run({dir_.write("t.tar", archive)});
   ASSERT_TRUE(run) << run.error().str();
   ASSERT_EQ(run->ranks.size(), 2U);
   EXPECT_THAT(run->ranks[0].source, testing::EndsWith("t.tar:/etc/rank_0"));
@@ -390,4 +392,4 @@ TEST_F(Hostile, AFileThatGrewIsReadAsFarAsItWent) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

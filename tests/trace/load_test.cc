@@ -11,7 +11,7 @@
 #include "trace/formats/ring/writer.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::ElementsAre;
@@ -29,13 +29,13 @@ std::string trace_of(int rank, int steps = 1, int world_size = 2) {
 
 class LoadTest : public testing::Test {
  protected:
-  lockstep::Run load(const std::vector<std::string>& paths) {
-    Result<lockstep::Run> run = load_run(paths);
+  trace::Run load(const std::vector<std::string>& paths) {
+    Result<trace::Run> run = load_run(paths);
     EXPECT_TRUE(run) << (run ? "" : run.error().str());
-    return run ? std::move(*run) : lockstep::Run{};
+    return run ? std::move(*run) : trace::Run{};
   }
   static std::string error(const std::vector<std::string>& paths) {
-    const Result<lockstep::Run> run = load_run(paths);
+    const Result<trace::Run> run = load_run(paths);
     return run ? "none" : run.error().message;
   }
   std::string write_ring(const std::string& name, int rank, int steps) {
@@ -59,7 +59,7 @@ TEST_F(LoadTest, AFolderWithAllForms) {
   write_ring("rank_2.ring", 0, 3);
   dir_.write("notes.txt", "not a trace");
   std::filesystem::create_directory(dir_.file("rank_9.ring"));
-  const lockstep::Run run = load({dir_.path()});
+  const trace::Run run = load({dir_.path()});
   ASSERT_THAT(run.ranks, SizeIs(2));
   EXPECT_EQ(run.ranks[0].events.size(), 3U);  // of the two that say rank 0, the longer
   EXPECT_EQ(run.ranks[1].events.size(), 2U);
@@ -74,7 +74,7 @@ TEST_F(LoadTest, AFolderWithAllForms) {
 TEST_F(LoadTest, OfTwoFormsOfOneTraceTheRingFileIsRead) {
   dir_.write("rank_0.trace.jsonl", trace_of(0, 5));
   write_ring("rank_0.ring", 0, 3);
-  const lockstep::Run run = load({dir_.path()});
+  const trace::Run run = load({dir_.path()});
   EXPECT_EQ(run.event_count(), 3U);
   EXPECT_THAT(run.header_conflicts, IsEmpty());
 }
@@ -86,9 +86,9 @@ TEST_F(LoadTest, TheOrderOfPathsDoesNotMatterNorDoesNamingAFileTwice) {
   std::filesystem::create_symlink(paths[2], dir_.file("link"));
   paths.push_back(dir_.file("link"));
   std::sort(paths.begin(), paths.end());
-  const lockstep::Run first = load(paths);
+  const trace::Run first = load(paths);
   do {
-    const lockstep::Run run = load(paths);
+    const trace::Run run = load(paths);
     ASSERT_THAT(run.ranks, SizeIs(2));
     EXPECT_THAT(run.ranks[0].source, EndsWith("/a"));
     EXPECT_EQ(run.ranks[1].source, first.ranks[1].source);
@@ -107,7 +107,7 @@ TEST_F(LoadTest, ANamedFileIsKnownByItsContent) {
 
 TEST_F(LoadTest, ACutGzipFileCountsAsFarAsItGoes) {
   const std::string packed = gzip(trace_of(0, 5000));
-  const lockstep::Run run = load({dir_.write("a.gz", packed.substr(0, packed.size() / 2))});
+  const trace::Run run = load({dir_.write("a.gz", packed.substr(0, packed.size() / 2))});
   ASSERT_THAT(run.ranks, SizeIs(1));
   EXPECT_GT(run.event_count(), 100U);
   EXPECT_LT(run.event_count(), 5000U);
@@ -115,8 +115,8 @@ TEST_F(LoadTest, ACutGzipFileCountsAsFarAsItGoes) {
 }
 
 TEST_F(LoadTest, FilesThatCannotBeReadAreListedBesideThoseThatCan) {
-  const lockstep::Run run = load({dir_.write("a", trace_of(0)), dir_.write("b", "garbage"),
-                                  dir_.write("c", "{\"header\":1}"), dir_.write("d", "")});
+  const trace::Run run = load({dir_.write("a", trace_of(0)), dir_.write("b", "garbage"),
+                               dir_.write("c", "{\"header\":1}"), dir_.write("d", "")});
   EXPECT_THAT(run.ranks, SizeIs(1));
   ASSERT_THAT(run.unreadable, SizeIs(3));
   EXPECT_EQ(run.unreadable[0].error.message, "not a trace of a known form");
@@ -133,7 +133,7 @@ TEST_F(LoadTest, NothingToReadIsAnError) {
 }
 
 TEST(AssembleTest, DifferentSemanticsAreAContradiction) {
-  const lockstep::Run run =
+  const trace::Run run =
       run_from_text({R"({"header":1,"rank":1,"world_size":2})",
                      R"({"header":1,"rank":0,"world_size":2,"semantics":"mpi"})"});
   ASSERT_THAT(run.ranks, SizeIs(2));
@@ -153,4 +153,4 @@ TEST(MergeTables, EveryNameOfATraceMovesWithIt) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

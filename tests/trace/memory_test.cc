@@ -21,7 +21,7 @@
 #include "trace/formats/nccl_log/nccl_log.h"
 #include "trace/formats/watchdog_log/watchdog_log.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 // Just past a power of two: a vector that doubles has the most to spare, and the most to copy.
@@ -288,4 +288,4 @@ INSTANTIATE_TEST_SUITE_P(Readers, Memory, testing::ValuesIn(cases()),
                          [](const auto& of) { return of.param.name; });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

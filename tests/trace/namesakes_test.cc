@@ -6,7 +6,7 @@
 #include "tests/support/trace_text.h"
 #include "trace/groups.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 // A rank of four that declares group "1" and calls barrier in it.
@@ -64,4 +64,4 @@ TEST(Namesakes, ThereIsOneWorld) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

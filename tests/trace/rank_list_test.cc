@@ -6,7 +6,7 @@
 
 #include "tests/support/trace_text.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::ElementsAre;
@@ -92,7 +92,7 @@ TEST(RankLists, ARunHoldsEachListOnce) {
            ",\"world_size\":3}\n{\"group\":\"world\",\"ranks\":[0,1,2]}\n" +
            "{\"group\":\"all again\",\"ranks\":[0,1,2]}\n{\"end\":\"clean\"}\n";
   };
-  const lockstep::Run run = run_from_text({rank(0), rank(1), rank(2)});
+  const trace::Run run = run_from_text({rank(0), rank(1), rank(2)});
   const void* const one = run.ranks[0].groups[0].ranks.identity();
   for (const RankTrace& trace : run.ranks) {
     for (const auto& membership : trace.groups) EXPECT_EQ(membership.ranks.identity(), one);
@@ -100,4 +100,4 @@ TEST(RankLists, ARunHoldsEachListOnce) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -10,7 +10,7 @@
 #include "tests/support/trace_dump.h"
 #include "trace/formats/text/text_trace.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 std::string written(const RankTrace& trace, const Tables& tables) {
@@ -111,4 +111,4 @@ TEST(RoundTripTest, WhatIsReadFromFlippedBitsIsConsistent) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

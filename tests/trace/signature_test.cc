@@ -4,7 +4,7 @@
 
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::ElementsAre;
@@ -58,7 +58,7 @@ TEST(TablesTest, EqualSignaturesAreOneId) {
 }
 
 TEST(RunTest, FindsARankAmongThoseThatAreThere) {
-  lockstep::Run run;
+  trace::Run run;
   run.ranks.resize(2);
   run.ranks[0].rank = Rank(1);
   run.ranks[1].rank = Rank(4);
@@ -68,4 +68,4 @@ TEST(RunTest, FindsARankAmongThoseThatAreThere) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -11,7 +11,7 @@
 #include "trace/formats/ring/reader.h"
 #include "trace/formats/ring/writer.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::ElementsAre;
@@ -108,4 +108,4 @@ TEST_F(TraceFilesTest, ASmallFileMayUnpackTo256MiB) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

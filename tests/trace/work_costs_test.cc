@@ -7,7 +7,7 @@
 
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
@@ -139,4 +139,4 @@ TEST(WorkCosts, AFileThatIsNotThereIsAnError) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

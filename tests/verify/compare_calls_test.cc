@@ -4,7 +4,7 @@
 #include "tests/support/trace_text.h"
 #include "verify/compare_runs.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 constexpr const char* kHead = R"({"header":1,"rank":0,"world_size":2}
@@ -48,4 +48,4 @@ TEST(CompareCalls, SizeAndIdentityCount) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

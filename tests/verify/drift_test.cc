@@ -4,10 +4,10 @@
 #include "tests/verify/numbers/tiny_training.h"
 #include "verify/compare_runs.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
-Run trained_to_drift(float rate_of_p0) {
+trace::Run trained_to_drift(float rate_of_p0) {
   TinyTraining t(2, {64, 256}, 7);
   for (int step = 0; step < 4; ++step) {
     t.backward();
@@ -52,4 +52,4 @@ TEST(Drift, NothingInCommonIsNothing) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

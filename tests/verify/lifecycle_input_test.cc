@@ -6,7 +6,7 @@
 #include "tests/verify/program.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using ::testing::HasSubstr;
@@ -103,7 +103,7 @@ TEST(Input, AMissingRankIsANoteAndTheVerdictInconclusive) {
   const Report report = verify(run_of({{0, "barrier; clean"}}, 2));
   EXPECT_TRUE(says_rule(report, RuleId::missing_rank));
   EXPECT_EQ(report.verdict, Verdict::inconclusive);
-  EXPECT_EQ(report.ranks_missing, std::vector<Rank>{Rank(1)});
+  EXPECT_EQ(report.ranks_missing, std::vector<trace::Rank>{trace::Rank(1)});
 }
 
 TEST(Input, ADefectAmongThosePresentIsStillFound) {
@@ -220,4 +220,4 @@ TEST(Dropped, StreamsThatStartMidRunAreLinedUpByStep) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

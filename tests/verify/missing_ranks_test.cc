@@ -5,7 +5,7 @@
 #include "tests/verify/program.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using ::testing::HasSubstr;
@@ -48,4 +48,4 @@ TEST(MissingRanks, NobodyWaitsWhereAllIsComplete) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

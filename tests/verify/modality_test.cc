@@ -5,7 +5,7 @@
 #include "tests/verify/program.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using ::testing::ElementsAre;
@@ -138,4 +138,4 @@ TEST(Modality, AnotherExceptionIsNot) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

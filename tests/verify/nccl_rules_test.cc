@@ -10,7 +10,7 @@
 #include "tests/verify/program.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using ::testing::HasSubstr;
@@ -118,7 +118,7 @@ TEST(NcclRules, DdpRaisesAStepAfterTheBucketThatWasNotLaunched) {
   ASSERT_FALSE(report.findings.empty());
   const Finding& f = report.findings[0];
   EXPECT_EQ(f.rule, RuleId::modality_divergence);
-  EXPECT_THAT(f.culprits, testing::ElementsAre(Rank(1), Rank(3)));
+  EXPECT_THAT(f.culprits, testing::ElementsAre(trace::Rank(1), trace::Rank(3)));
   EXPECT_EQ(f.step, 0);
   EXPECT_TRUE(std::any_of(f.consequences.begin(), f.consequences.end(), [](const Finding& c) {
     return c.message.find("Expected to have finished reduction") != std::string::npos;
@@ -292,4 +292,4 @@ TEST(NcclRules, WithoutCompletionsACallThatAMemberNeverIssuedIsOpen) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

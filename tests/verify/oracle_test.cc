@@ -15,7 +15,7 @@
 #include "tests/verify/words.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 // What a rank's program may hold. Letters keep the enumeration and the messages short:
@@ -194,14 +194,14 @@ void compare_programs(const Programs& programs) {
   const Report report = verify(program(texts, /*timed=*/false));
   EXPECT_EQ(proves_stuck(report), hangs) << show_programs(programs) << "\n" << summary(report);
   // Every rank that is stuck is spoken of.
-  std::set<Rank> named;
+  std::set<trace::Rank> named;
   for (const Finding& f : report.findings) {
     named.insert(f.ranks.begin(), f.ranks.end());
     for (const Finding& c : f.consequences) named.insert(c.ranks.begin(), c.ranks.end());
   }
   for (std::size_t r = 0; r < programs.size(); ++r) {
     if ((*oracle.ends().begin())[r] == SIZE_MAX) continue;
-    EXPECT_TRUE(named.contains(Rank(static_cast<std::int32_t>(r))))
+    EXPECT_TRUE(named.contains(trace::Rank(static_cast<std::int32_t>(r))))
         << "rank " << r << " of " << show_programs(programs);
   }
 }
@@ -239,4 +239,4 @@ TEST(Oracle, AllProgramsOfThreeRanks) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

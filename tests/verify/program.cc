@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "tests/support/trace_text.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -156,7 +156,7 @@ std::string program_text(std::int32_t rank, std::int32_t world_size, const std::
   return writer.text();
 }
 
-Run program(const std::vector<std::string>& programs, bool timed) {
+trace::Run program(const std::vector<std::string>& programs, bool timed) {
   std::vector<std::string> texts;
   for (const std::string& p : programs) {
     texts.push_back(program_text(static_cast<std::int32_t>(texts.size()),
@@ -165,7 +165,7 @@ Run program(const std::vector<std::string>& programs, bool timed) {
   return run_from_text(texts);
 }
 
-Run run_of(const std::vector<RankProgram>& programs, std::int32_t world_size) {
+trace::Run run_of(const std::vector<RankProgram>& programs, std::int32_t world_size) {
   std::vector<std::string> texts;
   for (const RankProgram& p : programs) texts.push_back(program_text(p.rank, world_size, p.text));
   return run_from_text(texts);
@@ -179,7 +179,7 @@ std::string summary(const Report& report) {
     out += std::string(rule(f.rule).name) + " " + std::string(to_string(f.severity)) + " " +
            std::string(to_string(f.certainty));
     std::vector<std::int32_t> culprits;
-    for (const Rank r : f.culprits) culprits.push_back(r.value);
+    for (const trace::Rank r : f.culprits) culprits.push_back(r.value);
     if (!culprits.empty()) out += " culprits=" + ranges(culprits);
     if (!f.group.empty()) out += " group=" + f.group;
     if (f.seq) out += " seq=" + std::to_string(*f.seq);
@@ -189,4 +189,4 @@ std::string summary(const Report& report) {
   return out + "verdict " + std::string(to_string(report.verdict));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

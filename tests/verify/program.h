@@ -22,21 +22,21 @@
 #include "verify/report.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // The contract's text of one rank. Times are given to events unless `timed` is false.
 std::string program_text(std::int32_t rank, std::int32_t world_size, const std::string& program,
                          bool timed = true);
 
 // The run of all ranks; `timed` false: a program that never ran.
-Run program(const std::vector<std::string>& programs, bool timed = true);
+trace::Run program(const std::vector<std::string>& programs, bool timed = true);
 
 // Some ranks of a world, for tests in which others left no trace.
 struct RankProgram {
   std::int32_t rank;
   std::string text;
 };
-Run run_of(const std::vector<RankProgram>& programs, std::int32_t world_size);
+trace::Run run_of(const std::vector<RankProgram>& programs, std::int32_t world_size);
 
 // One line per error and warning: "rule severity certainty culprits=1,3 group=world seq=2 step=1",
 // leaving out what is absent; then "verdict V". Notes are left out.
@@ -47,4 +47,4 @@ inline std::string judge(const std::vector<std::string>& programs) {
   return summary(verify(program(programs)));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 TEST(Rules, NamesAreUniqueAndFoundAgain) {
@@ -30,4 +30,4 @@ TEST(Rules, EveryRowTellsWhatItMeansAndWhatToDo) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

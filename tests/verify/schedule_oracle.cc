@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -238,4 +238,4 @@ RecordedRun run_once(const Words& words, bool buffered, bool mpi, std::mt19937& 
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::verify {
 
 using Words = std::vector<std::string>;
 
@@ -37,4 +37,4 @@ struct RecordedRun {
 };
 RecordedRun run_once(const Words& words, bool buffered, bool mpi, std::mt19937& random);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

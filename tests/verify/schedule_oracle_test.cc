@@ -12,7 +12,7 @@
 #include "tests/verify/words.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 std::string show_words(const Words& words, bool mpi) {
@@ -175,4 +175,4 @@ TEST(ScheduleOracle, RecordedRunsOfSampledPrograms) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

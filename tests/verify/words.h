@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // All words over the letters of at most that length, the empty one first, shorter ones first.
 inline std::vector<std::string> words_over(const std::string& letters, std::size_t longest) {
@@ -21,4 +21,4 @@ inline std::vector<std::string> words_over(const std::string& letters, std::size
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

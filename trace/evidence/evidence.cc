@@ -11,7 +11,7 @@
 #include "trace/evidence/ras.h"
 #include "trace/evidence/stacks.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -135,4 +135,4 @@ void join_evidence(Run& run, JobEvidence evidence, bool own_form) {
   run.notes = std::move(notes);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

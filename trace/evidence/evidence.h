@@ -14,7 +14,7 @@
 #include "trace/formats/format.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // What one file says.
 struct FileEvidence {
@@ -54,4 +54,4 @@ struct JobEvidence {
 // `own_form`: the traces' ends are those of the job, as in Lockstep's own forms.
 void join_evidence(Run& run, JobEvidence evidence, bool own_form);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

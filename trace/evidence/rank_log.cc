@@ -13,7 +13,7 @@
 #include "trace/formats/watchdog_log/lines.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -391,4 +391,4 @@ EvidenceSource rank_log_source() {
           .read = read_rank_log};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -25,7 +25,7 @@
 
 #include "trace/evidence/evidence.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 EvidenceSource rank_log_source();
 
@@ -33,4 +33,4 @@ EvidenceSource rank_log_source();
 // TCPStore), and what all ranks raise at a mismatch, whoever is at fault.
 bool tells_of_a_peer(std::string_view exception);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -14,7 +14,7 @@
 #include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -367,4 +367,4 @@ EvidenceSource ras_source() {
           .read = read_ras};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -17,8 +17,8 @@
 
 #include "trace/evidence/evidence.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 EvidenceSource ras_source();
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -10,7 +10,7 @@
 #include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -239,4 +239,4 @@ EvidenceSource stack_source() {
           .read = read_stacks};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -18,8 +18,8 @@
 
 #include "trace/evidence/evidence.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 EvidenceSource stack_source();
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -15,7 +15,7 @@
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -411,4 +411,4 @@ Format clog_format() {
           .unknown = kUnknownInClog};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -20,10 +20,10 @@
 
 #include "trace/formats/format.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 inline constexpr std::size_t kClogMemoryFactor = 40;
 
 Format clog_format();
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -13,7 +13,7 @@
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -170,4 +170,4 @@ Format detail_log_format() {
           .is_log = true};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

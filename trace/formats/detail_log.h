@@ -15,10 +15,10 @@
 
 #include "trace/formats/format.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 inline constexpr std::size_t kDetailLogMemoryFactor = 40;
 
 Format detail_log_format();
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -17,7 +17,7 @@
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -397,4 +397,4 @@ Format execution_trace_format() {
           .unknown = kUnknownInExecutionTrace};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -26,10 +26,10 @@
 
 #include "trace/formats/format.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 inline constexpr std::size_t kExecutionTraceMemoryFactor = 12;
 
 Format execution_trace_format();
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -20,7 +20,7 @@
 #include "trace/groups.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -136,4 +136,4 @@ Format text_format() {
       .link = link_own};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

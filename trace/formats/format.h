@@ -15,7 +15,7 @@
 #include "base/result.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // A file's content, unpacked.
 struct TraceFile {
@@ -71,4 +71,4 @@ std::optional<Rank> rank_in_name(std::string_view file_name);
 Format ring_format();  // trace/formats/ring/reader.h
 Format text_format();  // trace/formats/text/text_trace.h
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

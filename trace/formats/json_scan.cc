@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -125,4 +125,4 @@ std::string json_without_bare_words(std::string_view text) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // One past the end of the value that starts at text[at]; npos where the text ends before, or the
 // value is longer than `limit`. Does not check that the value is valid.
@@ -54,4 +54,4 @@ class JsonMembers {
 // Profilers print such ratios.
 std::string json_without_bare_words(std::string_view text);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -70,4 +70,4 @@ LogSample sample_of(std::string_view bytes) {
   return {head, bytes.substr(bytes.size() - std::min(rest, kTail))};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

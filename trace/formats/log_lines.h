@@ -9,7 +9,7 @@
 #include "trace/formats/format.h"
 #include "trace/ids.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // Hands out the lines of a text, without their ends ("\n", "\r\n"); longer ones than kLongestLine
 // are cut. Also "\r" alone ends a line, as progress bars write it.
@@ -50,4 +50,4 @@ struct LogSample {
 };
 LogSample sample_of(std::string_view bytes);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -8,7 +8,7 @@
 
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -146,4 +146,4 @@ std::optional<std::vector<Rank>> ranks_in(const std::vector<std::int64_t>& numbe
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

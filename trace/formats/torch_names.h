@@ -12,7 +12,7 @@
 
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // "ALLREDUCE", "_ALLGATHER_BASE", "allreduce", "nccl:all_reduce",
 // "reduce_scatter_tensor_coalesced": case, a "backend:" in front and "_coalesced" behind do not
@@ -37,4 +37,4 @@ std::optional<std::vector<std::int64_t>> integers_in(std::string_view list);
 // Ranks of a list; nothing where one is not possible in a world of kMaxWorldSize.
 std::optional<std::vector<Rank>> ranks_in(const std::vector<std::int64_t>& numbers);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

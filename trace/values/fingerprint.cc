@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "trace/values/fingerprint_arithmetic.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -36,10 +36,10 @@ constexpr std::size_t kBlock = 256;  // elements; what is kept of them stays in 
 template <class T>
 void take_one_by_one(std::span<const T> values, std::uint64_t first, bool sketch,
                      FingerprintSums& sums) {
-  Word signs = sign_word(first);
+  Word signs = fingerprinting::sign_word(first);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::uint64_t place = first + i;
-    if (place % 8 == 0) signs = sign_word(place);
+    if (place % 8 == 0) signs = fingerprinting::sign_word(place);
     const BitsOf<T> bits = canonical(std::bit_cast<BitsOf<T>>(values[i]));
     sums.hash += hash_term(bits, place);
     if (!is_finite(bits)) {
@@ -47,11 +47,11 @@ void take_one_by_one(std::span<const T> values, std::uint64_t first, bool sketch
       continue;
     }
     const auto x = static_cast<double>(std::bit_cast<T>(bits));
-    const long long key = order_key(std::bit_cast<Word>(x));
+    const long long key = fingerprinting::order_key(std::bit_cast<Word>(x));
     sums.lowest = std::min(sums.lowest, key);
     sums.highest = std::max(sums.highest, key);
     sums.squares[place % 8] += x * x;
-    if (sketch) sums.by_signs[sign_byte(signs, place)] += x;
+    if (sketch) sums.by_signs[fingerprinting::sign_byte(signs, place)] += x;
   }
   sums.count += values.size();
 }
@@ -77,8 +77,9 @@ template <class T>
 
   // A loop each: together they are too much for the compiler to make vectors of.
   Word hash = 0;
-  Word salted = salt(place);
-  for (std::size_t i = 0; i < n; ++i, salted += kGolden) hash += mix(bits[i] ^ salted);
+  Word salted = fingerprinting::salt(place);
+  for (std::size_t i = 0; i < n; ++i, salted += fingerprinting::kGolden)
+    hash += mix(bits[i] ^ salted);
   using Key = decltype(order_key(Bits{}));
   Key low = std::numeric_limits<Key>::max();
   Key high = std::numeric_limits<Key>::min();
@@ -89,7 +90,8 @@ template <class T>
   sums.hash += hash;
   sums.count += n;
   const auto widened = [](auto key) {
-    return order_key(std::bit_cast<Word>(static_cast<double>(std::bit_cast<T>(bits_of_key(key)))));
+    return fingerprinting::order_key(
+        std::bit_cast<Word>(static_cast<double>(std::bit_cast<T>(bits_of_key(key)))));
   };
   sums.lowest = std::min(sums.lowest, widened(low));
   sums.highest = std::max(sums.highest, widened(high));
@@ -102,9 +104,9 @@ template <class T>
   }
   if (!sketch) return true;
   for (std::size_t i = 0; i < n; i += 8) {
-    const Word signs = sign_word(place + i);
+    const Word signs = fingerprinting::sign_word(place + i);
     for (std::size_t lane = 0; lane < 8; ++lane) {
-      sums.by_signs[sign_byte(signs, lane)] += x[i + lane];
+      sums.by_signs[fingerprinting::sign_byte(signs, lane)] += x[i + lane];
     }
   }
   return true;
@@ -217,15 +219,15 @@ void Fingerprinter::merge(const Fingerprinter& other) {
 
 Fingerprint Fingerprinter::finish() const {
   Fingerprint out;
-  out.hash = whole_hash(sums_.hash, sums_.count);
+  out.hash = fingerprinting::whole_hash(sums_.hash, sums_.count);
   out.norm = std::sqrt(sum(sums_.squares));
   out.non_finite = sums_.non_finite;
   if (sums_.lowest <= sums_.highest) {
-    out.min = std::bit_cast<double>(bits_of_key(sums_.lowest));
-    out.max = std::bit_cast<double>(bits_of_key(sums_.highest));
+    out.min = std::bit_cast<double>(fingerprinting::bits_of_key(sums_.lowest));
+    out.max = std::bit_cast<double>(fingerprinting::bits_of_key(sums_.highest));
   }
   if (k_ > 0) out.sketch = fold(sums_.by_signs, k_);
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -24,7 +24,7 @@
 // All ways come to the same sums, to the last bit: each sum is of the elements of some places, in
 // the order of the places.
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // What was taken of a tensor so far. The elements' squares are summed by place mod 8; the elements
 // by their byte of signs, from which finish() makes the sketch's values, each the difference of two
@@ -91,4 +91,4 @@ class Fingerprinter {
   FingerprintSums sums_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -5,7 +5,7 @@
 // An element is given as the bits of a float (`unsigned`) or of a double (`Word`).
 #pragma once
 
-namespace lockstep::fingerprinting {
+namespace lockstep::trace::fingerprinting {
 
 using Word = unsigned long long;  // 64 bits, for every compiler that reads this
 
@@ -82,4 +82,4 @@ constexpr unsigned float_bits_of_half(unsigned short bits) {
   return sign | (exponent + 112U) << 23U | fraction << 13U;
 }
 
-}  // namespace lockstep::fingerprinting
+}  // namespace lockstep::trace::fingerprinting

@@ -13,7 +13,7 @@
 #include "verify/blocking/witnesses.h"
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -39,8 +39,8 @@ const WaitPoint& first_point(const Context& context, const WaitCause& wait) {
   const auto key = [&](std::size_t p) {
     const WaitPoint& point = context.where.wait_points[p];
     const std::int32_t step = context.call(waiting_call(context, point.waiting[0])).step;
-    const std::size_t few = step == kNone ? SIZE_MAX - point.waiting.size() : 0;
-    return std::make_tuple(step == kNone ? INT32_MAX : step, few, seq_at(context, point), p);
+    const std::size_t few = step == trace::kNone ? SIZE_MAX - point.waiting.size() : 0;
+    return std::make_tuple(step == trace::kNone ? INT32_MAX : step, few, seq_at(context, point), p);
   };
   const std::vector<std::size_t> points = points_of_roots(context, wait);
   return context.where.wait_points[*std::min_element(
@@ -66,13 +66,13 @@ void add_wait_evidence(const Context& context, const WaitCause& wait, Finding& f
 // Whether the rank's own past says that a call like `waited` comes after one like its current call:
 // then it has not passed it, it has not come to it.
 bool comes_later(const Context& context, CallRef current, CallRef waited) {
-  const std::vector<Call>& calls = context.run.ranks[current.rank].calls;
-  const auto like = [&](const Call& a, const Call& b) {
+  const std::vector<trace::Call>& calls = context.run.ranks[current.rank].calls;
+  const auto like = [&](const trace::Call& a, const trace::Call& b) {
     return a.group == b.group && a.what == b.what &&
            context.agreement.agree(a.signature, b.signature);
   };
-  const Call& now = calls[current.call];
-  const Call& other = context.call(waited);
+  const trace::Call& now = calls[current.call];
+  const trace::Call& other = context.call(waited);
   bool seen = false;  // one like `waited`, in the past
   for (std::size_t c = current.call; c-- > 0;) {
     if (calls[c].step == now.step) continue;
@@ -84,14 +84,16 @@ bool comes_later(const Context& context, CallRef current, CallRef waited) {
 
 // Whether the rank left out a call of a kind that it made in the round before, a round being what
 // it issues from one call like its newest to the next. For traces without steps.
-bool broke_its_round(const Context& context, std::uint32_t rank, const Call& left_out) {
-  const RankTrace& trace = context.run.ranks[rank];
+bool broke_its_round(const Context& context, std::uint32_t rank, const trace::Call& left_out) {
+  const trace::RankTrace& trace = context.run.ranks[rank];
   const std::uint32_t newest = newest_call(context, rank);
   if (newest == kNoCall) return false;
-  const auto like = [&](const Call& a, const Call& b) { return is_same_of_program(context, a, b); };
+  const auto like = [&](const trace::Call& a, const trace::Call& b) {
+    return is_same_of_program(context, a, b);
+  };
   bool in_last_round = false;
   for (std::uint32_t c = newest; c-- > 0;) {
-    const Call& call = trace.calls[c];
+    const trace::Call& call = trace.calls[c];
     if (like(call, trace.calls[newest])) {
       if (in_last_round) return false;
       in_last_round = true;
@@ -131,16 +133,16 @@ bool passed_by(const Context& context, const WaitCause& wait, std::uint32_t rank
     return queued && !crosses(context, wait, rank, point) &&
            broke_its_round(context, rank, context.call(waited));
   };
-  if (step == kNone || position.step == kNone) return round_lacks_it();
+  if (step == trace::kNone || position.step == trace::kNone) return round_lacks_it();
   const bool lacks = !context.modalities.lacking(rank, waited.rank, step).empty();
   if (const std::uint32_t own = newest_call(context, rank); own != kNoCall) {
-    const Call& call = context.call({rank, own});
+    const trace::Call& call = context.call({rank, own});
     // Within a step only another group's collective tells: a message may come before the call, and
     // of one group's collectives an earlier one does.
-    const bool message = is_point_to_point(context.run.tables.signatures[call.signature].op);
+    const bool message = trace::is_point_to_point(context.run.tables.signatures[call.signature].op);
     const bool other_group = call.group != context.call(waited).group;
     // A call without a step of its own (a barrier between two steps) is in the rank's.
-    const std::int32_t own_step = call.step == kNone ? position.step : call.step;
+    const std::int32_t own_step = call.step == trace::kNone ? position.step : call.step;
     if (own_step != step) return own_step > step && (message || other_group || queued);
     if (message || !other_group) return false;
     if (lacks) return !comes_later(context, {rank, own}, waited);
@@ -196,11 +198,11 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
                             point.waiting.size() == point.missing.size() &&
                             is_one_too_many(context, missing_at(context, point, point.missing));
   const bool few_go_on = one_too_many || fewer_wait_than_finished(context, point);
-  std::int32_t last_step = kNone;
+  std::int32_t last_step = trace::kNone;
   for (const std::uint32_t r : wait.roots) {
     last_step = std::max(last_step, context.where.positions[r].step);
   }
-  const bool steps_known = step != kNone && last_step != kNone;
+  const bool steps_known = step != trace::kNone && last_step != trace::kNone;
   const bool further_step = !one_too_many && (!steps_known || step > last_step);
   Cause cause;
   if (point.group == WaitPoint::kPointToPoint && !(steps_known && further_step)) {
@@ -210,12 +212,13 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   } else if (further_step) {
     cause.finding = make_finding(RuleId::unequal_iterations);
     cause.finding.message =
-        few_go_on ? context.rank_words(point.waiting) + " went on to " + context.call_words(call) +
-                        " (" + context.place_words(call, seq_at(context, point)) + ") after " +
-                        context.rank_words(wait.roots) + " had finished"
-                  : context.rank_words(wait.roots) + " finished" +
-                        (last_step == kNone ? "" : " after step " + std::to_string(last_step)) +
-                        "; " + waiting_words(context, point);
+        few_go_on
+            ? context.rank_words(point.waiting) + " went on to " + context.call_words(call) + " (" +
+                  context.place_words(call, seq_at(context, point)) + ") after " +
+                  context.rank_words(wait.roots) + " had finished"
+            : context.rank_words(wait.roots) + " finished" +
+                  (last_step == trace::kNone ? "" : " after step " + std::to_string(last_step)) +
+                  "; " + waiting_words(context, point);
   } else {
     cause.finding = make_finding(few_go_on ? RuleId::extra_collective : RuleId::missing_collective);
     cause.finding.message =
@@ -320,7 +323,7 @@ std::optional<bool> broke_its_order(const Context& context, std::uint32_t rank, 
                                     std::uint32_t second) {
   const std::optional<std::uint32_t> usual = usual_call(context, {rank, first});
   if (!usual) return std::nullopt;
-  const std::vector<Call>& calls = context.run.ranks[rank].calls;
+  const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
   if (is_same_of_program(context, calls[*usual], calls[first])) return false;
   if (is_same_of_program(context, calls[*usual], calls[second])) return true;
   return std::nullopt;
@@ -356,7 +359,7 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
                   const std::vector<std::size_t>& points, const std::vector<Break>& breaks,
                   const std::optional<Overtaking>& overtaking) {
   if (std::optional<Cause> lost = explain_lost_message(context, points)) return std::move(*lost);
-  std::set<GroupId> groups;
+  std::set<trace::GroupId> groups;
   for (const std::size_t p : points) {
     const WaitPoint& point = context.where.wait_points[p];
     groups.insert(context.call(waiting_call(context, point.waiting[0])).group);
@@ -367,7 +370,7 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
       p2p && context.semantics == CallSemantics::mpi &&
       std::all_of(points.begin(), points.end(), [&](std::size_t p) {
         const CallRef call = waiting_call(context, context.where.wait_points[p].waiting[0]);
-        return context.run.tables.signatures[context.call(call).signature].op == Op::recv;
+        return context.run.tables.signatures[context.call(call).signature].op == trace::Op::recv;
       });
   const RuleId id = unmatched           ? RuleId::p2p_unmatched
                     : p2p               ? RuleId::p2p_cycle
@@ -459,8 +462,9 @@ Cause explain_wait(const Context& context, const WaitCause& wait) {
   f.ranks = context.ranks(all_ranks(wait));
   if (f.fingerprint.empty()) {
     const WaitPoint& point = first_point(context, wait);
-    set_fingerprint(f, describe(context.run.tables,
-                                context.call(waiting_call(context, point.waiting[0])).signature));
+    set_fingerprint(
+        f, trace::describe(context.run.tables,
+                           context.call(waiting_call(context, point.waiting[0])).signature));
   }
   return cause;
 }
@@ -490,4 +494,4 @@ Finding wait_consequence(const Context& context, const WaitCause& wait) {
   return f;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -7,7 +7,7 @@
 #include "verify/blocking/wait_graph.h"
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // The cause of one part of the wait-for graph, as a finding of its own: used where no deviation of
 // the sequences explains it.
@@ -16,4 +16,4 @@ Cause explain_wait(const Context& context, const WaitCause& wait);
 // The same part as a consequence of a cause that is already known: "ranks 0, 2 wait for ever in …".
 Finding wait_consequence(const Context& context, const WaitCause& wait);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -32,15 +32,15 @@ class Counters {
     std::uint64_t count;
   };
 
-  explicit Counters(const Run& run) : by_group_(run.tables.groups.size()) {
+  explicit Counters(const trace::Run& run) : by_group_(run.tables.groups.size()) {
     for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
-      for (const RankTrace::Progress& progress : run.ranks[r].progress) {
+      for (const trace::RankTrace::Progress& progress : run.ranks[r].progress) {
         if (progress.completed) by_group_[progress.group.value].push_back({r, *progress.completed});
       }
     }
   }
 
-  std::span<const Completed> of(GroupId group, std::uint32_t rank_index) const {
+  std::span<const Completed> of(trace::GroupId group, std::uint32_t rank_index) const {
     const std::vector<Completed>& all = by_group_[group.value];
     const auto less = [](const Completed& c, std::uint32_t r) { return c.rank_index < r; };
     const auto first = std::lower_bound(all.begin(), all.end(), rank_index, less);
@@ -53,14 +53,14 @@ class Counters {
 };
 
 // Of all calls of the stream, also of those in front of the common start.
-Standing standing_of(const Context& context, const Counters& counters, GroupId group,
+Standing standing_of(const Context& context, const Counters& counters, trace::GroupId group,
                      const Stream& stream) {
-  const RankTrace& trace = context.run.ranks[stream.rank_index];
+  const trace::RankTrace& trace = context.run.ranks[stream.rank_index];
   Standing out;
   const auto look_at = [&](std::uint32_t c) {
-    const Call& call = trace.calls[c];
+    const trace::Call& call = trace.calls[c];
     const bool over = is_over(call, context.semantics);
-    out.known |= call.has(kStarted) || over;
+    out.known |= call.has(trace::kStarted) || over;
     if (over) {
       out.completed = std::max<std::uint64_t>(out.completed, call.seq + std::uint64_t{1});
     } else if (!out.pending) {
@@ -126,48 +126,49 @@ std::optional<Lag> lag_in(const Context& context, const Counters& counters,
 // When things were recorded, found out once for each rank that somebody asks about.
 class Times {
  public:
-  explicit Times(const Run& run) : run_(run), known_(run.ranks.size()) {}
+  explicit Times(const trace::Run& run) : run_(run), known_(run.ranks.size()) {}
 
   // The rank's newest event; kNoTime: no event has a time.
-  Nanos newest(std::uint32_t rank) { return of(rank).newest; }
+  trace::Nanos newest(std::uint32_t rank) { return of(rank).newest; }
 
   // When the rank saw its call completed; kNoTime: not recorded.
-  Nanos completion(CallRef call) { return of(call.rank).completions[call.call]; }
+  trace::Nanos completion(CallRef call) { return of(call.rank).completions[call.call]; }
 
  private:
   struct OfRank {
-    Nanos newest = kNoTime;
-    std::vector<Nanos> completions;  // by call
+    trace::Nanos newest = trace::kNoTime;
+    std::vector<trace::Nanos> completions;  // by call
   };
 
   const OfRank& of(std::uint32_t rank) {
     std::optional<OfRank>& known = known_[rank];
     if (known) return *known;
-    const RankTrace& trace = run_.ranks[rank];
-    known.emplace().completions.resize(trace.calls.size(), kNoTime);
-    for (const Event& event : trace.events) {
+    const trace::RankTrace& trace = run_.ranks[rank];
+    known.emplace().completions.resize(trace.calls.size(), trace::kNoTime);
+    for (const trace::Event& event : trace.events) {
       known->newest = std::max(known->newest, event.time);
-      if (event.kind != EventKind::complete) continue;
-      Nanos& completion = known->completions[event.index];
+      if (event.kind != trace::EventKind::complete) continue;
+      trace::Nanos& completion = known->completions[event.index];
       completion = std::max(completion, event.time);
     }
     return *known;
   }
 
-  const Run& run_;
+  const trace::Run& run_;
   std::vector<std::optional<OfRank>> known_;  // by rank index
 };
-static_assert(kNoTime < 0, "a recorded time is later than none");
+static_assert(trace::kNoTime < 0, "a recorded time is later than none");
 
 // When the last of those ranks saw the group's call `seq` completed; kNoTime: not recorded. The
 // ranks ascend, as the streams do, and a stream's numbers grow.
-Nanos completion_time(const Context& context, Times& times, const std::vector<std::uint32_t>& ranks,
-                      const GroupStreams& group, std::uint64_t seq) {
-  Nanos out = kNoTime;
+trace::Nanos completion_time(const Context& context, Times& times,
+                             const std::vector<std::uint32_t>& ranks, const GroupStreams& group,
+                             std::uint64_t seq) {
+  trace::Nanos out = trace::kNoTime;
   auto stream = group.streams.begin();
   for (const std::uint32_t r : ranks) {
     while (stream->rank_index != r) ++stream;
-    const std::vector<Call>& calls = context.run.ranks[r].calls;
+    const std::vector<trace::Call>& calls = context.run.ranks[r].calls;
     for (const auto* part : {&stream->earlier, &stream->calls}) {
       for (auto c = std::lower_bound(
                part->begin(), part->end(), seq,
@@ -182,7 +183,7 @@ Nanos completion_time(const Context& context, Times& times, const std::vector<st
 
 // Clocks of hosts differ by so much at most, and a watchdog sees a completion so much later at
 // most.
-constexpr Nanos kClockSkew = 1'000'000'000;
+constexpr trace::Nanos kClockSkew = 1'000'000'000;
 
 // Fewer ranks than that do stall at once.
 constexpr std::size_t kManyRanks = 4;
@@ -193,8 +194,8 @@ bool may_be_skew(const Context& context, Times& times, const GroupStreams& group
   const std::size_t all = lag.behind.size() + lag.ahead.size();
   if (2 * lag.behind.size() > all) return true;
   if (4 * lag.behind.size() <= all) return false;
-  const Nanos completed = completion_time(context, times, lag.ahead, group, lag.first);
-  if (completed == kNoTime) return false;
+  const trace::Nanos completed = completion_time(context, times, lag.ahead, group, lag.first);
+  if (completed == trace::kNoTime) return false;
   return std::all_of(lag.behind.begin(), lag.behind.end(),
                      [&](std::uint32_t r) { return times.newest(r) < completed + kClockSkew; });
 }
@@ -257,4 +258,4 @@ DeviceStall find_device_stall(const Context& context) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

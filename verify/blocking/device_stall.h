@@ -9,7 +9,7 @@
 
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // Device stalls: ranks that issued a collective which peers completed, and did not complete it
 // themselves, while those peers wait in a later one of the same group. By the entries' states and
@@ -26,4 +26,4 @@ struct DeviceStall {
 };
 DeviceStall find_device_stall(const Context& context);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -19,21 +19,21 @@ constexpr std::size_t kMismatchesTold = 16;
 Cause explain_mismatch(const Context& context, const ReplayResult::PointToPointPair& pair) {
   const CallRef send{pair.sender, pair.send_call};
   const CallRef receive{pair.receiver, pair.recv_call};
-  const Signature& given = context.run.tables.signatures[context.call(send).signature];
-  const Signature& taken = context.run.tables.signatures[context.call(receive).signature];
+  const trace::Signature& given = context.run.tables.signatures[context.call(send).signature];
+  const trace::Signature& taken = context.run.tables.signatures[context.call(receive).signature];
   // MPI knows the types of messages and calls this a mismatch of types.
   const bool type_alone = context.semantics == CallSemantics::mpi && given.count == taken.count;
   Cause cause;
   cause.finding = make_finding(type_alone ? RuleId::dtype_mismatch : RuleId::p2p_size);
   Finding& f = cause.finding;
   f.message = context.rank_words({pair.sender}) + " issued " +
-              describe(context.run.tables, context.call(send).signature) + " to " +
+              trace::describe(context.run.tables, context.call(send).signature) + " to " +
               context.rank_words({pair.receiver}) + ", which issued " +
-              describe(context.run.tables, context.call(receive).signature);
+              trace::describe(context.run.tables, context.call(receive).signature);
   cause.deviants = {std::min(pair.sender, pair.receiver), std::max(pair.sender, pair.receiver)};
   f.ranks = context.ranks(cause.deviants);
   f.group = printable(context.run.tables.str(context.call(send).group));
-  if (context.call(send).step != kNone) f.step = cause.step = context.call(send).step;
+  if (context.call(send).step != trace::kNone) f.step = cause.step = context.call(send).step;
   f.evidence = {context.evidence(send, "sends"), context.evidence(receive, "receives")};
   set_fingerprint(f, "send");
   return cause;
@@ -44,7 +44,7 @@ Cause explain_mismatch(const Context& context, const ReplayResult::PointToPointP
 std::map<std::uint32_t, std::vector<std::uint32_t>> calls_left_open(const Context& context) {
   std::map<std::uint32_t, std::vector<std::uint32_t>> out;
   for (const auto& [rank, call] : context.where.unmatched) {
-    const RankTrace* peer = context.run.find(context.call({rank, call}).peer);
+    const trace::RankTrace* peer = context.run.find(context.call({rank, call}).peer);
     if (peer == nullptr || context.where.positions[rank].state != State::finished) continue;
     const auto p = static_cast<std::uint32_t>(peer - context.run.ranks.data());
     if (context.where.positions[p].state == State::finished &&
@@ -68,7 +68,7 @@ Cause explain_left_open(const Context& context, std::uint32_t rank,
   cause.deviants = {rank};
   f.ranks = context.ranks({rank});
   f.group = printable(context.run.tables.str(context.call(first).group));
-  if (context.call(first).step != kNone) f.step = cause.step = context.call(first).step;
+  if (context.call(first).step != trace::kNone) f.step = cause.step = context.call(first).step;
   f.evidence = {context.evidence(first, "no other side")};
   set_fingerprint(f, "p2p");
   return cause;
@@ -92,13 +92,13 @@ namespace {
 
 bool is_message(const WaitPoint& point) { return point.group == WaitPoint::kPointToPoint; }
 
-bool tells_starts(const RankTrace& trace) {
+bool tells_starts(const trace::RankTrace& trace) {
   return std::any_of(trace.calls.begin(), trace.calls.end(),
-                     [](const Call& c) { return c.has(kStarted); });
+                     [](const trace::Call& c) { return c.has(trace::kStarted); });
 }
 
 bool has_begun(const Context& context, std::uint32_t rank) {
-  return context.call(waiting_call(context, rank)).has(kStarted);
+  return context.call(waiting_call(context, rank)).has(trace::kStarted);
 }
 
 // Members whose trace shows that they completed the call in which others wait.
@@ -115,8 +115,9 @@ std::vector<std::uint32_t> completed_by(const Context& context, const WaitPoint&
 
 // Devices exchange for ever what was split in ways that do not fit; the totals may agree.
 bool has_unknown_splits(const Context& context, CallRef ref) {
-  const Signature& s = context.run.tables.signatures[context.call(ref).signature];
-  return (s.op == Op::all_to_all || s.op == Op::all_to_all_single) && s.splits_in.value == 0;
+  const trace::Signature& s = context.run.tables.signatures[context.call(ref).signature];
+  return (s.op == trace::Op::all_to_all || s.op == trace::Op::all_to_all_single) &&
+         s.splits_in.value == 0;
 }
 
 }  // namespace
@@ -240,12 +241,12 @@ std::optional<Cause> explain_deaths(const Context& context) {
   const CallRef last{dead[0], context.where.positions[dead[0]].last_open};
   f.message = context.rank_words(dead) + " " + state_words(context, dead[0]);
   if (last.call != kNoCall) {
-    const Call& call = context.call(last);
+    const trace::Call& call = context.call(last);
     f.message +=
         ", inside " + context.call_words(last) + " (" + context.place_words(last, call.seq) + ")";
     f.group = printable(context.run.tables.str(call.group));
     f.seq = cause.seq = call.seq;
-    if (call.step != kNone) f.step = cause.step = call.step;
+    if (call.step != trace::kNone) f.step = cause.step = call.step;
     f.what = context.run.tables.names(call.what);
   }
   f.message += "; " + context.rank_words(hurt) + " lost " + (dead.size() == 1 ? "it" : "them") +
@@ -267,20 +268,20 @@ std::optional<Cause> explain_deaths(const Context& context) {
 std::optional<Finding> note_killed(const Context& context) {
   constexpr std::size_t kShown = 4;
   std::vector<std::uint32_t> killed;
-  std::int32_t earliest = kNone;
-  std::int32_t latest = kNone;
+  std::int32_t earliest = trace::kNone;
+  std::int32_t latest = trace::kNone;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
     const Position& p = context.where.positions[r];
     if (p.state != State::killed) continue;
     killed.push_back(r);
-    if (p.step == kNone) continue;
-    earliest = earliest == kNone ? p.step : std::min(earliest, p.step);
+    if (p.step == trace::kNone) continue;
+    earliest = earliest == trace::kNone ? p.step : std::min(earliest, p.step);
     latest = std::max(latest, p.step);
   }
   if (killed.empty()) return std::nullopt;
   Finding f = make_finding(RuleId::rank_killed);
   f.message = context.rank_words(killed) + (killed.size() == 1 ? " was killed" : " were killed");
-  if (earliest != kNone) {
+  if (earliest != trace::kNone) {
     f.message += earliest == latest
                      ? " in step " + std::to_string(latest)
                      : " in steps " + std::to_string(earliest) + " to " + std::to_string(latest);
@@ -342,7 +343,7 @@ Cause explain_exceptions(const Context& context, const std::vector<std::uint32_t
   f.ranks = f.culprits;
   cause.deviants = ranks;
   const Position& position = context.where.positions[ranks[0]];
-  if (position.step != kNone) f.step = cause.step = position.step;
+  if (position.step != trace::kNone) f.step = cause.step = position.step;
   for (const std::uint32_t r : ranks) {
     f.evidence.push_back(context.evidence({r, kNoCall}, last_seen(context, r)));
     if (f.evidence.size() >= 4) break;
@@ -351,4 +352,4 @@ Cause explain_exceptions(const Context& context, const std::vector<std::uint32_t
   return cause;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

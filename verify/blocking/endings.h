@@ -9,7 +9,7 @@
 
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // Point-to-point calls that met with different sizes, and those that never met although both sides
 // finished. O(unmatched calls · log ranks).
@@ -46,4 +46,4 @@ Exceptions sort_exceptions(const Context& context);
 RuleId rule_of_exception(const Context& context, std::uint32_t rank);
 Cause explain_exceptions(const Context& context, const std::vector<std::uint32_t>& ranks);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -11,7 +11,7 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -100,29 +100,30 @@ class OrderGraph {
     }
   }
 
-  static bool records_waits(const RankTrace& trace) {
-    return std::any_of(trace.calls.begin(), trace.calls.end(), [](const Call& c) {
-      return c.has(kAsync) && (c.has(kWaitBegan) || c.has(kWaitEnded));
+  static bool records_waits(const trace::RankTrace& trace) {
+    return std::any_of(trace.calls.begin(), trace.calls.end(), [](const trace::Call& c) {
+      return c.has(trace::kAsync) && (c.has(trace::kWaitBegan) || c.has(trace::kWaitEnded));
     });
   }
 
   void add_rank(std::uint32_t r) {
-    const RankTrace& trace = context_.run.ranks[r];
+    const trace::RankTrace& trace = context_.run.ranks[r];
     if (!records_waits(trace)) {
       waits_unknown_ |= std::any_of(trace.calls.begin(), trace.calls.end(),
-                                    [](const Call& c) { return c.has(kAsync); });
+                                    [](const trace::Call& c) { return c.has(trace::kAsync); });
       return;
     }
     std::map<std::size_t, UnderWay> under_way;  // by group
-    for (const Event& event : trace.events) {
-      const bool ends = event.kind == EventKind::wait || event.kind == EventKind::waited;
-      if (!ends && event.kind != EventKind::issue) continue;
+    for (const trace::Event& event : trace.events) {
+      const bool ends =
+          event.kind == trace::EventKind::wait || event.kind == trace::EventKind::waited;
+      if (!ends && event.kind != trace::EventKind::issue) continue;
       const Vertex v = meeting_of_[r][event.index];
       if (v == kNoVertex) continue;
       const std::size_t g = group_of(v);
       if (!ends) issue(r, event.index, v, g, under_way);
       // What a group has under way is over with its last call: they run in order.
-      const bool blocks = !ends && !trace.calls[event.index].has(kAsync);
+      const bool blocks = !ends && !trace.calls[event.index].has(trace::kAsync);
       const auto own = under_way.find(g);
       if ((ends || blocks) && own != under_way.end() && own->second.last <= v) under_way.erase(own);
     }
@@ -228,8 +229,8 @@ Cause explain_inversion(const Context& context, const OrderGraph& graph,
   const Edge& first = circle[0];
   f.group = context.groups[graph.group_of(first.from)].name;
   f.seq = cause.seq = graph.seq_of(first.from);
-  const Call& call = context.call(first.before);
-  if (call.step != kNone) f.step = cause.step = call.step;
+  const trace::Call& call = context.call(first.before);
+  if (call.step != trace::kNone) f.step = cause.step = call.step;
   set_fingerprint(f, join_and(names));
   return cause;
 }
@@ -251,4 +252,4 @@ OrderInversions check_order_inversions(const Context& context) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -22,7 +22,7 @@
 
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct OrderInversions {
   std::vector<Cause> causes;   // one for each set of groups that close a circle
@@ -31,4 +31,4 @@ struct OrderInversions {
 
 OrderInversions check_order_inversions(const Context& context);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -10,21 +10,21 @@
 #include "verify/blocking/unanswered.h"
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
 // Groups of one kind are sisters: the tensor-parallel groups of a mesh, the nodes of a cluster.
 struct GroupKind {
   std::size_t members = 0;
-  StringId description;
+  trace::StringId description;
 
   auto operator<=>(const GroupKind&) const = default;
 };
 
 // What the rank says of a group of its own. Nothing: it did not declare it.
-std::optional<GroupKind> kind_of(const RankTrace& trace, GroupId group) {
-  for (const RankTrace::Membership& m : trace.groups) {
+std::optional<GroupKind> kind_of(const trace::RankTrace& trace, trace::GroupId group) {
+  for (const trace::RankTrace::Membership& m : trace.groups) {
     if (m.group == group) return GroupKind{m.ranks.size(), m.desc};
   }
   return std::nullopt;
@@ -33,7 +33,7 @@ std::optional<GroupKind> kind_of(const RankTrace& trace, GroupId group) {
 // One call of sister groups, in all of which the members but a few wait for these few, who all are
 // in one other call.
 struct Candidate {
-  Call call;  // a waiting rank's
+  trace::Call call;  // a waiting rank's
   GroupKind kind;
   std::vector<std::size_t> overtaken;
   std::size_t at = SIZE_MAX;
@@ -60,14 +60,15 @@ std::optional<std::size_t> where_the_missing_are(const Context& context, std::si
 
 std::vector<Candidate> candidates_in(const Context& context,
                                      const std::vector<std::size_t>& points) {
-  std::map<std::tuple<std::size_t, SignatureId, NameListId, GroupKind>, std::size_t> known;
+  std::map<std::tuple<std::size_t, trace::SignatureId, trace::NameListId, GroupKind>, std::size_t>
+      known;
   std::vector<Candidate> out;
   for (const std::size_t p : points) {
     const auto at = where_the_missing_are(context, p);
     if (!at) continue;
     const WaitPoint& point = context.where.wait_points[p];
     const CallRef ref = waiting_call(context, point.waiting[0]);
-    const Call& call = context.call(ref);
+    const trace::Call& call = context.call(ref);
     const auto kind = kind_of(context.run.ranks[ref.rank], call.group);
     if (!kind) continue;
     const auto [entry, is_new] =
@@ -102,7 +103,7 @@ class Judge {
     std::size_t most = 0;
     bool broke_habit = true;
     for (const std::uint32_t r : candidate_.deviants) {
-      const RankTrace& trace = context_.run.ranks[r];
+      const trace::RankTrace& trace = context_.run.ranks[r];
       const Rounds own = rounds_of(r);
       if (trace.damaged_count > 0 || trace.open_ended || !own.current) return std::nullopt;
       most = std::max(most, *own.current);
@@ -130,24 +131,25 @@ class Judge {
  private:
   // Whether it has a group of the kind, beside the one in whose call it is.
   bool is_sister(std::uint32_t rank) const {
-    const GroupId here = context_.groups[context_.where.wait_points[candidate_.at].group].group;
+    const trace::GroupId here =
+        context_.groups[context_.where.wait_points[candidate_.at].group].group;
     const auto& groups = context_.run.ranks[rank].groups;
-    return std::any_of(groups.begin(), groups.end(), [&](const RankTrace::Membership& m) {
+    return std::any_of(groups.begin(), groups.end(), [&](const trace::RankTrace::Membership& m) {
       return m.group != here && GroupKind{m.ranks.size(), m.desc} == candidate_.kind;
     });
   }
 
-  bool like(const Call& a, const Call& b) const {
+  bool like(const trace::Call& a, const trace::Call& b) const {
     return a.what == b.what && context_.agreement.agree(a.signature, b.signature);
   }
 
   Rounds rounds_of(std::uint32_t rank) const {
-    const RankTrace& trace = context_.run.ranks[rank];
+    const trace::RankTrace& trace = context_.run.ranks[rank];
     const std::uint32_t now = context_.where.positions[rank].waiting_in();
     Rounds out;
     std::size_t count = 0;
     for (std::uint32_t c = now; c-- > 0;) {
-      const Call& call = trace.calls[c];
+      const trace::Call& call = trace.calls[c];
       if (call.group == trace.calls[now].group && like(call, trace.calls[now])) {
         if (out.current) {
           out.last = count;
@@ -246,4 +248,4 @@ Cause explain_left_out(const Context& context, const Overtaking& overtaking) {
   return cause;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -22,7 +22,7 @@
 #include "verify/blocking/wait_graph.h"
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct Overtaking {
   std::vector<std::size_t> overtaken;    // wait points: one call, of sister groups; ascending
@@ -43,4 +43,4 @@ std::optional<Overtaking> find_overtaking(const Context& context,
 // The finding where it was left out: missing-collective, placed in the first of the groups.
 Cause explain_left_out(const Context& context, const Overtaking& overtaking);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -10,19 +10,19 @@
 #include "verify/context.h"
 #include "verify/matching/explain_deviation.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
 // Who is at fault where a call lacks ranks that never issued it, and as many wait as are missing.
 enum class Fault : std::uint8_t { missing, extra, unknown };
 
-bool shares_a_batch(const RankTrace& trace, std::uint32_t call) {
+bool shares_a_batch(const trace::RankTrace& trace, std::uint32_t call) {
   const auto same = [&](std::uint32_t other) {
     return other < trace.calls.size() &&
            trace.calls[other].coalesced == trace.calls[call].coalesced;
   };
-  return trace.calls[call].coalesced != kNone && (same(call - 1) || same(call + 1));
+  return trace.calls[call].coalesced != trace::kNone && (same(call - 1) || same(call + 1));
 }
 
 // A rank that waits in a call that was usual there was left alone in it; one that waits where it
@@ -32,10 +32,11 @@ Fault fault_at(const Context& context, CallRef waiting) {
   if (!knows_its_past(context, waiting.rank)) return Fault::unknown;
   const Usual usual = is_usual(context, waiting);
   if (usual == Usual::yes) return Fault::missing;
-  const RankTrace& trace = context.run.ranks[waiting.rank];
+  const trace::RankTrace& trace = context.run.ranks[waiting.rank];
   const bool made_before = std::any_of(
-      trace.calls.begin(), trace.calls.begin() + waiting.call,
-      [&](const Call& c) { return is_same_of_program(context, c, trace.calls[waiting.call]); });
+      trace.calls.begin(), trace.calls.begin() + waiting.call, [&](const trace::Call& c) {
+        return is_same_of_program(context, c, trace.calls[waiting.call]);
+      });
   if (usual == Usual::no) return made_before ? Fault::unknown : Fault::extra;
   return made_before ? Fault::missing : Fault::unknown;
 }
@@ -53,10 +54,11 @@ Fault fault_of(const Context& context, const Deviation& missing) {
 }
 
 // Whether a rank posted messages in a group.
-bool posted_messages(const Context& context, std::uint32_t rank, GroupId group) {
-  const std::vector<Call>& calls = context.run.ranks[rank].calls;
-  return std::any_of(calls.begin(), calls.end(), [&](const Call& c) {
-    return c.group == group && is_point_to_point(context.run.tables.signatures[c.signature].op);
+bool posted_messages(const Context& context, std::uint32_t rank, trace::GroupId group) {
+  const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
+  return std::any_of(calls.begin(), calls.end(), [&](const trace::Call& c) {
+    return c.group == group &&
+           trace::is_point_to_point(context.run.tables.signatures[c.signature].op);
   });
 }
 
@@ -64,11 +66,11 @@ bool posted_messages(const Context& context, std::uint32_t rank, GroupId group) 
 // too many.
 Fault message_fault(const Context& context, const WaitPoint& point) {
   const CallRef waiting = waiting_call(context, point.waiting[0]);
-  const RankTrace& trace = context.run.ranks[waiting.rank];
+  const trace::RankTrace& trace = context.run.ranks[waiting.rank];
   if (!knows_its_past(context, waiting.rank)) return Fault::unknown;
-  const Call& message = trace.calls[waiting.call];
-  const bool made_before =
-      std::any_of(trace.calls.begin(), trace.calls.begin() + waiting.call, [&](const Call& c) {
+  const trace::Call& message = trace.calls[waiting.call];
+  const bool made_before = std::any_of(
+      trace.calls.begin(), trace.calls.begin() + waiting.call, [&](const trace::Call& c) {
         return c.group == message.group && c.peer == message.peer &&
                context.run.tables.signatures[c.signature].op ==
                    context.run.tables.signatures[message.signature].op;
@@ -107,19 +109,19 @@ Cause message_cause(const Context& context, const WaitPoint& message, Fault faul
 
 // Whether the call in which others wait at `point` is the one that a rank made in its past.
 bool is_call_at(const Context& context, const WaitPoint& point, std::uint32_t rank,
-                const Call& usual) {
+                const trace::Call& usual) {
   const CallRef waiting = waiting_call(context, point.waiting[0]);
-  const Call& call = context.call(waiting);
+  const trace::Call& call = context.call(waiting);
   if (point.mismatched || call.group != usual.group ||
       !std::binary_search(point.missing.begin(), point.missing.end(), rank)) {
     return false;
   }
   if (point.group != WaitPoint::kPointToPoint)
     return call.what == usual.what && context.agreement.agree(call.signature, usual.signature);
-  const Signature& mine = context.run.tables.signatures[usual.signature];
-  const Signature& theirs = context.run.tables.signatures[call.signature];
+  const trace::Signature& mine = context.run.tables.signatures[usual.signature];
+  const trace::Signature& theirs = context.run.tables.signatures[call.signature];
   return usual.peer == context.run.ranks[waiting.rank].rank && mine.op != theirs.op &&
-         is_point_to_point(mine.op);
+         trace::is_point_to_point(mine.op);
 }
 
 }  // namespace
@@ -218,12 +220,12 @@ std::optional<Cause> explain_broken_habit(const Context& context,
                                           const std::vector<Break>& breaks) {
   if (breaks.size() != 1) return std::nullopt;
   const Break& broke = breaks[0];
-  const std::vector<Call>& calls = context.run.ranks[broke.rank].calls;
-  const Call& usual = calls[broke.usual];
+  const std::vector<trace::Call>& calls = context.run.ranks[broke.rank].calls;
+  const trace::Call& usual = calls[broke.usual];
   // Taken later, it was not left out: two calls changed places, or others came before it.
-  const bool taken_later = std::any_of(calls.begin() + broke.call, calls.end(), [&](const Call& c) {
-    return is_same_of_program(context, c, usual);
-  });
+  const bool taken_later =
+      std::any_of(calls.begin() + broke.call, calls.end(),
+                  [&](const trace::Call& c) { return is_same_of_program(context, c, usual); });
   if (taken_later) return std::nullopt;
   // Held up in the very call that came in its place, it may have wanted to make it next.
   if (newest_call(context, broke.rank) == broke.call) return std::nullopt;
@@ -239,9 +241,9 @@ std::optional<Cause> explain_broken_habit(const Context& context,
   return std::nullopt;
 }
 
-bool is_snapshot(const Run& run) {
+bool is_snapshot(const trace::Run& run) {
   return std::any_of(run.ranks.begin(), run.ranks.end(),
-                     [](const RankTrace& t) { return t.snapshot; });
+                     [](const trace::RankTrace& t) { return t.snapshot; });
 }
 
 namespace {
@@ -269,11 +271,11 @@ const Stream* stream_of(const GroupStreams& group, std::uint32_t rank) {
 std::optional<std::pair<std::size_t, std::size_t>> extra_calls(const Context& context,
                                                                const Stream& few,
                                                                const Stream& many) {
-  const std::vector<Call>& a = context.run.ranks[few.rank_index].calls;
-  const std::vector<Call>& b = context.run.ranks[many.rank_index].calls;
+  const std::vector<trace::Call>& a = context.run.ranks[few.rank_index].calls;
+  const std::vector<trace::Call>& b = context.run.ranks[many.rank_index].calls;
   const auto same = [&](std::size_t i, std::size_t j) {
-    const Call& x = a[few.calls[i]];
-    const Call& y = b[many.calls[j]];
+    const trace::Call& x = a[few.calls[i]];
+    const trace::Call& y = b[many.calls[j]];
     return x.signature == y.signature && x.at == y.at && x.what == y.what;
   };
   std::size_t first = 0;
@@ -336,7 +338,7 @@ std::optional<Cause> find_extra_before(const Context& context, const WaitCause& 
   std::sort(all.begin(), all.end());
   f.ranks = context.ranks(all);
   f.evidence.push_back(context.evidence(call, "the extra call"));
-  set_fingerprint(f, describe(context.run.tables, context.call(call).signature));
+  set_fingerprint(f, trace::describe(context.run.tables, context.call(call).signature));
   return cause;
 }
 
@@ -345,10 +347,10 @@ std::string may_be_ahead(const Context& context, const WaitCause& wait) {
   const WaitPoint* const point = collective_point(context, wait);
   if (point == nullptr || point->waiting.size() > point->missing.size()) return "";
   const CallRef waited = waiting_call(context, point->waiting[0]);
-  const Call& call = context.call(waited);
+  const trace::Call& call = context.call(waited);
   for (const std::uint32_t r : point->missing) {
-    const std::vector<Call>& calls = context.run.ranks[r].calls;
-    const bool known = std::any_of(calls.begin(), calls.end(), [&](const Call& c) {
+    const std::vector<trace::Call>& calls = context.run.ranks[r].calls;
+    const bool known = std::any_of(calls.begin(), calls.end(), [&](const trace::Call& c) {
       return c.group == call.group && c.at == call.at &&
              context.agreement.agree(c.signature, call.signature);
     });
@@ -361,4 +363,4 @@ std::string may_be_ahead(const Context& context, const WaitCause& wait) {
          "just ahead; take them again a minute later";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -14,7 +14,7 @@
 #include "verify/blocking/witnesses.h"
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // The call in which ranks wait at `point`, as one that `deviants` left out. `point`: of a
 // collective; `deviants`: rank indices, ascending, at least one.
@@ -63,7 +63,7 @@ std::optional<Cause> explain_broken_habit(const Context& context,
 // What their devices show: device_stall.h.
 
 // True where any trace is a snapshot.
-bool is_snapshot(const Run& run);
+bool is_snapshot(const trace::Run& run);
 
 // A few ranks wait in a call that nobody else issued: did they issue an extra call before, which
 // paired with the others' next one? Source places stand in for what calls carry: where leaving out
@@ -75,4 +75,4 @@ inline constexpr std::size_t kMostExtra = 8;
 // call before, so that the few may just be ahead. Empty: it shows one.
 std::string may_be_ahead(const Context& context, const WaitCause& wait);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -8,7 +8,7 @@
 #include <boost/graph/reverse_graph.hpp>
 #include <boost/graph/strong_components.hpp>
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -164,4 +164,4 @@ std::vector<WaitCause> wait_causes(const ReplayResult& where) {
   return causes;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -14,7 +14,7 @@
 
 #include "verify/replay/replay.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct WaitCause {
   std::vector<std::uint32_t> roots;  // rank indices, ascending: one rank, or the ranks of a circle
@@ -30,4 +30,4 @@ struct WaitCause {
 // roots in the same state that hold up the same calls are one cause.
 std::vector<WaitCause> wait_causes(const ReplayResult& where);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -8,7 +8,7 @@
 
 #include "verify/replay/semantics.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -22,7 +22,7 @@ constexpr std::uint32_t kLate = 64;       // calls that a host goes on after one
 std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank) {
   const std::uint32_t newest = newest_call(context, rank);
   if (newest == kNoCall || !knows_its_past(context, rank)) return {Usual::unknown, {}};
-  const std::vector<Call>& calls = context.run.ranks[rank].calls;
+  const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
   std::uint32_t first = newest;
   while (first > 0 && newest - first < kLate &&
          !is_same_of_program(context, calls[first - 1], calls[newest])) {
@@ -33,9 +33,10 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
     const Usual usual = is_usual(context, {rank, c});
     if (usual == Usual::no) {
       // The first call of its kind may as well open a part of the program that is new.
-      const bool made_before = std::any_of(
-          calls.begin(), calls.begin() + c,
-          [&](const Call& earlier) { return is_same_of_program(context, earlier, calls[c]); });
+      const bool made_before =
+          std::any_of(calls.begin(), calls.begin() + c, [&](const trace::Call& earlier) {
+            return is_same_of_program(context, earlier, calls[c]);
+          });
       if (!made_before) return {Usual::unknown, {}};
       return {usual, {rank, c, usual_calls(context, {rank, c})[0]}};
     }
@@ -47,21 +48,21 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
 }  // namespace
 
 bool knows_its_past(const Context& context, std::uint32_t rank) {
-  const RankTrace& trace = context.run.ranks[rank];
+  const trace::RankTrace& trace = context.run.ranks[rank];
   if (trace.dropped > 0) return false;
-  return !trace.snapshot || std::any_of(trace.calls.begin(), trace.calls.end(), [&](const Call& c) {
-    return is_over(c, context.semantics);
-  });
+  return !trace.snapshot ||
+         std::any_of(trace.calls.begin(), trace.calls.end(),
+                     [&](const trace::Call& c) { return is_over(c, context.semantics); });
 }
 
-bool is_same_of_program(const Context& context, const Call& a, const Call& b) {
+bool is_same_of_program(const Context& context, const trace::Call& a, const trace::Call& b) {
   const bool same_place = a.at == b.at || a.at.value == 0 || b.at.value == 0;
   return a.group == b.group && a.what == b.what && a.peer == b.peer && same_place &&
          context.agreement.agree(a.signature, b.signature);
 }
 
 std::vector<std::uint32_t> usual_calls(const Context& context, CallRef place) {
-  const std::vector<Call>& calls = context.run.ranks[place.rank].calls;
+  const std::vector<trace::Call>& calls = context.run.ranks[place.rank].calls;
   std::uint32_t longest = 0;
   std::vector<std::uint32_t> usual;
   for (std::uint32_t back = 1; back < place.call && back <= kHistory; ++back) {
@@ -100,7 +101,7 @@ std::uint32_t newest_call(const Context& context, std::uint32_t rank) {
 Usual is_usual(const Context& context, CallRef call) {
   const std::vector<std::uint32_t> usual = usual_calls(context, call);
   if (usual.empty()) return Usual::unknown;
-  const std::vector<Call>& calls = context.run.ranks[call.rank].calls;
+  const std::vector<trace::Call>& calls = context.run.ranks[call.rank].calls;
   const bool known = std::any_of(usual.begin(), usual.end(), [&](std::uint32_t u) {
     return is_same_of_program(context, calls[u], calls[call.call]);
   });
@@ -125,30 +126,32 @@ namespace {
 
 constexpr std::size_t kSistersAsked = 8;
 
-const RankTrace::Membership* membership(const RankTrace& trace, GroupId group) {
-  const auto found = std::find_if(trace.groups.begin(), trace.groups.end(),
-                                  [&](const RankTrace::Membership& m) { return m.group == group; });
+const trace::RankTrace::Membership* membership(const trace::RankTrace& trace,
+                                               trace::GroupId group) {
+  const auto found =
+      std::find_if(trace.groups.begin(), trace.groups.end(),
+                   [&](const trace::RankTrace::Membership& m) { return m.group == group; });
   return found == trace.groups.end() ? nullptr : &*found;
 }
 
 // The index of a rank in a group; the number of its ranks where it is no member.
-std::ptrdiff_t place_in(const RankTrace::Membership& group, Rank rank) {
+std::ptrdiff_t place_in(const trace::RankTrace::Membership& group, trace::Rank rank) {
   return std::find(group.ranks.begin(), group.ranks.end(), rank) - group.ranks.begin();
 }
 
 // A message as its sisters make it: peers by their index in the group.
 struct SisterMessage {
-  Op op = Op::other;
+  trace::Op op = trace::Op::other;
   std::ptrdiff_t peer = 0;
-  SignatureId signature;
+  trace::SignatureId signature;
 };
 
 std::vector<SisterMessage> messages_in(const Context& context, std::uint32_t rank,
-                                       const RankTrace::Membership& group) {
+                                       const trace::RankTrace::Membership& group) {
   std::vector<SisterMessage> out;
-  for (const Call& call : context.run.ranks[rank].calls) {
-    const Op op = context.run.tables.signatures[call.signature].op;
-    if (call.group == group.group && is_point_to_point(op))
+  for (const trace::Call& call : context.run.ranks[rank].calls) {
+    const trace::Op op = context.run.tables.signatures[call.signature].op;
+    if (call.group == group.group && trace::is_point_to_point(op))
       out.push_back({op, place_in(group, call.peer), call.signature});
   }
   return out;
@@ -167,9 +170,10 @@ std::optional<bool> are_alike(const Context& context, const std::vector<SisterMe
 }
 
 // Whether most sisters of a rank in a group made the same messages as it did.
-std::optional<bool> does_as_sisters(const Context& context, std::uint32_t rank, GroupId group) {
-  const RankTrace& trace = context.run.ranks[rank];
-  const RankTrace::Membership* mine = membership(trace, group);
+std::optional<bool> does_as_sisters(const Context& context, std::uint32_t rank,
+                                    trace::GroupId group) {
+  const trace::RankTrace& trace = context.run.ranks[rank];
+  const trace::RankTrace::Membership* mine = membership(trace, group);
   if (mine == nullptr) return std::nullopt;
   const std::ptrdiff_t place = place_in(*mine, trace.rank);
   const std::vector<SisterMessage> own = messages_in(context, rank, *mine);
@@ -177,7 +181,7 @@ std::optional<bool> does_as_sisters(const Context& context, std::uint32_t rank, 
   std::size_t others = 0;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
     if (alike + others == kSistersAsked) break;
-    for (const RankTrace::Membership& theirs : context.run.ranks[r].groups) {
+    for (const trace::RankTrace::Membership& theirs : context.run.ranks[r].groups) {
       if (r == rank || theirs.group == group || theirs.ranks.size() != mine->ranks.size() ||
           place_in(theirs, context.run.ranks[r].rank) != place) {
         continue;
@@ -193,17 +197,17 @@ std::optional<bool> does_as_sisters(const Context& context, std::uint32_t rank, 
 }  // namespace
 
 bool is_made_in_sister_groups(const Context& context, CallRef call) {
-  const Call& mine = context.call(call);
-  const RankTrace::Membership* group = membership(context.run.ranks[call.rank], mine.group);
+  const trace::Call& mine = context.call(call);
+  const trace::RankTrace::Membership* group = membership(context.run.ranks[call.rank], mine.group);
   if (group == nullptr) return false;
   return std::any_of(
-      context.run.ranks.begin(), context.run.ranks.end(), [&](const RankTrace& trace) {
-        return std::any_of(trace.calls.begin(), trace.calls.end(), [&](const Call& c) {
+      context.run.ranks.begin(), context.run.ranks.end(), [&](const trace::RankTrace& trace) {
+        return std::any_of(trace.calls.begin(), trace.calls.end(), [&](const trace::Call& c) {
           if (c.group == mine.group || c.what != mine.what ||
               !context.agreement.agree(c.signature, mine.signature)) {
             return false;
           }
-          const RankTrace::Membership* theirs = membership(trace, c.group);
+          const trace::RankTrace::Membership* theirs = membership(trace, c.group);
           return theirs != nullptr && theirs->ranks.size() == group->ranks.size();
         });
       });
@@ -211,12 +215,12 @@ bool is_made_in_sister_groups(const Context& context, CallRef call) {
 
 std::vector<std::uint32_t> part_from_sisters(const Context& context,
                                              const std::vector<std::size_t>& points) {
-  std::vector<std::pair<std::uint32_t, GroupId>> concerned;
+  std::vector<std::pair<std::uint32_t, trace::GroupId>> concerned;
   for (const std::size_t p : points) {
     const WaitPoint& point = context.where.wait_points[p];
     if (point.group != WaitPoint::kPointToPoint) continue;
     const std::uint32_t waiting = point.waiting[0];
-    const GroupId group =
+    const trace::GroupId group =
         context.call({waiting, context.where.positions[waiting].waiting_in()}).group;
     for (const std::uint32_t r : point.waiting) concerned.emplace_back(r, group);
     for (const std::uint32_t r : point.missing) concerned.emplace_back(r, group);
@@ -234,4 +238,4 @@ std::vector<std::uint32_t> part_from_sisters(const Context& context,
   return parted;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

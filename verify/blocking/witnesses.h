@@ -8,7 +8,7 @@
 
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // Whether the trace holds what the rank called before: not where a bounded recorder dropped it, nor
 // in a dump of open calls alone. O(calls).
@@ -16,7 +16,7 @@ bool knows_its_past(const Context& context, std::uint32_t rank);
 
 // Whether two calls of one rank are one of its program: same group, operation, sizes, parameters,
 // peer and source line, as far as these were recorded.
-bool is_same_of_program(const Context& context, const Call& a, const Call& b);
+bool is_same_of_program(const Context& context, const trace::Call& a, const trace::Call& b);
 
 // The earlier calls that the rank's past puts in this call's place: what came after the calls just
 // before it whenever these came by. The longest sequence of equal calls decides; where two as long
@@ -58,4 +58,4 @@ bool is_made_in_sister_groups(const Context& context, CallRef call);
 std::vector<std::uint32_t> part_from_sisters(const Context& context,
                                              const std::vector<std::size_t>& points);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "verify/product/order_graph.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -33,25 +33,25 @@ class Writer {
 
  private:
   void write_spec() {
-    const bool agreed = spec_.choice == ProductSpec::Choice::agreed;
+    const bool agreed = spec_.choice == trace::ProductSpec::Choice::agreed;
     const auto word = certificate_word;
     text_.line("program " + word(spec_.program));
     text_.line("ranks " + number_text(spec_.world_size));
     text_.line("order " + std::string(model_.nccl() ? "device" : "host"));
     text_.line("choice " + std::string(agreed ? "agreed" : "free"));
     text_.line("steps " + (spec_.only_steps ? number_text(*spec_.only_steps) : "any"));
-    for (const ProductSpec::Condition& c : spec_.conditions) {
+    for (const trace::ProductSpec::Condition& c : spec_.conditions) {
       text_.line("condition " + word(c.name) + " phase " + word(c.phase) + " has " +
                  comma_list(c.has, word));
     }
-    for (const ProductSpec::Allowed& rule : spec_.allowed) {
+    for (const trace::ProductSpec::Allowed& rule : spec_.allowed) {
       text_.line("allowed ranks " + (rule.ranks.empty() ? "all" : ranges(rule.ranks)) + " steps " +
                  (rule.steps.empty() ? "all" : comma_list(rule.steps, number_text)) +
                  " conditions " + comma_list(rule.conditions, number_text));
     }
-    for (const ProductSpec::RankClass& c : spec_.classes)
+    for (const trace::ProductSpec::RankClass& c : spec_.classes)
       text_.line("class " + number_text(c.rank) + " ranks " + ranges(c.ranks));
-    for (const ProductSpec::History& h : spec_.histories)
+    for (const trace::ProductSpec::History& h : spec_.histories)
       text_.line("history first " + number_text(h.first) + " folder " + word(h.folder));
     text_.line("recorded " + comma_list(spec_.steps, number_text));
     for (const std::string& assumption : spec_.assumptions)
@@ -112,7 +112,7 @@ class Writer {
   }
 
   const ProductModel& model_;
-  const ProductSpec& spec_;
+  const trace::ProductSpec& spec_;
   CertificateText text_;
 };
 
@@ -137,9 +137,9 @@ Result<std::string> write_certificate(const ProductModel& model, const ProductDe
                  {model.derivation().folder},
                  "make every rank come to its groups in the same order under all conditions"};
   }
-  for (const Run& run : model.derivation().runs) {
-    for (const RankTrace& trace : run.ranks) {
-      if (trace.end == End::clean && trace.exceptions.empty()) continue;
+  for (const trace::Run& run : model.derivation().runs) {
+    for (const trace::RankTrace& trace : run.ranks) {
+      if (trace.end == trace::End::clean && trace.exceptions.empty()) continue;
       return Error{"a rank raised an exception, in a history that no rank may follow",
                    {trace.source},
                    "leave that history out of product.json"};
@@ -176,21 +176,21 @@ std::string CertificateText::channel_name(const ProductChannel& channel) {
   if (!channel.message) return certificate_word(channel.name);
   return "message:" + number_text(channel.members[0].value) + ">" +
          number_text(channel.members[1].value) + ":" +
-         (channel.tag == kNoPeerTag ? "-" : number_text(channel.tag)) + ":" +
+         (channel.tag == trace::kNoPeerTag ? "-" : number_text(channel.tag)) + ":" +
          certificate_word(channel.name);
 }
 
-void CertificateText::groups(std::span<const Run> runs) {
-  std::map<std::string, RankList> groups;
-  for (const Run& run : runs) {
-    for (const RankTrace& trace : run.ranks) {
-      for (const RankTrace::Membership& group : trace.groups)
+void CertificateText::groups(std::span<const trace::Run> runs) {
+  std::map<std::string, trace::RankList> groups;
+  for (const trace::Run& run : runs) {
+    for (const trace::RankTrace& trace : run.ranks) {
+      for (const trace::RankTrace::Membership& group : trace.groups)
         groups.emplace(run.tables.str(group.group), group.ranks);
     }
   }
   for (const auto& [name, members] : groups) {
     line("group " + certificate_word(name) + " members " +
-         comma_list(members, [](Rank r) { return number_text(r.value); }));
+         comma_list(members, [](trace::Rank r) { return number_text(r.value); }));
   }
 }
 
@@ -248,4 +248,4 @@ std::string CertificateText::sealed() && {
   return std::move(out_);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -17,7 +17,7 @@
 #include "verify/product/evaluation.h"
 #include "verify/product/sequence_table.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // Errors: the decision is not `safe`, or no one order suits all assignments.
 Result<std::string> write_certificate(const ProductModel& model, const ProductDecision& decision);
@@ -46,7 +46,7 @@ class CertificateText {
 
   void line(const std::string& text) { out_ += text + "\n"; }
   // Members in group order, as the ranks declare them.
-  void groups(std::span<const Run> runs);
+  void groups(std::span<const trace::Run> runs);
   // SHA-256 of a sequence's canonical text. O(its items), the first time.
   const std::string& digest(std::uint32_t sequence);
   // What all do on each channel (`agree`), and an order of the meetings that all choices respect
@@ -64,4 +64,4 @@ class CertificateText {
   std::string out_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -11,7 +11,7 @@
 #include "verify/product/order_graph.h"
 #include "verify/product/sequence_reader.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -23,7 +23,7 @@ Error refusal(const std::string& why, const std::string& file, const std::string
 }
 
 // What a trace must be so that it shows all that its rank did.
-std::optional<Error> incomplete(const RankTrace& trace) {
+std::optional<Error> incomplete(const trace::RankTrace& trace) {
   const auto error = [&](const std::string& why) {
     return refusal("rank " + std::to_string(trace.rank.value) + ": " + why, trace.source,
                    kCannotTell);
@@ -35,12 +35,13 @@ std::optional<Error> incomplete(const RankTrace& trace) {
   if (trace.dropped > 0 || starts_late) return error("its trace lost its oldest records");
   if (trace.open_ended) return error("its trace lost its newest records");
   if (trace.snapshot) return error("its trace is a look at a running process");
-  if (trace.end == End::cut) return error("its trace has no end mark, so it may still run");
-  if (trace.end != End::clean || !trace.exceptions.empty()) return error("it did not end well");
+  if (trace.end == trace::End::cut) return error("its trace has no end mark, so it may still run");
+  if (trace.end != trace::End::clean || !trace.exceptions.empty())
+    return error("it did not end well");
   return std::nullopt;
 }
 
-std::optional<Error> incomplete(const Run& run) {
+std::optional<Error> incomplete(const trace::Run& run) {
   if (!run.unreadable.empty()) return run.unreadable.front().error;
   if (!run.header_conflicts.empty()) {
     return refusal("the traces contradict each other: " + printable(run.header_conflicts.front()),
@@ -51,46 +52,51 @@ std::optional<Error> incomplete(const Run& run) {
                        plural(static_cast<std::uint64_t>(run.world_size), "rank") + " were given",
                    "", kCannotTell);
   }
-  for (const RankTrace& trace : run.ranks) {
+  for (const trace::RankTrace& trace : run.ranks) {
     if (auto error = incomplete(trace)) return error;
   }
   return std::nullopt;
 }
 
 // Asynchronous calls, and not one wait.
-bool hides_waits(const RankTrace& trace) {
-  const bool any_async = std::any_of(trace.calls.begin(), trace.calls.end(),
-                                     [](const Call& call) { return call.has(kAsync); });
-  return any_async && std::none_of(trace.events.begin(), trace.events.end(),
-                                   [](const Event& e) { return e.kind == EventKind::wait; });
+bool hides_waits(const trace::RankTrace& trace) {
+  const bool any_async =
+      std::any_of(trace.calls.begin(), trace.calls.end(),
+                  [](const trace::Call& call) { return call.has(trace::kAsync); });
+  return any_async &&
+         std::none_of(trace.events.begin(), trace.events.end(),
+                      [](const trace::Event& e) { return e.kind == trace::EventKind::wait; });
 }
 
 // How many calls lack what others could be told apart by.
 struct Unrecorded {
   std::uint64_t names = 0, sizes = 0, types = 0, reduce_operations = 0, roots = 0;
 
-  explicit Unrecorded(const Run& run) {
-    for (const RankTrace& trace : run.ranks) {
-      for (const Call& call : trace.calls) add(run.tables.signatures[call.signature], call);
+  explicit Unrecorded(const trace::Run& run) {
+    for (const trace::RankTrace& trace : run.ranks) {
+      for (const trace::Call& call : trace.calls) add(run.tables.signatures[call.signature], call);
     }
   }
 
  private:
-  void add(const Signature& s, const Call& call) {
-    if (s.op == Op::barrier) return;
-    const bool rooted =
-        s.op == Op::broadcast || s.op == Op::reduce || s.op == Op::gather || s.op == Op::scatter;
-    names += !is_point_to_point(s.op) && call.what.value == 0 ? 1U : 0U;
-    sizes += s.op != Op::other && s.in_elements == kNone && s.out_elements == kNone ? 1U : 0U;
+  void add(const trace::Signature& s, const trace::Call& call) {
+    if (s.op == trace::Op::barrier) return;
+    const bool rooted = s.op == trace::Op::broadcast || s.op == trace::Op::reduce ||
+                        s.op == trace::Op::gather || s.op == trace::Op::scatter;
+    names += !trace::is_point_to_point(s.op) && call.what.value == 0 ? 1U : 0U;
+    sizes +=
+        s.op != trace::Op::other && s.in_elements == trace::kNone && s.out_elements == trace::kNone
+            ? 1U
+            : 0U;
     types += s.dtypes.value == 0 ? 1U : 0U;
-    reduce_operations += is_reduction(s.op) && s.redop.value == 0 ? 1U : 0U;
-    roots += rooted && s.root == kNone ? 1U : 0U;
+    reduce_operations += trace::is_reduction(s.op) && s.redop.value == 0 ? 1U : 0U;
+    roots += rooted && s.root == trace::kNone ? 1U : 0U;
   }
 };
 
 class RunWriter {
  public:
-  RunWriter(const Run& run, bool device) : run_(run), device_(device) {}
+  RunWriter(const trace::Run& run, bool device) : run_(run), device_(device) {}
 
   Result<std::string> write() {
     read();
@@ -125,7 +131,7 @@ class RunWriter {
   void read() {
     SequenceReader reader(table_, run_.world_size);
     reader.enter(run_);
-    for (const RankTrace& trace : run_.ranks) {
+    for (const trace::RankTrace& trace : run_.ranks) {
       const bool hides = hides_waits(trace);
       if (hides) hidden_.push_back(trace.rank.value);
       const std::uint32_t sequence = reader.read(
@@ -162,7 +168,7 @@ class RunWriter {
     return std::move(out).sealed();
   }
 
-  const Run& run_;
+  const trace::Run& run_;
   const bool device_;
   SequenceTable table_;
   Evaluation evaluation_;
@@ -171,7 +177,7 @@ class RunWriter {
 
 }  // namespace
 
-Result<std::string> write_run_certificate(const Run& run, const Report& report,
+Result<std::string> write_run_certificate(const trace::Run& run, const Report& report,
                                           CallSemantics semantics) {
   const Error unclean = refusal("the verdict is \"" + std::string(to_string(report.verdict)) + "\"",
                                 "", "the report says why; mend that first");
@@ -185,4 +191,4 @@ Result<std::string> write_run_certificate(const Run& run, const Report& report,
   return RunWriter(run, device).write();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -14,12 +14,12 @@
 #include "verify/replay/semantics.h"
 #include "verify/report.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // `report`: what verify() says of the run, unfiltered, by these rules of blocking. Errors: the
 // report is not clean; a trace is missing, lost records, or does not end cleanly; calls of which
 // the traces do not tell enough; no one order suits all ranks. O(events + splits of exchanges).
-Result<std::string> write_run_certificate(const Run& run, const Report& report,
+Result<std::string> write_run_certificate(const trace::Run& run, const Report& report,
                                           CallSemantics semantics);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -11,7 +11,7 @@
 #include "verify/checker/situation.h"
 #include "verify/checker/statements.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -28,8 +28,8 @@ std::string comma(const List& list, Show show) {
 
 class Checker {
  public:
-  Checker(std::string_view text, const std::string& file, const ProductSpec& spec,
-          const ProgramParts& parts)
+  Checker(std::string_view text, const std::string& file, const trace::ProductSpec& spec,
+          const checked::ProgramParts& parts)
       : text_(text, file), spec_(spec), parts_(parts) {
     recordings_.resize(spec_.conditions.size());
     for (const std::uint32_t c : spec_.steps) ++recordings_[c];
@@ -49,18 +49,18 @@ class Checker {
   static constexpr std::size_t kNoHistory = SIZE_MAX;
   void statements() {
     const auto number = [](std::int64_t n) { return std::to_string(n); };
-    const bool agreed = spec_.choice == ProductSpec::Choice::agreed;
+    const bool agreed = spec_.choice == trace::ProductSpec::Choice::agreed;
     text_.expect("lockstep-certificate 1");
     text_.expect("kind program");
     text_.expect("digest sha256");
-    text_.expect("program " + word(spec_.program));
+    text_.expect("program " + checked::word(spec_.program));
     text_.expect("ranks " + number(spec_.world_size));
     text_.expect(parts_.table.nccl ? "order device" : "order host");
     text_.expect(agreed ? "choice agreed" : "choice free");
     text_.expect("steps " + (spec_.only_steps ? number(*spec_.only_steps) : "any"));
     for (const auto& c : spec_.conditions)
-      text_.expect("condition " + word(c.name) + " phase " + word(c.phase) + " has " +
-                   comma(c.has, word));
+      text_.expect("condition " + checked::word(c.name) + " phase " + checked::word(c.phase) +
+                   " has " + comma(c.has, checked::word));
     for (const auto& a : spec_.allowed)
       text_.expect("allowed ranks " + (a.ranks.empty() ? "all" : ranges(a.ranks)) + " steps " +
                    (a.steps.empty() ? "all" : comma(a.steps, number)) + " conditions " +
@@ -68,15 +68,15 @@ class Checker {
     for (const auto& c : spec_.classes)
       text_.expect("class " + number(c.rank) + " ranks " + ranges(c.ranks));
     for (const auto& h : spec_.histories)
-      text_.expect("history first " + number(h.first) + " folder " + word(h.folder));
+      text_.expect("history first " + number(h.first) + " folder " + checked::word(h.folder));
     text_.expect("recorded " + comma(spec_.steps, number));
-    for (const std::string& text : spec_.assumptions) text_.expect("assume " + word(text));
+    for (const std::string& text : spec_.assumptions) text_.expect("assume " + checked::word(text));
     for (const auto& [name, members] : parts_.table.groups)
-      text_.expect("group " + word(name) + " members " +
-                   comma(members, [](Rank r) { return std::to_string(r.value); }));
+      text_.expect("group " + checked::word(name) + " members " +
+                   comma(members, [](trace::Rank r) { return std::to_string(r.value); }));
     for (std::size_t h = 0; h < parts_.of.size(); ++h) {
-      for (std::size_t part = 0; part < ProgramParts::kFirstCondition + spec_.conditions.size();
-           ++part)
+      for (std::size_t part = 0;
+           part < checked::ProgramParts::kFirstCondition + spec_.conditions.size(); ++part)
         sequences(h, part);
     }
   }
@@ -86,16 +86,16 @@ class Checker {
     std::map<std::uint32_t, std::vector<std::int32_t>> ranks;
     for (std::size_t r = 0; r < parts_.of[h].size(); ++r) {
       const std::uint32_t body = parts_.of[h][r][part];
-      if (body == ProgramParts::kMissing) continue;
+      if (body == checked::ProgramParts::kMissing) continue;
       if (ranks[body].empty()) order.push_back(body);
       ranks[body].push_back(static_cast<std::int32_t>(r));
     }
-    const std::string name = part == ProgramParts::kStart    ? "start"
-                             : part == ProgramParts::kFirst  ? "step0"
-                             : part == ProgramParts::kSecond ? "step1"
-                             : part == ProgramParts::kEnd
+    const std::string name = part == checked::ProgramParts::kStart    ? "start"
+                             : part == checked::ProgramParts::kFirst  ? "step0"
+                             : part == checked::ProgramParts::kSecond ? "step1"
+                             : part == checked::ProgramParts::kEnd
                                  ? "end"
-                                 : std::to_string(part - ProgramParts::kFirstCondition);
+                                 : std::to_string(part - checked::ProgramParts::kFirstCondition);
     for (const std::uint32_t body : order)
       text_.expect("sequence " + std::to_string(h) + " " + name + " ranks " + ranges(ranks[body]) +
                    " " + parts_.table.all[body].digest);
@@ -141,10 +141,10 @@ class Checker {
   // What a rank does at a later step under a condition; `mine`: its parts in a history.
   std::uint32_t later(const std::vector<std::uint32_t>& mine, std::int64_t step,
                       std::uint32_t condition) const {
-    const std::uint32_t second = mine[ProgramParts::kSecond];
-    if (step != 1 || second == ProgramParts::kMissing)
-      return mine[ProgramParts::kFirstCondition + condition];
-    return condition == spec_.steps.front() ? second : ProgramParts::kMissing;
+    const std::uint32_t second = mine[checked::ProgramParts::kSecond];
+    if (step != 1 || second == checked::ProgramParts::kMissing)
+      return mine[checked::ProgramParts::kFirstCondition + condition];
+    return condition == spec_.steps.front() ? second : checked::ProgramParts::kMissing;
   }
 
   // The parts that each rank may do; empty where some rank has no condition.
@@ -161,7 +161,7 @@ class Checker {
         }
         const auto& mine = parts_.of[history_of_[f]][static_cast<std::size_t>(r)];
         if (step == 0) {
-          out.back().insert(mine[ProgramParts::kFirst]);
+          out.back().insert(mine[checked::ProgramParts::kFirst]);
           continue;
         }
         for (const std::uint32_t c : now) {
@@ -180,7 +180,7 @@ class Checker {
     std::vector<std::vector<std::uint32_t>> out;
     std::map<std::string, std::size_t> phases;
     for (std::uint32_t c = 0; c < spec_.conditions.size(); ++c) {
-      const std::string key = spec_.choice == ProductSpec::Choice::agreed
+      const std::string key = spec_.choice == trace::ProductSpec::Choice::agreed
                                   ? std::to_string(c)
                                   : spec_.conditions[c].phase;
       const auto [meet, fresh] = phases.emplace(key, out.size());
@@ -208,7 +208,7 @@ class Checker {
     const std::vector<std::vector<std::uint32_t>> meet = meets();
     check_size(meet.size());
     if (text_.refused()) return;
-    situation("start", fixed(ProgramParts::kStart));
+    situation("start", fixed(checked::ProgramParts::kStart));
     std::vector<std::size_t> pasts;
     for (std::size_t m = 0; m < meet.size() && !text_.refused(); ++m) {
       if (situation("step 0 meet " + std::to_string(m), at_step(0, meet[m], {})))
@@ -235,12 +235,12 @@ class Checker {
       }
       if (!any) text_.refuse("step " + std::to_string(step) + " is possible for no choice");
     }
-    situation("end", fixed(ProgramParts::kEnd));
+    situation("end", fixed(checked::ProgramParts::kEnd));
   }
 
   checked::Statements text_;
-  const ProductSpec& spec_;
-  const ProgramParts& parts_;
+  const trace::ProductSpec& spec_;
+  const checked::ProgramParts& parts_;
   std::vector<std::size_t> recordings_;  // by condition, in later steps
   std::vector<std::size_t> history_of_;  // by condition
 };
@@ -257,8 +257,8 @@ std::optional<CertificateKind> certificate_kind(std::string_view text) {
 }
 
 Status check_certificate(std::string_view text, const std::string& file,
-                         const Derivation& derivation) {
-  const Result<ProgramParts> parts = checked::read_program(derivation);
+                         const trace::Derivation& derivation) {
+  const Result<checked::ProgramParts> parts = checked::read_program(derivation);
   if (!parts) return parts.error();
   return Checker(text, file, derivation.spec, *parts).check();
 }
@@ -269,7 +269,7 @@ using checked::word;
 
 class RunChecker {
  public:
-  RunChecker(std::string_view text, const std::string& file, const Run& run)
+  RunChecker(std::string_view text, const std::string& file, const trace::Run& run)
       : text_(text, file), run_(run), reader_(run.world_size) {}
 
   Status check() {
@@ -295,12 +295,12 @@ class RunChecker {
     }
     if (run_.world_size != static_cast<std::int32_t>(run_.ranks.size()))
       text_.refuse("some rank has no trace");
-    for (const RankTrace& trace : run_.ranks) {
+    for (const trace::RankTrace& trace : run_.ranks) {
       const bool begins = std::all_of(trace.first_seq.begin(), trace.first_seq.end(),
                                       [](const auto& first) { return first.second == 0; });
       const bool lost = trace.damaged_count > 0 || trace.dropped > 0 || trace.open_ended ||
                         trace.snapshot || !begins;
-      if (lost || trace.end != End::clean || !trace.exceptions.empty()) {
+      if (lost || trace.end != trace::End::clean || !trace.exceptions.empty()) {
         return text_.refuse("the trace of rank " + std::to_string(trace.rank.value) +
                             (lost ? " is not complete" : " does not end well"));
       }
@@ -310,13 +310,14 @@ class RunChecker {
   void read() {
     reader_.declare(run_);
     reader_.enter(run_);
-    for (const RankTrace& trace : run_.ranks) {
+    for (const trace::RankTrace& trace : run_.ranks) {
       if (reader_.error()) return;
       bool posts = false;
       bool waits = false;
-      for (const Event& event : trace.events) {
-        posts = posts || (event.kind == EventKind::issue && trace.calls[event.index].has(kAsync));
-        waits = waits || event.kind == EventKind::wait;
+      for (const trace::Event& event : trace.events) {
+        posts = posts || (event.kind == trace::EventKind::issue &&
+                          trace.calls[event.index].has(trace::kAsync));
+        waits = waits || event.kind == trace::EventKind::wait;
       }
       checked::Stretch stretch;
       stretch.end = static_cast<std::uint32_t>(trace.events.size());
@@ -329,17 +330,18 @@ class RunChecker {
   // Calls by what is not known of them.
   std::map<std::string, std::uint64_t> gaps() const {
     std::map<std::string, std::uint64_t> out;
-    for (const RankTrace& trace : run_.ranks) {
-      for (const Call& call : trace.calls) {
-        const Signature& s = run_.tables.signatures[call.signature];
-        if (s.op == Op::barrier) continue;
+    for (const trace::RankTrace& trace : run_.ranks) {
+      for (const trace::Call& call : trace.calls) {
+        const trace::Signature& s = run_.tables.signatures[call.signature];
+        if (s.op == trace::Op::barrier) continue;
         const bool no_size = s.in_elements < 0 && s.out_elements < 0;
-        const bool no_root = s.root < 0 && (s.op == Op::broadcast || s.op == Op::reduce ||
-                                            s.op == Op::gather || s.op == Op::scatter);
-        if (call.what.value == 0 && !is_point_to_point(s.op)) ++out["names"];
-        if (no_size && s.op != Op::other) ++out["sizes"];
+        const bool no_root =
+            s.root < 0 && (s.op == trace::Op::broadcast || s.op == trace::Op::reduce ||
+                           s.op == trace::Op::gather || s.op == trace::Op::scatter);
+        if (call.what.value == 0 && !trace::is_point_to_point(s.op)) ++out["names"];
+        if (no_size && s.op != trace::Op::other) ++out["sizes"];
         if (s.dtypes.value == 0) ++out["types"];
-        if (s.redop.value == 0 && is_reduction(s.op)) ++out["reduce-operations"];
+        if (s.redop.value == 0 && trace::is_reduction(s.op)) ++out["reduce-operations"];
         if (no_root) ++out["roots"];
       }
     }
@@ -355,7 +357,8 @@ class RunChecker {
     // Who holds for devices holds for hosts.
     const bool device = reader_.table().nccl || text_.peek() == "order device";
     text_.expect(device ? "order device" : "order host");
-    for (const std::string& unknown : run_.unknown) text_.expect("assume " + word(unknown));
+    for (const std::string& unknown : run_.unknown)
+      text_.expect("assume " + checked::word(unknown));
     const std::map<std::string, std::uint64_t> unrecorded = gaps();
     for (const char* what : {"names", "sizes", "types", "reduce-operations", "roots"}) {
       if (const auto calls = unrecorded.find(what); calls != unrecorded.end())
@@ -364,8 +367,9 @@ class RunChecker {
     if (!without_waits_.empty()) text_.expect("unrecorded waits ranks " + ranges(without_waits_));
     for (const auto& [name, members] : reader_.table().groups) {
       std::string list;
-      for (const Rank r : members) list += (list.empty() ? "" : ",") + std::to_string(r.value);
-      text_.expect("group " + word(name) + " members " + (list.empty() ? "-" : list));
+      for (const trace::Rank r : members)
+        list += (list.empty() ? "" : ",") + std::to_string(r.value);
+      text_.expect("group " + checked::word(name) + " members " + (list.empty() ? "-" : list));
     }
     std::map<std::uint32_t, std::vector<std::int32_t>> ranks;
     for (std::size_t r = 0; r < options_.size(); ++r)
@@ -377,7 +381,7 @@ class RunChecker {
   }
 
   checked::Statements text_;
-  const Run& run_;
+  const trace::Run& run_;
   checked::PartReader reader_;
   checked::Options options_;
   std::vector<std::int32_t> without_waits_;
@@ -385,8 +389,9 @@ class RunChecker {
 
 }  // namespace
 
-Status check_run_certificate(std::string_view text, const std::string& file, const Run& run) {
+Status check_run_certificate(std::string_view text, const std::string& file,
+                             const trace::Run& run) {
   return RunChecker(text, file, run).check();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -21,7 +21,7 @@
 #include "base/result.h"
 #include "trace/derivation.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 enum class CertificateKind : std::uint8_t { program, run };
 // By its second line; nothing where it says neither.
@@ -29,9 +29,9 @@ std::optional<CertificateKind> certificate_kind(std::string_view text);
 
 // `file` names the certificate in errors. An error is a refusal: the line, and why.
 Status check_certificate(std::string_view text, const std::string& file,
-                         const Derivation& derivation);
+                         const trace::Derivation& derivation);
 
 // Refuses besides: traces that are not all there, lost records, or do not end cleanly.
-Status check_run_certificate(std::string_view text, const std::string& file, const Run& run);
+Status check_run_certificate(std::string_view text, const std::string& file, const trace::Run& run);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

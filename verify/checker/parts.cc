@@ -9,7 +9,7 @@
 
 #include "base/sha256.h"
 
-namespace lockstep::checked {
+namespace lockstep::verify::checked {
 
 std::string word(const std::string& text) {
   std::string out;
@@ -37,46 +37,49 @@ std::string list(const std::vector<std::int64_t>& numbers) {
 }
 
 // The sizes that matter, by operation: one side, both, or none.
-std::string checked_sizes(const Signature& s) {
+std::string checked_sizes(const trace::Signature& s) {
   const std::int64_t in = s.in_elements;
   const std::int64_t out = s.out_elements;
   const bool cut = s.splits_in.value != 0 || s.splits_out.value != 0;
-  if (s.op == Op::all_reduce || s.op == Op::reduce || s.op == Op::broadcast || s.op == Op::send)
+  if (s.op == trace::Op::all_reduce || s.op == trace::Op::reduce || s.op == trace::Op::broadcast ||
+      s.op == trace::Op::send)
     return count(in >= 0 ? in : out);
-  if (s.op == Op::recv) return count(out >= 0 ? out : in);
-  if (s.op == Op::all_to_all_single && cut) return "cut";
-  if (s.op == Op::all_gather) return out >= 0 ? ">" + count(out) : count(in) + ">";
-  if (s.op == Op::gather) return count(in) + ">";
-  if (s.op == Op::scatter) return ">" + count(out);
-  const bool both = s.op == Op::all_gather_into_tensor || s.op == Op::reduce_scatter ||
-                    s.op == Op::reduce_scatter_tensor || s.op == Op::all_to_all_single;
+  if (s.op == trace::Op::recv) return count(out >= 0 ? out : in);
+  if (s.op == trace::Op::all_to_all_single && cut) return "cut";
+  if (s.op == trace::Op::all_gather) return out >= 0 ? ">" + count(out) : count(in) + ">";
+  if (s.op == trace::Op::gather) return count(in) + ">";
+  if (s.op == trace::Op::scatter) return ">" + count(out);
+  const bool both = s.op == trace::Op::all_gather_into_tensor ||
+                    s.op == trace::Op::reduce_scatter || s.op == trace::Op::reduce_scatter_tensor ||
+                    s.op == trace::Op::all_to_all_single;
   return both ? count(in) + ">" + count(out) : "";
 }
 
-std::string words_of(const Tables& t, const Call& call) {
-  const Signature& s = t.signatures[call.signature];
-  const bool message = is_point_to_point(s.op);
-  std::string out = message             ? "message"
-                    : s.op == Op::other ? "other:" + t.str(s.other_op)
-                                        : std::string(op_name(s.op));
+std::string words_of(const trace::Tables& t, const trace::Call& call) {
+  const trace::Signature& s = t.signatures[call.signature];
+  const bool message = trace::is_point_to_point(s.op);
+  std::string out = message                    ? "message"
+                    : s.op == trace::Op::other ? "other:" + t.str(s.other_op)
+                                               : std::string(trace::op_name(s.op));
   out += "\n" + checked_sizes(s) + "\n";
-  for (const std::string& type : t.names(s.dtypes)) out += s.op == Op::barrier ? "" : type + ",";
-  out += "\n" + (is_reduction(s.op) ? t.str(s.redop) : "") + "\n" + count(s.root) + "\n";
+  for (const std::string& type : t.names(s.dtypes))
+    out += s.op == trace::Op::barrier ? "" : type + ",";
+  out += "\n" + (trace::is_reduction(s.op) ? t.str(s.redop) : "") + "\n" + count(s.root) + "\n";
   for (const std::string& name : t.names(call.what)) out += message ? "" : name + "\n";
   return word(out);
 }
 
 constexpr std::string_view kEven = "- -";
 
-std::string splits_of(const Tables& t, const Signature& s) {
-  if (s.op == Op::all_to_all_single)
+std::string splits_of(const trace::Tables& t, const trace::Signature& s) {
+  if (s.op == trace::Op::all_to_all_single)
     return list(t.int_lists[s.splits_in]) + " " + list(t.int_lists[s.splits_out]);
-  if (s.op != Op::all_to_all) return std::string(kEven);
+  if (s.op != trace::Op::all_to_all) return std::string(kEven);
   std::string both[2];
   for (const int side : {0, 1}) {
     std::vector<std::int64_t> elements;
-    for (const auto& shape : unflatten_shapes(t.int_lists[side == 0 ? s.in : s.out]))
-      elements.push_back(total_elements(flatten_shapes({shape})));
+    for (const auto& shape : trace::unflatten_shapes(t.int_lists[side == 0 ? s.in : s.out]))
+      elements.push_back(trace::total_elements(trace::flatten_shapes({shape})));
     both[side] = list(elements);
   }
   return both[0] + " " + both[1];
@@ -84,16 +87,16 @@ std::string splits_of(const Tables& t, const Signature& s) {
 
 }  // namespace
 
-void PartReader::refuse(const RankTrace& trace, const std::string& why) {
+void PartReader::refuse(const trace::RankTrace& trace, const std::string& why) {
   if (error_) return;
   error_ = Error{"rank " + std::to_string(trace.rank.value) + ": " + why,
                  {trace.source},
                  "record or derive again, and write the certificate anew"};
 }
 
-void PartReader::declare(const Run& run) {
-  for (const RankTrace& trace : run.ranks) {
-    for (const RankTrace::Membership& group : trace.groups) {
+void PartReader::declare(const trace::Run& run) {
+  for (const trace::RankTrace& trace : run.ranks) {
+    for (const trace::RankTrace::Membership& group : trace.groups) {
       const auto [known, fresh] = table_.groups.emplace(run.tables.str(group.group), group.ranks);
       if (!fresh && known->second != group.ranks)
         refuse(trace, "it gives a group other members than another rank does");
@@ -102,40 +105,41 @@ void PartReader::declare(const Run& run) {
         refuse(trace, "it gives a group a member that is no rank of the world");
     }
     table_.nccl = table_.nccl || trace.backend.find("nccl") != std::string::npos;
-    if (trace.semantics != Semantics::c10d) refuse(trace, "it is of an MPI program");
+    if (trace.semantics != trace::Semantics::c10d) refuse(trace, "it is of an MPI program");
   }
 }
 
-void PartReader::enter(const Run& run) {
+void PartReader::enter(const trace::Run& run) {
   run_ = &run;
   calls_.clear();
   cuts_.clear();
-  rank_ = kNone;
+  rank_ = trace::kNone;
 }
 
-std::uint32_t PartReader::channel(const RankTrace& trace, const Call& call, Op op) {
-  const bool message = is_point_to_point(op);
-  const Where where(call.group.value, message ? call.peer.value : kNone,
-                    message ? call.ptag : kNoPeerTag, op == Op::send);
+std::uint32_t PartReader::channel(const trace::RankTrace& trace, const trace::Call& call,
+                                  trace::Op op) {
+  const bool message = trace::is_point_to_point(op);
+  const Where where(call.group.value, message ? call.peer.value : trace::kNone,
+                    message ? call.ptag : trace::kNoPeerTag, op == trace::Op::send);
   if (const auto known = where_.find(where); known != where_.end()) return known->second;
   Channel out;
   const std::string& group = run_->tables.str(call.group);
   if (message) {
     const std::int32_t peer = call.peer.value;
-    if (op == Op::recv_any || op == Op::probe || peer < 0 || peer >= world_size_ ||
+    if (op == trace::Op::recv_any || op == trace::Op::probe || peer < 0 || peer >= world_size_ ||
         peer == trace.rank.value)
       refuse(trace, "a message has no other side that is known");
     out.message = true;
     out.members = {trace.rank.value, peer};
-    if (op != Op::send) std::swap(out.members[0], out.members[1]);
+    if (op != trace::Op::send) std::swap(out.members[0], out.members[1]);
     out.name = "message:" + std::to_string(out.members[0]) + ">" + std::to_string(out.members[1]) +
-               ":" + (call.ptag == kNoPeerTag ? "-" : std::to_string(call.ptag)) + ":" +
+               ":" + (call.ptag == trace::kNoPeerTag ? "-" : std::to_string(call.ptag)) + ":" +
                word(group);
   } else {
     out.name = word(group);
     const auto declared = table_.groups.find(group);
     if (declared != table_.groups.end()) {
-      for (const Rank r : declared->second) out.members.push_back(r.value);
+      for (const trace::Rank r : declared->second) out.members.push_back(r.value);
     } else {
       if (group != "world" && !group.empty()) refuse(trace, "a group was never declared");
       for (std::int32_t r = 0; r < world_size_; ++r) out.members.push_back(r);
@@ -157,50 +161,50 @@ std::uint32_t PartReader::text(std::string words) {
   return known->second;
 }
 
-std::uint32_t PartReader::call_text(const Call& call) {
+std::uint32_t PartReader::call_text(const trace::Call& call) {
   const std::pair key(call.signature.value, call.what.value);
   const auto known = calls_.find(key);
   if (known != calls_.end()) return known->second;
   return calls_.emplace(key, text(words_of(run_->tables, call))).first->second;
 }
 
-std::uint32_t PartReader::cut_text(const Call& call) {
+std::uint32_t PartReader::cut_text(const trace::Call& call) {
   const auto known = cuts_.find(call.signature.value);
   if (known != cuts_.end()) return known->second;
   const std::uint32_t cut = text(splits_of(run_->tables, run_->tables.signatures[call.signature]));
   return cuts_.emplace(call.signature.value, cut).first->second;
 }
 
-std::uint32_t PartReader::read(const RankTrace& trace, const Stretch& stretch) {
+std::uint32_t PartReader::read(const trace::RankTrace& trace, const Stretch& stretch) {
   if (trace.rank.value != rank_) where_.clear();
   rank_ = trace.rank.value;
   std::vector<Line> lines;
   std::unordered_map<std::uint32_t, std::size_t> line_of;  // by call
   std::unordered_map<std::uint32_t, std::uint32_t> places;
-  std::int32_t batch = kNone;
+  std::int32_t batch = trace::kNone;
   for (std::uint32_t e = stretch.begin; e < stretch.end; ++e) {
-    const Event& event = trace.events[e];
-    if (event.kind == EventKind::issue) {
-      const Call& call = trace.calls[event.index];
+    const trace::Event& event = trace.events[e];
+    if (event.kind == trace::EventKind::issue) {
+      const trace::Call& call = trace.calls[event.index];
       if (call.step == stretch.without_step) continue;
       Line line;
       line.channel = channel(trace, call, run_->tables.signatures[call.signature].op);
       line.place = places[line.channel]++;
-      line.kind = call.has(kAsync) && !stretch.all_block ? 'i' : 'b';
+      line.kind = call.has(trace::kAsync) && !stretch.all_block ? 'i' : 'b';
       line.call = call_text(call);
       line.cut = cut_text(call);
-      if (batch != kNone && batch == call.coalesced && lines.back().kind == 'b')
+      if (batch != trace::kNone && batch == call.coalesced && lines.back().kind == 'b')
         lines.back().kind = 'g';
       batch = call.coalesced;
       line_of.emplace(event.index, lines.size());
       lines.push_back(line);
-    } else if (event.kind == EventKind::wait) {
+    } else if (event.kind == trace::EventKind::wait) {
       const auto waited = line_of.find(event.index);
       if (waited == line_of.end()) continue;  // for a call of an earlier stretch
       Line line = lines[waited->second];
       line.kind = 'w';
       lines.push_back(line);
-      batch = kNone;
+      batch = trace::kNone;
     }
   }
   return intern(std::move(lines));
@@ -246,20 +250,20 @@ namespace {
 
 class ProgramReader {
  public:
-  explicit ProgramReader(const Derivation& derivation)
+  explicit ProgramReader(const trace::Derivation& derivation)
       : d_(derivation), reader_(derivation.spec.world_size) {}
 
   Result<ProgramParts> read() {
-    for (const Run& run : d_.runs) reader_.declare(run);
-    for (const Run& run : d_.runs) {
+    for (const trace::Run& run : d_.runs) reader_.declare(run);
+    for (const trace::Run& run : d_.runs) {
       reader_.enter(run);
       std::map<std::int32_t, Parts> traces;  // by rank
-      for (const RankTrace& trace : run.ranks) {
+      for (const trace::RankTrace& trace : run.ranks) {
         if (reader_.error()) return *reader_.error();
         traces.emplace(trace.rank.value, parts_of(trace));
       }
       out_.of.emplace_back();
-      for (const std::int32_t rank : traced_ranks(d_.spec))
+      for (const std::int32_t rank : trace::traced_ranks(d_.spec))
         out_.of.back().push_back(traces.at(rank));
     }
     if (reader_.error()) return *reader_.error();
@@ -278,15 +282,15 @@ class ProgramReader {
 
   std::size_t steps() const { return d_.spec.steps.size(); }
 
-  Slots slots_of(const RankTrace& trace) {
+  Slots slots_of(const trace::RankTrace& trace) {
     Slots out;
     out.stretches.resize(steps() + 3);
     std::size_t slot = 0;
     for (std::uint32_t e = 0; e < trace.events.size(); ++e) {
-      if (trace.events[e].kind != EventKind::issue) continue;
+      if (trace.events[e].kind != trace::EventKind::issue) continue;
       const std::int32_t step = trace.calls[trace.events[e].index].step;
       std::size_t to = slot == 0 ? 0 : steps() + 2;
-      if (step != kNone) {
+      if (step != trace::kNone) {
         if (step < 0 || static_cast<std::size_t>(step) > steps()) {
           reader_.refuse(trace, "it has too many steps");
           return out;
@@ -315,9 +319,9 @@ class ProgramReader {
     return ProgramParts::kFirstCondition + d_.spec.steps[slot - 2];
   }
 
-  Parts parts_of(const RankTrace& trace) {
+  Parts parts_of(const trace::RankTrace& trace) {
     Parts out(ProgramParts::kFirstCondition + d_.spec.conditions.size(), ProgramParts::kMissing);
-    if (trace.end != End::clean || !trace.exceptions.empty())
+    if (trace.end != trace::End::clean || !trace.exceptions.empty())
       reader_.refuse(trace, "its trace does not end well");
     const Slots slots = slots_of(trace);
     std::uint32_t rest_of_second = ProgramParts::kMissing;
@@ -343,15 +347,15 @@ class ProgramReader {
     return out;
   }
 
-  const Derivation& d_;
+  const trace::Derivation& d_;
   PartReader reader_;
   ProgramParts out_;
 };
 
 }  // namespace
 
-Result<ProgramParts> read_program(const Derivation& derivation) {
+Result<ProgramParts> read_program(const trace::Derivation& derivation) {
   return ProgramReader(derivation).read();
 }
 
-}  // namespace lockstep::checked
+}  // namespace lockstep::verify::checked

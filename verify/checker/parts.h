@@ -14,7 +14,7 @@
 #include "trace/derivation.h"
 #include "trace/run.h"
 
-namespace lockstep::checked {
+namespace lockstep::verify::checked {
 
 // A name as one word of a certificate.
 std::string word(const std::string& text);
@@ -47,7 +47,7 @@ struct Channel {
 
 struct PartTable {
   bool nccl = false;
-  std::map<std::string, RankList> groups;  // as declared, by name
+  std::map<std::string, trace::RankList> groups;  // as declared, by name
   std::vector<Channel> channels;
   std::unordered_map<std::string, std::uint32_t> channel_named;
   std::vector<std::string> texts;  // what all must agree on of a call; "in out", its splits
@@ -66,15 +66,15 @@ class PartReader {
   explicit PartReader(std::int32_t world_size) : world_size_(world_size) {}
 
   // Of all runs, before any is read: groups and backends.
-  void declare(const Run& run);
+  void declare(const trace::Run& run);
   // Whose traces come next.
-  void enter(const Run& run);
+  void enter(const trace::Run& run);
   // The id of what the rank does there; into PartTable::all. O(events).
-  std::uint32_t read(const RankTrace& trace, const Stretch& stretch);
+  std::uint32_t read(const trace::RankTrace& trace, const Stretch& stretch);
 
   // The first reason why nothing can be certified: MPI, messages without their other side, groups
   // whose members are not known or in dispute, calls in a group of others.
-  void refuse(const RankTrace& trace, const std::string& why);
+  void refuse(const trace::RankTrace& trace, const std::string& why);
   const std::optional<Error>& error() const { return error_; }
   const PartTable& table() const { return table_; }
   PartTable take() && { return std::move(table_); }
@@ -83,21 +83,21 @@ class PartReader {
   // Group, peer, tag and whether it sends.
   using Where = std::tuple<std::uint32_t, std::int32_t, std::int32_t, bool>;
 
-  std::uint32_t channel(const RankTrace& trace, const Call& call, Op op);
+  std::uint32_t channel(const trace::RankTrace& trace, const trace::Call& call, trace::Op op);
   std::uint32_t text(std::string words);
-  std::uint32_t call_text(const Call& call);
-  std::uint32_t cut_text(const Call& call);
+  std::uint32_t call_text(const trace::Call& call);
+  std::uint32_t cut_text(const trace::Call& call);
   std::uint32_t intern(std::vector<Line> lines);
 
   const std::int32_t world_size_;
   PartTable table_;
   std::optional<Error> error_;
-  const Run* run_ = nullptr;
+  const trace::Run* run_ = nullptr;
   // Of the run at hand; `where_` of its rank at hand.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> calls_;
   std::map<std::uint32_t, std::uint32_t> cuts_;
   std::map<Where, std::uint32_t> where_;
-  std::int32_t rank_ = kNone;
+  std::int32_t rank_ = trace::kNone;
   std::unordered_map<std::string, std::uint32_t> texts_, parts_;
 };
 
@@ -116,6 +116,6 @@ struct ProgramParts {
 
 // Errors: a trace that does not end well, calls that belong to no step, a step that is not what
 // another one under its condition was, and those of PartReader.
-Result<ProgramParts> read_program(const Derivation& derivation);
+Result<ProgramParts> read_program(const trace::Derivation& derivation);
 
-}  // namespace lockstep::checked
+}  // namespace lockstep::verify::checked

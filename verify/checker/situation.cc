@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-namespace lockstep::checked {
+namespace lockstep::verify::checked {
 
 namespace {
 
@@ -187,4 +187,4 @@ void check_situation(Statements& text, const PartTable& table, const Options& op
   Judge(text, table, options, device).judge();
 }
 
-}  // namespace lockstep::checked
+}  // namespace lockstep::verify::checked

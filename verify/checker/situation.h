@@ -8,7 +8,7 @@
 #include "verify/checker/parts.h"
 #include "verify/checker/statements.h"
 
-namespace lockstep::checked {
+namespace lockstep::verify::checked {
 
 // By rank: the parts that it may do, into PartTable::all.
 using Options = std::vector<std::set<std::uint32_t>>;
@@ -22,4 +22,4 @@ using Options = std::vector<std::set<std::uint32_t>>;
 // items of the different options); memory follows the parts, whatever the lines say.
 void check_situation(Statements& text, const PartTable& table, const Options& options, bool device);
 
-}  // namespace lockstep::checked
+}  // namespace lockstep::verify::checked

@@ -7,7 +7,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 
-namespace lockstep::checked {
+namespace lockstep::verify::checked {
 
 Statements::Statements(std::string_view text, std::string file)
     : file_(std::move(file)), text_(text) {
@@ -73,4 +73,4 @@ std::optional<std::uint32_t> plain_number(std::string_view text) {
   return out;
 }
 
-}  // namespace lockstep::checked
+}  // namespace lockstep::verify::checked

@@ -12,7 +12,7 @@
 
 #include "base/result.h"
 
-namespace lockstep::checked {
+namespace lockstep::verify::checked {
 
 class Statements {
  public:
@@ -48,4 +48,4 @@ std::optional<std::array<std::string_view, 4>> four_words(std::string_view line)
 // A number in decimal digits, as it would be written; nothing for anything else.
 std::optional<std::uint32_t> plain_number(std::string_view text);
 
-}  // namespace lockstep::checked
+}  // namespace lockstep::verify::checked

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -55,7 +55,7 @@ bool agreed_before(const Context& context, const Deviation& d) {
   const std::uint32_t other = d.reference[0];
   const auto mine = context.modalities.held(deviant, d.step);
   const auto theirs = context.modalities.held(other, d.step);
-  for (const ModalityMark& mark : context.run.ranks[deviant].modalities) {
+  for (const trace::ModalityMark& mark : context.run.ranks[deviant].modalities) {
     const auto step = static_cast<std::int32_t>(mark.n);
     if (step < d.step && context.modalities.held(deviant, step) == mine &&
         context.modalities.held(other, step) == theirs) {
@@ -67,8 +67,8 @@ bool agreed_before(const Context& context, const Deviation& d) {
 
 bool carries_something_else(const Context& context, const Deviation& d) {
   if (d.expected.call == kNoCall || d.got.call == kNoCall) return false;
-  const NameListId expected = context.call(d.expected).what;
-  const NameListId got = context.call(d.got).what;
+  const trace::NameListId expected = context.call(d.expected).what;
+  const trace::NameListId got = context.call(d.got).what;
   return expected.value != 0 && got.value != 0 && expected != got;
 }
 
@@ -91,7 +91,7 @@ bool may_be_modality(const Context& context, const Deviation& d) {
       break;
   }
   const bool both = d.expected.call != kNoCall && d.got.call != kNoCall;
-  const NameListId expected = both ? context.call(d.expected).what : NameListId{};
+  const trace::NameListId expected = both ? context.call(d.expected).what : trace::NameListId{};
   if (both && expected.value != 0 && expected == context.call(d.got).what) return false;
   return (d.differences & (kDifferentOp | kDifferentSize)) != 0;
 }
@@ -115,7 +115,7 @@ std::string again_words(const Deviation& d) {
 }
 
 std::string form_message(const Context& context, const Deviation& d) {
-  const Tables& tables = context.run.tables;
+  const trace::Tables& tables = context.run.tables;
   const std::string who = context.rank_words(d.deviants);
   const std::string others = context.rank_words(d.reference);
   const bool has_got = d.got.call != kNoCall;
@@ -143,8 +143,9 @@ std::string form_message(const Context& context, const Deviation& d) {
   }
   const auto words = [&](CallRef ref, bool known) {
     if (!known) return std::string("nothing");
-    return d.kind == Deviation::Kind::identity ? context.call_words(ref)
-                                               : describe(tables, context.call(ref).signature);
+    return d.kind == Deviation::Kind::identity
+               ? context.call_words(ref)
+               : trace::describe(tables, context.call(ref).signature);
   };
   return who + " issued " + words(d.got, has_got) + " where " + others + " issued " +
          words(d.expected, has_expected) + " (" + place + ")";
@@ -175,7 +176,8 @@ bool tell_modality(const Context& context, const Deviation& d, Finding& finding)
   if (lacks) {
     finding.message =
         batch + "; " + names + " got no gradient there, and " + (several ? "their" : "its") + " " +
-        std::string(op_name(context.run.tables.signatures[context.call(d.expected).signature].op)) +
+        std::string(
+            trace::op_name(context.run.tables.signatures[context.call(d.expected).signature].op)) +
         " was never called";
     if (dead) {
       finding.message += ". A stand-in was computed there, but it is not connected to the loss";
@@ -228,7 +230,7 @@ Cause explain_deviation(const Context& context, const Deviation& d) {
   }
   finding.group = context.groups[d.group].name;
   finding.seq = d.seq;
-  if (d.step != kNone) finding.step = d.step;
+  if (d.step != trace::kNone) finding.step = d.step;
   if (d.singled_out) finding.culprits = context.ranks(d.deviants);
   std::vector<std::uint32_t> concerned = d.deviants;
   concerned.insert(concerned.end(), d.reference.begin(), d.reference.end());
@@ -240,7 +242,7 @@ Cause explain_deviation(const Context& context, const Deviation& d) {
     finding.evidence.push_back(context.evidence(d.got, context.call_words(d.got)));
   }
   const CallRef call = d.expected.call != kNoCall ? d.expected : d.got;
-  set_fingerprint(finding, describe(context.run.tables, context.call(call).signature));
+  set_fingerprint(finding, trace::describe(context.run.tables, context.call(call).signature));
   cause.deviants = d.deviants;
   cause.call = context.call(call).signature;
   cause.group = d.group;
@@ -261,15 +263,18 @@ struct SplitConflict {
 
 constexpr std::size_t kConflictsKept = 4096;  // of one all-to-all: enough to see who is in them all
 
-std::vector<SplitConflict> conflicts(const Tables& tables, const std::vector<const Call*>& calls) {
+std::vector<SplitConflict> conflicts(const trace::Tables& tables,
+                                     const std::vector<const trace::Call*>& calls) {
   std::vector<SplitConflict> out;
   for (std::size_t from = 0; from < calls.size(); ++from) {
     if (calls[from] == nullptr) continue;
-    const IntList& sent = tables.int_lists[tables.signatures[calls[from]->signature].splits_in];
+    const trace::IntList& sent =
+        tables.int_lists[tables.signatures[calls[from]->signature].splits_in];
     if (sent.size() != calls.size()) continue;
     for (std::size_t to = 0; to < calls.size() && out.size() < kConflictsKept; ++to) {
       if (calls[to] == nullptr) continue;
-      const IntList& taken = tables.int_lists[tables.signatures[calls[to]->signature].splits_out];
+      const trace::IntList& taken =
+          tables.int_lists[tables.signatures[calls[to]->signature].splits_out];
       if (taken.size() != calls.size() || sent[to] == taken[from]) continue;
       out.push_back({from, to, sent[to], taken[from]});
     }
@@ -298,8 +303,8 @@ Cause splits_cause(const Context& context, std::size_t g, std::uint64_t meeting,
                    const std::vector<CallRef>& refs, const SplitConflict& c) {
   const CallRef sender = refs[c.sender];
   const CallRef receiver = refs[c.receiver];
-  const Rank from = context.run.ranks[sender.rank].rank;
-  const Rank to = context.run.ranks[receiver.rank].rank;
+  const trace::Rank from = context.run.ranks[sender.rank].rank;
+  const trace::Rank to = context.run.ranks[receiver.rank].rank;
   Cause cause;
   cause.finding = make_finding(RuleId::splits_mismatch);
   Finding& f = cause.finding;
@@ -312,7 +317,7 @@ Cause splits_cause(const Context& context, std::size_t g, std::uint64_t meeting,
               ")";
   f.group = context.groups[g].name;
   f.seq = cause.seq;
-  if (cause.step != kNone) f.step = cause.step;
+  if (cause.step != trace::kNone) f.step = cause.step;
   cause.deviants = {std::min(sender.rank, receiver.rank), std::max(sender.rank, receiver.rank)};
   f.ranks = context.ranks(cause.deviants);
   f.evidence = {context.evidence(sender, "sends " + std::to_string(c.sent)),
@@ -329,7 +334,7 @@ namespace {
 // that are not there are null.
 struct ShiftedExchange {
   std::vector<CallRef> refs;
-  std::vector<const Call*> calls;
+  std::vector<const trace::Call*> calls;
 };
 ShiftedExchange exchange_at(const Context& context, const std::vector<const Stream*>& members,
                             std::size_t meeting, std::size_t shifted = SIZE_MAX,
@@ -349,7 +354,7 @@ ShiftedExchange exchange_at(const Context& context, const std::vector<const Stre
 std::optional<Deviation> shifted_exchange(const Context& context, std::size_t g,
                                           const std::vector<const Stream*>& members,
                                           std::size_t meeting, std::size_t deviant) {
-  const auto exchanges = [&](const Call* c) {
+  const auto exchanges = [&](const trace::Call* c) {
     return c != nullptr && context.run.tables.signatures[c->signature].splits_in.value != 0;
   };
   const auto fits = [&](const ShiftedExchange& exchange) {
@@ -393,30 +398,30 @@ std::optional<Deviation> shifted_exchange(const Context& context, std::size_t g,
 
 std::vector<Cause> check_splits(const Context& context) {
   std::vector<Cause> out;
-  const Tables& tables = context.run.tables;
+  const trace::Tables& tables = context.run.tables;
   for (std::size_t g = 0; g < context.groups.size(); ++g) {
     const GroupStreams& group = context.groups[g];
     if (!group.comparable || group.streams.empty()) continue;
-    std::map<Rank, const Stream*> by_rank;
+    std::map<trace::Rank, const Stream*> by_rank;
     std::size_t shortest = SIZE_MAX;
     for (const Stream& s : group.streams) {
       by_rank[context.run.ranks[s.rank_index].rank] = &s;
       shortest = std::min(shortest, s.calls.size());
     }
     std::vector<const Stream*> members;  // by group rank; null: without a trace
-    for (const Rank member : group.members) {
+    for (const trace::Rank member : group.members) {
       const auto found = by_rank.find(member);
       members.push_back(found == by_rank.end() ? nullptr : found->second);
     }
     const Stream& first = group.streams[0];
-    std::vector<SignatureId> judged;
+    std::vector<trace::SignatureId> judged;
     for (std::size_t m = 0; m < shortest; ++m) {
-      const Call& lead = context.run.ranks[first.rank_index].calls[first.calls[m]];
+      const trace::Call& lead = context.run.ranks[first.rank_index].calls[first.calls[m]];
       if (tables.signatures[lead.signature].splits_in.value == 0) continue;
       const ShiftedExchange here = exchange_at(context, members, m);
-      std::vector<SignatureId> signatures;
-      for (const Call* c : here.calls) {
-        signatures.push_back(c == nullptr ? SignatureId{} : c->signature);
+      std::vector<trace::SignatureId> signatures;
+      for (const trace::Call* c : here.calls) {
+        signatures.push_back(c == nullptr ? trace::SignatureId{} : c->signature);
       }
       if (signatures == judged) continue;  // the same as the last one
       judged = std::move(signatures);
@@ -437,4 +442,4 @@ std::vector<Cause> check_splits(const Context& context) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

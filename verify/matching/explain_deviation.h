@@ -5,7 +5,7 @@
 
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // The finding of one deviation: modality-divergence where the batches differ in the same way.
 Cause explain_deviation(const Context& context, const Deviation& deviation);
@@ -14,4 +14,4 @@ Cause explain_deviation(const Context& context, const Deviation& deviation);
 // O(members²) per all-to-all that records splits, once per distinct one in a row.
 std::vector<Cause> check_splits(const Context& context);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

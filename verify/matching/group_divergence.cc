@@ -15,19 +15,19 @@
 #include "base/text.h"
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
-using Membership = RankTrace::Membership;
-std::string list_words(const std::vector<Rank>& ranks) {
+using Membership = trace::RankTrace::Membership;
+std::string list_words(const std::vector<trace::Rank>& ranks) {
   std::vector<std::string> numbers;
   numbers.reserve(ranks.size());
-  for (const Rank r : ranks) numbers.push_back(std::to_string(r.value));
+  for (const trace::Rank r : ranks) numbers.push_back(std::to_string(r.value));
   return "[" + join_and(numbers, 16) + "]";
 }
 
-bool is_member(const RankTrace& trace, const Membership& group) {
+bool is_member(const trace::RankTrace& trace, const Membership& group) {
   return group.ranks.contains(trace.rank);
 }
 
@@ -40,7 +40,7 @@ class GroupIndex {
       index_[context.groups[g].group.value] = g;
     }
   }
-  std::size_t operator[](GroupId group) const { return index_[group.value]; }
+  std::size_t operator[](trace::GroupId group) const { return index_[group.value]; }
 
  private:
   std::vector<std::size_t> index_;
@@ -56,7 +56,7 @@ RankIndices common(const RankIndices& a, const RankIndices& b) {
 
 std::vector<Cause> check_members(const Context& context) {
   const GroupIndex index(context);
-  std::map<std::size_t, std::map<RankList, RankIndices>> believers;  // by group and list
+  std::map<std::size_t, std::map<trace::RankList, RankIndices>> believers;  // by group and list
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
     for (const Membership& m : context.run.ranks[r].groups) {
       const std::size_t g = index[m.group];
@@ -67,7 +67,7 @@ std::vector<Cause> check_members(const Context& context) {
   for (auto& [g, lists] : believers) {
     if (lists.size() < 2) continue;
     const GroupStreams& group = context.groups[g];
-    const RankIndices& majority = lists[RankList(group.members)];
+    const RankIndices& majority = lists[trace::RankList(group.members)];
     Cause cause;
     cause.finding = make_finding(RuleId::group_divergence);
     Finding& f = cause.finding;
@@ -102,8 +102,8 @@ class Descriptions {
     const GroupIndex index(context);
     groups_of_.resize(context.run.ranks.size());
     for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
-      const RankTrace& trace = context.run.ranks[r];
-      std::map<StringId, std::vector<std::size_t>>& mine = groups_of_[r];
+      const trace::RankTrace& trace = context.run.ranks[r];
+      std::map<trace::StringId, std::vector<std::size_t>>& mine = groups_of_[r];
       for (const Membership& m : trace.groups) {
         const std::string& text = context.run.tables.str(m.desc);
         if (text.empty() || text == "undefined" || !is_member(trace, m)) continue;
@@ -129,8 +129,8 @@ class Descriptions {
 
  private:
   std::vector<std::map<std::string, RankIndices>> by_group_;
-  std::vector<std::map<StringId, std::vector<std::size_t>>> groups_of_;  // by rank index
-  std::map<std::string, StringId> ids_;
+  std::vector<std::map<trace::StringId, std::vector<std::size_t>>> groups_of_;  // by rank index
+  std::map<std::string, trace::StringId> ids_;
 };
 
 // One group that `ranks` call what others (`usual`) call another.
@@ -155,7 +155,7 @@ std::optional<NameExchange> exchange_in(const Context& context, const Descriptio
     if (description == usual->first) continue;
     const std::optional<std::size_t> other = descriptions.group_called(usual->first, ranks[0]);
     if (!other) continue;
-    const std::vector<Rank>& there = context.groups[*other].members;
+    const std::vector<trace::Rank>& there = context.groups[*other].members;
     const bool shared = std::any_of(usual->second.begin(), usual->second.end(), [&](auto r) {
       return std::find(there.begin(), there.end(), context.run.ranks[r].rank) != there.end();
     });
@@ -277,7 +277,7 @@ class CreationOrders {
     std::map<std::pair<std::size_t, std::size_t>, RankIndices> edges;
     creators_.resize(context_.groups.size());
     for (std::uint32_t r = 0; r < context_.run.ranks.size(); ++r) {
-      const RankTrace& trace = context_.run.ranks[r];
+      const trace::RankTrace& trace = context_.run.ranks[r];
       std::size_t last = SIZE_MAX;
       for (std::uint32_t i = 0; i < trace.created_in_order; ++i) {
         if (!is_member(trace, trace.groups[i])) continue;
@@ -423,9 +423,9 @@ std::vector<Cause> check_creation_order(const Context& context) {
   return out;
 }
 
-bool creation_order_unknown(const Run& run) {
-  std::map<GroupId, std::size_t> members;
-  for (const RankTrace& trace : run.ranks) {
+bool creation_order_unknown(const trace::Run& run) {
+  std::map<trace::GroupId, std::size_t> members;
+  for (const trace::RankTrace& trace : run.ranks) {
     if (trace.created_in_order > 0) return false;
     for (const Membership& m : trace.groups) members[m.group] += is_member(trace, m) ? 1U : 0U;
   }
@@ -433,4 +433,4 @@ bool creation_order_unknown(const Run& run) {
                        [](const auto& entry) { return entry.second >= 2; }) >= 2;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -19,7 +19,7 @@
 
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // Ranks that give one group different members. O(memberships · log), and the members of lists that
 // differ.
@@ -40,6 +40,6 @@ std::vector<ExchangedNames> check_names(const Context& context);
 std::vector<Cause> check_creation_order(const Context& context);
 
 // Whether several groups are shared by two ranks or more, and no trace tells their order.
-bool creation_order_unknown(const Run& run);
+bool creation_order_unknown(const trace::Run& run);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

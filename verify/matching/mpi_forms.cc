@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -15,9 +15,9 @@ struct Form {
   friend auto operator<=>(const Form&, const Form&) = default;
 };
 
-Form form_of(const Tables& tables, const Call& call) {
-  const Signature& s = tables.signatures[call.signature];
-  return {call.has(kAsync), s.splits_in.value != 0 || s.splits_out.value != 0};
+Form form_of(const trace::Tables& tables, const trace::Call& call) {
+  const trace::Signature& s = tables.signatures[call.signature];
+  return {call.has(trace::kAsync), s.splits_in.value != 0 || s.splits_out.value != 0};
 }
 
 std::string form_words(const Context& context, CallRef call, const Form& form, const Form& other) {
@@ -83,7 +83,7 @@ Cause explain_forms(const Context& context, const Forms& forms, std::size_t g, s
   f.ranks = context.ranks(concerned);
   f.evidence = {context.evidence(expected, context.call_words(expected)),
                 context.evidence(got, context.call_words(got))};
-  set_fingerprint(f, describe(context.run.tables, context.call(expected).signature));
+  set_fingerprint(f, trace::describe(context.run.tables, context.call(expected).signature));
   return cause;
 }
 
@@ -109,4 +109,4 @@ std::vector<Cause> check_forms(const Context& context, const std::vector<bool>& 
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -7,9 +7,9 @@
 
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // For groups whose calls agree otherwise; one finding per group. O(calls).
 std::vector<Cause> check_forms(const Context& context, const std::vector<bool>& deviates);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -5,12 +5,12 @@
 #include "base/text.h"
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
 std::string tag_words(std::int32_t tag) {
-  return tag == kNoPeerTag ? "without a tag" : "with tag " + std::to_string(tag);
+  return tag == trace::kNoPeerTag ? "without a tag" : "with tag " + std::to_string(tag);
 }
 
 }  // namespace
@@ -19,7 +19,7 @@ std::vector<Cause> check_near_misses(const Context& context) {
   std::vector<Cause> out;
   if (context.where.left_messages.empty()) return out;
   // The first message left, by sender and receiver, as rank numbers.
-  std::map<std::pair<Rank, Rank>, CallRef> left;
+  std::map<std::pair<trace::Rank, trace::Rank>, CallRef> left;
   for (const auto& [rank, call] : context.where.left_messages) {
     left.try_emplace({context.run.ranks[rank].rank, context.call({rank, call}).peer},
                      CallRef{rank, call});
@@ -27,12 +27,12 @@ std::vector<Cause> check_near_misses(const Context& context) {
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
     const CallRef receive{r, context.where.positions[r].waiting_in()};
     if (receive.call == kNoCall) continue;
-    const Call& waiting = context.call(receive);
-    if (context.run.tables.signatures[waiting.signature].op != Op::recv) continue;
+    const trace::Call& waiting = context.call(receive);
+    if (context.run.tables.signatures[waiting.signature].op != trace::Op::recv) continue;
     const auto found = left.find({waiting.peer, context.run.ranks[r].rank});
     if (found == left.end()) continue;
     const CallRef send = found->second;
-    const Call& message = context.call(send);
+    const trace::Call& message = context.call(send);
     const bool other_group = message.group != waiting.group;
     Cause cause;
     cause.finding = make_finding(RuleId::p2p_unmatched);
@@ -56,7 +56,7 @@ std::vector<Cause> check_near_misses(const Context& context) {
     f.ranks = context.ranks(cause.deviants);
     f.group = printable(context.run.tables.str(waiting.group));
     f.seq = cause.seq = waiting.seq;
-    if (waiting.step != kNone) f.step = cause.step = waiting.step;
+    if (waiting.step != trace::kNone) f.step = cause.step = waiting.step;
     f.evidence = {context.evidence(receive, "waits for a message " + tag_words(waiting.ptag)),
                   context.evidence(send, "sent " + tag_words(message.ptag))};
     set_fingerprint(f, other_group ? "group" : "tag");
@@ -66,4 +66,4 @@ std::vector<Cause> check_near_misses(const Context& context) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

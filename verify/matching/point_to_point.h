@@ -7,9 +7,9 @@
 
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // One finding per waiting rank. O(messages left + waiting ranks, log).
 std::vector<Cause> check_near_misses(const Context& context);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

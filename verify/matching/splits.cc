@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -18,10 +18,10 @@ std::optional<Totals> totals_of(const Context& context, const GroupStreams& grou
   Totals out;
   for (const Stream& stream : group.streams) {
     if (m >= stream.calls.size()) return std::nullopt;
-    const Call& call = context.run.ranks[stream.rank_index].calls[stream.calls[m]];
-    const Signature& s = context.run.tables.signatures[call.signature];
-    if (s.op != Op::all_to_all_single && s.op != Op::all_to_all) return std::nullopt;
-    if (s.splits_in.value != 0 || s.in_elements == kNone || s.out_elements == kNone) {
+    const trace::Call& call = context.run.ranks[stream.rank_index].calls[stream.calls[m]];
+    const trace::Signature& s = context.run.tables.signatures[call.signature];
+    if (s.op != trace::Op::all_to_all_single && s.op != trace::Op::all_to_all) return std::nullopt;
+    if (s.splits_in.value != 0 || s.in_elements == trace::kNone || s.out_elements == trace::kNone) {
       return std::nullopt;
     }
     out.given += s.in_elements;
@@ -66,4 +66,4 @@ std::vector<Cause> check_exchange_totals(const Context& context) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

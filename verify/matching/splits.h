@@ -5,10 +5,10 @@
 
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // One cause per group, for the first all-to-all whose totals differ. Who is wrong cannot be told
 // from totals: no culprits. Only where every member's trace is there. O(calls).
 std::vector<Cause> check_exchange_totals(const Context& context);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

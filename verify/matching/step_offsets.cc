@@ -5,7 +5,7 @@
 
 #include "verify/matching/explain_deviation.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -22,7 +22,7 @@ class GroupSteps {
   bool comparable() const {
     if (!group_.comparable || group_.classes.size() < 2) return false;
     const std::size_t length = stream(0).calls.size();
-    if (length == 0 || step(0, 0) == kNone) return false;
+    if (length == 0 || step(0, 0) == trace::kNone) return false;
     for (std::size_t c = 0; c < group_.classes.size(); ++c)
       if (stream(c).calls.size() != length || step(c, 0) != step(0, 0)) return false;
     return true;
@@ -84,7 +84,7 @@ class GroupSteps {
   }
 
   bool differ(std::size_t a, std::size_t b, std::size_t i) const {
-    return step(a, i) != kNone && step(b, i) != kNone && step(a, i) != step(b, i);
+    return step(a, i) != trace::kNone && step(b, i) != trace::kNone && step(a, i) != step(b, i);
   }
 
   // Whether [from, to) reaches over more than one step. (A label that is late by a call differs in
@@ -157,7 +157,7 @@ Cause explain_offset(const Context& context, std::size_t g, const GroupSteps& st
   told.ranks = finding.ranks;
   told.what = context.run.tables.names(context.call(d.expected).what);
   told.evidence = finding.evidence;
-  set_fingerprint(told, describe(context.run.tables, context.call(d.expected).signature));
+  set_fingerprint(told, trace::describe(context.run.tables, context.call(d.expected).signature));
   finding = std::move(told);
   return cause;
 }
@@ -176,4 +176,4 @@ std::vector<Cause> check_step_offsets(const Context& context) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

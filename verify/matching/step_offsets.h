@@ -7,7 +7,7 @@
 
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // Groups whose members' calls agree in everything but the step, for a whole step or more: to the
 // end, or until a later difference brings them together again. A label that is late by a call is no
@@ -16,4 +16,4 @@ namespace lockstep {
 // different classes).
 std::vector<Cause> check_step_offsets(const Context& context);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

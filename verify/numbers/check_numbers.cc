@@ -13,7 +13,7 @@
 #include "verify/numbers/sync_calls.h"
 #include "verify/numbers/updates.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -93,11 +93,11 @@ std::vector<Cause> chained(std::vector<Link> links) {
 std::vector<Cause> check_numbers(const Context& context, std::vector<std::string>& unknown,
                                  std::vector<std::string>& undecided) {
   const bool any = std::any_of(context.run.ranks.begin(), context.run.ranks.end(),
-                               [](const RankTrace& trace) { return !trace.states.empty(); });
+                               [](const trace::RankTrace& trace) { return !trace.states.empty(); });
   if (!any) return {};
   const SyncCalls calls(context);
   // Ranks outside of the group that averages a tensor are no replicas of it.
-  const ValueTable table(context.run, [&](std::uint32_t rank, StringId name) {
+  const ValueTable table(context.run, [&](std::uint32_t rank, trace::StringId name) {
     const SyncCall* call = calls.of(name);
     return call == nullptr || std::binary_search(call->ranks.begin(), call->ranks.end(), rank);
   });
@@ -132,4 +132,4 @@ std::vector<Cause> check_numbers(const Context& context, std::vector<std::string
   return chained(std::move(links));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -10,11 +10,11 @@
 
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // O(marks log marks + events). What cannot be judged is added to `unknown`; a doubt that the data
 // cannot settle either way to `undecided`.
 std::vector<Cause> check_numbers(const Context& context, std::vector<std::string>& unknown,
                                  std::vector<std::string>& undecided);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -12,14 +12,14 @@
 #include "verify/context.h"
 #include "verify/numbers/rounding.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
 using Course = Divergence::Course;
 
 // Whether ranks agree on a row; nothing where fewer than two say anything.
-std::optional<bool> agree(const Run& run, const ValueRow& row) {
+std::optional<bool> agree(const trace::Run& run, const ValueRow& row) {
   if (row.readings.size() < 2 || row.sharded()) return std::nullopt;
   const ValueClasses classes = classes_of(run, row);
   if (classes.classes.empty()) return std::nullopt;
@@ -32,7 +32,7 @@ struct Onset {
 };
 
 // What became of one value.
-std::optional<Onset> onset_of(const Run& run, const Series& series) {
+std::optional<Onset> onset_of(const trace::Run& run, const Series& series) {
   const ValueRow* first_differing = nullptr;
   const ValueRow* parted = nullptr;  // the first to differ after one that agreed
   std::size_t looks = 0;
@@ -60,7 +60,7 @@ std::optional<Onset> onset_of(const Run& run, const Series& series) {
   return Onset{Course::lasting, first_differing};
 }
 
-void count_at_the_end(const Run& run, const ValueTable& table, Divergence& out) {
+void count_at_the_end(const trace::Run& run, const ValueTable& table, Divergence& out) {
   for (const Series& series : table.series()) {
     if (series.phase == out.phase) out.last_n = std::max(out.last_n, series.rows.back()->n);
   }
@@ -72,7 +72,8 @@ void count_at_the_end(const Run& run, const ValueTable& table, Divergence& out) 
   }
 }
 
-std::vector<std::uint32_t> culprits_of(const Run& run, const std::vector<const ValueRow*>& rows) {
+std::vector<std::uint32_t> culprits_of(const trace::Run& run,
+                                       const std::vector<const ValueRow*>& rows) {
   std::vector<std::uint32_t> out;
   for (const ValueRow* row : rows) {
     const std::vector<std::uint32_t> minority = classes_of(run, *row).minority();
@@ -86,7 +87,8 @@ std::vector<std::uint32_t> culprits_of(const Run& run, const std::vector<const V
 
 }  // namespace
 
-std::vector<Divergence> find_divergences(const Run& run, const ValueTable& table, Phase phase) {
+std::vector<Divergence> find_divergences(const trace::Run& run, const ValueTable& table,
+                                         Phase phase) {
   std::array<std::vector<const ValueRow*>, 5> by_course;
   for (const Series& series : table.series()) {
     if (series.phase != phase) continue;
@@ -116,12 +118,12 @@ std::vector<Divergence> find_divergences(const Run& run, const ValueTable& table
   return out;
 }
 
-std::string sides_words(const Run& run, const ValueRow& row) {
+std::string sides_words(const trace::Run& run, const ValueRow& row) {
   constexpr std::size_t kSidesShown = 4;
   std::vector<std::string> sides;
   const ValueClasses classes = classes_of(run, row);
   for (const std::vector<std::uint32_t>& ranks : classes.classes) {
-    std::vector<Rank> named;
+    std::vector<trace::Rank> named;
     for (const std::uint32_t r : ranks) named.push_back(run.ranks[r].rank);
     sides.push_back(rank_words(named));
   }
@@ -148,7 +150,7 @@ Classes by_hash(const ValueRow& row) {
   return out;
 }
 
-Classes by_norm(const Run& run, const ValueRow& row) {
+Classes by_norm(const trace::Run& run, const ValueRow& row) {
   std::vector<std::pair<double, std::uint32_t>> norms;
   std::int64_t elements = 0;
   for (const Reading& r : row.readings) {
@@ -181,7 +183,7 @@ std::vector<std::uint32_t> ValueClasses::minority() const {
   return others;
 }
 
-ValueClasses classes_of(const Run& run, const ValueRow& row) {
+ValueClasses classes_of(const trace::Run& run, const ValueRow& row) {
   const auto hashes = std::count_if(row.readings.begin(), row.readings.end(),
                                     [](const Reading& r) { return r.mark->hash.has_value(); });
   ValueClasses out{hashes > 1 ? by_hash(row) : by_norm(run, row)};
@@ -191,4 +193,4 @@ ValueClasses classes_of(const Run& run, const ValueRow& row) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

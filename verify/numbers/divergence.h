@@ -8,7 +8,7 @@
 
 // Which ranks hold the same value.
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct ValueClasses {
   // Rank indices by equal value: the largest class first, then the one of the lowest rank.
@@ -22,7 +22,7 @@ struct ValueClasses {
 // Compares a row's hashes; where they were not recorded its norms, which differ when they are
 // further apart than the order of summation can make them (equal norms are taken for equal values).
 // Ranks that recorded neither are left out. O(readings log readings).
-ValueClasses classes_of(const Run& run, const ValueRow& row);
+ValueClasses classes_of(const trace::Run& run, const ValueRow& row);
 
 struct Divergence {
   // What became of it. Ranks whose values differ before the first synchronisation and agree
@@ -49,9 +49,10 @@ struct Divergence {
 
 // One divergence for each course that some values of the phase take. Values marked as sharded are
 // left out. O(readings log ranks).
-std::vector<Divergence> find_divergences(const Run& run, const ValueTable& table, Phase phase);
+std::vector<Divergence> find_divergences(const trace::Run& run, const ValueTable& table,
+                                         Phase phase);
 
 // "rank 1 against ranks 0, 2-4".
-std::string sides_words(const Run& run, const ValueRow& row);
+std::string sides_words(const trace::Run& run, const ValueRow& row);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -9,20 +9,20 @@
 #include "verify/context.h"
 #include "verify/numbers/sync_calls.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
 using Course = Divergence::Course;
 using Ranks = std::vector<std::uint32_t>;
 
-std::vector<StringId> names_of(const Divergence& d) {
-  std::vector<StringId> out;
+std::vector<trace::StringId> names_of(const Divergence& d) {
+  std::vector<trace::StringId> out;
   for (const ValueRow* row : d.rows) out.push_back(row->name);
   return out;
 }
 
-std::string reading_words(const Run& run, const StateMark& mark) {
+std::string reading_words(const trace::Run& run, const trace::StateMark& mark) {
   std::string out = printable(run.tables.str(mark.name));
   if (mark.hash) out += " hash " + hex(*mark.hash);
   if (mark.norm) {
@@ -57,7 +57,7 @@ Ranks standing_still(const ValueTable& table, const Divergence& d) {
     const ValueRow* before = row_before(*series, row->n - 1);
     if (before == nullptr) return {};
     for (const Reading& r : row->readings) {
-      const StateMark* was = before->of(r.rank);
+      const trace::StateMark* was = before->of(r.rank);
       const bool same = was != nullptr && was->hash && was->hash == r.mark->hash;
       const auto [known, fresh] = still.try_emplace(r.rank, same);
       if (!fresh) known->second = known->second && same;
@@ -159,11 +159,11 @@ Judgement judge_parameters(const Context& context, const ValueTable& table, cons
 }
 
 bool broadcast_again_and_again(const Context& context, const Divergence& d) {
-  const Tables& tables = context.run.tables;
+  const trace::Tables& tables = context.run.tables;
   std::size_t seen = 0;
-  for (const Call& call : context.run.ranks[d.rows.front()->readings.front().rank].calls) {
-    if (tables.signatures[call.signature].op != Op::broadcast) continue;
-    const std::vector<StringId>& names = tables.name_lists[call.what];
+  for (const trace::Call& call : context.run.ranks[d.rows.front()->readings.front().rank].calls) {
+    if (tables.signatures[call.signature].op != trace::Op::broadcast) continue;
+    const std::vector<trace::StringId>& names = tables.name_lists[call.what];
     const bool carries = call.what.value == 0 ||
                          std::find(names.begin(), names.end(), d.rows.front()->name) != names.end();
     seen += carries ? 1U : 0U;
@@ -191,7 +191,7 @@ Judgement judge_divergence(const Context& context, const ValueTable& table, cons
 Cause explain_divergence(const Context& context, const ValueTable& table, const SyncCalls& calls,
                          const Divergence& d) {
   Judgement judgement = judge_divergence(context, table, calls, d);
-  const std::vector<StringId> names = names_of(d);
+  const std::vector<trace::StringId> names = names_of(d);
   Cause out = value_cause(context, judgement.rule, d.n, names, judgement.culprits);
   Finding& f = out.finding;
   f.certainty = Certainty::proven;
@@ -208,4 +208,4 @@ Cause explain_divergence(const Context& context, const ValueTable& table, const 
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -7,7 +7,7 @@
 #include "verify/numbers/divergence.h"
 #include "verify/numbers/sync_calls.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // The finding of gradients, optimiser values, parameters or buffers that differ. For parameters
 // the rule says what is known of the reason: param-divergence; unsynchronised-step where the calls
@@ -16,4 +16,4 @@ namespace lockstep {
 Cause explain_divergence(const Context& context, const ValueTable& table, const SyncCalls& calls,
                          const Divergence& d);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

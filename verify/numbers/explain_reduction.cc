@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -124,7 +124,7 @@ ReductionCause explain_faults(const Context& context,
                               std::size_t checked) {
   const ReductionFault& first = *faults.front();
   std::set<std::int64_t> steps;
-  std::vector<StringId> names;  // of the first step
+  std::vector<trace::StringId> names;  // of the first step
   for (const ReductionFault* f : faults) {
     steps.insert(f->row->n);
     if (f->row->n == first.row->n) names.push_back(f->row->name);
@@ -163,4 +163,4 @@ std::vector<ReductionCause> explain_reductions(const Context& context,
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

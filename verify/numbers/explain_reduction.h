@@ -6,7 +6,7 @@
 #include "verify/context.h"
 #include "verify/numbers/reduction.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct ReductionCause {
   ReductionFault::Kind kind{};
@@ -25,4 +25,4 @@ struct ReductionCause {
 std::vector<ReductionCause> explain_reductions(const Context& context,
                                                const Reductions& reductions);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -132,12 +132,12 @@ class Diagnosis {
       Sketch all_other(got.size(), 0.0);
       bool whole = true;
       for (const Term& term : r_.terms) {
-        const StateMark* mark = other.of(term.rank);
+        const trace::StateMark* mark = other.of(term.rank);
         whole = whole && mark != nullptr && mark->sketch.size() == got.size();
         if (whole) all_other = sum(std::move(all_other), mark->sketch);
       }
       for (const Term& term : r_.terms) {
-        const StateMark* mark = other.of(term.rank);
+        const trace::StateMark* mark = other.of(term.rank);
         if (mark == nullptr || mark->sketch.size() != got.size()) continue;
         const Sketch own = term.local == nullptr ? Sketch(got.size(), 0.0) : term.local->sketch;
         const Sketch alone = sum(sum(r_.total, own, -1), mark->sketch);
@@ -164,7 +164,7 @@ std::vector<std::uint32_t> unsynchronised(const Reduction& r) {
   std::vector<std::uint32_t> out;
   if (r.contributors < 2 || r.row->sharded()) return out;
   for (const Term& term : r.terms) {
-    const StateMark* synced = r.row->of(term.rank);
+    const trace::StateMark* synced = r.row->of(term.rank);
     // What is not finite has no norm, and stays what it is whatever is added.
     const bool infinite = synced != nullptr && !synced->norm && r.norms > 0;
     if (synced == nullptr || infinite || !term.contributes() || !synced->hash ||
@@ -313,7 +313,7 @@ Assembler::Gap Assembler::assemble(const ValueRow& synced, Reduction& out) const
                                            static_cast<std::size_t>(context_.run.world_size);
   if (!whole) return Gap::rank_missing;
   for (const std::uint32_t r : ranks) {
-    const StateMark* mark = local->of(r);
+    const trace::StateMark* mark = local->of(r);
     if (mark == nullptr && !recorded_.contains({r, synced.n})) return Gap::not_recorded;
     out.terms.push_back({r, mark});
     out.contributors += out.terms.back().contributes() ? 1U : 0U;
@@ -335,4 +335,4 @@ double Assembler::roundoff_of(const ValueRow& local, const SyncCall* call) const
   return worst.value_or(kFloat32Roundoff);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -20,7 +20,7 @@
 #include "verify/numbers/sync_calls.h"
 #include "verify/numbers/value_table.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct ReductionFault {
   enum class Kind : std::uint8_t {
@@ -39,7 +39,7 @@ struct ReductionFault {
   std::size_t world = 0;                // how many ranks take part
   std::size_t contributors = 0;         // how many of them had a gradient
   double divisor = 0;                   // Kind::divisor and left_out: what it was divided by
-  StringId partner;                     // Kind::mispaired: the tensor that was put in
+  trace::StringId partner;              // Kind::mispaired: the tensor that was put in
   bool declared = false;                // Kind::diluted: the program says "average=contributors"
 };
 
@@ -59,7 +59,7 @@ Reductions check_reductions(const Context& context, const ValueTable& table,
 // One rank's part in a reduction.
 struct Term {
   std::uint32_t rank = 0;
-  const StateMark* local = nullptr;  // nullptr: it had no gradient
+  const trace::StateMark* local = nullptr;  // nullptr: it had no gradient
 
   bool contributes() const {
     if (local == nullptr) return false;
@@ -109,4 +109,4 @@ class Assembler {
   std::set<std::pair<std::uint32_t, std::int64_t>> recorded_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::verify {
 
 std::optional<double> unit_roundoff(std::string_view dtype) {
   constexpr std::array<std::pair<std::string_view, double>, 8> kTypes = {{
@@ -40,4 +40,4 @@ double norm_tolerance(std::int64_t elements) {
   return std::min(1e-2, 4 * std::sqrt(n) * 0x1p-24);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -13,7 +13,7 @@
 #include <optional>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // u of float32: what is taken where a trace does not say the type.
 inline constexpr double kFloat32Roundoff = 0x1p-24;
@@ -29,4 +29,4 @@ double rounding_bound(std::uint64_t terms, double roundoff, double norms);
 // tensor of so many elements, summed in float32.
 double norm_tolerance(std::int64_t elements);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

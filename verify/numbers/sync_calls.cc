@@ -11,7 +11,7 @@
 
 #include "verify/numbers/rounding.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -27,12 +27,12 @@ Average average_of(std::string_view tag) {
   return Average::undeclared;
 }
 
-SyncCall describe_call(const Context& context, const GroupStreams& group, const Call& call) {
+SyncCall describe_call(const Context& context, const GroupStreams& group, const trace::Call& call) {
   SyncCall out;
   for (const Stream& stream : group.streams) out.ranks.push_back(stream.rank_index);
   std::sort(out.ranks.begin(), out.ranks.end());
   out.whole = group.absent.empty();
-  const Tables& tables = context.run.tables;
+  const trace::Tables& tables = context.run.tables;
   out.average = average_of(tables.str(call.tag));
   const std::vector<std::string> dtypes = tables.names(tables.signatures[call.signature].dtypes);
   if (!dtypes.empty()) out.roundoff = unit_roundoff(dtypes.front());
@@ -42,16 +42,17 @@ SyncCall describe_call(const Context& context, const GroupStreams& group, const 
 }  // namespace
 
 SyncCalls::SyncCalls(const Context& context) {
-  const Tables& tables = context.run.tables;
+  const trace::Tables& tables = context.run.tables;
   std::unordered_map<std::uint32_t, const GroupStreams*> groups;
   for (const GroupStreams& group : context.groups) groups[group.group.value] = &group;
   using Kind = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
   std::set<Kind> seen;
   Kind last{};
   bool unanimous = true;
-  for (const RankTrace& trace : context.run.ranks) {
-    for (const Call& call : trace.calls) {
-      if (call.what.value == 0 || !is_reduction(tables.signatures[call.signature].op)) continue;
+  for (const trace::RankTrace& trace : context.run.ranks) {
+    for (const trace::Call& call : trace.calls) {
+      if (call.what.value == 0 || !trace::is_reduction(tables.signatures[call.signature].op))
+        continue;
       const Kind kind(call.what.value, call.group.value, call.tag.value, call.signature.value);
       if (kind == last || !seen.insert(kind).second) continue;
       last = kind;
@@ -63,7 +64,7 @@ SyncCalls::SyncCalls(const Context& context) {
             unanimous && (declared_ == Average::undeclared || declared_ == described.average);
         declared_ = described.average;
       }
-      for (const StringId name : tables.name_lists[call.what]) {
+      for (const trace::StringId name : tables.name_lists[call.what]) {
         SyncCall& known = by_name_[name.value];
         if (known.ranks.size() < described.ranks.size()) known = described;
       }
@@ -72,32 +73,33 @@ SyncCalls::SyncCalls(const Context& context) {
   if (!unanimous) declared_ = Average::undeclared;
 }
 
-const SyncCall* SyncCalls::of(StringId name) const {
+const SyncCall* SyncCalls::of(trace::StringId name) const {
   const auto found = by_name_.find(name.value);
   return found == by_name_.end() ? nullptr : &found->second;
 }
 
 namespace {
 
-bool names(const Tables& tables, const Call& call, StringId name) {
-  const std::vector<StringId>& what = tables.name_lists[call.what];
+bool names(const trace::Tables& tables, const trace::Call& call, trace::StringId name) {
+  const std::vector<trace::StringId>& what = tables.name_lists[call.what];
   return std::find(what.begin(), what.end(), name) != what.end();
 }
 
 // Whether one rank lacks a synchronisation between two of its marks; `from` may be nullptr.
-bool lacks_sync(const Tables& tables, const RankTrace& trace, std::optional<StringId> name,
-                const StateMark* from, const StateMark* to) {
+bool lacks_sync(const trace::Tables& tables, const trace::RankTrace& trace,
+                std::optional<trace::StringId> name, const trace::StateMark* from,
+                const trace::StateMark* to) {
   bool any_call = false;
   bool inside = from == nullptr;
   std::size_t between = 0;
-  for (const Event& event : trace.events) {
-    if (event.kind == EventKind::state) {
-      const StateMark* mark = &trace.states[event.index];
+  for (const trace::Event& event : trace.events) {
+    if (event.kind == trace::EventKind::state) {
+      const trace::StateMark* mark = &trace.states[event.index];
       inside = (inside || mark == from) && mark != to;
-    } else if (event.kind == EventKind::issue) {
-      const Call& call = trace.calls[event.index];
+    } else if (event.kind == trace::EventKind::issue) {
+      const trace::Call& call = trace.calls[event.index];
       any_call = true;
-      const bool counts = is_reduction(tables.signatures[call.signature].op) &&
+      const bool counts = trace::is_reduction(tables.signatures[call.signature].op) &&
                           (!name || names(tables, call, *name));
       between += inside && counts ? 1U : 0U;
     }
@@ -107,17 +109,17 @@ bool lacks_sync(const Tables& tables, const RankTrace& trace, std::optional<Stri
 
 }  // namespace
 
-std::vector<std::uint32_t> ranks_without_sync(const Run& run, const ValueTable& table,
+std::vector<std::uint32_t> ranks_without_sync(const trace::Run& run, const ValueTable& table,
                                               const SyncCalls& calls, const ValueRow& row) {
   const std::span<const Series> all = table.series();
   const bool named = std::any_of(all.begin(), all.end(), [&](const Series& s) {
     return s.phase == row.phase && calls.of(s.name) != nullptr;
   });
-  const std::optional<StringId> name = named ? std::optional(row.name) : std::nullopt;
+  const std::optional<trace::StringId> name = named ? std::optional(row.name) : std::nullopt;
   const ValueRow* before = row_before(*table.series(row.phase, row.name), row.n - 1);
   std::vector<std::uint32_t> out;
   for (const Reading& reading : row.readings) {
-    const StateMark* from = before == nullptr ? nullptr : before->of(reading.rank);
+    const trace::StateMark* from = before == nullptr ? nullptr : before->of(reading.rank);
     if (lacks_sync(run.tables, run.ranks[reading.rank], name, from, reading.mark)) {
       out.push_back(reading.rank);
     }
@@ -125,4 +127,4 @@ std::vector<std::uint32_t> ranks_without_sync(const Run& run, const ValueTable& 
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -11,7 +11,7 @@
 #include "verify/context.h"
 #include "verify/numbers/value_table.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // Over whom a gradient is averaged. A program declares it by a word in the calls' tag:
 // "average=world", "average=contributors" (ranks that have a gradient) or "average=sum".
@@ -30,7 +30,7 @@ class SyncCalls {
   explicit SyncCalls(const Context& context);
 
   // The widest of the reductions that carry `name`; nullptr: none is recorded.
-  const SyncCall* of(StringId name) const;
+  const SyncCall* of(trace::StringId name) const;
   // What all reductions that declare an average declare; undeclared where they differ.
   Average declared() const { return declared_; }
 
@@ -45,7 +45,7 @@ class SyncCalls {
 // `row` and the one before it, although they hold calls: other reductions, or at least some
 // collective. Where reductions name parameters of the table, those of this one count, else all.
 // O(events of the ranks + names).
-std::vector<std::uint32_t> ranks_without_sync(const Run& run, const ValueTable& table,
+std::vector<std::uint32_t> ranks_without_sync(const trace::Run& run, const ValueTable& table,
                                               const SyncCalls& calls, const ValueRow& row);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -9,7 +9,7 @@
 #include "verify/numbers/rounding.h"
 #include "verify/numbers/value_table.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -37,14 +37,15 @@ class UpdateCollector {
  private:
   std::set<std::int64_t> steps_;
   std::int64_t first_ = INT64_MAX;
-  std::map<std::int64_t, std::map<std::uint32_t, StringId>> by_step_;
+  std::map<std::int64_t, std::map<std::uint32_t, trace::StringId>> by_step_;
   std::set<std::uint32_t> ranks_;
 };
 
-bool is_zero(const StateMark& mark) { return mark.norm && *mark.norm == 0; }
+bool is_zero(const trace::StateMark& mark) { return mark.norm && *mark.norm == 0; }
 
 // Whether a gradient that is not zero is another one, or a multiple of it: clipped, or unscaled.
-bool is_multiple(const Run& run, const StateMark& gradient, const StateMark& of) {
+bool is_multiple(const trace::Run& run, const trace::StateMark& gradient,
+                 const trace::StateMark& of) {
   const bool some = gradient.norm ? *gradient.norm != 0 : norm_estimate(gradient.sketch) != 0;
   if (!some || is_zero(of)) return false;
   if (gradient.hash && gradient.hash == of.hash) return true;
@@ -68,7 +69,7 @@ enum class Gradient : std::uint8_t { unknown, zero, absent, some };
 
 class Gradients {
  public:
-  Gradients(const Run& run, const ValueTable& table) : table_(table) {
+  Gradients(const trace::Run& run, const ValueTable& table) : table_(table) {
     for (const ValueRow& row : table.rows()) {
       synced_ = synced_ || row.phase == Phase::synced_grad;
     }
@@ -80,7 +81,7 @@ class Gradients {
     ranks_ = run.ranks.size();
   }
 
-  Gradient of(StringId name, std::int64_t n, std::uint32_t rank) const {
+  Gradient of(trace::StringId name, std::int64_t n, std::uint32_t rank) const {
     const Series* series = table_.series(phase_, name);
     if (series == nullptr) return Gradient::unknown;  // never recorded: perhaps not watched
     const ValueRow* row = table_.row(phase_, name, n);
@@ -97,7 +98,7 @@ class Gradients {
 
  private:
   Gradient on_rank(const ValueRow* row, std::int64_t n, std::uint32_t rank) const {
-    const StateMark* mark = row == nullptr ? nullptr : row->of(rank);
+    const trace::StateMark* mark = row == nullptr ? nullptr : row->of(rank);
     if (mark != nullptr) {
       if (!mark->norm) return Gradient::unknown;
       return is_zero(*mark) ? Gradient::zero : Gradient::some;
@@ -114,7 +115,7 @@ class Gradients {
 
 }  // namespace
 
-std::vector<UpdateFault> find_decayed(const Run& run, const ValueTable& table) {
+std::vector<UpdateFault> find_decayed(const trace::Run& run, const ValueTable& table) {
   const Gradients gradients(run, table);
   UpdateCollector zero;
   UpdateCollector absent;
@@ -125,7 +126,7 @@ std::vector<UpdateFault> find_decayed(const Run& run, const ValueTable& table) {
       const ValueRow& after = *series.rows[i];
       if (after.n != before.n + 1) continue;  // steps between them may have had gradients
       for (const Reading& now : after.readings) {
-        const StateMark* then = before.of(now.rank);
+        const trace::StateMark* then = before.of(now.rank);
         if (then == nullptr || !then->hash || !now.mark->hash || then->hash == now.mark->hash) {
           continue;
         }
@@ -140,17 +141,17 @@ std::vector<UpdateFault> find_decayed(const Run& run, const ValueTable& table) {
   return out;
 }
 
-std::vector<UpdateFault> find_stale_gradients(const Run& run, const ValueTable& table) {
+std::vector<UpdateFault> find_stale_gradients(const trace::Run& run, const ValueTable& table) {
   UpdateCollector found;
   for (const ValueRow& row : table.rows()) {
     if (row.phase != Phase::leftover) continue;
     for (const Reading& r : row.readings) {
       const ValueRow* last = table.row(Phase::synced_grad, row.name, row.n - 1);
-      const StateMark* mark = last == nullptr ? nullptr : last->of(r.rank);
+      const trace::StateMark* mark = last == nullptr ? nullptr : last->of(r.rank);
       if (mark != nullptr && is_multiple(run, *r.mark, *mark)) found.add(row, r.rank);
     }
   }
   return found.take();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -8,27 +8,27 @@
 #include "base/text.h"
 #include "trace/signature.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
-Phase phase_of(const StateMark& mark) {
+Phase phase_of(const trace::StateMark& mark) {
   switch (mark.kind) {
-    case StateMark::Kind::param:
+    case trace::StateMark::Kind::param:
       return Phase::param;
-    case StateMark::Kind::buffer:
+    case trace::StateMark::Kind::buffer:
       return Phase::buffer;
-    case StateMark::Kind::optim:
+    case trace::StateMark::Kind::optim:
       return Phase::optim;
-    case StateMark::Kind::grad:
+    case trace::StateMark::Kind::grad:
       break;
   }
   switch (mark.when) {
-    case StateMark::When::local:
+    case trace::StateMark::When::local:
       return Phase::local_grad;
-    case StateMark::When::synced:
+    case trace::StateMark::When::synced:
       return Phase::synced_grad;
-    case StateMark::When::unspecified:
+    case trace::StateMark::When::unspecified:
       break;
   }
   return Phase::other_grad;
@@ -50,7 +50,7 @@ struct Entry {
 // Numbers names in the order in which ranks first speak of them.
 class Places {
  public:
-  std::uint32_t of(StringId name) {
+  std::uint32_t of(trace::StringId name) {
     return places_.try_emplace(name.value, static_cast<std::uint32_t>(places_.size()))
         .first->second;
   }
@@ -59,11 +59,11 @@ class Places {
   std::unordered_map<std::uint32_t, std::uint32_t> places_;
 };
 
-std::vector<Entry> sorted_entries(const Run& run, const ValueTable::Counts& counts) {
+std::vector<Entry> sorted_entries(const trace::Run& run, const ValueTable::Counts& counts) {
   std::vector<Entry> out;
   Places places;
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
-    const std::vector<StateMark>& states = run.ranks[r].states;
+    const std::vector<trace::StateMark>& states = run.ranks[r].states;
     for (std::uint32_t m = 0; m < states.size(); ++m) {
       if (counts && !counts(r, states[m].name)) continue;
       out.push_back({states[m].n, phase_of(states[m]), places.of(states[m].name), r, m});
@@ -88,7 +88,7 @@ std::vector<Entry> sorted_entries(const Run& run, const ValueTable::Counts& coun
 
 }  // namespace
 
-const StateMark* ValueRow::of(std::uint32_t rank) const {
+const trace::StateMark* ValueRow::of(std::uint32_t rank) const {
   const auto found = std::lower_bound(readings.begin(), readings.end(), rank,
                                       [](const Reading& r, std::uint32_t x) { return r.rank < x; });
   return found != readings.end() && found->rank == rank ? found->mark : nullptr;
@@ -99,9 +99,9 @@ bool ValueRow::sharded() const {
                      [](const Reading& r) { return r.mark->sharded; });
 }
 
-ValueTable::ValueTable(const Run& run, const Counts& counts) {
+ValueTable::ValueTable(const trace::Run& run, const Counts& counts) {
   for (const Entry& e : sorted_entries(run, counts)) {
-    const StateMark& mark = run.ranks[e.rank].states[e.mark];
+    const trace::StateMark& mark = run.ranks[e.rank].states[e.mark];
     const bool same = !rows_.empty() && rows_.back().n == e.n && rows_.back().phase == e.phase &&
                       rows_.back().place == e.place;
     if (!same) rows_.push_back({e.n, e.phase, mark.name, e.place, {}});
@@ -115,12 +115,12 @@ ValueTable::ValueTable(const Run& run, const Counts& counts) {
   }
 }
 
-const Series* ValueTable::series(Phase phase, StringId name) const {
+const Series* ValueTable::series(Phase phase, trace::StringId name) const {
   const auto found = series_of_.find({phase, name.value});
   return found == series_of_.end() ? nullptr : &series_[found->second];
 }
 
-const ValueRow* ValueTable::row(Phase phase, StringId name, std::int64_t n) const {
+const ValueRow* ValueTable::row(Phase phase, trace::StringId name, std::int64_t n) const {
   const Series* of_name = series(phase, name);
   if (of_name == nullptr) return nullptr;
   const ValueRow* found = row_before(*of_name, n);
@@ -143,11 +143,11 @@ const ValueRow* row_before(const Series& series, std::int64_t n) {
   return after == series.rows.begin() ? nullptr : *(after - 1);
 }
 
-std::int64_t elements_of(const Run& run, const StateMark& mark) {
+std::int64_t elements_of(const trace::Run& run, const trace::StateMark& mark) {
   if (mark.shape.value == 0) return 0;
-  IntList flat = run.tables.int_lists[mark.shape];
+  trace::IntList flat = run.tables.int_lists[mark.shape];
   flat.push_back(-1);
-  return total_elements(flat);
+  return trace::total_elements(flat);
 }
 
 std::string phase_word(Phase phase, std::uint64_t count) {
@@ -167,4 +167,4 @@ std::string phase_word(Phase phase, std::uint64_t count) {
   return {};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

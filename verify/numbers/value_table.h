@@ -18,7 +18,7 @@
 
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // When in a step a value is taken; in this order.
 enum class Phase : std::uint8_t {
@@ -33,24 +33,24 @@ enum class Phase : std::uint8_t {
 
 struct Reading {
   std::uint32_t rank = 0;  // index into Run::ranks
-  const StateMark* mark = nullptr;
+  const trace::StateMark* mark = nullptr;
 };
 
 struct ValueRow {
   std::int64_t n = 0;
   Phase phase{};
-  StringId name;
+  trace::StringId name;
   std::uint32_t place = 0;        // of the name, in the program's order
   std::vector<Reading> readings;  // by rank; at least one
 
-  const StateMark* of(std::uint32_t rank) const;  // nullptr: the rank recorded none
-  bool sharded() const;                           // ranks rightly hold different parts of it
+  const trace::StateMark* of(std::uint32_t rank) const;  // nullptr: the rank recorded none
+  bool sharded() const;                                  // ranks rightly hold different parts of it
 };
 
 // The rows of one name in one phase, by step.
 struct Series {
   Phase phase{};
-  StringId name;
+  trace::StringId name;
   std::vector<const ValueRow*> rows;  // at least one
 };
 
@@ -61,16 +61,16 @@ class ValueTable {
   // Points into `run`.
   // `counts` (rank index, name): false for tensors that this rank trains by itself; none: all
   // count.
-  using Counts = std::function<bool(std::uint32_t, StringId)>;
-  explicit ValueTable(const Run& run, const Counts& counts = {});
+  using Counts = std::function<bool(std::uint32_t, trace::StringId)>;
+  explicit ValueTable(const trace::Run& run, const Counts& counts = {});
   ValueTable(const ValueTable&) = delete;
   ValueTable& operator=(const ValueTable&) = delete;
 
   bool empty() const { return rows_.empty(); }
   std::span<const ValueRow> rows() const { return rows_; }
   std::span<const Series> series() const { return series_; }  // by phase, then by place
-  const Series* series(Phase phase, StringId name) const;
-  const ValueRow* row(Phase phase, StringId name, std::int64_t n) const;
+  const Series* series(Phase phase, trace::StringId name) const;
+  const ValueRow* row(Phase phase, trace::StringId name, std::int64_t n) const;
   // The rows of one phase in one step.
   std::span<const ValueRow> rows(Phase phase, std::int64_t n) const;
 
@@ -84,7 +84,7 @@ class ValueTable {
 const ValueRow* row_before(const Series& series, std::int64_t n);
 
 // Elements of the tensor by its recorded shape; saturates; 0: not recorded.
-std::int64_t elements_of(const Run& run, const StateMark& mark);
+std::int64_t elements_of(const trace::Run& run, const trace::StateMark& mark);
 
 // "1 gradient", "3 parameters", as findings call it.
 std::string phase_word(Phase phase, std::uint64_t count);
@@ -109,4 +109,4 @@ inline double norm_estimate(const Sketch& s) {
   return s.empty() ? 0 : std::sqrt(dot(s, s) / static_cast<double>(s.size()));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

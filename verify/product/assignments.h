@@ -9,7 +9,7 @@
 #include "trace/run.h"
 #include "verify/product/model.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct Assignment {
   std::vector<std::int64_t> steps;  // those that are made, ascending, step 0 first
@@ -21,10 +21,10 @@ struct Assignment {
 // be judged by the semantics alone. A rank ends with an exception in the step in which its trace
 // does, if it does that step's predecessors as recorded, and where nothing else was recorded.
 // O(events of the parts + traces of the histories used).
-Run compose(const ProductModel& model, const Assignment& assignment);
+trace::Run compose(const ProductModel& model, const Assignment& assignment);
 
 // The calls of a run as such a program: whose collectives completed because nobody else was there.
-Run as_program(const Run& run);
+trace::Run as_program(const trace::Run& run);
 
 // Assignments for counterexamples: as few ranks as possible in another condition than the others.
 
@@ -48,4 +48,4 @@ std::optional<Assignment> usual_steps(const ProductModel& model);
 std::optional<Assignment> follow_trace(const ProductModel& model, std::uint32_t history,
                                        std::int32_t rank);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

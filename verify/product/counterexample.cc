@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -37,17 +37,17 @@ std::string channel_words(const ProductChannel& channel) {
   if (!channel.message) return "group " + printable(channel.name);
   std::string out = "messages from rank " + std::to_string(channel.members[0].value) + " to rank " +
                     std::to_string(channel.members[1].value);
-  if (channel.tag != kNoPeerTag) out += ", tag " + std::to_string(channel.tag);
+  if (channel.tag != trace::kNoPeerTag) out += ", tag " + std::to_string(channel.tag);
   return out;
 }
 
 ChannelParties parties_on(const ProductModel& model, std::uint32_t channel,
                           const std::vector<std::uint32_t>& sequences) {
-  std::set<Rank> members(model.sequences().channels[channel].members.begin(),
-                         model.sequences().channels[channel].members.end());
+  std::set<trace::Rank> members(model.sequences().channels[channel].members.begin(),
+                                model.sequences().channels[channel].members.end());
   ChannelParties out;
   std::map<std::uint32_t, std::size_t> party_of;
-  for (const Rank member : members) {
+  for (const trace::Rank member : members) {
     if (member.value < 0 || member.value >= model.ranks()) continue;
     const std::uint32_t s = sequences[static_cast<std::size_t>(member.value)];
     std::uint32_t shared = kNothing;
@@ -126,4 +126,4 @@ void describe_circle(const ProductModel& model, const Circle& circle, Counterexa
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -6,12 +6,12 @@
 
 #include "verify/product/decide.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // The members of a channel that do the same there.
 struct ChannelParty {
   std::uint32_t shared = kNothing;  // kNothing: no call at all
-  std::vector<Rank> ranks;          // ascending
+  std::vector<trace::Rank> ranks;   // ascending
 };
 using ChannelParties = std::vector<ChannelParty>;
 
@@ -29,4 +29,4 @@ void describe_circle(const ProductModel& model, const Circle& circle, Counterexa
 // "group world", "messages from rank 0 to rank 1".
 std::string channel_words(const ProductChannel& channel);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

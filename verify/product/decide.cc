@@ -11,7 +11,7 @@
 #include "verify/product/failures.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -109,14 +109,14 @@ class Decider {
   void find_divergence(const Situation& situation) {
     if (usual_options(model_, situation).empty()) {
       say("nothing was recorded for some rank in step " + std::to_string(situation.step));
-    } else if (auto failure = lockstep::find_divergence(model_, situation)) {
+    } else if (auto failure = verify::find_divergence(model_, situation)) {
       keep(std::move(*failure));
     }
   }
 
   void find_deadlock(const Situation& situation, const Evaluation& evaluation, bool device) {
     DeadlockSearch search =
-        lockstep::find_deadlock(model_, situation, evaluation, device, circle_budget_);
+        verify::find_deadlock(model_, situation, evaluation, device, circle_budget_);
     if (!device) out_.meetings += search.meetings;
     if (search.failure) return keep(std::move(*search.failure));
     out_.one_order = out_.one_order && search.one_order;
@@ -127,7 +127,7 @@ class Decider {
 
   // A condition that was seen once may do something else the second time.
   void note_single_recordings() {
-    const ProductSpec& spec = model_.spec();
+    const trace::ProductSpec& spec = model_.spec();
     std::set<std::uint32_t> used;
     for (const Situation& situation : model_.situations().all()) {
       if (situation.kind != Situation::Kind::later) continue;
@@ -169,7 +169,7 @@ class Decider {
     Counterexample example;
     example.step = raise.step;
     example.assignment = raise.assignment;
-    example.differing = {Rank(raise.rank)};
+    example.differing = {trace::Rank(raise.rank)};
     const auto& recorded = model_.sequences().raise(raise.history, raise.rank);
     example.reason.push_back("rank " + std::to_string(raise.rank) +
                              " raises an exception in step " + std::to_string(raise.step) + ": " +
@@ -246,4 +246,4 @@ bool shows_divergence(const Report& report) {
 
 ProductDecision decide(const ProductModel& model) { return Decider(model).decide(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -22,7 +22,7 @@
 #include "verify/product/model.h"
 #include "verify/report.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 enum class ProductVerdict : std::uint8_t {
   safe,
@@ -37,12 +37,13 @@ struct Counterexample {
   enum class Where : std::uint8_t { start, step, end } where = Where::step;
   std::int64_t step = 0;
   Assignment assignment;
-  std::vector<Rank> differing;  // the ranks that part from the others, or close the circle; sorted
+  std::vector<trace::Rank>
+      differing;  // the ranks that part from the others, or close the circle; sorted
   std::vector<std::string> reason;  // in words; a line each
 
   // Of a divergence: what two ranks do on the channel, and where they part.
   struct Side {
-    Rank rank;
+    trace::Rank rank;
     std::vector<std::string> calls;
   };
   std::string channel;  // "group world", "messages from rank 0 to rank 1"
@@ -50,8 +51,8 @@ struct Counterexample {
   std::size_t parts_at = 0;       // the first place where they differ
   std::vector<std::string> what;  // parameters that one of them carries and the other does not
 
-  Run run;        // of that assignment
-  Report report;  // what verify() says of it
+  trace::Run run;  // of that assignment
+  Report report;   // what verify() says of it
 };
 
 struct ProductDecision {
@@ -70,4 +71,4 @@ ProductDecision decide(const ProductModel& model);
 // Whether a report has an error or a warning about matching, blocking or modalities.
 bool shows_divergence(const Report& report);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

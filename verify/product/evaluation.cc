@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -23,7 +23,7 @@ bool exchanges_fit(const SequenceTable& table, const ProductChannel& channel,
   const std::size_t n = channel.members.size();
   std::vector<const std::vector<std::uint32_t>*> own;
   std::set<std::uint32_t> different;
-  for (const Rank member : channel.members) {
+  for (const trace::Rank member : channel.members) {
     const auto found = bucket.own.find(member.value);
     if (found == bucket.own.end()) return false;
     own.push_back(&table.own_lists[found->second]);
@@ -76,7 +76,7 @@ void compare_choices(const SequenceTable& table, Evaluation& evaluation) {
   for (const auto& [id, bucket] : buckets) {
     const ProductChannel& channel = table.channels[id];
     std::size_t expected = 0;
-    for (const Rank member : channel.members) {
+    for (const trace::Rank member : channel.members) {
       if (member.value >= 0 && member.value < ranks)
         expected += evaluation.choices[static_cast<std::size_t>(member.value)].size();
     }
@@ -98,4 +98,4 @@ std::vector<std::uint32_t> distinct_sequences(const Evaluation& evaluation) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -8,7 +8,7 @@
 
 #include "verify/product/sequence_table.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // What all ranks do on a channel, where they agree.
 struct ChannelAgreement {
@@ -42,4 +42,4 @@ void compare_choices(const SequenceTable& table, Evaluation& evaluation);
 // The different sequences of all ranks, ascending.
 std::vector<std::uint32_t> distinct_sequences(const Evaluation& evaluation);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

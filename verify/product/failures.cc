@@ -8,7 +8,7 @@
 #include "verify/product/assignments.h"
 #include "verify/product/counterexample.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -38,10 +38,10 @@ bool parts(const ProductModel& model, const Situation& situation, std::int32_t r
 }
 
 // The members that do not do what most of them do; of equal parties, not that of the lowest rank.
-std::vector<Rank> minority(const ProductModel& model, std::uint32_t channel,
-                           const std::vector<std::uint32_t>& sequences) {
+std::vector<trace::Rank> minority(const ProductModel& model, std::uint32_t channel,
+                                  const std::vector<std::uint32_t>& sequences) {
   const ChannelParties parties = parties_on(model, channel, sequences);
-  std::vector<Rank> out;
+  std::vector<trace::Rank> out;
   for (std::size_t p = 0; p < parties.size(); ++p) {
     if (p != parties_reference(parties))
       out.insert(out.end(), parties[p].ranks.begin(), parties[p].ranks.end());
@@ -189,4 +189,4 @@ RaiseSearch find_raise(const ProductModel& model) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

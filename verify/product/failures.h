@@ -12,12 +12,12 @@
 #include "verify/product/model.h"
 #include "verify/product/order_graph.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct Failure {
   Situation situation;
   std::vector<ProductOption> options;  // by rank
-  std::vector<Rank> differing;         // sorted
+  std::vector<trace::Rank> differing;  // sorted
   std::size_t cost = 0;                // ranks that differ, then their conditions that do
   std::optional<Circle> circle;        // nothing: a divergence
 };
@@ -62,4 +62,4 @@ struct RaiseSearch {
 
 RaiseSearch find_raise(const ProductModel& model);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -7,13 +7,13 @@
 #include "base/text.h"
 #include "verify/replay/semantics.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
-ProductModel::ProductModel(const Derivation& derivation)
+ProductModel::ProductModel(const trace::Derivation& derivation)
     : derivation_(derivation),
       sequences_(cut_sequences(derivation)),
       situations_(derivation.spec, sequences_.has_late_calls()) {
-  for (const Run& run : derivation.runs)
+  for (const trace::Run& run : derivation.runs)
     nccl_ = nccl_ || recorded_semantics(run) == CallSemantics::nccl;
 }
 
@@ -117,11 +117,11 @@ void ProductModel::forgive_teams(const Situation& situation, Evaluation& out) co
 }
 
 bool ProductModel::within_team(std::uint32_t channel) const {
-  const RankList& members = sequences_.channels[channel].members;
-  const auto known = [&](Rank r) { return r.value >= 0 && r.value < ranks(); };
+  const trace::RankList& members = sequences_.channels[channel].members;
+  const auto known = [&](trace::Rank r) { return r.value >= 0 && r.value < ranks(); };
   if (members.size() == 0 || !known(members[0])) return false;
   const std::vector<std::int32_t>& team = situations_.team_of(members[0].value);
-  return team.size() > 1 && std::all_of(members.begin(), members.end(), [&](Rank r) {
+  return team.size() > 1 && std::all_of(members.begin(), members.end(), [&](trace::Rank r) {
            return std::binary_search(team.begin(), team.end(), r.value);
          });
 }
@@ -154,4 +154,4 @@ std::vector<std::uint32_t> ProductModel::disagreeing(
   return one.disagreeing;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -11,15 +11,15 @@
 #include "verify/product/sequences.h"
 #include "verify/product/situations.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 class ProductModel {
  public:
   // Keeps a reference to `derivation`.
-  explicit ProductModel(const Derivation& derivation);
+  explicit ProductModel(const trace::Derivation& derivation);
 
-  const Derivation& derivation() const { return derivation_; }
-  const ProductSpec& spec() const { return derivation_.spec; }
+  const trace::Derivation& derivation() const { return derivation_; }
+  const trace::ProductSpec& spec() const { return derivation_.spec; }
   const ProductSequences& sequences() const { return sequences_; }
   const Situations& situations() const { return situations_; }
   bool nccl() const { return nccl_; }
@@ -54,10 +54,10 @@ class ProductModel {
   void note_teams(const Situation& situation, Evaluation& out) const;
   void forgive_teams(const Situation& situation, Evaluation& out) const;
 
-  const Derivation& derivation_;
+  const trace::Derivation& derivation_;
   ProductSequences sequences_;
   Situations situations_;
   bool nccl_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -4,7 +4,7 @@
 #include <map>
 #include <unordered_map>
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -252,4 +252,4 @@ CircleSearch find_circle(const SequenceTable& sequences, const Evaluation& evalu
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

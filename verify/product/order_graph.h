@@ -20,7 +20,7 @@
 #include "verify/product/evaluation.h"
 #include "verify/product/sequence_table.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct ProductMeeting {
   std::uint32_t channel = 0;
@@ -62,4 +62,4 @@ CircleSearch find_circle(const SequenceTable& sequences, const Evaluation& evalu
                          const std::vector<ProductMeeting>& held, bool device,
                          std::uint64_t& budget);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

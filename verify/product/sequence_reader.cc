@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 std::size_t SequenceReader::ListHash::operator()(
     const std::vector<std::uint32_t>& list) const noexcept {
@@ -22,7 +22,7 @@ SequenceReader::SequenceReader(SequenceTable& out, std::int32_t world_size)
   if (out_.exchanges.empty()) out_.exchanges.emplace_back();
 }
 
-void SequenceReader::enter(const Run& run, std::string place) {
+void SequenceReader::enter(const trace::Run& run, std::string place) {
   run_ = &run;
   place_ = std::move(place);
   known_calls_.clear();
@@ -35,15 +35,15 @@ void SequenceReader::say(std::string reason) {
   if (!known && reasons.size() < kMostReasons) reasons.push_back(std::move(reason));
 }
 
-void SequenceReader::say(const RankTrace& trace, const std::string& reason) {
+void SequenceReader::say(const trace::RankTrace& trace, const std::string& reason) {
   say("rank " + std::to_string(trace.rank.value) +
       (place_.empty() ? "" : " in " + printable(place_)) + ": " + reason);
 }
 
 // What most would call the members of a group; who contradicts makes it disputed.
 void SequenceReader::collect_members() {
-  for (const RankTrace& trace : run_->ranks) {
-    for (const RankTrace::Membership& membership : trace.groups) {
+  for (const trace::RankTrace& trace : run_->ranks) {
+    for (const trace::RankTrace::Membership& membership : trace.groups) {
       const std::string& name = run_->tables.str(membership.group);
       const auto [known, fresh] = members_.emplace(name, membership.ranks);
       if (fresh || known->second == membership.ranks) continue;
@@ -59,32 +59,32 @@ bool SequenceReader::is_disputed(const std::string& group) const {
          out_.disputed_groups.end();
 }
 
-RankList SequenceReader::members_of(const std::string& name) {
+trace::RankList SequenceReader::members_of(const std::string& name) {
   if (const auto known = members_.find(name); known != members_.end()) return known->second;
-  std::vector<Rank> all;
+  std::vector<trace::Rank> all;
   for (std::int32_t r = 0; r < world_size_; ++r) all.emplace_back(r);
   if (name != "world" && !name.empty())
     say("group \"" + printable(name) + "\" was never declared, so its members are not known");
-  return members_.emplace(name, RankList(std::move(all))).first->second;
+  return members_.emplace(name, trace::RankList(std::move(all))).first->second;
 }
 
-std::uint32_t SequenceReader::channel_of(const RankTrace& trace, const Call& call,
-                                         const Signature& signature) {
+std::uint32_t SequenceReader::channel_of(const trace::RankTrace& trace, const trace::Call& call,
+                                         const trace::Signature& signature) {
   ProductChannel channel;
   channel.name = run_->tables.str(call.group);
-  std::int32_t from = kNone;
-  std::int32_t to = kNone;
-  if (is_point_to_point(signature.op)) {
+  std::int32_t from = trace::kNone;
+  std::int32_t to = trace::kNone;
+  if (trace::is_point_to_point(signature.op)) {
     channel.message = true;
-    const bool sends = signature.op == Op::send;
-    if (!sends && signature.op != Op::recv)
+    const bool sends = signature.op == trace::Op::send;
+    if (!sends && signature.op != trace::Op::recv)
       say(trace, "it receives from any source, which leaves a choice that is not judged here");
     if (call.peer.value < 0 || call.peer.value >= world_size_)
       say(trace, "the other side of a message was not recorded");
     if (call.peer == trace.rank) say(trace, "it sends messages to itself");
     from = sends ? trace.rank.value : call.peer.value;
     to = sends ? call.peer.value : trace.rank.value;
-    channel.members = RankList({Rank(from), Rank(to)});
+    channel.members = trace::RankList({trace::Rank(from), trace::Rank(to)});
     channel.tag = call.ptag;
   } else {
     channel.members = members_of(channel.name);
@@ -96,9 +96,10 @@ std::uint32_t SequenceReader::channel_of(const RankTrace& trace, const Call& cal
   return id;
 }
 
-SequenceReader::KnownCall SequenceReader::keys_of(const RankTrace& trace, const Call& call) {
-  const Signature& signature = run_->tables.signatures[call.signature];
-  const bool message = is_point_to_point(signature.op);
+SequenceReader::KnownCall SequenceReader::keys_of(const trace::RankTrace& trace,
+                                                  const trace::Call& call) {
+  const trace::Signature& signature = run_->tables.signatures[call.signature];
+  const bool message = trace::is_point_to_point(signature.op);
   std::string key = std::to_string(call.signature.value) + " " + std::to_string(call.group.value) +
                     " " + std::to_string(call.what.value);
   if (message) {
@@ -114,7 +115,7 @@ SequenceReader::KnownCall SequenceReader::keys_of(const RankTrace& trace, const 
   out.shared = shared;
   if (fresh) {
     out_.shared_keys.push_back(words);
-    out_.shown.push_back(describe(run_->tables, call));
+    out_.shown.push_back(trace::describe(run_->tables, call));
     out_.carried.push_back(run_->tables.names(call.what));
   }
   ExchangeSplits splits = exchange_splits(run_->tables, call);
@@ -128,17 +129,17 @@ SequenceReader::KnownCall SequenceReader::keys_of(const RankTrace& trace, const 
   return out;
 }
 
-std::uint32_t SequenceReader::read(const RankTrace& trace, std::uint32_t begin, std::uint32_t end,
-                                   const ReadOptions& options) {
+std::uint32_t SequenceReader::read(const trace::RankTrace& trace, std::uint32_t begin,
+                                   std::uint32_t end, const ReadOptions& options) {
   ProductSequence sequence;
   std::unordered_map<std::uint32_t, std::uint32_t> length;   // by channel
   std::unordered_map<std::uint32_t, std::uint32_t> item_of;  // by call
   std::uint32_t previous = kNothing;                         // the call of the last item
   for (std::uint32_t e = begin; e < end; ++e) {
-    const Event& event = trace.events[e];
+    const trace::Event& event = trace.events[e];
     ProductItem item;
-    if (event.kind == EventKind::issue) {
-      const Call& call = trace.calls[event.index];
+    if (event.kind == trace::EventKind::issue) {
+      const trace::Call& call = trace.calls[event.index];
       if (call.step == options.without_step) continue;
       const KnownCall keys = keys_of(trace, call);
       const auto [places, fresh] = length.emplace(keys.channel, 0U);
@@ -146,17 +147,17 @@ std::uint32_t SequenceReader::read(const RankTrace& trace, std::uint32_t begin, 
       if (fresh && !channel.message && !channel.members.contains(trace.rank) &&
           !is_disputed(channel.name))
         say(trace, "it calls group \"" + printable(channel.name) + "\", of which it is no member");
-      item = {call.has(kAsync) && !options.all_block ? ProductItem::Kind::issue
-                                                     : ProductItem::Kind::blocking,
+      item = {call.has(trace::kAsync) && !options.all_block ? ProductItem::Kind::issue
+                                                            : ProductItem::Kind::blocking,
               keys.channel, places->second++, keys.shared, keys.own};
       // A batch posts together, and blocks behind its last call.
-      if (previous != kNothing && call.coalesced != kNone &&
+      if (previous != kNothing && call.coalesced != trace::kNone &&
           trace.calls[previous].coalesced == call.coalesced &&
           sequence.items.back().kind == ProductItem::Kind::blocking)
         sequence.items.back().kind = ProductItem::Kind::in_batch;
       item_of.emplace(event.index, static_cast<std::uint32_t>(sequence.items.size()));
       previous = event.index;
-    } else if (event.kind == EventKind::wait) {
+    } else if (event.kind == trace::EventKind::wait) {
       const auto waited = item_of.find(event.index);
       if (waited == item_of.end()) continue;  // for a call of an earlier stretch
       const ProductItem& call = sequence.items[waited->second];
@@ -206,78 +207,80 @@ std::uint32_t SequenceReader::list_id(ListIds& ids, std::vector<std::vector<std:
 
 namespace {
 
-std::string number(std::int64_t n) { return n == kNone ? "?" : std::to_string(n); }
+std::string number(std::int64_t n) { return n == trace::kNone ? "?" : std::to_string(n); }
 
-bool cut_unevenly(const Signature& s) {
-  return s.op == Op::all_to_all || s.splits_in.value != 0 || s.splits_out.value != 0;
+bool cut_unevenly(const trace::Signature& s) {
+  return s.op == trace::Op::all_to_all || s.splits_in.value != 0 || s.splits_out.value != 0;
 }
 
 // Elements that must be alike on all ranks.
-std::string sizes_text(const Signature& s) {
+std::string sizes_text(const trace::Signature& s) {
   const std::string in = number(s.in_elements);
   const std::string out = number(s.out_elements);
   switch (s.op) {
-    case Op::all_reduce:
-    case Op::reduce:
-    case Op::broadcast:
-      return s.in_elements != kNone ? in : out;
-    case Op::all_gather_into_tensor:
-    case Op::reduce_scatter:
-    case Op::reduce_scatter_tensor:
+    case trace::Op::all_reduce:
+    case trace::Op::reduce:
+    case trace::Op::broadcast:
+      return s.in_elements != trace::kNone ? in : out;
+    case trace::Op::all_gather_into_tensor:
+    case trace::Op::reduce_scatter:
+    case trace::Op::reduce_scatter_tensor:
       return in + ">" + out;
-    case Op::all_gather:
-      return s.out_elements != kNone ? ">" + out : in + ">";
-    case Op::gather:
+    case trace::Op::all_gather:
+      return s.out_elements != trace::kNone ? ">" + out : in + ">";
+    case trace::Op::gather:
       return in + ">";
-    case Op::scatter:
+    case trace::Op::scatter:
       return ">" + out;
-    case Op::all_to_all_single:
+    case trace::Op::all_to_all_single:
       return cut_unevenly(s) ? "cut" : in + ">" + out;
-    case Op::send:
-      return s.in_elements != kNone ? in : out;
-    case Op::recv:
-    case Op::recv_any:
-      return s.out_elements != kNone ? out : in;
+    case trace::Op::send:
+      return s.in_elements != trace::kNone ? in : out;
+    case trace::Op::recv:
+    case trace::Op::recv_any:
+      return s.out_elements != trace::kNone ? out : in;
     default:
       return "";
   }
 }
 
-std::vector<std::int64_t> tensor_sizes(const Tables& tables, IntListId shapes) {
+std::vector<std::int64_t> tensor_sizes(const trace::Tables& tables, trace::IntListId shapes) {
   std::vector<std::int64_t> out;
-  for (const std::vector<std::int64_t>& shape : unflatten_shapes(tables.int_lists[shapes]))
-    out.push_back(total_elements(flatten_shapes({shape})));
+  for (const std::vector<std::int64_t>& shape : trace::unflatten_shapes(tables.int_lists[shapes]))
+    out.push_back(trace::total_elements(trace::flatten_shapes({shape})));
   return out;
 }
 
 }  // namespace
 
-std::string shared_key(const Tables& tables, const Call& call) {
-  const Signature& s = tables.signatures[call.signature];
-  const bool message = is_point_to_point(s.op);
-  std::string out = message             ? "message"
-                    : s.op == Op::other ? "other:" + tables.str(s.other_op)
-                                        : std::string(op_name(s.op));
+std::string shared_key(const trace::Tables& tables, const trace::Call& call) {
+  const trace::Signature& s = tables.signatures[call.signature];
+  const bool message = trace::is_point_to_point(s.op);
+  std::string out = message                    ? "message"
+                    : s.op == trace::Op::other ? "other:" + tables.str(s.other_op)
+                                               : std::string(trace::op_name(s.op));
   out += "\n" + sizes_text(s);
   out += "\n";
-  if (s.op != Op::barrier) {
-    for (const StringId name : tables.name_lists[s.dtypes]) out += tables.str(name) + ",";
+  if (s.op != trace::Op::barrier) {
+    for (const trace::StringId name : tables.name_lists[s.dtypes]) out += tables.str(name) + ",";
   }
   out += "\n";
-  if (is_reduction(s.op)) out += tables.str(s.redop);
+  if (trace::is_reduction(s.op)) out += tables.str(s.redop);
   out += "\n" + number(s.root) + "\n";
   // What a message carries is known to its sender and its receiver by different names.
   if (!message) {
-    for (const StringId name : tables.name_lists[call.what]) out += tables.str(name) + "\n";
+    for (const trace::StringId name : tables.name_lists[call.what]) out += tables.str(name) + "\n";
   }
   return out;
 }
 
-ExchangeSplits exchange_splits(const Tables& tables, const Call& call) {
-  const Signature& s = tables.signatures[call.signature];
-  if ((s.op != Op::all_to_all && s.op != Op::all_to_all_single) || !cut_unevenly(s)) return {};
-  if (s.op == Op::all_to_all) return {tensor_sizes(tables, s.in), tensor_sizes(tables, s.out)};
+ExchangeSplits exchange_splits(const trace::Tables& tables, const trace::Call& call) {
+  const trace::Signature& s = tables.signatures[call.signature];
+  if ((s.op != trace::Op::all_to_all && s.op != trace::Op::all_to_all_single) || !cut_unevenly(s))
+    return {};
+  if (s.op == trace::Op::all_to_all)
+    return {tensor_sizes(tables, s.in), tensor_sizes(tables, s.out)};
   return {tables.int_lists[s.splits_in], tables.int_lists[s.splits_out]};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

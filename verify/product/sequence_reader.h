@@ -15,7 +15,7 @@
 #include "trace/run.h"
 #include "verify/product/sequence_table.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct ReadOptions {
   // Calls whose record names this step are left out, with their waits; nobody's step: none are.
@@ -30,16 +30,16 @@ class SequenceReader {
   SequenceReader(SequenceTable& out, std::int32_t world_size);
 
   // Whose traces come next. `place`: what reasons call the run, as in "rank 0 in first-1".
-  void enter(const Run& run, std::string place = {});
+  void enter(const trace::Run& run, std::string place = {});
 
   // The id of what the rank does in the events [begin, end) of its trace. What cannot be told goes
   // to `inconclusive`. O(events).
-  std::uint32_t read(const RankTrace& trace, std::uint32_t begin, std::uint32_t end,
+  std::uint32_t read(const trace::RankTrace& trace, std::uint32_t begin, std::uint32_t end,
                      const ReadOptions& options = {});
 
   // Adds a reason to `inconclusive`; the first few are kept.
   void say(std::string reason);
-  void say(const RankTrace& trace, const std::string& reason);
+  void say(const trace::RankTrace& trace, const std::string& reason);
   static constexpr std::size_t kMostReasons = 8;
 
  private:
@@ -65,18 +65,19 @@ class SequenceReader {
 
   void collect_members();
   bool is_disputed(const std::string& group) const;
-  RankList members_of(const std::string& name);
-  std::uint32_t channel_of(const RankTrace& trace, const Call& call, const Signature& signature);
-  KnownCall keys_of(const RankTrace& trace, const Call& call);
+  trace::RankList members_of(const std::string& name);
+  std::uint32_t channel_of(const trace::RankTrace& trace, const trace::Call& call,
+                           const trace::Signature& signature);
+  KnownCall keys_of(const trace::RankTrace& trace, const trace::Call& call);
   std::uint32_t intern(ProductSequence sequence);
   static std::uint32_t list_id(ListIds& ids, std::vector<std::vector<std::uint32_t>>& lists,
                                const std::vector<std::uint32_t>& list);
 
   SequenceTable& out_;
   const std::int32_t world_size_;
-  const Run* run_ = nullptr;
+  const trace::Run* run_ = nullptr;
   std::string place_;
-  std::map<std::string, RankList> members_;
+  std::map<std::string, trace::RankList> members_;
   std::unordered_map<std::string, KnownCall> known_calls_;  // of the run at hand
   using Sizes = std::vector<std::int64_t>;
   std::map<std::pair<Sizes, Sizes>, std::uint32_t> exchange_ids_;
@@ -89,9 +90,9 @@ class SequenceReader {
 // Two calls on one channel may meet, for all that was recorded, exactly if their shared keys are
 // equal. The rules are those of verify/streams/agreement.h and, for messages, of message_differs();
 // what was not recorded is written as "?".
-std::string shared_key(const Tables& tables, const Call& call);
+std::string shared_key(const trace::Tables& tables, const trace::Call& call);
 
 // How an all-to-all is cut, else empty lists.
-ExchangeSplits exchange_splits(const Tables& tables, const Call& call);
+ExchangeSplits exchange_splits(const trace::Tables& tables, const trace::Call& call);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

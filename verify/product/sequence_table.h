@@ -15,15 +15,15 @@
 
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 inline constexpr std::uint32_t kNothing = UINT32_MAX;
 
 struct ProductChannel {
-  std::string name;      // of the group
-  bool message = false;  // members are the sender and the receiver; `tag` counts
-  RankList members;      // in group order
-  std::int32_t tag = kNoPeerTag;
+  std::string name;         // of the group
+  bool message = false;     // members are the sender and the receiver; `tag` counts
+  trace::RankList members;  // in group order
+  std::int32_t tag = trace::kNoPeerTag;
 
   // Nobody else can keep a rank waiting there.
   bool lonely() const { return !message && members.size() < 2; }
@@ -74,4 +74,4 @@ struct SequenceTable {
   std::vector<std::string> disputed_groups;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

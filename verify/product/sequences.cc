@@ -7,11 +7,11 @@
 #include "verify/product/sequence_reader.h"
 #include "verify/replay/semantics.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 class SequenceCutter {
  public:
-  explicit SequenceCutter(const Derivation& derivation)
+  explicit SequenceCutter(const trace::Derivation& derivation)
       : d_(derivation), reader_(out_, derivation.spec.world_size) {
     out_.ranks_ = static_cast<std::size_t>(d_.spec.world_size);
     out_.width_ = ProductSequences::kFirstCondition + d_.spec.conditions.size();
@@ -29,7 +29,7 @@ class SequenceCutter {
       }
       reader_.enter(d_.runs[h], d_.spec.histories[h].folder);
       // All of them: what a first step does is known also where nothing is of the later ones.
-      for (const RankTrace& trace : d_.runs[h].ranks) cut_trace(trace);
+      for (const trace::RankTrace& trace : d_.runs[h].ranks) cut_trace(trace);
     }
     share_within_classes();
     if (out_.inconclusive.empty()) compare_histories();
@@ -39,7 +39,7 @@ class SequenceCutter {
  private:
   // Of a class of ranks one has a trace.
   void share_within_classes() {
-    const std::vector<std::int32_t> traced_by = traced_ranks(d_.spec);
+    const std::vector<std::int32_t> traced_by = trace::traced_ranks(d_.spec);
     for (std::size_t h = 0; h < d_.runs.size(); ++h) {
       for (std::size_t r = 0; r < out_.ranks_; ++r) {
         const auto traced = static_cast<std::size_t>(traced_by[r]);
@@ -85,18 +85,19 @@ class SequenceCutter {
   static constexpr std::int64_t kBefore = -1;
   std::int64_t last_step() const { return static_cast<std::int64_t>(d_.spec.steps.size()); }
 
-  void cut_trace(const RankTrace& trace) {
+  void cut_trace(const trace::RankTrace& trace) {
     std::vector<Cut> cuts = {Cut{}};
     std::int64_t seen = kBefore;  // the step that marks or calls say the rank is in
     for (std::uint32_t e = 0; e < trace.events.size(); ++e) {
-      const Event& event = trace.events[e];
-      if (event.kind == EventKind::step)
+      const trace::Event& event = trace.events[e];
+      if (event.kind == trace::EventKind::step)
         seen = std::max(seen, std::min(trace.steps[event.index].n, last_step()) + 1);
-      if (event.kind == EventKind::modality) seen = std::max(seen, trace.modalities[event.index].n);
-      if (event.kind != EventKind::issue) continue;
+      if (event.kind == trace::EventKind::modality)
+        seen = std::max(seen, trace.modalities[event.index].n);
+      if (event.kind != trace::EventKind::issue) continue;
       const std::int64_t step = trace.calls[event.index].step;
       std::int64_t part = step;
-      if (step == kNone) part = cuts.back().step == kBefore ? kBefore : last_step() + 1;
+      if (step == trace::kNone) part = cuts.back().step == kBefore ? kBefore : last_step() + 1;
       if (step > last_step())
         return reader_.say(trace, "step " + std::to_string(step) + " is not in \"steps\"");
       if (part == 0 && cuts.back().step == 1) {
@@ -104,7 +105,7 @@ class SequenceCutter {
         continue;
       }
       if (part < cuts.back().step)
-        return reader_.say(trace, step == kNone
+        return reader_.say(trace, step == trace::kNone
                                       ? "a call between the steps has no step"
                                       : "the steps do not grow, or a call between two of them "
                                         "says no step (" +
@@ -115,7 +116,7 @@ class SequenceCutter {
       cuts.push_back({part, e, e, false});
     }
     cuts.back().end = static_cast<std::uint32_t>(trace.events.size());
-    if (trace.end == End::exception) {
+    if (trace.end == trace::End::exception) {
       if (seen > last_step())
         return reader_.say(trace, "it raised an exception after the last step");
       note_raise(trace, seen, cuts);
@@ -123,7 +124,7 @@ class SequenceCutter {
     store(trace, cuts);
   }
 
-  void note_raise(const RankTrace& trace, std::int64_t seen, std::vector<Cut>& cuts) {
+  void note_raise(const trace::RankTrace& trace, std::int64_t seen, std::vector<Cut>& cuts) {
     RecordedRaise raise;
     raise.step = std::max<std::int64_t>(seen, 0);
     raise.what = trace.exceptions.empty() ? "" : trace.exceptions.back().what;
@@ -135,11 +136,11 @@ class SequenceCutter {
     out_.raises_[index_of(trace)] = std::move(raise);
   }
 
-  std::size_t index_of(const RankTrace& trace) const {
+  std::size_t index_of(const trace::RankTrace& trace) const {
     return std::size_t{history_} * out_.ranks_ + static_cast<std::size_t>(trace.rank.value);
   }
 
-  void store(const RankTrace& trace, const std::vector<Cut>& cuts) {
+  void store(const trace::RankTrace& trace, const std::vector<Cut>& cuts) {
     const std::optional<RecordedRaise>& raise = out_.raises_[index_of(trace)];
     const std::int64_t past = raise ? raise->step : last_step() + 2;
     std::uint32_t second = kNothing;  // what step 1 is without the late calls
@@ -164,11 +165,11 @@ class SequenceCutter {
     if (later != kNothing && later != second) not_stationary(trace, 1);
   }
 
-  RecordedPart& place_of(const RankTrace& trace, std::uint32_t part) {
+  RecordedPart& place_of(const trace::RankTrace& trace, std::uint32_t part) {
     return out_.parts_[index_of(trace) * out_.width_ + part];
   }
 
-  void not_stationary(const RankTrace& trace, std::int64_t step) {
+  void not_stationary(const trace::RankTrace& trace, std::int64_t step) {
     const std::uint32_t condition = d_.spec.steps[static_cast<std::size_t>(step) - 1];
     reader_.say(trace, "step " + std::to_string(step) + " under \"" +
                            printable(d_.spec.conditions[condition].name) +
@@ -183,14 +184,14 @@ class SequenceCutter {
     return ProductSequences::kFirstCondition + d_.spec.steps[static_cast<std::size_t>(step) - 1];
   }
 
-  const Derivation& d_;
+  const trace::Derivation& d_;
   ProductSequences out_;
   SequenceReader reader_;  // into out_
   std::uint32_t history_ = 0;
 };
 
-ProductSequences cut_sequences(const Derivation& derivation) {
+ProductSequences cut_sequences(const trace::Derivation& derivation) {
   return SequenceCutter(derivation).cut();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

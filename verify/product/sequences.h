@@ -17,7 +17,7 @@
 #include "trace/derivation.h"
 #include "verify/product/sequence_table.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // Where a sequence was recorded: the events [begin, end) of that rank's trace.
 struct RecordedPart {
@@ -56,6 +56,6 @@ class ProductSequences : public SequenceTable {
 };
 
 // Cuts all traces. What cannot be decided is listed in `inconclusive`, with rank and folder.
-ProductSequences cut_sequences(const Derivation& derivation);
+ProductSequences cut_sequences(const trace::Derivation& derivation);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -8,16 +8,16 @@
 #include "base/text.h"
 #include "verify/product/sequences.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
-Situations::Situations(const ProductSpec& spec, bool second_alone) : spec_(spec) {
+Situations::Situations(const trace::ProductSpec& spec, bool second_alone) : spec_(spec) {
   every_.resize(spec.conditions.size());
   std::iota(every_.begin(), every_.end(), 0U);
   history_of_.assign(spec.conditions.size(), kNothing);
   for (std::uint32_t h = 0; h < spec.histories.size(); ++h)
     history_of_[spec.histories[h].first] = h;
   for (std::int32_t r = 0; r < spec.world_size; ++r) teams_.push_back({r});
-  if (spec.choice == ProductSpec::Choice::free) {
+  if (spec.choice == trace::ProductSpec::Choice::free) {
     for (const std::vector<std::int32_t>& team : spec.together)
       for (const std::int32_t r : team) teams_[static_cast<std::size_t>(r)] = team;
   }
@@ -29,7 +29,7 @@ Situations::Situations(const ProductSpec& spec, bool second_alone) : spec_(spec)
 }
 
 void Situations::find_meets() {
-  if (spec_.choice == ProductSpec::Choice::agreed) {
+  if (spec_.choice == trace::ProductSpec::Choice::agreed) {
     for (const std::uint32_t c : every_) meets_.push_back({c});
     return;
   }
@@ -42,7 +42,7 @@ void Situations::find_meets() {
 }
 
 const std::vector<std::uint32_t>& Situations::allowed(std::int32_t rank, std::int64_t step) const {
-  for (const ProductSpec::Allowed& rule : spec_.allowed) {
+  for (const trace::ProductSpec::Allowed& rule : spec_.allowed) {
     if (!rule.ranks.empty() && !std::binary_search(rule.ranks.begin(), rule.ranks.end(), rank))
       continue;
     if (!rule.steps.empty() && !std::binary_search(rule.steps.begin(), rule.steps.end(), step))
@@ -74,7 +74,7 @@ bool Situations::possible(std::uint32_t meet, std::int64_t step) const {
 void Situations::check_size() {
   constexpr double kMost = double{1U << 28U};
   std::size_t named = 2;  // step 0, and all others
-  for (const ProductSpec::Allowed& rule : spec_.allowed) named += rule.steps.size();
+  for (const trace::ProductSpec::Allowed& rule : spec_.allowed) named += rule.steps.size();
   const auto sets = static_cast<double>(meets_.size());
   const auto conditions = static_cast<double>(every_.size());
   const auto rules = static_cast<double>(spec_.allowed.size() + 1);
@@ -129,7 +129,7 @@ void Situations::add_later(std::int64_t step, bool any_other,
 }
 
 void Situations::list_steps(bool second_alone) {
-  all_.push_back({Situation::Kind::start, kNone, false, 0, 0});
+  all_.push_back({Situation::Kind::start, trace::kNone, false, 0, 0});
   std::vector<std::uint32_t> pasts;
   for (std::uint32_t m = 0; m < meets_.size(); ++m) {
     if (!possible(m, 0)) continue;
@@ -139,7 +139,7 @@ void Situations::list_steps(bool second_alone) {
   if (pasts.empty())
     problems_.emplace_back("\"allowed\" leaves some rank without a condition in step 0");
   std::set<std::int64_t> named;
-  for (const ProductSpec::Allowed& rule : spec_.allowed)
+  for (const trace::ProductSpec::Allowed& rule : spec_.allowed)
     named.insert(rule.steps.begin(), rule.steps.end());
   if (second_alone) named.insert(1);
   named.erase(0);
@@ -182,4 +182,4 @@ std::vector<ProductOption> Situations::options(const Situation& situation,
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -15,7 +15,7 @@
 
 #include "trace/derivation.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // A condition that a rank may be in, with the history that it then follows.
 struct ProductOption {
@@ -35,7 +35,7 @@ struct Situation {
 class Situations {
  public:
   // Keeps a reference to `spec`. `second_alone`: step 1 is a kind of step of its own.
-  Situations(const ProductSpec& spec, bool second_alone);
+  Situations(const trace::ProductSpec& spec, bool second_alone);
 
   // The sets of conditions that may meet in one step; ascending.
   const std::vector<std::vector<std::uint32_t>>& meets() const { return meets_; }
@@ -67,7 +67,7 @@ class Situations {
   void check_size();
   void check_histories();
 
-  const ProductSpec& spec_;
+  const trace::ProductSpec& spec_;
   std::vector<std::uint32_t> every_;              // condition
   std::vector<std::vector<std::int32_t>> teams_;  // by rank
   std::vector<std::uint32_t> history_of_;
@@ -76,4 +76,4 @@ class Situations {
   std::vector<std::string> problems_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

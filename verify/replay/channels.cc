@@ -11,7 +11,7 @@
 
 #include "verify/replay/semantics.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 void Mailbox::remove_first(ByTag& queues, ByTag::iterator queue) {
   queue->second.pop_front();
@@ -69,7 +69,7 @@ namespace {
 
 struct LoggedMessage {
   std::uint32_t rank = 0, call = 0;
-  Nanos issued = kNoTime, completed = kNoTime;
+  trace::Nanos issued = trace::kNoTime, completed = trace::kNoTime;
   bool done = false;
 };
 
@@ -90,7 +90,7 @@ std::ptrdiff_t history(const std::vector<LoggedMessage>& messages) {
 
 class MessageCollector {
  public:
-  explicit MessageCollector(const Run& run) : run_(run) {}
+  explicit MessageCollector(const trace::Run& run) : run_(run) {}
 
   std::map<MessageChannel, Ends> channels() {
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) add(r);
@@ -99,36 +99,38 @@ class MessageCollector {
 
  private:
   void add(std::uint32_t r) {
-    const RankTrace& trace = run_.ranks[r];
+    const trace::RankTrace& trace = run_.ranks[r];
     std::vector<std::pair<std::vector<LoggedMessage>*, std::size_t>> places(trace.calls.size());
     for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
-      const Call& call = trace.calls[c];
-      const Op op = run_.tables.signatures[call.signature].op;
-      if ((op != Op::send && op != Op::recv) || call.peer.value < 0) continue;
+      const trace::Call& call = trace.calls[c];
+      const trace::Op op = run_.tables.signatures[call.signature].op;
+      if ((op != trace::Op::send && op != trace::Op::recv) || call.peer.value < 0) continue;
       const std::int32_t self = trace.rank.value;
       const std::int32_t peer = call.peer.value;
-      Ends& ends = op == Op::send ? channels_[{self, peer, call.group.value, call.ptag}]
-                                  : channels_[{peer, self, call.group.value, call.ptag}];
-      std::vector<LoggedMessage>& end = op == Op::send ? ends.sends : ends.receives;
+      Ends& ends = op == trace::Op::send ? channels_[{self, peer, call.group.value, call.ptag}]
+                                         : channels_[{peer, self, call.group.value, call.ptag}];
+      std::vector<LoggedMessage>& end = op == trace::Op::send ? ends.sends : ends.receives;
       places[c] = {&end, end.size()};
-      end.push_back({r, c, kNoTime, kNoTime, call.has(kCompleted) || call.has(kWaitEnded)});
+      end.push_back({r, c, trace::kNoTime, trace::kNoTime,
+                     call.has(trace::kCompleted) || call.has(trace::kWaitEnded)});
     }
-    for (const Event& event : trace.events) {
-      if (event.kind != EventKind::issue && event.kind != EventKind::complete) continue;
+    for (const trace::Event& event : trace.events) {
+      if (event.kind != trace::EventKind::issue && event.kind != trace::EventKind::complete)
+        continue;
       const auto& [end, place] = places[event.index];
       if (end == nullptr) continue;
-      (event.kind == EventKind::issue ? (*end)[place].issued : (*end)[place].completed) =
+      (event.kind == trace::EventKind::issue ? (*end)[place].issued : (*end)[place].completed) =
           event.time;
     }
   }
 
-  const Run& run_;
+  const trace::Run& run_;
   std::map<MessageChannel, Ends> channels_;  // nodes stay where they are
 };
 
 class Aligner {
  public:
-  Aligner(const Run& run, const Ends& ends) : run_(run), ends_(ends) {}
+  Aligner(const trace::Run& run, const Ends& ends) : run_(run), ends_(ends) {}
 
   // The index of a send less that of the receive it pairs with; nothing: no place fits.
   std::optional<std::ptrdiff_t> shift() const {
@@ -164,7 +166,8 @@ class Aligner {
     for (std::ptrdiff_t i = 0; i < surplus; ++i) {
       const LoggedMessage& mine = open[static_cast<std::size_t>(first_open + i)];
       const LoggedMessage& theirs = other[static_cast<std::size_t>(other_history - surplus + i)];
-      if (mine.issued != kNoTime && theirs.completed != kNoTime && theirs.completed < mine.issued) {
+      if (mine.issued != trace::kNoTime && theirs.completed != trace::kNoTime &&
+          theirs.completed < mine.issued) {
         return false;
       }
     }
@@ -186,26 +189,27 @@ class Aligner {
     return out;
   }
 
-  const Signature& signature(const LoggedMessage& m) const {
+  const trace::Signature& signature(const LoggedMessage& m) const {
     return run_.tables.signatures[run_.ranks[m.rank].calls[m.call].signature];
   }
 
-  const Run& run_;
+  const trace::Run& run_;
   const Ends& ends_;
 };
 
 }  // namespace
 
-std::vector<std::vector<bool>> find_lost_messages(const Run& run) {
+std::vector<std::vector<bool>> find_lost_messages(const trace::Run& run) {
   std::vector<std::vector<bool>> lost;
-  const bool any = std::any_of(run.ranks.begin(), run.ranks.end(), [&](const RankTrace& trace) {
-    return trace.dropped > 0 &&
-           std::any_of(trace.calls.begin(), trace.calls.end(), [&](const Call& call) {
-             return is_point_to_point(run.tables.signatures[call.signature].op);
-           });
-  });
+  const bool any =
+      std::any_of(run.ranks.begin(), run.ranks.end(), [&](const trace::RankTrace& trace) {
+        return trace.dropped > 0 &&
+               std::any_of(trace.calls.begin(), trace.calls.end(), [&](const trace::Call& call) {
+                 return trace::is_point_to_point(run.tables.signatures[call.signature].op);
+               });
+      });
   if (!any) return lost;
-  for (const RankTrace& trace : run.ranks) lost.emplace_back(trace.calls.size());
+  for (const trace::RankTrace& trace : run.ranks) lost.emplace_back(trace.calls.size());
   for (const auto& [channel, ends] : MessageCollector(run).channels()) {
     if (ends.sends.empty() || ends.receives.empty()) continue;
     if (run.ranks[ends.sends[0].rank].dropped == 0 && run.ranks[ends.receives[0].rank].dropped == 0)
@@ -225,4 +229,4 @@ std::vector<std::vector<bool>> find_lost_messages(const Run& run) {
   return lost;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -15,7 +15,7 @@
 
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 class Mailbox {
  public:
@@ -65,6 +65,6 @@ class Mailbox {
 // O(events) where a trace with messages lost its beginning; else O(ranks).
 
 // By rank index and call: true for those that met a lost call. Empty where nothing was lost.
-std::vector<std::vector<bool>> find_lost_messages(const Run& run);
+std::vector<std::vector<bool>> find_lost_messages(const trace::Run& run);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

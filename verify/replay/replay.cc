@@ -7,7 +7,7 @@
 
 #include "verify/replay/channels.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -23,7 +23,7 @@ struct ChannelState {
 
 class Replayer {
  public:
-  Replayer(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement,
+  Replayer(const trace::Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement,
            const ReplayOptions& options)
       : run_(run),
         groups_(groups),
@@ -33,7 +33,7 @@ class Replayer {
         recorded_(options.follow_record && was_recorded_),
         queued_(recorded_ && (options.semantics == CallSemantics::nccl ||
                               std::any_of(run.ranks.begin(), run.ranks.end(),
-                                          [](const RankTrace& t) { return t.snapshot; }))),
+                                          [](const trace::RankTrace& t) { return t.snapshot; }))),
         records_completion_(recorded_ && records_completion(run, options.semantics)) {
     prepare();
   }
@@ -56,12 +56,12 @@ class Replayer {
     std::size_t last_host = 0;  // 1 + the last event that the rank itself caused
     std::uint32_t blocked = kNoCall;
     std::uint32_t interrupted = kNoCall;
-    std::int32_t step = kNone;
+    std::int32_t step = trace::kNone;
     std::vector<std::uint32_t> batch;  // calls issued as one batch, not yet blocked on
   };
   struct Meetings {
     std::vector<std::uint32_t> arrived;
-    std::vector<SignatureId> first;
+    std::vector<trace::SignatureId> first;
     std::vector<bool> mismatched;
     std::vector<bool> completed;  // for some member, as recorded
     std::uint32_t first_mismatched = UINT32_MAX;
@@ -73,15 +73,16 @@ class Replayer {
     met_.resize(run_.ranks.size());
     group_index_.assign(run_.tables.groups.size(), kNoGroup);
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
-      const RankTrace& trace = run_.ranks[r];
+      const trace::RankTrace& trace = run_.ranks[r];
       meeting_of_[r].assign(trace.calls.size(), UINT32_MAX);
       met_[r].assign(trace.calls.size(), false);
       RankState& state = states_[r];
       for (std::size_t e = 0; e < trace.events.size(); ++e) {
-        const Event& event = trace.events[e];
+        const trace::Event& event = trace.events[e];
         // An exception is not progress: it ends the call that the rank was in.
-        const bool passive = event.kind == EventKind::complete || event.kind == EventKind::start ||
-                             event.kind == EventKind::exception;
+        const bool passive = event.kind == trace::EventKind::complete ||
+                             event.kind == trace::EventKind::start ||
+                             event.kind == trace::EventKind::exception;
         if (!passive) state.last_host = e + 1;
       }
     }
@@ -105,14 +106,14 @@ class Replayer {
     }
   }
 
-  const Call& call(std::uint32_t r, std::uint32_t c) const { return run_.ranks[r].calls[c]; }
-  const Signature& signature(std::uint32_t r, std::uint32_t c) const {
+  const trace::Call& call(std::uint32_t r, std::uint32_t c) const { return run_.ranks[r].calls[c]; }
+  const trace::Signature& signature(std::uint32_t r, std::uint32_t c) const {
     return run_.tables.signatures[call(r, c).signature];
   }
 
   // Runs the rank until it blocks or its trace ends; ranks that this lets go become ready.
   void advance(std::uint32_t r, std::vector<std::uint32_t>& ready) {
-    const RankTrace& trace = run_.ranks[r];
+    const trace::RankTrace& trace = run_.ranks[r];
     RankState& state = states_[r];
     if (state.blocked != kNoCall) {
       if (!may_pass(r, state.blocked)) return;
@@ -120,27 +121,27 @@ class Replayer {
     }
     while (state.next < trace.events.size()) {
       if (!state.batch.empty() && !pass_batch(r)) return;
-      const Event& event = trace.events[state.next++];
+      const trace::Event& event = trace.events[state.next++];
       switch (event.kind) {
-        case EventKind::issue:
-          if (call(r, event.index).step != kNone) state.step = call(r, event.index).step;
+        case trace::EventKind::issue:
+          if (call(r, event.index).step != trace::kNone) state.step = call(r, event.index).step;
           post(r, event.index, ready);
-          if (!call(r, event.index).has(kAsync)) block_after_issue(r, event.index);
+          if (!call(r, event.index).has(trace::kAsync)) block_after_issue(r, event.index);
           break;
-        case EventKind::wait:
+        case trace::EventKind::wait:
           state.batch.push_back(event.index);
           break;
-        case EventKind::exception: {
+        case trace::EventKind::exception: {
           const auto& mark = trace.exceptions[event.index];
-          if (options_.follow_record && mark.call && !call(r, *mark.call).has(kCompleted)) {
+          if (options_.follow_record && mark.call && !call(r, *mark.call).has(trace::kCompleted)) {
             state.interrupted = *mark.call;
           }
           break;
         }
-        case EventKind::step:
+        case trace::EventKind::step:
           state.step = static_cast<std::int32_t>(trace.steps[event.index].n);
           break;
-        case EventKind::modality:
+        case trace::EventKind::modality:
           state.step =
               std::max(state.step, static_cast<std::int32_t>(trace.modalities[event.index].n));
           break;
@@ -172,12 +173,12 @@ class Replayer {
   }
 
   bool next_is_same_batch(std::uint32_t r) const {
-    const RankTrace& trace = run_.ranks[r];
+    const trace::RankTrace& trace = run_.ranks[r];
     const RankState& state = states_[r];
     const std::int32_t batch = call(r, state.batch.back()).coalesced;
-    if (batch == kNone || state.next >= trace.events.size()) return false;
-    const Event& event = trace.events[state.next];
-    return event.kind == EventKind::issue && call(r, event.index).coalesced == batch;
+    if (batch == trace::kNone || state.next >= trace.events.size()) return false;
+    const trace::Event& event = trace.events[state.next];
+    return event.kind == trace::EventKind::issue && call(r, event.index).coalesced == batch;
   }
 
   // Whether a rank that blocks in this call gets through.
@@ -193,9 +194,10 @@ class Replayer {
     if (met_[r][c]) return true;
     const std::uint32_t m = meeting_of_[r][c];
     const std::uint32_t g = group_index_[call(r, c).group.value];
-    const Op op = signature(r, c).op;
-    if (op == Op::send) return returns_at_once(run_.tables, call(r, c), options_.buffered_sends);
-    if (is_point_to_point(op)) return false;
+    const trace::Op op = signature(r, c).op;
+    if (op == trace::Op::send)
+      return returns_at_once(run_.tables, call(r, c), options_.buffered_sends);
+    if (trace::is_point_to_point(op)) return false;
     if (g == kNoGroup || m == UINT32_MAX || !groups_[g].comparable) return true;
     return meetings_[g].arrived[m] == groups_[g].streams.size() && groups_[g].absent.empty() &&
            !mismatched(g, m);
@@ -212,12 +214,13 @@ class Replayer {
   bool everybody_came(std::uint32_t r, std::uint32_t c) const {
     const std::uint32_t m = meeting_of_[r][c];
     const std::uint32_t g = group_index_[call(r, c).group.value];
-    const bool known = g != kNoGroup && m != UINT32_MAX && !is_point_to_point(signature(r, c).op);
+    const bool known =
+        g != kNoGroup && m != UINT32_MAX && !trace::is_point_to_point(signature(r, c).op);
     return complete(r, c) || (known && meetings_[g].completed[m]);
   }
 
   void post(std::uint32_t r, std::uint32_t c, std::vector<std::uint32_t>& ready) {
-    if (is_point_to_point(signature(r, c).op)) {
+    if (trace::is_point_to_point(signature(r, c).op)) {
       post_point_to_point(r, c, ready);
       return;
     }
@@ -225,7 +228,7 @@ class Replayer {
     const std::uint32_t g = group_index_[call(r, c).group.value];
     if (g == kNoGroup || m == UINT32_MAX) return;
     Meetings& meetings = meetings_[g];
-    if (call(r, c).has(kCompleted)) meetings.completed[m] = true;
+    if (call(r, c).has(trace::kCompleted)) meetings.completed[m] = true;
     if (meetings.arrived[m]++ == 0) {
       meetings.first[m] = call(r, c).signature;
     } else if (cannot_meet(meetings.first[m], call(r, c).signature)) {
@@ -238,26 +241,26 @@ class Replayer {
   }
 
   // Different reduce operations give wrong numbers, but nothing waits for ever because of them.
-  bool cannot_meet(SignatureId a, SignatureId b) {
+  bool cannot_meet(trace::SignatureId a, trace::SignatureId b) {
     return a != b && (agreement_.differences(a, b) & ~unsigned{kDifferentRedop}) != 0;
   }
 
   void post_point_to_point(std::uint32_t r, std::uint32_t c, std::vector<std::uint32_t>& ready) {
     if (met_[r][c]) return;  // it met a call that a recorder lost
-    const Op op = signature(r, c).op;
-    const Call& k = call(r, c);
+    const trace::Op op = signature(r, c).op;
+    const trace::Call& k = call(r, c);
     const std::int32_t self = run_.ranks[r].rank.value;
     std::int32_t peer = k.peer.value;
-    if (op == Op::recv_any || peer < 0) {
+    if (op == trace::Op::recv_any || peer < 0) {
       const std::optional<std::uint32_t> sender = chosen_sender(r, c);
       if (!sender) return;
       peer = run_.ranks[*sender].rank.value;
     }
-    const bool sends = op == Op::send;
+    const bool sends = op == trace::Op::send;
     const SendChannel channel =
         sends ? SendChannel{self, peer, k.group.value} : SendChannel{peer, self, k.group.value};
     ChannelState& state = channels_[channel];
-    if (op == Op::probe) {
+    if (op == trace::Op::probe) {
       met_[r][c] = state.mailbox.holds(k.ptag);
       if (!met_[r][c]) state.probes.push_back({r, c, k.ptag});
       return;
@@ -310,7 +313,7 @@ class Replayer {
   }
 
   void park(std::uint32_t r, std::uint32_t c) {
-    if (is_point_to_point(signature(r, c).op)) return;  // its partner wakes it
+    if (trace::is_point_to_point(signature(r, c).op)) return;  // its partner wakes it
     const std::uint32_t g = group_index_[call(r, c).group.value];
     if (g == kNoGroup) return;
     parked_[std::uint64_t{g} << 32U | meeting_of_[r][c]].push_back(r);
@@ -332,26 +335,26 @@ class Replayer {
   }
 
   Position position(std::uint32_t r) const {
-    const RankTrace& trace = run_.ranks[r];
+    const trace::RankTrace& trace = run_.ranks[r];
     const RankState& state = states_[r];
     Position out;
     out.step = state.step;
     out.blocked = state.blocked;
     out.interrupted = state.interrupted;
     switch (trace.end) {
-      case End::clean:
+      case trace::End::clean:
         out.state = Position::State::finished;
         break;
-      case End::hung:
+      case trace::End::hung:
         out.state = Position::State::hung;
         break;
-      case End::exception:
+      case trace::End::exception:
         out.state = Position::State::raised;
         break;
-      case End::killed:
+      case trace::End::killed:
         out.state = Position::State::killed;
         break;
-      case End::cut:
+      case trace::End::cut:
         out.state = options_.live || trace.open_ended
                         ? Position::State::running
                         : (was_recorded_ ? Position::State::cut : Position::State::finished);
@@ -397,11 +400,12 @@ class Replayer {
 
   // Several waits in a row are one for all these calls: the host reads a value.
   bool host_waits(std::uint32_t r) const {
-    const RankTrace& trace = run_.ranks[r];
+    const trace::RankTrace& trace = run_.ranks[r];
     for (std::size_t e = states_[r].last_host; e-- > 0;) {
-      const Event& event = trace.events[e];
-      if (event.kind == EventKind::complete || event.kind == EventKind::start) continue;
-      if (event.kind != EventKind::wait) return false;
+      const trace::Event& event = trace.events[e];
+      if (event.kind == trace::EventKind::complete || event.kind == trace::EventKind::start)
+        continue;
+      if (event.kind != trace::EventKind::wait) return false;
       if (is_open(r, event.index)) return true;
     }
     return false;
@@ -410,7 +414,7 @@ class Replayer {
   // The oldest call of the rank that is not over. Of a batch, whose calls run as one, the first
   // that its other side has not posted: that one holds up the rest.
   std::uint32_t oldest_open(std::uint32_t r) const {
-    const std::vector<Call>& calls = run_.ranks[r].calls;
+    const std::vector<trace::Call>& calls = run_.ranks[r].calls;
     std::uint32_t oldest = kNoCall;
     for (std::size_t c = calls.size(); c-- > 0;) {
       if (is_open(r, static_cast<std::uint32_t>(c))) {
@@ -419,7 +423,7 @@ class Replayer {
         break;
       }
     }
-    if (oldest == kNoCall || calls[oldest].coalesced == kNone) return oldest;
+    if (oldest == kNoCall || calls[oldest].coalesced == trace::kNone) return oldest;
     for (std::uint32_t c = oldest;
          c < calls.size() && calls[c].coalesced == calls[oldest].coalesced; ++c) {
       if (is_open(r, c) && !met_[r][c]) return c;
@@ -431,7 +435,8 @@ class Replayer {
     if (records_completion_) return !is_over(call(r, c), options_.semantics);
     // Nobody recorded completions: open is what cannot be complete, since a member never issued it,
     // or issued another call in its place.
-    return !complete(r, c) && (is_point_to_point(signature(r, c).op) || !has_absent_member(r, c));
+    return !complete(r, c) &&
+           (trace::is_point_to_point(signature(r, c).op) || !has_absent_member(r, c));
   }
 
   bool has_absent_member(std::uint32_t r, std::uint32_t c) const {
@@ -442,7 +447,7 @@ class Replayer {
   // A rank that waits in MPI_Finalize for ranks that are still at work is through with its program:
   // nothing that these wait for can come from it.
   bool has_ended(std::uint32_t r, std::uint32_t c) const {
-    if (signature(r, c).op != Op::finalize) return false;
+    if (signature(r, c).op != trace::Op::finalize) return false;
     const std::uint32_t g = group_index_[call(r, c).group.value];
     const std::uint32_t m = meeting_of_[r][c];
     if (g == kNoGroup || m == UINT32_MAX) return false;
@@ -450,8 +455,8 @@ class Replayer {
   }
 
   std::uint32_t last_open(std::uint32_t r) const {
-    const RankTrace& trace = run_.ranks[r];
-    if (trace.calls.empty() || trace.calls.back().has(kCompleted)) return kNoCall;
+    const trace::RankTrace& trace = run_.ranks[r];
+    if (trace.calls.empty() || trace.calls.back().has(trace::kCompleted)) return kNoCall;
     return static_cast<std::uint32_t>(trace.calls.size() - 1);
   }
 
@@ -460,16 +465,17 @@ class Replayer {
   static constexpr std::size_t kLongestQueue = 4096;
 
   std::uint32_t oldest_pending(std::uint32_t r) const {
-    const RankTrace& trace = run_.ranks[r];
+    const trace::RankTrace& trace = run_.ranks[r];
     std::uint32_t oldest = kNoCall;
     for (std::size_t c = trace.calls.size(); c-- > 0;) {
-      const Call& k = trace.calls[c];
+      const trace::Call& k = trace.calls[c];
       if (is_over(k, options_.semantics)) {
         if (trace.calls.size() - c > kLongestQueue) break;
         continue;
       }
       // A blocking call that others follow was left, whatever was recorded of it.
-      if (k.has(kAsync) || c + 1 == trace.calls.size()) oldest = static_cast<std::uint32_t>(c);
+      if (k.has(trace::kAsync) || c + 1 == trace.calls.size())
+        oldest = static_cast<std::uint32_t>(c);
     }
     return oldest;
   }
@@ -477,9 +483,9 @@ class Replayer {
   void collect_unmatched() {
     for (const auto& [channel, state] : channels_) {
       for (const Mailbox::Posted& p : state.mailbox.unmet()) {
-        const bool passed = options_.follow_record && call(p.rank, p.call).has(kCompleted);
+        const bool passed = options_.follow_record && call(p.rank, p.call).has(trace::kCompleted);
         if (!passed) result_.unmatched.emplace_back(p.rank, p.call);
-        if (signature(p.rank, p.call).op == Op::send) {
+        if (signature(p.rank, p.call).op == trace::Op::send) {
           result_.left_messages.emplace_back(p.rank, p.call);
         }
       }
@@ -495,8 +501,8 @@ class Replayer {
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
       const std::uint32_t c = result_.positions[r].waiting_in();
       if (c == kNoCall) continue;
-      const Call& k = call(r, c);
-      if (is_point_to_point(signature(r, c).op)) {
+      const trace::Call& k = call(r, c);
+      if (trace::is_point_to_point(signature(r, c).op)) {
         // Every waiting call is a point of its own, numbered behind all groups.
         WaitPoint& point = points[{kNoGroup, r}];
         point.waiting.push_back(r);
@@ -558,10 +564,10 @@ class Replayer {
   bool stands_before(std::uint32_t r, std::uint32_t c) const {
     if (options_.semantics != CallSemantics::nccl) return false;  // no device: groups run apart
     const std::uint32_t open = result_.positions[r].waiting_in();
-    const Call& k = call(r, c);
+    const trace::Call& k = call(r, c);
     const bool same_batch =
-        open != kNoCall && k.coalesced != kNone && k.coalesced == call(r, open).coalesced;
-    return open < c && !same_batch && !k.has(kStarted) && !k.has(kCompleted);
+        open != kNoCall && k.coalesced != trace::kNone && k.coalesced == call(r, open).coalesced;
+    return open < c && !same_batch && !k.has(trace::kStarted) && !k.has(trace::kCompleted);
   }
 
   bool arrived_at(std::uint32_t r, std::uint32_t c) const {
@@ -570,8 +576,8 @@ class Replayer {
     return recorded_ || state.blocked == kNoCall || c <= state.blocked;
   }
 
-  void add_missing(WaitPoint& point, Rank peer) const {
-    const RankTrace* trace = run_.find(peer);
+  void add_missing(WaitPoint& point, trace::Rank peer) const {
+    const trace::RankTrace* trace = run_.find(peer);
     if (trace == nullptr) {
       point.unknown_member = true;
     } else {
@@ -580,7 +586,7 @@ class Replayer {
   }
 
   // Everybody in the group but the rank itself, at its call that takes a message from anybody.
-  void add_all_others(WaitPoint& point, std::uint32_t r, GroupId group) const {
+  void add_all_others(WaitPoint& point, std::uint32_t r, trace::GroupId group) const {
     point.any_source = true;
     const std::uint32_t g = group_index_[group.value];
     if (g == kNoGroup) {
@@ -637,7 +643,7 @@ class Replayer {
     }
   }
 
-  const Run& run_;
+  const trace::Run& run_;
   const std::vector<GroupStreams>& groups_;
   Agreement& agreement_;
   const ReplayOptions options_;
@@ -660,19 +666,19 @@ class Replayer {
 
 }  // namespace
 
-bool was_recorded(const Run& run) {
-  return std::any_of(run.ranks.begin(), run.ranks.end(), [](const RankTrace& trace) {
-    if (trace.end != End::clean && trace.end != End::cut) return true;
-    return std::any_of(trace.events.begin(), trace.events.end(), [](const Event& e) {
-      return e.time != kNoTime || e.kind == EventKind::complete || e.kind == EventKind::waited ||
-             e.kind == EventKind::start;
+bool was_recorded(const trace::Run& run) {
+  return std::any_of(run.ranks.begin(), run.ranks.end(), [](const trace::RankTrace& trace) {
+    if (trace.end != trace::End::clean && trace.end != trace::End::cut) return true;
+    return std::any_of(trace.events.begin(), trace.events.end(), [](const trace::Event& e) {
+      return e.time != trace::kNoTime || e.kind == trace::EventKind::complete ||
+             e.kind == trace::EventKind::waited || e.kind == trace::EventKind::start;
     });
   });
 }
 
-ReplayResult replay(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement,
-                    const ReplayOptions& options) {
+ReplayResult replay(const trace::Run& run, const std::vector<GroupStreams>& groups,
+                    Agreement& agreement, const ReplayOptions& options) {
   return Replayer(run, groups, agreement, options).run();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

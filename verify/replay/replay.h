@@ -31,7 +31,7 @@
 #include "verify/streams/agreement.h"
 #include "verify/streams/streams.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 inline constexpr std::uint32_t kNoCall = UINT32_MAX;
 
@@ -57,7 +57,7 @@ struct Position {
   // block it: the wait was not recorded, or everybody came and the transport hangs.
   std::uint32_t pending = kNoCall;
   std::uint32_t last_open = kNoCall;  // its last call, where that did not complete: it died in it
-  std::int32_t step = kNone;          // the last training step it was seen in
+  std::int32_t step = trace::kNone;   // the last training step it was seen in
 
   // The call in which it waits or waited at the end; kNoCall: none.
   std::uint32_t waiting_in() const {
@@ -119,9 +119,9 @@ struct ReplayResult {
 
 // Whether the traces are of something that ran, and not of a program: times, completions, or an end
 // other than a clean one.
-bool was_recorded(const Run& run);
+bool was_recorded(const trace::Run& run);
 
-ReplayResult replay(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement,
-                    const ReplayOptions& options);
+ReplayResult replay(const trace::Run& run, const std::vector<GroupStreams>& groups,
+                    Agreement& agreement, const ReplayOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

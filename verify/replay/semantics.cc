@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -30,56 +30,60 @@ std::optional<CallSemantics> call_semantics_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-CallSemantics recorded_semantics(const Run& run) {
+CallSemantics recorded_semantics(const trace::Run& run) {
   const auto any = [&](const auto& holds) {
     return std::any_of(run.ranks.begin(), run.ranks.end(), holds);
   };
-  if (any([](const RankTrace& t) { return t.semantics == Semantics::mpi; })) {
+  if (any([](const trace::RankTrace& t) { return t.semantics == trace::Semantics::mpi; })) {
     return CallSemantics::mpi;
   }
   // torch.distributed writes several backends as "cpu:gloo,cuda:nccl".
   const auto names = [&](std::string_view backend) {
-    return any([&](const RankTrace& t) { return t.backend.find(backend) != std::string::npos; });
+    return any(
+        [&](const trace::RankTrace& t) { return t.backend.find(backend) != std::string::npos; });
   };
   if (names("nccl")) return CallSemantics::nccl;
   // What looks at running processes shows the devices' queues, unless it says that there are none.
-  if (any([](const RankTrace& t) { return t.snapshot; }) && !names("gloo")) {
+  if (any([](const trace::RankTrace& t) { return t.snapshot; }) && !names("gloo")) {
     return CallSemantics::nccl;
   }
   return CallSemantics::gloo;
 }
 
-bool is_over(const Call& call, CallSemantics semantics) {
-  return call.has(kCompleted) || (semantics != CallSemantics::nccl && call.has(kWaitEnded));
+bool is_over(const trace::Call& call, CallSemantics semantics) {
+  return call.has(trace::kCompleted) ||
+         (semantics != CallSemantics::nccl && call.has(trace::kWaitEnded));
 }
 
-bool records_completion(const Run& run, CallSemantics semantics) {
-  return std::any_of(run.ranks.begin(), run.ranks.end(), [&](const RankTrace& trace) {
+bool records_completion(const trace::Run& run, CallSemantics semantics) {
+  return std::any_of(run.ranks.begin(), run.ranks.end(), [&](const trace::RankTrace& trace) {
     return trace.snapshot ||
            std::any_of(trace.calls.begin(), trace.calls.end(),
-                       [&](const Call& call) { return is_over(call, semantics); });
+                       [&](const trace::Call& call) { return is_over(call, semantics); });
   });
 }
 
-bool is_any_source(const Tables& tables, const Call& call, CallSemantics semantics) {
-  const Op op = tables.signatures[call.signature].op;
-  if (op == Op::recv_any) return true;
-  return semantics == CallSemantics::mpi && (op == Op::recv || op == Op::probe) &&
+bool is_any_source(const trace::Tables& tables, const trace::Call& call, CallSemantics semantics) {
+  const trace::Op op = tables.signatures[call.signature].op;
+  if (op == trace::Op::recv_any) return true;
+  return semantics == CallSemantics::mpi && (op == trace::Op::recv || op == trace::Op::probe) &&
          call.peer.value < 0;
 }
 
-bool returns_at_once(const Tables& tables, const Call& send, bool buffered) {
+bool returns_at_once(const trace::Tables& tables, const trace::Call& send, bool buffered) {
   const std::string& mode = tables.str(tables.signatures[send.signature].mode);
   if (mode == "buffered") return true;
   return buffered && mode != "sync";
 }
 
-bool message_differs(const Signature& send, const Signature& receive) {
-  const auto given = send.in_elements != kNone ? send.in_elements : send.out_elements;
-  const auto taken = receive.out_elements != kNone ? receive.out_elements : receive.in_elements;
-  if (given != kNone && taken != kNone && given != taken) return true;
-  if (send.count != kNone && receive.count != kNone && send.count > receive.count) return true;
+bool message_differs(const trace::Signature& send, const trace::Signature& receive) {
+  const auto given = send.in_elements != trace::kNone ? send.in_elements : send.out_elements;
+  const auto taken =
+      receive.out_elements != trace::kNone ? receive.out_elements : receive.in_elements;
+  if (given != trace::kNone && taken != trace::kNone && given != taken) return true;
+  if (send.count != trace::kNone && receive.count != trace::kNone && send.count > receive.count)
+    return true;
   return send.dtypes.value != 0 && receive.dtypes.value != 0 && send.dtypes != receive.dtypes;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -15,7 +15,7 @@
 #include "verify/samples/sample_log.h"
 #include "verify/samples/sharding.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -38,11 +38,11 @@ Cause sample_cause(const Context& context, RuleId rule, std::int64_t n, const Ra
 // Whether the batches came from one rank: a broadcast (or scatter) in every step that is said to
 // carry a batch, or whole numbers, as token ids are.
 bool batches_are_broadcast(const Context& context, const SampleLog& log, std::uint32_t rank) {
-  const Tables& tables = context.run.tables;
+  const trace::Tables& tables = context.run.tables;
   std::size_t broadcasts = 0;
-  for (const Call& call : context.run.ranks[rank].calls) {
-    const Signature& signature = tables.signatures[call.signature];
-    if (signature.op != Op::broadcast) continue;
+  for (const trace::Call& call : context.run.ranks[rank].calls) {
+    const trace::Signature& signature = tables.signatures[call.signature];
+    if (signature.op != trace::Op::broadcast) continue;
     bool batch = tables.str(call.tag).find("batch") != std::string::npos;
     for (const std::string& name : tables.names(call.what)) {
       batch |= name.starts_with("batch") || name.starts_with("data.");
@@ -158,7 +158,7 @@ std::optional<Cause> explain_misaligned(const Context& context,
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   Cause out = sample_cause(context, RuleId::index_misaligned, first->n, ranks);
   Finding& f = out.finding;
-  f.culprits = ranks.size() < context.run.ranks.size() ? f.ranks : std::vector<Rank>{};
+  f.culprits = ranks.size() < context.run.ranks.size() ? f.ranks : std::vector<trace::Rank>{};
   f.message = "images and texts are paired wrongly on " + context.rank_words(ranks) + " (" + what +
               "): " + pairing_words(*first) + "; " + std::to_string(wrong) + " of " +
               plural(pairs.size(), "batch", "batches") + " in all";
@@ -237,18 +237,18 @@ struct Traffic {
   bool any_call = false;
 };
 
-Traffic traffic_of(const Run& run) {
+Traffic traffic_of(const trace::Run& run) {
   std::unordered_map<std::int32_t, std::uint32_t> index_of;
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) index_of[run.ranks[r].rank.value] = r;
   Traffic out;
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
-    for (const Call& call : run.ranks[r].calls) {
+    for (const trace::Call& call : run.ranks[r].calls) {
       out.any_call = true;
-      const Op op = run.tables.signatures[call.signature].op;
-      if (is_reduction(op)) {
+      const trace::Op op = run.tables.signatures[call.signature].op;
+      if (trace::is_reduction(op)) {
         out.reducing.insert(call.group.value);
         if (call.what.value != 0) out.naming.insert(call.group.value);
-      } else if (is_point_to_point(op)) {
+      } else if (trace::is_point_to_point(op)) {
         const auto peer = index_of.find(call.peer.value);
         if (peer != index_of.end()) out.messages.insert(std::minmax(r, peer->second));
       }
@@ -299,4 +299,4 @@ Replicas find_replicas(const Context& context) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

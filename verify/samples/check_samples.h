@@ -8,7 +8,7 @@
 
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // O(samples log samples). What cannot be judged is added to `unknown`.
 std::vector<Cause> check_samples(const Context& context, std::vector<std::string>& unknown);
@@ -28,4 +28,4 @@ struct Replicas {
 // messages are parts of one model and no replicas of each other. O(calls + members of groups).
 Replicas find_replicas(const Context& context);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -3,30 +3,31 @@
 #include <algorithm>
 #include <iterator>
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
 // A rank's data lines by step, in order.
-std::map<std::int64_t, std::vector<const DataMark*>> lines_of(const RankTrace& trace) {
-  std::map<std::int64_t, std::vector<const DataMark*>> out;
-  for (const DataMark& mark : trace.data) out[mark.n].push_back(&mark);
+std::map<std::int64_t, std::vector<const trace::DataMark*>> lines_of(
+    const trace::RankTrace& trace) {
+  std::map<std::int64_t, std::vector<const trace::DataMark*>> out;
+  for (const trace::DataMark& mark : trace.data) out[mark.n].push_back(&mark);
   return out;
 }
 
 // The lines of one step, each with the one that ought to say the same; nullptr: there is none.
 struct Line {
-  const DataMark* own = nullptr;
-  const DataMark* other = nullptr;
+  const trace::DataMark* own = nullptr;
+  const trace::DataMark* other = nullptr;
 };
 
-std::vector<Line> paired(const std::vector<const DataMark*>& lines) {
+std::vector<Line> paired(const std::vector<const trace::DataMark*>& lines) {
   std::vector<Line> out;
   const bool named = std::all_of(lines.begin(), lines.end(),
-                                 [](const DataMark* m) { return m->modality.value != 0; });
+                                 [](const trace::DataMark* m) { return m->modality.value != 0; });
   if (named) {  // the k-th line of one modality and the k-th of the other
-    std::vector<const DataMark*> others;
-    for (const DataMark* mark : lines) {
+    std::vector<const trace::DataMark*> others;
+    for (const trace::DataMark* mark : lines) {
       if (mark->modality == lines.front()->modality) {
         out.push_back({mark, nullptr});
       } else {
@@ -55,9 +56,9 @@ SampleLog::Samples SampleLog::all(std::uint32_t rank) const {
   return out;
 }
 
-SampleLog read_samples(const Run& run) {
+SampleLog read_samples(const trace::Run& run) {
   SampleLog out;
-  for (const RankTrace& trace : run.ranks) {
+  for (const trace::RankTrace& trace : run.ranks) {
     auto& steps = out.by_step.emplace_back();
     for (const auto& [n, lines] : lines_of(trace)) {
       SampleLog::Samples& samples = steps[n];
@@ -69,7 +70,7 @@ SampleLog read_samples(const Run& run) {
   return out;
 }
 
-std::vector<SamplePair> find_sample_pairs(const Run& run) {
+std::vector<SamplePair> find_sample_pairs(const trace::Run& run) {
   std::vector<SamplePair> out;
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
     for (const auto& [n, lines] : lines_of(run.ranks[r])) {
@@ -93,4 +94,4 @@ double common_share(const SampleLog::Samples& a, const SampleLog::Samples& b) {
   return static_cast<double>(common.size()) / static_cast<double>(a.size());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -8,7 +8,7 @@
 
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct SampleLog {
   using Samples = std::vector<std::int64_t>;
@@ -31,14 +31,14 @@ struct SamplePair {
 };
 
 // O(samples).
-SampleLog read_samples(const Run& run);
+SampleLog read_samples(const trace::Run& run);
 
 // The pairs of the run: data lines that name different modalities; and pairs of lines without a
 // name whose samples are mostly the same ones (micro-batches of a step have none in common).
 // O(samples log samples).
-std::vector<SamplePair> find_sample_pairs(const Run& run);
+std::vector<SamplePair> find_sample_pairs(const trace::Run& run);
 
 // The share of samples that two lists of equal length have in common; 0 for others.
 double common_share(const SampleLog::Samples& a, const SampleLog::Samples& b);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -228,4 +228,4 @@ EpochOrder find_epoch_order(const Samples& samples) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -7,7 +7,7 @@
 
 #include "verify/samples/sample_log.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct SharedSamples {
   bool certain = true;               // false: sampling with replacement could look like this
@@ -43,4 +43,4 @@ struct EpochOrder {
 // O(samples).
 EpochOrder find_epoch_order(const SampleLog::Samples& samples);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

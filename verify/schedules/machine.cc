@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::verify {
 
 std::size_t ScheduleState::bytes() const {
   std::size_t out = next.size() * 4 + frontiers.size() * 8 + (sends.size() + receives.size()) * 24;
@@ -114,17 +114,17 @@ void ScheduleMachine::advance(ScheduleState& s, std::uint32_t r,
 }
 
 bool ScheduleMachine::passes(const ScheduleState& s, std::uint32_t r, std::uint32_t c) {
-  const Op op = p_.op(r, c);
-  if (!is_point_to_point(op)) {
+  const trace::Op op = p_.op(r, c);
+  if (!trace::is_point_to_point(op)) {
     const auto m = p_.meeting(r, c);
     if (m.group == UINT32_MAX || !p_.groups()[m.group].absent.empty()) return true;
     return s.frontiers[m.group].least > m.place;
   }
   if (!p_.has_partner(r, c)) return true;
   const Message mine = p_.message(r, c);
-  if (op == Op::probe) return sees_message(s, mine);
-  if (op == Op::send && p_.returns_at_once(r, c)) return true;
-  const auto& pending = op == Op::send ? s.sends[mine.dest] : s.receives[r];
+  if (op == trace::Op::probe) return sees_message(s, mine);
+  if (op == trace::Op::send && p_.returns_at_once(r, c)) return true;
+  const auto& pending = op == trace::Op::send ? s.sends[mine.dest] : s.receives[r];
   return !std::binary_search(pending.begin(), pending.end(), mine);
 }
 
@@ -138,18 +138,18 @@ bool ScheduleMachine::sees_message(const ScheduleState& s, const Message& probe)
 
 void ScheduleMachine::post(ScheduleState& s, std::uint32_t r, std::uint32_t c,
                            std::vector<std::uint32_t>& ready) {
-  const Op op = p_.op(r, c);
-  if (!is_point_to_point(op)) {
+  const trace::Op op = p_.op(r, c);
+  if (!trace::is_point_to_point(op)) {
     const auto m = p_.meeting(r, c);
     if (m.group != UINT32_MAX) arrive(s, m, ready);
     return;
   }
-  if (op == Op::probe || !p_.has_partner(r, c)) return;
+  if (op == trace::Op::probe || !p_.has_partner(r, c)) return;
   const Message mine = p_.message(r, c);
-  auto& pending = op == Op::send ? s.sends[mine.dest] : s.receives[r];
+  auto& pending = op == trace::Op::send ? s.sends[mine.dest] : s.receives[r];
   pending.insert(std::lower_bound(pending.begin(), pending.end(), mine), mine);
   match_forced(s, mine.dest, ready);
-  if (op == Op::send) ready.push_back(mine.dest);  // it may be in a probe
+  if (op == trace::Op::send) ready.push_back(mine.dest);  // it may be in a probe
 }
 
 void ScheduleMachine::arrive(ScheduleState& s, const SchedulePrograms::Meeting& m,
@@ -211,9 +211,9 @@ void ScheduleMachine::meet(ScheduleState& s, const Message& receive, const Messa
   remove(s.sends[receive.rank], send);
   ready.push_back(receive.rank);
   ready.push_back(send.rank);
-  const Tables& tables = p_.run().tables;
-  const Call& from = p_.call(send.rank, send.call);
-  const Call& to = p_.call(receive.rank, receive.call);
+  const trace::Tables& tables = p_.run().tables;
+  const trace::Call& from = p_.call(send.rank, send.call);
+  const trace::Call& to = p_.call(receive.rank, receive.call);
   if (!misfit_ &&
       message_differs(tables.signatures[from.signature], tables.signatures[to.signature])) {
     misfit_ = WildcardMatch{receive.rank, receive.call, send.rank, send.call};
@@ -254,8 +254,8 @@ bool ScheduleMachine::absorbs_all(const ScheduleState& s, std::uint32_t dest,
   const auto& actions = p_.ranks()[dest].actions;
   for (std::size_t a = s.next[dest]; a < actions.size(); ++a) {
     ++work_;
-    const Op op = p_.op(dest, actions[a].call);
-    if (op != Op::recv && op != Op::recv_any) break;
+    const trace::Op op = p_.op(dest, actions[a].call);
+    if (op != trace::Op::recv && op != trace::Op::recv_any) break;
     if (!in_run(p_.message(dest, actions[a].call))) break;
     if (!actions[a].blocks) ++receives;
   }
@@ -279,10 +279,10 @@ std::size_t ScheduleMachine::messages_of(const ScheduleState& s, std::uint32_t s
        a < actions.size() && out <= enough && sender != receive.dest; ++a) {
     ++work_;
     const std::uint32_t c = actions[a].call;
-    const Op op = p_.op(sender, c);
-    if (!is_point_to_point(op)) {
+    const trace::Op op = p_.op(sender, c);
+    if (!trace::is_point_to_point(op)) {
       if (actions[a].blocks && waits_for(s, p_.meeting(sender, c), receive.dest)) break;
-    } else if (op == Op::send && !actions[a].blocks && p_.has_partner(sender, c)) {
+    } else if (op == trace::Op::send && !actions[a].blocks && p_.has_partner(sender, c)) {
       out += takes(receive, p_.message(sender, c)) ? 1U : 0U;
     }
   }
@@ -303,7 +303,7 @@ bool ScheduleMachine::waits_for(const ScheduleState& s, const SchedulePrograms::
 bool ScheduleMachine::may_be_let_go(const ScheduleState& s, std::uint32_t r,
                                     const std::vector<bool>& may_move) {
   const std::uint32_t c = p_.ranks()[r].actions[s.next[r]].call;
-  if (!is_point_to_point(p_.op(r, c))) {
+  if (!trace::is_point_to_point(p_.op(r, c))) {
     const auto m = p_.meeting(r, c);
     if (m.group == UINT32_MAX) return true;
     const auto& streams = p_.groups()[m.group].streams;
@@ -313,7 +313,7 @@ bool ScheduleMachine::may_be_let_go(const ScheduleState& s, std::uint32_t r,
     return true;
   }
   const Message mine = p_.message(r, c);
-  const std::uint32_t partner = p_.op(r, c) == Op::send ? mine.dest : mine.source;
+  const std::uint32_t partner = p_.op(r, c) == trace::Op::send ? mine.dest : mine.source;
   if (partner != Message::kAnySource) return may_move[partner];
   for (std::uint32_t other = 0; other < may_move.size(); ++other) {
     if (other != r && may_move[other]) return true;
@@ -321,4 +321,4 @@ bool ScheduleMachine::may_be_let_go(const ScheduleState& s, std::uint32_t r,
   return false;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -14,7 +14,7 @@
 
 #include "verify/schedules/program.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // How far everybody is, and what has not met.
 struct ScheduleState {
@@ -115,4 +115,4 @@ class ScheduleMachine {
   std::optional<WildcardMatch> misfit_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace lockstep {
+namespace lockstep::verify {
 
 bool takes(const Message& receive, const Message& send) {
   if (receive.group != send.group || receive.dest != send.dest) return false;
@@ -14,17 +14,18 @@ bool takes(const Message& receive, const Message& send) {
 namespace {
 
 // Whether any operation of the run may receive from any source (is_any_source).
-bool may_have_wildcards(const Tables& tables, CallSemantics semantics) {
+bool may_have_wildcards(const trace::Tables& tables, CallSemantics semantics) {
   for (std::uint32_t s = 0; s < tables.signatures.size(); ++s) {
-    const Op op = tables.signatures[SignatureId(s)].op;
-    if (op == Op::recv_any || (op == Op::recv && semantics == CallSemantics::mpi)) return true;
+    const trace::Op op = tables.signatures[trace::SignatureId(s)].op;
+    if (op == trace::Op::recv_any || (op == trace::Op::recv && semantics == CallSemantics::mpi))
+      return true;
   }
   return false;
 }
 
 }  // namespace
 
-SchedulePrograms::SchedulePrograms(const Run& run, const std::vector<GroupStreams>& groups,
+SchedulePrograms::SchedulePrograms(const trace::Run& run, const std::vector<GroupStreams>& groups,
                                    CallSemantics semantics, bool buffered_sends)
     : run_(run), groups_(groups), semantics_(semantics), buffered_sends_(buffered_sends) {
   // Signatures are few: most runs need no look at their calls.
@@ -32,7 +33,7 @@ SchedulePrograms::SchedulePrograms(const Run& run, const std::vector<GroupStream
   for (std::uint32_t r = 0; r < run.ranks.size() && !has_wildcards_; ++r) {
     const auto& calls = run.ranks[r].calls;
     for (std::uint32_t c = 0; c < calls.size() && !has_wildcards_; ++c) {
-      has_wildcards_ = op(r, c) != Op::probe && is_wildcard(r, c);
+      has_wildcards_ = op(r, c) != trace::Op::probe && is_wildcard(r, c);
     }
   }
   if (!has_wildcards_) return;
@@ -66,36 +67,36 @@ void SchedulePrograms::index_meetings() {
 // The order of posts and waits is that of the replay: calls of a batch post together and block
 // behind the last of them.
 ScheduleProgram SchedulePrograms::compile(std::uint32_t rank) const {
-  const RankTrace& trace = run_.ranks[rank];
+  const trace::RankTrace& trace = run_.ranks[rank];
   ScheduleProgram out;
   std::vector<std::uint32_t> batch;
-  std::int32_t batch_number = kNone;
+  std::int32_t batch_number = trace::kNone;
   const auto flush = [&] {
     for (const std::uint32_t c : batch) out.actions.push_back({c, true});
     batch.clear();
-    batch_number = kNone;
+    batch_number = trace::kNone;
   };
-  for (const Event& event : trace.events) {
-    if (event.kind == EventKind::wait) {
+  for (const trace::Event& event : trace.events) {
+    if (event.kind == trace::EventKind::wait) {
       flush();
       out.actions.push_back({event.index, true});
     }
-    if (event.kind != EventKind::issue) continue;
-    const Call& call = trace.calls[event.index];
-    if (call.coalesced == kNone || call.coalesced != batch_number) flush();
+    if (event.kind != trace::EventKind::issue) continue;
+    const trace::Call& call = trace.calls[event.index];
+    if (call.coalesced == trace::kNone || call.coalesced != batch_number) flush();
     out.actions.push_back({event.index, false});
-    if (!call.has(kAsync)) batch.push_back(event.index);
+    if (!call.has(trace::kAsync)) batch.push_back(event.index);
     batch_number = call.coalesced;
-    if (batch_number == kNone) flush();
+    if (batch_number == trace::kNone) flush();
   }
   flush();
   return out;
 }
 
 void SchedulePrograms::note_record(std::uint32_t rank, ScheduleProgram& program) const {
-  const RankTrace& trace = run_.ranks[rank];
+  const trace::RankTrace& trace = run_.ranks[rank];
   const bool recorded = was_recorded(run_);
-  const bool ended = trace.end == End::clean || (trace.end == End::cut && !recorded);
+  const bool ended = trace.end == trace::End::clean || (trace.end == trace::End::cut && !recorded);
   program.open_end = !ended;
   program.passed = program.actions.size();
   if (!recorded) {
@@ -106,24 +107,24 @@ void SchedulePrograms::note_record(std::uint32_t rank, ScheduleProgram& program)
   // The rank went on behind every blocking action but the last few, which it may still be in.
   while (program.passed > 0) {
     const ScheduleAction& last = program.actions[program.passed - 1];
-    const Call& call = trace.calls[last.call];
-    if (!last.blocks || call.has(kCompleted) || call.has(kWaitEnded)) break;
+    const trace::Call& call = trace.calls[last.call];
+    if (!last.blocks || call.has(trace::kCompleted) || call.has(trace::kWaitEnded)) break;
     --program.passed;
   }
-  program.must_hang = trace.end == End::hung && program.passed < program.actions.size();
+  program.must_hang = trace.end == trace::End::hung && program.passed < program.actions.size();
 }
 
 Message SchedulePrograms::message(std::uint32_t rank, std::uint32_t c) const {
-  const Call& k = call(rank, c);
+  const trace::Call& k = call(rank, c);
   Message out;
   out.rank = rank;
   out.call = c;
   out.tag = k.ptag;
   out.group = k.group;
-  const RankTrace* peer = k.peer.value < 0 ? nullptr : run_.find(k.peer);
+  const trace::RankTrace* peer = k.peer.value < 0 ? nullptr : run_.find(k.peer);
   const std::uint32_t other =
       peer == nullptr ? Message::kAnySource : static_cast<std::uint32_t>(peer - run_.ranks.data());
-  const bool sends = op(rank, c) == Op::send;
+  const bool sends = op(rank, c) == trace::Op::send;
   out.source = sends ? rank : is_wildcard(rank, c) ? Message::kAnySource : other;
   out.dest = sends ? other : rank;
   return out;
@@ -131,7 +132,7 @@ Message SchedulePrograms::message(std::uint32_t rank, std::uint32_t c) const {
 
 bool SchedulePrograms::has_partner(std::uint32_t rank, std::uint32_t c) const {
   if (is_wildcard(rank, c)) return true;
-  const Call& k = call(rank, c);
+  const trace::Call& k = call(rank, c);
   return k.peer.value >= 0 && run_.find(k.peer) != nullptr;
 }
 
@@ -143,15 +144,15 @@ void SchedulePrograms::index_traffic(std::uint32_t rank) {
   const auto& actions = programs_[rank].actions;
   for (std::size_t a = 0; a < actions.size(); ++a) {
     const std::uint32_t c = actions[a].call;
-    const Op kind = op(rank, c);
-    if (actions[a].blocks || !is_point_to_point(kind)) continue;
+    const trace::Op kind = op(rank, c);
+    if (actions[a].blocks || !trace::is_point_to_point(kind)) continue;
     if (!has_partner(rank, c)) {
       whole_ = false;
       continue;
     }
     const Message m = message(rank, c);
     Traffic& traffic = traffic_[{m.dest, m.group.value}];
-    if (kind == Op::send) {
+    if (kind == trace::Op::send) {
       traffic.waiting_sender |= !returns_at_once(rank, c);
       if (traffic.senders.empty() || traffic.senders.back() != rank)
         traffic.senders.push_back(rank);
@@ -163,7 +164,7 @@ void SchedulePrograms::index_traffic(std::uint32_t rank) {
       traffic.sent = true;
     } else {
       traffic.selective |= m.source != Message::kAnySource;
-      traffic.probes |= kind == Op::probe;
+      traffic.probes |= kind == trace::Op::probe;
       traffic.many_tags_received |= traffic.received && traffic.tag_received != m.tag;
       traffic.tag_received = m.tag;
       traffic.received = true;
@@ -204,4 +205,4 @@ bool SchedulePrograms::indifferent(const Message& receive) const {
          (!t.many_tags_received || !t.many_tags_sent);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -11,7 +11,7 @@
 #include "verify/replay/replay.h"
 #include "verify/streams/streams.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct ScheduleAction {
   std::uint32_t call;
@@ -31,7 +31,7 @@ struct Message {
   std::uint32_t dest = 0;            // rank index of the receiver
   std::uint32_t source = 0;          // rank index of the sender; kAnySource
   std::int32_t tag = 0;
-  GroupId group;
+  trace::GroupId group;
   static constexpr std::uint32_t kAnySource = UINT32_MAX;
 
   friend bool operator<(const Message& a, const Message& b) {
@@ -51,14 +51,16 @@ struct WildcardMatch {
 class SchedulePrograms {
  public:
   // O(events log ranks). Keeps references to both.
-  SchedulePrograms(const Run& run, const std::vector<GroupStreams>& groups, CallSemantics semantics,
-                   bool buffered_sends);
+  SchedulePrograms(const trace::Run& run, const std::vector<GroupStreams>& groups,
+                   CallSemantics semantics, bool buffered_sends);
 
   const std::vector<ScheduleProgram>& ranks() const { return programs_; }
-  const Run& run() const { return run_; }
+  const trace::Run& run() const { return run_; }
   const std::vector<GroupStreams>& groups() const { return groups_; }
-  const Call& call(std::uint32_t rank, std::uint32_t c) const { return run_.ranks[rank].calls[c]; }
-  Op op(std::uint32_t rank, std::uint32_t c) const {
+  const trace::Call& call(std::uint32_t rank, std::uint32_t c) const {
+    return run_.ranks[rank].calls[c];
+  }
+  trace::Op op(std::uint32_t rank, std::uint32_t c) const {
     return run_.tables.signatures[call(rank, c).signature].op;
   }
 
@@ -67,7 +69,7 @@ class SchedulePrograms {
   // Whether the other side of a point-to-point call left a trace.
   bool has_partner(std::uint32_t rank, std::uint32_t c) const;
   bool returns_at_once(std::uint32_t rank, std::uint32_t c) const {
-    return lockstep::returns_at_once(run_.tables, call(rank, c), buffered_sends_);
+    return verify::returns_at_once(run_.tables, call(rank, c), buffered_sends_);
   }
   bool is_wildcard(std::uint32_t rank, std::uint32_t c) const {
     return is_any_source(run_.tables, call(rank, c), semantics_);
@@ -106,7 +108,7 @@ class SchedulePrograms {
     bool many_tags_received = false, many_tags_sent = false, probes = false;
     bool received = false, sent = false;
     std::int32_t tag_received = 0, tag_sent = 0;
-    SignatureId form_sent;
+    trace::SignatureId form_sent;
     bool many_forms = false;
   };
 
@@ -115,7 +117,7 @@ class SchedulePrograms {
   void index_traffic(std::uint32_t rank);
   void index_meetings();
 
-  const Run& run_;
+  const trace::Run& run_;
   const std::vector<GroupStreams>& groups_;
   const CallSemantics semantics_;
   const bool buffered_sends_;
@@ -126,4 +128,4 @@ class SchedulePrograms {
   bool whole_ = true;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -6,14 +6,14 @@
 #include "verify/blocking/wait_graph.h"
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
 constexpr std::size_t kShown = 6;  // waiting calls in a message
 
 bool is_send(const Context& context, CallRef call) {
-  return context.run.tables.signatures[context.call(call).signature].op == Op::send;
+  return context.run.tables.signatures[context.call(call).signature].op == trace::Op::send;
 }
 
 bool stuck_too(const ReplayResult& lenient, const WaitCause& wait) {
@@ -85,8 +85,9 @@ Cause explain_synchronous_wait(const Context& strict, const ReplayResult& lenien
   f.ranks = strict.ranks(waiting);
   const WaitPoint& first = strict.where.wait_points[points[0]];
   place_at(strict, first, cause);
-  set_fingerprint(f, describe(strict.run.tables,
-                              strict.call(waiting_call(strict, first.waiting[0])).signature));
+  set_fingerprint(f,
+                  trace::describe(strict.run.tables,
+                                  strict.call(waiting_call(strict, first.waiting[0])).signature));
   return cause;
 }
 
@@ -113,4 +114,4 @@ std::vector<Cause> check_rendezvous(const Context& context, const WildcardChoice
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -13,10 +13,10 @@
 
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // To be asked where nothing else was found. `choices`: what receives from any source take; nullptr
 // where there are none.
 std::vector<Cause> check_rendezvous(const Context& context, const WildcardChoices* choices);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

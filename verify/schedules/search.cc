@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -25,10 +25,10 @@ std::optional<std::uint32_t> addressed_after(const SchedulePrograms& p, std::uin
   bool done = false;
   for (const ScheduleAction& a : actions) {
     if (a.blocks && a.call == receive) done = true;
-    if (!done || a.blocks || !is_point_to_point(p.op(rank, a.call))) continue;
+    if (!done || a.blocks || !trace::is_point_to_point(p.op(rank, a.call))) continue;
     if (p.is_wildcard(rank, a.call) || !p.has_partner(rank, a.call)) return std::nullopt;
     const Message m = p.message(rank, a.call);
-    return p.op(rank, a.call) == Op::send ? m.dest : m.source;
+    return p.op(rank, a.call) == trace::Op::send ? m.dest : m.source;
   }
   return std::nullopt;
 }
@@ -40,11 +40,12 @@ class FittingVisitor final : public ScheduleVisitor {
       : p_(programs), result_(result) {}
 
   bool allows(const WildcardMatch& m) const override {
-    const Call& receive = p_.call(m.receiver, m.receive);
+    const trace::Call& receive = p_.call(m.receiver, m.receive);
     if (receive.values == 0) return true;
-    const CallValues& values = p_.run().ranks[m.receiver].values[receive.values - 1];
-    if (values.from != kNone && p_.run().ranks[m.sender].rank.value != values.from) return false;
-    return values.fromtag == kNoPeerTag || p_.call(m.sender, m.send).ptag == values.fromtag;
+    const trace::CallValues& values = p_.run().ranks[m.receiver].values[receive.values - 1];
+    if (values.from != trace::kNone && p_.run().ranks[m.sender].rank.value != values.from)
+      return false;
+    return values.fromtag == trace::kNoPeerTag || p_.call(m.sender, m.send).ptag == values.fromtag;
   }
   // The sender to which the rank turns next is the likeliest.
   void order(std::vector<ScheduleChoice>& choices) const override {
@@ -118,7 +119,7 @@ WildcardChoices choices_of(const Schedule& schedule) {
   return out;
 }
 
-ScheduleSearch search_schedules(const Run& run, const std::vector<GroupStreams>& groups,
+ScheduleSearch search_schedules(const trace::Run& run, const std::vector<GroupStreams>& groups,
                                 CallSemantics semantics, const SearchOptions& options) {
   ScheduleSearch out;
   const SchedulePrograms programs(run, groups, semantics, options.buffered_sends);
@@ -131,8 +132,9 @@ ScheduleSearch search_schedules(const Run& run, const std::vector<GroupStreams>&
     FittingVisitor visitor(programs, out);
     walk_schedules(machine, options.states, visitor);
   }
-  const bool ended_well = std::all_of(run.ranks.begin(), run.ranks.end(),
-                                      [](const RankTrace& t) { return t.end == End::clean; });
+  const bool ended_well =
+      std::all_of(run.ranks.begin(), run.ranks.end(),
+                  [](const trace::RankTrace& t) { return t.end == trace::End::clean; });
   ScheduleMachine machine(programs, options.work);
   AllVisitor visitor(programs, ended_well, out);
   const bool finished = walk_schedules(machine, options.states, visitor);
@@ -285,4 +287,4 @@ bool walk_schedules(ScheduleMachine& machine, std::size_t state_limit, ScheduleV
   return Walk(machine, state_limit, visitor).run();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -33,7 +33,7 @@
 #include "verify/schedules/program.h"
 #include "verify/streams/streams.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct Schedule {
   std::vector<WildcardMatch> matches;  // in the order in which they happen
@@ -67,7 +67,7 @@ struct SearchOptions {
   std::size_t states = 50'000;      // that have more than one way to go on
 };
 
-ScheduleSearch search_schedules(const Run& run, const std::vector<GroupStreams>& groups,
+ScheduleSearch search_schedules(const trace::Run& run, const std::vector<GroupStreams>& groups,
                                 CallSemantics semantics, const SearchOptions& options);
 
 // The search: a depth-first walk over the states at rest of a ScheduleMachine, in which no state is
@@ -96,4 +96,4 @@ class ScheduleVisitor {
 // than one way to go on, or 256 MiB of states kept at once.
 bool walk_schedules(ScheduleMachine& machine, std::size_t state_limit, ScheduleVisitor& visitor);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -7,7 +7,7 @@
 #include "verify/blocking/wait_graph.h"
 #include "verify/context.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -27,9 +27,9 @@ CallRef send_of(const WildcardMatch& m) { return {m.sender, m.send}; }
 
 // "rank 1's send of 4 int32 (prog.c:69)".
 std::string message_words(const Context& context, const WildcardMatch& m) {
-  const Call& send = context.call(send_of(m));
+  const trace::Call& send = context.call(send_of(m));
   std::string out =
-      context.rank_words({m.sender}) + "'s " + describe(context.run.tables, send.signature);
+      context.rank_words({m.sender}) + "'s " + trace::describe(context.run.tables, send.signature);
   if (send.at.value != 0) out += " (" + printable(context.run.tables.str(send.at)) + ")";
   return out;
 }
@@ -60,12 +60,12 @@ void add_rank(std::vector<std::uint32_t>& ranks, std::uint32_t rank) {
 // A finding at a receive from any source, with the choices as its evidence.
 Cause race_at(const Context& context, const std::vector<WildcardMatch>& matches) {
   const WildcardMatch& first = matches[0];
-  const Call& receive = context.call(receive_of(first));
+  const trace::Call& receive = context.call(receive_of(first));
   Cause cause;
   cause.finding = make_finding(RuleId::wildcard_race);
   Finding& f = cause.finding;
   f.group = printable(context.run.tables.str(receive.group));
-  if (receive.step != kNone) f.step = cause.step = receive.step;
+  if (receive.step != trace::kNone) f.step = cause.step = receive.step;
   f.seq = cause.seq = receive.seq;
   for (std::size_t i = 0; i < matches.size() && i < kMatchesShown; ++i) {
     f.evidence.push_back(
@@ -76,12 +76,12 @@ Cause race_at(const Context& context, const std::vector<WildcardMatch>& matches)
     add_rank(cause.deviants, m.receiver);
     if (&m == &first) add_rank(cause.deviants, m.sender);
   }
-  set_fingerprint(f, describe(context.run.tables, receive.signature));
+  set_fingerprint(f, trace::describe(context.run.tables, receive.signature));
   return cause;
 }
 
 std::string receive_words(const Context& context, const WildcardMatch& m) {
-  const Call& receive = context.call(receive_of(m));
+  const trace::Call& receive = context.call(receive_of(m));
   return context.rank_words({m.receiver}) + "'s receive from any source (" +
          context.place_words(receive_of(m), receive.seq) + ")";
 }
@@ -128,7 +128,7 @@ std::optional<Cause> race_behind_hang(const Context& context, const ScheduleSear
 
 std::optional<Cause> race_behind_exception(const Context& context, const ScheduleSearch& search) {
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
-    const RankTrace& trace = context.run.ranks[r];
+    const trace::RankTrace& trace = context.run.ranks[r];
     if (context.where.positions[r].state != Position::State::raised || trace.calls.empty())
       continue;
     // What it received last made it raise, if it did nothing else since.
@@ -197,10 +197,10 @@ std::optional<Cause> possible_misfit(const Context& context, const ScheduleSearc
   Cause cause = race_at(context, matches);
   Finding& f = cause.finding;
   f.certainty = Certainty::possible;
-  const Call& receive = context.call(receive_of(bad));
+  const trace::Call& receive = context.call(receive_of(bad));
   f.message = receive_words(context, matches[0]) + " may take " +
               message_words(context, matches[0]) + ". Then " +
-              describe(context.run.tables, receive.signature) + " of " +
+              trace::describe(context.run.tables, receive.signature) + " of " +
               context.rank_words({bad.receiver}) + " (" +
               context.place_words(receive_of(bad), receive.seq) + ") meets " +
               message_words(context, bad) + ", which it does not fit";
@@ -215,7 +215,7 @@ std::optional<Cause> possible_misfit(const Context& context, const ScheduleSearc
 
 }  // namespace
 
-ReplayResult replay_as_recorded(const Run& run, const std::vector<GroupStreams>& groups,
+ReplayResult replay_as_recorded(const trace::Run& run, const std::vector<GroupStreams>& groups,
                                 Agreement& agreement, ReplayOptions options,
                                 const ScheduleSearch& search) {
   const bool recorded = was_recorded(run);
@@ -268,4 +268,4 @@ std::optional<Cause> explain_possible_race(const Context& context, const Schedul
   return std::nullopt;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -13,12 +13,12 @@
 #include "verify/context.h"
 #include "verify/schedules/search.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // The exact replay of what happened, with the search's fitting choices. A rank counts as stuck only
 // where it is in every schedule: whatever its receives take and, under MPI, although sends are
 // buffered. O(events log events).
-ReplayResult replay_as_recorded(const Run& run, const std::vector<GroupStreams>& groups,
+ReplayResult replay_as_recorded(const trace::Run& run, const std::vector<GroupStreams>& groups,
                                 Agreement& agreement, ReplayOptions options,
                                 const ScheduleSearch& search);
 
@@ -31,4 +31,4 @@ std::optional<Cause> explain_observed_race(const Context& context, const Schedul
 std::optional<Cause> explain_possible_race(const Context& context, const ScheduleSearch& search,
                                            bool buffered_sends);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -3,18 +3,20 @@
 #include <algorithm>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
 bool known_and_different(std::int64_t a, std::int64_t b) {
-  return a != kNone && b != kNone && a != b;
+  return a != trace::kNone && b != trace::kNone && a != b;
 }
 
-bool known_and_different(StringId a, StringId b) { return a.value != 0 && b.value != 0 && a != b; }
+bool known_and_different(trace::StringId a, trace::StringId b) {
+  return a.value != 0 && b.value != 0 && a != b;
+}
 
 // One name stands for all tensors; lists must agree name by name.
-bool dtypes_differ(const Tables& tables, NameListId a, NameListId b) {
+bool dtypes_differ(const trace::Tables& tables, trace::NameListId a, trace::NameListId b) {
   if (a == b || a.value == 0 || b.value == 0) return false;
   const auto& x = tables.name_lists[a];
   const auto& y = tables.name_lists[b];
@@ -23,65 +25,68 @@ bool dtypes_differ(const Tables& tables, NameListId a, NameListId b) {
   const auto& one = x.size() == 1 ? x : y;
   const auto& many = x.size() == 1 ? y : x;
   if (one.size() != 1) return true;
-  return std::any_of(many.begin(), many.end(), [&](StringId name) { return name != one[0]; });
+  return std::any_of(many.begin(), many.end(),
+                     [&](trace::StringId name) { return name != one[0]; });
 }
 
-bool sizes_differ(const Signature& a, const Signature& b) {
+bool sizes_differ(const trace::Signature& a, const trace::Signature& b) {
   const bool in = known_and_different(a.in_elements, b.in_elements);
   const bool out = known_and_different(a.out_elements, b.out_elements);
   const bool count = known_and_different(a.count, b.count);
   switch (a.op) {
-    case Op::all_reduce:
-    case Op::reduce:
-    case Op::broadcast:
-    case Op::scan:
-    case Op::exscan:
+    case trace::Op::all_reduce:
+    case trace::Op::reduce:
+    case trace::Op::broadcast:
+    case trace::Op::scan:
+    case trace::Op::exscan:
       // The output repeats the input's size, or exists on the root alone.
-      return in || count || (a.in_elements == kNone && b.in_elements == kNone && out);
-    case Op::all_gather_into_tensor:
-    case Op::reduce_scatter_tensor:
-    case Op::reduce_scatter:
+      return in || count || (a.in_elements == trace::kNone && b.in_elements == trace::kNone && out);
+    case trace::Op::all_gather_into_tensor:
+    case trace::Op::reduce_scatter_tensor:
+    case trace::Op::reduce_scatter:
       return in || out || count;
-    case Op::all_gather:
+    case trace::Op::all_gather:
       // Uneven inputs are legal where every rank's list of outputs says so.
-      return out || (in && (a.out_elements == kNone || b.out_elements == kNone));
-    case Op::gather:
+      return out || (in && (a.out_elements == trace::kNone || b.out_elements == trace::kNone));
+    case trace::Op::gather:
       return in || count;
-    case Op::scatter:
+    case trace::Op::scatter:
       return out || count;
-    case Op::all_to_all:
-    case Op::all_to_all_single:
+    case trace::Op::all_to_all:
+    case trace::Op::all_to_all_single:
       // Without splits the tensor is cut evenly, so that all must be of one size.
       if (a.splits_in.value != 0 || b.splits_in.value != 0 || a.splits_out.value != 0 ||
-          b.splits_out.value != 0 || a.op == Op::all_to_all) {
+          b.splits_out.value != 0 || a.op == trace::Op::all_to_all) {
         return false;
       }
       return in || out || count;
-    case Op::other:
-    case Op::barrier:
-    case Op::finalize:
-    case Op::send:
-    case Op::recv:
-    case Op::recv_any:
-    case Op::probe:
+    case trace::Op::other:
+    case trace::Op::barrier:
+    case trace::Op::finalize:
+    case trace::Op::send:
+    case trace::Op::recv:
+    case trace::Op::recv_any:
+    case trace::Op::probe:
       return false;
   }
   return false;
 }
 
-unsigned compare(const Tables& tables, const Signature& a, const Signature& b) {
-  if (a.op != b.op || (a.op == Op::other && a.other_op != b.other_op)) return kDifferentOp;
+unsigned compare(const trace::Tables& tables, const trace::Signature& a,
+                 const trace::Signature& b) {
+  if (a.op != b.op || (a.op == trace::Op::other && a.other_op != b.other_op)) return kDifferentOp;
   unsigned out = kSame;
   if (sizes_differ(a, b)) out |= kDifferentSize;
-  if (a.op != Op::barrier && dtypes_differ(tables, a.dtypes, b.dtypes)) out |= kDifferentDtype;
-  if (is_reduction(a.op) && known_and_different(a.redop, b.redop)) out |= kDifferentRedop;
+  if (a.op != trace::Op::barrier && dtypes_differ(tables, a.dtypes, b.dtypes))
+    out |= kDifferentDtype;
+  if (trace::is_reduction(a.op) && known_and_different(a.redop, b.redop)) out |= kDifferentRedop;
   if (known_and_different(a.root, b.root)) out |= kDifferentRoot;
   return out;
 }
 
 }  // namespace
 
-unsigned Agreement::differences(SignatureId a, SignatureId b) {
+unsigned Agreement::differences(trace::SignatureId a, trace::SignatureId b) {
   if (a == b || a.value == 0 || b.value == 0) return kSame;
   const auto [low, high] = std::minmax(a.value, b.value);
   const std::uint64_t key = (std::uint64_t{low} << 32U) | high;
@@ -91,4 +96,4 @@ unsigned Agreement::differences(SignatureId a, SignatureId b) {
   return result;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

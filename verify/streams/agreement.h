@@ -11,7 +11,7 @@
 
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // What two calls differ in; a set of bits.
 enum Difference : unsigned {
@@ -26,19 +26,21 @@ enum Difference : unsigned {
 class Agreement {
  public:
   // Keeps a reference to `tables`.
-  explicit Agreement(const Tables& tables) : tables_(tables) {}
+  explicit Agreement(const trace::Tables& tables) : tables_(tables) {}
 
   // The set of differences; kSame where the two may belong to one collective. An all-to-all's
   // splits legitimately differ from rank to rank and are not judged here (see splits_fit).
-  unsigned differences(SignatureId a, SignatureId b);
+  unsigned differences(trace::SignatureId a, trace::SignatureId b);
 
-  bool agree(SignatureId a, SignatureId b) { return a == b || differences(a, b) == kSame; }
+  bool agree(trace::SignatureId a, trace::SignatureId b) {
+    return a == b || differences(a, b) == kSame;
+  }
 
-  const Tables& tables() const { return tables_; }
+  const trace::Tables& tables() const { return tables_; }
 
  private:
-  const Tables& tables_;
+  const trace::Tables& tables_;
   std::unordered_map<std::uint64_t, unsigned> known_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

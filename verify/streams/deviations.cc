@@ -8,7 +8,7 @@
 #include "verify/streams/edits.h"
 #include "verify/streams/sequence.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -23,7 +23,7 @@ struct Cursor {
 
 class Walker {
  public:
-  Walker(const Run& run, const std::vector<GroupStreams>& groups, std::size_t group,
+  Walker(const trace::Run& run, const std::vector<GroupStreams>& groups, std::size_t group,
          const ReplayResult& where, const Modalities& modalities, Agreement& agreement)
       : run_(run),
         groups_(groups),
@@ -64,7 +64,7 @@ class Walker {
     for (const StreamClass& c : group_.classes) {
       const Stream& stream = group_.streams[c.streams[0]];
       if (stream.calls.empty()) continue;
-      const std::vector<Call>& calls = run_.ranks[stream.rank_index].calls;
+      const std::vector<trace::Call>& calls = run_.ranks[stream.rank_index].calls;
       const std::pair ends(calls[stream.calls.front()].step, calls[stream.calls.back()].step);
       if (!reference) reference = ends;
       if (ends.first != reference->first && ends.second != reference->second) return false;
@@ -234,8 +234,8 @@ class Walker {
       const Stream& theirs = other.streams[cls.streams[0]];
       if (theirs.calls.size() <= c.next) return false;
       for (std::size_t back = 0; back <= c.next && back <= Sequence::kSuffix; ++back) {
-        const Call& a = run_.ranks[mine.rank_index].calls[mine.calls[c.next - back]];
-        const Call& b = run_.ranks[theirs.rank_index].calls[theirs.calls[c.next - back]];
+        const trace::Call& a = run_.ranks[mine.rank_index].calls[mine.calls[c.next - back]];
+        const trace::Call& b = run_.ranks[theirs.rank_index].calls[theirs.calls[c.next - back]];
         const bool same_place = a.at == b.at || a.at.value == 0 || b.at.value == 0;
         if (!same_place || !agreement_.agree(a.signature, b.signature)) return false;
       }
@@ -248,11 +248,11 @@ class Walker {
   bool is_of_common_form(std::size_t cursor) {
     constexpr std::size_t kMostCalls = 4096;
     const Stream& mine = stream_of(cursor);
-    const std::vector<Call>& calls = run_.ranks[mine.rank_index].calls;
+    const std::vector<trace::Call>& calls = run_.ranks[mine.rank_index].calls;
     const std::uint32_t self = mine.calls[cursors_[cursor].next];
-    const Signature& form = run_.tables.signatures[calls[self].signature];
+    const trace::Signature& form = run_.tables.signatures[calls[self].signature];
     for (std::size_t c = 0; c < calls.size() && c < kMostCalls; ++c) {
-      const Signature& other = run_.tables.signatures[calls[c].signature];
+      const trace::Signature& other = run_.tables.signatures[calls[c].signature];
       if (c != self && other.op == form.op && other.redop == form.redop &&
           other.dtypes == form.dtypes) {
         return true;
@@ -276,7 +276,7 @@ class Walker {
   std::int32_t step_of(std::size_t reference, std::size_t deviant) const {
     const std::int32_t a = next_token(reference).step;
     const std::int32_t b = next_token(deviant).step;
-    return a == kNone || b == kNone ? std::max(a, b) : std::min(a, b);
+    return a == trace::kNone || b == trace::kNone ? std::max(a, b) : std::min(a, b);
   }
 
   bool lacks_modality(std::size_t deviant, std::size_t reference) const {
@@ -337,7 +337,7 @@ class Walker {
 
   // Several classes may deviate in the same way at one place; one class may do so again and again.
   void merge(Deviation d) {
-    const Call& expected = run_.ranks[d.expected.rank].calls[d.expected.call];
+    const trace::Call& expected = run_.ranks[d.expected.rank].calls[d.expected.call];
     for (Deviation& known : found_) {
       const bool same_way = known.kind == d.kind && known.differences == d.differences;
       if (!same_way) continue;
@@ -350,7 +350,7 @@ class Walker {
       }
       const bool same_ranks = std::includes(known.deviants.begin(), known.deviants.end(),
                                             d.deviants.begin(), d.deviants.end());
-      const Call& before = run_.ranks[known.expected.rank].calls[known.expected.call];
+      const trace::Call& before = run_.ranks[known.expected.rank].calls[known.expected.call];
       if (same_ranks && before.signature == expected.signature && before.what == expected.what) {
         ++known.repeats;
         return;
@@ -428,7 +428,7 @@ class Walker {
     found_.push_back(std::move(d));
   }
 
-  const Run& run_;
+  const trace::Run& run_;
   const std::vector<GroupStreams>& groups_;
   const std::size_t group_index_;
   const GroupStreams& group_;
@@ -447,10 +447,11 @@ class Walker {
 
 }  // namespace
 
-std::vector<Deviation> find_deviations(const Run& run, const std::vector<GroupStreams>& groups,
-                                       std::size_t group, const ReplayResult& where,
-                                       const Modalities& modalities, Agreement& agreement) {
+std::vector<Deviation> find_deviations(const trace::Run& run,
+                                       const std::vector<GroupStreams>& groups, std::size_t group,
+                                       const ReplayResult& where, const Modalities& modalities,
+                                       Agreement& agreement) {
   return Walker(run, groups, group, where, modalities, agreement).walk();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -21,7 +21,7 @@
 #include "verify/streams/edits.h"
 #include "verify/streams/streams.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct Deviation {
   using Kind = EditKind;
@@ -29,7 +29,7 @@ struct Deviation {
   unsigned differences = kSame;
   std::size_t group = 0;  // index into the groups
   std::uint64_t seq = 0;  // of the reference's call
-  std::int32_t step = kNone;
+  std::int32_t step = trace::kNone;
   std::vector<std::uint32_t> deviants;   // rank indices, ascending
   std::vector<std::uint32_t> reference;  // rank indices of the reference party, ascending
   bool singled_out = true;               // false: neither party can be called the deviant one
@@ -42,8 +42,9 @@ struct Deviation {
 
 // All deviations of one group, in order of their place. `where` tells who waits (a waiting rank's
 // shorter stream is no deviation).
-std::vector<Deviation> find_deviations(const Run& run, const std::vector<GroupStreams>& groups,
-                                       std::size_t group, const ReplayResult& where,
-                                       const Modalities& modalities, Agreement& agreement);
+std::vector<Deviation> find_deviations(const trace::Run& run,
+                                       const std::vector<GroupStreams>& groups, std::size_t group,
+                                       const ReplayResult& where, const Modalities& modalities,
+                                       Agreement& agreement);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

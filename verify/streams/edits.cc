@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -108,7 +108,7 @@ constexpr std::size_t kWindow = 64;  // calls of each side that a script is soug
 bool same_call(Agreement& agreement, const Token& a, const Token& b, bool with_step) {
   if (!agreement.agree(a.signature, b.signature)) return false;
   if (a.what != b.what && a.what.value != 0 && b.what.value != 0) return false;
-  return !with_step || a.step == b.step || a.step == kNone || b.step == kNone;
+  return !with_step || a.step == b.step || a.step == trace::kNone || b.step == trace::kNone;
 }
 
 Edit EditFinder::find(Side ref, Side dev) {
@@ -242,4 +242,4 @@ bool EditFinder::only_step_differs(const Token& a, const Token& b) {
   return same_identity && agreement_.agree(a.signature, b.signature);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -20,7 +20,7 @@
 #include "verify/streams/agreement.h"
 #include "verify/streams/sequence.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 struct EditProblem {
   std::size_t reference = 0;  // elements of the reference that are known, or expected, from here on
@@ -72,7 +72,7 @@ bool same_call(Agreement& agreement, const Token& a, const Token& b, bool with_s
 class EditFinder {
  public:
   // `with_step`: steps are comparable between the ranks. Keeps references to the other two.
-  EditFinder(const Tables& tables, Agreement& agreement, bool with_step)
+  EditFinder(const trace::Tables& tables, Agreement& agreement, bool with_step)
       : tables_(tables), agreement_(agreement), with_step_(with_step) {}
 
   // A place in a sequence; `ended`: the rank's program finished, so that no more will come.
@@ -104,11 +104,13 @@ class EditFinder {
   std::size_t replacement_cost(const Token& a, const Token& b);
   bool only_step_differs(const Token& a, const Token& b);
 
-  const Tables& tables_;
+  const trace::Tables& tables_;
   Agreement& agreement_;
   const bool with_step_;
   // The edit of a pair of calls seen before: a deviant often does the same in every step.
-  std::map<std::tuple<SignatureId, NameListId, SignatureId, NameListId>, Edit> known_;
+  std::map<std::tuple<trace::SignatureId, trace::NameListId, trace::SignatureId, trace::NameListId>,
+           Edit>
+      known_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

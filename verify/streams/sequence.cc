@@ -1,6 +1,6 @@
 #include "verify/streams/sequence.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 std::optional<Token> Sequence::ahead(std::size_t i) {
   if (i < size()) return token(i);
@@ -16,7 +16,7 @@ Token Sequence::repeated(std::size_t i, std::size_t rounds, std::size_t period,
   const std::int32_t now = call(end - 1).step;
   const std::int32_t before = call(end - 1 - period).step;
   // The step grows by as much in each round as it did in the last one.
-  if (t.step != kNone && now != kNone && before != kNone) {
+  if (t.step != trace::kNone && now != trace::kNone && before != trace::kNone) {
     t.step += static_cast<std::int32_t>(rounds) * (now - before);
   }
   return t;
@@ -93,4 +93,4 @@ std::optional<std::size_t> Sequence::distance_after(std::size_t end, const Token
   return std::nullopt;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -12,13 +12,13 @@
 #include "verify/streams/agreement.h"
 #include "verify/streams/streams.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // What is compared of a call.
 struct Token {
-  SignatureId signature;
-  NameListId what;
-  std::int32_t step = kNone;
+  trace::SignatureId signature;
+  trace::NameListId what;
+  std::int32_t step = trace::kNone;
 };
 
 class Sequence {
@@ -28,13 +28,13 @@ class Sequence {
   static constexpr std::size_t kNear = 16;       // calls between two that belong together
 
   // Keeps references to all three.
-  Sequence(const Run& run, const Stream& stream, Agreement& agreement)
+  Sequence(const trace::Run& run, const Stream& stream, Agreement& agreement)
       : calls_(run.ranks[stream.rank_index].calls), stream_(stream), agreement_(agreement) {}
 
   std::uint32_t rank_index() const { return stream_.rank_index; }
   std::size_t size() const { return stream_.calls.size(); }
   Token token(std::size_t i) const {
-    const Call& c = call(i);
+    const trace::Call& c = call(i);
     return {c.signature, c.what, c.step};
   }
 
@@ -55,7 +55,7 @@ class Sequence {
   std::optional<std::size_t> distance_after(std::size_t end, const Token& first, const Token& then);
 
  private:
-  const Call& call(std::size_t i) const { return calls_[stream_.calls[i]]; }
+  const trace::Call& call(std::size_t i) const { return calls_[stream_.calls[i]]; }
   // By operation, size, parameters and source line.
   bool alike(std::size_t i, std::size_t j);
   // The call at i as it comes again so many rounds of `period` calls later; the rounds are those up
@@ -66,10 +66,10 @@ class Sequence {
   // The distance to the earlier place whose calls look most like those up to `end`; 0: none.
   std::size_t find_repetition(std::size_t end);
 
-  const std::vector<Call>& calls_;
+  const std::vector<trace::Call>& calls_;
   const Stream& stream_;
   Agreement& agreement_;
   std::optional<std::size_t> repetition_;  // behind the end, once asked for
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -17,19 +17,19 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   return hash ^ (hash >> 27U);
 }
 
-std::uint64_t with_call(std::uint64_t hash, const Call& call) {
+std::uint64_t with_call(std::uint64_t hash, const trace::Call& call) {
   hash = mix(hash, (std::uint64_t{call.signature.value} << 32U) | call.what.value);
   return mix(hash, static_cast<std::uint32_t>(call.step));
 }
 
 // By group: the members that most ranks name; the smaller list of ranks where two are named equally
 // often.
-std::vector<RankList> members_by_group(const Run& run) {
-  std::vector<std::map<RankList, std::size_t>> votes(run.tables.groups.size());
-  for (const RankTrace& trace : run.ranks) {
+std::vector<trace::RankList> members_by_group(const trace::Run& run) {
+  std::vector<std::map<trace::RankList, std::size_t>> votes(run.tables.groups.size());
+  for (const trace::RankTrace& trace : run.ranks) {
     for (const auto& membership : trace.groups) ++votes[membership.group.value][membership.ranks];
   }
-  std::vector<RankList> out(votes.size());
+  std::vector<trace::RankList> out(votes.size());
   for (std::size_t g = 0; g < votes.size(); ++g) {
     if (votes[g].empty()) continue;
     out[g] = std::max_element(votes[g].begin(), votes[g].end(), [](const auto& a, const auto& b) {
@@ -49,13 +49,13 @@ void begin_stream(std::vector<Stream>& streams, std::uint32_t rank_index) {
 }
 
 // Every rank's collectives by group; the streams of a group by rank.
-std::vector<std::vector<Stream>> collect_streams(const Run& run) {
+std::vector<std::vector<Stream>> collect_streams(const trace::Run& run) {
   std::vector<std::vector<Stream>> by_group(run.tables.groups.size());
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
-    const RankTrace& trace = run.ranks[r];
+    const trace::RankTrace& trace = run.ranks[r];
     for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
-      const Call& call = trace.calls[c];
-      if (is_point_to_point(run.tables.signatures[call.signature].op)) continue;
+      const trace::Call& call = trace.calls[c];
+      if (trace::is_point_to_point(run.tables.signatures[call.signature].op)) continue;
       std::vector<Stream>& streams = by_group[call.group.value];
       if (streams.empty() || streams.back().rank_index != r) begin_stream(streams, r);
       Stream& stream = streams.back();
@@ -66,7 +66,7 @@ std::vector<std::vector<Stream>> collect_streams(const Run& run) {
   return by_group;
 }
 
-bool same_calls(const Run& run, const Stream& a, const Stream& b) {
+bool same_calls(const trace::Run& run, const Stream& a, const Stream& b) {
   if (a.hash != b.hash || a.calls.size() != b.calls.size()) return false;
   const auto& x = run.ranks[a.rank_index].calls;
   const auto& y = run.ranks[b.rank_index].calls;
@@ -76,7 +76,7 @@ bool same_calls(const Run& run, const Stream& a, const Stream& b) {
       });
 }
 
-void classify(const Run& run, GroupStreams& group) {
+void classify(const trace::Run& run, GroupStreams& group) {
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> classes_by_hash;
   for (std::uint32_t s = 0; s < group.streams.size(); ++s) {
     auto& candidates = classes_by_hash[group.streams[s].hash];
@@ -92,20 +92,21 @@ void classify(const Run& run, GroupStreams& group) {
   }
 }
 
-void cut_before(const Run& run, Stream& stream, std::vector<std::uint32_t>::const_iterator first) {
+void cut_before(const trace::Run& run, Stream& stream,
+                std::vector<std::uint32_t>::const_iterator first) {
   if (first == stream.calls.cbegin()) return;
   stream.earlier.assign(stream.calls.cbegin(), first);
   stream.calls.erase(stream.calls.cbegin(), first);
   stream.hash = 0;
-  const std::vector<Call>& calls = run.ranks[stream.rank_index].calls;
+  const std::vector<trace::Call>& calls = run.ranks[stream.rank_index].calls;
   for (const std::uint32_t c : stream.calls) stream.hash = with_call(stream.hash, calls[c]);
 }
 
 // A bounded recorder keeps the newest events, so that streams may start at different calls. Brings
 // all of them to one start: by the source's own numbers, else by the first step that every rank has
 // from its beginning.
-void line_up(const Run& run, GroupStreams& group) {
-  const auto trace_of = [&](const Stream& s) -> const RankTrace& {
+void line_up(const trace::Run& run, GroupStreams& group) {
+  const auto trace_of = [&](const Stream& s) -> const trace::RankTrace& {
     return run.ranks[s.rank_index];
   };
   const bool cut = std::any_of(group.streams.begin(), group.streams.end(),
@@ -116,7 +117,7 @@ void line_up(const Run& run, GroupStreams& group) {
         return s.calls.empty() || trace_of(s).dropped == 0 ||
                trace_of(s).first_seq.contains(group.group);
       });
-  const auto call = [&](const Stream& s, std::size_t i) -> const Call& {
+  const auto call = [&](const Stream& s, std::size_t i) -> const trace::Call& {
     return trace_of(s).calls[s.calls[i]];
   };
   if (numbered) {
@@ -137,7 +138,7 @@ void line_up(const Run& run, GroupStreams& group) {
   for (const Stream& s : group.streams) {
     if (s.calls.empty()) continue;
     const std::int32_t step = call(s, 0).step;
-    if (step == kNone) {
+    if (step == trace::kNone) {
       group.comparable = false;
       return;
     }
@@ -153,11 +154,11 @@ void line_up(const Run& run, GroupStreams& group) {
 }
 
 // Members without a call in the group get an empty stream; members without a trace are absent.
-void add_silent_members(const Run& run, GroupStreams& group) {
+void add_silent_members(const trace::Run& run, GroupStreams& group) {
   const std::size_t speaking = group.streams.size();  // by rank
   std::vector<std::uint32_t> silent;
-  for (const Rank member : group.members) {
-    const RankTrace* trace = run.find(member);
+  for (const trace::Rank member : group.members) {
+    const trace::RankTrace* trace = run.find(member);
     if (trace == nullptr) {
       group.absent.push_back(member);
       continue;
@@ -178,13 +179,13 @@ void add_silent_members(const Run& run, GroupStreams& group) {
 
 }  // namespace
 
-std::vector<GroupStreams> group_streams(const Run& run) {
+std::vector<GroupStreams> group_streams(const trace::Run& run) {
   std::vector<std::vector<Stream>> collected = collect_streams(run);
-  const std::vector<RankList> members = members_by_group(run);
+  const std::vector<trace::RankList> members = members_by_group(run);
   std::vector<GroupStreams> out;
   for (std::uint32_t g = 0; g < collected.size(); ++g) {
     GroupStreams group;
-    group.group = GroupId(g);
+    group.group = trace::GroupId(g);
     group.name = printable(run.tables.str(group.group));
     group.members = members[g];
     group.streams = std::move(collected[g]);
@@ -207,4 +208,4 @@ std::vector<GroupStreams> group_streams(const Run& run) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -11,7 +11,7 @@
 
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 // One member's collectives in one group, in order.
 struct Stream {
@@ -28,11 +28,11 @@ struct StreamClass {
 };
 
 struct GroupStreams {
-  GroupId group;
+  trace::GroupId group;
   std::string name;
-  std::vector<Rank> members;    // what most ranks say, in group order
-  std::vector<Stream> streams;  // of the members whose trace is there, by rank
-  std::vector<Rank> absent;     // members without a trace
+  std::vector<trace::Rank> members;  // what most ranks say, in group order
+  std::vector<Stream> streams;       // of the members whose trace is there, by rank
+  std::vector<trace::Rank> absent;   // members without a trace
   std::vector<StreamClass> classes;
   std::uint64_t first_seq = 0;  // the number of the first call of every stream
   bool comparable = true;       // false: streams start mid-run and nothing lines them up
@@ -41,6 +41,6 @@ struct GroupStreams {
 // All groups in which anything was issued or that a rank declared, by name.
 // O(calls + members of all groups · log): memberships and calls are gone through once for all
 // groups.
-std::vector<GroupStreams> group_streams(const Run& run);
+std::vector<GroupStreams> group_streams(const trace::Run& run);
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

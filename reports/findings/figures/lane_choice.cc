@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 // True where two calls disagree in a field that both recorded.
@@ -53,20 +53,21 @@ std::vector<std::size_t> by_importance(const LaneTable& table) {
 
 }  // namespace
 
-bool seen_in_program_order(const Finding& finding) {
+bool seen_in_program_order(const verify::Finding& finding) {
   switch (finding.rule) {
-    case RuleId::cross_group_deadlock:
-    case RuleId::deadlock:
-    case RuleId::p2p_unmatched:
-    case RuleId::p2p_cycle:
-    case RuleId::p2p_size:
+    case verify::RuleId::cross_group_deadlock:
+    case verify::RuleId::deadlock:
+    case verify::RuleId::p2p_unmatched:
+    case verify::RuleId::p2p_cycle:
+    case verify::RuleId::p2p_size:
       return true;
     default:
       return false;
   }
 }
 
-LaneTable choose_lanes(const Finding& finding, const Run& run, const LaneWindow& window) {
+LaneTable choose_lanes(const verify::Finding& finding, const trace::Run& run,
+                       const LaneWindow& window) {
   LaneTable table;
   if (seen_in_program_order(finding)) table = by_program_order(finding, run, window.last);
   if (table.rows.empty()) table = by_sequence(finding, run, window.before, window.after);
@@ -127,4 +128,4 @@ std::string_view state_words(LaneCell::State state) {
   return "";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -7,7 +7,7 @@
 
 #include "reports/findings/figures/lane_table.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 struct LaneWindow {
   std::uint64_t before = 2, after = 2;  // columns around the difference
@@ -16,11 +16,12 @@ struct LaneWindow {
 
 // True for ranks that block one another in several groups or point-to-point, which are seen best in
 // program order.
-bool seen_in_program_order(const Finding& finding);
+bool seen_in_program_order(const verify::Finding& finding);
 
 // The view that shows the finding best: program order, or around its place in the group's sequence.
 // Without rows where there is nothing to draw.
-LaneTable choose_lanes(const Finding& finding, const Run& run, const LaneWindow& window);
+LaneTable choose_lanes(const verify::Finding& finding, const trace::Run& run,
+                       const LaneWindow& window);
 
 // Keeps `most` rows, at least 2: culprits first, then those that most ranks share, never culprits
 // alone. Gives the number of ranks in the others.
@@ -33,4 +34,4 @@ bool stands_out(const LaneTable& table, const LaneRow& row, std::size_t column);
 // "waits", "never called" …; empty where there is nothing to say.
 std::string_view state_words(LaneCell::State state);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -10,7 +10,7 @@
 #include "reports/html/markup.h"
 #include "reports/html/svg.h"
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 namespace {
 
 using State = LaneCell::State;
@@ -53,7 +53,7 @@ std::string full_words(const LaneCell& cell) {
 
 class LaneFigure {
  public:
-  LaneFigure(LaneTable table, const Run& run, const MatchedCalls& matched, std::string id)
+  LaneFigure(LaneTable table, const trace::Run& run, const MatchedCalls& matched, std::string id)
       : table_(std::move(table)), run_(run), matched_(matched), id_(std::move(id)) {
     hidden_ = limit_rows(table_, kMostLaneRows);
     place();
@@ -111,7 +111,7 @@ class LaneFigure {
   std::uint32_t meeting_of(std::size_t r, std::size_t c) const {
     const LaneCell& cell = table_.rows[r].cells[c];
     if (cell.call == kNoLaneCall) return MatchedCalls::kAlone;
-    const RankTrace* trace = run_.find(table_.rows[r].ranks.front());
+    const trace::RankTrace* trace = run_.find(table_.rows[r].ranks.front());
     return matched_.meeting[static_cast<std::size_t>(trace - run_.ranks.data())][cell.call];
   }
 
@@ -211,7 +211,7 @@ class LaneFigure {
   }
 
   // Of the names that a call carries the picture has the first; here are more.
-  std::string whole_words(const LaneCell& cell, const Call& made) const {
+  std::string whole_words(const LaneCell& cell, const trace::Call& made) const {
     constexpr std::size_t kNames = 40;
     std::string out;
     for (std::size_t field = 0; field < kLaneFields; ++field) {
@@ -229,10 +229,10 @@ class LaneFigure {
     if (shown.lines.empty() && shown.state.empty()) return {};
     std::string call, at, step;
     if (cell.call != kNoLaneCall) {
-      const Call& made = run_.find(row.ranks.front())->calls[cell.call];
+      const trace::Call& made = run_.find(row.ranks.front())->calls[cell.call];
       call = whole_words(cell, made);
       at = run_.tables.str(made.at);
-      if (made.step != kNone) step = std::to_string(made.step);
+      if (made.step != trace::kNone) step = std::to_string(made.step);
     }
     std::string state(state_words(cell.state));
     if (cell.state == State::waits_elsewhere) state += " " + cell.elsewhere;
@@ -243,7 +243,7 @@ class LaneFigure {
   }
 
   LaneTable table_;
-  const Run& run_;
+  const trace::Run& run_;
   const MatchedCalls& matched_;
   std::string id_;
   std::size_t hidden_ = 0;
@@ -253,11 +253,11 @@ class LaneFigure {
 
 }  // namespace
 
-std::string lane_figure(const Finding& finding, const Run& run, const MatchedCalls& matched,
-                        const std::string& id) {
+std::string lane_figure(const verify::Finding& finding, const trace::Run& run,
+                        const MatchedCalls& matched, const std::string& id) {
   LaneTable table = choose_lanes(finding, run, {.before = 2, .after = 2, .last = 4});
   if (table.rows.empty()) return {};
   return LaneFigure(std::move(table), run, matched, id).str();
 }
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

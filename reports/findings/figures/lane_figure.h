@@ -9,11 +9,11 @@
 #include "trace/run.h"
 #include "verify/report.h"
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 
 // Markup; empty where there is nothing to draw. `matched`: of `run`. `id`: the finding's, the front
 // of the names that the boxes' links lead to. O(calls of the concerned ranks).
-std::string lane_figure(const Finding& finding, const Run& run, const MatchedCalls& matched,
-                        const std::string& id);
+std::string lane_figure(const verify::Finding& finding, const trace::Run& run,
+                        const MatchedCalls& matched, const std::string& id);
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

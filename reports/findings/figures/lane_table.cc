@@ -8,128 +8,132 @@
 #include "base/tables.h"
 #include "base/text.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using State = LaneCell::State;
 
-std::string joined(const IntList& list) {
+std::string joined(const trace::IntList& list) {
   std::string out;
   for (const std::int64_t value : list) out += (out.empty() ? "" : ",") + std::to_string(value);
   return out;
 }
 
-std::string what_of(const Call& call, const Tables& tables) {
-  const std::vector<StringId>& names = tables.name_lists[call.what];
+std::string what_of(const trace::Call& call, const trace::Tables& tables) {
+  const std::vector<trace::StringId>& names = tables.name_lists[call.what];
   if (names.empty()) return {};
   std::string out = printable(tables.str(names.front()));
   if (names.size() > 1) out += " +" + std::to_string(names.size() - 1);
   return out;
 }
 
-std::string size_of(const Signature& signature, const Tables& tables) {
+std::string size_of(const trace::Signature& signature, const trace::Tables& tables) {
   std::int64_t elements = signature.count;
-  if (elements == kNone) elements = signature.in_elements;
-  if (elements == kNone) elements = signature.out_elements;
-  std::string out = elements == kNone ? "" : std::to_string(elements);
-  const std::vector<StringId>& dtypes = tables.name_lists[signature.dtypes];
+  if (elements == trace::kNone) elements = signature.in_elements;
+  if (elements == trace::kNone) elements = signature.out_elements;
+  std::string out = elements == trace::kNone ? "" : std::to_string(elements);
+  const std::vector<trace::StringId>& dtypes = tables.name_lists[signature.dtypes];
   if (!dtypes.empty()) out += (out.empty() ? "" : " ") + printable(tables.str(dtypes.front()));
   return out;
 }
 
-std::string op_label(const Signature& signature, const Tables& tables) {
-  if (signature.op != Op::other) return std::string(op_name(signature.op));
+std::string op_label(const trace::Signature& signature, const trace::Tables& tables) {
+  if (signature.op != trace::Op::other) return std::string(trace::op_name(signature.op));
   return printable(tables.str(signature.other_op));
 }
 
-std::string peer_label(const Call& call, Op op) {
+std::string peer_label(const trace::Call& call, trace::Op op) {
   const std::string peer =
       call.peer.value < 0 ? "any rank" : "rank " + std::to_string(call.peer.value);
-  return (op == Op::send ? " to " : " from ") + peer;
+  return (op == trace::Op::send ? " to " : " from ") + peer;
 }
 
 // True where the rank is blocked in this call for good, as far as its trace goes.
-bool blocks(const Call& call, const RankTrace& trace) {
-  if (trace.end == End::clean || call.has(kCompleted) || call.has(kWaitEnded)) return false;
-  if (call.has(kAsync)) return call.has(kWaitBegan);
+bool blocks(const trace::Call& call, const trace::RankTrace& trace) {
+  if (trace.end == trace::End::clean || call.has(trace::kCompleted) || call.has(trace::kWaitEnded))
+    return false;
+  if (call.has(trace::kAsync)) return call.has(trace::kWaitBegan);
   return &call == &trace.calls.back();
 }
 
-const Call* blocking_call(const RankTrace& trace) {
+const trace::Call* blocking_call(const trace::RankTrace& trace) {
   const auto found = std::find_if(trace.calls.rbegin(), trace.calls.rend(),
-                                  [&](const Call& call) { return blocks(call, trace); });
+                                  [&](const trace::Call& call) { return blocks(call, trace); });
   return found == trace.calls.rend() ? nullptr : &*found;
 }
 
-bool records_completion(const RankTrace& trace) {
+bool records_completion(const trace::RankTrace& trace) {
   return std::any_of(trace.calls.begin(), trace.calls.end(),
-                     [](const Call& call) { return call.has(kCompleted); });
+                     [](const trace::Call& call) { return call.has(trace::kCompleted); });
 }
 
-LaneCell cell_of(const Call& call, const RankTrace& trace, const Tables& tables) {
-  const Signature& signature = tables.signatures[call.signature];
+LaneCell cell_of(const trace::Call& call, const trace::RankTrace& trace,
+                 const trace::Tables& tables) {
+  const trace::Signature& signature = tables.signatures[call.signature];
   LaneCell cell;
   cell.state = State::done;
   cell.call = static_cast<std::uint32_t>(&call - trace.calls.data());
   if (blocks(call, trace))
     cell.state = State::waits;
-  else if (!call.has(kCompleted) && trace.end != End::clean && records_completion(trace))
+  else if (!call.has(trace::kCompleted) && trace.end != trace::End::clean &&
+           records_completion(trace))
     cell.state = State::pending;
   cell.fields[kOp] = op_label(signature, tables);
   cell.fields[kWhat] = what_of(call, tables);
   cell.fields[kSize] = size_of(signature, tables);
   cell.fields[kRedop] = printable(tables.str(signature.redop));
-  if (signature.root != kNone) cell.fields[kRoot] = "root " + std::to_string(signature.root);
-  const IntList& splits = tables.int_lists[signature.splits_in];
+  if (signature.root != trace::kNone) cell.fields[kRoot] = "root " + std::to_string(signature.root);
+  const trace::IntList& splits = tables.int_lists[signature.splits_in];
   if (!splits.empty()) cell.fields[kSplits] = "splits " + joined(splits);
   return cell;
 }
 
 // Why a stream that has no call here stops.
-LaneCell stopped(const RankTrace& trace, GroupId group, const Tables& tables) {
+LaneCell stopped(const trace::RankTrace& trace, trace::GroupId group, const trace::Tables& tables) {
   LaneCell cell;
-  if (const Call* blocking = blocking_call(trace)) {
-    const Op op = tables.signatures[blocking->signature].op;
-    const bool elsewhere = blocking->group != group || is_point_to_point(op);
+  if (const trace::Call* blocking = blocking_call(trace)) {
+    const trace::Op op = tables.signatures[blocking->signature].op;
+    const bool elsewhere = blocking->group != group || trace::is_point_to_point(op);
     cell.state = elsewhere ? State::waits_elsewhere : State::absent;
     if (elsewhere)
-      cell.elsewhere =
-          is_point_to_point(op) ? std::string(op_name(op)) : printable(tables.str(blocking->group));
+      cell.elsewhere = trace::is_point_to_point(op) ? std::string(trace::op_name(op))
+                                                    : printable(tables.str(blocking->group));
     return cell;
   }
   switch (trace.end) {
-    case End::cut:
+    case trace::End::cut:
       cell.state = State::cut;
       break;
-    case End::clean:
+    case trace::End::clean:
       cell.state = State::ended;
       break;
-    case End::hung:
+    case trace::End::hung:
       cell.state = State::not_called;
       break;
-    case End::exception:
+    case trace::End::exception:
       cell.state = State::raised;
       break;
-    case End::killed:
+    case trace::End::killed:
       cell.state = State::killed;
       break;
   }
   return cell;
 }
 
-std::optional<GroupId> group_named(const Tables& tables, const std::string& name) {
+std::optional<trace::GroupId> group_named(const trace::Tables& tables, const std::string& name) {
   for (std::uint32_t id = 0; id < tables.groups.size(); ++id)
-    if (tables.groups[GroupId(id)] == name) return GroupId(id);
+    if (tables.groups[trace::GroupId(id)] == name) return trace::GroupId(id);
   return std::nullopt;
 }
 
-std::set<Rank> concerned(const Finding& finding) {
-  std::set<Rank> out(finding.ranks.begin(), finding.ranks.end());
+std::set<trace::Rank> concerned(const verify::Finding& finding) {
+  std::set<trace::Rank> out(finding.ranks.begin(), finding.ranks.end());
   out.insert(finding.culprits.begin(), finding.culprits.end());
   return out;
 }
 
-const RankTrace::Membership* membership(const RankTrace& trace, GroupId group) {
+const trace::RankTrace::Membership* membership(const trace::RankTrace& trace,
+                                               trace::GroupId group) {
   const auto known = std::find_if(trace.groups.begin(), trace.groups.end(),
                                   [&](const auto& m) { return m.group == group; });
   return known == trace.groups.end() ? nullptr : &*known;
@@ -137,31 +141,36 @@ const RankTrace::Membership* membership(const RankTrace& trace, GroupId group) {
 
 // The group's members, and who is concerned and takes part in it all the same: ranks may disagree
 // on the members. Without those who only wait elsewhere because of it.
-std::set<Rank> members(const Finding& finding, const Run& run, GroupId group) {
-  std::set<Rank> out = concerned(finding);
-  const auto declares = [&](const RankTrace& trace) { return membership(trace, group) != nullptr; };
+std::set<trace::Rank> members(const verify::Finding& finding, const trace::Run& run,
+                              trace::GroupId group) {
+  std::set<trace::Rank> out = concerned(finding);
+  const auto declares = [&](const trace::RankTrace& trace) {
+    return membership(trace, group) != nullptr;
+  };
   const auto first = std::find_if(run.ranks.begin(), run.ranks.end(), declares);
   if (first == run.ranks.end()) return out;
-  std::erase_if(out, [&](Rank rank) {
-    const RankTrace* trace = run.find(rank);
+  std::erase_if(out, [&](trace::Rank rank) {
+    const trace::RankTrace* trace = run.find(rank);
     return trace != nullptr && !declares(*trace) &&
            std::none_of(trace->calls.begin(), trace->calls.end(),
-                        [&](const Call& call) { return call.group == group; });
+                        [&](const trace::Call& call) { return call.group == group; });
   });
-  const RankList& listed = membership(*first, group)->ranks;
+  const trace::RankList& listed = membership(*first, group)->ranks;
   out.insert(listed.begin(), listed.end());
   return out;
 }
 
 // The cells of one rank for the places [first, first + count) of the group's sequence.
-std::vector<LaneCell> cells_in_window(const RankTrace& trace, const Tables& tables, GroupId group,
-                                      std::uint64_t first, std::size_t count) {
+std::vector<LaneCell> cells_in_window(const trace::RankTrace& trace, const trace::Tables& tables,
+                                      trace::GroupId group, std::uint64_t first,
+                                      std::size_t count) {
   const auto start = trace.first_seq.find(group);
   const std::uint64_t offset = start == trace.first_seq.end() ? 0 : start->second;
   std::vector<LaneCell> cells(count);
   std::uint64_t next = offset;  // the place after the rank's last call in this group
-  for (const Call& call : trace.calls) {
-    if (call.group != group || is_point_to_point(tables.signatures[call.signature].op)) continue;
+  for (const trace::Call& call : trace.calls) {
+    if (call.group != group || trace::is_point_to_point(tables.signatures[call.signature].op))
+      continue;
     const std::uint64_t seq = offset + call.seq;
     next = seq + 1;
     if (seq >= first && seq - first < count) cells[seq - first] = cell_of(call, trace, tables);
@@ -178,10 +187,10 @@ std::vector<LaneCell> cells_in_window(const RankTrace& trace, const Tables& tabl
 // Puts the ranks with equal cells into one row.
 class RowFolder {
  public:
-  explicit RowFolder(const Finding& finding)
+  explicit RowFolder(const verify::Finding& finding)
       : culprits_(finding.culprits.begin(), finding.culprits.end()) {}
 
-  void add(Rank rank, std::vector<LaneCell> cells) {
+  void add(trace::Rank rank, std::vector<LaneCell> cells) {
     const bool culprit = culprits_.contains(rank);
     const auto [found, fresh] = row_of_.try_emplace(key(cells, culprit), rows_.size());
     if (fresh) rows_.push_back({{}, std::move(cells), culprit});
@@ -199,7 +208,7 @@ class RowFolder {
     }
     return out;
   }
-  std::set<Rank> culprits_;
+  std::set<trace::Rank> culprits_;
   std::map<std::string, std::size_t> row_of_;
   std::vector<LaneRow> rows_;
 };
@@ -245,7 +254,7 @@ void trim_empty_columns(LaneTable& table) {
 
 }  // namespace
 
-LaneTable by_sequence(const Finding& finding, const Run& run, std::uint64_t before,
+LaneTable by_sequence(const verify::Finding& finding, const trace::Run& run, std::uint64_t before,
                       std::uint64_t after) {
   LaneTable table;
   table.shown.fill(false);
@@ -258,8 +267,8 @@ LaneTable by_sequence(const Finding& finding, const Run& run, std::uint64_t befo
   for (std::size_t i = 0; i < count; ++i) table.heads.push_back("seq " + std::to_string(first + i));
 
   RowFolder rows(finding);
-  for (const Rank rank : members(finding, run, *group)) {
-    const RankTrace* trace = run.find(rank);
+  for (const trace::Rank rank : members(finding, run, *group)) {
+    const trace::RankTrace* trace = run.find(rank);
     std::vector<LaneCell> cells(count);
     if (trace != nullptr)
       cells = cells_in_window(*trace, run.tables, *group, first, count);
@@ -273,12 +282,13 @@ LaneTable by_sequence(const Finding& finding, const Run& run, std::uint64_t befo
   return table;
 }
 
-LaneTable by_program_order(const Finding& finding, const Run& run, std::size_t count) {
+LaneTable by_program_order(const verify::Finding& finding, const trace::Run& run,
+                           std::size_t count) {
   LaneTable table;
   table.shown.fill(false);
   std::size_t longest = 1;
-  for (const Rank rank : concerned(finding))
-    if (const RankTrace* trace = run.find(rank); trace != nullptr)
+  for (const trace::Rank rank : concerned(finding))
+    if (const trace::RankTrace* trace = run.find(rank); trace != nullptr)
       longest = std::max(longest, trace->calls.size());
   count = std::min(count, longest);
   table.title = "last calls";
@@ -289,17 +299,17 @@ LaneTable by_program_order(const Finding& finding, const Run& run, std::size_t c
 
   bool any_blocked = false;
   RowFolder rows(finding);
-  for (const Rank rank : concerned(finding)) {
-    const RankTrace* trace = run.find(rank);
+  for (const trace::Rank rank : concerned(finding)) {
+    const trace::RankTrace* trace = run.find(rank);
     if (trace == nullptr) continue;
     any_blocked = any_blocked || blocking_call(*trace) != nullptr;
     std::vector<LaneCell> cells(count);
     const std::size_t shown = std::min(count, trace->calls.size());
     for (std::size_t i = 0; i < shown; ++i) {
-      const Call& call = trace->calls[trace->calls.size() - shown + i];
+      const trace::Call& call = trace->calls[trace->calls.size() - shown + i];
       LaneCell cell = cell_of(call, *trace, run.tables);
-      const Op op = run.tables.signatures[call.signature].op;
-      if (is_point_to_point(op))
+      const trace::Op op = run.tables.signatures[call.signature].op;
+      if (trace::is_point_to_point(op))
         cell.fields[kOp] += peer_label(call, op);
       else
         cell.fields[kWhere] = "in " + printable(run.tables.str(call.group));
@@ -313,4 +323,4 @@ LaneTable by_program_order(const Finding& finding, const Run& run, std::size_t c
   return table;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -19,7 +19,7 @@
 #include "trace/run.h"
 #include "verify/report.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // What a cell says of one call; each field may become a line of it.
 enum LaneField : std::size_t { kOp, kWhere, kWhat, kSize, kRedop, kRoot, kSplits, kLaneFields };
@@ -50,7 +50,7 @@ struct LaneCell {
 };
 
 struct LaneRow {
-  std::vector<Rank> ranks;  // sorted
+  std::vector<trace::Rank> ranks;  // sorted
   std::vector<LaneCell> cells;
   bool culprit = false;  // its ranks are the finding's culprits
 };
@@ -66,10 +66,11 @@ struct LaneTable {
 
 // `before` and `after`: columns around the finding's place. Empty (no rows) where the finding has
 // no group and place, or the run does not have that group.
-LaneTable by_sequence(const Finding& finding, const Run& run, std::uint64_t before,
+LaneTable by_sequence(const verify::Finding& finding, const trace::Run& run, std::uint64_t before,
                       std::uint64_t after);
 
 // The last `count` calls of the concerned ranks. Empty where none of them is blocked in a call.
-LaneTable by_program_order(const Finding& finding, const Run& run, std::size_t count);
+LaneTable by_program_order(const verify::Finding& finding, const trace::Run& run,
+                           std::size_t count);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

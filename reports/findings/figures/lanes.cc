@@ -9,7 +9,7 @@
 #include "reports/findings/figures/lane_table.h"
 #include "reports/findings/finding_words.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using State = LaneCell::State;
@@ -155,10 +155,11 @@ class Drawing {
 
 }  // namespace
 
-std::string lanes(const Finding& finding, const Run& run, const LaneOptions& options) {
+std::string lanes(const verify::Finding& finding, const trace::Run& run,
+                  const LaneOptions& options) {
   LaneTable table = choose_lanes(finding, run, {});
   if (table.rows.empty()) return {};
   return Drawing(std::move(table), options).str();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -16,7 +16,7 @@
 #include "trace/run.h"
 #include "verify/report.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 struct LaneOptions {
   std::size_t width = 80;  // columns that no line exceeds, indentation included
@@ -27,6 +27,7 @@ struct LaneOptions {
 
 // Lines, each ending in a newline; empty where there is nothing to draw. A call that differs from
 // the majority's is marked "!"; long names lose their middle.
-std::string lanes(const Finding& finding, const Run& run, const LaneOptions& options = {});
+std::string lanes(const verify::Finding& finding, const trace::Run& run,
+                  const LaneOptions& options = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -5,13 +5,13 @@
 
 #include "verify/streams/streams.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
-void match_collectives(const Run& run, MatchedCalls& out) {
-  for (const GroupStreams& group : group_streams(run)) {
+void match_collectives(const trace::Run& run, MatchedCalls& out) {
+  for (const verify::GroupStreams& group : verify::group_streams(run)) {
     std::size_t longest = 0;
-    for (const Stream& stream : group.streams) {
+    for (const verify::Stream& stream : group.streams) {
       for (std::size_t i = 0; i < stream.calls.size(); ++i) {
         out.seq[stream.rank_index][stream.calls[i]] = group.first_seq + i;
         if (group.comparable)
@@ -29,17 +29,19 @@ struct Channel {
   std::vector<std::uint32_t> meetings;
   std::size_t sent = 0, received = 0;
 };
-using ChannelKey = std::tuple<GroupId, std::int32_t, std::int32_t, std::int32_t>;
+using ChannelKey = std::tuple<trace::GroupId, std::int32_t, std::int32_t, std::int32_t>;
 
-void match_messages(const Run& run, MatchedCalls& out) {
+void match_messages(const trace::Run& run, MatchedCalls& out) {
   std::map<ChannelKey, Channel> channels;
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
-    const RankTrace& trace = run.ranks[r];
+    const trace::RankTrace& trace = run.ranks[r];
     for (std::size_t c = 0; c < trace.calls.size(); ++c) {
-      const Call& call = trace.calls[c];
-      const Op op = run.tables.signatures[call.signature].op;
-      if ((op != Op::send && op != Op::recv) || call.peer.value < 0 || call.ptag == -1) continue;
-      const bool sends = op == Op::send;
+      const trace::Call& call = trace.calls[c];
+      const trace::Op op = run.tables.signatures[call.signature].op;
+      if ((op != trace::Op::send && op != trace::Op::recv) || call.peer.value < 0 ||
+          call.ptag == -1)
+        continue;
+      const bool sends = op == trace::Op::send;
       const std::int32_t self = trace.rank.value;
       const std::int32_t from = sends ? self : call.peer.value;
       const std::int32_t to = sends ? call.peer.value : self;
@@ -53,17 +55,17 @@ void match_messages(const Run& run, MatchedCalls& out) {
 
 }  // namespace
 
-MatchedCalls match_calls(const Run& run) {
+MatchedCalls match_calls(const trace::Run& run) {
   MatchedCalls out;
-  for (const RankTrace& trace : run.ranks) {
+  for (const trace::RankTrace& trace : run.ranks) {
     out.meeting.emplace_back(trace.calls.size(), MatchedCalls::kAlone);
     std::vector<std::uint64_t>& seq = out.seq.emplace_back();
     seq.reserve(trace.calls.size());
-    for (const Call& call : trace.calls) seq.push_back(call.seq);
+    for (const trace::Call& call : trace.calls) seq.push_back(call.seq);
   }
   match_collectives(run, out);
   match_messages(run, out);
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

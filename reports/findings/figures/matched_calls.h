@@ -11,7 +11,7 @@
 
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 struct MatchedCalls {
   static constexpr std::uint32_t kAlone = UINT32_MAX;
@@ -26,6 +26,6 @@ struct MatchedCalls {
 };
 
 // O(calls log calls), 12 bytes for each call.
-MatchedCalls match_calls(const Run& run);
+MatchedCalls match_calls(const trace::Run& run);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -10,17 +10,17 @@
 #include "reports/findings/finding_words.h"
 #include "reports/html/markup.h"
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 namespace {
 
 constexpr std::size_t kSteps = 9;
 constexpr std::size_t kModalityRows = 12;
 
 // The steps shown: those around `step`, or the last ones.
-std::vector<std::int64_t> steps_around(const Run& run, std::optional<std::int64_t> step) {
+std::vector<std::int64_t> steps_around(const trace::Run& run, std::optional<std::int64_t> step) {
   std::set<std::int64_t> all;
-  for (const RankTrace& trace : run.ranks)
-    for (const ModalityMark& mark : trace.modalities) all.insert(mark.n);
+  for (const trace::RankTrace& trace : run.ranks)
+    for (const trace::ModalityMark& mark : trace.modalities) all.insert(mark.n);
   const std::vector<std::int64_t> steps(all.begin(), all.end());
   const auto place = static_cast<std::size_t>(
       step ? std::lower_bound(steps.begin(), steps.end(), *step) - steps.begin()
@@ -32,14 +32,14 @@ std::vector<std::int64_t> steps_around(const Run& run, std::optional<std::int64_
 }
 
 // By step: what the rank's batch held; nothing recorded: id 0.
-using Held = std::vector<NameListId>;
+using Held = std::vector<trace::NameListId>;
 
-std::map<Held, std::vector<Rank>> ranks_by_held(const Run& run,
-                                                const std::vector<std::int64_t>& steps) {
-  std::map<Held, std::vector<Rank>> rows;
-  for (const RankTrace& trace : run.ranks) {
+std::map<Held, std::vector<trace::Rank>> ranks_by_held(const trace::Run& run,
+                                                       const std::vector<std::int64_t>& steps) {
+  std::map<Held, std::vector<trace::Rank>> rows;
+  for (const trace::RankTrace& trace : run.ranks) {
     Held held(steps.size());
-    for (const ModalityMark& mark : trace.modalities) {
+    for (const trace::ModalityMark& mark : trace.modalities) {
       const auto step = std::lower_bound(steps.begin(), steps.end(), mark.n);
       if (step != steps.end() && *step == mark.n)
         held[static_cast<std::size_t>(step - steps.begin())] = mark.has;
@@ -50,7 +50,8 @@ std::map<Held, std::vector<Rank>> ranks_by_held(const Run& run,
 }
 
 // A chip for each modality that anybody's batch held in that step.
-std::string batch_cell(const Run& run, NameListId held, const std::set<std::string>& somebody_has) {
+std::string batch_cell(const trace::Run& run, trace::NameListId held,
+                       const std::set<std::string>& somebody_has) {
   if (held.value == 0) return "<span class=\"soft\">not recorded</span>";
   const std::vector<std::string> names = run.tables.names(held);
   std::string out;
@@ -64,7 +65,7 @@ std::string batch_cell(const Run& run, NameListId held, const std::set<std::stri
 
 }  // namespace
 
-std::string modality_table(const Run& run, std::optional<std::int64_t> step) {
+std::string modality_table(const trace::Run& run, std::optional<std::int64_t> step) {
   const std::vector<std::int64_t> steps = steps_around(run, step);
   if (steps.empty()) return {};
   const auto folded = ranks_by_held(run, steps);
@@ -73,7 +74,7 @@ std::string modality_table(const Run& run, std::optional<std::int64_t> step) {
     for (std::size_t s = 0; s < steps.size(); ++s)
       for (std::string& name : run.tables.names(held[s])) somebody_has[s].insert(std::move(name));
 
-  std::vector<std::pair<std::vector<Rank>, Held>> rows;
+  std::vector<std::pair<std::vector<trace::Rank>, Held>> rows;
   for (const auto& [held, ranks] : folded) rows.emplace_back(ranks, held);
   std::sort(rows.begin(), rows.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -94,4 +95,4 @@ std::string modality_table(const Run& run, std::optional<std::int64_t> step) {
   return out;
 }
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

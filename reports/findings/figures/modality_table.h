@@ -8,10 +8,10 @@
 
 #include "trace/run.h"
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 
 // Markup; empty where no rank recorded modalities. `step`: the one to be seen; none: the last.
 // O(modality events).
-std::string modality_table(const Run& run, std::optional<std::int64_t> step);
+std::string modality_table(const trace::Run& run, std::optional<std::int64_t> step);
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

@@ -9,7 +9,7 @@
 #include "verify/streams/agreement.h"
 #include "verify/streams/edits.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 constexpr std::size_t kBeforePlace = 8;     // calls before the place that are compared
@@ -20,29 +20,31 @@ constexpr std::size_t kMostDiffRows = 40;
 using Lengths = std::vector<std::vector<std::uint32_t>>;
 
 struct Window {
-  const RankTrace* trace = nullptr;
-  const Stream* stream = nullptr;
+  const trace::RankTrace* trace = nullptr;
+  const verify::Stream* stream = nullptr;
   std::uint64_t first_seq = 0;  // of the group
   std::size_t begin = 0, count = 0;
 
   std::uint32_t call(std::size_t i) const { return stream->calls[begin + i]; }
   std::uint64_t seq(std::size_t i) const { return first_seq + begin + i; }
-  Token token(std::size_t i) const {
-    const Call& call = trace->calls[this->call(i)];
+  verify::Token token(std::size_t i) const {
+    const trace::Call& call = trace->calls[this->call(i)];
     return {call.signature, call.what, call.step};
   }
   bool reaches_the_end() const { return begin + count == stream->calls.size(); }
 };
 
 // The class of a stream, and its ranks.
-const StreamClass& class_of(const GroupStreams& group, std::uint32_t stream) {
-  return *std::find_if(group.classes.begin(), group.classes.end(), [&](const StreamClass& one) {
-    return std::binary_search(one.streams.begin(), one.streams.end(), stream);
-  });
+const verify::StreamClass& class_of(const verify::GroupStreams& group, std::uint32_t stream) {
+  return *std::find_if(group.classes.begin(), group.classes.end(),
+                       [&](const verify::StreamClass& one) {
+                         return std::binary_search(one.streams.begin(), one.streams.end(), stream);
+                       });
 }
 
-std::vector<Rank> ranks_in(const StreamClass& one, const GroupStreams& group, const Run& run) {
-  std::vector<Rank> out;
+std::vector<trace::Rank> ranks_in(const verify::StreamClass& one, const verify::GroupStreams& group,
+                                  const trace::Run& run) {
+  std::vector<trace::Rank> out;
   for (const std::uint32_t s : one.streams)
     out.push_back(run.ranks[group.streams[s].rank_index].rank);
   std::sort(out.begin(), out.end());
@@ -54,14 +56,15 @@ struct Pair {
 };
 
 // The first culprit, and the largest class without culprits.
-std::optional<Pair> choose_pair(const Finding& finding, const GroupStreams& group, const Run& run) {
+std::optional<Pair> choose_pair(const verify::Finding& finding, const verify::GroupStreams& group,
+                                const trace::Run& run) {
   const auto is_culprit = [&](std::uint32_t s) {
     return std::binary_search(finding.culprits.begin(), finding.culprits.end(),
                               run.ranks[group.streams[s].rank_index].rank);
   };
-  const StreamClass* usual = nullptr;
+  const verify::StreamClass* usual = nullptr;
   std::optional<std::uint32_t> deviant;
-  for (const StreamClass& one : group.classes) {
+  for (const verify::StreamClass& one : group.classes) {
     const auto culprit = std::find_if(one.streams.begin(), one.streams.end(), is_culprit);
     if (culprit != one.streams.end()) {
       if (!deviant) deviant = *culprit;
@@ -73,8 +76,8 @@ std::optional<Pair> choose_pair(const Finding& finding, const GroupStreams& grou
   return Pair{usual->streams.front(), *deviant};
 }
 
-Window window_of(const Stream& stream, const GroupStreams& group, const Run& run,
-                 std::size_t place) {
+Window window_of(const verify::Stream& stream, const verify::GroupStreams& group,
+                 const trace::Run& run, std::size_t place) {
   Window out{&run.ranks[stream.rank_index], &stream, group.first_seq, 0, 0};
   out.begin = std::min(stream.calls.size(), place - std::min(place, kBeforePlace));
   out.count = std::min(kComparedCalls, stream.calls.size() - out.begin);
@@ -105,12 +108,14 @@ void flush(std::vector<DiffRow>& left, std::vector<DiffRow>& right, std::vector<
   right.clear();
 }
 
-std::vector<DiffRow> align(const Window& usual, const Window& deviant, const Tables& tables) {
-  Agreement agreement(tables);
+std::vector<DiffRow> align(const Window& usual, const Window& deviant,
+                           const trace::Tables& tables) {
+  verify::Agreement agreement(tables);
   std::vector<std::vector<bool>> same(usual.count, std::vector<bool>(deviant.count));
   for (std::size_t i = 0; i < usual.count; ++i)
     for (std::size_t j = 0; j < deviant.count; ++j)
-      same[i][j] = same_call(agreement, usual.token(i), deviant.token(j), /*with_step=*/true);
+      same[i][j] =
+          verify::same_call(agreement, usual.token(i), deviant.token(j), /*with_step=*/true);
   const Lengths lengths = common_lengths(usual, deviant, same);
   std::vector<DiffRow> rows, left, right;
   std::size_t i = 0;
@@ -148,12 +153,12 @@ bool trim(std::vector<DiffRow>& rows) {
 
 }  // namespace
 
-std::optional<SequenceDiff> sequence_diff(const Finding& finding, const Run& run,
-                                          const std::vector<GroupStreams>& groups) {
+std::optional<SequenceDiff> sequence_diff(const verify::Finding& finding, const trace::Run& run,
+                                          const std::vector<verify::GroupStreams>& groups) {
   if (!finding.seq || finding.culprits.empty()) return std::nullopt;
-  const auto group = std::find_if(groups.begin(), groups.end(), [&](const GroupStreams& one) {
-    return one.name == finding.group && one.comparable;
-  });
+  const auto group = std::find_if(
+      groups.begin(), groups.end(),
+      [&](const verify::GroupStreams& one) { return one.name == finding.group && one.comparable; });
   if (group == groups.end() || *finding.seq < group->first_seq) return std::nullopt;
   const std::optional<Pair> pair = choose_pair(finding, *group, run);
   if (!pair) return std::nullopt;
@@ -173,41 +178,42 @@ std::optional<SequenceDiff> sequence_diff(const Finding& finding, const Run& run
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 namespace {
 
-std::string_view end_words(End end) {
+std::string_view end_words(trace::End end) {
   switch (end) {
-    case End::cut:
+    case trace::End::cut:
       return "the trace ends";
-    case End::clean:
+    case trace::End::clean:
       return "the program ends";
-    case End::hung:
+    case trace::End::hung:
       return "hangs";
-    case End::exception:
+    case trace::End::exception:
       return "an exception ends it";
-    case End::killed:
+    case trace::End::killed:
       return "killed";
   }
   return "";
 }
 
-std::string call_cells(const RankTrace& trace, const Tables& tables, std::uint32_t index,
-                       std::uint64_t seq, std::string_view look, std::string_view sign) {
-  const Call& call = trace.calls[index];
+std::string call_cells(const trace::RankTrace& trace, const trace::Tables& tables,
+                       std::uint32_t index, std::uint64_t seq, std::string_view look,
+                       std::string_view sign) {
+  const trace::Call& call = trace.calls[index];
   const std::string classes = look.empty() ? "" : " class=\"" + std::string(look) + "\"";
   std::string out = "<td class=\"n " + std::string(look) + "\">" + std::to_string(seq) +
                     "</td><td" + classes + "><span class=\"sign\">" + std::string(sign) +
-                    "</span>" + code(describe(tables, call));
+                    "</span>" + code(trace::describe(tables, call));
   if (call.at.value != 0) out += "<span class=\"at\">" + text(tables.str(call.at)) + "</span>";
   return out + "</td>";
 }
 
 class Table {
  public:
-  Table(const SequenceDiff& diff, const Run& run) : diff_(diff), run_(run) {}
+  Table(const SequenceDiff& diff, const trace::Run& run) : diff_(diff), run_(run) {}
 
   std::string str() {
     std::string rows;
@@ -257,11 +263,13 @@ class Table {
   }
 
   const SequenceDiff& diff_;
-  const Run& run_;
+  const trace::Run& run_;
 };
 
 }  // namespace
 
-std::string diff_table(const SequenceDiff& diff, const Run& run) { return Table(diff, run).str(); }
+std::string diff_table(const SequenceDiff& diff, const trace::Run& run) {
+  return Table(diff, run).str();
+}
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

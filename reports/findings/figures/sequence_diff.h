@@ -15,12 +15,12 @@
 #include "verify/report.h"
 #include "verify/streams/streams.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 struct DiffSide {
-  std::uint32_t rank_index = 0;  // into Run::ranks: one of those that made these calls
-  std::vector<Rank> ranks;       // all of them, sorted
-  bool ends = false;             // the sequence ends within what is shown
+  std::uint32_t rank_index = 0;    // into Run::ranks: one of those that made these calls
+  std::vector<trace::Rank> ranks;  // all of them, sorted
+  bool ends = false;               // the sequence ends within what is shown
 };
 
 struct DiffRow {
@@ -36,16 +36,16 @@ struct SequenceDiff {
 
 // Nothing where the finding has no place in a group's sequence, or no culprit whose sequence
 // differs from somebody else's there. `groups`: of `run`. O(members of the group) + 48 · 48.
-std::optional<SequenceDiff> sequence_diff(const Finding& finding, const Run& run,
-                                          const std::vector<GroupStreams>& groups);
+std::optional<SequenceDiff> sequence_diff(const verify::Finding& finding, const trace::Run& run,
+                                          const std::vector<verify::GroupStreams>& groups);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports
 
 // A SequenceDiff as a table: what most ranks called on the left, what the culprits called on the
 // right.
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 
-std::string diff_table(const SequenceDiff& diff, const Run& run);
+std::string diff_table(const SequenceDiff& diff, const trace::Run& run);
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

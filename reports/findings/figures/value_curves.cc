@@ -17,47 +17,48 @@
 #include "reports/html/svg.h"
 #include "verify/numbers/value_table.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 constexpr std::size_t kMostCurves = 4;
 
-std::string_view words(Phase phase) {
+std::string_view words(verify::Phase phase) {
   switch (phase) {
-    case Phase::leftover:
+    case verify::Phase::leftover:
       return "gradient before backward";
-    case Phase::local_grad:
+    case verify::Phase::local_grad:
       return "gradient before synchronisation";
-    case Phase::synced_grad:
+    case verify::Phase::synced_grad:
       return "gradient after synchronisation";
-    case Phase::other_grad:
+    case verify::Phase::other_grad:
       return "gradient";
-    case Phase::optim:
+    case verify::Phase::optim:
       return "optimizer state";
-    case Phase::param:
+    case verify::Phase::param:
       return "parameter";
-    case Phase::buffer:
+    case verify::Phase::buffer:
       return "buffer";
   }
   return "";
 }
 
-bool ought_to_agree(const ValueRow& row) {
-  return row.phase != Phase::leftover && row.phase != Phase::local_grad && !row.sharded();
+bool ought_to_agree(const verify::ValueRow& row) {
+  return row.phase != verify::Phase::leftover && row.phase != verify::Phase::local_grad &&
+         !row.sharded();
 }
 
 // Ranks that both recorded a hash are compared by it, others by the norm.
-bool differ(const ValueRow& row) {
-  const StateMark& first = *row.readings.front().mark;
-  return std::any_of(row.readings.begin(), row.readings.end(), [&](const Reading& reading) {
-    const StateMark& mark = *reading.mark;
+bool differ(const verify::ValueRow& row) {
+  const trace::StateMark& first = *row.readings.front().mark;
+  return std::any_of(row.readings.begin(), row.readings.end(), [&](const verify::Reading& reading) {
+    const trace::StateMark& mark = *reading.mark;
     if (first.hash && mark.hash) return *first.hash != *mark.hash;
     return first.norm && mark.norm && *first.norm != *mark.norm;
   });
 }
 
-std::optional<std::int64_t> first_difference(const Series& series) {
-  for (const ValueRow* row : series.rows)
+std::optional<std::int64_t> first_difference(const verify::Series& series) {
+  for (const verify::ValueRow* row : series.rows)
     if (ought_to_agree(*row) && differ(*row)) return row->n;
   return std::nullopt;
 }
@@ -65,8 +66,8 @@ std::optional<std::int64_t> first_difference(const Series& series) {
 using Points = std::vector<std::pair<std::int64_t, double>>;
 
 // Equal curves once, those of most ranks first.
-void fold_curves(const std::map<Rank, Points>& of_rank, ValueCurves& out) {
-  std::map<Points, std::vector<Rank>> folded;
+void fold_curves(const std::map<trace::Rank, Points>& of_rank, ValueCurves& out) {
+  std::map<Points, std::vector<trace::Rank>> folded;
   for (const auto& [rank, points] : of_rank) folded[points].push_back(rank);
   for (const auto& [points, ranks] : folded) {
     Curve& curve = out.curves.emplace_back();
@@ -82,13 +83,13 @@ void fold_curves(const std::map<Rank, Points>& of_rank, ValueCurves& out) {
   out.curves.resize(kMostCurves);
 }
 
-ValueCurves curves_of(const Series& series, const Run& run) {
+ValueCurves curves_of(const verify::Series& series, const trace::Run& run) {
   ValueCurves out;
   out.name = run.tables.str(series.name);
   out.kind = words(series.phase);
-  std::map<Rank, Points> of_rank;
-  for (const ValueRow* row : series.rows) {
-    for (const Reading& reading : row->readings)
+  std::map<trace::Rank, Points> of_rank;
+  for (const verify::ValueRow* row : series.rows) {
+    for (const verify::Reading& reading : row->readings)
       if (reading.mark->norm && std::isfinite(*reading.mark->norm))
         of_rank[run.ranks[reading.rank].rank].emplace_back(row->n, *reading.mark->norm);
     if (row->readings.size() > 1 && ought_to_agree(*row))
@@ -99,16 +100,16 @@ ValueCurves curves_of(const Series& series, const Run& run) {
   return out;
 }
 
-std::optional<ValueCurves> loss_of(const Run& run) {
+std::optional<ValueCurves> loss_of(const trace::Run& run) {
   struct Sum {
     double sum = 0;
     std::size_t count = 0;
   };
   std::map<std::int64_t, Sum> steps;
   Curve curve;
-  for (const RankTrace& trace : run.ranks) {
+  for (const trace::RankTrace& trace : run.ranks) {
     bool any = false;
-    for (const StepMark& step : trace.steps) {
+    for (const trace::StepMark& step : trace.steps) {
       if (!step.loss || !std::isfinite(*step.loss)) continue;
       any = true;
       steps[step.n].sum += *step.loss;
@@ -122,25 +123,26 @@ std::optional<ValueCurves> loss_of(const Run& run) {
   return ValueCurves{"loss", "mean over the ranks", {std::move(curve)}, 0, {}, std::nullopt};
 }
 
-std::set<std::string> named_by(const Report& report) {
+std::set<std::string> named_by(const verify::Report& report) {
   std::set<std::string> out;
-  for (const Finding& finding : report.findings)
-    if (rule(finding.rule).family == "numbers")
+  for (const verify::Finding& finding : report.findings)
+    if (verify::rule(finding.rule).family == "numbers")
       out.insert(finding.what.begin(), finding.what.end());
   return out;
 }
 
 }  // namespace
 
-std::vector<ValueCurves> value_curves(const Report& report, const Run& run, std::size_t most) {
+std::vector<ValueCurves> value_curves(const verify::Report& report, const trace::Run& run,
+                                      std::size_t most) {
   std::vector<ValueCurves> out;
   if (std::optional<ValueCurves> loss = loss_of(run)) out.push_back(std::move(*loss));
-  const ValueTable table(run);
+  const verify::ValueTable table(run);
   const std::set<std::string> named = named_by(report);
   // Named first, then by the first step in which they differ, then in the table's order.
   using Key = std::tuple<bool, std::int64_t, std::size_t>;
-  std::vector<std::pair<Key, const Series*>> order;
-  for (const Series& series : table.series()) {
+  std::vector<std::pair<Key, const verify::Series*>> order;
+  for (const verify::Series& series : table.series()) {
     const bool is_named = named.contains(run.tables.str(series.name));
     order.push_back(
         {{!is_named, first_difference(series).value_or(INT64_MAX), order.size()}, &series});
@@ -151,9 +153,9 @@ std::vector<ValueCurves> value_curves(const Report& report, const Run& run, std:
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 namespace {
 
 constexpr double kValuesWidth = 320;
@@ -320,4 +322,4 @@ std::string value_charts(const std::vector<ValueCurves>& all) {
   return out.empty() ? out : element("div", "charts", out);
 }
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

@@ -11,7 +11,7 @@
 #include "trace/run.h"
 #include "verify/report.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 struct CurvePoint {
   std::int64_t n = 0;  // step
@@ -19,7 +19,7 @@ struct CurvePoint {
 };
 
 struct Curve {
-  std::vector<Rank> ranks;  // those that recorded exactly this, sorted
+  std::vector<trace::Rank> ranks;  // those that recorded exactly this, sorted
   std::vector<CurvePoint> points;
 };
 
@@ -41,16 +41,17 @@ struct ValueCurves {
 // The mean loss over the ranks, then at most `most` tensors: those that a finding names, then those
 // that first differ, then those that were recorded first. Without either, empty.
 // O(marks log marks).
-std::vector<ValueCurves> value_curves(const Report& report, const Run& run, std::size_t most);
+std::vector<ValueCurves> value_curves(const verify::Report& report, const trace::Run& run,
+                                      std::size_t most);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports
 
 // Small charts of ValueCurves: a line for each kind of rank, and below it a strip that shows in
 // which steps ranks agreed.
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 
 // Markup; empty for no curves. Long curves are thinned out to what can be seen.
 std::string value_charts(const std::vector<ValueCurves>& all);
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

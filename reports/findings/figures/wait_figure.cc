@@ -15,7 +15,7 @@
 #include "reports/html/markup.h"
 #include "reports/html/svg.h"
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 namespace {
 
 constexpr std::size_t kMostNodes = 16;
@@ -399,4 +399,4 @@ WaitLayout lay_out(std::size_t nodes, const std::vector<WaitEdge>& edges) {
   return LayeredLayout(nodes, edges).lay_out();
 }
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

@@ -10,7 +10,7 @@
 #include "reports/findings/figures/wait_picture.h"
 #include "reports/html/svg.h"
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 
 // Markup; empty where nobody waits. Of a larger graph the culprits and those next to them are
 // drawn, and the caption says how many are not. O(nodes + edges).
@@ -29,4 +29,4 @@ struct WaitLayout {
 // Edges of mismatched calls place nothing. Meant for some dozen nodes: O(nodes³ + nodes · edges).
 WaitLayout lay_out(std::size_t nodes, const std::vector<WaitEdge>& edges);
 
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

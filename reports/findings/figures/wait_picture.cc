@@ -13,40 +13,41 @@
 #include "verify/streams/agreement.h"
 #include "verify/streams/streams.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
-std::string_view state_words(Position::State state) {
+std::string_view state_words(verify::Position::State state) {
   switch (state) {
-    case Position::State::finished:
+    case verify::Position::State::finished:
       return "finished";
-    case Position::State::running:
+    case verify::Position::State::running:
       return "still running";
-    case Position::State::cut:
+    case verify::Position::State::cut:
       return "trace ends here";
-    case Position::State::killed:
+    case verify::Position::State::killed:
       return "killed";
-    case Position::State::raised:
+    case verify::Position::State::raised:
       return "raised an exception";
-    case Position::State::hung:
+    case verify::Position::State::hung:
       return "hung outside of a recorded call";
   }
   return "";
 }
 
-std::set<Rank> culprits_of(const Report& report) {
-  std::set<Rank> out;
-  for (const Finding& finding : report.findings)
-    if (finding.severity != Severity::note)
+std::set<trace::Rank> culprits_of(const verify::Report& report) {
+  std::set<trace::Rank> out;
+  for (const verify::Finding& finding : report.findings)
+    if (finding.severity != verify::Severity::note)
       out.insert(finding.culprits.begin(), finding.culprits.end());
   return out;
 }
 
 class Builder {
  public:
-  Builder(const Report& report, const Run& run, std::optional<CallSemantics> semantics)
+  Builder(const verify::Report& report, const trace::Run& run,
+          std::optional<verify::CallSemantics> semantics)
       : run_(run),
-        groups_(group_streams(run)),
+        groups_(verify::group_streams(run)),
         agreement_(run.tables),
         where_(replayed(run, groups_, agreement_, semantics)),
         culprits_(culprits_of(report)) {}
@@ -81,12 +82,12 @@ class Builder {
   }
 
   void add_rank(std::uint32_t r, std::vector<std::size_t> missed_at) {
-    const Position& position = where_.positions[r];
+    const verify::Position& position = where_.positions[r];
     const std::size_t point = where_.point_of[r];
-    const std::uint32_t call = point == SIZE_MAX ? kNoCall : position.waiting_in();
+    const std::uint32_t call = point == SIZE_MAX ? verify::kNoCall : position.waiting_in();
     const bool culprit = culprits_.contains(run_.ranks[r].rank);
     Key key{point, 0, 0, static_cast<int>(position.state), culprit, missed_at};
-    if (call != kNoCall) {
+    if (call != verify::kNoCall) {
       std::get<1>(key) = run_.ranks[r].calls[call].signature.value;
       std::get<2>(key) = run_.ranks[r].calls[call].what.value;
     }
@@ -94,19 +95,19 @@ class Builder {
     WaitNode& node = out_.nodes[at];
     if (node.ranks.empty()) {
       node.culprit = culprit;
-      node.state = call == kNoCall ? std::string(state_words(position.state)) : "waits";
-      if (call != kNoCall) describe_call(node, r, call, where_.wait_points[point]);
+      node.state = call == verify::kNoCall ? std::string(state_words(position.state)) : "waits";
+      if (call != verify::kNoCall) describe_call(node, r, call, where_.wait_points[point]);
       if (point != SIZE_MAX) sources_[point].push_back(at);
     }
     node.ranks.push_back(run_.ranks[r].rank);
   }
 
   void describe_call(WaitNode& node, std::uint32_t r, std::uint32_t index,
-                     const WaitPoint& point) const {
-    const Call& call = run_.ranks[r].calls[index];
-    node.call = describe(run_.tables, call);
+                     const verify::WaitPoint& point) const {
+    const trace::Call& call = run_.ranks[r].calls[index];
+    node.call = trace::describe(run_.tables, call);
     node.place = "group " + run_.tables.str(call.group);
-    if (point.group != WaitPoint::kPointToPoint)
+    if (point.group != verify::WaitPoint::kPointToPoint)
       node.place += ", seq " + std::to_string(groups_[point.group].first_seq + point.meeting);
     else if (call.peer.value >= 0)
       node.place += ", peer " + std::to_string(call.peer.value);
@@ -114,11 +115,11 @@ class Builder {
 
   // Members without a trace: whether they came to a call is not known.
   void add_absent() {
-    std::map<Rank, std::vector<std::size_t>> missed_at;
+    std::map<trace::Rank, std::vector<std::size_t>> missed_at;
     for (std::size_t p = 0; p < where_.wait_points.size(); ++p) {
-      const WaitPoint& point = where_.wait_points[p];
-      if (!point.unknown_member || point.group == WaitPoint::kPointToPoint) continue;
-      for (const Rank rank : groups_[point.group].absent) missed_at[rank].push_back(p);
+      const verify::WaitPoint& point = where_.wait_points[p];
+      if (!point.unknown_member || point.group == verify::WaitPoint::kPointToPoint) continue;
+      for (const trace::Rank rank : groups_[point.group].absent) missed_at[rank].push_back(p);
     }
     for (auto& [rank, points] : missed_at) {
       const std::size_t at = node({SIZE_MAX, 0, 0, -1, culprits_.contains(rank), points}, points);
@@ -136,7 +137,7 @@ class Builder {
   }
 
   void add_edges(std::size_t p) {
-    const WaitPoint& point = where_.wait_points[p];
+    const verify::WaitPoint& point = where_.wait_points[p];
     const std::vector<std::size_t>& waiting = sources_[p];
     for (const std::size_t from : waiting) {
       for (const std::size_t to : targets_[p]) {
@@ -152,11 +153,11 @@ class Builder {
     }
   }
 
-  const Run& run_;
-  std::vector<GroupStreams> groups_;
-  Agreement agreement_;
-  ReplayResult where_;
-  std::set<Rank> culprits_;
+  const trace::Run& run_;
+  std::vector<verify::GroupStreams> groups_;
+  verify::Agreement agreement_;
+  verify::ReplayResult where_;
+  std::set<trace::Rank> culprits_;
   std::map<Key, std::size_t> nodes_;
   std::map<std::size_t, std::vector<std::size_t>> sources_, targets_;  // nodes, by wait point
   WaitPicture out_;
@@ -164,25 +165,28 @@ class Builder {
 
 }  // namespace
 
-WaitPicture wait_picture(const Report& report, const Run& run,
-                         std::optional<CallSemantics> semantics) {
+WaitPicture wait_picture(const verify::Report& report, const trace::Run& run,
+                         std::optional<verify::CallSemantics> semantics) {
   return Builder(report, run, semantics).build();
 }
 
-ReplayResult replayed(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement,
-                      std::optional<CallSemantics> given) {
-  const CallSemantics semantics = given.value_or(recorded_semantics(run));
-  ReplayOptions options;
+verify::ReplayResult replayed(const trace::Run& run,
+                              const std::vector<verify::GroupStreams>& groups,
+                              verify::Agreement& agreement,
+                              std::optional<verify::CallSemantics> given) {
+  const verify::CallSemantics semantics = given.value_or(verify::recorded_semantics(run));
+  verify::ReplayOptions options;
   options.semantics = semantics;
-  options.live = std::all_of(run.ranks.begin(), run.ranks.end(),
-                             [](const RankTrace& trace) { return trace.end == End::cut; });
-  ScheduleSearch search;
+  options.live = std::all_of(run.ranks.begin(), run.ranks.end(), [](const trace::RankTrace& trace) {
+    return trace.end == trace::End::cut;
+  });
+  verify::ScheduleSearch search;
   if (!options.live) {
-    SearchOptions bounds;
-    bounds.buffered_sends = semantics == CallSemantics::mpi;
-    search = search_schedules(run, groups, semantics, bounds);
+    verify::SearchOptions bounds;
+    bounds.buffered_sends = semantics == verify::CallSemantics::mpi;
+    search = verify::search_schedules(run, groups, semantics, bounds);
   }
-  return replay_as_recorded(run, groups, agreement, options, search);
+  return verify::replay_as_recorded(run, groups, agreement, options, search);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -18,14 +18,14 @@
 #include "verify/streams/agreement.h"
 #include "verify/streams/streams.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 struct WaitNode {
-  std::vector<Rank> ranks;  // sorted
-  std::string call;         // in which they wait; empty: in none
-  std::string place;        // of it: "group world, seq 4"
-  std::string state;        // "waits", "finished", "killed", "no trace" …
-  bool culprit = false;     // of a finding that is an error or a warning
+  std::vector<trace::Rank> ranks;  // sorted
+  std::string call;                // in which they wait; empty: in none
+  std::string place;               // of it: "group world, seq 4"
+  std::string state;               // "waits", "finished", "killed", "no trace" …
+  bool culprit = false;            // of a finding that is an error or a warning
 };
 
 struct WaitEdge {
@@ -47,8 +47,8 @@ struct WaitPicture {
 
 // `semantics`: as given to verify(). Text is as traces have it: escape it. Costs a replay, and the
 // search over receives from any source where there are some.
-WaitPicture wait_picture(const Report& report, const Run& run,
-                         std::optional<CallSemantics> semantics = std::nullopt);
+WaitPicture wait_picture(const verify::Report& report, const trace::Run& run,
+                         std::optional<verify::CallSemantics> semantics = std::nullopt);
 
 // Where each rank stands at the end of a run, for pictures of it: what the replay of verify()
 // finds, by its rules.
@@ -56,7 +56,9 @@ WaitPicture wait_picture(const Report& report, const Run& run,
 // `groups`: group_streams(run). `semantics`: those by which verify() judged; nothing: the traces'.
 // Cost: the replay's, and with receives from any source a bounded search
 // (verify/schedules/search.h).
-ReplayResult replayed(const Run& run, const std::vector<GroupStreams>& groups, Agreement& agreement,
-                      std::optional<CallSemantics> semantics);
+verify::ReplayResult replayed(const trace::Run& run,
+                              const std::vector<verify::GroupStreams>& groups,
+                              verify::Agreement& agreement,
+                              std::optional<verify::CallSemantics> semantics);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -7,7 +7,7 @@
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::string_view kFirstLine = "lockstep broadcasts 1\n";
@@ -68,4 +68,4 @@ const std::string* Broadcasts::find(const Key& key) const {
   return found == kept_.end() ? nullptr : &found->second;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -12,7 +12,7 @@
 
 #include "base/result.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class Broadcasts {
  public:
@@ -32,4 +32,4 @@ class Broadcasts {
   std::map<Key, std::string> kept_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -8,7 +8,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 class InstantWork : public c10d::Work {
@@ -106,40 +106,40 @@ InstantBackend::WorkPtr InstantBackend::make(const BackendCall& call, const Forw
   const auto own = static_cast<std::size_t>(getRank());
   const bool is_root = getRank() == call.root;
   at::TensorList result = call.out;
-  TORCH_CHECK(call.type != c10d::OpType::ALLGATHER_COALESCED &&
-                  call.type != c10d::OpType::COALESCED &&
-                  call.type != c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
-              "a rank that is looked at alone makes no call of several ", op_name(call.op), "s");
+  TORCH_CHECK(
+      call.type != c10d::OpType::ALLGATHER_COALESCED && call.type != c10d::OpType::COALESCED &&
+          call.type != c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
+      "a rank that is looked at alone makes no call of several ", trace::op_name(call.op), "s");
   switch (call.op) {
-    case Op::broadcast:
+    case trace::Op::broadcast:
       for (const at::Tensor& tensor : call.out) share(tensor, is_root);
       break;
-    case Op::all_reduce:
+    case trace::Op::all_reduce:
       combine(call);
       break;
-    case Op::reduce:
+    case trace::Op::reduce:
       if (is_root) combine(call);
       break;
-    case Op::all_gather:
+    case trace::Op::all_gather:
       copy_to_all(call.out, call.in.front());
       break;
-    case Op::all_gather_into_tensor:
+    case trace::Op::all_gather_into_tensor:
       // Thousands of parts without values are not worth being made.
       if (!call.in.front().is_meta())
         copy_to_all(call.out.front().view({-1}).chunk(getSize()), call.in.front().view({-1}));
       break;
-    case Op::gather:
+    case trace::Op::gather:
       if (is_root) copy_to_all(call.out, call.in.front());
       if (!is_root) result = call.in;
       break;
-    case Op::scatter:
+    case trace::Op::scatter:
       if (is_root) copy_to_all(call.out.front(), call.in[own]);
       break;
-    case Op::reduce_scatter:
+    case trace::Op::reduce_scatter:
       copy_to_all(call.out.front(), call.in[own]);
       combine(call);
       break;
-    case Op::reduce_scatter_tensor: {
+    case trace::Op::reduce_scatter_tensor: {
       const at::Tensor& output = call.out.front();
       if (!output.is_meta()) {
         const std::int64_t part = output.numel();
@@ -149,10 +149,10 @@ InstantBackend::WorkPtr InstantBackend::make(const BackendCall& call, const Forw
       combine(call);
       break;
     }
-    case Op::all_to_all_single:
+    case trace::Op::all_to_all_single:
       exchange_with_itself(call.out.front(), call.in.front());
       break;
-    case Op::all_to_all: {
+    case trace::Op::all_to_all: {
       const at::NoGradGuard no_grad;
       for (std::size_t i = 0; i < call.out.size(); ++i) {
         if (call.out[i].sizes() == call.in[i].sizes()) {
@@ -163,17 +163,17 @@ InstantBackend::WorkPtr InstantBackend::make(const BackendCall& call, const Forw
       }
       break;
     }
-    case Op::send:
+    case trace::Op::send:
       if (others_.messages != nullptr)
         others_.messages->send({group_, getRank(), call.peer, call.peer_tag}, call.in.front());
       result = call.in;
       break;
-    case Op::recv:
+    case trace::Op::recv:
       return receive(call);
-    case Op::barrier:
+    case trace::Op::barrier:
       break;
     default:
-      TORCH_CHECK(false, "a rank that is looked at alone cannot make a ", op_name(call.op));
+      TORCH_CHECK(false, "a rank that is looked at alone cannot make a ", trace::op_name(call.op));
   }
   return c10::make_intrusive<InstantWork>(getRank(), call.type, result.vec());
 }
@@ -237,4 +237,4 @@ void Messages::end() {
   look();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -26,7 +26,7 @@
 #include "runtime/derive/torch/broadcasts.h"
 #include "runtime/groups/forwarding_backend.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Messages: what the ranks of a team send each other, where a few ranks are played together in one
 // process, each on a thread of its own. A stage of a pipeline cannot be played without the others:
@@ -97,4 +97,4 @@ class InstantBackend : public ForwardingBackend {
   std::uint64_t broadcasts_ = 0;  // so far
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

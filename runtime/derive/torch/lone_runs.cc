@@ -19,7 +19,7 @@
 #include "runtime/train/train_loop.h"
 #include "runtime/worker/worker.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::size_t kListBytes = std::size_t{1} << 28U;
@@ -70,7 +70,7 @@ Status run_rank(const Scenario& scenario, const LoneRanks& run, int rank, bool o
     return std::find(run.dissent.begin(), run.dissent.end(), recorder.context().step) !=
            run.dissent.end();
   };
-  RankCosts costs;
+  trace::RankCosts costs;
   WorkerResult result;
   result.rank = rank;
   try {
@@ -79,7 +79,7 @@ Status run_rank(const Scenario& scenario, const LoneRanks& run, int rank, bool o
     WorkCount work(recorder, run.costs);
     TrainLoop loop(scenario, groups, recorder, result);
     loop.run();
-    recorder.ring().finish(End::clean);
+    recorder.ring().finish(trace::End::clean);
     costs = {rank, loop.state_bytes(), work.beside_nanos(), work.take()};
   } catch (const std::exception& error) {
     record_exception(recorder, rank, message_of(error));
@@ -87,7 +87,8 @@ Status run_rank(const Scenario& scenario, const LoneRanks& run, int rank, bool o
   const Status saved = write_result(result, file_of_rank(run.folder, rank, ".result.json"));
   if (!saved) return saved;
   if (run.costs != LoneRanks::Costs::none) {
-    const Status kept = write_file(costs_file(run.folder, rank), work_costs_text(costs));
+    const Status kept =
+        write_file(trace::costs_file(run.folder, rank), trace::work_costs_text(costs));
     if (!kept) return kept;
   }
   // Also where training ended early: what was sent until then was sent.
@@ -135,4 +136,4 @@ std::optional<LoneFailure> run_alone(const std::vector<LoneRanks>& list, bool on
   return std::nullopt;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

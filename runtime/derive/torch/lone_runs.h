@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "runtime/job/lone_ranks.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Why ranks were not looked at.
 struct LoneFailure {
@@ -27,4 +27,4 @@ struct LoneFailure {
 // output. Nothing: all were looked at.
 std::optional<LoneFailure> run_alone(const std::vector<LoneRanks>& list, bool on_meta);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -9,7 +9,7 @@
 #include <ATen/ExpandUtils.h>
 #include <torch/library.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 class Meta final : public Device {
@@ -253,12 +253,12 @@ void register_meta_kernels() {
   (void)every_namespace, (void)mode, (void)meta;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime
 
 // Torch 2.15 has new names for the two operations on whole tensors; 2.11 has only these.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 DirectGroup::WorkPtr DirectGroup::broadcast(std::vector<at::Tensor>& tensors,
                                             const c10d::BroadcastOptions& opts) {
@@ -284,4 +284,4 @@ DirectGroup::WorkPtr DirectGroup::_reduce_scatter_base(at::Tensor& output, at::T
   return backend()->_reduce_scatter_base(output, input, opts);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

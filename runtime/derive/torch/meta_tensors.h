@@ -15,7 +15,7 @@
 
 #include "runtime/device/device.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // While it lives, tensors that this thread makes on the CPU by their sizes (the parameters of
 // modules) are meta tensors.
@@ -55,4 +55,4 @@ class DirectGroup : public c10d::ProcessGroup {
   c10::intrusive_ptr<c10d::Backend> backend() { return getBackend(c10::DeviceType::CPU); }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -8,7 +8,7 @@
 
 #include "runtime/device/operation_cost.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 std::int64_t nanos_of(clockid_t clock) {
@@ -29,7 +29,7 @@ struct Operation : at::ObserverContext {
 // What the thread has computed in the stretch that is under way.
 struct Counting {
   bool on = false;
-  WorkCost cost;
+  trace::WorkCost cost;
   // Of each operation that is under way, outermost first: whether one that it called is a kernel,
   // and whether its floating-point operations count.
   struct Frame {
@@ -40,9 +40,10 @@ struct Counting {
 };
 thread_local Counting counting;
 
-void add_flops(WorkCost& cost, const OperationCost& operation) {
-  auto known = std::find_if(cost.flops.begin(), cost.flops.end(),
-                            [&](const WorkCost::Flops& f) { return f.dtype == operation.dtype; });
+void add_flops(trace::WorkCost& cost, const OperationCost& operation) {
+  auto known =
+      std::find_if(cost.flops.begin(), cost.flops.end(),
+                   [&](const trace::WorkCost::Flops& f) { return f.dtype == operation.dtype; });
   if (known == cost.flops.end()) known = cost.flops.insert(known, {operation.dtype, 0, 0});
   known->matmul += operation.matmul;
   known->convolution += operation.convolution;
@@ -107,7 +108,7 @@ std::int64_t WorkCount::beside_nanos() const {
              : 0;
 }
 
-std::vector<WorkCost> WorkCount::take() {
+std::vector<trace::WorkCost> WorkCount::take() {
   settle_memory();
   return std::move(work_);
 }
@@ -123,30 +124,30 @@ void WorkCount::hear(Recorder::Moment moment, std::int64_t number) {
   using Moment = Recorder::Moment;
   switch (moment) {
     case Moment::call:
-      return end_stretch(WorkCost::Before::call, number);
+      return end_stretch(trace::WorkCost::Before::call, number);
     case Moment::wait:
-      return end_stretch(WorkCost::Before::wait, number);
+      return end_stretch(trace::WorkCost::Before::wait, number);
     case Moment::step:
-      return end_part(WorkCost::Before::step, number);
+      return end_part(trace::WorkCost::Before::step, number);
     case Moment::checkpoint:
-      return end_part(WorkCost::Before::checkpoint, number);
+      return end_part(trace::WorkCost::Before::checkpoint, number);
     case Moment::evaluation:
-      return end_part(WorkCost::Before::evaluation, number);
+      return end_part(trace::WorkCost::Before::evaluation, number);
     case Moment::returned:
     case Moment::waited:
       return begin_stretch();
   }
 }
 
-void WorkCount::end_part(WorkCost::Before before, std::int64_t number) {
+void WorkCount::end_part(trace::WorkCost::Before before, std::int64_t number) {
   end_stretch(before, number);
   settle_memory();
   begin_stretch();
 }
 
-void WorkCount::end_stretch(WorkCost::Before before, std::int64_t id) {
+void WorkCount::end_stretch(trace::WorkCost::Before before, std::int64_t id) {
   const std::int64_t now = thread_nanos();
-  WorkCost cost = std::exchange(counting.cost, {});
+  trace::WorkCost cost = std::exchange(counting.cost, {});
   cost.before = before;
   cost.id = id;
   cost.step = recorder_.context().step;
@@ -160,7 +161,7 @@ void WorkCount::end_stretch(WorkCost::Before before, std::int64_t id) {
 
 void WorkCount::settle_memory() {
   if (!memory_) return;
-  for (const StretchMemory& memory : memory_->account().end_step())
+  for (const trace::StretchMemory& memory : memory_->account().end_step())
     work_.at(settled_++).memory = memory;
 }
 
@@ -170,4 +171,4 @@ void WorkCount::begin_stretch() {
   began_ = thread_nanos();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

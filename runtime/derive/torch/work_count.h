@@ -20,7 +20,7 @@
 #include "runtime/record/recorder.h"
 #include "trace/work_costs.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Listens to `recorder`, which must outlive it, while it lives, on the thread that trains; one at a
 // time in a thread. What the other ranks' answers take to be made up is nobody's work and left out.
@@ -31,15 +31,15 @@ class WorkCount {
   WorkCount(const WorkCount&) = delete;
   WorkCount& operator=(const WorkCount&) = delete;
 
-  std::vector<WorkCost> take();
+  std::vector<trace::WorkCost> take();
   // Where times are kept: of processors, that all other threads have taken since this began.
   std::int64_t beside_nanos() const;
 
  private:
   void hear(Recorder::Moment moment, std::int64_t number);
-  void end_stretch(WorkCost::Before before, std::int64_t id);
+  void end_stretch(trace::WorkCost::Before before, std::int64_t id);
   // Of a step, or of what comes between two.
-  void end_part(WorkCost::Before before, std::int64_t number);
+  void end_part(trace::WorkCost::Before before, std::int64_t number);
   void begin_stretch();
   void settle_memory();
 
@@ -47,10 +47,10 @@ class WorkCount {
   LoneRanks::Costs kept_;
   std::optional<at::CallbackHandle> handle_;
   std::optional<CountedMemory> memory_;
-  std::vector<WorkCost> work_;
+  std::vector<trace::WorkCost> work_;
   std::size_t settled_ = 0;  // of `work_`: those whose memory is known
   std::int64_t began_ = 0;
   std::int64_t beside_before_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -14,7 +14,7 @@
 
 #include "runtime/record/recorder.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class HostRead {
  public:
@@ -28,4 +28,4 @@ class HostRead {
   std::optional<Recorder::HostWait> waiting_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

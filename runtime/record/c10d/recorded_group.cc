@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 std::string dtype_name(c10::ScalarType type) {
@@ -109,14 +109,14 @@ std::size_t RecordedGroup::KeyHash::operator()(const Key& key) const noexcept {
 
 std::int32_t RecordedGroup::global_rank(std::int64_t group_rank) const {
   // A rank outside the group is the transport's to refuse.
-  if (group_rank < 0 || group_rank >= static_cast<std::int64_t>(ranks_.size())) return kNone;
+  if (group_rank < 0 || group_rank >= static_cast<std::int64_t>(ranks_.size())) return trace::kNone;
   return ranks_[static_cast<std::size_t>(group_rank)];
 }
 
-RingWriter::SignatureRef RecordedGroup::signature(const BackendCall& call) {
+trace::RingWriter::SignatureRef RecordedGroup::signature(const BackendCall& call) {
   key_.clear();
   key_.push_back(static_cast<std::int64_t>(call.op));
-  key_.push_back(call.reduce != nullptr ? call.reduce->op_ : kNone);
+  key_.push_back(call.reduce != nullptr ? call.reduce->op_ : trace::kNone);
   key_.push_back(call.root);
   append(key_, call.in);
   append(key_, call.out);
@@ -124,7 +124,7 @@ RingWriter::SignatureRef RecordedGroup::signature(const BackendCall& call) {
   append(key_, call.splits_out);
   if (const auto known = signatures_.find(key_); known != signatures_.end()) return known->second;
 
-  RingWriter::SignatureFields fields;
+  trace::RingWriter::SignatureFields fields;
   fields.op = call.op;
   fields.in = shapes(call.in);
   fields.out = shapes(call.out);
@@ -141,14 +141,14 @@ RingWriter::SignatureRef RecordedGroup::signature(const BackendCall& call) {
 std::uint32_t RecordedGroup::issue(const BackendCall& call) {
   const Recorder::Timed timed(recorder_);
   const std::lock_guard lock(mutex_);
-  RingWriter::Issue fields;
+  trace::RingWriter::Issue fields;
   fields.group = group_;
   fields.signature = signature(call);
   fields.is_async = call.is_async;
   fields.peer = global_rank(call.peer);
   fields.ptag = call.peer_tag;
-  fields.seq = is_point_to_point(call.op) ? next_p2p_++ : next_collective_++;
+  fields.seq = trace::is_point_to_point(call.op) ? next_p2p_++ : next_collective_++;
   return recorder_.issue(fields);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -10,7 +10,7 @@
 #include "runtime/groups/forwarding_backend.h"
 #include "runtime/record/recorder.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class RecordedGroup {
  public:
@@ -25,12 +25,12 @@ class RecordedGroup {
   int size() const { return static_cast<int>(ranks_.size()); }
 
  private:
-  RingWriter::SignatureRef signature(const BackendCall& call);
+  trace::RingWriter::SignatureRef signature(const BackendCall& call);
   std::int32_t global_rank(std::int64_t group_rank) const;
 
   Recorder& recorder_;
   const std::vector<std::int32_t> ranks_;
-  const RingWriter::GroupRef group_;
+  const trace::RingWriter::GroupRef group_;
 
   // Every field of a signature as integers.
   using Key = std::vector<std::int64_t>;
@@ -39,9 +39,9 @@ class RecordedGroup {
   };
   std::mutex mutex_;  // guards what follows
   Key key_;
-  std::unordered_map<Key, RingWriter::SignatureRef, KeyHash> signatures_;
+  std::unordered_map<Key, trace::RingWriter::SignatureRef, KeyHash> signatures_;
   std::uint32_t next_collective_ = 0;
   std::uint32_t next_p2p_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "runtime/record/c10d/recording_work.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 RecordingBackend::RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, Recorder& recorder,
                                    Group group, std::optional<OnDevice> device)
@@ -19,7 +19,7 @@ RecordingBackend::RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, Reco
 
 RecordingBackend::WorkPtr RecordingBackend::make(const BackendCall& made, const Forward& forward) {
   BackendCall call = made;
-  if (device_ && call.op != Op::barrier) call.is_async = true;
+  if (device_ && call.op != trace::Op::barrier) call.is_async = true;
   const std::uint32_t id = group_.issue(call);
   if (coalesced_) {
     coalesced_->push_back(id);
@@ -71,7 +71,7 @@ RecordingBackend::WorkPtr RecordingBackend::endCoalescing() {
 }
 
 void RecordingBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
-  const std::uint32_t id = group_.issue({.op = Op::barrier, .is_async = false});
+  const std::uint32_t id = group_.issue({.op = trace::Op::barrier, .is_async = false});
   recorder_.wait(id);
   try {
     inner_->monitoredBarrier(opts, wait_all_ranks);
@@ -84,4 +84,4 @@ void RecordingBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool w
   recorder_.waited(id);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -25,7 +25,7 @@
 #include "runtime/record/device_time.h"
 #include "runtime/record/recorder.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class RecordingBackend : public ForwardingBackend {
  public:
@@ -74,4 +74,4 @@ class RecordingBackend : public ForwardingBackend {
   std::optional<std::vector<std::uint32_t>> coalesced_;  // calls since startCoalescing
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

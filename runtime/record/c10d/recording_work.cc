@@ -3,7 +3,7 @@
 #include <ATen/core/ivalue.h>
 #include <c10/util/Exception.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 // The work's future; nothing where this transport has none for this operation (it then throws).
@@ -86,4 +86,4 @@ bool RecordingWork::wait(std::chrono::milliseconds timeout) {
   return done;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -18,7 +18,7 @@
 #include "runtime/record/device_time.h"
 #include "runtime/record/recorder.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // What an exception says, without the C++ stack that c10::Error appends.
 std::string message_of(const std::exception& error);
@@ -68,4 +68,4 @@ class RecordingWork : public c10d::Work {
   bool seen_by_wait_alone_ = true;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

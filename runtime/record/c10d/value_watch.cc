@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "runtime/record/c10d/host_read.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -23,7 +23,7 @@ class Timed {
 
  private:
   std::int64_t& sum_;
-  Nanos began_;
+  trace::Nanos began_;
 };
 
 const char* state_dtype(const at::Tensor& tensor) {
@@ -59,7 +59,8 @@ void ValueWatch::leftovers(const NamedTensors& parameters) {
     const at::Tensor& gradient = parameter.grad();
     if (!gradient.defined()) continue;
     const Timed timed(nanos_);
-    Look found = look(name, gradient, StateMark::Kind::grad, StateMark::When::local, {});
+    Look found =
+        look(name, gradient, trace::StateMark::Kind::grad, trace::StateMark::When::local, {});
     found.unless_zero = true;
     take(std::move(found), gradient, 0);
   }
@@ -67,24 +68,24 @@ void ValueWatch::leftovers(const NamedTensors& parameters) {
 
 void ValueWatch::local_gradient(const std::string& name, const at::Tensor& gradient) {
   if (!on_ || !options_.gradients) return;
-  record(name, gradient, StateMark::Kind::grad, StateMark::When::local);
+  record(name, gradient, trace::StateMark::Kind::grad, trace::StateMark::When::local);
 }
 
 void ValueWatch::synced_gradient(const std::string& name, const at::Tensor& gradient,
                                  TensorPart part) {
   if (!on_ || !options_.gradients) return;
-  record(name, gradient, StateMark::Kind::grad, StateMark::When::synced, part);
+  record(name, gradient, trace::StateMark::Kind::grad, trace::StateMark::When::synced, part);
 }
 
 void ValueWatch::parameter(const std::string& name, const at::Tensor& value, TensorPart part) {
   if (!on_ || !options_.parameters) return;
-  record(name, value, StateMark::Kind::param, StateMark::When::unspecified, part);
+  record(name, value, trace::StateMark::Kind::param, trace::StateMark::When::unspecified, part);
 }
 
 void ValueWatch::buffers(const NamedTensors& buffers) {
   if (!on_ || !options_.buffers) return;
   for (const auto& [name, value] : buffers) {
-    record(name, value, StateMark::Kind::buffer, StateMark::When::unspecified);
+    record(name, value, trace::StateMark::Kind::buffer, trace::StateMark::When::unspecified);
   }
 }
 
@@ -93,8 +94,8 @@ void ValueWatch::optimizer(const torch::optim::Optimizer& optimizer, const Named
   if (!on_ || !options_.optimizer) return;
   const auto put = [&](const char* what, const std::string& name, const at::Tensor& value) {
     if (!value.defined()) return;
-    record(std::string(what) + "/" + name, value, StateMark::Kind::optim,
-           StateMark::When::unspecified, {sharded, 0});
+    record(std::string(what) + "/" + name, value, trace::StateMark::Kind::optim,
+           trace::StateMark::When::unspecified, {sharded, 0});
   };
   for (const auto& [name, parameter] : parameters) {
     const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
@@ -115,8 +116,8 @@ void ValueWatch::scalar(const std::string& name, double value) {
   found.state.n = step_;
   found.state.name = text(name);
   found.state.dtype = text("float64");
-  found.state.kind = StateMark::Kind::optim;
-  Fingerprinter taken(sketch());
+  found.state.kind = trace::StateMark::Kind::optim;
+  trace::Fingerprinter taken(sketch());
   taken.add(std::span<const double>(&value, 1), 0);
   write(found, taken.finish());
 }
@@ -125,21 +126,22 @@ void ValueWatch::end_step() {
   if (asked_.empty()) return;
   const Timed timed(nanos_);
   std::vector<Look> asked = std::exchange(asked_, {});
-  const std::vector<Fingerprint> prints = [&] {
+  const std::vector<trace::Fingerprint> prints = [&] {
     const Recorder::HostWait reading(recorder_);
     return device_->collect();
   }();
   for (std::size_t i = 0; i < asked.size(); ++i) write(asked[i], prints.at(i));
 }
 
-RingWriter::StringRef ValueWatch::text(std::string_view text) {
+trace::RingWriter::StringRef ValueWatch::text(std::string_view text) {
   const auto known = texts_.find(text);
   if (known != texts_.end()) return known->second;
   return texts_.emplace(text, recorder_.ring().intern(text)).first->second;
 }
 
 ValueWatch::Look ValueWatch::look(std::string_view name, const at::Tensor& value,
-                                  StateMark::Kind kind, StateMark::When when, TensorPart part) {
+                                  trace::StateMark::Kind kind, trace::StateMark::When when,
+                                  TensorPart part) {
   Look out;
   out.state.n = step_;
   out.state.name = text(name);
@@ -161,7 +163,7 @@ void ValueWatch::take(Look look, const at::Tensor& value, std::uint64_t first) {
   asked_.push_back(std::move(look));
 }
 
-void ValueWatch::write(Look& look, const Fingerprint& print) {
+void ValueWatch::write(Look& look, const trace::Fingerprint& print) {
   const bool finite = print.non_finite == 0;
   if (look.unless_zero && finite && print.min == 0 && print.max == 0) return;
   look.state.hash = print.hash;
@@ -171,10 +173,10 @@ void ValueWatch::write(Look& look, const Fingerprint& print) {
   recorder_.ring().state(look.state);
 }
 
-void ValueWatch::record(std::string_view name, const at::Tensor& value, StateMark::Kind kind,
-                        StateMark::When when, TensorPart part) {
+void ValueWatch::record(std::string_view name, const at::Tensor& value, trace::StateMark::Kind kind,
+                        trace::StateMark::When when, TensorPart part) {
   const Timed timed(nanos_);
   take(look(name, value, kind, when, part), value, part.first);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -25,7 +25,7 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // A part of a tensor that other ranks hold the rest of; its first element's place in the whole.
 struct TensorPart {
@@ -69,16 +69,16 @@ class ValueWatch {
  private:
   // A value that is to be recorded, all but its fingerprint.
   struct Look {
-    RingWriter::State state;
+    trace::RingWriter::State state;
     bool unless_zero = false;  // not recorded where all of it is 0
   };
-  Look look(std::string_view name, const at::Tensor& value, StateMark::Kind kind,
-            StateMark::When when, TensorPart part);
+  Look look(std::string_view name, const at::Tensor& value, trace::StateMark::Kind kind,
+            trace::StateMark::When when, TensorPart part);
   void take(Look look, const at::Tensor& value, std::uint64_t first);
-  void write(Look& look, const Fingerprint& print);
-  void record(std::string_view name, const at::Tensor& value, StateMark::Kind kind,
-              StateMark::When when, TensorPart part = {});
-  RingWriter::StringRef text(std::string_view text);
+  void write(Look& look, const trace::Fingerprint& print);
+  void record(std::string_view name, const at::Tensor& value, trace::StateMark::Kind kind,
+              trace::StateMark::When when, TensorPart part = {});
+  trace::RingWriter::StringRef text(std::string_view text);
   std::uint32_t sketch() const { return static_cast<std::uint32_t>(options_.sketch); }
 
   // So that a look-up makes no string.
@@ -94,7 +94,7 @@ class ValueWatch {
   std::size_t micro_batches_ = 1;
   bool on_ = false;
   std::int64_t nanos_ = 0;
-  std::unordered_map<std::string, RingWriter::StringRef, Hash, std::equal_to<>> texts_;
+  std::unordered_map<std::string, trace::RingWriter::StringRef, Hash, std::equal_to<>> texts_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -7,7 +7,7 @@
 
 #include "runtime/record/c10d/recording_work.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 std::string words_of(const std::exception_ptr& failure) {
@@ -150,4 +150,4 @@ bool hook_into(c10d::Backend&, WorkWatch&) { return false; }
 
 #endif
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -22,7 +22,7 @@
 #include "runtime/record/device_time.h"
 #include "runtime/record/recorder.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class WorkWatch {
  public:
@@ -85,4 +85,4 @@ bool can_tell(const c10d::Backend& backend);
 // completions. `watch` must outlive the backend. Once for a backend.
 bool hook_into(c10d::Backend& backend, WorkWatch& watch);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -1,6 +1,6 @@
 #include "runtime/record/nccl/call_slots.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct CallSlots::State {
   std::uint64_t number = 0;
@@ -97,4 +97,4 @@ void CallSlots::stopped(std::uint64_t number) {
   call.rank->ring->complete(call.id);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

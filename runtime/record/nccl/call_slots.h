@@ -16,7 +16,7 @@
 
 #include "runtime/record/nccl/communicator.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class CallSlots {
  public:
@@ -55,4 +55,4 @@ class CallSlots {
   std::atomic<std::uint64_t> next_{1};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -6,7 +6,7 @@
 
 #include "trace/nccl_calls.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 // Signatures kept at hand; more are looked up in the file's own table.
@@ -37,33 +37,33 @@ std::size_t Communicator::KeyHash::operator()(const Key& key) const noexcept {
   return static_cast<std::size_t>(hash);
 }
 
-RingWriter::SignatureRef Communicator::make_signature(const NcclCall& call) {
-  RingWriter::SignatureFields fields;
+trace::RingWriter::SignatureRef Communicator::make_signature(const NcclCall& call) {
+  trace::RingWriter::SignatureFields fields;
   fields.op = call.op;
   fields.other_op = call.other_op;
-  const NcclElements elements = nccl_elements(call.op, call.count, size_);
+  const trace::NcclElements elements = trace::nccl_elements(call.op, call.count, size_);
   set_shape(elements.in, fields.in, fields.has_in);
   set_shape(elements.out, fields.out, fields.has_out);
-  const std::string_view dtype = name_of(kNcclDtypes, call.dtype);
+  const std::string_view dtype = name_of(trace::kNcclDtypes, call.dtype);
   if (!dtype.empty()) fields.dtypes.emplace_back(dtype);
-  if (is_reduction(call.op)) fields.redop = name_of(kNcclRedops, call.redop);
-  if (nccl_has_root(call.op) && is_place(call.root, size_)) fields.root = call.root;
+  if (trace::is_reduction(call.op)) fields.redop = name_of(trace::kNcclRedops, call.redop);
+  if (trace::nccl_has_root(call.op) && is_place(call.root, size_)) fields.root = call.root;
   return ring().make_signature(fields);
 }
 
-RingWriter::SignatureRef Communicator::signature(const NcclCall& call) {
-  if (call.op == Op::other) return make_signature(call);
+trace::RingWriter::SignatureRef Communicator::signature(const NcclCall& call) {
+  if (call.op == trace::Op::other) return make_signature(call);
   const Key key{call.count, call.dtype, call.redop, call.root, call.op};
   const std::lock_guard lock(mutex_);
   if (const auto known = signatures_.find(key); known != signatures_.end()) return known->second;
-  const RingWriter::SignatureRef made = make_signature(call);
+  const trace::RingWriter::SignatureRef made = make_signature(call);
   if (signatures_.size() < kMostKnown) signatures_.emplace(key, made);
   return made;
 }
 
-std::uint32_t Communicator::issue(RingWriter::SignatureRef signature, const CallLabel& label,
+std::uint32_t Communicator::issue(trace::RingWriter::SignatureRef signature, const CallLabel& label,
                                   bool point_to_point, std::int32_t peer) {
-  RingWriter::Issue fields;
+  trace::RingWriter::Issue fields;
   fields.group = group_;
   fields.signature = signature;
   fields.what = label.what;
@@ -77,7 +77,7 @@ std::uint32_t Communicator::issue(RingWriter::SignatureRef signature, const Call
 }
 
 std::uint32_t Communicator::issue(const NcclCall& call, const CallLabel& label) {
-  return issue(signature(call), label, is_point_to_point(call.op), call.peer);
+  return issue(signature(call), label, trace::is_point_to_point(call.op), call.peer);
 }
 
 void Communicator::close() {
@@ -85,4 +85,4 @@ void Communicator::close() {
   signatures_ = {};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -20,34 +20,34 @@
 // NCCL's profiler tells of, those that began and are not complete; of those that the preloaded
 // library sees, those that NCCL was given and that are not complete.
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct RecordedRank {
-  std::unique_ptr<RingWriter> ring;  // null: it could not be made
+  std::unique_ptr<trace::RingWriter> ring;  // null: it could not be made
   std::atomic<std::int64_t> on_device{0};
 };
 
 // One call, as its arguments say.
 struct NcclCall {
-  Op op = Op::other;
-  std::string_view other_op;   // the operation's own name where op is Op::other
-  std::int64_t count = 0;      // NCCL's argument
-  std::int32_t dtype = kNone;  // ncclDataType_t; kNone: not known
-  std::int32_t redop = kNone;  // ncclRedOp_t; kNone: not known, or the program's own
-  std::int32_t root = kNone;   // a place
-  std::int32_t peer = kNone;   // a place; of Send and Recv
+  trace::Op op = trace::Op::other;
+  std::string_view other_op;          // the operation's own name where op is Op::other
+  std::int64_t count = 0;             // NCCL's argument
+  std::int32_t dtype = trace::kNone;  // ncclDataType_t; kNone: not known
+  std::int32_t redop = trace::kNone;  // ncclRedOp_t; kNone: not known, or the program's own
+  std::int32_t root = trace::kNone;   // a place
+  std::int32_t peer = trace::kNone;   // a place; of Send and Recv
 };
 
 // What the program says of a call, where it says something.
 struct CallLabel {
-  RingWriter::NamesRef what;  // the parameters that it carries
-  RingWriter::StringRef tag;
+  trace::RingWriter::NamesRef what;  // the parameters that it carries
+  trace::RingWriter::StringRef tag;
 };
 
 class Communicator {
  public:
   // 0 <= place < size. The rank has a ring, and outlives it.
-  Communicator(RecordedRank& rank, RingWriter::GroupRef group, std::int32_t place,
+  Communicator(RecordedRank& rank, trace::RingWriter::GroupRef group, std::int32_t place,
                std::int32_t size)
       : rank_(rank), group_(group), place_(place), size_(size) {}
 
@@ -55,15 +55,15 @@ class Communicator {
   // some 100 ns keeps the numbers in the order of the file.
   std::uint32_t issue(const NcclCall& call, const CallLabel& label = {});
   // The same in two steps, for calls that are made once and run often.
-  RingWriter::SignatureRef signature(const NcclCall& call);
-  std::uint32_t issue(RingWriter::SignatureRef signature, const CallLabel& label = {},
-                      bool point_to_point = false, std::int32_t peer = kNone);
+  trace::RingWriter::SignatureRef signature(const NcclCall& call);
+  std::uint32_t issue(trace::RingWriter::SignatureRef signature, const CallLabel& label = {},
+                      bool point_to_point = false, std::int32_t peer = trace::kNone);
 
   // The program is done with it; calls that come all the same are recorded.
   void close();
 
   RecordedRank& rank() const { return rank_; }
-  RingWriter& ring() const { return *rank_.ring; }
+  trace::RingWriter& ring() const { return *rank_.ring; }
   std::int32_t place() const { return place_; }
   std::int32_t size() const { return size_; }
 
@@ -71,20 +71,21 @@ class Communicator {
   struct Key {
     std::int64_t count;
     std::int32_t dtype, redop, root;
-    Op op;
+    trace::Op op;
     bool operator==(const Key&) const = default;
   };
   struct KeyHash {
     std::size_t operator()(const Key& key) const noexcept;
   };
-  RingWriter::SignatureRef make_signature(const NcclCall& call);
+  trace::RingWriter::SignatureRef make_signature(const NcclCall& call);
 
   RecordedRank& rank_;
-  const RingWriter::GroupRef group_;
+  const trace::RingWriter::GroupRef group_;
   const std::int32_t place_, size_;
   std::mutex mutex_;
-  std::unordered_map<Key, RingWriter::SignatureRef, KeyHash> signatures_;  // at most kMostKnown
+  std::unordered_map<Key, trace::RingWriter::SignatureRef, KeyHash>
+      signatures_;  // at most kMostKnown
   std::uint32_t next_collective_ = 0, next_p2p_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-namespace lockstep::cuda {
+namespace lockstep::runtime::cuda {
 namespace {
 
 template <class Function>
@@ -28,4 +28,4 @@ std::optional<Driver> find_driver() {
   return all ? std::optional(out) : std::nullopt;
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::runtime::cuda

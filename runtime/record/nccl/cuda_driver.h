@@ -8,7 +8,7 @@
 
 #include "runtime/record/nccl/nccl_interface.h"
 
-namespace lockstep::cuda {
+namespace lockstep::runtime::cuda {
 
 using Context = struct CUctx_st*;
 using Event = struct CUevent_st*;
@@ -35,4 +35,4 @@ struct Driver {
 // Nothing where the process has not loaded the driver, or one without these functions. Loads none.
 std::optional<Driver> find_driver();
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::runtime::cuda

@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 std::optional<cuda::Driver> find_none() { return std::nullopt; }
@@ -157,4 +157,4 @@ void DeviceCalls::watch(DeviceCalls& self) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

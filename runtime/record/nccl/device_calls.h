@@ -21,7 +21,7 @@
 #include "runtime/record/nccl/communicator.h"
 #include "runtime/record/nccl/cuda_driver.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class DeviceCalls {
  public:
@@ -79,4 +79,4 @@ class DeviceCalls {
   std::map<cuda::Context, std::vector<cuda::Event>> free_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

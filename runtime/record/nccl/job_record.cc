@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "trace/formats/ring/writer.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::uint64_t kEvents = 131'072;
@@ -39,7 +39,7 @@ std::atomic<NcclJobRecord*> recording_job{nullptr};
 NcclJobRecord::NcclJobRecord(std::string library, Environment get)
     : library_(std::move(library)),
       get_(std::move(get)),
-      hung_after_(hang_patience(get_("LOCKSTEP_RECORD_HUNG_AFTER"))),
+      hung_after_(trace::hang_patience(get_("LOCKSTEP_RECORD_HUNG_AFTER"))),
       capacity_(events_of(get_("LOCKSTEP_RECORD_EVENTS"))) {}
 
 NcclJobRecord& NcclJobRecord::of_process(const char* library) {
@@ -56,7 +56,7 @@ NcclJobRecord& NcclJobRecord::of_process(const char* library) {
 
 void NcclJobRecord::at_exit(int status, void* job) {
   if (::getpid() != own_pid()) return;
-  static_cast<NcclJobRecord*>(job)->finish(status == 0 ? End::clean : End::exception);
+  static_cast<NcclJobRecord*>(job)->finish(status == 0 ? trace::End::clean : trace::End::exception);
 }
 
 void NcclJobRecord::at_immediate_exit(int status) {
@@ -66,7 +66,7 @@ void NcclJobRecord::at_immediate_exit(int status) {
 
 void NcclJobRecord::start_watcher() {
   try {
-    look_at_times(hung_after_, [this](std::int64_t now) { look_for_hangs(now); });
+    trace::look_at_times(hung_after_, [this](std::int64_t now) { look_for_hangs(now); });
   } catch (const std::system_error& error) {
     say_once("watcher", std::string("hangs will not be marked: ") + error.what());
   }
@@ -77,17 +77,17 @@ void NcclJobRecord::look_for_hangs(std::int64_t now) {
   for (auto& [rank, lane] : lanes_) {
     if (!lane.ring || !lane.hang) continue;
     const std::int64_t on_device = lane.on_device.load(std::memory_order_relaxed);
-    const HangWatch::Verdict verdict = lane.hang->look(lane.ring->written(), on_device, now);
-    if (verdict == HangWatch::Verdict::hangs) lane.ring->finish(End::hung);
-    if (verdict == HangWatch::Verdict::goes_on) lane.ring->resume();
+    const trace::HangWatch::Verdict verdict = lane.hang->look(lane.ring->written(), on_device, now);
+    if (verdict == trace::HangWatch::Verdict::hangs) lane.ring->finish(trace::End::hung);
+    if (verdict == trace::HangWatch::Verdict::goes_on) lane.ring->resume();
   }
 }
 
-void NcclJobRecord::finish(End end) {
+void NcclJobRecord::finish(trace::End end) {
   const std::lock_guard lock(mutex_);
   for (const auto& [rank, lane] : lanes_) {
     if (!lane.ring) continue;
-    if (end == End::clean) lane.ring->resume();  // whatever it was taken for
+    if (end == trace::End::clean) lane.ring->resume();  // whatever it was taken for
     lane.ring->finish(end);
   }
 }
@@ -132,14 +132,14 @@ NcclJobRecord::Lane& NcclJobRecord::make_lane(std::int32_t rank) {
   const auto [known, is_new] = lanes_.try_emplace(rank);
   Lane& lane = known->second;
   if (!is_new) return lane;
-  RingWriter::Options options;
+  trace::RingWriter::Options options;
   options.path = folder_ + "/rank_" + std::to_string(rank) + ".ring";
-  options.rank = Rank(rank);
+  options.rank = trace::Rank(rank);
   options.world_size = world_size_;
   options.backend = "nccl";
   options.program = ::program_invocation_short_name;
   options.capacity = capacity_;
-  if (const auto writer = ring_file_writer(options.path)) {
+  if (const auto writer = trace::ring_file_writer(options.path)) {
     say_once("taken",
              "rank " + std::to_string(rank) + " is not recorded: " +
                  (*writer == ::getpid() ? "this process" : "process " + std::to_string(*writer)) +
@@ -147,7 +147,7 @@ NcclJobRecord::Lane& NcclJobRecord::make_lane(std::int32_t rank) {
                  " at this moment; use one recorder, and a folder for each job");
     return lane;
   }
-  auto ring = RingWriter::create(options);
+  auto ring = trace::RingWriter::create(options);
   if (ring) {
     lane.ring = std::move(*ring);
     if (hung_after_ > 0) lane.hang.emplace(static_cast<std::int64_t>(hung_after_ * 1e9));
@@ -201,7 +201,7 @@ Communicator* NcclJobRecord::open(const Opening& opening) {
   if (known != communicators_.end()) return known->second.get();
   Lane* const lane = lane_of(opening);
   if (lane == nullptr || !lane->ring) return nullptr;
-  const RingWriter::GroupRef group =
+  const trace::RingWriter::GroupRef group =
       lane->ring->make_communicator(opening.name, place, size, opening.desc);
   if (group.id == 0) {
     say_once("table", "further communicators are not recorded: the ring file's table is full");
@@ -214,4 +214,4 @@ Communicator* NcclJobRecord::open(const Opening& opening) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

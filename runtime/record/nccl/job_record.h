@@ -31,7 +31,7 @@
 #include "trace/formats/ring/hang_watch.h"
 #include "trace/formats/ring/writer.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class NcclJobRecord {
  public:
@@ -56,7 +56,7 @@ class NcclJobRecord {
   Communicator* open(const Opening& opening);
 
   // Writes the end mark into all files that have none.
-  void finish(End end);
+  void finish(trace::End end);
   // Looks once whether ranks hang, and marks their files. `now`: ns.
   void look_for_hangs(std::int64_t now);
   // True where at least one file was made.
@@ -64,7 +64,7 @@ class NcclJobRecord {
 
  private:
   struct Lane : RecordedRank {
-    std::optional<HangWatch> hang;
+    std::optional<trace::HangWatch> hang;
   };
 
   void say_once(const char* kind, const std::string& what);
@@ -91,4 +91,4 @@ class NcclJobRecord {
   std::map<const Communicator*, Lane*> lane_of_communicator_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

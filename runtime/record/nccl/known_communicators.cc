@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 std::string KnownCommunicators::name_of(std::span<const nccl::UniqueId> ids) {
   std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
@@ -72,4 +72,4 @@ Communicator* KnownCommunicators::find(nccl::Comm comm) {
   return known->second.recorder;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

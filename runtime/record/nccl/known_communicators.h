@@ -18,7 +18,7 @@
 #include "runtime/record/nccl/job_record.h"
 #include "runtime/record/nccl/nccl_interface.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class KnownCommunicators {
  public:
@@ -60,4 +60,4 @@ class KnownCommunicators {
   std::unordered_map<nccl::Comm, Known> known_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

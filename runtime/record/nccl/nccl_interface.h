@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace lockstep::nccl {
+namespace lockstep::runtime::nccl {
 
 struct Communicator;                 // of NCCL's own
 using Comm = Communicator*;          // ncclComm_t
@@ -23,4 +23,4 @@ struct UniqueId {
 
 inline constexpr int kNoColor = -1;  // NCCL_SPLIT_NOCOLOR: no part of the split
 
-}  // namespace lockstep::nccl
+}  // namespace lockstep::runtime::nccl

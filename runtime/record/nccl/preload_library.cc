@@ -17,7 +17,7 @@
 #include "runtime/record/nccl/known_communicators.h"
 #include "trace/nccl_calls.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // The function of that name behind this library: the next one in the program's search order, else
 // that of a libnccl.so.2 that is loaded without being in it (Python's modules are). Null: there is
@@ -144,12 +144,13 @@ std::int64_t elements(std::size_t count) {
   return static_cast<std::int64_t>(std::min<std::size_t>(count, INT64_MAX));
 }
 
-NcclCall collective(Op op, std::size_t count, int dtype, int redop = kNone, int root = kNone) {
-  return {op, {}, elements(count), dtype, redop, root, kNone};
+NcclCall collective(trace::Op op, std::size_t count, int dtype, int redop = trace::kNone,
+                    int root = trace::kNone) {
+  return {op, {}, elements(count), dtype, redop, root, trace::kNone};
 }
 
-NcclCall message(Op op, std::size_t count, int dtype, int peer) {
-  return {op, {}, elements(count), dtype, kNone, kNone, peer};
+NcclCall message(trace::Op op, std::size_t count, int dtype, int peer) {
+  return {op, {}, elements(count), dtype, trace::kNone, trace::kNone, peer};
 }
 
 bool is_made(ResultCode result, const Comm* comm) {
@@ -157,7 +158,7 @@ bool is_made(ResultCode result, const Comm* comm) {
          *comm != nullptr;
 }
 
-void note_made(ResultCode result, const Comm* comm, std::span<const UniqueId> ids, int place,
+void note_made(ResultCode result, const Comm* comm, std::span<const nccl::UniqueId> ids, int place,
                int size) {
   if (!is_made(result, comm)) return;
   guarded([&] { communicators().made(*comm, KnownCommunicators::name_of(ids), {place, size}); });
@@ -180,32 +181,34 @@ void note_child(ResultCode result, const Comm* child, std::string name, Comm par
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime
 
 using namespace lockstep;
+using namespace lockstep::runtime;
 
 // NOLINTBEGIN(readability-identifier-naming): NCCL's names
 extern "C" {
 #pragma GCC visibility push(default)
 
-ResultCode ncclCommInitRank(Comm* comm, int size, UniqueId id, int place) {
-  static ResultCode (*real)(Comm*, int, UniqueId, int) = nullptr;
+ResultCode ncclCommInitRank(Comm* comm, int size, nccl::UniqueId id, int place) {
+  static ResultCode (*real)(Comm*, int, nccl::UniqueId, int) = nullptr;
   const ResultCode result = call_real("ncclCommInitRank", real, comm, size, id, place);
   note_made(result, comm, {&id, 1}, place, size);
   return result;
 }
 
-ResultCode ncclCommInitRankConfig(Comm* comm, int size, UniqueId id, int place, void* config) {
-  static ResultCode (*real)(Comm*, int, UniqueId, int, void*) = nullptr;
+ResultCode ncclCommInitRankConfig(Comm* comm, int size, nccl::UniqueId id, int place,
+                                  void* config) {
+  static ResultCode (*real)(Comm*, int, nccl::UniqueId, int, void*) = nullptr;
   const ResultCode result =
       call_real("ncclCommInitRankConfig", real, comm, size, id, place, config);
   note_made(result, comm, {&id, 1}, place, size);
   return result;
 }
 
-ResultCode ncclCommInitRankScalable(Comm* comm, int size, int place, int ids, UniqueId* id,
+ResultCode ncclCommInitRankScalable(Comm* comm, int size, int place, int ids, nccl::UniqueId* id,
                                     void* config) {
-  static ResultCode (*real)(Comm*, int, int, int, UniqueId*, void*) = nullptr;
+  static ResultCode (*real)(Comm*, int, int, int, nccl::UniqueId*, void*) = nullptr;
   const ResultCode result =
       call_real("ncclCommInitRankScalable", real, comm, size, place, ids, id, config);
   if (id != nullptr && ids > 0)
@@ -260,7 +263,8 @@ ResultCode ncclCommAbort(Comm comm) {
 ResultCode ncclAllReduce(const void* in, void* out, std::size_t count, int dtype, int redop,
                          Comm comm, Stream stream) {
   static ResultCode (*real)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, collective(Op::all_reduce, count, dtype, redop), stream);
+  const Recorded call =
+      record(comm, collective(trace::Op::all_reduce, count, dtype, redop), stream);
   return checked(call, "ncclAllReduce",
                  call_real("ncclAllReduce", real, in, out, count, dtype, redop, comm, stream));
 }
@@ -268,7 +272,8 @@ ResultCode ncclAllReduce(const void* in, void* out, std::size_t count, int dtype
 ResultCode ncclReduce(const void* in, void* out, std::size_t count, int dtype, int redop, int root,
                       Comm comm, Stream stream) {
   static ResultCode (*real)(const void*, void*, std::size_t, int, int, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, collective(Op::reduce, count, dtype, redop, root), stream);
+  const Recorded call =
+      record(comm, collective(trace::Op::reduce, count, dtype, redop, root), stream);
   return checked(call, "ncclReduce",
                  call_real("ncclReduce", real, in, out, count, dtype, redop, root, comm, stream));
 }
@@ -276,7 +281,8 @@ ResultCode ncclReduce(const void* in, void* out, std::size_t count, int dtype, i
 ResultCode ncclBroadcast(const void* in, void* out, std::size_t count, int dtype, int root,
                          Comm comm, Stream stream) {
   static ResultCode (*real)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, collective(Op::broadcast, count, dtype, kNone, root), stream);
+  const Recorded call =
+      record(comm, collective(trace::Op::broadcast, count, dtype, trace::kNone, root), stream);
   return checked(call, "ncclBroadcast",
                  call_real("ncclBroadcast", real, in, out, count, dtype, root, comm, stream));
 }
@@ -284,7 +290,8 @@ ResultCode ncclBroadcast(const void* in, void* out, std::size_t count, int dtype
 ResultCode ncclBcast(void* buffer, std::size_t count, int dtype, int root, Comm comm,
                      Stream stream) {
   static ResultCode (*real)(void*, std::size_t, int, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, collective(Op::broadcast, count, dtype, kNone, root), stream);
+  const Recorded call =
+      record(comm, collective(trace::Op::broadcast, count, dtype, trace::kNone, root), stream);
   return checked(call, "ncclBcast",
                  call_real("ncclBcast", real, buffer, count, dtype, root, comm, stream));
 }
@@ -292,7 +299,8 @@ ResultCode ncclBcast(void* buffer, std::size_t count, int dtype, int root, Comm 
 ResultCode ncclAllGather(const void* in, void* out, std::size_t count, int dtype, Comm comm,
                          Stream stream) {
   static ResultCode (*real)(const void*, void*, std::size_t, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, collective(Op::all_gather_into_tensor, count, dtype), stream);
+  const Recorded call =
+      record(comm, collective(trace::Op::all_gather_into_tensor, count, dtype), stream);
   return checked(call, "ncclAllGather",
                  call_real("ncclAllGather", real, in, out, count, dtype, comm, stream));
 }
@@ -301,7 +309,7 @@ ResultCode ncclReduceScatter(const void* in, void* out, std::size_t count, int d
                              Comm comm, Stream stream) {
   static ResultCode (*real)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
   const Recorded call =
-      record(comm, collective(Op::reduce_scatter_tensor, count, dtype, redop), stream);
+      record(comm, collective(trace::Op::reduce_scatter_tensor, count, dtype, redop), stream);
   return checked(call, "ncclReduceScatter",
                  call_real("ncclReduceScatter", real, in, out, count, dtype, redop, comm, stream));
 }
@@ -327,7 +335,8 @@ ResultCode ncclGroupEnd() {
 ResultCode ncclAlltoAll(const void* in, void* out, std::size_t count, int dtype, Comm comm,
                         Stream stream) {
   static ResultCode (*real)(const void*, void*, std::size_t, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, collective(Op::all_to_all_single, count, dtype), stream);
+  const Recorded call =
+      record(comm, collective(trace::Op::all_to_all_single, count, dtype), stream);
   return checked(call, "ncclAlltoAll",
                  call_real("ncclAlltoAll", real, in, out, count, dtype, comm, stream));
 }
@@ -335,7 +344,8 @@ ResultCode ncclAlltoAll(const void* in, void* out, std::size_t count, int dtype,
 ResultCode ncclGather(const void* in, void* out, std::size_t count, int dtype, int root, Comm comm,
                       Stream stream) {
   static ResultCode (*real)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, collective(Op::gather, count, dtype, kNone, root), stream);
+  const Recorded call =
+      record(comm, collective(trace::Op::gather, count, dtype, trace::kNone, root), stream);
   return checked(call, "ncclGather",
                  call_real("ncclGather", real, in, out, count, dtype, root, comm, stream));
 }
@@ -343,7 +353,8 @@ ResultCode ncclGather(const void* in, void* out, std::size_t count, int dtype, i
 ResultCode ncclScatter(const void* in, void* out, std::size_t count, int dtype, int root, Comm comm,
                        Stream stream) {
   static ResultCode (*real)(const void*, void*, std::size_t, int, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, collective(Op::scatter, count, dtype, kNone, root), stream);
+  const Recorded call =
+      record(comm, collective(trace::Op::scatter, count, dtype, trace::kNone, root), stream);
   return checked(call, "ncclScatter",
                  call_real("ncclScatter", real, in, out, count, dtype, root, comm, stream));
 }
@@ -351,7 +362,7 @@ ResultCode ncclScatter(const void* in, void* out, std::size_t count, int dtype, 
 ResultCode ncclSend(const void* buffer, std::size_t count, int dtype, int peer, Comm comm,
                     Stream stream) {
   static ResultCode (*real)(const void*, std::size_t, int, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, message(Op::send, count, dtype, peer), stream);
+  const Recorded call = record(comm, message(trace::Op::send, count, dtype, peer), stream);
   return checked(call, "ncclSend",
                  call_real("ncclSend", real, buffer, count, dtype, peer, comm, stream));
 }
@@ -359,7 +370,7 @@ ResultCode ncclSend(const void* buffer, std::size_t count, int dtype, int peer, 
 ResultCode ncclRecv(void* buffer, std::size_t count, int dtype, int peer, Comm comm,
                     Stream stream) {
   static ResultCode (*real)(void*, std::size_t, int, int, Comm, Stream) = nullptr;
-  const Recorded call = record(comm, message(Op::recv, count, dtype, peer), stream);
+  const Recorded call = record(comm, message(trace::Op::recv, count, dtype, peer), stream);
   return checked(call, "ncclRecv",
                  call_real("ncclRecv", real, buffer, count, dtype, peer, comm, stream));
 }
@@ -370,14 +381,14 @@ ResultCode ncclRecv(void* buffer, std::size_t count, int dtype, int peer, Comm c
 
 // In front of the C library's.
 extern "C" __attribute__((visibility("default"))) void _exit(int status) {
-  lockstep::NcclJobRecord::at_immediate_exit(status);
+  NcclJobRecord::at_immediate_exit(status);
   for (;;) ::syscall(SYS_exit_group, status);
 }
 extern "C" __attribute__((visibility("default"))) void _Exit(int status) noexcept {
   ::_exit(status);
 }
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace {
 
@@ -402,4 +413,4 @@ void* find_real_nccl(const char* name) {
   return nullptr;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

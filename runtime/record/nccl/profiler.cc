@@ -14,7 +14,7 @@
 
 #include "trace/nccl_calls.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using namespace nccl_profiler;
@@ -54,13 +54,13 @@ std::string_view text_of(const char* text) {
 
 // ncclDatatypeToString, by the numbers of ncclDataType_t; kNone: "Unknown" and others.
 std::int32_t dtype_number(const char* name) {
-  constexpr std::array<std::string_view, kNcclDtypes.size()> kNames = {
+  constexpr std::array<std::string_view, trace::kNcclDtypes.size()> kNames = {
       "ncclInt8",    "ncclUint8",    "ncclInt32",      "ncclUint32",
       "ncclInt64",   "ncclUint64",   "ncclFloat16",    "ncclFloat32",
       "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"};
   const std::string_view text = text_of(name);
   const auto* const found = std::find(kNames.begin(), kNames.end(), text);
-  return found == kNames.end() ? kNone : static_cast<std::int32_t>(found - kNames.begin());
+  return found == kNames.end() ? trace::kNone : static_cast<std::int32_t>(found - kNames.begin());
 }
 
 // Nothing for a call without a name: it cannot be told from others.
@@ -68,7 +68,7 @@ std::optional<NcclCall> call_of(const char* func, std::size_t count, const char*
   const std::string_view name = text_of(func);
   if (name.empty()) return std::nullopt;
   NcclCall out;
-  if (const auto op = nccl_op(name)) {
+  if (const auto op = trace::nccl_op(name)) {
     out.op = *op;
   } else {
     out.other_op = name;
@@ -109,19 +109,19 @@ void* Profiler::launched(Communicator& communicator, std::uint32_t id, std::uint
   return make_handle(Tag::task, number);
 }
 
-void* Profiler::start_call(Communicator& communicator, const CollCall& call,
+void* Profiler::start_call(Communicator& communicator, const nccl_profiler::CollCall& call,
                            std::uint64_t user_tag) {
   std::optional<NcclCall> fields = call_of(call.func, call.count, call.datatype);
   if (!fields) return nullptr;
   fields->root = call.root;
-  const RingWriter::SignatureRef signature = communicator.signature(*fields);
+  const trace::RingWriter::SignatureRef signature = communicator.signature(*fields);
   if (call.graph_captured) return make_handle(Tag::captured, signature.id);
   const std::uint32_t id = communicator.issue(signature, tags_.of(communicator.ring(), user_tag));
   return make_handle(Tag::call, slots_.add(communicator.rank(), id));
 }
 
 // `parent`: of version 5, what start_call gave; nothing: the interface has no such event.
-void* Profiler::start_coll(Communicator& communicator, const CollTask& task,
+void* Profiler::start_coll(Communicator& communicator, const nccl_profiler::CollTask& task,
                            std::optional<void*> parent, std::uint64_t user_tag) {
   if (!parent) {
     std::optional<NcclCall> fields = call_of(task.func, task.count, task.datatype);
@@ -131,7 +131,7 @@ void* Profiler::start_coll(Communicator& communicator, const CollTask& task,
   }
   const Handle call(*parent);
   if (call.tag == Tag::captured) {
-    const RingWriter::SignatureRef signature{static_cast<std::uint32_t>(call.number)};
+    const trace::RingWriter::SignatureRef signature{static_cast<std::uint32_t>(call.number)};
     const CallLabel label = tags_.of(communicator.ring(), user_tag);
     return launched(communicator, communicator.issue(signature, label), task.channels);
   }
@@ -140,9 +140,10 @@ void* Profiler::start_coll(Communicator& communicator, const CollTask& task,
   return make_handle(Tag::task, call.number);
 }
 
-void* Profiler::start_p2p(Communicator& communicator, const P2pTask& task, std::uint64_t user_tag) {
+void* Profiler::start_p2p(Communicator& communicator, const nccl_profiler::P2pTask& task,
+                          std::uint64_t user_tag) {
   std::optional<NcclCall> fields = call_of(task.func, task.count, task.datatype);
-  if (!fields || !is_point_to_point(fields->op) || task.peer == communicator.place())
+  if (!fields || !trace::is_point_to_point(fields->op) || task.peer == communicator.place())
     return nullptr;
   fields->peer = task.peer;
   const CallLabel label = tags_.of(communicator.ring(), user_tag);
@@ -156,7 +157,7 @@ void* Profiler::start_kernel(void* parent) {
   return make_handle(Tag::kernel, task.number);
 }
 
-void* Profiler::start(void* context, const Event4& event) {
+void* Profiler::start(void* context, const nccl_profiler::Event4& event) {
   if (event.type == kKernelCh) return start_kernel(event.parent);
   if (context == nullptr) return nullptr;
   auto& communicator = *static_cast<Communicator*>(context);
@@ -165,7 +166,7 @@ void* Profiler::start(void* context, const Event4& event) {
   return nullptr;
 }
 
-void* Profiler::start(void* context, const Event5& event) {
+void* Profiler::start(void* context, const nccl_profiler::Event5& event) {
   if (event.type == kKernelCh) return start_kernel(event.parent);
   if (context == nullptr) return nullptr;
   auto& communicator = *static_cast<Communicator*>(context);
@@ -175,7 +176,7 @@ void* Profiler::start(void* context, const Event5& event) {
   return nullptr;
 }
 
-void* Profiler::start(void* context, const Event7& event) {
+void* Profiler::start(void* context, const nccl_profiler::Event7& event) {
   if (event.type == kKernelCh) return start_kernel(event.parent);
   if (context == nullptr) return nullptr;
   auto& communicator = *static_cast<Communicator*>(context);
@@ -229,10 +230,10 @@ UserTags::UserTags(const char* file) {
   }
 }
 
-CallLabel UserTags::of(RingWriter& ring, std::uint64_t tag) {
+CallLabel UserTags::of(trace::RingWriter& ring, std::uint64_t tag) {
   if (tag == 0) return {};
   const std::lock_guard lock(mutex_);
-  const std::pair key(static_cast<const RingWriter*>(&ring), tag);
+  const std::pair key(static_cast<const trace::RingWriter*>(&ring), tag);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
   CallLabel label;
   if (const auto names = names_.find(tag); names != names_.end()) {
@@ -244,4 +245,4 @@ CallLabel UserTags::of(RingWriter& ring, std::uint64_t tag) {
   return label;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

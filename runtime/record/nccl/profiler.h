@@ -40,7 +40,7 @@
 // Other lines are passed by. A tag that is not in the file is recorded as the call's tag, by its
 // number.
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class UserTags {
  public:
@@ -50,14 +50,14 @@ class UserTags {
   UserTags(UserTags&& other) noexcept : names_(std::move(other.names_)) {}
 
   // What is recorded for the tag in that ring file; 0: nothing. From any thread.
-  CallLabel of(RingWriter& ring, std::uint64_t tag);
+  CallLabel of(trace::RingWriter& ring, std::uint64_t tag);
 
  private:
   static constexpr std::size_t kMostKnown =
       65'536;  // labels; of more tags, names alone are looked up
   std::unordered_map<std::uint64_t, std::vector<std::string>> names_;
   std::mutex mutex_;
-  std::map<std::pair<const RingWriter*, std::uint64_t>, CallLabel> known_;
+  std::map<std::pair<const trace::RingWriter*, std::uint64_t>, CallLabel> known_;
 };
 
 class Profiler {
@@ -95,4 +95,4 @@ class Profiler {
   CallSlots slots_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

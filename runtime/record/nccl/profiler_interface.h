@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace lockstep::nccl_profiler {
+namespace lockstep::runtime::nccl_profiler {
 
 inline constexpr int kSuccess = 0;  // ncclSuccess; the only result that a profiler should return
 
@@ -191,4 +191,4 @@ struct PluginFrom5 {
 using Plugin5 = PluginFrom5<Event5>;
 using Plugin7 = PluginFrom5<Event7>;
 
-}  // namespace lockstep::nccl_profiler
+}  // namespace lockstep::runtime::nccl_profiler

@@ -15,7 +15,7 @@
 
 #include "runtime/record/nccl/profiler.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using namespace nccl_profiler;
@@ -37,7 +37,7 @@ int guarded(Body body) noexcept {
     body();
   } catch (...) {  // NOLINT(bugprone-empty-catch): the job goes on
   }
-  return kSuccess;
+  return nccl_profiler::kSuccess;
 }
 
 int open(int version, void** context, int* mask, std::uint64_t id, const char* name, int size,
@@ -54,12 +54,12 @@ int open(int version, void** context, int* mask, std::uint64_t id, const char* n
 }
 
 int init4(void** context, int* mask, const char* name, std::uint64_t id, int /*nodes*/, int size,
-          int place, Logger /*logger*/) {
+          int place, nccl_profiler::Logger /*logger*/) {
   return open(4, context, mask, id, name, size, place);
 }
 
 int init5(void** context, std::uint64_t id, int* mask, const char* name, int /*nodes*/, int size,
-          int place, Logger /*logger*/) {
+          int place, nccl_profiler::Logger /*logger*/) {
   return open(5, context, mask, id, name, size, place);
 }
 
@@ -77,35 +77,40 @@ int stop_event(void* handle) {
   });
 }
 
-int record_event_state(void* /*handle*/, int /*state*/, void* /*arguments*/) { return kSuccess; }
+int record_event_state(void* /*handle*/, int /*state*/, void* /*arguments*/) {
+  return nccl_profiler::kSuccess;
+}
 
 int finalize(void* context) {
   return guarded([&] { Profiler::close(context); });
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime
 
 // NOLINTBEGIN(readability-identifier-naming): NCCL's names
 extern "C" __attribute__((visibility("default")))
-const lockstep::nccl_profiler::Plugin4 ncclProfiler_v4 = {"lockstep",
-                                                          lockstep::init4,
-                                                          lockstep::start_event,
-                                                          lockstep::stop_event,
-                                                          lockstep::record_event_state,
-                                                          lockstep::finalize};
+const lockstep::runtime::nccl_profiler::Plugin4 ncclProfiler_v4 = {
+    "lockstep",
+    lockstep::runtime::init4,
+    lockstep::runtime::start_event,
+    lockstep::runtime::stop_event,
+    lockstep::runtime::record_event_state,
+    lockstep::runtime::finalize};
 extern "C" __attribute__((visibility("default")))
-const lockstep::nccl_profiler::Plugin5 ncclProfiler_v5 = {"lockstep",
-                                                          lockstep::init5,
-                                                          lockstep::start_event,
-                                                          lockstep::stop_event,
-                                                          lockstep::record_event_state,
-                                                          lockstep::finalize};
+const lockstep::runtime::nccl_profiler::Plugin5 ncclProfiler_v5 = {
+    "lockstep",
+    lockstep::runtime::init5,
+    lockstep::runtime::start_event,
+    lockstep::runtime::stop_event,
+    lockstep::runtime::record_event_state,
+    lockstep::runtime::finalize};
 extern "C" __attribute__((visibility("default")))
-const lockstep::nccl_profiler::Plugin7 ncclProfiler_v7 = {"lockstep",
-                                                          lockstep::init5,
-                                                          lockstep::start_event,
-                                                          lockstep::stop_event,
-                                                          lockstep::record_event_state,
-                                                          lockstep::finalize};
+const lockstep::runtime::nccl_profiler::Plugin7 ncclProfiler_v7 = {
+    "lockstep",
+    lockstep::runtime::init5,
+    lockstep::runtime::start_event,
+    lockstep::runtime::stop_event,
+    lockstep::runtime::record_event_state,
+    lockstep::runtime::finalize};
 // NOLINTEND(readability-identifier-naming)

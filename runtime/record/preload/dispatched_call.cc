@@ -6,36 +6,40 @@
 
 #include <torch/custom_class.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 // What an operator is, and which of its arguments hold what is given and what is filled.
 struct Operator {
   const char* name;
-  Op op;
+  trace::Op op;
   std::string_view in, out;
 };
 constexpr std::array kOperators = {
-    Operator{"allreduce_", Op::all_reduce, "tensors", "tensors"},
-    Operator{"allreduce_coalesced_", Op::all_reduce, "tensors", "tensors"},
-    Operator{"broadcast_", Op::broadcast, "tensors", "tensors"},
-    Operator{"reduce_", Op::reduce, "tensors", "tensors"},
-    Operator{"allgather_", Op::all_gather, "input_tensors", "output_tensors"},
-    Operator{"allgather_coalesced_", Op::all_gather, "input_list", "output_lists"},
-    Operator{"_allgather_base_", Op::all_gather_into_tensor, "input_tensor", "output_tensor"},
-    Operator{"allgather_into_tensor_coalesced_", Op::all_gather_into_tensor, "inputs", "outputs"},
-    Operator{"reduce_scatter_", Op::reduce_scatter, "input_tensors", "output_tensors"},
-    Operator{"_reduce_scatter_base_", Op::reduce_scatter_tensor, "input_tensor", "output_tensor"},
-    Operator{"reduce_scatter_tensor_coalesced_", Op::reduce_scatter_tensor, "inputs", "outputs"},
-    Operator{"gather_", Op::gather, "input_tensors", "output_tensors"},
-    Operator{"scatter_", Op::scatter, "input_tensors", "output_tensors"},
-    Operator{"alltoall_", Op::all_to_all, "input_tensors", "output_tensors"},
-    Operator{"alltoall_base_", Op::all_to_all_single, "input", "output"},
-    Operator{"barrier", Op::barrier, "", ""},
-    Operator{"monitored_barrier_", Op::barrier, "", ""},
-    Operator{"send", Op::send, "tensors", ""},
-    Operator{"recv_", Op::recv, "", "tensors"},
-    Operator{"recv_any_source_", Op::recv_any, "", "tensors"},
+    Operator{"allreduce_", trace::Op::all_reduce, "tensors", "tensors"},
+    Operator{"allreduce_coalesced_", trace::Op::all_reduce, "tensors", "tensors"},
+    Operator{"broadcast_", trace::Op::broadcast, "tensors", "tensors"},
+    Operator{"reduce_", trace::Op::reduce, "tensors", "tensors"},
+    Operator{"allgather_", trace::Op::all_gather, "input_tensors", "output_tensors"},
+    Operator{"allgather_coalesced_", trace::Op::all_gather, "input_list", "output_lists"},
+    Operator{"_allgather_base_", trace::Op::all_gather_into_tensor, "input_tensor",
+             "output_tensor"},
+    Operator{"allgather_into_tensor_coalesced_", trace::Op::all_gather_into_tensor, "inputs",
+             "outputs"},
+    Operator{"reduce_scatter_", trace::Op::reduce_scatter, "input_tensors", "output_tensors"},
+    Operator{"_reduce_scatter_base_", trace::Op::reduce_scatter_tensor, "input_tensor",
+             "output_tensor"},
+    Operator{"reduce_scatter_tensor_coalesced_", trace::Op::reduce_scatter_tensor, "inputs",
+             "outputs"},
+    Operator{"gather_", trace::Op::gather, "input_tensors", "output_tensors"},
+    Operator{"scatter_", trace::Op::scatter, "input_tensors", "output_tensors"},
+    Operator{"alltoall_", trace::Op::all_to_all, "input_tensors", "output_tensors"},
+    Operator{"alltoall_base_", trace::Op::all_to_all_single, "input", "output"},
+    Operator{"barrier", trace::Op::barrier, "", ""},
+    Operator{"monitored_barrier_", trace::Op::barrier, "", ""},
+    Operator{"send", trace::Op::send, "tensors", ""},
+    Operator{"recv_", trace::Op::recv, "", "tensors"},
+    Operator{"recv_any_source_", trace::Op::recv_any, "", "tensors"},
 };
 
 // A tensor, a list of them, or a list of lists.
@@ -122,4 +126,4 @@ std::optional<DispatchedCall> read_call(const c10::FunctionSchema& schema,
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

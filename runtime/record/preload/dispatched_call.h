@@ -18,7 +18,7 @@
 
 #include "runtime/record/c10d/recorded_group.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 struct DispatchedCall {
   c10::intrusive_ptr<c10d::ProcessGroup> group;
@@ -58,4 +58,4 @@ class StreamWork : public c10d::Work {
   c10::Event event_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -19,7 +19,7 @@
 #include "runtime/record/c10d/work_watch.h"
 #include "runtime/record/job_ring.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::uint64_t kEvents = 131'072;
@@ -60,7 +60,7 @@ void JobRecord::at_exit(int status, void* job) {
   const std::lock_guard lock(self.end_mutex_);
   self.ended_ = true;
   if (status == 0) self.ring_->resume();  // whatever it was taken for
-  self.ring_->finish(status == 0 ? End::clean : End::exception);
+  self.ring_->finish(status == 0 ? trace::End::clean : trace::End::exception);
 }
 
 void JobRecord::at_immediate_exit(int status) {
@@ -72,18 +72,18 @@ void JobRecord::look_for_hang(std::int64_t now) {
   const std::lock_guard lock(end_mutex_);
   if (ended_) return;
   const std::int64_t on_device = recorder_->outstanding() ? 1 : 0;
-  const HangWatch::Verdict verdict = hang_->look(ring_->written(), on_device, now);
-  if (verdict == HangWatch::Verdict::hangs) ring_->finish(End::hung);
-  if (verdict == HangWatch::Verdict::goes_on) ring_->resume();
+  const trace::HangWatch::Verdict verdict = hang_->look(ring_->written(), on_device, now);
+  if (verdict == trace::HangWatch::Verdict::hangs) ring_->finish(trace::End::hung);
+  if (verdict == trace::HangWatch::Verdict::goes_on) ring_->resume();
 }
 
 void JobRecord::start_hang_watch() {
-  const double patience = hang_patience(std::getenv("LOCKSTEP_RECORD_HUNG_AFTER"));
+  const double patience = trace::hang_patience(std::getenv("LOCKSTEP_RECORD_HUNG_AFTER"));
   if (patience <= 0) return;
   constexpr double kNanos = 1e9;
   hang_.emplace(static_cast<std::int64_t>(patience * kNanos));
   try {
-    look_at_times(patience, [this](std::int64_t now) { look_for_hang(now); });
+    trace::look_at_times(patience, [this](std::int64_t now) { look_for_hang(now); });
   } catch (const std::system_error& error) {
     std::fprintf(stderr, "liblockstep_record: hangs will not be marked: %s\n", error.what());
   }
@@ -104,14 +104,14 @@ void JobRecord::open(const c10d::ProcessGroup& first) {
     world_size_ = launch->world_size;
   }
   if (const Status made = make_folder(folder); !made) return refuse(made.error().str());
-  RingWriter::Options options;
+  trace::RingWriter::Options options;
   options.path = file_of_rank(folder, rank, ".ring");
-  options.rank = Rank(rank);
+  options.rank = trace::Rank(rank);
   options.world_size = world_size_;
   options.backend = first.getBackendName();
   options.program = ::program_invocation_short_name;
   options.capacity = capacity();
-  auto ring = RingWriter::create(options);
+  auto ring = trace::RingWriter::create(options);
   if (!ring) return refuse(ring.error().str());
   ring_ = std::move(*ring);
   recorder_ = std::make_unique<Recorder>(*ring_);
@@ -189,4 +189,4 @@ WorkWatch& JobRecord::open_watch() {
   return *watch_;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

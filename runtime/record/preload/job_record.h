@@ -27,7 +27,7 @@
 #include "runtime/record/recorder.h"
 #include "trace/formats/ring/hang_watch.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class JobRecord {
  public:
@@ -61,12 +61,12 @@ class JobRecord {
   std::mutex mutex_;
   bool tried_ = false;  // to open the file
   int world_size_ = 0;
-  std::unique_ptr<RingWriter> ring_;
+  std::unique_ptr<trace::RingWriter> ring_;
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<WorkWatch> watch_;
   const pid_t own_pid_ = ::getpid();
   std::mutex end_mutex_;  // guards the end mark, and what follows
-  std::optional<HangWatch> hang_;
+  std::optional<trace::HangWatch> hang_;
   bool ended_ = false;
   struct Known {
     c10::weak_intrusive_ptr<c10d::ProcessGroup> keeps_the_address;  // no other group gets it
@@ -76,4 +76,4 @@ class JobRecord {
   std::map<const c10d::ProcessGroup*, Known> groups_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

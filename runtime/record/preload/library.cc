@@ -23,7 +23,7 @@
 #include "runtime/record/preload/dispatched_call.h"
 #include "runtime/record/preload/job_record.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 void pass_on(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
@@ -38,7 +38,7 @@ void follow_without_work(const DispatchedCall& call, Recorder& recorder, std::ui
                          WorkWatch* watch) {
   const std::optional<c10::Device> device = call.cuda_device();
   if (watch == nullptr || !device) return recorder.complete(id);
-  if (is_point_to_point(call.fields.op)) return;
+  if (trace::is_point_to_point(call.fields.op)) return;
   try {
     watch->follow(c10::make_intrusive<StreamWork>(*device), id);
   } catch (const c10::Error&) {  // NOLINT(bugprone-empty-catch): the program's next call says so
@@ -91,14 +91,14 @@ void register_all(torch::Library& library) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime
 
-TORCH_LIBRARY_IMPL(c10d, AutogradCPU, library) { lockstep::register_all(library); }
-TORCH_LIBRARY_IMPL(c10d, AutogradCUDA, library) { lockstep::register_all(library); }
+TORCH_LIBRARY_IMPL(c10d, AutogradCPU, library) { lockstep::runtime::register_all(library); }
+TORCH_LIBRARY_IMPL(c10d, AutogradCUDA, library) { lockstep::runtime::register_all(library); }
 
 // In front of the C library's, where this library is preloaded.
 extern "C" __attribute__((visibility("default"))) void _exit(int status) {
-  lockstep::JobRecord::at_immediate_exit(status);
+  lockstep::runtime::JobRecord::at_immediate_exit(status);
   for (;;) ::syscall(SYS_exit_group, status);
 }
 extern "C" __attribute__((visibility("default"))) void _Exit(int status) noexcept {

@@ -26,7 +26,7 @@
 // Torch 2.15 has new names for the operations on whole tensors; 2.11 has only these.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::chrono::seconds kPatienceWithOthers{10};
@@ -76,7 +76,7 @@ at::Tensor zeros(const CallTensors::Shape& shape, at::ScalarType type, c10::Devi
 
 class Player {
  public:
-  Player(const Run& program, Rank rank, ProcessGroups& groups, Recorder& recorder)
+  Player(const trace::Run& program, trace::Rank rank, ProcessGroups& groups, Recorder& recorder)
       : program_(program), trace_(*program.find(rank)), groups_(groups), recorder_(recorder) {
     const auto disputes = find_disputes(program);
     for (std::size_t r = 0; r < program.ranks.size(); ++r) {
@@ -88,12 +88,12 @@ class Player {
     works_.resize(trace_.calls.size());
   }
 
-  End run() {
+  trace::End run() {
     find_messages();
     make_groups();
     std::size_t last_issue = 0;
     for (std::size_t e = 0; e < trace_.events.size(); ++e) {
-      if (trace_.events[e].kind == EventKind::issue) last_issue = e + 1;
+      if (trace_.events[e].kind == trace::EventKind::issue) last_issue = e + 1;
     }
     if (last_issue == 0) groups_.announce("issued");
     for (std::size_t e = 0; e < trace_.events.size(); ++e) {
@@ -106,9 +106,9 @@ class Player {
  private:
   struct Group {
     c10::intrusive_ptr<c10d::Backend> backend;
-    std::vector<Rank> members;
+    std::vector<trace::Rank> members;
     int place_of(std::int32_t rank) const {
-      const auto found = std::find(members.begin(), members.end(), Rank(rank));
+      const auto found = std::find(members.begin(), members.end(), trace::Rank(rank));
       LOCKSTEP_CHECK(found != members.end(), "a program names members alone");
       return static_cast<int>(found - members.begin());
     }
@@ -117,10 +117,10 @@ class Player {
   // All ranks go through all groups in one order, so that no two wait for each other's connections.
   void make_groups() {
     const auto disputed = find_disputed_groups(program_);
-    std::set<std::pair<GroupId, std::vector<Rank>>> seen;
+    std::set<std::pair<trace::GroupId, std::vector<trace::Rank>>> seen;
     for (std::size_t r = 0; r < program_.ranks.size(); ++r) {
       for (std::size_t g = 0; g < program_.ranks[r].groups.size(); ++g) {
-        const RankTrace::Membership& group = program_.ranks[r].groups[g];
+        const trace::RankTrace::Membership& group = program_.ranks[r].groups[g];
         if (!seen.emplace(group.group, group.ranks.ranks()).second) continue;
         if (is_mine(group)) make_group(group, !disputed[r][g]);
       }
@@ -129,7 +129,7 @@ class Player {
 
   // Also where this rank's trace does not name the group, which its members could not make without
   // it; but not as the others have it where that is not how this rank does.
-  bool is_mine(const RankTrace::Membership& group) const {
+  bool is_mine(const trace::RankTrace::Membership& group) const {
     const auto own = std::find_if(trace_.groups.begin(), trace_.groups.end(),
                                   [&](const auto& m) { return m.group == group.group; });
     return group.ranks.contains(trace_.rank) &&
@@ -138,18 +138,18 @@ class Player {
 
   // Which ranks send to which others, by group; all ranks find the same.
   void find_messages() {
-    for (const RankTrace& trace : program_.ranks) {
-      for (const Call& call : trace.calls) {
-        const Op op = program_.tables.signatures[call.signature].op;
-        if (op == Op::send) messages_[call.group].emplace(trace.rank, call.peer);
-        if (op == Op::recv) messages_[call.group].emplace(call.peer, trace.rank);
+    for (const trace::RankTrace& trace : program_.ranks) {
+      for (const trace::Call& call : trace.calls) {
+        const trace::Op op = program_.tables.signatures[call.signature].op;
+        if (op == trace::Op::send) messages_[call.group].emplace(trace.rank, call.peer);
+        if (op == trace::Op::recv) messages_[call.group].emplace(call.peer, trace.rank);
       }
     }
   }
 
-  void make_group(const RankTrace::Membership& group, bool connected) {
+  void make_group(const trace::RankTrace::Membership& group, bool connected) {
     std::vector<std::int32_t> ranks;
-    for (const Rank rank : group.ranks) ranks.push_back(rank.value);
+    for (const trace::Rank rank : group.ranks) ranks.push_back(rank.value);
     const Group members{{}, group.ranks.ranks()};
     const auto made =
         groups_.make(program_.tables.str(group.group), program_.tables.str(group.desc), ranks,
@@ -166,7 +166,8 @@ class Player {
   // NCCL connects ranks in their first call, whose host blocks until the others make theirs. The
   // recorded run had come past that, often in another order than its calls now have: so all is
   // connected here, in one order.
-  ReplayTransport::Carriers connect_all(const RankTrace::Membership& group, const Group& members,
+  ReplayTransport::Carriers connect_all(const trace::RankTrace::Membership& group,
+                                        const Group& members,
                                         const ProcessGroups::Connect& connect) {
     const auto all = connect("");
     if (!groups_.device().queues()) return {all, all, all};
@@ -187,25 +188,25 @@ class Player {
 
   c10::Device place() const { return groups_.device().place(); }
 
-  void play(const Event& event, bool is_last_issue) {
+  void play(const trace::Event& event, bool is_last_issue) {
     switch (event.kind) {
-      case EventKind::issue:
+      case trace::EventKind::issue:
         issue(event.index, is_last_issue);
         break;
-      case EventKind::wait:
+      case trace::EventKind::wait:
         wait(event.index);
         break;
-      case EventKind::step: {
-        const StepMark& step = trace_.steps[event.index];
+      case trace::EventKind::step: {
+        const trace::StepMark& step = trace_.steps[event.index];
         recorder_.step(step.n, std::numeric_limits<double>::quiet_NaN(), step.samples.value_or(0));
         break;
       }
-      case EventKind::modality: {
-        const ModalityMark& mark = trace_.modalities[event.index];
+      case trace::EventKind::modality: {
+        const trace::ModalityMark& mark = trace_.modalities[event.index];
         recorder_.modality(mark.n, program_.tables.names(mark.has));
         break;
       }
-      case EventKind::span:
+      case trace::EventKind::span:
         recorder_.span(program_.tables.str(trace_.spans[event.index].name), monotonic_nanos());
         break;
       default:
@@ -214,7 +215,7 @@ class Player {
   }
 
   void issue(std::uint32_t index, bool is_last) {
-    const Call& call = trace_.calls[index];
+    const trace::Call& call = trace_.calls[index];
     if (disputed_[index] && place().is_cpu()) held_.hold();
     CallContext& context = recorder_.context();
     context.step = call.step;
@@ -222,7 +223,7 @@ class Player {
     context.note = recorder_.note(program_.tables.names(call.what), program_.tables.str(call.tag));
     works_[index] = make_call(call);
     if (is_last) groups_.announce("issued");
-    if (!call.has(kAsync)) wait(index);
+    if (!call.has(trace::kAsync)) wait(index);
   }
 
   void wait(std::uint32_t index) {
@@ -257,19 +258,19 @@ class Player {
     }
   }
 
-  End end() {
+  trace::End end() {
     wait_for_queue();
-    if (trace_.end == End::clean || trace_.end == End::hung) return trace_.end;
+    if (trace_.end == trace::End::clean || trace_.end == trace::End::hung) return trace_.end;
     groups_.wait_until_announced("issued", everybody_, kPatienceWithOthers);
-    if (trace_.end == End::killed) raise(SIGKILL);
+    if (trace_.end == trace::End::killed) raise(SIGKILL);
     LOCKSTEP_CHECK(!trace_.exceptions.empty(), "a program that raised says what");
     throw std::runtime_error(trace_.exceptions.back().what);
   }
 
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  WorkPtr make_call(const Call& call) {
-    const Signature& s = program_.tables.signatures[call.signature];
+  WorkPtr make_call(const trace::Call& call) {
+    const trace::Signature& s = program_.tables.signatures[call.signature];
     const Group& group = by_id_.at(call.group);
     c10d::Backend& backend = *group.backend;
     const bool is_root = s.root == trace_.rank.value;
@@ -281,7 +282,7 @@ class Player {
     for (std::size_t i = 0; i < wanted.out.size(); ++i) {
       out.push_back(zeros(wanted.out[i], scalar_type(wanted.type(i)), place()));
     }
-    const bool async = call.has(kAsync);
+    const bool async = call.has(trace::kAsync);
     const auto with_root = [&](auto options) {
       options.rootRank = group.place_of(s.root);
       options.asyncOp = async;
@@ -296,78 +297,79 @@ class Player {
       options.asyncOp = async;
       return options;
     };
-    const int tag = call.ptag == kNoPeerTag ? 0 : call.ptag;
+    const int tag = call.ptag == trace::kNoPeerTag ? 0 : call.ptag;
     switch (s.op) {
-      case Op::all_reduce:
+      case trace::Op::all_reduce:
         return backend.allreduce(in, reducing(c10d::AllreduceOptions()));
-      case Op::reduce:
+      case trace::Op::reduce:
         return backend.reduce(in, reducing(with_root(c10d::ReduceOptions())));
-      case Op::broadcast:
+      case trace::Op::broadcast:
         return backend.broadcast(in, with_root(c10d::BroadcastOptions()));
-      case Op::all_gather: {
+      case trace::Op::all_gather: {
         std::vector<std::vector<at::Tensor>> lists = {out};
         return backend.allgather(lists, in, plain(c10d::AllgatherOptions()));
       }
-      case Op::all_gather_into_tensor:
+      case trace::Op::all_gather_into_tensor:
         return backend._allgather_base(out.front(), in.front(), plain(c10d::AllgatherOptions()));
-      case Op::gather: {
+      case trace::Op::gather: {
         std::vector<std::vector<at::Tensor>> lists;
         if (is_root) lists.push_back(out);
         return backend.gather(lists, in, with_root(c10d::GatherOptions()));
       }
-      case Op::scatter: {
+      case trace::Op::scatter: {
         std::vector<std::vector<at::Tensor>> lists;
         if (is_root) lists.push_back(in);
         return backend.scatter(out, lists, with_root(c10d::ScatterOptions()));
       }
-      case Op::reduce_scatter: {
+      case trace::Op::reduce_scatter: {
         std::vector<std::vector<at::Tensor>> lists = {in};
         return backend.reduce_scatter(out, lists, reducing(c10d::ReduceScatterOptions()));
       }
-      case Op::reduce_scatter_tensor:
+      case trace::Op::reduce_scatter_tensor:
         return backend._reduce_scatter_base(out.front(), in.front(),
                                             reducing(c10d::ReduceScatterOptions()));
-      case Op::all_to_all:
+      case trace::Op::all_to_all:
         return backend.alltoall(out, in, plain(c10d::AllToAllOptions()));
-      case Op::all_to_all_single: {
+      case trace::Op::all_to_all_single: {
         std::vector<std::int64_t> splits_out = program_.tables.int_lists[s.splits_out];
         std::vector<std::int64_t> splits_in = program_.tables.int_lists[s.splits_in];
         return backend.alltoall_base(out.front(), in.front(), splits_out, splits_in,
                                      plain(c10d::AllToAllOptions()));
       }
-      case Op::barrier:
+      case trace::Op::barrier:
         return backend.barrier(plain(c10d::BarrierOptions()));
-      case Op::send:
+      case trace::Op::send:
         return backend.send(in, group.place_of(call.peer.value), tag);
-      case Op::recv:
+      case trace::Op::recv:
         return backend.recv(out, group.place_of(call.peer.value), tag);
-      case Op::recv_any:
+      case trace::Op::recv_any:
         return backend.recvAnysource(out, tag);
       default:
         LOCKSTEP_CHECK(false, "an operation that was to be refused (replay/refusals.h)");
     }
   }
 
-  const Run& program_;
-  const RankTrace& trace_;
+  const trace::Run& program_;
+  const trace::RankTrace& trace_;
   ProcessGroups& groups_;
   Recorder& recorder_;
   HeldCalls held_;  // outlived by the groups' transports, which are given nothing any more
   std::vector<std::int32_t> disputing_, everybody_;
   std::vector<bool> disputed_;
-  std::map<GroupId, std::set<std::pair<Rank, Rank>>> messages_;  // from, to
-  std::map<GroupId, Group> by_id_;
+  std::map<trace::GroupId, std::set<std::pair<trace::Rank, trace::Rank>>> messages_;  // from, to
+  std::map<trace::GroupId, Group> by_id_;
   std::vector<WorkPtr> works_;
 };
 
 }  // namespace
 
-std::uint64_t records_of(const RankTrace& trace) {
+std::uint64_t records_of(const trace::RankTrace& trace) {
   return kRecordsOfOne + trace.calls.size() * kRecordsPerCall + trace.events.size();
 }
 
-End play(const Run& program, Rank rank, ProcessGroups& groups, Recorder& recorder) {
+trace::End play(const trace::Run& program, trace::Rank rank, ProcessGroups& groups,
+                Recorder& recorder) {
   return Player(program, rank, groups, recorder).run();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

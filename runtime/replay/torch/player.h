@@ -16,15 +16,16 @@
 #include "runtime/record/recorder.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Records that playing the rank may write.
-std::uint64_t records_of(const RankTrace& trace);
+std::uint64_t records_of(const trace::RankTrace& trace);
 
 // Plays `rank`, and returns how its program ends: clean, or hung, where it stands still from now
 // on. A rank that was killed kills itself and does not return.
 // Throws what c10d throws, and the recorded exception where the program ends by one.
 // `program`: of all ranks. O(calls) beside what the transport takes.
-End play(const Run& program, Rank rank, ProcessGroups& groups, Recorder& recorder);
+trace::End play(const trace::Run& program, trace::Rank rank, ProcessGroups& groups,
+                Recorder& recorder);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -13,7 +13,7 @@
 // Torch 2.15 has new names for the operations on whole tensors; 2.11 has only these.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 // Of a call that nobody can carry. Whoever waits for it is ended by the watchdog.
@@ -282,4 +282,4 @@ void HeldCalls::release() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -35,7 +35,7 @@
 // For the thread that plays the rank; a held call may be asked from any thread whether it is
 // complete.
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class HeldCalls {
  public:
@@ -135,4 +135,4 @@ class ReplayTransport : public c10d::Backend {
   HeldCalls& held_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

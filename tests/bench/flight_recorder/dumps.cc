@@ -167,7 +167,7 @@ class Writer {
   int issued_ = 0, completed_ = 0, skipped_ = -1, other_size_ = -1;
   bool frames_written_ = false;
   std::array<std::uint32_t, 4> frame_memo_{};
-  PickleWriter out_;
+  trace::PickleWriter out_;
 };
 
 }  // namespace

@@ -64,12 +64,13 @@ void load_and_judge(benchmark::State& state) {
   const bool hung = state.range(3) != 0;
   std::int64_t calls = 0;
   for (auto _ : state) {
-    const auto run = load_run({folder.path().string()});
-    if (!run || (verify(*run).verdict == Verdict::findings) != hung) {
+    const auto run = trace::load_run({folder.path().string()});
+    if (!run || (verify::verify(*run).verdict == verify::Verdict::findings) != hung) {
       std::fprintf(stderr, "the benchmark's dumps were judged wrongly\n");
       std::exit(1);
     }
-    for (const RankTrace& rank : run->ranks) calls += static_cast<std::int64_t>(rank.calls.size());
+    for (const trace::RankTrace& rank : run->ranks)
+      calls += static_cast<std::int64_t>(rank.calls.size());
   }
   state.SetItemsProcessed(calls);
 }

@@ -56,8 +56,8 @@ void per_call(benchmark::State& state) {
 // The plugin, version 5: the call, its launch, and `channels` kernels that begin and end.
 void profiler_call(benchmark::State& state) {
   const Folder folder("profiler");
-  static const auto* const plugin =
-      static_cast<const Plugin5*>(::dlsym(load("liblockstep_nccl_profiler.so"), "ncclProfiler_v5"));
+  static const auto* const plugin = static_cast<const runtime::nccl_profiler::Plugin5*>(
+      ::dlsym(load("liblockstep_nccl_profiler.so"), "ncclProfiler_v5"));
   void* context = nullptr;
   int mask = 0;
   plugin->init(&context, 0x1234, &mask, nullptr, 1, 2, 0, nullptr);
@@ -65,19 +65,19 @@ void profiler_call(benchmark::State& state) {
   const auto channels = static_cast<std::uint8_t>(state.range(0));
   void* kernels[64];
   for ([[maybe_unused]] auto _ : state) {
-    Event5 call{kCollApi, nullptr, 0, {}};
+    runtime::nccl_profiler::Event5 call{runtime::nccl_profiler::kCollApi, nullptr, 0, {}};
     call.coll_api = {"AllReduce", 1024, "ncclFloat32", 0, nullptr, false};
     void* call_handle = nullptr;
     plugin->start_event(context, &call_handle, &call);
     plugin->stop_event(call_handle);
-    Event5 task{kColl, call_handle, 0, {}};
+    runtime::nccl_profiler::Event5 task{runtime::nccl_profiler::kColl, call_handle, 0, {}};
     task.coll = {{0, "AllReduce", nullptr, nullptr, 1024, 0, "ncclFloat32", channels, 4, "", ""},
                  nullptr};
     void* task_handle = nullptr;
     plugin->start_event(context, &task_handle, &task);
     plugin->stop_event(task_handle);
     for (std::uint8_t c = 0; c < channels; ++c) {
-      Event5 kernel{kKernelCh, task_handle, 0, {}};
+      runtime::nccl_profiler::Event5 kernel{runtime::nccl_profiler::kKernelCh, task_handle, 0, {}};
       kernel.kernel = {c, 0};
       plugin->start_event(context, &kernels[c], &kernel);
     }
@@ -88,8 +88,9 @@ void profiler_call(benchmark::State& state) {
 }
 BENCHMARK(profiler_call)->Arg(0)->Arg(1)->Arg(8)->Arg(32);
 
-using InitRank = int (*)(nccl::Comm*, int, nccl::UniqueId, int);
-using AllReduce = int (*)(const void*, void*, std::size_t, int, int, nccl::Comm, nccl::Stream);
+using InitRank = int (*)(runtime::nccl::Comm*, int, runtime::nccl::UniqueId, int);
+using AllReduce = int (*)(const void*, void*, std::size_t, int, int, runtime::nccl::Comm,
+                          runtime::nccl::Stream);
 
 // ncclAllReduce of an NCCL that does nothing: 0: itself, 1: through the preloaded library.
 void preloaded_call(benchmark::State& state) {
@@ -97,7 +98,7 @@ void preloaded_call(benchmark::State& state) {
   static void* const real = load("bench/record/libnccl.so.2");
   static void* const recorder = load("liblockstep_nccl.so");
   void* const library = state.range(0) == 0 ? real : recorder;
-  nccl::Comm comm = nullptr;
+  runtime::nccl::Comm comm = nullptr;
   reinterpret_cast<InitRank>(::dlsym(library, "ncclCommInitRank"))(&comm, 2, {}, 0);
   const auto all_reduce = reinterpret_cast<AllReduce>(::dlsym(library, "ncclAllReduce"));
   for ([[maybe_unused]] auto _ : state)

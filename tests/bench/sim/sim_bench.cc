@@ -23,7 +23,7 @@ namespace {
 const Links kLinks = {{Picos{500'000}, Bandwidth{400'000'000'000}, std::nullopt}};
 
 void message_level_ring(benchmark::State& state) {
-  const Collective ring = {Op::all_reduce, Algorithm::ring, state.range(0), Bytes{1 << 20}};
+  const Collective ring = {trace::Op::all_reduce, Algorithm::ring, state.range(0), Bytes{1 << 20}};
   std::uint64_t messages = 0;
   for (auto _ : state) {
     const Result<MessageResult> result = message_level({&ring, 1}, kLinks, Wiring::ports);
@@ -72,7 +72,7 @@ void run_programs(benchmark::State& state, bool different, bool folded) {
   const auto ranks = static_cast<std::uint32_t>(state.range(0));
   const auto pairs = static_cast<std::uint32_t>(state.range(1));
   const ProgramJob job = make_job(ranks, pairs, different);
-  const Collective ring = {Op::all_reduce, Algorithm::ring, ranks, Bytes{16 << 20}};
+  const Collective ring = {trace::Op::all_reduce, Algorithm::ring, ranks, Bytes{16 << 20}};
   const CostOfCall cost = [&](std::uint32_t, const ProgramCall&) {
     return CallCost{*closed_form(ring, kLinks)};
   };

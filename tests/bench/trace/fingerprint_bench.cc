@@ -33,15 +33,15 @@ template <class T>
 class FirstLoop {
  public:
   void add(std::span<const T> values) {
-    using fingerprinting::Word;
+    using trace::fingerprinting::Word;
     using Bits = std::conditional_t<sizeof(T) == 4, unsigned, Word>;
     Word word = 0;
-    std::array<double, kSketchValues> sums{};
+    std::array<double, trace::kSketchValues> sums{};
     for (std::size_t i = 0; i < values.size(); ++i) {
-      if (i % 8 == 0) word = fingerprinting::sign_word(i);
+      if (i % 8 == 0) word = trace::fingerprinting::sign_word(i);
       T value = values[i] == T{0} ? T{0} : values[i];
       if (std::isnan(value)) value = std::numeric_limits<T>::quiet_NaN();
-      hash_ += fingerprinting::hash_term(std::bit_cast<Bits>(value), i);
+      hash_ += trace::fingerprinting::hash_term(std::bit_cast<Bits>(value), i);
       if (!std::isfinite(value)) {
         ++non_finite_;
         continue;
@@ -50,18 +50,19 @@ class FirstLoop {
       squares_ += x * x;
       min_ = std::min(min_, x);
       max_ = std::max(max_, x);
-      const auto& signs = kSigns[fingerprinting::sign_byte(word, i)];
-      for (std::size_t j = 0; j < kSketchValues; ++j) sums[j] += x * signs[j];
+      const auto& signs = kSigns[trace::fingerprinting::sign_byte(word, i)];
+      for (std::size_t j = 0; j < trace::kSketchValues; ++j) sums[j] += x * signs[j];
     }
-    for (std::size_t j = 0; j < kSketchValues; ++j) sums_[j] += sums[j];
+    for (std::size_t j = 0; j < trace::kSketchValues; ++j) sums_[j] += sums[j];
   }
 
  private:
-  using Signs = std::array<double, kSketchValues>;
+  using Signs = std::array<double, trace::kSketchValues>;
   static constexpr std::array<Signs, 256> make_signs() {
     std::array<Signs, 256> out{};
     for (unsigned byte = 0; byte < 256; ++byte) {
-      for (unsigned j = 0; j < kSketchValues; ++j) out[byte][j] = (byte >> j & 1U) != 0 ? -1 : 1;
+      for (unsigned j = 0; j < trace::kSketchValues; ++j)
+        out[byte][j] = (byte >> j & 1U) != 0 ? -1 : 1;
     }
     return out;
   }
@@ -81,7 +82,7 @@ double seconds(Body body) {
 
 template <class T>
 void fingerprint(benchmark::State& state) {
-  const auto ways = fingerprint_ways();
+  const auto ways = trace::fingerprint_ways();
   const auto which = static_cast<std::size_t>(state.range(0));
   if (which >= ways.size()) return state.SkipWithError("this processor cannot go that way");
   const std::vector<T> values = normal_values<T>(static_cast<std::size_t>(state.range(1)));
@@ -89,7 +90,7 @@ void fingerprint(benchmark::State& state) {
   double least_first = least;
   for (auto _ : state) {
     const double taken = seconds([&] {
-      Fingerprinter f(kSketchValues, ways[which]);
+      trace::Fingerprinter f(trace::kSketchValues, ways[which]);
       f.add(std::span<const T>(values), 0);
       benchmark::DoNotOptimize(f.finish());
     });

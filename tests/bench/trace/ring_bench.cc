@@ -24,13 +24,13 @@ std::string temp_file(std::string_view name) {
       .string();
 }
 
-std::unique_ptr<RingWriter> create(const std::string& path, std::uint64_t capacity) {
-  RingWriter::Options options;
+std::unique_ptr<trace::RingWriter> create(const std::string& path, std::uint64_t capacity) {
+  trace::RingWriter::Options options;
   options.path = path;
-  options.rank = Rank(0);
+  options.rank = trace::Rank(0);
   options.world_size = 2;
   options.capacity = capacity;
-  auto writer = RingWriter::create(options);
+  auto writer = trace::RingWriter::create(options);
   if (!writer) {
     std::fprintf(stderr, "%s\n", writer.error().str().c_str());
     std::exit(1);
@@ -38,14 +38,14 @@ std::unique_ptr<RingWriter> create(const std::string& path, std::uint64_t capaci
   return std::move(*writer);
 }
 
-RingWriter::Issue all_reduce(RingWriter& writer) {
-  RingWriter::SignatureFields fields;
-  fields.op = Op::all_reduce;
+trace::RingWriter::Issue all_reduce(trace::RingWriter& writer) {
+  trace::RingWriter::SignatureFields fields;
+  fields.op = trace::Op::all_reduce;
   fields.in = fields.out = {{256, 16}};
   fields.has_in = fields.has_out = true;
   fields.dtypes = {"float32"};
   fields.redop = "sum";
-  RingWriter::Issue issue;
+  trace::RingWriter::Issue issue;
   const std::array<std::int32_t, 2> ranks = {0, 1};
   issue.group = writer.make_group("world", ranks);
   issue.signature = writer.make_signature(fields);
@@ -63,10 +63,10 @@ void count_events(benchmark::State& state, std::int64_t events) {
 
 // One issue and its completion: two events. The ring wraps many times.
 void ring_write(benchmark::State& state) {
-  static std::unique_ptr<RingWriter> writer;
+  static std::unique_ptr<trace::RingWriter> writer;
   const std::string path = temp_file("write.ring");
   if (state.thread_index() == 0) writer = create(path, 1 << 16);
-  RingWriter::Issue issue;
+  trace::RingWriter::Issue issue;
   for (auto _ : state) {
     if (issue.group.id == 0) issue = all_reduce(*writer);
     writer->complete(writer->issue(issue));
@@ -86,7 +86,7 @@ void ring_write_with_lookups(benchmark::State& state) {
   const auto writer = create(path, 1 << 16);
   std::uint32_t seq = 0;
   for (auto _ : state) {
-    RingWriter::Issue issue = all_reduce(*writer);
+    trace::RingWriter::Issue issue = all_reduce(*writer);
     issue.seq = seq++;
     writer->complete(writer->issue(issue));
   }
@@ -135,7 +135,7 @@ void ring_read(benchmark::State& state) {
   const std::uint64_t capacity = static_cast<std::uint64_t>(state.range(0));
   {
     const auto writer = create(path, capacity);
-    RingWriter::Issue issue = all_reduce(*writer);
+    trace::RingWriter::Issue issue = all_reduce(*writer);
     while (writer->written() < capacity) {
       const std::uint32_t call = writer->issue(issue);
       writer->complete(call);
@@ -145,8 +145,8 @@ void ring_read(benchmark::State& state) {
     }
   }
   for (auto _ : state) {
-    Tables tables;
-    const Result<RankTrace> trace = read_ring_file(path, tables);
+    trace::Tables tables;
+    const Result<trace::RankTrace> trace = trace::read_ring_file(path, tables);
     if (!trace || trace->damaged_count > 0) return state.SkipWithError("the ring is damaged");
     benchmark::DoNotOptimize(trace->events.size());
   }

@@ -8,6 +8,6 @@
 
 namespace lockstep {
 
-RankTrace synthetic_trace(std::uint64_t events, Tables& tables);
+trace::RankTrace synthetic_trace(std::uint64_t events, trace::Tables& tables);
 
 }  // namespace lockstep

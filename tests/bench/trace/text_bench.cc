@@ -13,9 +13,9 @@ namespace lockstep {
 namespace {
 
 std::string synthetic_text(std::int64_t events) {
-  Tables tables;
+  trace::Tables tables;
   std::ostringstream out;
-  write_text_trace(out, synthetic_trace(static_cast<std::uint64_t>(events), tables), tables);
+  trace::write_text_trace(out, synthetic_trace(static_cast<std::uint64_t>(events), tables), tables);
   return out.str();
 }
 
@@ -27,8 +27,8 @@ void count(benchmark::State& state, std::size_t bytes) {
 void text_read(benchmark::State& state) {
   const std::string text = synthetic_text(state.range(0));
   for (auto _ : state) {
-    Tables tables;
-    const Result<RankTrace> trace = read_text_trace(text, "bench", tables);
+    trace::Tables tables;
+    const Result<trace::RankTrace> trace = trace::read_text_trace(text, "bench", tables);
     if (!trace || trace->damaged_count > 0) return state.SkipWithError("the trace is damaged");
     benchmark::DoNotOptimize(trace->events.size());
   }
@@ -54,12 +54,13 @@ void baseline_simdjson_bulk(benchmark::State& state) {
 BENCHMARK(baseline_simdjson_bulk)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
 
 void text_write(benchmark::State& state) {
-  Tables tables;
-  const RankTrace trace = synthetic_trace(static_cast<std::uint64_t>(state.range(0)), tables);
+  trace::Tables tables;
+  const trace::RankTrace trace =
+      synthetic_trace(static_cast<std::uint64_t>(state.range(0)), tables);
   std::size_t bytes = 0;
   for (auto _ : state) {
     std::ostringstream out;
-    write_text_trace(out, trace, tables);
+    trace::write_text_trace(out, trace, tables);
     bytes = out.view().size();
   }
   count(state, bytes);

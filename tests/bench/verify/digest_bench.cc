@@ -51,19 +51,19 @@ int rank_at(const Shape& shape, const Coordinates& at) {
 // Records one rank, with times, as a ring file would hold it.
 class Recorder {
  public:
-  Recorder(const Shape& shape, int rank, bool hung, Tables& tables)
+  Recorder(const Shape& shape, int rank, bool hung, trace::Tables& tables)
       : shape_(shape), at_(place_of(shape, rank)), hung_(hung), tables_(tables), builder_(trace_) {
-    trace_.rank = Rank(rank);
+    trace_.rank = trace::Rank(rank);
     trace_.world_size = shape.ranks;
     trace_.backend = "gloo";
     trace_.host = "node" + std::to_string(rank / kTensor);
     trace_.pid = 4000 + rank % kTensor;
-    trace_.end = hung ? End::hung : End::clean;
+    trace_.end = hung ? trace::End::hung : trace::End::clean;
     time_ = rank * 1000;
   }
 
-  RankTrace record() {
-    std::vector<Rank> tensor, replicas, stages;
+  trace::RankTrace record() {
+    std::vector<trace::Rank> tensor, replicas, stages;
     for (int t = 0; t < kTensor; ++t)
       tensor.emplace_back(rank_at(shape_, {t, at_.replica, at_.stage}));
     for (int r = 0; r < shape_.replicas(); ++r)
@@ -80,39 +80,40 @@ class Recorder {
 
  private:
   // Named by their first member, as device meshes number theirs.
-  GroupId group(const std::string& kind, const std::vector<Rank>& ranks) {
-    const GroupId id = tables_.groups.intern(kind + std::to_string(ranks.front().value));
+  trace::GroupId group(const std::string& kind, const std::vector<trace::Rank>& ranks) {
+    const trace::GroupId id = tables_.groups.intern(kind + std::to_string(ranks.front().value));
     builder_.add_group(id, tables_.rank_lists.intern(ranks), {});
     return id;
   }
 
-  void call(GroupId group, Op op, std::int64_t elements, const std::string& what,
-            std::int32_t peer = kNone) {
-    Signature signature;
+  void call(trace::GroupId group, trace::Op op, std::int64_t elements, const std::string& what,
+            std::int32_t peer = trace::kNone) {
+    trace::Signature signature;
     signature.op = op;
     signature.in = signature.out = tables_.int_lists.intern({elements, -1});
     signature.dtypes = tables_.make_names({"bfloat16"});
-    if (op == Op::all_reduce) signature.redop = tables_.strings.intern("sum");
-    Call call;
+    if (op == trace::Op::all_reduce) signature.redop = tables_.strings.intern("sum");
+    trace::Call call;
     call.id = next_id_++;
     call.group = group;
     call.signature = tables_.make_signature(signature);
     call.what = tables_.make_names({what});
     call.at = tables_.strings.intern("train.py:120");
     call.step = step_;
-    call.peer = Rank(peer);
-    if (peer != kNone) call.ptag = 0;
-    call.flags = kAsync;
+    call.peer = trace::Rank(peer);
+    if (peer != trace::kNone) call.ptag = 0;
+    call.flags = trace::kAsync;
     const bool left_out =
-        hung_ && step_ + 1 == shape_.steps && op == Op::all_reduce && what == "bucket3";
+        hung_ && step_ + 1 == shape_.steps && op == trace::Op::all_reduce && what == "bucket3";
     const bool guilty = left_out && at_.tensor == 0 && at_.replica == 1 && at_.stage == 0;
     if (guilty) return;
-    builder_.add_issue(call, peer != kNone, time_ += 3000, TraceBuilder::Numbering::count);
-    builder_.add_call_event(EventKind::wait, call.id, time_ += 1000);
+    builder_.add_issue(call, peer != trace::kNone, time_ += 3000,
+                       trace::TraceBuilder::Numbering::count);
+    builder_.add_call_event(trace::EventKind::wait, call.id, time_ += 1000);
     const bool waits = left_out && at_.tensor == 0 && at_.stage == 0;
     if (waits) return;
-    builder_.add_call_event(EventKind::complete, call.id, time_ += 20'000);
-    builder_.add_call_event(EventKind::waited, call.id, time_ += 1000);
+    builder_.add_call_event(trace::EventKind::complete, call.id, time_ += 20'000);
+    builder_.add_call_event(trace::EventKind::waited, call.id, time_ += 1000);
   }
 
   void record_step() {
@@ -124,55 +125,57 @@ class Recorder {
       const int to = at_.stage + towards;
       for (int m = 0; m < kMicroBatches; ++m) {
         if (from >= 0 && from < kStages)
-          call(stages_, Op::recv, 1 << 20, "activations", neighbour(from));
-        call(tensor_, Op::all_reduce, 1 << 20, "attention");
-        call(tensor_, Op::all_reduce, 1 << 20, "mlp");
-        if (to >= 0 && to < kStages) call(stages_, Op::send, 1 << 20, "activations", neighbour(to));
+          call(stages_, trace::Op::recv, 1 << 20, "activations", neighbour(from));
+        call(tensor_, trace::Op::all_reduce, 1 << 20, "attention");
+        call(tensor_, trace::Op::all_reduce, 1 << 20, "mlp");
+        if (to >= 0 && to < kStages)
+          call(stages_, trace::Op::send, 1 << 20, "activations", neighbour(to));
       }
     }
     for (int b = 0; b < kBuckets; ++b)
-      call(replicas_, Op::all_reduce, 1 << 22, "bucket" + std::to_string(b));
-    builder_.add_mark(EventKind::step, trace_.steps, StepMark{step_, {}, {}}, time_ += 1000);
+      call(replicas_, trace::Op::all_reduce, 1 << 22, "bucket" + std::to_string(b));
+    builder_.add_mark(trace::EventKind::step, trace_.steps, trace::StepMark{step_, {}, {}},
+                      time_ += 1000);
   }
 
   const Shape shape_;
   const Coordinates at_;
   const bool hung_;
-  Tables& tables_;
-  RankTrace trace_;
-  TraceBuilder builder_;
-  GroupId tensor_, replicas_, stages_;
+  trace::Tables& tables_;
+  trace::RankTrace trace_;
+  trace::TraceBuilder builder_;
+  trace::GroupId tensor_, replicas_, stages_;
   std::int64_t next_id_ = 0;
   std::int32_t step_ = 0;
-  Nanos time_ = 0;
+  trace::Nanos time_ = 0;
 };
 
 // A digest of each machine, packed as `lockstep digest` writes it.
 std::vector<std::string> node_digests(const Shape& shape, bool hung) {
   std::vector<std::string> out;
   for (int first = 0; first < shape.ranks; first += kTensor) {
-    Tables tables;
-    std::vector<RankTrace> traces;
+    trace::Tables tables;
+    std::vector<trace::RankTrace> traces;
     for (int r = first; r < first + kTensor; ++r)
       traces.push_back(Recorder(shape, r, hung, tables).record());
-    out.push_back(write_digest(traces, tables, {"ring", {}}).bytes);
+    out.push_back(trace::write_digest(traces, tables, {"ring", {}}).bytes);
   }
   return out;
 }
 
 struct Merged {
-  Tables tables;
-  std::vector<RankTrace> traces;
+  trace::Tables tables;
+  std::vector<trace::RankTrace> traces;
 };
 Merged read_all(const std::vector<std::string>& digests) {
   Merged out;
   for (const std::string& bytes : digests) {
-    auto read = read_digest(bytes, "digest", out.tables);
+    auto read = trace::read_digest(bytes, "digest", out.tables);
     if (!read) {
       std::fprintf(stderr, "%s\n", read.error().str().c_str());
       std::exit(1);
     }
-    for (RankTrace& trace : read->traces) out.traces.push_back(std::move(trace));
+    for (trace::RankTrace& trace : read->traces) out.traces.push_back(std::move(trace));
   }
   return out;
 }
@@ -184,18 +187,18 @@ double peak_mib() {
 }
 
 // The digest of all machines' digests: what one `lockstep digest *.digest` does.
-Digest merge(const std::vector<std::string>& digests) {
+trace::Digest merge(const std::vector<std::string>& digests) {
   const Merged all = read_all(digests);
-  return write_digest(all.traces, all.tables, {"ring", {}});
+  return trace::write_digest(all.traces, all.tables, {"ring", {}});
 }
 
 void node_digest(benchmark::State& state) {
   const Shape shape{static_cast<int>(state.range(0)), static_cast<int>(state.range(1))};
-  Tables tables;
-  std::vector<RankTrace> traces;
+  trace::Tables tables;
+  std::vector<trace::RankTrace> traces;
   for (int r = 0; r < kTensor; ++r) traces.push_back(Recorder(shape, r, false, tables).record());
-  Digest digest;
-  for (auto unused : state) digest = write_digest(traces, tables, {"ring", {}});
+  trace::Digest digest;
+  for (auto unused : state) digest = trace::write_digest(traces, tables, {"ring", {}});
   state.counters["packed_bytes"] = static_cast<double>(gzip(digest.bytes).size());
   state.counters["classes"] = static_cast<double>(digest.forms);
   state.counters["calls_per_rank"] = static_cast<double>(traces[0].calls.size());
@@ -205,14 +208,16 @@ void merge_and_verify(benchmark::State& state) {
   const Shape shape{static_cast<int>(state.range(0)), static_cast<int>(state.range(1))};
   const bool hung = state.range(2) != 0;
   const std::vector<std::string> digests = node_digests(shape, hung);
-  Digest whole;
+  trace::Digest whole;
   for (auto unused : state) {
     whole = merge(digests);
     const double merged = peak_mib();
     Merged all = read_all({whole.bytes});
     state.counters["calls"] = static_cast<double>(all.traces[0].calls.size());
-    const Report report = verify(assemble_run(std::move(all.tables), std::move(all.traces)));
-    if ((report.verdict == Verdict::findings) != hung) state.SkipWithError("another verdict");
+    const verify::Report report =
+        verify::verify(trace::assemble_run(std::move(all.tables), std::move(all.traces)));
+    if ((report.verdict == verify::Verdict::findings) != hung)
+      state.SkipWithError("another verdict");
     state.counters["merge_MiB"] = merged;
     state.counters["verify_MiB"] = peak_mib();
   }

@@ -62,28 +62,28 @@ std::string ring_of(const std::string& folder, std::int32_t rank) {
 
 void record_rank(const std::string& folder, std::int32_t rank, std::int32_t ranks, int steps,
                  bool leaves_out) {
-  RingWriter::Options options;
+  trace::RingWriter::Options options;
   options.path = ring_of(folder, rank);
-  options.rank = Rank(rank);
+  options.rank = trace::Rank(rank);
   options.world_size = ranks;
   options.capacity = static_cast<std::uint64_t>(steps) * kEventsPerStep + 64;
   // Room for the list of members; ranks in thousands would fill a disk with reserves.
   options.table_bytes = (16 << 10) + static_cast<std::uint64_t>(ranks) * sizeof(std::int32_t);
-  auto created = RingWriter::create(options);
+  auto created = trace::RingWriter::create(options);
   if (!created) give_up(created.error().str());
-  RingWriter& writer = **created;
+  trace::RingWriter& writer = **created;
   std::vector<std::int32_t> world;
   for (std::int32_t r = 0; r < ranks; ++r) world.push_back(r);
   const auto group = writer.make_group("world", world);
-  std::vector<RingWriter::Issue> buckets;
+  std::vector<trace::RingWriter::Issue> buckets;
   for (int b = 0; b < kBuckets; ++b) {
-    RingWriter::SignatureFields fields;
-    fields.op = Op::all_reduce;
+    trace::RingWriter::SignatureFields fields;
+    fields.op = trace::Op::all_reduce;
     fields.in = fields.out = {{1000 + b}};
     fields.has_in = fields.has_out = true;
     fields.dtypes = {"float32"};
     fields.redop = "sum";
-    RingWriter::Issue issue;
+    trace::RingWriter::Issue issue;
     issue.group = group;
     issue.signature = writer.make_signature(fields);
     issue.what = writer.intern_names({"layer." + std::to_string(b) + ".weight"});
@@ -107,12 +107,12 @@ void record_rank(const std::string& folder, std::int32_t rank, std::int32_t rank
       writer.waited(calls[c]);
     }
   }
-  writer.finish(leaves_out ? End::hung : End::clean);
+  writer.finish(leaves_out ? trace::End::hung : trace::End::clean);
 }
 
 // What another rank records is the same but for the rank in the header.
 void copy_rank(const std::string& folder, std::string bytes, std::int32_t rank) {
-  std::memcpy(bytes.data() + offsetof(ring::Header, rank), &rank, sizeof rank);
+  std::memcpy(bytes.data() + offsetof(trace::ring::Header, rank), &rank, sizeof rank);
   std::ofstream out(ring_of(folder, rank), std::ios::binary);
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   if (!out.flush()) give_up("cannot write " + folder + ": set TMPDIR to a folder with room");
@@ -136,14 +136,14 @@ const std::string& recorded(const Job& job) {
   return folder->path;
 }
 
-Run load_or_exit(const std::string& folder) {
-  auto run = load_run({folder});
+trace::Run load_or_exit(const std::string& folder) {
+  auto run = trace::load_run({folder});
   if (!run) give_up(run.error().str());
   return std::move(*run);
 }
 
-void expect_verdict(const Report& report, bool hung) {
-  if ((report.verdict == Verdict::findings) != hung) give_up("the job was judged wrongly");
+void expect_verdict(const verify::Report& report, bool hung) {
+  if ((report.verdict == verify::Verdict::findings) != hung) give_up("the job was judged wrongly");
 }
 
 // Arguments: ranks, events, hung.
@@ -160,8 +160,8 @@ void load(benchmark::State& state) {
 
 void judge(benchmark::State& state) {
   const Job job = job_of(state);
-  const Run run = load_or_exit(recorded(job));
-  for (auto _ : state) expect_verdict(verify(run), job.hung);
+  const trace::Run run = load_or_exit(recorded(job));
+  for (auto _ : state) expect_verdict(verify::verify(run), job.hung);
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(run.event_count()));
 }
 
@@ -170,8 +170,8 @@ void load_and_judge(benchmark::State& state) {
   const std::string& folder = recorded(job);
   std::uint64_t events = 0;
   for (auto _ : state) {
-    const Run run = load_or_exit(folder);
-    expect_verdict(verify(run), job.hung);
+    const trace::Run run = load_or_exit(folder);
+    expect_verdict(verify::verify(run), job.hung);
     events += run.event_count();
   }
   state.SetItemsProcessed(static_cast<std::int64_t>(events));

@@ -12,7 +12,7 @@
 #include "tests/support/temp_dir.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using testing::HasSubstr;
@@ -61,8 +61,8 @@ class Browser : public testing::Test {
 
 TEST_F(Browser, ThePolicyRefusesNothingOfThePage) {
   const std::string waits = all_reduce(0, "w", 8) + "{\"end\":\"hung\"}\n";
-  const lockstep::Run run = inline_run({waits, "{\"end\":\"clean\"}\n", waits});
-  const Browsed page = open(html_report(verify(run), run));
+  const trace::Run run = inline_run({waits, "{\"end\":\"clean\"}\n", waits});
+  const Browsed page = open(html_report(verify::verify(run), run));
   EXPECT_EQ(page.console, "");
   EXPECT_THAT(page.dom, HasSubstr("1 error in 3 ranks"));
   EXPECT_THAT(page.dom, HasSubstr("<svg role=\"group\""));
@@ -76,11 +76,11 @@ TEST_F(Browser, AStyleThatThePolicyDoesNotNameIsRefused) {
 }
 
 TEST_F(Browser, HostileTextMakesNoElements) {
-  const lockstep::Run run = inline_run(
+  const trace::Run run = inline_run(
       {R"({"ev":"issue","id":0,"g":"world","op":"all_reduce","in":[[8]],"what":["</title></svg><script>document.title='run'</script><img src=x>"]})"
        "\n{\"end\":\"hung\"}\n",
        "{\"end\":\"clean\"}\n"});
-  FilteredReport report = verify(run);
+  FilteredReport report = verify::verify(run);
   report.report.findings.push_back(hostile_finding());
   const Browsed page = open(html_report(report, run));
   EXPECT_EQ(page.console, "");
@@ -114,8 +114,8 @@ TEST_F(Browser, TenThousandRanksAreASmallPage) {
                     (rank % 2 == 0 ? all_reduce(1, "image", 8) : "") + all_reduce(2, "head", 8) +
                     "{\"end\":\"hung\"}\n");
   }
-  const lockstep::Run run = run_from_text(files);
-  const std::string markup = html_report(verify(run), run);
+  const trace::Run run = run_from_text(files);
+  const std::string markup = html_report(verify::verify(run), run);
   EXPECT_LT(markup.size(), 100'000U);
   const Browsed page = open(markup);
   EXPECT_EQ(page.console, "");
@@ -123,4 +123,4 @@ TEST_F(Browser, TenThousandRanksAreASmallPage) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

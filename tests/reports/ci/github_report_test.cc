@@ -6,7 +6,7 @@
 
 #include "tests/reports/samples.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using testing::HasSubstr;
@@ -27,8 +27,8 @@ TEST(GithubReport, AnnotatesTheCulpritsPlace) {
 }
 
 TEST(GithubReport, NamesFilesRelativeToTheCheckout) {
-  Finding finding = full_finding();
-  finding.evidence = {{Rank(2), 1, "/home/runner/work/a,b/c:d/train.py:7", ""}};
+  verify::Finding finding = full_finding();
+  finding.evidence = {{trace::Rank(2), 1, "/home/runner/work/a,b/c:d/train.py:7", ""}};
   EXPECT_THAT(github_report(report_of({finding}), "/home/runner/work/"),
               StartsWith("::error file=a%2Cb/c%3Ad/train.py,line=7,title="));
 }
@@ -36,16 +36,17 @@ TEST(GithubReport, NamesFilesRelativeToTheCheckout) {
 TEST(GithubReport, ACleanRunSaysNothing) { EXPECT_EQ(github_report(report_of({})), ""); }
 
 TEST(GithubReport, SeverityDecidesTheCommand) {
-  const auto lines = lines_of(
-      github_report(report_of({finding_of(RuleId::never_waited, Severity::warning, "100% of\r\nit"),
-                               finding_of(RuleId::damaged_trace, Severity::note)})));
+  const auto lines = lines_of(github_report(report_of(
+      {finding_of(verify::RuleId::never_waited, verify::Severity::warning, "100% of\r\nit"),
+       finding_of(verify::RuleId::damaged_trace, verify::Severity::note)})));
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_EQ(lines[0], "::warning title=lockstep never-waited::100%25 of\\x0d\\x0ait");
   EXPECT_THAT(lines[1], StartsWith("::notice "));
 }
 
 TEST(GithubReport, ElevenFindingsAreNineAndALineThatSaysSo) {
-  std::vector<Finding> findings(10, finding_of(RuleId::never_waited, Severity::warning));
+  std::vector<verify::Finding> findings(
+      10, finding_of(verify::RuleId::never_waited, verify::Severity::warning));
   EXPECT_EQ(lines_of(github_report(report_of(findings))).size(), 10U);
   findings.push_back(full_finding());
   const auto lines = lines_of(github_report(report_of(findings)));
@@ -68,4 +69,4 @@ TEST(GithubReport, AnInconclusiveRunIsAWarning) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -8,7 +8,7 @@
 #include "tests/reports/against_schema.h"
 #include "tests/reports/samples.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using nlohmann::json;
@@ -36,10 +36,10 @@ TEST(GitlabReport, FingerprintsAreUniqueAndLeaveOutWhatIsSetAside) {
 }
 
 TEST(GitlabReport, WithoutAPlaceThePathSaysSo) {
-  const json one =
-      json::parse(gitlab_report(report_of({finding_of(RuleId::deadlock, Severity::error)})))[0];
+  const json one = json::parse(
+      gitlab_report(report_of({finding_of(verify::RuleId::deadlock, verify::Severity::error)})))[0];
   EXPECT_EQ(one["location"], json::parse(R"({"path":"unknown","lines":{"begin":1}})"));
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

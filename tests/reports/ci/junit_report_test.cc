@@ -8,7 +8,7 @@
 #include "tests/reports/samples.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using testing::HasSubstr;
@@ -77,4 +77,4 @@ TEST(JunitReport, IsValidWhateverIsInIt) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -6,7 +6,7 @@
 #include "tests/reports/against_schema.h"
 #include "tests/reports/samples.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using nlohmann::json;
@@ -19,7 +19,7 @@ json run_of(const FilteredReport& report, std::string_view root = {}) {
 
 TEST(SarifReport, IsValidWhateverIsInIt) {
   for (const FilteredReport& report : {report_of({}), report_of({full_finding()}), crowded_report(),
-                                       inconclusive_report(), report_of({Finding{}})})
+                                       inconclusive_report(), report_of({verify::Finding{}})})
     EXPECT_EQ(schema_errors(sarif_report(report, "/job"), kSchema), "");
 }
 
@@ -32,9 +32,9 @@ TEST(SarifReport, TheSchemaWouldNoticeAMistake) {
 TEST(SarifReport, ListsEveryRuleWithHelp) {
   const json driver = run_of(report_of({full_finding()}))["tool"]["driver"];
   EXPECT_EQ(driver["name"], "lockstep");
-  ASSERT_EQ(driver["rules"].size(), all_rules().size());
-  for (std::size_t i = 0; i < all_rules().size(); ++i) {
-    EXPECT_EQ(driver["rules"][i]["id"], all_rules()[i].name);
+  ASSERT_EQ(driver["rules"].size(), verify::all_rules().size());
+  for (std::size_t i = 0; i < verify::all_rules().size(); ++i) {
+    EXPECT_EQ(driver["rules"][i]["id"], verify::all_rules()[i].name);
     EXPECT_THAT(driver["rules"][i]["help"]["text"].get<std::string>(),
                 testing::HasSubstr("What to do: "));
   }
@@ -67,17 +67,17 @@ TEST(SarifReport, HasAThreadFlowForEachRankThatRecordedPlaces) {
 }
 
 TEST(SarifReport, WithoutPlacesThereIsNoCodeFlow) {
-  Finding finding = full_finding();
-  for (Evidence& evidence : finding.evidence) evidence.at = "somewhere in train()";
+  verify::Finding finding = full_finding();
+  for (verify::Evidence& evidence : finding.evidence) evidence.at = "somewhere in train()";
   const json result = run_of(report_of({finding}))["results"][0];
   EXPECT_FALSE(result.contains("codeFlows"));
   EXPECT_FALSE(result["locations"][0].contains("physicalLocation"));
 }
 
 TEST(SarifReport, PathsBecomeUris) {
-  Finding finding = full_finding();
+  verify::Finding finding = full_finding();
   const auto uri = [&](const std::string& at) {
-    finding.evidence = {{Rank(2), 1, at, "seen"}};
+    finding.evidence = {{trace::Rank(2), 1, at, "seen"}};
     return run_of(
         report_of({finding}),
         "/job")["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];
@@ -100,7 +100,7 @@ TEST(SarifReport, TellsSuppressedFromKnownAndNew) {
 }
 
 TEST(SarifReport, TextIsNoPlaceholderAndNoLink) {
-  Finding finding = full_finding();
+  verify::Finding finding = full_finding();
   finding.message = "all_reduce([4,4]) of {0} [click](http://e.com)";
   const std::string text = run_of(report_of({finding}))["results"][0]["message"]["text"];
   EXPECT_THAT(text, testing::StartsWith("all_reduce([4,4]) of {{0}} [click\\](http://e.com)\n"));
@@ -115,4 +115,4 @@ TEST(SarifReport, AnInconclusiveRunSaysSo) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -6,14 +6,15 @@
 #include "reports/findings/text_report.h"
 #include "tests/reports/samples.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using testing::HasSubstr;
 
 TEST(BaselineText, HasALinePerFindingAndReadsBack) {
-  const std::string text = baseline_text(
-      report_of({full_finding(), full_finding(), finding_of(RuleId::deadlock, Severity::error)}));
+  const std::string text =
+      baseline_text(report_of({full_finding(), full_finding(),
+                               finding_of(verify::RuleId::deadlock, verify::Severity::error)}));
   EXPECT_EQ(text, R"({"lockstep_baseline":1,"tool":"lockstep 0.1.0","findings":[)"
                   "\n"
                   R"({"fingerprint":"f0f0","rule":"deadlock","message":"it happened"},)"
@@ -109,4 +110,4 @@ TEST(TextReportOfAFilter, SaysWhatWasSetAside) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

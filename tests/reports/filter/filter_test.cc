@@ -4,7 +4,7 @@
 
 #include "tests/reports/samples.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using testing::ElementsAre;
@@ -13,7 +13,7 @@ using testing::IsEmpty;
 
 const auto kToday = *parse_date("2026-06-15");
 
-Suppression suppression_of(RuleId id) {
+Suppression suppression_of(verify::RuleId id) {
   Suppression out;
   out.rule = id;
   out.reason = "accepted";
@@ -21,8 +21,8 @@ Suppression suppression_of(RuleId id) {
   return out;
 }
 
-FilteredReport apply(std::vector<Finding> findings, const Filter& filter) {
-  const lockstep::Run run = inline_run({all_reduce(0, "w", 8), all_reduce(0, "w", 8)});
+FilteredReport apply(std::vector<verify::Finding> findings, const Filter& filter) {
+  const trace::Run run = inline_run({all_reduce(0, "w", 8), all_reduce(0, "w", 8)});
   return filtered(report_of(std::move(findings)).report, run, filter, kToday);
 }
 
@@ -49,56 +49,56 @@ TEST(Glob, ManyStarsDoNotHang) {
 TEST(Filter, NothingGivenChangesNothing) {
   const FilteredReport out = apply({full_finding()}, {});
   EXPECT_EQ(out.report.findings.size(), 1U);
-  EXPECT_EQ(out.report.verdict, Verdict::findings);
+  EXPECT_EQ(out.report.verdict, verify::Verdict::findings);
   EXPECT_THAT(out.set_aside, IsEmpty());
   EXPECT_THAT(out.notes, IsEmpty());
 }
 
 TEST(Filter, OnlyAndDisableChooseRules) {
-  const std::vector<Finding> two = {full_finding(),
-                                    finding_of(RuleId::never_waited, Severity::warning)};
-  const FilteredReport only = apply(two, {.only = {RuleId::never_waited}});
+  const std::vector<verify::Finding> two = {
+      full_finding(), finding_of(verify::RuleId::never_waited, verify::Severity::warning)};
+  const FilteredReport only = apply(two, {.only = {verify::RuleId::never_waited}});
   ASSERT_EQ(only.report.findings.size(), 1U);
-  EXPECT_EQ(only.report.findings[0].rule, RuleId::never_waited);
+  EXPECT_EQ(only.report.findings[0].rule, verify::RuleId::never_waited);
   EXPECT_THAT(only.notes, ElementsAre(HasSubstr("1 finding of rules that were not asked for is")));
   const FilteredReport none =
-      apply(two, {.disable = {RuleId::never_waited, RuleId::missing_collective}});
-  EXPECT_EQ(none.report.verdict, Verdict::clean);
+      apply(two, {.disable = {verify::RuleId::never_waited, verify::RuleId::missing_collective}});
+  EXPECT_EQ(none.report.verdict, verify::Verdict::clean);
   EXPECT_THAT(none.set_aside, IsEmpty());
 }
 
 TEST(Filter, NotesAloneAreClean) {
   Filter filter;
-  filter.suppressions = {suppression_of(RuleId::missing_collective)};
-  const FilteredReport out =
-      apply({full_finding(), finding_of(RuleId::damaged_trace, Severity::note)}, filter);
-  EXPECT_EQ(out.report.verdict, Verdict::clean);
+  filter.suppressions = {suppression_of(verify::RuleId::missing_collective)};
+  const FilteredReport out = apply(
+      {full_finding(), finding_of(verify::RuleId::damaged_trace, verify::Severity::note)}, filter);
+  EXPECT_EQ(out.report.verdict, verify::Verdict::clean);
   EXPECT_EQ(out.report.findings.size(), 1U);
 }
 
 TEST(Filter, NeverMakesABlindRunClean) {
-  const lockstep::Run run = inline_run({all_reduce(0, "w", 8)});
-  Report report = report_of({full_finding()}).report;
+  const trace::Run run = inline_run({all_reduce(0, "w", 8)});
+  verify::Report report = report_of({full_finding()}).report;
   report.ranks_missing = ranks_of({1});
-  const Filter filter = {.disable = {RuleId::missing_collective}};
-  EXPECT_EQ(filtered(report, run, filter, kToday).report.verdict, Verdict::inconclusive);
+  const Filter filter = {.disable = {verify::RuleId::missing_collective}};
+  EXPECT_EQ(filtered(report, run, filter, kToday).report.verdict, verify::Verdict::inconclusive);
   report.ranks_missing.clear();
-  EXPECT_EQ(filtered(report, run, filter, kToday).report.verdict, Verdict::clean);
-  lockstep::Run with_unreadable_file = inline_run({all_reduce(0, "w", 8)});
+  EXPECT_EQ(filtered(report, run, filter, kToday).report.verdict, verify::Verdict::clean);
+  trace::Run with_unreadable_file = inline_run({all_reduce(0, "w", 8)});
   with_unreadable_file.unreadable.emplace_back();
   EXPECT_EQ(filtered(report, with_unreadable_file, filter, kToday).report.verdict,
-            Verdict::inconclusive);
+            verify::Verdict::inconclusive);
   report.findings.clear();
-  report.verdict = Verdict::inconclusive;
-  EXPECT_EQ(filtered(report, run, filter, kToday).report.verdict, Verdict::inconclusive);
+  report.verdict = verify::Verdict::inconclusive;
+  EXPECT_EQ(filtered(report, run, filter, kToday).report.verdict, verify::Verdict::inconclusive);
 }
 
 TEST(Suppressions, SetAsideWithTheirReason) {
   Filter filter;
-  filter.suppressions = {suppression_of(RuleId::missing_collective)};
+  filter.suppressions = {suppression_of(verify::RuleId::missing_collective)};
   filter.suppressions[0].last_day = parse_date("2026-06-15");
   const FilteredReport out = apply({full_finding()}, filter);
-  EXPECT_EQ(out.report.verdict, Verdict::clean);
+  EXPECT_EQ(out.report.verdict, verify::Verdict::clean);
   ASSERT_EQ(out.set_aside.size(), 1U);
   EXPECT_EQ(out.set_aside[0].why, SetAside::Why::suppressed);
   EXPECT_EQ(out.set_aside[0].reason, "accepted");
@@ -108,34 +108,34 @@ TEST(Suppressions, SetAsideWithTheirReason) {
 
 TEST(Suppressions, ExpireTheDayAfter) {
   Filter filter;
-  filter.suppressions = {suppression_of(RuleId::missing_collective)};
+  filter.suppressions = {suppression_of(verify::RuleId::missing_collective)};
   filter.suppressions[0].last_day = parse_date("2026-06-14");
   const FilteredReport out = apply({full_finding()}, filter);
-  EXPECT_EQ(out.report.verdict, Verdict::findings);
+  EXPECT_EQ(out.report.verdict, verify::Verdict::findings);
   EXPECT_THAT(out.notes, ElementsAre("s.yaml:3:1: the suppression of missing-collective expired on "
                                      "2026-06-14 and no longer holds; its reason was: accepted"));
   // Another entry for the same finding still holds.
-  filter.suppressions.push_back(suppression_of(RuleId::missing_collective));
-  EXPECT_EQ(apply({full_finding()}, filter).report.verdict, Verdict::clean);
+  filter.suppressions.push_back(suppression_of(verify::RuleId::missing_collective));
+  EXPECT_EQ(apply({full_finding()}, filter).report.verdict, verify::Verdict::clean);
 }
 
 TEST(Suppressions, ThatMatchNothingAreMentioned) {
   Filter filter;
-  filter.suppressions = {suppression_of(RuleId::order_swap)};
+  filter.suppressions = {suppression_of(verify::RuleId::order_swap)};
   EXPECT_THAT(apply({full_finding()}, filter).notes,
               ElementsAre("s.yaml:3:1: the suppression of order-swap matches no finding: remove it "
                           "if the defect is mended"));
 }
 
 TEST(Suppressions, AllConditionsMustHold) {
-  const Finding finding = full_finding();
+  const verify::Finding finding = full_finding();
   const auto holds = [&](auto change) {
-    Suppression one = suppression_of(RuleId::missing_collective);
+    Suppression one = suppression_of(verify::RuleId::missing_collective);
     change(one);
     return matches(one, finding);
   };
   EXPECT_TRUE(holds([](Suppression&) {}));
-  EXPECT_FALSE(holds([](Suppression& s) { s.rule = RuleId::extra_collective; }));
+  EXPECT_FALSE(holds([](Suppression& s) { s.rule = verify::RuleId::extra_collective; }));
   EXPECT_TRUE(holds([](Suppression& s) { s.group = "world"; }));
   EXPECT_FALSE(holds([](Suppression& s) { s.group = "dp0"; }));
   EXPECT_TRUE(holds([](Suppression& s) { s.what = {"image.proj.*"}; }));
@@ -148,8 +148,8 @@ TEST(Suppressions, AllConditionsMustHold) {
 }
 
 TEST(Suppressions, OfWhatIsNotRecordedDoNotMatch) {
-  Finding bare = finding_of(RuleId::missing_collective, Severity::error);
-  Suppression one = suppression_of(RuleId::missing_collective);
+  verify::Finding bare = finding_of(verify::RuleId::missing_collective, verify::Severity::error);
+  Suppression one = suppression_of(verify::RuleId::missing_collective);
   EXPECT_TRUE(matches(one, bare));
   one.what = {"*"};
   EXPECT_FALSE(matches(one, bare)) << "no parameter is named";
@@ -169,20 +169,20 @@ TEST(Baseline, KnownFindingsDoNotCountAndNewOnesDo) {
   Filter filter;
   filter.baseline = {{"00c0ffee00c0ffee"}};
   const FilteredReport known = apply({full_finding()}, filter);
-  EXPECT_EQ(known.report.verdict, Verdict::clean);
+  EXPECT_EQ(known.report.verdict, verify::Verdict::clean);
   ASSERT_EQ(known.set_aside.size(), 1U);
   EXPECT_EQ(known.set_aside[0].why, SetAside::Why::known);
   EXPECT_TRUE(known.compared);
-  const FilteredReport fresh =
-      apply({full_finding(), finding_of(RuleId::order_swap, Severity::error)}, filter);
-  EXPECT_EQ(fresh.report.verdict, Verdict::findings);
+  const FilteredReport fresh = apply(
+      {full_finding(), finding_of(verify::RuleId::order_swap, verify::Severity::error)}, filter);
+  EXPECT_EQ(fresh.report.verdict, verify::Verdict::findings);
   EXPECT_EQ(fresh.report.findings.size(), 1U);
 }
 
 TEST(Baseline, AnEmptyOneKnowsNothing) {
   Filter filter;
   filter.baseline.emplace();
-  Finding without = full_finding();
+  verify::Finding without = full_finding();
   without.fingerprint.clear();
   EXPECT_EQ(apply({full_finding(), without}, filter).report.findings.size(), 2U);
 }
@@ -195,4 +195,4 @@ TEST(Dates, AreThoseOfTheCalendar) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

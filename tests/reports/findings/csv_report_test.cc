@@ -7,7 +7,7 @@
 #include "reports/csv_field.h"
 #include "tests/reports/samples.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using testing::ElementsAre;
@@ -63,7 +63,8 @@ TEST(CsvReport, WithoutFindingsIsItsHeader) {
 }
 
 TEST(CsvReport, WhatIsNotKnownIsEmpty) {
-  const auto rows = parse(csv_report(report_of({finding_of(RuleId::deadlock, Severity::error)})));
+  const auto rows =
+      parse(csv_report(report_of({finding_of(verify::RuleId::deadlock, verify::Severity::error)})));
   EXPECT_THAT(rows[1], ElementsAre("error", "deadlock", "observed", "open", "", "", "", "", "", "",
                                    "", "it happened", "", "0", "f0f0"));
 }
@@ -77,4 +78,4 @@ TEST(CsvReport, HostileTextKeepsRowsAndColumns) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

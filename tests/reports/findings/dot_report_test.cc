@@ -8,7 +8,7 @@
 #include "tests/reports/samples.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using testing::HasSubstr;
@@ -43,8 +43,8 @@ TEST(DotString, HoldsAnyText) {
 
 TEST(DotReport, DrawsWhoWaitsForWhom) {
   const std::string waits = all_reduce(0, "w", 8) + "{\"end\":\"hung\"}\n";
-  const lockstep::Run run = inline_run({waits, "{\"end\":\"clean\"}\n", waits});
-  const std::string dot = dot_report(verify(run), run);
+  const trace::Run run = inline_run({waits, "{\"end\":\"clean\"}\n", waits});
+  const std::string dot = dot_report(verify::verify(run), run);
   expect_balanced(dot);
   EXPECT_THAT(dot, StartsWith("digraph waits {\n"));
   EXPECT_THAT(dot, HasSubstr("  n0 [label=\"ranks 0,2\\nwaits in all_reduce(w)\\n"
@@ -57,8 +57,8 @@ TEST(DotReport, DrawsWhoWaitsForWhom) {
 
 TEST(DotReport, OfACleanRunSaysThatNobodyWaits) {
   const std::string rank = all_reduce(0, "w", 8) + complete(0) + "{\"end\":\"clean\"}\n";
-  const lockstep::Run run = inline_run({rank, rank});
-  const std::string dot = dot_report(verify(run), run);
+  const trace::Run run = inline_run({rank, rank});
+  const std::string dot = dot_report(verify::verify(run), run);
   expect_balanced(dot);
   EXPECT_THAT(dot, HasSubstr("no rank waits for another"));
   EXPECT_THAT(dot, Not(HasSubstr("->")));
@@ -69,8 +69,8 @@ TEST(DotReport, HostileNamesStayText) {
                             "\n{\"end\":\"hung\"}\n";
   const std::string group = R"({"group":"\"]; x -> y [a=\"","ranks":[0,1]})"
                             "\n";
-  const lockstep::Run run = inline_run({group + waits, group + "{\"end\":\"clean\"}\n"});
-  FilteredReport report = verify(run);
+  const trace::Run run = inline_run({group + waits, group + "{\"end\":\"clean\"}\n"});
+  FilteredReport report = verify::verify(run);
   report.report.findings.push_back(hostile_finding());
   const std::string dot = dot_report(report, run);
   expect_balanced(dot);
@@ -79,4 +79,4 @@ TEST(DotReport, HostileNamesStayText) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

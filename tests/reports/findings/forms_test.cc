@@ -10,13 +10,13 @@
 #include "tests/support/trace_text.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
-Report judged_as(Verdict verdict, const std::vector<Severity>& severities) {
-  Report report;
+verify::Report judged_as(verify::Verdict verdict, const std::vector<verify::Severity>& severities) {
+  verify::Report report;
   report.verdict = verdict;
-  for (const Severity severity : severities) {
+  for (const verify::Severity severity : severities) {
     report.findings.emplace_back();
     report.findings.back().severity = severity;
   }
@@ -36,14 +36,14 @@ TEST(ReportForms, EveryKindIsTakenAndNoOther) {
 
 TEST(WriteReports, WritesEveryKind) {
   const TempDir folder;
-  const lockstep::Run run = run_from_text({R"({"header":1,"rank":0,"world_size":1}
+  const trace::Run run = run_from_text({R"({"header":1,"rank":0,"world_size":1}
 {"ev":"issue","id":0,"g":"world","op":"all_reduce","in":[[8]],"what":["w"]}
 {"end":"hung"})"});
   ReportOptions options;
   options.quiet = true;
   for (const std::string& kind : report_forms().kinds)
     options.outputs.push_back(kind + "=" + folder.file(kind));
-  ASSERT_TRUE(write_reports(verify(run), run, options));
+  ASSERT_TRUE(write_reports(verify::verify(run), run, options));
   std::set<std::string> contents;
   for (const std::string& kind : report_forms().kinds) {
     const std::string content = TempDir::read(folder.file(kind));
@@ -58,19 +58,20 @@ TEST(CheckOutputs, OnlyOneMayTakeStandardOutput) {
 }
 
 TEST(ExitStatus, FollowsTheContract) {
-  const Report clean = judged_as(Verdict::clean, {Severity::note});
+  const verify::Report clean = judged_as(verify::Verdict::clean, {verify::Severity::note});
   EXPECT_EQ(exit_status(clean, "error"), ExitStatus::clean);
   EXPECT_EQ(exit_status(clean, "note"), ExitStatus::findings);
 
-  const Report warned = judged_as(Verdict::findings, {Severity::warning});
+  const verify::Report warned = judged_as(verify::Verdict::findings, {verify::Severity::warning});
   EXPECT_EQ(exit_status(warned, "error"), ExitStatus::clean);
   EXPECT_EQ(exit_status(warned, "warning"), ExitStatus::findings);
 
-  const Report wrong = judged_as(Verdict::findings, {Severity::error, Severity::note});
+  const verify::Report wrong =
+      judged_as(verify::Verdict::findings, {verify::Severity::error, verify::Severity::note});
   EXPECT_EQ(exit_status(wrong, "error"), ExitStatus::findings);
   EXPECT_EQ(exit_status(wrong, "never"), ExitStatus::clean);
 
-  const Report cut = judged_as(Verdict::inconclusive, {Severity::note});
+  const verify::Report cut = judged_as(verify::Verdict::inconclusive, {verify::Severity::note});
   EXPECT_EQ(exit_status(cut, "error"), ExitStatus::inconclusive);
   EXPECT_EQ(exit_status(cut, "never"), ExitStatus::inconclusive);
 }
@@ -85,4 +86,4 @@ TEST(Color, OnlyOnATerminalThatWantsIt) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

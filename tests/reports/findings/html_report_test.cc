@@ -7,7 +7,7 @@
 #include "tests/reports/samples.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using testing::Contains;
@@ -16,10 +16,10 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-Page page_of(const lockstep::Run& run) { return read_page(html_report(verify(run), run)); }
+Page page_of(const trace::Run& run) { return read_page(html_report(verify::verify(run), run)); }
 
 // Rank 1's batch has no image, so that it skips the call for the image branch.
-lockstep::Run skips_image() {
+trace::Run skips_image() {
   const auto rank = [](bool image) {
     std::string out = std::string(R"({"ev":"modality","n":0,"has":[)") +
                       (image ? "\"image\"," : "") + "\"text\"]}\n";
@@ -31,7 +31,7 @@ lockstep::Run skips_image() {
 }
 
 // Rank 1's parameter parts from the others' in step 2.
-lockstep::Run parts() {
+trace::Run parts() {
   const auto rank = [](bool other) {
     std::string out = all_reduce(0, "w", 8) + complete(0);
     for (int n = 0; n < 4; ++n)
@@ -92,7 +92,7 @@ TEST(HtmlReport, TheTableOfCallsHasTheWholeNames) {
 }
 
 TEST(HtmlReport, PutsBothSequencesSideBySide) {
-  const std::string text = html_report(verify(skips_image()), skips_image());
+  const std::string text = html_report(verify::verify(skips_image()), skips_image());
   EXPECT_THAT(read_page(text).text, HasSubstr("Call by call"));
   EXPECT_THAT(text, HasSubstr("<td class=\"in\"><span class=\"sign\">+</span>"
                               "<code>all_reduce(image.weight)</code>"));
@@ -153,8 +153,8 @@ TEST(HtmlReport, TextFromTracesIsOnlyEverText) {
            "\n" +
            kHung;
   };
-  const lockstep::Run run = inline_run({rank(8), rank(9)});
-  FilteredReport report = verify(run);
+  const trace::Run run = inline_run({rank(8), rank(9)});
+  FilteredReport report = verify::verify(run);
   report.report.findings.push_back(hostile_finding());
   const std::string text = html_report(report, run);
   const Page page = read_page(text);
@@ -168,8 +168,8 @@ TEST(HtmlReport, TextFromTracesIsOnlyEverText) {
 }
 
 TEST(HtmlReport, LoadsNothing) {
-  const lockstep::Run run = skips_image();
-  const std::string text = html_report(verify(run), run);
+  const trace::Run run = skips_image();
+  const std::string text = html_report(verify::verify(run), run);
   const Page page = read_page(text);
   EXPECT_THAT(page.errors, IsEmpty());
   for (const std::string& link : page.links) EXPECT_EQ(link.substr(0, 1), "#") << link;
@@ -178,9 +178,10 @@ TEST(HtmlReport, LoadsNothing) {
 }
 
 TEST(HtmlReport, OfManyFindingsTheFirstAreInFullAndNoneIsLost) {
-  std::vector<Finding> findings;
+  std::vector<verify::Finding> findings;
   for (int i = 0; i < 30; ++i)
-    findings.push_back(finding_of(RuleId::deadlock, Severity::error, "event " + std::to_string(i)));
+    findings.push_back(finding_of(verify::RuleId::deadlock, verify::Severity::error,
+                                  "event " + std::to_string(i)));
   const Page page = read_page(html_report(report_of(findings), {}));
   EXPECT_THAT(page.errors, IsEmpty());
   EXPECT_EQ(page.count("article"), 12U);
@@ -192,8 +193,8 @@ TEST(HtmlReport, TheSizeFollowsTheNumberOfDifferentRanks) {
   std::vector<std::string> ranks(
       2000, all_reduce(0, "w", 8) + complete(0) + all_reduce(1, "image", 8) + kHung);
   const auto size = [](const std::vector<std::string>& traces) {
-    const lockstep::Run run = inline_run(traces);
-    return html_report(verify(run), run).size();
+    const trace::Run run = inline_run(traces);
+    return html_report(verify::verify(run), run).size();
   };
   ranks[7] = all_reduce(0, "w", 8) + complete(0) + kClean;
   const std::vector<std::string> few(ranks.begin(), ranks.begin() + 8);
@@ -214,4 +215,4 @@ TEST(HtmlReport, RunsInEveryStateMakeAPage) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

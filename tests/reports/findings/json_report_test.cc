@@ -5,12 +5,12 @@
 
 #include "tests/reports/inline_run.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
-Report report_with(Finding finding) {
-  Report report;
-  report.verdict = Verdict::findings;
+verify::Report report_with(verify::Finding finding) {
+  verify::Report report;
+  report.verdict = verify::Verdict::findings;
   report.ranks_expected = 2;
   report.ranks_read = ranks_of({0, 1});
   report.events = 12;
@@ -19,9 +19,9 @@ Report report_with(Finding finding) {
 }
 
 TEST(JsonReport, HasTheContractsKeysInTheContractsOrder) {
-  Finding finding;
-  finding.rule = RuleId::missing_collective;
-  finding.certainty = Certainty::proven;
+  verify::Finding finding;
+  finding.rule = verify::RuleId::missing_collective;
+  finding.certainty = verify::Certainty::proven;
   finding.group = "world";
   finding.seq = 7;
   finding.step = 3;
@@ -29,10 +29,10 @@ TEST(JsonReport, HasTheContractsKeysInTheContractsOrder) {
   finding.ranks = ranks_of({0, 1});
   finding.what = {"image.proj.weight"};
   finding.message = "rank 1 never issued all_reduce";
-  finding.evidence = {{Rank(1), 16, "trainer.cc:120", "issued barrier instead"}};
+  finding.evidence = {{trace::Rank(1), 16, "trainer.cc:120", "issued barrier instead"}};
   finding.fix = "issue it";
   finding.fingerprint = "c0ffee";
-  Report report = report_with(finding);
+  verify::Report report = report_with(finding);
   report.unknown = {"root: not recorded"};
 
   EXPECT_EQ(
@@ -48,8 +48,8 @@ TEST(JsonReport, HasTheContractsKeysInTheContractsOrder) {
 }
 
 TEST(JsonReport, LeavesOutWhatIsNotKnown) {
-  Finding finding;
-  finding.evidence = {{Rank(0), std::nullopt, "", "seen"}};
+  verify::Finding finding;
+  finding.evidence = {{trace::Rank(0), std::nullopt, "", "seen"}};
   const auto json = nlohmann::json::parse(json_report(report_with(finding)));
   const auto& written = json["findings"][0];
   for (const char* key : {"group", "seq", "step", "consequences"})
@@ -58,18 +58,18 @@ TEST(JsonReport, LeavesOutWhatIsNotKnown) {
 }
 
 TEST(JsonReport, NestsConsequences) {
-  Finding cause;
-  cause.rule = RuleId::modality_divergence;
+  verify::Finding cause;
+  cause.rule = verify::RuleId::modality_divergence;
   cause.consequences.emplace_back();
-  cause.consequences.back().rule = RuleId::size_mismatch;
+  cause.consequences.back().rule = verify::RuleId::size_mismatch;
   const auto json = nlohmann::json::parse(json_report(report_with(cause)));
   EXPECT_EQ(json["findings"].size(), 1U);
   EXPECT_EQ(json["findings"][0]["consequences"][0]["rule"], "size-mismatch");
 }
 
 TEST(JsonReport, ListsMissingAndDamagedRanks) {
-  Report report;
-  report.verdict = Verdict::inconclusive;
+  verify::Report report;
+  report.verdict = verify::Verdict::inconclusive;
   report.ranks_expected = 4;
   report.ranks_read = ranks_of({0, 1});
   report.ranks_missing = ranks_of({2, 3});
@@ -79,7 +79,7 @@ TEST(JsonReport, ListsMissingAndDamagedRanks) {
 }
 
 TEST(JsonReport, BytesThatAreNoUtf8DoNotMatter) {
-  Finding finding;
+  verify::Finding finding;
   finding.what = {"im\xff\xfe.weight"};
   finding.message = std::string("a\0b\n", 4);
   const auto json = nlohmann::json::parse(json_report(report_with(finding)));
@@ -88,4 +88,4 @@ TEST(JsonReport, BytesThatAreNoUtf8DoNotMatter) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -7,7 +7,7 @@
 
 #include "tests/reports/samples.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using testing::HasSubstr;
@@ -60,8 +60,8 @@ TEST(MarkdownReport, HasATableAndTheFirstFindingInFull) {
 }
 
 TEST(MarkdownReport, DrawsThePictureInACodeBlock) {
-  const lockstep::Run run = inline_run({all_reduce(0, "``` <b>", 8), all_reduce(0, "b", 8)});
-  Finding finding = full_finding();
+  const trace::Run run = inline_run({all_reduce(0, "``` <b>", 8), all_reduce(0, "b", 8)});
+  verify::Finding finding = full_finding();
   finding.seq = 0;
   finding.ranks = ranks_of({0, 1});
   finding.culprits = ranks_of({1});
@@ -92,4 +92,4 @@ TEST(MarkdownReport, FoldsAwayWhatIsSetAsideAndUnknown) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

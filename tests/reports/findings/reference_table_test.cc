@@ -5,19 +5,19 @@
 #include "base/tables.h"
 #include "reports/findings/comparison_report.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using ::testing::HasSubstr;
 
-FinalLoss ended(double loss, double reference, double apart) {
+verify::FinalLoss ended(double loss, double reference, double apart) {
   return {.step = 5, .loss = loss, .reference = reference, .apart = apart, .tolerance = 2.4e-4};
 }
 
-TensorDifference parted() {
-  TensorDifference d;
+verify::TensorDifference parted() {
+  verify::TensorDifference d;
   d.n = 3;
-  d.phase = Phase::synced_grad;
+  d.phase = verify::Phase::synced_grad;
   d.name = "image.stem.weight";
   return d;
 }
@@ -57,4 +57,4 @@ TEST(ReferenceTable, TextOfFilesIsMadePrintable) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -3,7 +3,7 @@
 #include "reports/findings/finding_words.h"
 #include "tests/reports/inline_run.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 // "file|line|column", or "none".
@@ -38,8 +38,8 @@ TEST(SourcePlace, IsRelativeInsideOfTheRootOnly) {
 TEST(SourcePlace, IsSafeToPrint) { EXPECT_EQ(taken_apart("a\n\xff.py:1"), "a/x0a\uFFFD.py|1|"); }
 
 TEST(PlaceOf, IsTheCulpritsOrElseAnybodys) {
-  Finding finding;
-  finding.evidence = {{Rank(0), 1, "a.py:1", ""}, {Rank(1), 1, "b.py:2", ""}};
+  verify::Finding finding;
+  finding.evidence = {{trace::Rank(0), 1, "a.py:1", ""}, {trace::Rank(1), 1, "b.py:2", ""}};
   EXPECT_EQ(place_of(finding)->file, "a.py");
   finding.culprits = ranks_of({1});
   EXPECT_EQ(place_of(finding)->file, "b.py");
@@ -50,4 +50,4 @@ TEST(PlaceOf, IsTheCulpritsOrElseAnybodys) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -4,21 +4,21 @@
 
 #include "tests/reports/inline_run.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
-Report report_of_ranks(std::int32_t ranks) {
-  Report report;
+verify::Report report_of_ranks(std::int32_t ranks) {
+  verify::Report report;
   report.ranks_expected = ranks;
   for (std::int32_t rank = 0; rank < ranks; ++rank) report.ranks_read.emplace_back(rank);
   report.events = 1234;
   return report;
 }
 
-Finding text_only_rank() {
-  Finding finding;
-  finding.rule = RuleId::modality_divergence;
-  finding.certainty = Certainty::proven;
+verify::Finding text_only_rank() {
+  verify::Finding finding;
+  finding.rule = verify::RuleId::modality_divergence;
+  finding.certainty = verify::Certainty::proven;
   finding.group = "world";
   finding.seq = 1;
   finding.step = 0;
@@ -31,10 +31,10 @@ Finding text_only_rank() {
   finding.why = "ranks 0 and 2 held image and text in that step";
   finding.fix = "feed the branch a dummy input joined to the loss with weight 0";
   for (const std::int32_t rank : {0, 2})
-    finding.evidence.push_back({Rank(rank), 1, "sync.cc:41", "waits in all_reduce"});
-  finding.evidence.push_back({Rank(1), 1, "sync.cc:41", "issued temperature instead"});
+    finding.evidence.push_back({trace::Rank(rank), 1, "sync.cc:41", "waits in all_reduce"});
+  finding.evidence.push_back({trace::Rank(1), 1, "sync.cc:41", "issued temperature instead"});
   finding.consequences.emplace_back();
-  finding.consequences.back().rule = RuleId::deadlock;
+  finding.consequences.back().rule = verify::RuleId::deadlock;
   finding.consequences.back().message = "ranks 0-2 wait for ever";
   return finding;
 }
@@ -46,8 +46,8 @@ TEST(TextReport, SaysWhoWhatWhereWhyAndWhatToDo) {
       all_reduce(0, "text.weight", 8) + complete(0) + all_reduce(1, "temperature", 1);
   const std::string hung = R"({"end":"hung"})";
   const auto run = inline_run({usual + hung, deviant + hung, usual + hung});
-  Report report = report_of_ranks(3);
-  report.verdict = Verdict::findings;
+  verify::Report report = report_of_ranks(3);
+  report.verdict = verify::Verdict::findings;
   report.findings = {text_only_rank()};
   report.unknown = {"reduce op: not recorded in this format"};
 
@@ -90,8 +90,8 @@ TEST(TextReport, ACleanRunIsOneLine) {
 }
 
 TEST(TextReport, InconclusiveSaysWhoseTraceIsMissing) {
-  Report report = report_of_ranks(2);
-  report.verdict = Verdict::inconclusive;
+  verify::Report report = report_of_ranks(2);
+  report.verdict = verify::Verdict::inconclusive;
   report.ranks_expected = 4;
   report.ranks_missing = ranks_of({2, 3});
   report.ranks_damaged = ranks_of({1});
@@ -103,10 +103,10 @@ TEST(TextReport, InconclusiveSaysWhoseTraceIsMissing) {
 }
 
 TEST(TextReport, NotesAreBrief) {
-  Report report = report_of_ranks(2);
-  Finding note;
-  note.rule = RuleId::missing_rank;
-  note.severity = Severity::note;
+  verify::Report report = report_of_ranks(2);
+  verify::Finding note;
+  note.rule = verify::RuleId::missing_rank;
+  note.severity = verify::Severity::note;
   note.message = "rank 2's trace is not there";
   note.fix = "collect it";
   report.findings = {note};
@@ -120,8 +120,8 @@ NOTE missing-rank
 }
 
 TEST(TextReport, ManyFindingsAreCounted) {
-  Report report = report_of_ranks(2);
-  report.verdict = Verdict::findings;
+  verify::Report report = report_of_ranks(2);
+  report.verdict = verify::Verdict::findings;
   report.findings.assign(30, text_only_rank());
   const std::string text = text_report(report, inline_run({}), {.max_findings = 2});
   EXPECT_NE(text.find("FINDINGS: 30 errors in 2 ranks"), std::string::npos);
@@ -130,20 +130,20 @@ TEST(TextReport, ManyFindingsAreCounted) {
 }
 
 TEST(TextReport, ManyPiecesOfEvidenceAreFolded) {
-  Report report = report_of_ranks(2);
-  report.verdict = Verdict::findings;
-  Finding finding = text_only_rank();
+  verify::Report report = report_of_ranks(2);
+  report.verdict = verify::Verdict::findings;
+  verify::Finding finding = text_only_rank();
   for (std::int32_t rank = 3; rank < 40; ++rank)
-    finding.evidence.push_back({Rank(rank), rank, "", "call " + std::to_string(rank)});
+    finding.evidence.push_back({trace::Rank(rank), rank, "", "call " + std::to_string(rank)});
   report.findings = {finding};
   EXPECT_NE(text_report(report, inline_run({})).find("         and 35 more like these\n"),
             std::string::npos);
 }
 
 TEST(TextReport, ConsequencesAreBrief) {
-  Report report = report_of_ranks(2);
-  report.verdict = Verdict::findings;
-  Finding finding = text_only_rank();
+  verify::Report report = report_of_ranks(2);
+  report.verdict = verify::Verdict::findings;
+  verify::Finding finding = text_only_rank();
   for (int i = 0; i < 400; ++i) finding.consequences[0].message += " and ever";
   report.findings = {finding};
   const std::string text = text_report(report, inline_run({}));
@@ -152,9 +152,9 @@ TEST(TextReport, ConsequencesAreBrief) {
 }
 
 TEST(TextReport, StaysWithinTheWidthWithLongNamesAndManyRanks) {
-  Report report = report_of_ranks(4000);
-  report.verdict = Verdict::findings;
-  Finding finding = text_only_rank();
+  verify::Report report = report_of_ranks(4000);
+  report.verdict = verify::Verdict::findings;
+  verify::Finding finding = text_only_rank();
   finding.what.assign(200, "image_encoder." + std::string(200, 'y') + ".weight");
   for (std::int32_t rank = 0; rank < 4000; ++rank)
     (rank % 3 == 0 ? finding.culprits : report.ranks_missing).emplace_back(rank);
@@ -165,20 +165,20 @@ TEST(TextReport, StaysWithinTheWidthWithLongNamesAndManyRanks) {
 }
 
 TEST(TextReport, ColorsOnlyWhenAsked) {
-  Report report = report_of_ranks(2);
+  verify::Report report = report_of_ranks(2);
   EXPECT_EQ(text_report(report, inline_run({})).find('\x1b'), std::string::npos);
   EXPECT_NE(text_report(report, inline_run({}), {.color = true}).find("\x1b[1;32mCLEAN\x1b[0m"),
             std::string::npos);
 }
 
 TEST(TextReport, ControlCharactersFromATraceAreNotPrinted) {
-  Report report = report_of_ranks(1);
-  report.verdict = Verdict::findings;
-  Finding finding = text_only_rank();
+  verify::Report report = report_of_ranks(1);
+  report.verdict = verify::Verdict::findings;
+  verify::Finding finding = text_only_rank();
   finding.message = "\x1b]0;owned\x07";
   finding.group = "\x1b[2J";
   finding.what = {"\x1b[31m"};
-  finding.evidence = {{Rank(0), 1, "\x1b", "\x1b\n\n"}};
+  finding.evidence = {{trace::Rank(0), 1, "\x1b", "\x1b\n\n"}};
   report.findings = {finding};
   const std::string text = text_report(report, inline_run({}));
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
@@ -186,4 +186,4 @@ TEST(TextReport, ControlCharactersFromATraceAreNotPrinted) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

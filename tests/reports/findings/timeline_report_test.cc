@@ -12,14 +12,14 @@
 #include "tests/reports/samples.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using Json = nlohmann::json;
 using testing::HasSubstr;
 
-Json timeline(const Run& run, const TimelineOptions& options = {}) {
-  return Json::parse(timeline_report(verify(run), run, options));
+Json timeline(const trace::Run& run, const TimelineOptions& options = {}) {
+  return Json::parse(timeline_report(verify::verify(run), run, options));
 }
 
 std::vector<Json> events_of(const Json& timeline, const std::string& phase) {
@@ -29,8 +29,8 @@ std::vector<Json> events_of(const Json& timeline, const std::string& phase) {
   return out;
 }
 
-std::string time_at(Nanos time) { return ",\"t\":" + std::to_string(time); }
-std::string event(const std::string& kind, int id, Nanos time) {
+std::string time_at(trace::Nanos time) { return ",\"t\":" + std::to_string(time); }
+std::string event(const std::string& kind, int id, trace::Nanos time) {
   return R"({"ev":")" + kind + R"(","id":)" + std::to_string(id) + time_at(time) + "}\n";
 }
 
@@ -70,7 +70,7 @@ void expect_well_formed(const Json& timeline) {
 }
 
 TEST(Timeline, HasAProcessPerRankATrackPerGroupAndASlicePerCall) {
-  const auto rank = [](Nanos late) {
+  const auto rank = [](trace::Nanos late) {
     return all_reduce(0, "w", 8, time_at(1000 + late)) + event("complete", 0, 5000) +
            all_reduce(1, "b", 8, time_at(6000)) + event("complete", 1, 7000) +
            R"({"ev":"step","n":0,"loss":0.5,"t":7500})" + "\n" + kClean;
@@ -98,7 +98,7 @@ TEST(Timeline, HasAProcessPerRankATrackPerGroupAndASlicePerCall) {
 }
 
 TEST(Timeline, ArrowsGoFromTheFirstToComeToTheLast) {
-  const auto rank = [](Nanos time) {
+  const auto rank = [](trace::Nanos time) {
     return all_reduce(0, "w", 8, time_at(time)) + event("complete", 0, 9000) + kClean;
   };
   const Json file = timeline(inline_run({rank(3000), rank(1000), rank(2000)}));
@@ -110,7 +110,7 @@ TEST(Timeline, ArrowsGoFromTheFirstToComeToTheLast) {
 }
 
 TEST(Timeline, JoinsMessagesInTheirOrder) {
-  const auto message = [](int id, const std::string& op, int peer, Nanos time) {
+  const auto message = [](int id, const std::string& op, int peer, trace::Nanos time) {
     return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":"world","op":")" + op +
            R"(","peer":)" + std::to_string(peer) + R"(,"ptag":0,"in":[[4]],"dtype":"float32")" +
            time_at(time) + "}\n" + event("complete", id, time + 100);
@@ -154,7 +154,7 @@ TEST(Timeline, SlicesOfOneTrackNeverOverlap) {
 
 TEST(Timeline, WhatNeverFinishedLastsUntilTheEndAndTheCulpritIsMarked) {
   const std::string done = all_reduce(0, "w", 8, time_at(0)) + event("complete", 0, 100);
-  const lockstep::Run run =
+  const trace::Run run =
       inline_run({done + all_reduce(1, "b", 8, time_at(200)) + "{\"end\":\"hung\"}\n",
                   done + R"({"ev":"step","n":0,"t":5000})" + "\n" + kClean});
   const Json file = timeline(run);
@@ -294,7 +294,7 @@ TEST(Timeline, SpansCountAsWell) {
 
 TEST(Timeline, ExtremeTimesAndHostileTextStayJson) {
   const std::string most = std::to_string(INT64_MAX);
-  const lockstep::Run run = inline_run(
+  const trace::Run run = inline_run(
       {R"({"ev":"issue","id":0,"g":"world","op":"all_reduce","in":[[8]],"dtype":"\"\\\u0000<b>","what":["\"},{"],"t":0})"
        "\n"
        R"({"ev":"span","name":"\u202ex","t":1,"dur":)" +
@@ -302,7 +302,7 @@ TEST(Timeline, ExtremeTimesAndHostileTextStayJson) {
            R"({"ev":"step","n":0,"loss":1e999,"t":3})" + "\n",
        "", R"({"ev":"complete","id":7})"});
   expect_well_formed(timeline(run));
-  Report report = verify(run);
+  verify::Report report = verify::verify(run);
   report.findings = {hostile_finding()};
   const std::string text = timeline_report(report, run);
   EXPECT_TRUE(Json::accept(text));
@@ -316,4 +316,4 @@ TEST(Timeline, ARunWithoutRanksIsAnEmptyTimeline) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

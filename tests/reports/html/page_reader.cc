@@ -4,7 +4,7 @@
 #include <cctype>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 const std::set<std::string> kVoid = {"!doctype", "meta"};
@@ -138,4 +138,4 @@ std::string resolved(const std::string& text) {
 
 Page read_page(const std::string& markup) { return Reader(markup).read(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::reports {
 
 struct Page {
   std::vector<std::string> errors;
@@ -33,4 +33,4 @@ Page read_page(const std::string& markup);
 // `text` with character references replaced by what they stand for.
 std::string resolved(const std::string& text);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -9,7 +9,7 @@
 #include "reports/html/style.h"
 #include "tests/reports/html/page_reader.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using testing::HasSubstr;
@@ -90,4 +90,4 @@ TEST(HtmlStyle, TextCanBeReadInLightInDarkAndInPrint) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 namespace {
 
 using testing::HasSubstr;
@@ -80,4 +80,4 @@ TEST(StackedCharts, OfNothingHaveNoNumbersThatAreNone) {
 }
 
 }  // namespace
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

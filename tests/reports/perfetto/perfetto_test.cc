@@ -7,7 +7,7 @@
 #include "tests/verify/program.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using Json = nlohmann::json;
@@ -25,23 +25,23 @@ class PerfettoReads : public testing::Test {
     EXPECT_TRUE(answers) << perfetto.complaint();
     return answers ? (*answers)[0] : Json::array();
   }
-  std::string timeline(const Report& report, const lockstep::Run& run,
+  std::string timeline(const verify::Report& report, const trace::Run& run,
                        const TimelineOptions& options = {}) {
     return folder_.write("timeline.json", timeline_report(report, run, options));
   }
-  std::string timeline(const lockstep::Run& run, const TimelineOptions& options = {}) {
-    return timeline(verify(run), run, options);
+  std::string timeline(const trace::Run& run, const TimelineOptions& options = {}) {
+    return timeline(verify::verify(run), run, options);
   }
 
   TempDir folder_;
 };
 
 TEST_F(PerfettoReads, AHungRunWithMessagesSpansAndWaits) {
-  const std::string file = timeline(
-      program({"span load; all_reduce n=8 what=a async; all_reduce n=8 what=b async; wait 0; wait "
-               "1; send n=4 peer=1 ptag=0; step 0; all_reduce n=2 what=c open; hung",
-               "all_reduce n=8 what=a async; all_reduce n=8 what=b async; wait 0; wait 1; recv n=4 "
-               "peer=0 ptag=0; step 0; clean"}));
+  const std::string file = timeline(verify::program(
+      {"span load; all_reduce n=8 what=a async; all_reduce n=8 what=b async; wait 0; wait "
+       "1; send n=4 peer=1 ptag=0; step 0; all_reduce n=2 what=c open; hung",
+       "all_reduce n=8 what=a async; all_reduce n=8 what=b async; wait 0; wait 1; recv n=4 "
+       "peer=0 ptag=0; step 0; clean"}));
   expect_perfetto_reads(file);
   const Json found = ask(file,
                          "select slice.name, process.name as at from slice join process_track on "
@@ -67,9 +67,9 @@ TEST_F(PerfettoReads, ASliceHasItsTimeToTheNanosecond) {
 // As derivations are: no times, and what completes is for the verifier to say.
 TEST_F(PerfettoReads, AProgramThatNeverRanStaysWhereItHangs) {
   const std::string file =
-      timeline(program({"all_reduce n=8 what=a; all_reduce n=8 what=b; barrier; clean",
-                        "all_reduce n=8 what=a; barrier; clean"},
-                       /*timed=*/false));
+      timeline(verify::program({"all_reduce n=8 what=a; all_reduce n=8 what=b; barrier; clean",
+                                "all_reduce n=8 what=a; barrier; clean"},
+                               /*timed=*/false));
   expect_perfetto_reads(file);
   const Json slices = ask(file,
                           "select process.name as rank, slice.name as call, dur from slice join "
@@ -84,7 +84,7 @@ TEST_F(PerfettoReads, AProgramThatNeverRanStaysWhereItHangs) {
 
 TEST_F(PerfettoReads, HostileNamesAsTheyAre) {
   const std::string name = R"(\"},{\u0000\u202e\\u001b[31m</script>%s)";
-  const lockstep::Run run =
+  const trace::Run run =
       inline_run({R"({"ev":"issue","id":0,"g":"world","op":"all_reduce","in":[[8]],"dtype":")" +
                       name + R"(","what":[")" + name +
                       R"(","\ud83d\ude00"],"t":0})"
@@ -93,7 +93,7 @@ TEST_F(PerfettoReads, HostileNamesAsTheyAre) {
                       R"(","t":1,"dur":5})"
                       "\n",
                   "{\"end\":\"clean\"}\n"});
-  Report report = verify(run);
+  verify::Report report = verify::verify(run);
   report.findings.push_back(hostile_finding());
   const std::string file = timeline(report, run);
   expect_perfetto_reads(file);
@@ -154,4 +154,4 @@ TEST_F(PerfettoReads, ItComplainsOfWhatIsBroken) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using Json = nlohmann::json;
@@ -114,4 +114,4 @@ void expect_perfetto_reads(const std::string& file) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

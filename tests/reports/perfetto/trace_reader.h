@@ -11,7 +11,7 @@
 
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 
 // Why no timeline can be read here; empty: they can.
 std::string why_no_perfetto();
@@ -34,4 +34,4 @@ class Perfetto {
 // track over each other, and arrows that join calls of one group and number of different ranks.
 void expect_perfetto_reads(const std::string& file);
 
-}  // namespace lockstep
+}  // namespace lockstep::reports

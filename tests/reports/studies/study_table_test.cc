@@ -7,7 +7,7 @@
 
 #include "base/tables.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using testing::HasSubstr;
@@ -70,4 +70,4 @@ TEST(StudyTable, JsonHasTheNumbers) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -6,7 +6,7 @@
 #include "runtime/worker/data_commands.h"
 #include "tests/runtime/data/shared_data.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 namespace fs = std::filesystem;
@@ -84,4 +84,4 @@ TEST(DataCommand, HelpFitsEightyColumns) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -7,7 +7,7 @@
 
 #include "tests/runtime/data/shared_data.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::ElementsAre;
@@ -67,4 +67,4 @@ TEST(BatchesOf, CutsInOrder) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -14,7 +14,7 @@
 #include "tests/runtime/data/shared_data.h"
 #include "tests/runtime/data/tar_bytes.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::HasSubstr;
@@ -121,4 +121,4 @@ TEST(HostileSizes, ASafetensorsHeaderOf2To60Bytes) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

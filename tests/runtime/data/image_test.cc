@@ -6,7 +6,7 @@
 
 #include "tests/runtime/data/shared_data.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::HasSubstr;
@@ -91,4 +91,4 @@ TEST(CheckImageSize, BoundsTheProduct) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

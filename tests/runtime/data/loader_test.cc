@@ -8,7 +8,7 @@
 #include "runtime/data/shapes.h"
 #include "tests/runtime/data/shared_data.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 namespace fs = std::filesystem;
@@ -172,4 +172,4 @@ TEST(CheckData, CountsWhatIsThere) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

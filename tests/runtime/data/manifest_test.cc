@@ -8,7 +8,7 @@
 #include "tests/runtime/data/shared_data.h"
 #include "tests/runtime/data/tar_bytes.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 namespace fs = std::filesystem;
@@ -237,4 +237,4 @@ TEST(Shards, BracesAreWrittenOut) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

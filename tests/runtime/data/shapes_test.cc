@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 std::vector<float> pixels(const Picture& picture) {
@@ -75,4 +75,4 @@ TEST(Shapes, ManyCaptionsOccur) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 namespace fs = std::filesystem;
 
@@ -87,4 +87,4 @@ std::string png_of(const RgbImage& image) {
   return bytes ? *bytes : "";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -10,7 +10,7 @@
 
 #include "runtime/data/image.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Where the reference data is, whether or not it is there.
 std::filesystem::path shared_data(std::string_view part);
@@ -42,7 +42,7 @@ class TemporaryFolder {
 RgbImage gradient(int width, int height);
 std::string png_of(const RgbImage& image);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime
 
 #define SKIP_WITHOUT(path)            \
   if (!std::filesystem::exists(path)) \

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 std::string tar_bytes(const std::vector<std::pair<std::string, std::string>>& members) {
   std::string bytes(std::size_t{1} << 20U, '\0');
@@ -30,4 +30,4 @@ std::string tar_bytes(const std::vector<std::pair<std::string, std::string>>& me
   return bytes;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Of members (name, bytes), in order, in POSIX pax form.
 std::string tar_bytes(const std::vector<std::pair<std::string, std::string>>& members);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

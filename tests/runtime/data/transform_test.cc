@@ -8,7 +8,7 @@
 #include "runtime/data/npy.h"
 #include "tests/runtime/data/shared_data.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::Each;
@@ -70,4 +70,4 @@ TEST(Npy, HasNumpysLayout) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -5,7 +5,7 @@
 
 #include "tests/runtime/data/shared_data.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::ElementsAre;
@@ -121,4 +121,4 @@ TEST(Vocabulary, CutAnywhereItIsReadOrRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::ElementsAre;
@@ -153,4 +153,4 @@ TEST(DissentSteps, AreThoseInWhichAnotherRankHasNone) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

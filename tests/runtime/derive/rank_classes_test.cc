@@ -3,7 +3,7 @@
 
 #include "runtime/derive/derivation_plan.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::ElementsAre;
@@ -40,4 +40,4 @@ TEST(RankClasses, GroupsThatDifferFromRankToRankHaveNone) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -8,15 +8,15 @@
 
 #include "tests/runtime/memory_words.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 // What there is at the end of a step in which one stretch ended.
-StretchMemory end_of_step(MemoryAccount& account) {
+trace::StretchMemory end_of_step(MemoryAccount& account) {
   account.end_stretch();
-  const std::vector<StretchMemory> stretches = account.end_step();
+  const std::vector<trace::StretchMemory> stretches = account.end_step();
   EXPECT_EQ(stretches.size(), 1U);
-  return stretches.empty() ? StretchMemory() : stretches.front();
+  return stretches.empty() ? trace::StretchMemory() : stretches.front();
 }
 
 TEST(MemoryAccount, WhatAForwardPassLeavesBehindIsActivationsFromItsFirstByte) {
@@ -29,12 +29,12 @@ TEST(MemoryAccount, WhatAForwardPassLeavesBehindIsActivationsFromItsFirstByte) {
   account.end_stretch();
   account.freed(kept);
   account.end_stretch();
-  const std::vector<StretchMemory> stretches = account.end_step();
+  const std::vector<trace::StretchMemory> stretches = account.end_step();
   ASSERT_EQ(stretches.size(), 2U);
   EXPECT_EQ(stretches[0].peak, use({{Category::activations, 100}, {Category::temporary, 30}}));
   EXPECT_EQ(stretches[0].end, use({{Category::activations, 100}}));
   EXPECT_EQ(stretches[1].peak, use({{Category::activations, 100}}));
-  EXPECT_EQ(stretches[1].end, MemoryUse());
+  EXPECT_EQ(stretches[1].end, trace::MemoryUse());
 }
 
 TEST(MemoryAccount, WhatTheOptimizerLeavesBehindIsItsStateInLaterStepsToo) {
@@ -60,7 +60,7 @@ TEST(MemoryAccount, AMarkHoldsForTheWholeLifeAndTheOneThatSaysMoreWins) {
   account.mark(bucket, Category::gradients);
   account.end_stretch();
   account.freed(sent);
-  const std::vector<StretchMemory> stretches = account.end_step();
+  const std::vector<trace::StretchMemory> stretches = account.end_step();
   ASSERT_EQ(stretches.size(), 2U);
   EXPECT_EQ(stretches[0].end, use({{Category::gradients, 64}}));
   EXPECT_EQ(stretches[1].end, use({{Category::gradients, 71}, {Category::communication, 3}}));
@@ -74,9 +74,9 @@ TEST(MemoryAccount, WhatIsGivenBackWithinTheStepIsTemporaryAndWhatOutlivesItOthe
   account.freed(passing);
   EXPECT_EQ(end_of_step(account).peak, use({{Category::temporary, 4}, {Category::other, 2}}));
   account.freed(staying);
-  const StretchMemory last = end_of_step(account);
+  const trace::StretchMemory last = end_of_step(account);
   EXPECT_EQ(last.peak, use({{Category::other, 2}}));
-  EXPECT_EQ(last.end, MemoryUse());
+  EXPECT_EQ(last.end, trace::MemoryUse());
 }
 
 TEST(MemoryAccount, TheInnermostPhaseSaysWhatSomethingIsFor) {
@@ -145,11 +145,11 @@ TEST(MemoryAccount, AgreesWithASlowTellingOfRandomPrograms) {
       if (ends) account.end_stretch();
       look(ends);
     }
-    std::vector<StretchMemory> expected;
-    MemoryUse peak;
+    std::vector<trace::StretchMemory> expected;
+    trace::MemoryUse peak;
     bool begins = true;
     for (const Moment& moment : moments) {
-      MemoryUse now;
+      trace::MemoryUse now;
       for (const std::size_t i : moment.there) {
         const bool passed = all[i].freed && all[i].step == step;
         now[all[i].marked ? Category::gradients
@@ -168,4 +168,4 @@ TEST(MemoryAccount, AgreesWithASlowTellingOfRandomPrograms) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

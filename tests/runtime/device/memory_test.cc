@@ -18,7 +18,7 @@
 #include "tests/support/temp_dir.h"
 #include "trace/work_costs.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr std::int64_t kIn = 8, kHidden = 16, kOut = 4, kFloat = 4;
@@ -27,8 +27,8 @@ constexpr std::int64_t kWeights = kFloat * (kIn * kHidden + kHidden + kHidden * 
 // linear, ReLU, linear, sum; a step of it with so many micro-batches. Its stretches: making it; a
 // forward and a backward of each micro-batch; the update.
 enum class Optimizer { sgd, adamw };
-std::vector<StretchMemory> step_of_chain(c10::Device device, std::int64_t batch,
-                                         Optimizer optimizer, int micro_batches = 1) {
+std::vector<trace::StretchMemory> step_of_chain(c10::Device device, std::int64_t batch,
+                                                Optimizer optimizer, int micro_batches = 1) {
   count_allocations();
   CountedMemory memory;
   MemoryAccount& account = memory.account();
@@ -83,18 +83,20 @@ class MemoryOfChain : public testing::TestWithParam<c10::DeviceType> {};
 TEST_P(MemoryOfChain, IsTheSumByHandWhateverTheBatch) {
   for (const std::int64_t batch : {1, 32, 77}) {
     const std::int64_t inputs = kFloat * batch * kIn, hidden = kFloat * batch * kHidden;
-    const std::vector<StretchMemory> stretches = step_of_chain(GetParam(), batch, Optimizer::sgd);
+    const std::vector<trace::StretchMemory> stretches =
+        step_of_chain(GetParam(), batch, Optimizer::sgd);
     ASSERT_EQ(stretches.size(), 4U);
-    const MemoryUse made = use({{Category::parameters, kWeights}, {Category::inputs, inputs}});
+    const trace::MemoryUse made =
+        use({{Category::parameters, kWeights}, {Category::inputs, inputs}});
     EXPECT_EQ(stretches[0].end, made);
-    MemoryUse forward = made;
+    trace::MemoryUse forward = made;
     forward[Category::activations] = hidden;
     forward[Category::temporary] = hidden;
     EXPECT_EQ(stretches[1].peak, forward) << batch;
     forward[Category::temporary] = 0;
     forward[Category::activations] = hidden + kFloat;
     EXPECT_EQ(stretches[1].end, forward) << batch;
-    MemoryUse after = made;
+    trace::MemoryUse after = made;
     after[Category::gradients] = kWeights;
     EXPECT_EQ(stretches[3].end, after) << batch;
     // The gradients of the second layer, of the ReLU's result, and of what went into it.
@@ -104,7 +106,7 @@ TEST_P(MemoryOfChain, IsTheSumByHandWhateverTheBatch) {
 
 TEST_P(MemoryOfChain, AdamKeepsTwoOfEachParameterAndPlainSgdNothing) {
   for (const Optimizer optimizer : {Optimizer::sgd, Optimizer::adamw}) {
-    const MemoryUse end = step_of_chain(GetParam(), 4, optimizer).back().end;
+    const trace::MemoryUse end = step_of_chain(GetParam(), 4, optimizer).back().end;
     EXPECT_EQ(end[Category::optimizer_state], optimizer == Optimizer::adamw ? 2 * kWeights : 0);
     EXPECT_EQ(end[Category::other], 0);
     EXPECT_EQ(end[Category::temporary], 0);
@@ -170,42 +172,42 @@ TEST(CountedMemory, AStorageMayOutliveItsAccount) {
 }
 
 // What rank 0 of a job is counted to hold, over three steps.
-RankCosts costs_of(const std::string& scenario, bool on_meta) {
+trace::RankCosts costs_of(const std::string& scenario, bool on_meta) {
   const TempDir folder;
   const std::string file = folder.write("job.yaml", scenario);
   const auto failed = run_alone(
       {{file, {0}, folder.path(), folder.file("broadcasts"), {}, {}, LoneRanks::Costs::counts}},
       on_meta);
   EXPECT_FALSE(failed) << failed->error.str();
-  Result<RankCosts> costs = read_work_costs(costs_file(folder.path(), 0));
+  Result<trace::RankCosts> costs = trace::read_work_costs(trace::costs_file(folder.path(), 0));
   EXPECT_TRUE(costs) << costs.error().str();
-  return costs ? *costs : RankCosts();
+  return costs ? *costs : trace::RankCosts();
 }
-RankCosts costs_of_job(const std::string& strategy) {
+trace::RankCosts costs_of_job(const std::string& strategy) {
   return costs_of(
       "lockstep: 1\nname: a job\nranks: 2\ndata: {modality: [{has: [image, text]}]}\nstrategy: " +
           strategy + "\ntrain: {steps: 3, batch_size: 4}\n",
       /*on_meta=*/false);
 }
 
-MemoryUse end_of(const RankCosts& costs) {
-  return costs.work.empty() ? MemoryUse() : costs.work.back().memory->end;
+trace::MemoryUse end_of(const trace::RankCosts& costs) {
+  return costs.work.empty() ? trace::MemoryUse() : costs.work.back().memory->end;
 }
 
 // Trained parameters: state_bytes is four times as much, with AdamW.
-std::int64_t trained(const RankCosts& costs) {
+std::int64_t trained(const trace::RankCosts& costs) {
   return static_cast<std::int64_t>(costs.state_bytes) / 4;
 }
 
 TEST(MemoryOfStrategies, BucketsAreAsLargeAsTheGradientsUnlessTheseAreViewsOfThem) {
-  const RankCosts ddp = costs_of_job("ddp");
+  const trace::RankCosts ddp = costs_of_job("ddp");
   EXPECT_EQ(end_of(ddp)[Category::gradients], trained(ddp));
   EXPECT_EQ(end_of(ddp)[Category::communication], trained(ddp));
-  const RankCosts views = costs_of_job("{kind: ddp, gradient_as_bucket_view: true}");
+  const trace::RankCosts views = costs_of_job("{kind: ddp, gradient_as_bucket_view: true}");
   EXPECT_EQ(end_of(views)[Category::gradients], trained(views));
   EXPECT_EQ(end_of(views)[Category::communication], 0);
   EXPECT_EQ(trained(ddp), trained(views));
-  const RankCosts unused = costs_of_job("{kind: ddp, find_unused_parameters: true}");
+  const trace::RankCosts unused = costs_of_job("{kind: ddp, find_unused_parameters: true}");
   auto model = small_model();
   // The Reducer's map of used parameters, on the host and where it is sent.
   const auto maps = static_cast<std::int64_t>(2 * 4 * trained_parameters(*model).size());
@@ -213,21 +215,21 @@ TEST(MemoryOfStrategies, BucketsAreAsLargeAsTheGradientsUnlessTheseAreViewsOfThe
 }
 
 TEST(MemoryOfStrategies, WhoReducesGradientsInPlaceHasNoBuffers) {
-  const RankCosts manual = costs_of_job("manual");
+  const trace::RankCosts manual = costs_of_job("manual");
   EXPECT_EQ(end_of(manual)[Category::optimizer_state], 2 * trained(manual) + 8);  // the loss scale
-  for (const WorkCost& work : manual.work)
+  for (const trace::WorkCost& work : manual.work)
     EXPECT_EQ(work.memory->peak[Category::communication], 0) << work.id;
 }
 
 TEST(MemoryOfStrategies, FullyShardedKeepsAShardAndIsWholeOnlyWhileItComputes) {
-  const RankCosts whole = costs_of_job("manual"), half = costs_of_job("fsdp");
+  const trace::RankCosts whole = costs_of_job("manual"), half = costs_of_job("fsdp");
   EXPECT_NEAR(static_cast<double>(trained(half)), static_cast<double>(trained(whole)) / 2, 64);
   const std::int64_t frozen = end_of(whole)[Category::parameters] - trained(whole);
   EXPECT_EQ(end_of(half)[Category::parameters], trained(half) + frozen);
   EXPECT_EQ(end_of(half)[Category::gradients], trained(half));
   EXPECT_EQ(end_of(half)[Category::communication], 0);
   std::int64_t most = 0;
-  for (const WorkCost& work : half.work)
+  for (const trace::WorkCost& work : half.work)
     if (work.step == 2) most = std::max(most, work.memory->peak[Category::communication]);
   EXPECT_GT(most, 0);
   // Roots, the block and the next one; the flat gradients of one of them and its part.
@@ -236,7 +238,7 @@ TEST(MemoryOfStrategies, FullyShardedKeepsAShardAndIsWholeOnlyWhileItComputes) {
 
 TEST(MemoryOfStrategies, EveryStorageIsForSomethingThatIsKnown) {
   for (const char* strategy : {"manual", "ddp", "fsdp"})
-    for (const WorkCost& work : costs_of_job(strategy).work)
+    for (const trace::WorkCost& work : costs_of_job(strategy).work)
       EXPECT_EQ(work.memory->end[Category::other], 0) << strategy;
 }
 
@@ -248,15 +250,15 @@ TEST_P(MemoryOnMeta, IsThatOnTheCpu) {
   const std::string file = std::string(LOCKSTEP_SOURCE_DIR "/scenarios/") + GetParam() + ".yaml";
   const auto scenario = simulated_scenario(*read_file(file, 1 << 20), file, {});
   ASSERT_TRUE(scenario) << scenario.error().str();
-  const RankCosts cpu = costs_of(*scenario, false), meta = costs_of(*scenario, true);
+  const trace::RankCosts cpu = costs_of(*scenario, false), meta = costs_of(*scenario, true);
   ASSERT_EQ(cpu.work.size(), meta.work.size());
   std::int64_t most_on_cpu = 0, most_on_meta = 0;
   for (std::size_t i = 0; i < cpu.work.size(); ++i) {
-    MemoryUse a = cpu.work[i].memory->end, b = meta.work[i].memory->end;
+    trace::MemoryUse a = cpu.work[i].memory->end, b = meta.work[i].memory->end;
     a[Category::temporary] = b[Category::temporary] = 0;
     EXPECT_EQ(a, b) << "stretch " << i;
     // Without values nothing is evaluated.
-    if (cpu.work[i].before == WorkCost::Before::evaluation) continue;
+    if (cpu.work[i].before == trace::WorkCost::Before::evaluation) continue;
     most_on_cpu = std::max(most_on_cpu, cpu.work[i].memory->peak.total());
     most_on_meta = std::max(most_on_meta, meta.work[i].memory->peak.total());
   }
@@ -280,4 +282,4 @@ INSTANTIATE_TEST_SUITE_P(ShippedScenarios, MemoryOnMeta,
                          });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -11,7 +11,7 @@
 #include "runtime/record/c10d/recording_work.h"
 #include "tests/runtime/rank_job.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::Each;
@@ -25,19 +25,20 @@ c10d::AllreduceOptions synchronous() {
   return options;
 }
 
-std::vector<EventKind> events_of(const Recorded& run, std::uint32_t call) {
-  std::vector<EventKind> out;
-  for (const Event& event : run.trace.events) {
-    const bool of_call = event.kind == EventKind::issue || event.kind == EventKind::start ||
-                         event.kind == EventKind::complete || event.kind == EventKind::wait ||
-                         event.kind == EventKind::waited;
+std::vector<trace::EventKind> events_of(const Recorded& run, std::uint32_t call) {
+  std::vector<trace::EventKind> out;
+  for (const trace::Event& event : run.trace.events) {
+    const bool of_call =
+        event.kind == trace::EventKind::issue || event.kind == trace::EventKind::start ||
+        event.kind == trace::EventKind::complete || event.kind == trace::EventKind::wait ||
+        event.kind == trace::EventKind::waited;
     if (of_call && event.index == call) out.push_back(event.kind);
   }
   return out;
 }
 
 // Where in the trace the event of that call is.
-std::size_t place_of(const Recorded& run, EventKind kind, std::uint32_t call) {
+std::size_t place_of(const Recorded& run, trace::EventKind kind, std::uint32_t call) {
   std::size_t i = 0;
   while (run.trace.events.at(i).kind != kind || run.trace.events[i].index != call) ++i;
   return i;
@@ -77,13 +78,15 @@ TEST(QueuedCalls, ASynchronousCallHasNoWorkAndIsCompleteWhenTheDeviceSaysSo) {
   const Recorded run = recorded(folder.path(), 0);
   ASSERT_EQ(run.trace.calls.size(), 2U);
   for (const std::uint32_t call : {0U, 1U}) {
-    EXPECT_TRUE(run.trace.calls[call].has(kAsync));  // it returned before it was complete
-    EXPECT_THAT(events_of(run, call),
-                ElementsAre(EventKind::issue, EventKind::start, EventKind::complete));
+    EXPECT_TRUE(run.trace.calls[call].has(trace::kAsync));  // it returned before it was complete
+    EXPECT_THAT(events_of(run, call), ElementsAre(trace::EventKind::issue, trace::EventKind::start,
+                                                  trace::EventKind::complete));
   }
   // The first was not complete when the second was issued.
-  EXPECT_LT(place_of(run, EventKind::issue, 1), place_of(run, EventKind::complete, 0));
-  EXPECT_LT(place_of(run, EventKind::complete, 0), place_of(run, EventKind::complete, 1));
+  EXPECT_LT(place_of(run, trace::EventKind::issue, 1),
+            place_of(run, trace::EventKind::complete, 0));
+  EXPECT_LT(place_of(run, trace::EventKind::complete, 0),
+            place_of(run, trace::EventKind::complete, 1));
 }
 
 TEST(QueuedCalls, AWaitDoesNotBlockTheHost) {
@@ -94,7 +97,8 @@ TEST(QueuedCalls, AWaitDoesNotBlockTheHost) {
       run_two(folder, call, call, [&] { return tensors.front().sum().item<double>() == 8; }),
       Each(0));
   const Recorded run = recorded(folder.path(), 0);
-  EXPECT_LT(place_of(run, EventKind::waited, 0), place_of(run, EventKind::complete, 0));
+  EXPECT_LT(place_of(run, trace::EventKind::waited, 0),
+            place_of(run, trace::EventKind::complete, 0));
 }
 
 TEST(QueuedCalls, ABarrierBlocksTheHost) {
@@ -114,8 +118,8 @@ TEST(QueuedCalls, ABarrierBlocksTheHost) {
       QueuedCalls::per_group);
   EXPECT_THAT(statuses, Each(0));
   const Recorded run = recorded(folder.path(), 0);
-  EXPECT_FALSE(run.trace.calls.at(0).has(kAsync));
-  EXPECT_TRUE(run.trace.calls.at(1).has(kAsync));
+  EXPECT_FALSE(run.trace.calls.at(0).has(trace::kAsync));
+  EXPECT_TRUE(run.trace.calls.at(1).has(trace::kAsync));
 }
 
 TEST(QueuedCalls, ABatchIsOneCallOfWhichAllPartsAreRecorded) {
@@ -140,8 +144,8 @@ TEST(QueuedCalls, ABatchIsOneCallOfWhichAllPartsAreRecorded) {
   EXPECT_THAT(statuses, Each(0));
   const Recorded run = recorded(folder.path(), 0);
   ASSERT_EQ(run.trace.calls.size(), 4U);
-  for (const Call& call : run.trace.calls) EXPECT_TRUE(call.has(kCompleted));
-  EXPECT_TRUE(run.trace.calls[3].has(kWaitEnded));
+  for (const trace::Call& call : run.trace.calls) EXPECT_TRUE(call.has(trace::kCompleted));
+  EXPECT_TRUE(run.trace.calls[3].has(trace::kWaitEnded));
 }
 
 // Rank 0 calls in the group "a", then in "b"; rank 1 the other way round, and in "a" only when "b"
@@ -177,7 +181,8 @@ TEST(QueuedCalls, GroupsOfARankDoNotWaitForEachOther) {
   const TempDir folder;
   EXPECT_THAT(run_crossed(folder, QueuedCalls::per_group), Each(0));
   const Recorded run = recorded(folder.path(), 0);
-  EXPECT_LT(place_of(run, EventKind::complete, 1), place_of(run, EventKind::complete, 0));
+  EXPECT_LT(place_of(run, trace::EventKind::complete, 1),
+            place_of(run, trace::EventKind::complete, 0));
 }
 
 TEST(QueuedCalls, UnlessKernelsKeepEachOtherFromRunning) {
@@ -185,8 +190,8 @@ TEST(QueuedCalls, UnlessKernelsKeepEachOtherFromRunning) {
   EXPECT_THAT(run_crossed(folder, QueuedCalls::one_at_a_time), Each(42));
   for (const int rank : {0, 1}) {
     const Recorded run = recorded(folder.path(), rank);
-    EXPECT_FALSE(run.trace.calls.at(0).has(kCompleted));
-    EXPECT_FALSE(run.trace.calls.at(1).has(kStarted));
+    EXPECT_FALSE(run.trace.calls.at(0).has(trace::kCompleted));
+    EXPECT_FALSE(run.trace.calls.at(1).has(trace::kStarted));
   }
 }
 
@@ -213,7 +218,8 @@ TEST(QueuedCalls, WhatWasWaitedForComesFirst) {
       QueuedCalls::per_group);
   EXPECT_THAT(statuses, Each(0));
   const Recorded run = recorded(folder.path(), 0);
-  EXPECT_LT(place_of(run, EventKind::complete, 0), place_of(run, EventKind::start, 1));
+  EXPECT_LT(place_of(run, trace::EventKind::complete, 0),
+            place_of(run, trace::EventKind::start, 1));
 }
 
 TEST(QueuedCalls, ACallToARankThatDiedNeverCompletes) {
@@ -312,8 +318,8 @@ TEST_P(QueuedJobs, ComeToTheNumbersOfGlooAndMakeItsCalls) {
     EXPECT_EQ(losses(s, in_one, s.ranks, QueuedCalls::one_at_a_time), expected);
   }
   EXPECT_EQ(recorded(queued.path(), 1).calls(), recorded(plain.path(), 1).calls());
-  for (const Call& call : recorded(queued.path(), 1).trace.calls) {
-    EXPECT_TRUE(call.has(kStarted) && call.has(kCompleted));
+  for (const trace::Call& call : recorded(queued.path(), 1).trace.calls) {
+    EXPECT_TRUE(call.has(trace::kStarted) && call.has(trace::kCompleted));
   }
 }
 
@@ -321,4 +327,4 @@ INSTANTIATE_TEST_SUITE_P(Strategies, QueuedJobs, testing::ValuesIn(jobs()),
                          [](const auto& job) { return std::string(job.param.name); });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

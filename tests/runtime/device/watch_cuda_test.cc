@@ -11,7 +11,7 @@
 #include "runtime/device/device.h"
 #include "runtime/device/tensor_fingerprint.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 class CudaFingerprintsTest : public testing::Test {
@@ -94,4 +94,4 @@ TEST_F(CudaFingerprintsTest, HaveTheSameBitsEveryTimeAndInEveryBatch) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

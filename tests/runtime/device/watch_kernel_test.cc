@@ -15,7 +15,7 @@
 #define LOCKSTEP_KERNEL inline
 #define LOCKSTEP_SHARED
 
-namespace lockstep::fingerprinting {
+namespace lockstep::runtime::fingerprinting {
 
 struct Grid {
   unsigned block = 0, blocks = 1;
@@ -30,47 +30,49 @@ void each_thread(Body body) {
   for (unsigned thread = 0; thread < kFingerprintThreads; ++thread) body(thread);
 }
 
-inline Word bits_of(double x) { return std::bit_cast<Word>(x); }
+inline trace::fingerprinting::Word bits_of(double x) {
+  return std::bit_cast<trace::fingerprinting::Word>(x);
+}
 inline double value_of(unsigned bits) { return static_cast<double>(std::bit_cast<float>(bits)); }
-inline double value_of(Word bits) { return std::bit_cast<double>(bits); }
+inline double value_of(trace::fingerprinting::Word bits) { return std::bit_cast<double>(bits); }
 
-}  // namespace lockstep::fingerprinting
+}  // namespace lockstep::runtime::fingerprinting
 
 #include "runtime/device/fingerprint_kernel.cu"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using fingerprinting::grid;
 using fingerprinting::KernelSums;
-using fingerprinting::Word;
+using trace::fingerprinting::Word;
 
 static_assert(fingerprinting::kKernelThreads == kFingerprintThreads);
 
 // As a device would be asked: a launch with so many blocks, and one that joins them.
 template <class Element>
-Fingerprint launch(void (*kernel)(const Element*, Word, Word, KernelSums*),
-                   const std::vector<Element>& values, std::uint64_t first, unsigned blocks,
-                   std::uint32_t k = kSketchValues) {
-  std::vector<KernelSums> parts(blocks);
+trace::Fingerprint launch(void (*kernel)(const Element*, Word, Word, fingerprinting::KernelSums*),
+                          const std::vector<Element>& values, std::uint64_t first, unsigned blocks,
+                          std::uint32_t k = trace::kSketchValues) {
+  std::vector<fingerprinting::KernelSums> parts(blocks);
   for (unsigned block = 0; block < blocks; ++block) {
-    grid = {block, blocks};
+    fingerprinting::grid = {block, blocks};
     kernel(values.data(), values.size(), first, parts.data());
   }
-  grid = {};
-  KernelSums whole{};
+  fingerprinting::grid = {};
+  fingerprinting::KernelSums whole{};
   fingerprinting::fingerprint_join(parts.data(), parts.size(), &whole);
   return fingerprint_of(whole, values.size(), k);
 }
 
 template <class T>
-Fingerprint on_host(const std::vector<T>& values, std::uint64_t first) {
-  Fingerprinter f;
+trace::Fingerprint on_host(const std::vector<T>& values, std::uint64_t first) {
+  trace::Fingerprinter f;
   f.add(values, first);
   return f.finish();
 }
 
-void expect_same(const Fingerprint& device, const Fingerprint& host) {
+void expect_same(const trace::Fingerprint& device, const trace::Fingerprint& host) {
   EXPECT_EQ(device.hash, host.hash);
   EXPECT_EQ(device.non_finite, host.non_finite);
   EXPECT_EQ(device.min, host.min);
@@ -117,7 +119,7 @@ TEST(FingerprintKernel, GivesTheHostsFingerprintOfFloats) {
   for (const std::size_t n : kSizes) {
     for (const std::uint64_t first : kFirsts) {
       const auto bits = bits_of_normal<float, unsigned>(n, n);
-      const Fingerprint host = on_host(as<float>(bits), first);
+      const trace::Fingerprint host = on_host(as<float>(bits), first);
       for (const unsigned blocks : kBlocks) {
         expect_same(launch(fingerprinting::fingerprint_float32, bits, first, blocks), host);
       }
@@ -137,7 +139,7 @@ TEST(FingerprintKernel, SeesWhatIsNotFiniteAsTheHostDoes) {
   bits[8] = 0xFF800001U;   // a signalling NaN
   bits[9] = 0x80000000U;   // -0
   bits[10] = 0x00000001U;  // the least subnormal
-  const Fingerprint host = on_host(as<float>(bits), 0);
+  const trace::Fingerprint host = on_host(as<float>(bits), 0);
   ASSERT_GE(host.non_finite, 2U);
   expect_same(launch(fingerprinting::fingerprint_float32, bits, 0, 3), host);
 }
@@ -207,4 +209,4 @@ TEST(FingerprintKernel, ABlockIsWorthItsElementsAndADeviceHasOnlySoMany) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

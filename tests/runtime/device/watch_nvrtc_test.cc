@@ -6,7 +6,7 @@
 
 #include "runtime/device/fingerprint_kernel.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::HasSubstr;
@@ -62,4 +62,4 @@ TEST_F(NvrtcTest, SaysSoWhereItDoesNotKnowTheArchitecture) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

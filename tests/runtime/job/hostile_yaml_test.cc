@@ -7,7 +7,7 @@
 
 #include "runtime/job/scenario.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::HasSubstr;
@@ -115,4 +115,4 @@ TEST(HostileYaml, random_damage_to_a_good_file) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::AllOf;
@@ -122,4 +122,4 @@ TEST(LaunchSettings, AnAgentsStoreKeepsWhatAnEarlierAttemptSaid) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

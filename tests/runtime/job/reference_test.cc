@@ -3,7 +3,7 @@
 
 #include "runtime/job/scenario_variants.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::HasSubstr;
@@ -66,4 +66,4 @@ TEST(Reference, IsRefusedWithTheReason) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

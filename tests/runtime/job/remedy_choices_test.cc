@@ -3,7 +3,7 @@
 
 #include "runtime/job/scenario_variants.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::Contains;
@@ -46,4 +46,4 @@ TEST(RemedyChoices, RulesGiveWayWhereTheRemedySaysWhoHasWhat) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

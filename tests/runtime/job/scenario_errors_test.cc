@@ -5,7 +5,7 @@
 
 #include "runtime/job/scenario.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 // The error for a file that begins with a good head (line 1 is "lockstep: 1", line 2 the name) and
@@ -308,4 +308,4 @@ TEST(ScenarioErrors, switches_that_contradict_each_other) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -9,7 +9,7 @@
 
 #include "runtime/job/scenario.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using Json = nlohmann::json;
@@ -78,4 +78,4 @@ TEST(ScenarioExample, an_unknown_kind_names_the_nearest) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

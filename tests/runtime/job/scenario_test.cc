@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::ElementsAre;
@@ -250,4 +250,4 @@ TEST(Scenario, knows_which_ranks_ever_have_images) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

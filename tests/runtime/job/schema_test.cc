@@ -8,7 +8,7 @@
 #include "base/documents/yaml_document.h"
 #include "runtime/job/scenario.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using Json = nlohmann::json;
@@ -86,4 +86,4 @@ TEST(Schema, a_default_written_out_changes_nothing) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

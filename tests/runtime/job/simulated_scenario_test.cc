@@ -5,7 +5,7 @@
 #include "runtime/job/scenario.h"
 #include "runtime/job/scenario_variants.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 const std::string kJob = R"(lockstep: 1
@@ -57,4 +57,4 @@ TEST(SimulatedScenario, ARuleForARankThatIsNoMoreIsRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

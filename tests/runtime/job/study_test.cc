@@ -7,7 +7,7 @@
 
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::AllOf;
@@ -137,4 +137,4 @@ TEST_F(StudyTest, VariationsWhoseResultsWouldShareAFolderAreRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

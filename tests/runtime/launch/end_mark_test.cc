@@ -3,25 +3,25 @@
 #include "trace/formats/ring/reader.h"
 #include "trace/formats/ring/writer.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
-End end_after_mark(const TempDir& folder, End before) {
-  RingWriter::Options options;
+trace::End end_after_mark(const TempDir& folder, trace::End before) {
+  trace::RingWriter::Options options;
   options.path = folder.file("rank_0.ring");
-  auto ring = RingWriter::create(options);
-  if (before != End::cut) (*ring)->finish(before);
+  auto ring = trace::RingWriter::create(options);
+  if (before != trace::End::cut) (*ring)->finish(before);
   EXPECT_TRUE(mark_killed(options.path));
-  return RingTail::open(options.path)->end();
+  return trace::RingTail::open(options.path)->end();
 }
 
 TEST(EndMark, is_written_where_there_is_none) {
-  EXPECT_EQ(end_after_mark(TempDir(), End::cut), End::killed);
+  EXPECT_EQ(end_after_mark(TempDir(), trace::End::cut), trace::End::killed);
 }
 
 TEST(EndMark, that_the_worker_wrote_itself_stays) {
-  EXPECT_EQ(end_after_mark(TempDir(), End::clean), End::clean);
-  EXPECT_EQ(end_after_mark(TempDir(), End::hung), End::hung);
+  EXPECT_EQ(end_after_mark(TempDir(), trace::End::clean), trace::End::clean);
+  EXPECT_EQ(end_after_mark(TempDir(), trace::End::hung), trace::End::hung);
 }
 
 TEST(EndMark, is_not_written_into_other_files) {
@@ -36,4 +36,4 @@ TEST(EndMark, is_not_written_into_other_files) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

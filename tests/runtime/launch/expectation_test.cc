@@ -5,7 +5,7 @@
 
 #include "runtime/launch/scenario_files.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::ElementsAre;
@@ -15,10 +15,10 @@ using ::testing::IsEmpty;
 JobOutcome diverged() {
   JobOutcome outcome;
   outcome.end = JobEnd::stopped;
-  outcome.report.verdict = Verdict::findings;
-  Finding finding;
-  finding.rule = RuleId::modality_divergence;
-  finding.culprits = {Rank(1), Rank(3)};
+  outcome.report.verdict = verify::Verdict::findings;
+  verify::Finding finding;
+  finding.rule = verify::RuleId::modality_divergence;
+  finding.culprits = {trace::Rank(1), trace::Rank(3)};
   finding.step = 2;
   outcome.report.findings = {finding};
   return outcome;
@@ -78,4 +78,4 @@ TEST(Expectation, rules_that_do_not_exist_are_found_before_anything_runs) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -20,8 +20,8 @@
 
 namespace {
 
-using lockstep::End;
-using lockstep::RingWriter;
+using lockstep::trace::End;
+using lockstep::trace::RingWriter;
 
 struct Arguments {
   std::string scenario, trace;
@@ -74,17 +74,17 @@ void print_environment() {
 class FakeRank {
  public:
   explicit FakeRank(const Arguments& arguments) : rank_(arguments.rank) {
-    RingWriter::Options options;
+    lockstep::trace::RingWriter::Options options;
     options.path = arguments.trace + "/rank_" + std::to_string(rank_) + ".ring";
-    options.rank = lockstep::Rank(rank_);
+    options.rank = lockstep::trace::Rank(rank_);
     options.world_size = arguments.world_size;
     options.capacity = 1024;
-    ring_ = std::move(*RingWriter::create(options));
+    ring_ = std::move(*lockstep::trace::RingWriter::create(options));
     std::vector<std::int32_t> all(static_cast<std::size_t>(arguments.world_size));
     std::iota(all.begin(), all.end(), 0);
     world_ = ring_->make_group("world", all);
-    RingWriter::SignatureFields fields;
-    fields.op = lockstep::Op::all_reduce;
+    lockstep::trace::RingWriter::SignatureFields fields;
+    fields.op = lockstep::trace::Op::all_reduce;
     fields.in = fields.out = {{16}};
     fields.has_in = fields.has_out = true;
     fields.dtypes = {"float32"};
@@ -94,7 +94,7 @@ class FakeRank {
 
   // Issues an all_reduce and begins to wait for it.
   std::uint32_t begin_reduce(int step) {
-    RingWriter::Issue issue;
+    lockstep::trace::RingWriter::Issue issue;
     issue.group = world_;
     issue.signature = signature_;
     issue.step = step;
@@ -114,13 +114,13 @@ class FakeRank {
   }
 
   void lose(double loss) { loss_ = loss; }
-  void finish(End end) { ring_->finish(end); }
+  void finish(lockstep::trace::End end) { ring_->finish(end); }
 
  private:
   int rank_;
-  std::unique_ptr<RingWriter> ring_;
-  RingWriter::GroupRef world_;
-  RingWriter::SignatureRef signature_;
+  std::unique_ptr<lockstep::trace::RingWriter> ring_;
+  lockstep::trace::RingWriter::GroupRef world_;
+  lockstep::trace::RingWriter::SignatureRef signature_;
   std::uint32_t calls_ = 0;
   double loss_ = 1;
 };
@@ -147,7 +147,7 @@ std::atomic<int>* shared_steps(const Arguments& arguments) {
       usleep(1000);
     }
     flock(of_rank_1, LOCK_EX);
-    rank.finish(End::exception);
+    rank.finish(lockstep::trace::End::exception);
     _exit(1);
   }).detach();
   std::atomic<int>* const issued = shared_steps(arguments);
@@ -179,7 +179,7 @@ int play(const std::string& piece, FakeRank& rank, const Arguments& arguments) {
   if (piece == "leaves a helper" && fork() == 0) sleep_for_ever();
   if (piece == "blocks when all is done") {
     signal(SIGTERM, SIG_IGN);
-    rank.finish(End::clean);
+    rank.finish(lockstep::trace::End::clean);
     sleep_for_ever();
   }
   if (piece == "finish") {
@@ -200,11 +200,11 @@ int play(const std::string& piece, FakeRank& rank, const Arguments& arguments) {
     sleep_for_ever();
   } else if (piece == "one rank fails") {
     if (deviant) {
-      rank.finish(End::exception);
+      rank.finish(lockstep::trace::End::exception);
       return 1;
     }
   }
-  rank.finish(End::clean);
+  rank.finish(lockstep::trace::End::clean);
   return 0;
 }
 
@@ -212,7 +212,7 @@ int play(const std::string& piece, FakeRank& rank, const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   const Arguments arguments = parse(argc, argv);
-  const auto scenario = lockstep::load_scenario(arguments.scenario);
+  const auto scenario = lockstep::runtime::load_scenario(arguments.scenario);
   if (!scenario || scenario->name == "no trace") {
     std::fprintf(stderr, "cannot find the data\n");
     return 3;

@@ -3,7 +3,7 @@
 #include "runtime/launch/this_machine.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 class Gpus : public ::testing::Test {
@@ -37,4 +37,4 @@ TEST_F(Gpus, of_other_kinds_of_machines_are_not_known) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

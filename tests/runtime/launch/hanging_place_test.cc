@@ -3,7 +3,7 @@
 #include "runtime/launch/worker_files.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 std::string place(const std::string& text) {
@@ -46,4 +46,4 @@ TEST(HangingPlace, is_empty_without_a_file_and_of_any_bytes_nothing_worse) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

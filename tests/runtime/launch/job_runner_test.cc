@@ -12,7 +12,7 @@
 #include "runtime/launch/run_folder.h"
 #include "tests/runtime/launch/launch_testing.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::Contains;
@@ -38,15 +38,16 @@ class JobRunner : public ::testing::Test {
   Interrupts interrupts_;
 };
 
-bool any_alive(const Run& run) {
+bool any_alive(const trace::Run& run) {
   bool any = false;
-  for (const RankTrace& trace : run.ranks) any = any || is_alive(static_cast<pid_t>(trace.pid));
+  for (const trace::RankTrace& trace : run.ranks)
+    any = any || testing::is_alive(static_cast<pid_t>(trace.pid));
   return any;
 }
 
-void expect_killed_on_its_way(const Run& run) {
-  for (const RankTrace& trace : run.ranks) {
-    EXPECT_EQ(trace.end, End::killed);
+void expect_killed_on_its_way(const trace::Run& run) {
+  for (const trace::RankTrace& trace : run.ranks) {
+    EXPECT_EQ(trace.end, trace::End::killed);
     EXPECT_TRUE(trace.exceptions.empty());
   }
 }
@@ -55,7 +56,7 @@ TEST_F(JobRunner, a_job_that_finishes_is_clean) {
   const auto outcome = run("finish");
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(outcome->end, JobEnd::completed);
-  EXPECT_EQ(outcome->report.verdict, Verdict::clean);
+  EXPECT_EQ(outcome->report.verdict, verify::Verdict::clean);
   ASSERT_EQ(outcome->workers.size(), 3U);
   EXPECT_TRUE(outcome->workers[2].end.success());
   EXPECT_EQ(TempDir::read(outcome->workers[2].log), "rank 2 of 3 plays \"finish\"\n");
@@ -69,7 +70,7 @@ TEST_F(JobRunner, a_job_that_cannot_go_on_is_proven_stuck_and_ended) {
   EXPECT_TRUE(outcome->proof_s);
   EXPECT_TRUE(outcome->workers[0].ended_by_us);
   EXPECT_FALSE(outcome->workers[1].ended_by_us);
-  EXPECT_EQ(outcome->report.verdict, Verdict::findings);
+  EXPECT_EQ(outcome->report.verdict, verify::Verdict::findings);
   EXPECT_FALSE(any_alive(outcome->run));
 }
 
@@ -79,7 +80,7 @@ TEST_F(JobRunner, a_worker_that_dies_without_a_word_leaves_the_others_stuck) {
   EXPECT_EQ(outcome->end, JobEnd::stopped);
   EXPECT_EQ(to_string(outcome->workers[1].end), "aborted (SIGABRT)");
   ASSERT_FALSE(outcome->report.findings.empty());
-  EXPECT_THAT(outcome->report.findings[0].culprits, Contains(Rank(1)));
+  EXPECT_THAT(outcome->report.findings[0].culprits, Contains(trace::Rank(1)));
   EXPECT_FALSE(any_alive(outcome->run));
 }
 
@@ -144,7 +145,7 @@ TEST_F(JobRunner, a_job_that_is_stuck_when_a_signal_ends_it_is_proven_stuck) {
     if (progress.records == kAllRecords && ++polls == 2) raise(SIGINT);
   });
   ASSERT_TRUE(outcome) << outcome.error().str();
-  EXPECT_EQ(outcome->report.verdict, Verdict::findings);
+  EXPECT_EQ(outcome->report.verdict, verify::Verdict::findings);
   EXPECT_TRUE(outcome->proof_s);
 }
 
@@ -160,7 +161,7 @@ TEST_F(JobRunner, ranks_that_are_stuck_behind_their_end_end_by_the_time_limit) {
   const auto outcome = run("blocks when all is done", /*total_s=*/4);
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(outcome->end, JobEnd::timed_out);
-  EXPECT_EQ(outcome->report.verdict, Verdict::clean);
+  EXPECT_EQ(outcome->report.verdict, verify::Verdict::clean);
   EXPECT_FALSE(any_alive(outcome->run));
 }
 
@@ -193,7 +194,7 @@ TEST_F(JobRunner, what_a_rank_has_started_ends_with_it) {
   const auto outcome = run("leaves a helper");
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(outcome->end, JobEnd::completed);
-  for (const RankTrace& trace : outcome->run.ranks) {
+  for (const trace::RankTrace& trace : outcome->run.ranks) {
     const auto group = static_cast<pid_t>(trace.pid);
     EXPECT_TRUE(testing::eventually([&] { return kill(-group, 0) != 0; }));
   }
@@ -265,4 +266,4 @@ TEST_F(JobRunner, workers_that_leave_no_trace_are_an_error_that_quotes_their_log
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

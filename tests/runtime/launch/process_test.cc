@@ -5,7 +5,7 @@
 #include "base/interrupts.h"
 #include "tests/runtime/launch/launch_testing.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::eventually;
@@ -18,7 +18,7 @@ Process shell(const std::string& script, const std::string& output = "/dev/null"
 }
 
 ProcessEnd end_of(Process& process) {
-  EXPECT_TRUE(eventually([&] { return !process.running(); }));
+  EXPECT_TRUE(testing::eventually([&] { return !process.running(); }));
   return *process.poll();
 }
 
@@ -57,13 +57,13 @@ TEST(Process, is_killed_and_reaped_with_its_children_when_its_object_goes) {
   {
     Process process = shell("sleep 1000 & echo $!; wait", folder.file("log"));
     pid = process.pid();
-    ASSERT_TRUE(eventually([&] { return !TempDir::read(folder.file("log")).empty(); }));
+    ASSERT_TRUE(testing::eventually([&] { return !TempDir::read(folder.file("log")).empty(); }));
     helper = std::stoi(TempDir::read(folder.file("log")));
-    EXPECT_TRUE(is_alive(pid));
-    EXPECT_TRUE(is_alive(helper));
+    EXPECT_TRUE(testing::is_alive(pid));
+    EXPECT_TRUE(testing::is_alive(helper));
   }
-  EXPECT_FALSE(is_alive(pid));
-  EXPECT_TRUE(eventually([&] { return !is_alive(helper); }));
+  EXPECT_FALSE(testing::is_alive(pid));
+  EXPECT_TRUE(testing::eventually([&] { return !testing::is_alive(helper); }));
 }
 
 TEST(Process, does_not_outlive_a_parent_that_is_killed) {
@@ -74,12 +74,12 @@ TEST(Process, does_not_outlive_a_parent_that_is_killed) {
         Process::spawn({"/bin/sh", "-c", "echo $$; exec sleep 1000"}, folder.file("log"));
     while (true) pause();
   }
-  ASSERT_TRUE(eventually([&] { return !TempDir::read(folder.file("log")).empty(); }));
+  ASSERT_TRUE(testing::eventually([&] { return !TempDir::read(folder.file("log")).empty(); }));
   const pid_t child = std::stoi(TempDir::read(folder.file("log")));
-  EXPECT_TRUE(is_alive(child));
+  EXPECT_TRUE(testing::is_alive(child));
   kill(parent, SIGKILL);
   waitpid(parent, nullptr, 0);
-  EXPECT_TRUE(eventually([&] { return !is_alive(child); }));
+  EXPECT_TRUE(testing::eventually([&] { return !testing::is_alive(child); }));
 }
 
 TEST(Process, the_polite_leave_on_sigterm_and_the_deaf_are_killed) {
@@ -89,7 +89,7 @@ TEST(Process, the_polite_leave_on_sigterm_and_the_deaf_are_killed) {
       shell("trap 'exit 9' TERM; echo; while :; do sleep 0.01; done", folder.file("polite")));
   processes.push_back(
       shell("trap '' TERM; echo; while :; do sleep 0.01; done", folder.file("deaf")));
-  ASSERT_TRUE(eventually([&] {
+  ASSERT_TRUE(testing::eventually([&] {
     return !TempDir::read(folder.file("polite")).empty() &&
            !TempDir::read(folder.file("deaf")).empty();
   }));
@@ -106,7 +106,7 @@ TEST(Process, what_it_left_behind_ends_with_it_where_asked_for) {
   ASSERT_TRUE(process);
   EXPECT_TRUE(end_of(*process).success());
   const pid_t helper = std::stoi(TempDir::read(folder.file("log")));
-  EXPECT_TRUE(eventually([&] { return !is_alive(helper); }));
+  EXPECT_TRUE(testing::eventually([&] { return !testing::is_alive(helper); }));
 }
 
 TEST(Process, its_environment_is_ours_but_for_what_is_given) {
@@ -127,7 +127,7 @@ TEST(Process, stands_still_when_it_is_stopped_and_can_be_killed_so) {
   std::vector<Process> processes;
   processes.push_back(shell("while :; do echo; sleep 0.01; done", folder.file("log")));
   processes.push_back(shell("exit 0"));
-  ASSERT_TRUE(eventually(
+  ASSERT_TRUE(testing::eventually(
       [&] { return !TempDir::read(folder.file("log")).empty() && !processes[1].running(); }));
   stop_all(processes, std::chrono::seconds(20));
   EXPECT_TRUE(processes[0].running());
@@ -153,4 +153,4 @@ TEST(Interrupts, tell_the_first_signal_that_came) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -4,7 +4,7 @@
 
 #include "tests/runtime/launch/launch_testing.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::ElementsAre;
@@ -50,4 +50,4 @@ TEST(LastLines, are_few_and_printable) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -9,7 +9,7 @@
 
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::ElementsAre;
@@ -82,4 +82,4 @@ TEST_F(Segments, that_nobody_has_are_not_looked_for_for_ever_but_closely_at_the_
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -1,7 +1,7 @@
 #include "runtime/launch/this_machine.h"
 #include "tests/runtime/launch/launch_testing.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 // Makes <folder>/<name>/lockstep-worker, a program, and returns its path.
@@ -38,4 +38,4 @@ TEST(WorkerProgram, a_named_one_that_is_no_program_is_an_error) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

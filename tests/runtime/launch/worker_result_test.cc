@@ -1,7 +1,7 @@
 #include "runtime/launch/worker_files.h"
 #include "tests/runtime/launch/launch_testing.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 TEST(WorkerNumbers, are_read_as_the_worker_writes_them) {
@@ -40,4 +40,4 @@ TEST(WorkerNumbers, what_is_damaged_or_of_another_type_is_left_out) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

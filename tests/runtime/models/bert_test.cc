@@ -12,7 +12,7 @@
 #include "runtime/models/weights.h"
 #include "tests/runtime/models/wave.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using Json = nlohmann::json;
@@ -199,4 +199,4 @@ TEST(Bert, MiniLmComputesWhatHuggingFaceComputes) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 namespace fs = std::filesystem;
@@ -140,4 +140,4 @@ TEST_F(BatchSizeCommand, BadInputIsExitStatus2) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -8,7 +8,7 @@
 
 #include "tests/runtime/models/wave.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::HasSubstr;
@@ -126,4 +126,4 @@ TEST(Fusion, RefusesWhatDoesNotFitInWords) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

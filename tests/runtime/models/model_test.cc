@@ -15,7 +15,7 @@
 #include "tests/runtime/small_model.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using Rule = Scenario::Data::Rule;
@@ -305,4 +305,4 @@ TEST(MaskedWords, TrainABidirectionalTextEncoderWithoutImages) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

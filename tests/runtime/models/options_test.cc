@@ -8,7 +8,7 @@
 #include "runtime/models/fusion_shapes.h"
 #include "runtime/models/tensor_table.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::AllOf;
@@ -110,4 +110,4 @@ TEST(TensorTable, AddsUp) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

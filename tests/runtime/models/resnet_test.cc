@@ -15,7 +15,7 @@
 #include "runtime/models/encoders.h"
 #include "tests/runtime/models/wave.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using Json = nlohmann::json;
@@ -167,4 +167,4 @@ TEST(Catalog, KnowsItsModelsAndWhatWasMeant) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -12,7 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 namespace fs = std::filesystem;
@@ -264,4 +264,4 @@ TEST(SafetensorsHeader, NamesInMessagesAreSafeToPrint) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -5,7 +5,7 @@
 
 #include <ATen/ATen.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // sin(step * i + offset) * scale over the flattened tensor, computed in float64.
 inline at::Tensor wave(at::IntArrayRef shape, double step, double offset, double scale) {
@@ -19,4 +19,4 @@ inline double largest_difference(const at::Tensor& a, const std::vector<double>&
   return (a.flatten().to(at::kDouble) - at::tensor(b, at::kDouble)).abs().max().item<double>();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

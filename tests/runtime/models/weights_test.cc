@@ -12,7 +12,7 @@
 
 #include "runtime/models/resnet.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 namespace fs = std::filesystem;
@@ -170,4 +170,4 @@ TEST_F(Weights, TorchvisionsClassifierAndOldFilesWithoutCountersLoad) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -2,24 +2,24 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 class MarkAt final : public QueueMark {
  public:
-  explicit MarkAt(Nanos when) : when_(when) {}
+  explicit MarkAt(trace::Nanos when) : when_(when) {}
   bool reached() const override { return true; }
-  Nanos since(const QueueMark& earlier) const override {
+  trace::Nanos since(const QueueMark& earlier) const override {
     return when_ - dynamic_cast<const MarkAt&>(earlier).when_;
   }
 
  private:
-  Nanos when_;
+  trace::Nanos when_;
 };
 
 // A device whose clock the test sets.
 struct Clock {
-  Nanos now = 0;
+  trace::Nanos now = 0;
   DeviceTime time{[this] { return std::make_shared<MarkAt>(now); }};
 };
 
@@ -40,7 +40,7 @@ TEST(DeviceTime, CountsBetweenBeginAndEndAlone) {
   bool waited = false;
   clock.time.leave_out([&] { waited = true; });
   EXPECT_TRUE(waited);
-  for (const Nanos step : {10, 20}) {
+  for (const trace::Nanos step : {10, 20}) {
     clock.time.begin();
     clock.now += step;
     clock.time.end();
@@ -50,4 +50,4 @@ TEST(DeviceTime, CountsBetweenBeginAndEndAlone) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -9,7 +9,7 @@
 #include "tests/runtime/spawn.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::ElementsAre;
@@ -19,19 +19,19 @@ using testing::IsEmpty;
 class HostWait : public testing::Test {
  protected:
   HostWait() {
-    RingWriter::Options options;
+    trace::RingWriter::Options options;
     options.path = folder_.file("rank_0.ring");
-    options.rank = Rank(0);
-    ring_ = std::move(*RingWriter::create(options));
+    options.rank = trace::Rank(0);
+    ring_ = std::move(*trace::RingWriter::create(options));
     recorder_.emplace(*ring_);
   }
 
   // Ids from 0.
   void issue(std::uint32_t calls) {
-    RingWriter::SignatureFields fields;
-    fields.op = Op::barrier;
+    trace::RingWriter::SignatureFields fields;
+    fields.op = trace::Op::barrier;
     for (std::uint32_t i = 0; i < calls; ++i) {
-      RingWriter::Issue call;
+      trace::RingWriter::Issue call;
       call.group = ring_->make_group("world", std::vector<std::int32_t>{0});
       call.signature = ring_->make_signature(fields);
       call.seq = i;
@@ -40,16 +40,16 @@ class HostWait : public testing::Test {
   }
 
   // The calls whose events of that kind are in the trace, in their order.
-  std::vector<std::uint32_t> calls_of(EventKind kind) const {
+  std::vector<std::uint32_t> calls_of(trace::EventKind kind) const {
     std::vector<std::uint32_t> out;
-    for (const Event& event : recorded(folder_.path(), 0).trace.events) {
+    for (const trace::Event& event : recorded(folder_.path(), 0).trace.events) {
       if (event.kind == kind) out.push_back(event.index);
     }
     return out;
   }
 
   TempDir folder_;
-  std::unique_ptr<RingWriter> ring_;
+  std::unique_ptr<trace::RingWriter> ring_;
   std::optional<Recorder> recorder_;
 };
 
@@ -59,14 +59,14 @@ TEST_F(HostWait, waits_for_what_is_in_flight) {
   recorder_->complete(1);
   {
     const Recorder::HostWait reading(*recorder_);
-    EXPECT_THAT(calls_of(EventKind::wait), ElementsAre(0, 2));
-    EXPECT_THAT(calls_of(EventKind::waited), IsEmpty());
+    EXPECT_THAT(calls_of(trace::EventKind::wait), ElementsAre(0, 2));
+    EXPECT_THAT(calls_of(trace::EventKind::waited), IsEmpty());
   }
-  EXPECT_THAT(calls_of(EventKind::waited), ElementsAre(0, 2));
+  EXPECT_THAT(calls_of(trace::EventKind::waited), ElementsAre(0, 2));
   recorder_->complete(0);
   recorder_->complete(2);
   const Recorder::HostWait reading(*recorder_);
-  EXPECT_THAT(calls_of(EventKind::wait), ElementsAre(0, 2));
+  EXPECT_THAT(calls_of(trace::EventKind::wait), ElementsAre(0, 2));
 }
 
 TEST_F(HostWait, of_many_for_the_oldest_and_the_newest) {
@@ -74,15 +74,15 @@ TEST_F(HostWait, of_many_for_the_oldest_and_the_newest) {
   issue(40);
   { const Recorder::HostWait reading(*recorder_); }
   const std::vector<std::uint32_t> kept = {0, 1, 2, 3, 4, 5, 6, 7, 32, 33, 34, 35, 36, 37, 38, 39};
-  EXPECT_THAT(calls_of(EventKind::wait), ElementsAreArray(kept));
-  EXPECT_THAT(calls_of(EventKind::waited), ElementsAreArray(kept));
+  EXPECT_THAT(calls_of(trace::EventKind::wait), ElementsAreArray(kept));
+  EXPECT_THAT(calls_of(trace::EventKind::waited), ElementsAreArray(kept));
 }
 
 TEST_F(HostWait, of_as_many_as_are_kept_for_all) {
   recorder_->follow_calls();
   issue(16);
   const Recorder::HostWait reading(*recorder_);
-  EXPECT_EQ(calls_of(EventKind::wait).size(), 16U);
+  EXPECT_EQ(calls_of(trace::EventKind::wait).size(), 16U);
 }
 
 TEST_F(HostWait, inside_another_one_is_the_same_wait) {
@@ -91,18 +91,18 @@ TEST_F(HostWait, inside_another_one_is_the_same_wait) {
   {
     const Recorder::HostWait reading(*recorder_);
     { const Recorder::HostWait again(*recorder_); }
-    EXPECT_THAT(calls_of(EventKind::waited), IsEmpty());
+    EXPECT_THAT(calls_of(trace::EventKind::waited), IsEmpty());
   }
-  EXPECT_THAT(calls_of(EventKind::wait), ElementsAre(0, 1));
+  EXPECT_THAT(calls_of(trace::EventKind::wait), ElementsAre(0, 1));
   const Recorder::HostWait later(*recorder_);
-  EXPECT_THAT(calls_of(EventKind::wait), ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(calls_of(trace::EventKind::wait), ElementsAre(0, 1, 0, 1));
 }
 
 TEST_F(HostWait, is_not_recorded_where_calls_are_complete_when_they_return) {
   issue(2);
   const Recorder::HostWait reading(*recorder_);
-  EXPECT_THAT(calls_of(EventKind::wait), IsEmpty());
+  EXPECT_THAT(calls_of(trace::EventKind::wait), IsEmpty());
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -14,7 +14,7 @@
 #include "tests/runtime/spawn.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::HasSubstr;
@@ -25,10 +25,10 @@ ExitStatus rank_under_watchdog(const TempDir& folder, Watchdog::Options limits, 
   if (limits.stack_file.empty()) limits.stack_file = folder.file("rank_0.stack");
   const auto statuses = spawn(1, [&](int rank) {
     prepare_process_for_watchdog();
-    RingWriter::Options options;
+    trace::RingWriter::Options options;
     options.path = folder.file("rank_0.ring");
-    options.rank = Rank(rank);
-    auto ring = RingWriter::create(options);
+    options.rank = trace::Rank(rank);
+    auto ring = trace::RingWriter::create(options);
     Recorder recorder(**ring);
     Watchdog watchdog(recorder, limits);
     body(recorder, watchdog);
@@ -52,9 +52,9 @@ ExitStatus rank_under_watchdog(const TempDir& folder, double hang_after_s,
 std::string stack_in(const TempDir& folder) { return TempDir::read(folder.file("rank_0.stack")); }
 
 std::uint32_t issue(Recorder& recorder) {
-  RingWriter::SignatureFields fields;
-  fields.op = Op::barrier;
-  RingWriter::Issue call;
+  trace::RingWriter::SignatureFields fields;
+  fields.op = trace::Op::barrier;
+  trace::RingWriter::Issue call;
   call.group = recorder.ring().make_group("world", std::vector<std::int32_t>{0});
   call.signature = recorder.ring().make_signature(fields);
   return recorder.issue(call);
@@ -64,7 +64,7 @@ TEST(Watchdog, GivesUpWhenACollectiveIsOutstandingAndNothingMoves) {
   const TempDir folder;
   EXPECT_EQ(rank_under_watchdog(folder, 0.2, [](Recorder& recorder) { issue(recorder); }),
             kExitGaveUp);
-  EXPECT_EQ(recorded(folder.path(), 0).trace.end, End::hung);
+  EXPECT_EQ(recorded(folder.path(), 0).trace.end, trace::End::hung);
 }
 
 TEST(Watchdog, LetsARankComputeForAsLongAsItNeeds) {
@@ -72,7 +72,7 @@ TEST(Watchdog, LetsARankComputeForAsLongAsItNeeds) {
   const auto status = rank_under_watchdog(folder, 0.1, [](Recorder& recorder) {
     recorder.complete(issue(recorder));
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    recorder.ring().finish(End::clean);
+    recorder.ring().finish(trace::End::clean);
     _exit(0);
   });
   EXPECT_EQ(status, 0);
@@ -85,7 +85,7 @@ TEST(Watchdog, ASignalDuringAWaitIsAHang) {
     kill(getpid(), SIGTERM);
   });
   EXPECT_EQ(status, 128 + SIGTERM);
-  EXPECT_EQ(recorded(folder.path(), 0).trace.end, End::hung);
+  EXPECT_EQ(recorded(folder.path(), 0).trace.end, trace::End::hung);
 }
 
 TEST(Watchdog, ASignalOtherwiseIsAKill) {
@@ -98,7 +98,7 @@ TEST(Watchdog, ASignalOtherwiseIsAKill) {
     kill(getpid(), SIGINT);
   });
   EXPECT_EQ(status, 128 + SIGINT);
-  EXPECT_EQ(recorded(folder.path(), 0).trace.end, End::killed);
+  EXPECT_EQ(recorded(folder.path(), 0).trace.end, trace::End::killed);
 }
 
 TEST(Watchdog, LeavesTheStackOfTheProgramOfARankThatHangs) {
@@ -119,7 +119,7 @@ TEST(Watchdog, ACallThatFailedAndHoldsTheProgramIsAHang) {
     block_for_ever();
   });
   EXPECT_EQ(status, kExitGaveUp);
-  EXPECT_EQ(recorded(folder.path(), 0).trace.end, End::hung);
+  EXPECT_EQ(recorded(folder.path(), 0).trace.end, trace::End::hung);
 }
 
 TEST(Watchdog, BlockedOutsideOfAnyCallBeforeAnythingWasRecordedIsAHang) {
@@ -129,7 +129,7 @@ TEST(Watchdog, BlockedOutsideOfAnyCallBeforeAnythingWasRecordedIsAHang) {
     block_for_ever();
   });
   EXPECT_EQ(status, kExitGaveUp);
-  EXPECT_EQ(recorded(folder.path(), 0).trace.end, End::hung);
+  EXPECT_EQ(recorded(folder.path(), 0).trace.end, trace::End::hung);
   EXPECT_THAT(stack_in(folder), HasSubstr("while it waits for the connections of a group"));
 }
 
@@ -140,7 +140,7 @@ TEST(Watchdog, LetsRanksComeAsLateAsTheJobMayLast) {
       const Recorder::Blocked meeting(recorder, "the others", Recorder::Blocked::Limit::total);
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
     }
-    recorder.ring().finish(End::clean);
+    recorder.ring().finish(trace::End::clean);
     _exit(0);
   });
   EXPECT_EQ(status, 0);
@@ -152,7 +152,7 @@ TEST(Watchdog, EndsAComputingRankWhenTheJobHasLastedTooLong) {
       rank_under_watchdog(folder, {.hang_after_s = 60, .total_s = 0.2, .grace_s = 0.1},
                           [](Recorder&, Watchdog&) { block_for_ever(); });
   EXPECT_EQ(status, kExitGaveUp);
-  EXPECT_EQ(recorded(folder.path(), 0).trace.end, End::killed);
+  EXPECT_EQ(recorded(folder.path(), 0).trace.end, trace::End::killed);
   EXPECT_THAT(stack_in(folder), HasSubstr("limits.total_s (0.2 s) is over"));
 }
 
@@ -164,7 +164,7 @@ TEST(Watchdog, EndsARankThatWaitsForOthersToComeWhenTheJobHasLastedTooLong) {
                                                         Recorder::Blocked::Limit::total);
                         block_for_ever();
                       });
-  EXPECT_EQ(recorded(folder.path(), 0).trace.end, End::hung);
+  EXPECT_EQ(recorded(folder.path(), 0).trace.end, trace::End::hung);
 }
 
 TEST(Watchdog, ASignalToARankThatIsBlockedOrWaitsOnADeviceIsAHang) {
@@ -174,7 +174,7 @@ TEST(Watchdog, ASignalToARankThatIsBlockedOrWaitsOnADeviceIsAHang) {
     kill(getpid(), SIGTERM);
     block_for_ever();
   });
-  EXPECT_EQ(recorded(store.path(), 0).trace.end, End::hung);
+  EXPECT_EQ(recorded(store.path(), 0).trace.end, trace::End::hung);
   EXPECT_THAT(stack_in(store), HasSubstr("#0  "));
   const TempDir device;
   rank_under_watchdog(device, 60, [](Recorder& recorder) {
@@ -183,7 +183,7 @@ TEST(Watchdog, ASignalToARankThatIsBlockedOrWaitsOnADeviceIsAHang) {
     kill(getpid(), SIGTERM);
     block_for_ever();
   });
-  EXPECT_EQ(recorded(device.path(), 0).trace.end, End::hung);
+  EXPECT_EQ(recorded(device.path(), 0).trace.end, trace::End::hung);
 }
 
 TEST(Watchdog, WhatAPersonInterruptsIsNoHang) {
@@ -194,7 +194,7 @@ TEST(Watchdog, WhatAPersonInterruptsIsNoHang) {
     block_for_ever();
   });
   EXPECT_EQ(status, 128 + SIGINT);
-  EXPECT_EQ(recorded(folder.path(), 0).trace.end, End::killed);
+  EXPECT_EQ(recorded(folder.path(), 0).trace.end, trace::End::killed);
 }
 
 // What aborts communicators lets the program go, whose next words would follow the trace's end.
@@ -250,17 +250,17 @@ TEST(Watchdog, EndsTheRankEvenIfItIsKeptItself) {
                             block_for_ever();
                           });
   EXPECT_EQ(status, 128 + SIGKILL);
-  EXPECT_EQ(recorded(folder.path(), 0).trace.end, End::hung);
+  EXPECT_EQ(recorded(folder.path(), 0).trace.end, trace::End::hung);
 }
 
 TEST(Watchdog, ASignalAfterTheEndLeavesTheMark) {
   const TempDir folder;
   rank_under_watchdog(folder, 60, [](Recorder& recorder) {
-    recorder.ring().finish(End::clean);
+    recorder.ring().finish(trace::End::clean);
     kill(getpid(), SIGTERM);
   });
-  EXPECT_EQ(recorded(folder.path(), 0).trace.end, End::clean);
+  EXPECT_EQ(recorded(folder.path(), 0).trace.end, trace::End::clean);
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -5,7 +5,7 @@
 
 #include "tests/runtime/replay/program_words.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 std::string disputed_call(int id, const std::string& op, const std::string& more) {
@@ -14,7 +14,7 @@ std::string disputed_call(int id, const std::string& op, const std::string& more
 }
 
 std::vector<std::vector<bool>> disputes(const std::vector<std::string>& bodies) {
-  Result<lockstep::Run> program = replay_program(recorded(bodies));
+  Result<trace::Run> program = replay_program(recorded(bodies));
   EXPECT_TRUE(program) << (program ? "" : program.error().str());
   return program ? find_disputes(*program) : std::vector<std::vector<bool>>();
 }
@@ -86,11 +86,11 @@ TEST(Disputes, groups_whose_members_do_not_agree) {
   const auto group = [](const std::string& ranks) {
     return R"({"group":"dp","ranks":)" + ranks + "}\n";
   };
-  Result<lockstep::Run> program = replay_program(
+  Result<trace::Run> program = replay_program(
       recorded({group("[0,1]") + barrier, group("[0,1,2]") + barrier, group("[0,1,2]") + barrier}));
   ASSERT_TRUE(program) << program.error().str();
   EXPECT_EQ(find_disputed_groups(*program), (Rows{{true}, {true}, {true}}));
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

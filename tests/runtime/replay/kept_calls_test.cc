@@ -10,7 +10,7 @@
 
 #include "tests/runtime/replay/program_words.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::HasSubstr;
@@ -25,7 +25,7 @@ std::string message(int id, const std::string& op, int peer) {
 }
 
 // How many calls of each rank are left.
-std::vector<std::size_t> left(const lockstep::Run& run, std::size_t last) {
+std::vector<std::size_t> left(const trace::Run& run, std::size_t last) {
   const auto kept = kept_calls(run, last);
   if (!kept) {
     ADD_FAILURE() << kept.error().str();
@@ -117,7 +117,7 @@ TEST(KeptCalls, a_cut_goes_back_as_far_as_it_has_to) {
 // The definition itself, over all cuts of small runs.
 class AllCuts {
  public:
-  explicit AllCuts(const lockstep::Run& run) : run_(run) {}
+  explicit AllCuts(const trace::Run& run) : run_(run) {}
 
   // How many calls are left of each rank behind the latest cut that leaves at least `last`.
   std::vector<std::size_t> latest(std::size_t last) const {
@@ -141,17 +141,18 @@ class AllCuts {
   bool is_whole(const std::array<std::size_t, 3>& cut) const {
     std::map<std::string, std::array<std::size_t, 3>> lost;
     for (std::size_t r = 0; r < 3; ++r) {
-      const std::vector<Call>& calls = run_.ranks[r].calls;
+      const std::vector<trace::Call>& calls = run_.ranks[r].calls;
       for (std::size_t i = 0; i < cut[r]; ++i) ++lost[run_.tables.str(calls[i].group)][r];
       const bool inside = cut[r] > 0 && cut[r] < calls.size();
-      if (inside && calls[cut[r]].step != kNone && calls[cut[r]].step == calls[cut[r] - 1].step)
+      if (inside && calls[cut[r]].step != trace::kNone &&
+          calls[cut[r]].step == calls[cut[r] - 1].step)
         return false;
     }
     const auto& [a, b, world] = std::tie(lost["a"], lost["b"], lost["world"]);
     return a[0] == a[1] && b[1] == b[2] && world[0] == world[1] && world[1] == world[2];
   }
 
-  const lockstep::Run& run_;
+  const trace::Run& run_;
 };
 
 TEST(KeptCalls, are_those_behind_the_latest_cut_there_is) {
@@ -186,10 +187,10 @@ TEST(KeptCalls, are_those_behind_the_latest_cut_there_is) {
 
 TEST(KeptCalls, what_one_recorder_lost_is_left_out_for_all) {
   auto run = recorded({times(9, "world"), times(7, "world")});
-  RankTrace& late = run.ranks[1];
+  trace::RankTrace& late = run.ranks[1];
   late.dropped = 10;
-  const GroupId world = late.calls.front().group;
-  for (Call& c : late.calls) c.seq += 2;  // its own numbers: 2 to 8
+  const trace::GroupId world = late.calls.front().group;
+  for (trace::Call& c : late.calls) c.seq += 2;  // its own numbers: 2 to 8
   late.first_seq.emplace(world, 2);
   EXPECT_EQ(left(run, 0), (std::vector<std::size_t>{7, 7}));
   late.first_seq.clear();
@@ -218,4 +219,4 @@ TEST(KeptCalls, a_receive_from_anybody_cannot_be_cut) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

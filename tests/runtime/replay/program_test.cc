@@ -6,7 +6,7 @@
 #include "tests/runtime/replay/program_words.h"
 #include "trace/formats/text/text_trace.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::ElementsAre;
@@ -22,8 +22,8 @@ std::string event(const std::string& kind, int id) {
   return R"({"ev":")" + kind + R"(","id":)" + std::to_string(id) + "}\n";
 }
 
-lockstep::Run program_of(const std::vector<std::string>& bodies, ProgramOptions options = {}) {
-  Result<lockstep::Run> program = replay_program(recorded(bodies), options);
+trace::Run program_of(const std::vector<std::string>& bodies, ProgramOptions options = {}) {
+  Result<trace::Run> program = replay_program(recorded(bodies), options);
   if (!program) {
     ADD_FAILURE() << program.error().str();
     return {};
@@ -110,7 +110,7 @@ TEST(ReplayProgram, keeps_names_places_and_steps) {
                            R"({"end":"clean"})";
   const auto program = program_of({body, body});
   std::ostringstream text;
-  write_text_trace(text, program.ranks[0], program.tables);
+  trace::write_text_trace(text, program.ranks[0], program.tables);
   EXPECT_THAT(text.str(), HasSubstr(R"("what":["image.w"],"at":"train.py:3","step":7,"tag":"x")"));
   EXPECT_THAT(text.str(), HasSubstr(R"({"ev":"modality","n":7,"has":["text"]})"));
   EXPECT_THAT(text.str(), HasSubstr(R"({"ev":"step","n":7})"));  // a loss is not replayed
@@ -124,7 +124,7 @@ TEST(ReplayProgram, takes_what_one_member_recorded_for_all) {
        R"({"ev":"issue","id":0,"g":"world","op":"broadcast"})"
        "\n"
        R"({"end":"clean"})"});
-  const Signature& s = program.tables.signatures[program.ranks[1].calls[0].signature];
+  const trace::Signature& s = program.tables.signatures[program.ranks[1].calls[0].signature];
   EXPECT_EQ(s, program.tables.signatures[program.ranks[0].calls[0].signature]);
   EXPECT_EQ(s.root, 1);
   EXPECT_EQ(s.in_elements, 9);
@@ -135,7 +135,7 @@ TEST(ReplayProgram, what_nobody_recorded_is_the_same_for_all) {
                            "\n"
                            R"({"end":"clean"})";
   const auto program = program_of({body, body});
-  const Signature& s = program.tables.signatures[program.ranks[1].calls[0].signature];
+  const trace::Signature& s = program.tables.signatures[program.ranks[1].calls[0].signature];
   EXPECT_EQ(program.tables.names(s.dtypes), std::vector<std::string>{"float32"});
   EXPECT_EQ(program.tables.str(s.redop), "sum");
   EXPECT_EQ(s.root, 0);
@@ -146,22 +146,22 @@ TEST(ReplayProgram, of_a_program_is_itself) {
                            R"({"ev":"exception","what":"oops"})"
                            "\n"
                            R"({"end":"exception"})";
-  const auto text = [](const lockstep::Run& run) {
+  const auto text = [](const trace::Run& run) {
     std::ostringstream out;
-    for (const RankTrace& trace : run.ranks) write_text_trace(out, trace, run.tables);
+    for (const trace::RankTrace& trace : run.ranks) trace::write_text_trace(out, trace, run.tables);
     return out.str();
   };
   const auto once = program_of({body, issue(0)});
   std::vector<std::string> written;
-  for (const RankTrace& trace : once.ranks) {
+  for (const trace::RankTrace& trace : once.ranks) {
     std::ostringstream out;
-    write_text_trace(out, trace, once.tables);
+    trace::write_text_trace(out, trace, once.tables);
     written.push_back(out.str());
   }
-  Result<lockstep::Run> twice = replay_program(run_from_text(written));
+  Result<trace::Run> twice = replay_program(run_from_text(written));
   ASSERT_TRUE(twice) << twice.error().str();
   EXPECT_EQ(text(*twice), text(once));
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

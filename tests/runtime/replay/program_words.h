@@ -7,10 +7,10 @@
 #include "runtime/replay/program.h"
 #include "tests/support/trace_text.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Two ranks or more from their bodies: the lines behind the header, separated by blanks or lines.
-inline Run recorded(const std::vector<std::string>& bodies) {
+inline trace::Run recorded(const std::vector<std::string>& bodies) {
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < bodies.size(); ++r) {
     texts.push_back(R"({"header":1,"rank":)" + std::to_string(r) + R"(,"world_size":)" +
@@ -20,38 +20,38 @@ inline Run recorded(const std::vector<std::string>& bodies) {
 }
 
 // "issue 0 all_reduce world [4] async", "wait 0", "step 2", "raise oops", "end hung".
-inline std::vector<std::string> words(const Run& run, std::size_t rank) {
-  const RankTrace& trace = run.ranks[rank];
+inline std::vector<std::string> words(const trace::Run& run, std::size_t rank) {
+  const trace::RankTrace& trace = run.ranks[rank];
   std::vector<std::string> out;
-  for (const Event& event : trace.events) {
+  for (const trace::Event& event : trace.events) {
     switch (event.kind) {
-      case EventKind::issue: {
-        const Call& call = trace.calls[event.index];
-        const Signature& s = run.tables.signatures[call.signature];
-        std::string word = "issue " + std::to_string(call.id) + " " + std::string(op_name(s.op)) +
-                           " " + run.tables.str(call.group);
-        const IntListId side = s.in != IntListId{} ? s.in : s.out;
-        if (side != IntListId{}) {
-          for (const auto& shape : unflatten_shapes(run.tables.int_lists[side])) {
+      case trace::EventKind::issue: {
+        const trace::Call& call = trace.calls[event.index];
+        const trace::Signature& s = run.tables.signatures[call.signature];
+        std::string word = "issue " + std::to_string(call.id) + " " +
+                           std::string(trace::op_name(s.op)) + " " + run.tables.str(call.group);
+        const trace::IntListId side = s.in != trace::IntListId{} ? s.in : s.out;
+        if (side != trace::IntListId{}) {
+          for (const auto& shape : trace::unflatten_shapes(run.tables.int_lists[side])) {
             word += " [";
             for (std::size_t d = 0; d < shape.size(); ++d)
               word += (d == 0 ? "" : ",") + std::to_string(shape[d]);
             word += "]";
           }
         }
-        out.push_back(word + (call.has(kAsync) ? " async" : ""));
+        out.push_back(word + (call.has(trace::kAsync) ? " async" : ""));
         break;
       }
-      case EventKind::wait:
+      case trace::EventKind::wait:
         out.push_back("wait " + std::to_string(trace.calls[event.index].id));
         break;
-      case EventKind::step:
+      case trace::EventKind::step:
         out.push_back("step " + std::to_string(trace.steps[event.index].n));
         break;
-      case EventKind::modality:
+      case trace::EventKind::modality:
         out.push_back("modality " + std::to_string(trace.modalities[event.index].n));
         break;
-      case EventKind::exception:
+      case trace::EventKind::exception:
         out.push_back("raise " + trace.exceptions[event.index].what);
         break;
       default:
@@ -63,4 +63,4 @@ inline std::vector<std::string> words(const Run& run, std::size_t rank) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

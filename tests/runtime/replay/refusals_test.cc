@@ -5,13 +5,13 @@
 
 #include "tests/runtime/replay/program_words.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::HasSubstr;
 
-std::string why_not(lockstep::Run run) {
-  const Result<lockstep::Run> program = replay_program(std::move(run));
+std::string why_not(trace::Run run) {
+  const Result<trace::Run> program = replay_program(std::move(run));
   return program ? "no error" : program.error().str();
 }
 std::string why_not(const std::string& call) {
@@ -66,7 +66,7 @@ TEST(ReplayRefusals, more_calls_than_a_replay_records_unless_the_last_ones_are_k
              R"(,"g":"world","op":"barrier"})"
              "\n";
   EXPECT_THAT(why_not(recorded({calls})), HasSubstr("rank 0 made 200001 calls"));
-  const Result<lockstep::Run> program = replay_program(recorded({calls}), {.last = 10});
+  const Result<trace::Run> program = replay_program(recorded({calls}), {.last = 10});
   ASSERT_TRUE(program) << program.error().str();
   EXPECT_EQ(program->ranks[0].calls.size(), 10U);
 }
@@ -87,7 +87,7 @@ std::string why_not_over_nccl(const std::vector<int>& sent, const std::vector<in
     }
     return out + R"({"end":"hung"})" + "\n";
   };
-  const Result<lockstep::Run> program =
+  const Result<trace::Run> program =
       replay_program(recorded({calls("send", "in", 1, sent), calls("recv", "out", 0, received)}));
   if (!program) return program.error().str();
   const auto refused = find_nccl_refusal(*program);
@@ -103,7 +103,7 @@ TEST(ReplayRefusals, messages_whose_order_nccl_would_not_keep) {
 }
 
 TEST(ReplayRefusals, receives_from_any_source_over_nccl) {
-  const Result<lockstep::Run> program = replay_program(
+  const Result<trace::Run> program = replay_program(
       recorded({R"({"ev":"issue","id":0,"g":"world","op":"recv_any","out":[[1]]})"}));
   ASSERT_TRUE(program) << program.error().str();
   const auto refused = find_nccl_refusal(*program);
@@ -113,4 +113,4 @@ TEST(ReplayRefusals, receives_from_any_source_over_nccl) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

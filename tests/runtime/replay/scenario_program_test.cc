@@ -4,7 +4,7 @@
 #include "runtime/replay/replay_scenario.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::HasSubstr;
@@ -41,7 +41,7 @@ class ScenarioProgram : public ::testing::Test {
     folder_.write("job.calls/rank_" + std::to_string(rank) + ".trace.jsonl", text);
   }
   std::string refusal(int ranks) {
-    const Result<lockstep::Run> program = load_replay_program(scenario(ranks));
+    const Result<trace::Run> program = load_replay_program(scenario(ranks));
     return program ? "no error" : program.error().str();
   }
   TempDir folder_;
@@ -82,7 +82,7 @@ TEST_F(ScenarioProgram, what_nccl_does_not_carry_is_said_where_it_is_to) {
   Scenario s = scenario(2);
   EXPECT_TRUE(load_replay_program(s));
   s.backend = Scenario::Backend::nccl;
-  const Result<lockstep::Run> program = load_replay_program(s);
+  const Result<trace::Run> program = load_replay_program(s);
   ASSERT_FALSE(program);
   EXPECT_THAT(program.error().str(), HasSubstr("NCCL has no receive from any source"));
   EXPECT_THAT(program.error().str(), HasSubstr("rank_0.trace.jsonl"));
@@ -96,11 +96,11 @@ TEST_F(ScenarioProgram, every_damaged_byte_is_refused_or_replayable) {
     std::string damaged = whole;
     damaged[i] = static_cast<char>(damaged[i] ^ 0x15);
     write_calls(1, damaged);
-    const Result<lockstep::Run> program = load_replay_program(s);
+    const Result<trace::Run> program = load_replay_program(s);
     if (program) continue;
     EXPECT_FALSE(program.error().message.empty());
   }
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

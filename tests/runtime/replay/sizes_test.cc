@@ -5,7 +5,7 @@
 
 #include "tests/runtime/replay/program_words.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::HasSubstr;
@@ -27,14 +27,14 @@ TEST(SizeClasses, too_many_sizes_are_too_many) {
   EXPECT_FALSE(sizes.settle());
 }
 
-lockstep::Run shrunk(const std::string& call, std::int64_t max) {
+trace::Run shrunk(const std::string& call, std::int64_t max) {
   auto run = recorded({call, call});
   const Status ok = shrink_sizes(run, max);
   EXPECT_TRUE(ok) << (ok ? "" : ok.error().str());
   return run;
 }
 
-const Signature& signature(const lockstep::Run& run) {
+const trace::Signature& signature(const trace::Run& run) {
   return run.tables.signatures[run.ranks[0].calls[0].signature];
 }
 
@@ -55,7 +55,7 @@ TEST(ShrinkSizes, rows_of_an_all_to_all_stay) {
              "\n"
              R"({"group":"world","ranks":[0,1]})",
              16);
-  EXPECT_EQ(run.tables.int_lists[signature(run).in], (IntList{5, 9, -1}));
+  EXPECT_EQ(run.tables.int_lists[signature(run).in], (trace::IntList{5, 9, -1}));
 }
 
 TEST(ShrinkSizes, refuses_where_there_is_no_room) {
@@ -71,4 +71,4 @@ TEST(ShrinkSizes, refuses_where_there_is_no_room) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -5,7 +5,7 @@
 
 #include "tests/runtime/replay/program_words.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::AllOf;
@@ -18,14 +18,14 @@ std::string tensor_call(int id, const std::string& op, const std::string& more) 
 }
 
 std::string refused(const std::string& body) {
-  const Result<lockstep::Run> program = replay_program(recorded({body, body}));
+  const Result<trace::Run> program = replay_program(recorded({body, body}));
   if (!program) return program.error().str();
   const Status ok = check_tensors(*program);
   return ok ? "no error" : ok.error().str();
 }
 
 CallTensors tensors(const std::string& body, bool is_root = false) {
-  const Result<lockstep::Run> program = replay_program(recorded({body, body}));
+  const Result<trace::Run> program = replay_program(recorded({body, body}));
   EXPECT_TRUE(program) << (program ? "" : program.error().str());
   return tensors_of(program->tables, program->ranks[0].calls[0], 2, is_root);
 }
@@ -85,4 +85,4 @@ TEST(CheckTensors, types_and_splits_have_to_be_known) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -17,7 +17,7 @@
 #include "tests/runtime/rank_job.h"
 #include "tests/runtime/small_model.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::Each;
@@ -121,7 +121,7 @@ TrainedByFsdp train(const FsdpJob& job, ProcessGroups& groups, Recorder& recorde
     clip_gradients(job.clip, optimised, recorder, whole);
     optimizer->step();
   }
-  recorder.context().step = kNone;
+  recorder.context().step = trace::kNone;
   return it;
 }
 
@@ -285,7 +285,7 @@ TEST(Fsdp, LeavesTheModelUnobserved) {
 // "gather image.block1" for each call of a step.
 std::vector<std::string> in_short(const Recorded& run, std::int32_t step) {
   std::vector<std::string> all;
-  for (const Call& call : run.trace.calls) {
+  for (const trace::Call& call : run.trace.calls) {
     if (call.step != step) continue;
     const std::string first = run.tables.names(call.what).front();
     const std::string tag = run.tables.str(call.tag);
@@ -322,7 +322,7 @@ TEST(FsdpCalls, GatherBeforeUseAndReduceScatterAfterBackward) {
                             "gather image.block1", "reduce_scatter image.block1",
                             "gather text.block1", "reduce_scatter text.block1"));
   }
-  for (const Call& call : run.trace.calls) EXPECT_FALSE(call.has(kAsync));
+  for (const trace::Call& call : run.trace.calls) EXPECT_FALSE(call.has(trace::kAsync));
 }
 
 TEST(FsdpCalls, PrefetchIssuesTheNextGatherBeforeABlockComputes) {
@@ -332,9 +332,9 @@ TEST(FsdpCalls, PrefetchIssuesTheNextGatherBeforeABlockComputes) {
                           "gather image.block2", "gather image.block1",
                           "reduce_scatter image.block2", "gather text.block1",
                           "reduce_scatter image.block1", "reduce_scatter text.block1"));
-  for (const Call& call : run.trace.calls) {
+  for (const trace::Call& call : run.trace.calls) {
     const bool gather = run.tables.str(call.tag) == "fsdp.gather";
-    EXPECT_EQ(call.has(kAsync), gather && call.step == 1);
+    EXPECT_EQ(call.has(trace::kAsync), gather && call.step == 1);
   }
 }
 
@@ -352,7 +352,7 @@ TEST(FsdpCalls, SayWhatTheyCarry) {
 TEST(FsdpCalls, AHybridReducesOverTheCopiesToo) {
   const Recorded run = trained_blocks(fsdp(/*prefetch=*/false, /*shard_ranks=*/2), 4);
   std::vector<std::string> groups;
-  for (const Call& call : run.trace.calls) {
+  for (const trace::Call& call : run.trace.calls) {
     if (call.step == 0) groups.push_back(run.tables.str(call.group));
   }
   EXPECT_THAT(groups, ElementsAre("shard0", "shard0", "shard0",        // forward
@@ -368,4 +368,4 @@ TEST(FsdpCalls, WithoutImagesTheImageBlocksAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

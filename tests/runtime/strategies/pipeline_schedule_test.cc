@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using OpKind = PipelineOp::Kind;
@@ -237,4 +237,4 @@ TEST(PipelineSchedule, ASendIsSettledOnlyOnceTheOtherStageHasTakenIt) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -15,7 +15,7 @@
 #include "tests/runtime/rank_job.h"
 #include "tests/runtime/small_model.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::AllOf;
@@ -350,4 +350,4 @@ TEST(PipelineLoop, WhatTravelsIsInTheTrace) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -12,7 +12,7 @@
 #include "tests/runtime/rank_job.h"
 #include "tests/runtime/small_model.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::Each;
@@ -53,7 +53,7 @@ std::vector<std::string> tags(const std::vector<std::string>& calls) {
 
 TEST(ManualSync, AllReducesEachGradientInOrder) {
   const Recorded run = recorded_training(scenario(Scenario::Strategy::Kind::manual));
-  const std::size_t start = run.calls(kNone).size();  // broadcasts of the initial state
+  const std::size_t start = run.calls(trace::kNone).size();  // broadcasts of the initial state
   const auto seq = [&](std::size_t i) { return std::to_string(start + i); };
   EXPECT_THAT(
       run.calls(0),
@@ -63,13 +63,13 @@ TEST(ManualSync, AllReducesEachGradientInOrder) {
       run.calls(1),
       ElementsAre("all_reduce world:" + seq(2) + " float32[32,64] sum image_proj.weight #grad",
                   "all_reduce world:" + seq(3) + " float32[32,64] sum text_proj.weight #grad"));
-  EXPECT_FALSE(run.trace.calls.back().has(kAsync));
+  EXPECT_FALSE(run.trace.calls.back().has(trace::kAsync));
   EXPECT_THAT(run.tables.str(run.trace.calls.back().at), testing::StartsWith("manual.cc:"));
 }
 
 TEST(ManualSync, BroadcastsParametersAndBuffersAtTheStart) {
   const Recorded run = recorded_training(scenario(Scenario::Strategy::Kind::manual));
-  const auto start = run.calls(kNone);
+  const auto start = run.calls(trace::kNone);
   EXPECT_EQ(start.front(), "broadcast world:0 float32[1] logit_scale #init");
   EXPECT_THAT(start, testing::Contains(testing::HasSubstr("running_mean #init")));
 }
@@ -145,7 +145,7 @@ TEST(Ddp, BucketsTravelInANarrowerType) {
 
 TEST(Ddp, CommunicatesAsPythonsDoes) {
   const Recorded run = recorded_training(scenario(Scenario::Strategy::Kind::ddp));
-  EXPECT_THAT(tags(run.calls(kNone)),
+  EXPECT_THAT(tags(run.calls(trace::kNone)),
               ElementsAre("ddp.verify_params", "ddp.verify_params", "ddp.init", "ddp.init"));
   // The next step begins with the rebuilding, which counts to the step whose gradients it is about.
   EXPECT_THAT(tags(run.calls(0)), ElementsAre("ddp.buffers", "ddp.buffers", "ddp.bucket.0",
@@ -180,9 +180,10 @@ TEST(Ddp, NamesWhatEachBucketHoldsAlsoAfterTheyWereRebuilt) {
 
 TEST(Ddp, WaitsForItsBucketsInsideBackward) {
   const Recorded run = recorded_training(scenario(Scenario::Strategy::Kind::ddp));
-  const Call& bucket = run.trace.calls.back();
-  EXPECT_TRUE(bucket.has(kAsync));
-  EXPECT_TRUE(bucket.has(kCompleted) && bucket.has(kWaitBegan) && bucket.has(kWaitEnded));
+  const trace::Call& bucket = run.trace.calls.back();
+  EXPECT_TRUE(bucket.has(trace::kAsync));
+  EXPECT_TRUE(bucket.has(trace::kCompleted) && bucket.has(trace::kWaitBegan) &&
+              bucket.has(trace::kWaitEnded));
 }
 
 // --- gradients -----------------------------------------------------------------------------------
@@ -298,11 +299,11 @@ TEST(Ddp, ItsHookChangesNeitherTheNumbersNorTheCalls) {
   });
   EXPECT_THAT(statuses, Each(0));
   const Recorded run = recorded(folder.path(), 2);
-  const Call& hooked = run.trace.calls.back();
-  const Call& plain = run.trace.calls.front();
+  const trace::Call& hooked = run.trace.calls.back();
+  const trace::Call& plain = run.trace.calls.front();
   EXPECT_EQ(hooked.signature, plain.signature);
-  EXPECT_EQ(hooked.flags & kAsync, plain.flags & kAsync);
+  EXPECT_EQ(hooked.flags & trace::kAsync, plain.flags & trace::kAsync);
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

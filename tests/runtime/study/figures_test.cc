@@ -5,12 +5,12 @@
 #include "tests/support/trace_text.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 // Two ranks, two steps, an all-reduce of 10 floats and one of 4 bfloat16 in each, and one at the
 // start.
-Run small_run() {
+trace::Run small_run() {
   std::vector<std::string> texts;
   for (int r = 0; r < 2; ++r) {
     std::string t = R"({"header":1,"rank":)" + std::to_string(r) +
@@ -62,8 +62,8 @@ TEST(RunFigures, AreTheSlowestAndLargestRanks) {
 TEST(RunFigures, SayWhatStoppedTheJob) {
   JobOutcome outcome;
   outcome.end = JobEnd::stopped;
-  Finding finding;
-  finding.rule = RuleId::missing_collective;
+  verify::Finding finding;
+  finding.rule = verify::RuleId::missing_collective;
   finding.step = 3;
   outcome.report.findings.push_back(finding);
   EXPECT_EQ(figures_of(outcome).end, "missing-collective at step 3");
@@ -87,7 +87,7 @@ TEST(Combination, IsCompleteWhereAllItsRunsAre) {
   good.recall_at_1 = 0.5;
   RunFigures hung;
   hung.end = "missing-collective at step 3";
-  Combination c;
+  reports::Combination c;
   add_runs({good, good}, c);
   EXPECT_TRUE(c.completed);
   EXPECT_EQ(c.step_ms->median, 10);
@@ -98,4 +98,4 @@ TEST(Combination, IsCompleteWhereAllItsRunsAre) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

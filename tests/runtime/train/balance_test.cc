@@ -10,7 +10,7 @@
 
 #include "runtime/train/cost_model.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::ElementsAre;
@@ -162,4 +162,4 @@ TEST(CostModel, FollowsCostsThatChange) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

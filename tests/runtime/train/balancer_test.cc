@@ -13,7 +13,7 @@
 #include "tests/runtime/rank_job.h"
 #include "tests/runtime/small_model.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::Each;
@@ -82,7 +82,7 @@ TEST(Balancer, AllRanksFindTheSameCosts) {
       balancer.before_step(batches, step >= 5);
       // 7 ms an image and 2 ms a text; the first step takes longer.
       const std::size_t ms = 7 * images + 2 * (images + texts) + (step == 0 ? 500 : 0);
-      balancer.after_step(static_cast<Nanos>(ms * 1'000'000));
+      balancer.after_step(static_cast<trace::Nanos>(ms * 1'000'000));
     }
     const double idle = balancer.last_idle_share().value_or(-1);
     if (idle < 0 || idle >= 0.5) return 3;  // of two ranks, less than half
@@ -137,4 +137,4 @@ TEST(Balancing, TrainsOnTheSameItemsInEachStep) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

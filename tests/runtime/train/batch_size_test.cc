@@ -6,7 +6,7 @@
 
 #include "runtime/train/batch_size_search.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::ElementsAre;
@@ -53,4 +53,4 @@ TEST(BatchSizeSearch, KnowsTheLargestToASixteenth) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -12,7 +12,7 @@
 #include "runtime/train/optimization.h"
 #include "tests/runtime/rank_job.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::Each;
@@ -239,4 +239,4 @@ TEST(Gathered, IsOneFileWithPlainNames) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

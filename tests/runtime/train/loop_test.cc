@@ -11,7 +11,7 @@
 #include "tests/runtime/rank_job.h"
 #include "tests/runtime/small_model.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::Each;
@@ -286,4 +286,4 @@ TEST(TrainLoop, WithoutReshufflingEveryEpochHasOneOrder) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -8,7 +8,7 @@
 
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using Train = Scenario::Train;
@@ -39,10 +39,10 @@ NamedTensors with_gradients() {
 
 void clip(const Train::Clip& limits, const NamedTensors& parameters) {
   const TempDir folder;
-  RingWriter::Options options;
+  trace::RingWriter::Options options;
   options.path = folder.file("rank_0.ring");
-  options.rank = Rank(0);
-  const auto ring = RingWriter::create(options);
+  options.rank = trace::Rank(0);
+  const auto ring = trace::RingWriter::create(options);
   Recorder recorder(**ring);
   clip_gradients(limits, parameters, recorder);
 }
@@ -71,4 +71,4 @@ TEST(ClipGradients, LeavesOutWhatHasNoGradient) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -9,7 +9,7 @@
 #include "runtime/data/distributed_sampler.h"
 #include "runtime/data/shapes.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using SamplerKind = Scenario::Data::Sampler;
@@ -84,4 +84,4 @@ TEST(GroupedSampler, ABatchIsOfOneKindAndRanksMayDiffer) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -11,7 +11,7 @@
 #include "tests/runtime/worker/real_ranks.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::ElementsAre;
@@ -42,10 +42,10 @@ class UnwatchedRanks : public RealRanks {
   static std::string name_of(int rank) { return "rank_" + std::to_string(rank); }
 
   void expect_blamed(int rank) const {
-    const Report report = verify(recorded());
-    ASSERT_EQ(report.verdict, Verdict::findings);
-    EXPECT_EQ(report.findings.front().rule, RuleId::host_stall);
-    EXPECT_THAT(report.findings.front().culprits, ElementsAre(Rank(rank)));
+    const verify::Report report = verify::verify(recorded());
+    ASSERT_EQ(report.verdict, verify::Verdict::findings);
+    EXPECT_EQ(report.findings.front().rule, verify::RuleId::host_stall);
+    EXPECT_THAT(report.findings.front().culprits, ElementsAre(trace::Rank(rank)));
   }
 };
 
@@ -109,4 +109,4 @@ TEST_F(UnwatchedRanks, other_commands_end_at_a_signal_as_any_program_does) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

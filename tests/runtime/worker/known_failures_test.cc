@@ -2,7 +2,7 @@
 
 #include "runtime/worker/machine.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::HasSubstr;
@@ -53,4 +53,4 @@ TEST(KnownFailures, OtherWordsStandForThemselves) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -7,7 +7,7 @@
 #include "tests/runtime/worker/real_ranks.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using ::testing::HasSubstr;
@@ -40,18 +40,18 @@ TEST_F(Mpirun, starts_ranks_that_train_and_leave_clean_traces) {
   write_job({.strategy = "ddp", .steps = 3});
   Process mpirun = start_two();
   EXPECT_TRUE(end_of(mpirun).success()) << log("mpirun");
-  const lockstep::Run run = recorded();
+  const trace::Run run = recorded();
   ASSERT_THAT(run.ranks, SizeIs(2));
   EXPECT_EQ(run.world_size, 2);
-  for (const RankTrace& trace : run.ranks) EXPECT_THAT(trace.steps, SizeIs(3));
-  EXPECT_EQ(verify(run).verdict, Verdict::clean);
+  for (const trace::RankTrace& trace : run.ranks) EXPECT_THAT(trace.steps, SizeIs(3));
+  EXPECT_EQ(verify::verify(run).verdict, verify::Verdict::clean);
 }
 
 TEST_F(Mpirun, its_ranks_may_meet_in_a_file) {
   write_job({.strategy = "manual", .steps = 2});
   Process mpirun = start_two({"--store", folder_.file("store")});
   EXPECT_TRUE(end_of(mpirun).success()) << log("mpirun");
-  EXPECT_EQ(verify(recorded()).verdict, Verdict::clean);
+  EXPECT_EQ(verify::verify(recorded()).verdict, verify::Verdict::clean);
 }
 
 // The numbers did come from its variables: an option that says otherwise is refused with both.
@@ -75,13 +75,13 @@ TEST_P(MpirunWithADeath, ends_with_its_reason_and_keeps_the_traces) {
   EXPECT_FALSE(end_of(mpirun).success());
   // Not always this one: MPICH may name the signal by which it ended the other rank.
   EXPECT_THAT(log("mpirun"), HasSubstr("signal "));
-  const lockstep::Run run = recorded();
+  const trace::Run run = recorded();
   ASSERT_THAT(run.ranks, SizeIs(2));
-  for (const RankTrace& trace : run.ranks) EXPECT_GE(trace.steps.size(), 2U);
-  EXPECT_NE(verify(run).verdict, Verdict::clean);
+  for (const trace::RankTrace& trace : run.ranks) EXPECT_GE(trace.steps.size(), 2U);
+  EXPECT_NE(verify::verify(run).verdict, verify::Verdict::clean);
 }
 
 INSTANTIATE_TEST_SUITE_P(Signals, MpirunWithADeath, ::testing::Values(SIGKILL, SIGABRT));
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -10,7 +10,7 @@
 #include "tests/runtime/worker/real_ranks.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::eventually;
@@ -89,7 +89,7 @@ class TwoMachines : public RealRanks {
     Result<Process> machine =
         Process::spawn({unshare_, "--net", "--uts", "sleep", "1000"}, folder_.file("network.log"));
     EXPECT_TRUE(machine);
-    EXPECT_TRUE(eventually([&] {
+    EXPECT_TRUE(testing::eventually([&] {
       std::error_code gone;
       const auto theirs = std::filesystem::read_symlink(
           "/proc/" + std::to_string(machine->pid()) + "/ns/net", gone);
@@ -108,9 +108,9 @@ TEST_F(TwoMachines, train_together_over_the_link_between_them) {
   std::vector<Process> ranks = start_both();
   EXPECT_TRUE(end_of(ranks[0]).success()) << log("rank_0");
   EXPECT_TRUE(end_of(ranks[1]).success()) << log("rank_1");
-  const lockstep::Run run = recorded();
+  const trace::Run run = recorded();
   ASSERT_THAT(run.ranks, SizeIs(2));
-  EXPECT_EQ(verify(run).verdict, Verdict::clean);
+  EXPECT_EQ(verify::verify(run).verdict, verify::Verdict::clean);
 }
 
 // A shared folder is no sign of a shared machine. Nobody names the interface: it is that of the
@@ -126,7 +126,7 @@ TEST_F(TwoMachines, that_meet_in_a_file_do_not_take_it_for_one_machine) {
   }
   EXPECT_TRUE(end_of(ranks[0]).success()) << log("rank_0");
   EXPECT_TRUE(end_of(ranks[1]).success()) << log("rank_1");
-  EXPECT_EQ(verify(recorded()).verdict, Verdict::clean);
+  EXPECT_EQ(verify::verify(recorded()).verdict, verify::Verdict::clean);
 }
 
 // No packet says that a link is gone: each rank finds out by itself.
@@ -142,21 +142,21 @@ TEST_P(APulledLink, ends_both_ranks_and_is_not_blamed_on_their_program) {
     EXPECT_EQ(to_string(end_of(ranks[rank])), "exited with status 5");
     EXPECT_THAT(log("rank_" + std::to_string(rank)), HasSubstr("gave up: nothing moved for 2 s"));
   }
-  const lockstep::Run run = recorded();
+  const trace::Run run = recorded();
   ASSERT_THAT(run.ranks, SizeIs(2));
-  for (const RankTrace& trace : run.ranks) {
-    EXPECT_EQ(trace.end, End::hung);
+  for (const trace::RankTrace& trace : run.ranks) {
+    EXPECT_EQ(trace.end, trace::End::hung);
     EXPECT_GE(trace.steps.size(), 2U);
   }
-  const Report report = verify(run);
-  ASSERT_EQ(report.verdict, Verdict::findings);
-  for (const Finding& finding : report.findings) {
-    EXPECT_EQ(finding.rule, RuleId::device_stall) << finding.message;
-    EXPECT_EQ(finding.certainty, Certainty::observed);
+  const verify::Report report = verify::verify(run);
+  ASSERT_EQ(report.verdict, verify::Verdict::findings);
+  for (const verify::Finding& finding : report.findings) {
+    EXPECT_EQ(finding.rule, verify::RuleId::device_stall) << finding.message;
+    EXPECT_EQ(finding.certainty, verify::Certainty::observed);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, APulledLink, ::testing::Values("ddp", "fsdp", "pipeline"));
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -6,7 +6,7 @@
 
 #include "runtime/worker/machine.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 int policy_of_a_new_thread() {
@@ -37,4 +37,4 @@ TEST(ProcessorPolicy, LeavesWhatSomebodyChose) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

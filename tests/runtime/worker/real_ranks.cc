@@ -14,7 +14,7 @@
 #include "trace/formats/ring/reader.h"
 #include "trace/load.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr int kRanks = 2;
@@ -107,7 +107,7 @@ ProcessEnd RealRanks::end_of(Process& process) {
 bool RealRanks::both_train(std::int64_t steps) const {
   return testing::eventually([&] {
     for (int rank = 0; rank < kRanks; ++rank) {
-      Result<RingTail> tail = RingTail::open(ring_file(traces(), rank));
+      Result<trace::RingTail> tail = trace::RingTail::open(ring_file(traces(), rank));
       if (!tail || tail->poll().steps < steps) return false;
     }
     return true;
@@ -117,17 +117,17 @@ bool RealRanks::both_train(std::int64_t steps) const {
 std::map<int, pid_t> RealRanks::pids() const {
   std::map<int, pid_t> out;
   for (int rank = 0; rank < kRanks; ++rank) {
-    const Result<RingTail> tail = RingTail::open(ring_file(traces(), rank));
+    const Result<trace::RingTail> tail = trace::RingTail::open(ring_file(traces(), rank));
     EXPECT_TRUE(tail);
     out[rank] = static_cast<pid_t>(tail->pid());
   }
   return out;
 }
 
-lockstep::Run RealRanks::recorded() const {
-  Result<lockstep::Run> run = load_run({traces()});
+trace::Run RealRanks::recorded() const {
+  Result<trace::Run> run = trace::load_run({traces()});
   EXPECT_TRUE(run);
   return std::move(*run);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -13,7 +13,7 @@
 #include "trace/run.h"
 #include "verify/report.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 // Two ranks that train a small model.
 struct JobFile {
@@ -64,9 +64,9 @@ class RealRanks : public ::testing::Test {
   }
   std::string traces() const { return folder_.file("traces"); }
   // What both ranks left, and what `lockstep verify` says of it.
-  lockstep::Run recorded() const;
+  trace::Run recorded() const;
 
   TempDir folder_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -10,7 +10,7 @@
 #include "tests/runtime/spawn.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::ElementsAre;
@@ -51,7 +51,7 @@ TEST(Worker, LeavesACleanTraceAndAResult) {
   const TempDir folder;
   EXPECT_THAT(run(s, folder), ElementsAre(0, 0));
   const Recorded run = recorded(folder.path(), 1);
-  EXPECT_EQ(run.trace.end, End::clean);
+  EXPECT_EQ(run.trace.end, trace::End::clean);
   EXPECT_EQ(run.trace.steps.size(), 3U);
   EXPECT_EQ(run.trace.data.at(0).indices.size(), 2U);
   const auto result = nlohmann::json::parse(TempDir::read(folder.file("rank_0.result.json")));
@@ -66,7 +66,7 @@ TEST(Worker, UnusedParametersUnderDdpRaiseInTheSecondStep) {
   EXPECT_THAT(run(text_only_rank(Scenario::Strategy::Kind::ddp), folder),
               ElementsAre(kExitException, kExitException));
   const Recorded culprit = recorded(folder.path(), 1);
-  EXPECT_EQ(culprit.trace.end, End::exception);
+  EXPECT_EQ(culprit.trace.end, trace::End::exception);
   EXPECT_EQ(culprit.trace.steps.size(), 1U);  // the first one passed, without an all-reduce
   EXPECT_THAT(culprit.trace.exceptions.at(0).what,
               HasSubstr("Expected to have finished reduction in the prior iteration"));
@@ -93,7 +93,7 @@ TEST(Worker, WithAGroupForEachModalityTheRanksWaitForEachOtherUntilOneGivesUp) {
   EXPECT_THAT(recorded(folder.path(), 1).calls().back(), HasSubstr("text_branch:0"));
   EXPECT_THAT(
       (std::vector{recorded(folder.path(), 0).trace.end, recorded(folder.path(), 1).trace.end}),
-      testing::Contains(End::hung));
+      testing::Contains(trace::End::hung));
 }
 
 TEST(Worker, EqualSizesPairSilentlyAndTheRunEndsNormally) {
@@ -128,9 +128,9 @@ TEST(Worker, WithQueuedCallsIsJudgedByTheRulesOfNccl) {
   const TempDir folder;
   EXPECT_THAT(run(s, folder, QueuedCalls::per_group), ElementsAre(0, 0));
   const Recorded run = recorded(folder.path(), 0);
-  EXPECT_EQ(run.trace.end, End::clean);
+  EXPECT_EQ(run.trace.end, trace::End::clean);
   EXPECT_EQ(run.trace.backend, "gloo-as-nccl");
-  for (const Call& call : run.trace.calls) EXPECT_TRUE(call.has(kCompleted));
+  for (const trace::Call& call : run.trace.calls) EXPECT_TRUE(call.has(trace::kCompleted));
 }
 
 TEST(CheckRunnable, RefusesWhatCannotBeRun) {
@@ -192,4 +192,4 @@ TEST(CheckRunnable, TheReferenceIsOneProcess) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

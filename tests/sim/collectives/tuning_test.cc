@@ -40,7 +40,7 @@ constexpr NcclGroup kNode{8, 1, 8}, kTwoNodes{16, 2, 8}, kFourNodes{32, 4, 8};
 
 // In microseconds; nothing: NCCL would not take it.
 std::optional<double> estimate(A a, P p, const NcclGroup& group, std::int64_t bytes,
-                               const NcclTuning& tuning, Op op = Op::all_reduce) {
+                               const NcclTuning& tuning, trace::Op op = trace::Op::all_reduce) {
   for (const NcclCost& cost : nccl_costs(op, group, Bytes{bytes}, tuning))
     if (cost.algorithm == a && cost.protocol == p) return cost.estimate * 1e6;
   return std::nullopt;
@@ -93,7 +93,7 @@ TEST(NcclTuning, SwitchesThatReduce) {
   const double channel = 40 * 0.85 * 7 / 8;
   EXPECT_NEAR(*estimate(A::nvls, P::simple, kNode, kMiB, hopper()),
               25 + transfer(kMiB, 8 * channel * 2 * 8 / 14), 1e-9);
-  EXPECT_NEAR(*estimate(A::nvls, P::simple, kNode, kMiB, hopper(), Op::all_gather),
+  EXPECT_NEAR(*estimate(A::nvls, P::simple, kNode, kMiB, hopper(), trace::Op::all_gather),
               25 + transfer(kMiB, 8 * channel * 7 / 8), 1e-9);
   EXPECT_NEAR(*estimate(A::nvls_tree, P::simple, kFourNodes, kMiB, hopper()),
               25 + 2 * 2 * 20.9 + transfer(kMiB, 8 * 45.5 * 32 / 62), 1e-9);
@@ -106,15 +106,15 @@ TEST(NcclTuning, SwitchesThatReduce) {
 }
 
 TEST(NcclTuning, OtherOperationsTakeRings) {
-  EXPECT_NEAR(*estimate(A::ring, P::simple, kNode, kMiB, hopper(), Op::reduce_scatter),
+  EXPECT_NEAR(*estimate(A::ring, P::simple, kNode, kMiB, hopper(), trace::Op::reduce_scatter),
               8.4 + 7 * 3.4 + transfer(kMiB, 360 * 8 / 7.0), 1e-9);
-  EXPECT_NEAR(*estimate(A::ring, P::simple, kNode, kMiB, hopper(), Op::broadcast),
+  EXPECT_NEAR(*estimate(A::ring, P::simple, kNode, kMiB, hopper(), trace::Op::broadcast),
               8.4 + 3.4 + transfer(kMiB, 360), 1e-9);
-  EXPECT_FALSE(estimate(A::tree, P::simple, kNode, kMiB, hopper(), Op::all_gather));
-  EXPECT_FALSE(nccl_tunes(Op::all_to_all));
-  EXPECT_FALSE(nccl_tunes(Op::send));
+  EXPECT_FALSE(estimate(A::tree, P::simple, kNode, kMiB, hopper(), trace::Op::all_gather));
+  EXPECT_FALSE(nccl_tunes(trace::Op::all_to_all));
+  EXPECT_FALSE(nccl_tunes(trace::Op::send));
   // A barrier is an all-reduce of one element.
-  EXPECT_EQ(*estimate(A::ring, P::ll, kNode, 0, hopper(), Op::barrier),
+  EXPECT_EQ(*estimate(A::ring, P::ll, kNode, 0, hopper(), trace::Op::barrier),
             *estimate(A::ring, P::ll, kNode, 4, hopper()));
 }
 
@@ -136,7 +136,8 @@ TEST(NcclTuning, OneRankANodeHasOneNodesShareOfTheCards) {
 
 TEST(NcclTuning, TheCheapestIsChosenAndSizesChangeIt) {
   const auto chosen = [](std::int64_t bytes, const NcclGroup& group) {
-    const NcclCost cost = nccl_choice(nccl_costs(Op::all_reduce, group, Bytes{bytes}, hopper()));
+    const NcclCost cost =
+        nccl_choice(nccl_costs(trace::Op::all_reduce, group, Bytes{bytes}, hopper()));
     return std::string(algorithm_name(cost.algorithm)) + "/" +
            std::string(protocol_name(cost.protocol));
   };
@@ -154,8 +155,8 @@ TEST(NcclTuning, FitsChangeTimesAndNoChoice) {
   fitted.inside.latency = 1.5;
   fitted.inside.speed = 0.8;
   fitted.inside.fill = 0.5;
-  const auto before = nccl_costs(Op::all_reduce, kNode, Bytes{kMiB}, hopper());
-  const auto after = nccl_costs(Op::all_reduce, kNode, Bytes{kMiB}, fitted);
+  const auto before = nccl_costs(trace::Op::all_reduce, kNode, Bytes{kMiB}, hopper());
+  const auto after = nccl_costs(trace::Op::all_reduce, kNode, Bytes{kMiB}, fitted);
   ASSERT_EQ(before.size(), after.size());
   for (std::size_t i = 0; i < before.size(); ++i) {
     EXPECT_EQ(before[i].estimate, after[i].estimate);
@@ -171,7 +172,8 @@ TEST(NcclTuning, AnySizeAndGroupHasAPositiveTime) {
                                    std::int64_t{1} << 40U, std::int64_t{1} << 62U})
     for (const NcclGroup group : {NcclGroup{2, 1, 8}, NcclGroup{2, 2, 8}, NcclGroup{6, 3, 8},
                                   NcclGroup{1 << 20, 1 << 17, 8}})
-      for (const Op op : {Op::all_reduce, Op::all_gather, Op::reduce, Op::broadcast, Op::barrier})
+      for (const trace::Op op : {trace::Op::all_reduce, trace::Op::all_gather, trace::Op::reduce,
+                                 trace::Op::broadcast, trace::Op::barrier})
         for (const NcclCost& cost : nccl_costs(op, group, Bytes{bytes}, hopper())) {
           EXPECT_GT(cost.seconds, 0);
           EXPECT_TRUE(std::isfinite(cost.estimate));

@@ -26,7 +26,7 @@ TEST(Executor, AHundredStepsOfComputeAndRingGiveThePublishedInteger) {
   const ProgramJob job = alike(64, steps, {call}, 1);
   const Links links = {{Picos{500'000}, Bandwidth{400'000'000'000}, std::nullopt}};
   const CostOfCall cost = [&](std::uint32_t, const ProgramCall& c) {
-    return CallCost{*closed_form({Op::all_reduce, Algorithm::ring, 64, c.bytes}, links)};
+    return CallCost{*closed_form({trace::Op::all_reduce, Algorithm::ring, 64, c.bytes}, links)};
   };
   for (const Folding& folding : {fold(job), keep_apart(job)}) {
     const ExecutionResult result = execute(job, folding, cost);
@@ -114,7 +114,7 @@ TEST(Executor, CallsThatDisagreeNeverEnd) {
   job.programs.push_back({{meet(1, 0, true)}, 1, 1});
   job.ranks[1].program = 1;
   EXPECT_TRUE(execute(job, fold(job), constant(1)).stuck);
-  job.calls[1].elements = kNone;  // not known: held against nobody
+  job.calls[1].elements = trace::kNone;  // not known: held against nobody
   EXPECT_FALSE(execute(job, fold(job), constant(1)).stuck);
 }
 

@@ -11,10 +11,10 @@ namespace {
 const WorkRates kRates{{{"float32", 2e-11}, {"float16", 9e-10}}, 3e-10, 4e-6, 0};
 
 // Steps that take exactly what the rates say.
-std::vector<WorkCost> made_with(const WorkRates& rates) {
-  std::vector<WorkCost> out;
+std::vector<trace::WorkCost> made_with(const WorkRates& rates) {
+  std::vector<trace::WorkCost> out;
   for (int i = 1; i <= 40; ++i) {
-    WorkCost work;
+    trace::WorkCost work;
     const double matmul = 1e9 * ((i * 7) % 11);
     const double convolution = 1e9 * ((i * 5) % 13);
     const double half = 1e9 * ((i * 13) % 7);
@@ -42,9 +42,9 @@ TEST(FitWork, FindsTheRatesThatMadeTheTimes) {
 }
 
 TEST(FitWork, WhatCostsNothingIsNotMadeNegative) {
-  std::vector<WorkCost> work = made_with({kRates.flop, 0, 4e-6, 0});
+  std::vector<trace::WorkCost> work = made_with({kRates.flop, 0, 4e-6, 0});
   // As if bytes made it faster: times that no rate above zero gives.
-  for (WorkCost& w : work) w.nanos -= static_cast<std::int64_t>(w.memory_bytes * 1e-3);
+  for (trace::WorkCost& w : work) w.nanos -= static_cast<std::int64_t>(w.memory_bytes * 1e-3);
   const auto fitted = fit_work(work);
   ASSERT_TRUE(fitted);
   EXPECT_EQ(fitted->byte, 0);
@@ -53,27 +53,27 @@ TEST(FitWork, WhatCostsNothingIsNotMadeNegative) {
 }
 
 TEST(FitWork, TooLittleIsRefused) {
-  std::vector<WorkCost> work = made_with(kRates);
+  std::vector<trace::WorkCost> work = made_with(kRates);
   work.resize(kLeastMeasured - 1);
   EXPECT_FALSE(fit_work(work));
-  EXPECT_FALSE(fit_work(std::vector<WorkCost>(100)));  // nothing was timed
+  EXPECT_FALSE(fit_work(std::vector<trace::WorkCost>(100)));  // nothing was timed
 }
 
 TEST(FitWork, ProductsOfTooManyTypesAreRefused) {
-  std::vector<WorkCost> work = made_with(kRates);
+  std::vector<trace::WorkCost> work = made_with(kRates);
   for (const char* type : {"float64", "bfloat16", "float8"}) work[0].flops.push_back({type, 1, 0});
   EXPECT_FALSE(fit_work(work));
 }
 
 TEST(ByStep, StretchesOfAStepAddUp) {
-  std::vector<WorkCost> work(3);
+  std::vector<trace::WorkCost> work(3);
   work[0].step = work[1].step = 2;
   work[2].step = 5;
   work[0].nanos = 7;
   work[1].nanos = 8;
   work[1].operations = 3;
   work[1].flops = {{"float32", 4, 5}};
-  const std::vector<WorkCost> steps = by_step(work);
+  const std::vector<trace::WorkCost> steps = by_step(work);
   ASSERT_EQ(steps.size(), 2U);
   EXPECT_EQ(steps[0].step, 2);
   EXPECT_EQ(steps[0].nanos, 15);

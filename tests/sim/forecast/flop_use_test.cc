@@ -6,8 +6,9 @@
 namespace lockstep::sim {
 namespace {
 
-WorkCost products(std::int64_t step, const std::string& dtype, double matmul, double convolution) {
-  WorkCost out = kernels(WorkCost::Before::step, step, step, 1);
+trace::WorkCost products(std::int64_t step, const std::string& dtype, double matmul,
+                         double convolution) {
+  trace::WorkCost out = kernels(trace::WorkCost::Before::step, step, step, 1);
   out.flops.push_back({dtype, matmul, convolution});
   return out;
 }
@@ -15,7 +16,7 @@ WorkCost products(std::int64_t step, const std::string& dtype, double matmul, do
 TEST(FlopUse, EachTypeCountsAgainstItsOwnPeak) {
   Machine machine = millisecond_kernels();  // float32: 1 TFLOP/s
   machine.compute["bfloat16"] = {FlopRate{4'000'000'000'000}, .5, .5};
-  RankCosts one, other;
+  trace::RankCosts one, other;
   one.work = {products(-1, "float32", 7e12, 0), products(0, "float32", 9e12, 0),
               products(1, "float32", 1e11, 2e11), products(2, "bfloat16", 4e11, 0)};
   other.work = {products(-1, "float32", 0, 0), products(0, "float32", 0, 0),
@@ -29,23 +30,23 @@ TEST(FlopUse, EachTypeCountsAgainstItsOwnPeak) {
 }
 
 TEST(FlopUse, StepsCountFromTheFirstOneThatARankMade) {
-  RankCosts resumed;
+  trace::RankCosts resumed;
   resumed.work = {products(40, "float32", 1e12, 0), products(41, "float32", 2e12, 0)};
   EXPECT_DOUBLE_EQ(flop_use({&resumed}, millisecond_kernels(), 1, 1).flops, 2e12);
   EXPECT_DOUBLE_EQ(flop_use({&resumed}, millisecond_kernels(), 0, 1).flops, 1e12);
 }
 
 TEST(FlopUse, WhatComesBetweenStepsDoesNotCount) {
-  RankCosts costs;
+  trace::RankCosts costs;
   costs.work = {products(0, "float32", 1e12, 0), products(1, "float32", 2e12, 0),
                 products(1, "float32", 4e12, 0), products(1, "float32", 8e12, 0)};
-  costs.work[2].before = WorkCost::Before::checkpoint;
-  costs.work[3].before = WorkCost::Before::evaluation;
+  costs.work[2].before = trace::WorkCost::Before::checkpoint;
+  costs.work[3].before = trace::WorkCost::Before::evaluation;
   EXPECT_DOUBLE_EQ(flop_use({&costs}, millisecond_kernels(), 1, 1).flops, 2e12);
 }
 
 TEST(FlopUse, OfNothingIsNothing) {
-  const RankCosts none;
+  const trace::RankCosts none;
   EXPECT_DOUBLE_EQ(flop_use({&none}, millisecond_kernels(), 0, 1).flops, 0);
   EXPECT_DOUBLE_EQ(flop_use({}, millisecond_kernels(), 0, 1).peak_seconds, 0);
   EXPECT_DOUBLE_EQ(flop_use({&none}, millisecond_kernels(), 0, 0).peak_seconds, 0);

@@ -18,14 +18,14 @@ namespace lockstep::sim {
 namespace {
 
 using testing::HasSubstr;
-using Before = WorkCost::Before;
+using Before = trace::WorkCost::Before;
 
 // Two steps: so many kernels, an all-reduce of nothing, so many more while it runs, a wait.
 const std::string kForecastProgram =
     "all_reduce n=0 dtype=float32 what=w step=0 async open; wait 0; step 0;"
     "all_reduce n=0 dtype=float32 what=w step=1 async open; wait 1; step 1; clean";
-RankCosts times_of_rank(std::int32_t rank, std::int64_t before, std::int64_t beside) {
-  RankCosts out{rank, 0, 0, {}};
+trace::RankCosts times_of_rank(std::int32_t rank, std::int64_t before, std::int64_t beside) {
+  trace::RankCosts out{rank, 0, 0, {}};
   for (std::int64_t s = 0; s < 2; ++s) {
     out.work.push_back(kernels(Before::call, s, s, before));
     out.work.push_back(kernels(Before::wait, s, s, beside));
@@ -35,21 +35,21 @@ RankCosts times_of_rank(std::int32_t rank, std::int64_t before, std::int64_t bes
 }
 
 struct Outcome {
-  Run run;
+  trace::Run run;
   Forecast forecast;
 };
 
-Result<Run> timed(const std::vector<RankCosts>& costs, const Machine& machine,
-                  std::int64_t samples = 0) {
-  std::vector<const RankCosts*> pointers;
-  for (const RankCosts& own : costs) pointers.push_back(&own);
-  return timed_run(program(std::vector<std::string>(costs.size(), kForecastProgram), false),
+Result<trace::Run> timed(const std::vector<trace::RankCosts>& costs, const Machine& machine,
+                         std::int64_t samples = 0) {
+  std::vector<const trace::RankCosts*> pointers;
+  for (const trace::RankCosts& own : costs) pointers.push_back(&own);
+  return timed_run(verify::program(std::vector<std::string>(costs.size(), kForecastProgram), false),
                    pointers, std::vector<std::int64_t>(costs.size(), samples), machine);
 }
 
-Forecast forecast_of(const std::vector<RankCosts>& costs, const Machine& machine,
+Forecast forecast_of(const std::vector<trace::RankCosts>& costs, const Machine& machine,
                      std::int64_t samples = 0) {
-  const Result<lockstep::Run> run = timed(costs, machine, samples);
+  const Result<trace::Run> run = timed(costs, machine, samples);
   EXPECT_TRUE(run) << run.error().str();
   const RunProgram program = *program_of(*run);
   const std::vector<GroupPlace> places = places_of(program.job, 64);
@@ -167,7 +167,7 @@ TEST(Forecast, ACheckpointBelongsToNoStep) {
 }
 
 TEST(Forecast, AnEvaluationComesAfterTheLastStep) {
-  std::vector<RankCosts> costs = {times_of_rank(0, 3, 1), times_of_rank(1, 3, 1)};
+  std::vector<trace::RankCosts> costs = {times_of_rank(0, 3, 1), times_of_rank(1, 3, 1)};
   costs[0].work.push_back(kernels(Before::checkpoint, 1, 1, 2));
   costs[1].work.push_back(kernels(Before::checkpoint, 1, 1, 0));
   costs[0].work.push_back(kernels(Before::evaluation, 1, 1, 7));
@@ -183,7 +183,7 @@ TEST(Forecast, CallsOfCheckpointsAreNotThoseOfSteps) {
   const std::string step = "all_reduce n=100 dtype=float32 step=";
   const std::string text = step + "0; step 0; " + step + "0; " + step + "1; step 1; " + step +
                            "1; " + step + "2; step 2; clean";
-  RankCosts costs;
+  trace::RankCosts costs;
   for (std::int64_t s = 0; s < 3; ++s) {
     costs.work.push_back(kernels(Before::call, 2 * s, s, 1));
     costs.work.push_back(kernels(Before::step, s, s, 0));
@@ -192,8 +192,8 @@ TEST(Forecast, CallsOfCheckpointsAreNotThoseOfSteps) {
     costs.work.push_back(kernels(Before::checkpoint, s, s, 0));
   }
   const Machine machine = millisecond_kernels();
-  const Result<lockstep::Run> run =
-      timed_run(program({text, text}, false), {&costs, &costs}, {0, 0}, machine);
+  const Result<trace::Run> run =
+      timed_run(verify::program({text, text}, false), {&costs, &costs}, {0, 0}, machine);
   ASSERT_TRUE(run) << run.error().str();
   const RunProgram made = *program_of(*run);
   const Folding folding = fold(made.job);
@@ -209,14 +209,14 @@ TEST(Forecast, CallsOfCheckpointsAreNotThoseOfSteps) {
 
 // Of ranks that make a call in each of two steps, in no time.
 Forecast forecast_of_calls(const std::vector<std::string>& texts, const Machine& machine) {
-  RankCosts costs;
+  trace::RankCosts costs;
   for (std::int64_t s = 0; s < 2; ++s) {
     costs.work.push_back(kernels(Before::call, s, s, 1));
     costs.work.push_back(kernels(Before::step, s, s, 0));
   }
-  const Result<lockstep::Run> run =
-      timed_run(program(texts, false), std::vector<const RankCosts*>(texts.size(), &costs),
-                std::vector<std::int64_t>(texts.size(), 0), machine);
+  const Result<trace::Run> run = timed_run(
+      verify::program(texts, false), std::vector<const trace::RankCosts*>(texts.size(), &costs),
+      std::vector<std::int64_t>(texts.size(), 0), machine);
   EXPECT_TRUE(run);
   if (!run) return {};
   const RunProgram made = *program_of(*run);
@@ -252,9 +252,9 @@ TEST(Forecast, AMessageIsSentByItsSender) {
 
 TEST(TimedRun, CostsOfAnotherProgramAreRefused) {
   const Machine machine = millisecond_kernels();
-  const std::vector<RankCosts> good = {times_of_rank(0, 1, 1), times_of_rank(1, 1, 1)};
+  const std::vector<trace::RankCosts> good = {times_of_rank(0, 1, 1), times_of_rank(1, 1, 1)};
   EXPECT_TRUE(timed(good, machine));
-  std::vector<RankCosts> other = good;
+  std::vector<trace::RankCosts> other = good;
   other[1].work[0].id = 7;
   EXPECT_THAT(timed(other, machine).error().message, HasSubstr("rank 1"));
   other = good;
@@ -270,7 +270,7 @@ TEST(TimedRun, CostsOfAnotherProgramAreRefused) {
 
 TEST(Spread, OneRankStandsForThoseThatDoTheSame) {
   const std::string calls = "all_reduce n=8 dtype=float32 what=w; clean";
-  Result<lockstep::Run> all = spread(run_of({{0, calls}, {1, calls}}, 6), {0, 1, 1, 1, 1, 1});
+  Result<trace::Run> all = spread(verify::run_of({{0, calls}, {1, calls}}, 6), {0, 1, 1, 1, 1, 1});
   ASSERT_TRUE(all) << all.error().str();
   ASSERT_EQ(all->ranks.size(), 6U);
   EXPECT_EQ(all->ranks[4].rank.value, 4);
@@ -279,7 +279,7 @@ TEST(Spread, OneRankStandsForThoseThatDoTheSame) {
 
 TEST(Spread, NobodyStandsForARankOfAnotherGroup) {
   const auto refusal = [](const std::string& text) {
-    const Result<lockstep::Run> all = spread(run_of({{0, text}, {1, text}}, 4), {0, 1, 1, 1});
+    const Result<trace::Run> all = spread(verify::run_of({{0, text}, {1, text}}, 4), {0, 1, 1, 1});
     return all ? std::string("accepted") : all.error().str();
   };
   EXPECT_EQ(refusal("all_reduce n=8 dtype=float32 what=w; clean"), "accepted");

@@ -13,8 +13,8 @@
 namespace lockstep::sim {
 namespace {
 
-using Before = WorkCost::Before;
-using Category = MemoryCategory;
+using Before = trace::WorkCost::Before;
+using Category = trace::MemoryCategory;
 
 constexpr std::int64_t kMillisecond = 1'000'000'000;
 
@@ -31,9 +31,9 @@ Machine millisecond_kernels() {
 }
 
 // Holds `state` all the time, and `most` more while it works.
-WorkCost stretch(Before before, std::int64_t id, std::int64_t step, std::int64_t kernels,
-                 std::int64_t state, std::int64_t most, std::int64_t left) {
-  WorkCost out;
+trace::WorkCost stretch(Before before, std::int64_t id, std::int64_t step, std::int64_t kernels,
+                        std::int64_t state, std::int64_t most, std::int64_t left) {
+  trace::WorkCost out;
   out.before = before;
   out.id = id;
   out.step = step;
@@ -52,8 +52,9 @@ const std::string kMemoryProgram =
     "all_reduce n=0 dtype=float32 what=w step=1 async open; wait 1; step 1; clean";
 
 // Three kernels, an all-reduce of 2 ms while one more kernel runs, a wait; twice.
-RankCosts memory_of_rank(std::int32_t rank, std::int64_t state, std::int64_t most_in_step_1 = 70) {
-  RankCosts out{rank, 0, 0, {}};
+trace::RankCosts memory_of_rank(std::int32_t rank, std::int64_t state,
+                                std::int64_t most_in_step_1 = 70) {
+  trace::RankCosts out{rank, 0, 0, {}};
   for (std::int64_t s = 0; s < 2; ++s) {
     const std::int64_t most = s == 1 ? most_in_step_1 : 60;
     out.work.push_back(stretch(Before::call, s, s, 3, state, most, 50));
@@ -63,11 +64,11 @@ RankCosts memory_of_rank(std::int32_t rank, std::int64_t state, std::int64_t mos
   return out;
 }
 
-std::vector<MemoryTimeline> timelines_of(const std::vector<const RankCosts*>& costs) {
+std::vector<MemoryTimeline> timelines_of(const std::vector<const trace::RankCosts*>& costs) {
   const Machine machine = millisecond_kernels();
-  const Result<Run> run =
-      timed_run(program(std::vector<std::string>(costs.size(), kMemoryProgram), false), costs,
-                std::vector<std::int64_t>(costs.size(), 0), machine);
+  const Result<trace::Run> run =
+      timed_run(verify::program(std::vector<std::string>(costs.size(), kMemoryProgram), false),
+                costs, std::vector<std::int64_t>(costs.size(), 0), machine);
   EXPECT_TRUE(run) << run.error().str();
   const RunProgram program = *program_of(*run);
   const CostOfCall cost = [&](std::uint32_t group, const ProgramCall& call) {
@@ -80,7 +81,7 @@ std::vector<MemoryTimeline> timelines_of(const std::vector<const RankCosts*>& co
 }
 
 TEST(MemoryTimeline, StretchesLieWhereTheSimulatedClockHasThem) {
-  const RankCosts own = memory_of_rank(0, 100);
+  const trace::RankCosts own = memory_of_rank(0, 100);
   const std::vector<MemoryTimeline> timelines = timelines_of({&own, &own});
   ASSERT_EQ(timelines.size(), 1U);
   EXPECT_EQ(timelines[0].ranks, (std::vector<std::int32_t>{0, 1}));
@@ -99,7 +100,7 @@ TEST(MemoryTimeline, StretchesLieWhereTheSimulatedClockHasThem) {
 
 // Two kernels of saving after step 0, one of evaluating after step 1.
 TEST(MemoryTimeline, CheckpointsAndEvaluationsHaveStretchesOfTheirOwn) {
-  RankCosts own = memory_of_rank(0, 100);
+  trace::RankCosts own = memory_of_rank(0, 100);
   own.work.insert(own.work.begin() + 3, stretch(Before::checkpoint, 0, 0, 2, 100, 500, 0));
   own.work.push_back(stretch(Before::evaluation, 1, 1, 1, 100, 300, 0));
   const std::vector<MemoryTimeline> timelines = timelines_of({&own, &own});
@@ -116,18 +117,18 @@ TEST(MemoryTimeline, CheckpointsAndEvaluationsHaveStretchesOfTheirOwn) {
 }
 
 TEST(MemoryTimeline, ThePeakIsTheHighestStretchAndTheFirstOfEqualOnes) {
-  const RankCosts higher = memory_of_rank(0, 100);
+  const trace::RankCosts higher = memory_of_rank(0, 100);
   const std::vector<MemoryTimeline> late = timelines_of({&higher, &higher});
   EXPECT_EQ(late[0].peak, 3U);
   EXPECT_EQ(late[0].peak_use().total(), 170);
   EXPECT_EQ(late[0].peak_use()[Category::temporary], 70);
-  const RankCosts equal = memory_of_rank(0, 100, 60);
+  const trace::RankCosts equal = memory_of_rank(0, 100, 60);
   EXPECT_EQ(timelines_of({&equal, &equal})[0].peak, 0U);
 }
 
 TEST(MemoryTimeline, RanksThatHoldAnotherAmountAreApartThoughTheyDoTheSame) {
-  const RankCosts a = memory_of_rank(0, 100), b = memory_of_rank(1, 300),
-                  like_a = memory_of_rank(2, 100);
+  const trace::RankCosts a = memory_of_rank(0, 100), b = memory_of_rank(1, 300),
+                         like_a = memory_of_rank(2, 100);
   const std::vector<MemoryTimeline> timelines = timelines_of({&a, &b, &like_a});
   ASSERT_EQ(timelines.size(), 2U);
   EXPECT_EQ(timelines[0].ranks, (std::vector<std::int32_t>{0, 2}));
@@ -136,8 +137,8 @@ TEST(MemoryTimeline, RanksThatHoldAnotherAmountAreApartThoughTheyDoTheSame) {
 }
 
 TEST(MemoryTimeline, WhatWasNotCountedHasNone) {
-  const RankCosts good = memory_of_rank(0, 100);
-  RankCosts other = memory_of_rank(1, 100);
+  const trace::RankCosts good = memory_of_rank(0, 100);
+  trace::RankCosts other = memory_of_rank(1, 100);
   other.work[4].memory.reset();
   EXPECT_TRUE(timelines_of({&good, &other}).empty());
 }

@@ -153,13 +153,14 @@ TEST(Trials, BatchesThatDecideTheCallsAreNotDrawn) {
   const std::string text =
       "all_reduce n=0 dtype=float32; step 0; all_reduce n=0 dtype=float32; step 1;"
       "all_reduce n=8 dtype=float32; step 2; clean";
-  RankCosts costs;
+  trace::RankCosts costs;
   for (std::int64_t s = 0; s < 3; ++s) {
-    costs.work.push_back(kernels(WorkCost::Before::call, s, s, 1));
-    costs.work.push_back(kernels(WorkCost::Before::step, s, s, 0));
+    costs.work.push_back(kernels(trace::WorkCost::Before::call, s, s, 1));
+    costs.work.push_back(kernels(trace::WorkCost::Before::step, s, s, 0));
   }
   const Machine machine = millisecond_kernels();
-  const Result<lockstep::Run> timed = timed_run(program({text}, false), {&costs}, {0}, machine);
+  const Result<trace::Run> timed =
+      timed_run(verify::program({text}, false), {&costs}, {0}, machine);
   ASSERT_TRUE(timed);
   TrialOptions options = forecast_with({});
   options.redraw_batches = true;

@@ -86,7 +86,7 @@ TEST(WhatIf, LevelsOfLinksAreToldApart) {
 // Ranks whose work takes as long for different reasons are not alike on another machine.
 TEST(WhatIf, RanksThatAreOnlyAsSlowAreToldApart) {
   KernelJob job({{{2, 0, ""}, {2, 0, ""}}, {{2, 0, ""}, {2, 0, ""}}});
-  for (WorkCost& work : job.owned[1].work) {
+  for (trace::WorkCost& work : job.owned[1].work) {
     work.memory_bytes = 1e6 * static_cast<double>(work.kernels);  // at 1 GB/s
     work.kernels = 0;
   }

@@ -29,9 +29,9 @@ inline Machine millisecond_kernels() {
   return machine;
 }
 
-inline WorkCost kernels(WorkCost::Before before, std::int64_t id, std::int64_t step,
-                        std::int64_t count) {
-  WorkCost out;
+inline trace::WorkCost kernels(trace::WorkCost::Before before, std::int64_t id, std::int64_t step,
+                               std::int64_t count) {
+  trace::WorkCost out;
   out.before = before;
   out.id = id;
   out.step = step;
@@ -58,16 +58,16 @@ inline std::string program_of_steps(const std::vector<KernelStep>& steps) {
   return out + "clean";
 }
 
-inline RankCosts costs_of_steps(std::int32_t rank, const std::vector<KernelStep>& steps) {
-  RankCosts out;
+inline trace::RankCosts costs_of_steps(std::int32_t rank, const std::vector<KernelStep>& steps) {
+  trace::RankCosts out;
   out.rank = rank;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const auto s = static_cast<std::int64_t>(i);
-    out.work.push_back(kernels(WorkCost::Before::call, s, s, steps[i].before));
-    out.work.push_back(kernels(WorkCost::Before::wait, s, s, steps[i].beside));
-    out.work.push_back(kernels(WorkCost::Before::step, s, s, 0));
+    out.work.push_back(kernels(trace::WorkCost::Before::call, s, s, steps[i].before));
+    out.work.push_back(kernels(trace::WorkCost::Before::wait, s, s, steps[i].beside));
+    out.work.push_back(kernels(trace::WorkCost::Before::step, s, s, 0));
     if (steps[i].saving)
-      out.work.push_back(kernels(WorkCost::Before::checkpoint, s, s, *steps[i].saving));
+      out.work.push_back(kernels(trace::WorkCost::Before::checkpoint, s, s, *steps[i].saving));
   }
   return out;
 }
@@ -75,10 +75,10 @@ inline RankCosts costs_of_steps(std::int32_t rank, const std::vector<KernelStep>
 // A job of a list of steps for each rank, on its simulated clock.
 struct KernelJob {
   Machine machine;
-  std::vector<RankCosts> owned;
-  std::vector<const RankCosts*> costs;
+  std::vector<trace::RankCosts> owned;
+  std::vector<const trace::RankCosts*> costs;
   std::vector<std::int64_t> samples;
-  Run run;
+  trace::Run run;
   RunProgram program;
   std::vector<GroupPlace> places;
   Folding folding;
@@ -92,8 +92,8 @@ struct KernelJob {
       programs.push_back(program_of_steps(steps));
       owned.push_back(costs_of_steps(static_cast<std::int32_t>(owned.size()), steps));
     }
-    for (const RankCosts& own : owned) costs.push_back(&own);
-    Result<Run> timed = timed_run(lockstep::program(programs, false), costs, samples, machine);
+    for (const trace::RankCosts& own : owned) costs.push_back(&own);
+    Result<trace::Run> timed = timed_run(verify::program(programs, false), costs, samples, machine);
     EXPECT_TRUE(timed);
     run = std::move(*timed);
     program = *program_of(run);

@@ -22,9 +22,9 @@ Machine plain() {
   return machine;
 }
 
-WorkCost work(double matmul, double convolution, double product_bytes, double memory_bytes,
-              std::int64_t kernels) {
-  WorkCost out;
+trace::WorkCost work(double matmul, double convolution, double product_bytes, double memory_bytes,
+                     std::int64_t kernels) {
+  trace::WorkCost out;
   out.flops = {{"float32", matmul, convolution}};
   out.product_bytes = product_bytes;
   out.memory_bytes = memory_bytes;
@@ -49,7 +49,7 @@ TEST(WorkTime, TheRestTakesMemoryAndLaunches) {
 TEST(WorkTime, EveryOperationIsDispatched) {
   Machine machine = plain();
   machine.dispatch = Picos{2'000'000};
-  WorkCost views;
+  trace::WorkCost views;
   views.operations = 1000;
   EXPECT_DOUBLE_EQ(work_seconds(views, machine), 2e-3);
 }
@@ -71,7 +71,7 @@ TEST(WorkTime, ATypeThatTheMachineDoesNotKnowIsPricedAsTheNextWiderOne) {
 }
 
 TEST(WorkTime, WhatWasTimedTakesAsLongAsItTook) {
-  RankCosts costs;
+  trace::RankCosts costs;
   costs.work = {work(5e11, 0, 0, 0, 0), work(5e11, 0, 0, 0, 0), work(0, 0, 0, 0, 0)};
   costs.work[0].nanos = 1'500'000'000;
   costs.work[2].nanos = 5;
@@ -90,14 +90,15 @@ TEST(WorkTime, SamplesArePreparedAsTheyWereTimed) {
   Machine machine = plain();
   machine.cores = 1;
   machine.sample = Picos{1'000'000};
-  RankCosts costs;
+  trace::RankCosts costs;
   costs.work = {work(0, 0, 0, 0, 0), work(0, 0, 0, 0, 0)};
   costs.work[1].step = 1;
-  EXPECT_EQ(work_nanos(costs, 3, machine, 2), (std::vector<Nanos>{3000, 3000}));
+  EXPECT_EQ(work_nanos(costs, 3, machine, 2), (std::vector<trace::Nanos>{3000, 3000}));
   costs.beside_nanos = 1000;  // of both steps
-  EXPECT_EQ(work_nanos(costs, 3, machine, 2), (std::vector<Nanos>{500, 500}));
+  EXPECT_EQ(work_nanos(costs, 3, machine, 2), (std::vector<trace::Nanos>{500, 500}));
   machine.cores = 3;
-  EXPECT_EQ(work_nanos(costs, 3, machine, 2), (std::vector<Nanos>{0, 0})) << "a core is left over";
+  EXPECT_EQ(work_nanos(costs, 3, machine, 2), (std::vector<trace::Nanos>{0, 0}))
+      << "a core is left over";
 }
 
 TEST(WorkTime, GroupsArePlacedByTheirNodes) {
@@ -117,7 +118,7 @@ TEST(CallTime, InsideANodeItIsTheFormulaOfTheCommand) {
   const Machine machine = plain();
   const auto time = call_time(all_reduce(1'000'000), {4, 1, 4}, machine);
   ASSERT_TRUE(time);
-  EXPECT_EQ(*time, *default_time(Op::all_reduce, 4, Bytes{1'000'000}, machine.links[0]));
+  EXPECT_EQ(*time, *default_time(trace::Op::all_reduce, 4, Bytes{1'000'000}, machine.links[0]));
 }
 
 TEST(CallTime, OneRankAloneTakesNone) {
@@ -138,7 +139,7 @@ TEST(CallTime, BetweenNodesTheRanksOfANodeSendTogether) {
 
 TEST(CallTime, WhatIsNotSimulatedIsRefused) {
   ProgramCall call;
-  call.op = Op::scan;
+  call.op = trace::Op::scan;
   EXPECT_FALSE(call_time(call, {4, 1, 4}, plain()));
 }
 
@@ -166,7 +167,7 @@ TEST(CallTime, WhatNcclsModelDoesNotKnowTakesItsFormula) {
   Machine without = machine;
   without.nccl.reset();
   ProgramCall to_all;
-  to_all.op = Op::all_to_all;
+  to_all.op = trace::Op::all_to_all;
   to_all.bytes = Bytes{1000};
   for (const auto& [call, place] :
        {std::pair{to_all, GroupPlace{8, 1, 8}}, std::pair{all_reduce(8), GroupPlace{1, 1, 1}},

@@ -29,7 +29,7 @@ std::vector<Picos> finished(const std::vector<Collective>& collectives, const Li
 TEST(MessageLevel, RingAllReduceGivesThePublishedIntegers) {
   for (const auto& [ranks, time] :
        {std::pair(8, 43'700'160L), std::pair(64, 104'287'680L), std::pair(512, 552'861'120L)}) {
-    const Collective ring = {Op::all_reduce, Algorithm::ring, ranks, kMiB};
+    const Collective ring = {trace::Op::all_reduce, Algorithm::ring, ranks, kMiB};
     const Result<MessageResult> result = message_level({&ring, 1}, {kMessageLink}, Wiring::ports);
     ASSERT_TRUE(result);
     EXPECT_EQ(result->finished[0].value, time);
@@ -61,7 +61,7 @@ std::int64_t largest_difference(const LinkCost& inner, const LinkCost& outer) {
               std::abs(finished({c}, links, wiring)[0].value - expected->value);
           if (difference > largest) {
             largest = difference;
-            std::printf("%s by %s, n=%ld B=%ld s=%ld: %ld ps\n", op_name(c.op).data(),
+            std::printf("%s by %s, n=%ld B=%ld s=%ld: %ld ps\n", trace::op_name(c.op).data(),
                         algorithm_name(c.algorithm).data(), ranks, bytes, segments, difference);
           }
           ++compared;
@@ -99,17 +99,19 @@ TEST(MessageLevel, EveryScheduleEndsAndMovesWhatTheCollectiveHasTo) {
   };
   for (const std::int64_t n : {2, 4, 6, 8, 9}) {
     const std::int64_t all = (n - 1) * kMiB.value;
-    EXPECT_EQ(moved({Op::all_reduce, Algorithm::ring, n, kMiB}), Rational(2 * all));
-    EXPECT_EQ(moved({Op::all_gather, Algorithm::ring, n, kMiB}), Rational(all));
-    EXPECT_EQ(moved({Op::all_to_all, Algorithm::direct, n, kMiB}), Rational(all));
-    EXPECT_EQ(moved({Op::broadcast, Algorithm::binomial, n, kMiB}), Rational(all));
-    EXPECT_EQ(moved({Op::reduce, Algorithm::binomial, n, kMiB}), Rational(all));
-    EXPECT_EQ(moved({Op::broadcast, Algorithm::chain, n, kMiB, 1, 5}), Rational(all));
-    EXPECT_EQ(moved({Op::all_reduce, Algorithm::double_binary_tree, n, kMiB, 1, 5}),
+    EXPECT_EQ(moved({trace::Op::all_reduce, Algorithm::ring, n, kMiB}), Rational(2 * all));
+    EXPECT_EQ(moved({trace::Op::all_gather, Algorithm::ring, n, kMiB}), Rational(all));
+    EXPECT_EQ(moved({trace::Op::all_to_all, Algorithm::direct, n, kMiB}), Rational(all));
+    EXPECT_EQ(moved({trace::Op::broadcast, Algorithm::binomial, n, kMiB}), Rational(all));
+    EXPECT_EQ(moved({trace::Op::reduce, Algorithm::binomial, n, kMiB}), Rational(all));
+    EXPECT_EQ(moved({trace::Op::broadcast, Algorithm::chain, n, kMiB, 1, 5}), Rational(all));
+    EXPECT_EQ(moved({trace::Op::all_reduce, Algorithm::double_binary_tree, n, kMiB, 1, 5}),
               Rational(2 * all));
     if (std::has_single_bit(static_cast<std::uint64_t>(n))) {
-      EXPECT_EQ(moved({Op::all_reduce, Algorithm::halving_doubling, n, kMiB}), Rational(2 * all));
-      EXPECT_EQ(moved({Op::all_gather, Algorithm::recursive_doubling, n, kMiB}), Rational(all));
+      EXPECT_EQ(moved({trace::Op::all_reduce, Algorithm::halving_doubling, n, kMiB}),
+                Rational(2 * all));
+      EXPECT_EQ(moved({trace::Op::all_gather, Algorithm::recursive_doubling, n, kMiB}),
+                Rational(all));
     }
   }
 }
@@ -118,7 +120,7 @@ TEST(MessageLevel, TwoRingsShareTheirLinksUntilOneEnds) {
   // alpha 0, so that links are never idle. Alone A takes t = 2·7·(B/8)/β = 36,700,160 ps. Beside B,
   // twice the size, both get β/2: A ends at 2t, when half of B is done; the rest takes t.
   const Links links = {{Picos{0}, Bandwidth{400'000'000'000}, std::nullopt}};
-  const Collective a = {Op::all_reduce, Algorithm::ring, 8, kMiB};
+  const Collective a = {trace::Op::all_reduce, Algorithm::ring, 8, kMiB};
   Collective b = a;
   b.bytes.value *= 2;
   const std::int64_t t = 36'700'160;
@@ -129,7 +131,7 @@ TEST(MessageLevel, TwoRingsShareTheirLinksUntilOneEnds) {
 
 TEST(MessageLevel, SharingTwoWithLatencyIsExactPieceByPiece) {
   // In step, two equal rings pay alpha once and half the bandwidth: 14 · (a + 2 S/β).
-  const Collective a = {Op::all_reduce, Algorithm::ring, 8, kMiB};
+  const Collective a = {trace::Op::all_reduce, Algorithm::ring, 8, kMiB};
   EXPECT_EQ(finished({a, a}, {kMessageLink}), (std::vector{Picos{14 * (500'000 + 2 * 2'621'440)},
                                                            Picos{14 * (500'000 + 2 * 2'621'440)}}));
 }
@@ -138,8 +140,8 @@ TEST(MessageLevel, OneMessageOverlapsAnotherInPart) {
   // A: 1 MB, B: 3 MB, both from rank 0 to 1 at 1 GB/s and alpha 0. A has β/2 until 2 ms; B is then
   // at 1 MB and takes 2 ms more.
   const Links links = {{Picos{0}, Bandwidth{8'000'000'000}, std::nullopt}};
-  const Collective a = {Op::send, Algorithm::direct, 2, Bytes{1'000'000}};
-  const Collective b = {Op::send, Algorithm::direct, 2, Bytes{3'000'000}};
+  const Collective a = {trace::Op::send, Algorithm::direct, 2, Bytes{1'000'000}};
+  const Collective b = {trace::Op::send, Algorithm::direct, 2, Bytes{3'000'000}};
   EXPECT_EQ(finished({a, b}, links), (std::vector{Picos{2'000'000'000}, Picos{4'000'000'000}}));
 }
 
@@ -149,8 +151,8 @@ TEST(MessageLevel, AMessageThatComesLaterTakesItsShareFromThen) {
   fabric.levels = {{Picos{0}, Bandwidth{8'000'000'000}, std::nullopt}};
   fabric.ranks = 2;
   std::vector<MessageJob> jobs(2);
-  jobs[0].schedule = make_schedule({Op::send, Algorithm::direct, 2, Bytes{3'000'000}});
-  jobs[1].schedule = make_schedule({Op::send, Algorithm::direct, 2, Bytes{2'000'000}});
+  jobs[0].schedule = make_schedule({trace::Op::send, Algorithm::direct, 2, Bytes{3'000'000}});
+  jobs[1].schedule = make_schedule({trace::Op::send, Algorithm::direct, 2, Bytes{2'000'000}});
   jobs[1].start = Picos{1'000'000'000};
   const Result<MessageResult> result = run_messages(fabric, std::move(jobs), Picos{10'000'000'000});
   ASSERT_TRUE(result);
@@ -159,7 +161,7 @@ TEST(MessageLevel, AMessageThatComesLaterTakesItsShareFromThen) {
 }
 
 TEST(MessageLevel, TreesWithOnePortEachShareIt) {
-  const Collective tree = {Op::all_reduce, Algorithm::double_binary_tree, 16, kMiB, 1, 8};
+  const Collective tree = {trace::Op::all_reduce, Algorithm::double_binary_tree, 16, kMiB, 1, 8};
   const Picos alone = *closed_form(tree, {kMessageLink});
   EXPECT_EQ(finished({tree}, {kMessageLink}, Wiring::pairs), std::vector{alone});
   EXPECT_GT(finished({tree}, {kMessageLink}, Wiring::ports)[0], alone);
@@ -174,8 +176,9 @@ TEST(MessageLevel, EightGpusBehindOneNicGetAnEighthEach) {
   fabric.ranks_per_port = {1, 8};
   std::vector<MessageJob> jobs;
   for (std::int64_t r = 0; r < 8; ++r)
-    jobs.push_back(
-        {make_schedule({Op::send, Algorithm::direct, 2, Bytes{1'000'000}}), {r, r + 8}, Picos{}});
+    jobs.push_back({make_schedule({trace::Op::send, Algorithm::direct, 2, Bytes{1'000'000}}),
+                    {r, r + 8},
+                    Picos{}});
   const Result<MessageResult> result =
       run_messages(fabric, std::move(jobs), Picos{100'000'000'000});
   ASSERT_TRUE(result);
@@ -187,11 +190,11 @@ TEST(MessageLevel, RefusesWhatItCannotFollow) {
     const Result<MessageResult> result = message_level({&c, 1}, links, Wiring::ports);
     return result ? "accepted" : result.error().message;
   };
-  EXPECT_EQ(why({Op::all_reduce, Algorithm::nvls, 8, kMiB}, {kMessageLink}),
+  EXPECT_EQ(why({trace::Op::all_reduce, Algorithm::nvls, 8, kMiB}, {kMessageLink}),
             "nvls has no messages between ranks: the switch does the work");
-  EXPECT_EQ(why({Op::all_reduce, Algorithm::ring, 1 << 20, kMiB}, {kMessageLink}),
+  EXPECT_EQ(why({trace::Op::all_reduce, Algorithm::ring, 1 << 20, kMiB}, {kMessageLink}),
             "2199021158400 messages are too many to follow one by one");
-  EXPECT_EQ(why({Op::all_reduce, Algorithm::ring, 4, Bytes{INT64_MAX / 2}}, {kMessageLink}),
+  EXPECT_EQ(why({trace::Op::all_reduce, Algorithm::ring, 4, Bytes{INT64_MAX / 2}}, {kMessageLink}),
             "it takes longer than 106 days, which no simulated clock can show");
 }
 

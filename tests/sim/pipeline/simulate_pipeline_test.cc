@@ -9,22 +9,22 @@
 
 #include "tests/cli/run_lockstep.h"
 
-namespace lockstep {
+namespace lockstep::sim {
 namespace {
 
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-Outcome pipeline(std::vector<std::string> options) {
+cli::Outcome pipeline(std::vector<std::string> options) {
   std::vector<std::string> words = {"simulate", "pipeline"};
   words.insert(words.end(), options.begin(), options.end());
-  return run_lockstep(words);
+  return cli::run_lockstep(words);
 }
 
 Json answer(std::vector<std::string> options) {
   options.emplace_back("--output");
   options.emplace_back("json=-");
-  const Outcome outcome = pipeline(std::move(options));
+  const cli::Outcome outcome = pipeline(std::move(options));
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   return Json::parse(outcome.out, nullptr, false);
 }
@@ -77,10 +77,10 @@ TEST(SimulatePipeline, ActivationsGiveBytes) {
 TEST(SimulatePipeline, TheTextFitsATerminal) {
   std::vector<std::string> options = small("zb-h2");
   options.insert(options.end(), {"--send", "100ns", "--activation", "1.5GiB"});
-  const Outcome outcome = pipeline(options);
+  const cli::Outcome outcome = pipeline(options);
   EXPECT_EQ(outcome.status, 0);
-  expect_fits_a_terminal(outcome.out);
-  const Outcome one = pipeline(small("1f1b"));
+  cli::expect_fits_a_terminal(outcome.out);
+  const cli::Outcome one = pipeline(small("1f1b"));
   EXPECT_THAT(one.out, HasSubstr("1f1b, 4 stages, 8 micro-batches: 33 us\n"
                                  "bubble: 27.3 % of the stages' time\n"));
   EXPECT_THAT(one.out, HasSubstr("    0  24 us  9 us      27.3 %          4\n"));
@@ -113,7 +113,7 @@ TEST(SimulatePipeline, RefusesWithOptionReasonAndFix) {
       if (old != options.end()) options.erase(old, old + 2);
       options.insert(options.end(), {refusal.change[i], refusal.change[i + 1]});
     }
-    const Outcome outcome = pipeline(options);
+    const cli::Outcome outcome = pipeline(options);
     EXPECT_EQ(outcome.status, 2) << refusal.message;
     EXPECT_THAT(outcome.err, HasSubstr(refusal.message));
     EXPECT_THAT(outcome.err, HasSubstr(refusal.fix));
@@ -122,4 +122,4 @@ TEST(SimulatePipeline, RefusesWithOptionReasonAndFix) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::sim

@@ -18,7 +18,7 @@ std::string picture(PipelineSchedule schedule, PipelineShape shape, PieceCost co
   const PipelineProgram program = *make_pipeline(schedule, shape);
   PipelineCosts costs;
   costs.pieces.assign(static_cast<std::size_t>(shape.pieces()), cost);
-  return pipeline_timeline(program, *run_pipeline(program, costs), width);
+  return reports::pipeline_timeline(program, *run_pipeline(program, costs), width);
 }
 
 PieceCost micros(std::int64_t forward, std::int64_t backward, std::int64_t weight = 0) {

@@ -5,7 +5,7 @@
 
 #include "sim/sweep/ranking.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 namespace {
 
 using ::testing::ElementsAre;
@@ -58,4 +58,4 @@ TEST(ParetoFront, IsThatOfItsDefinition) {
 }
 
 }  // namespace
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

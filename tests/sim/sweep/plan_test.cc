@@ -5,7 +5,7 @@
 #include "runtime/job/scenario.h"
 #include "sim/sweep/variation.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 namespace {
 
 using ::testing::ElementsAre;
@@ -36,10 +36,10 @@ std::string why_not(const std::vector<std::string>& varied) {
   return made ? "it is possible" : made.error().message + " / " + made.error().fix;
 }
 
-Scenario scenario_at(const Plan& made, PointId point) {
+runtime::Scenario scenario_at(const Plan& made, PointId point) {
   const Result<std::string> text = made.scenario_text(point);
   EXPECT_TRUE(text) << text.error().str();
-  const Result<Scenario> out = parse_scenario(*text, "changed");
+  const Result<runtime::Scenario> out = runtime::parse_scenario(*text, "changed");
   EXPECT_TRUE(out) << out.error().str();
   return *out;
 }
@@ -95,9 +95,9 @@ TEST(Plan, TheWholeIsSetBeforeItsPart) {
 TEST(Plan, ElementsOfListsAreCounted) {
   const Result<Plan> made = planned({"data.modality.0.has=[text],[image,text]"});
   ASSERT_TRUE(made) << made.error().str();
-  EXPECT_EQ(scenario_at(*made, 0).data.modality[0].has, (std::vector{Modality::text}));
+  EXPECT_EQ(scenario_at(*made, 0).data.modality[0].has, (std::vector{runtime::Modality::text}));
   EXPECT_EQ(scenario_at(*made, 1).data.modality[0].has,
-            (std::vector{Modality::image, Modality::text}));
+            (std::vector{runtime::Modality::image, runtime::Modality::text}));
 }
 
 TEST(Plan, AnUnknownKeyIsRefusedWithNearNames) {
@@ -146,4 +146,4 @@ TEST(Plan, AnImpossiblePointSaysWhy) {
 }
 
 }  // namespace
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

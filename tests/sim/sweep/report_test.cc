@@ -7,7 +7,7 @@
 
 #include "base/tables.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 namespace {
 
 using ::testing::AllOf;
@@ -41,8 +41,8 @@ Row broken(Outcome outcome, const std::string& reason) {
   return out;
 }
 
-Summary summary() {
-  Summary out;
+reports::Summary summary() {
+  reports::Summary out;
   out.scenario = "a job";
   out.keys = {"ranks", "strategy"};
   out.grid_points = 9;
@@ -66,7 +66,7 @@ std::vector<std::size_t> widths(const std::string& text) {
 }
 
 TEST(Ranking, SortsByTheObjectiveAndMarksTheFront) {
-  const Summary s = summary();
+  const reports::Summary s = summary();
   const Ranking by_samples = rank(s.rows, s.goal);
   EXPECT_THAT(by_samples.fitting, ElementsAre(1, 2, 3, 0));
   EXPECT_THAT(by_samples.too_large, ElementsAre(4));
@@ -81,21 +81,21 @@ TEST(Ranking, SortsByTheObjectiveAndMarksTheFront) {
 }
 
 TEST(Ranking, TheLimitHoldsBesideTheMachines) {
-  const Summary s = summary();
+  const reports::Summary s = summary();
   EXPECT_THAT(rank(s.rows, {Objective::samples_per_second, 30e9}).fitting, ElementsAre(2, 3));
   EXPECT_THAT(rank(s.rows, {Objective::samples_per_second, 30e9}).too_large, ElementsAre(0, 1, 4));
   EXPECT_THAT(rank(s.rows, {Objective::samples_per_second, 1e12}).too_large, ElementsAre(4));
 }
 
 TEST(Ranking, WhatFitsScoresBetterThanWhatDoesNotAndThatThanTheRest) {
-  const Summary s = summary();
+  const reports::Summary s = summary();
   EXPECT_LT(score(s.rows[1], s.goal), score(s.rows[2], s.goal));
   EXPECT_LT(score(s.rows[3], s.goal), score(s.rows[4], s.goal));
   EXPECT_LT(score(s.rows[4], s.goal), score(s.rows[5], s.goal));
 }
 
 TEST(SweepText, HasTheTableAndTheReasons) {
-  const std::string text = sweep_text(summary());
+  const std::string text = reports::sweep_text(summary());
   EXPECT_THAT(widths(text), Each(Le(80U))) << text;
   EXPECT_THAT(text, AllOf(HasSubstr("9 of 9 points"), HasSubstr("2 × ranks should be even"),
                           HasSubstr("1 hangs"), HasSubstr("modality-divergence"),
@@ -105,48 +105,49 @@ TEST(SweepText, HasTheTableAndTheReasons) {
 }
 
 TEST(SweepText, SaysWhatMemoryCounts) {
-  Summary s = summary();
-  EXPECT_THAT(sweep_text(s), HasSubstr("at its peak"));
+  reports::Summary s = summary();
+  EXPECT_THAT(reports::sweep_text(s), HasSubstr("at its peak"));
   s.rows[0].memory_counted = false;
-  EXPECT_THAT(sweep_text(s),
+  EXPECT_THAT(reports::sweep_text(s),
               AllOf(HasSubstr("not counted everywhere"), Not(HasSubstr("at its peak"))));
 }
 
 TEST(SweepText, SaysThatASearchIsNotExhaustive) {
-  Summary s = summary();
+  reports::Summary s = summary();
   s.exhaustive = false;
   s.seed = 7;
   s.grid_points = 12'000;
-  EXPECT_THAT(sweep_text(s), AllOf(HasSubstr("9 of 12,000 points"), HasSubstr("seed 7"),
-                                   HasSubstr("not exhaustive")));
+  EXPECT_THAT(reports::sweep_text(s), AllOf(HasSubstr("9 of 12,000 points"), HasSubstr("seed 7"),
+                                            HasSubstr("not exhaustive")));
 }
 
 TEST(SweepText, StaysWithin80ColumnsWhateverIsVaried) {
   for (const std::size_t keys : {0U, 1U, 5U, 6U, 7U, 20U}) {
-    Summary s = summary();
+    reports::Summary s = summary();
     s.several_machines = true;
     s.keys.clear();
     for (std::size_t i = 0; i < keys; ++i) {
       s.keys.push_back("a.long.name.of.a.key." + std::to_string(i) + ".value");
       for (Row& row : s.rows) row.values[s.keys.back()] = std::string(100, 'x');
     }
-    EXPECT_THAT(widths(sweep_text(s)), Each(Le(80U))) << keys << "\n" << sweep_text(s);
+    EXPECT_THAT(widths(reports::sweep_text(s)), Each(Le(80U))) << keys << "\n"
+                                                               << reports::sweep_text(s);
   }
 }
 
 TEST(SweepText, OfManyPlansShowsTheBestAndTheFront) {
-  Summary s = summary();
+  reports::Summary s = summary();
   s.rows.clear();
   for (int i = 0; i < 500; ++i)
     s.rows.push_back(plan_row(4, "s" + std::to_string(i), 10, 900 - i, 40));
   s.rows.push_back(plan_row(4, "frugal", 10, 1, 1));
-  const std::string text = sweep_text(s);
+  const std::string text = reports::sweep_text(s);
   EXPECT_THAT(text, AllOf(HasSubstr("frugal"), HasSubstr("s39"), Not(HasSubstr("s41 ")),
                           HasSubstr("460 more")));
 }
 
 TEST(SweepCsv, HasALineForEachRow) {
-  const std::string csv = sweep_csv(summary());
+  const std::string csv = reports::sweep_csv(summary());
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 10);
   EXPECT_THAT(csv, AllOf(HasSubstr("machine,ranks,strategy,verdict,pareto,"),
                          HasSubstr("machines/h100.yaml,4,ddp,ok,yes,4,0.011,380,95,"),
@@ -154,7 +155,7 @@ TEST(SweepCsv, HasALineForEachRow) {
 }
 
 TEST(SweepJson, HasEverything) {
-  const auto json = nlohmann::json::parse(sweep_json(summary()));
+  const auto json = nlohmann::json::parse(reports::sweep_json(summary()));
   EXPECT_EQ(json["counts"]["ok"], 4);
   EXPECT_EQ(json["counts"]["does-not-fit"], 1);
   EXPECT_EQ(json["rows"].size(), 9U);
@@ -165,10 +166,10 @@ TEST(SweepJson, HasEverything) {
 }
 
 TEST(SweepHtml, HasTheChartAndNoScript) {
-  Summary s = summary();
+  reports::Summary s = summary();
   s.scenario = "<script>alert(1)</script>";
   s.rows[0].values["strategy"] = "<img src=x onerror=y>";
-  const std::string page = sweep_html(s);
+  const std::string page = reports::sweep_html(s);
   EXPECT_THAT(page, AllOf(HasSubstr("<svg"), HasSubstr("dot front"), HasSubstr("dot off"),
                           HasSubstr("Content-Security-Policy"), Not(HasSubstr("<script")),
                           Not(HasSubstr("<img"))));
@@ -182,10 +183,11 @@ TEST(SweepHtml, HasTheChartAndNoScript) {
 }
 
 TEST(SweepHtml, OfNothingThatTrainsHasNoChart) {
-  Summary s = summary();
+  reports::Summary s = summary();
   s.rows = {s.rows[5]};
-  EXPECT_THAT(sweep_html(s), AllOf(Not(HasSubstr("<circle")), HasSubstr("modality-divergence")));
+  EXPECT_THAT(reports::sweep_html(s),
+              AllOf(Not(HasSubstr("<circle")), HasSubstr("modality-divergence")));
 }
 
 }  // namespace
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

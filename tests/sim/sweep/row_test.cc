@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 namespace {
 
 using ::testing::HasSubstr;
@@ -86,4 +86,4 @@ TEST(Row, WhatIsMissingOrOfAnotherTypeIsNamed) {
 }
 
 }  // namespace
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

@@ -5,7 +5,7 @@
 
 #include <gmock/gmock.h>
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 namespace {
 
 using ::testing::ElementsAre;
@@ -126,4 +126,4 @@ TEST(Search, ComesToAnEndWhereEverythingIsAlike) {
 }
 
 }  // namespace
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

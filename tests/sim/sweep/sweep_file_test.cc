@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 namespace {
 
 using ::testing::AllOf;
@@ -64,4 +64,4 @@ TEST(SweepFile, WhatIsWrongIsSaidWithItsLine) {
 }
 
 }  // namespace
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

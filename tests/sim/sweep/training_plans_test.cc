@@ -6,7 +6,7 @@
 #include "sim/sweep/search.h"
 #include "sim/transformer/calibration.h"
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 namespace {
 
 using ::testing::AllOf;
@@ -18,7 +18,7 @@ constexpr const char* kPlan =
     "sequence: 2048\ngpus: 64\ngpu_memory: 80GB\nglobal_batch: 128\n";
 
 SourceFile shipped(const std::string& name) {
-  return {name, std::string(*sim::shipped_calibration_text(name))};
+  return {name, std::string(*shipped_calibration_text(name))};
 }
 
 Result<TrainingPlans> plans(const std::vector<std::string>& varied,
@@ -47,7 +47,7 @@ TEST(TrainingPlans, APointIsAPlanOnACalibration) {
   EXPECT_THAT(made->variation().keys(), ElementsAre("tensor", "calibration.network_bandwidth"));
   EXPECT_EQ(made->variation().machine_file(5), "a100-cluster");
   EXPECT_EQ(made->variation().machine_file(6), "h100-cluster");
-  const Result<sim::PlanForecast> last = made->forecast(7);
+  const Result<PlanForecast> last = made->forecast(7);
   ASSERT_TRUE(last) << last.error().str();
   EXPECT_EQ(last->plan.plan.tensor, 2);
   EXPECT_EQ(last->calibration.cost.network_bandwidth, 1e11);
@@ -58,7 +58,7 @@ TEST(TrainingPlans, APublishedModelIsChanged) {
   const Result<TrainingPlans> made = plans({"model.layers=12", "model=gpt-1.7b,gpt-7.5b"});
   ASSERT_TRUE(made) << made.error().str();
   for (const PointId point : {PointId{0}, PointId{1}}) {
-    const Result<sim::PlanForecast> f = made->forecast(point);
+    const Result<PlanForecast> f = made->forecast(point);
     ASSERT_TRUE(f) << f.error().str();
     EXPECT_EQ(f->plan.model.layers, 12);
     EXPECT_EQ(f->plan.model.hidden, point == 0 ? 2304 : 4096);
@@ -90,7 +90,7 @@ TEST(TrainingPlans, AnImpossiblePointIsARowThatSaysWhy) {
 TEST(TrainingPlans, ARowHasThePlansFigures) {
   const Result<TrainingPlans> made = plans({"pipeline.stages=4"});
   ASSERT_TRUE(made) << made.error().str();
-  const Result<sim::PlanForecast> f = made->forecast(0);
+  const Result<PlanForecast> f = made->forecast(0);
   ASSERT_TRUE(f) << f.error().str();
   const Row row = made->row(0);
   EXPECT_EQ(row.ranks, 64);
@@ -121,7 +121,7 @@ TEST(TrainingPlans, TheSearchFindsTheBruteForceBest) {
   std::optional<double> least;
   std::size_t refused = 0;
   for (PointId point = 0; point < grid.size(); ++point) {
-    const Result<sim::PlanForecast> f = made->forecast(point);
+    const Result<PlanForecast> f = made->forecast(point);
     refused += f ? 0U : 1U;
     if (f && f->step.memory_bytes <= 40e9 && (!least || f->step.seconds < *least))
       least = f->step.seconds;
@@ -146,4 +146,4 @@ TEST(TrainingPlans, TheSearchFindsTheBruteForceBest) {
 }
 
 }  // namespace
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

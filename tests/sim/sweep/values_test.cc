@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-namespace lockstep::sweep {
+namespace lockstep::sim {
 namespace {
 
 using ::testing::HasSubstr;
@@ -80,4 +80,4 @@ TEST(Values, TheEndsOfNumbersDoNotOverflow) {
 }
 
 }  // namespace
-}  // namespace lockstep::sweep
+}  // namespace lockstep::sim

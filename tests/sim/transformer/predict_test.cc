@@ -48,11 +48,11 @@ TEST(Groups, AreWithinANodeOrBringANetworkCardEach) {
   EXPECT_EQ(group_of(cost, 32, 8).per_node, 1);
   const double bytes = 1e9;
   // 2 (n-1)/n of the bytes, over the node's links or one network card's share.
-  EXPECT_NEAR(collective_seconds(cost, Op::all_reduce, bytes, {8, 8}), 30e-6 + 1.75 * bytes / 230e9,
-              1e-9);
-  EXPECT_NEAR(collective_seconds(cost, Op::all_reduce, bytes, {32, 1}),
+  EXPECT_NEAR(collective_seconds(cost, trace::Op::all_reduce, bytes, {8, 8}),
+              30e-6 + 1.75 * bytes / 230e9, 1e-9);
+  EXPECT_NEAR(collective_seconds(cost, trace::Op::all_reduce, bytes, {32, 1}),
               2 * 40e-6 * 5 + 2 * 31.0 / 32 * bytes / 12e9, 1e-9);
-  EXPECT_EQ(collective_seconds(cost, Op::all_reduce, bytes, {1, 1}), 0);
+  EXPECT_EQ(collective_seconds(cost, trace::Op::all_reduce, bytes, {1, 1}), 0);
 }
 
 Transformer predicted_model() {

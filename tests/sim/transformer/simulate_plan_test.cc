@@ -9,7 +9,7 @@
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::sim {
 namespace {
 
 using ::testing::AllOf;
@@ -24,20 +24,21 @@ constexpr const char* kSimulatedPlan =
 
 class SimulatePlan : public ::testing::Test {
  protected:
-  Outcome simulate(const std::vector<std::string>& more, const std::string& text = kSimulatedPlan) {
+  cli::Outcome simulate(const std::vector<std::string>& more,
+                        const std::string& text = kSimulatedPlan) {
     std::vector<std::string> arguments = {"simulate", "plan", folder_.write("p.yaml", text)};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return run_lockstep(arguments);
+    return cli::run_lockstep(arguments);
   }
   Json json(std::vector<std::string> more, const std::string& text = kSimulatedPlan) {
     more.insert(more.end(), {"--output", "json=-"});
-    const Outcome outcome = simulate(more, text);
+    const cli::Outcome outcome = simulate(more, text);
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return Json::parse(outcome.out, nullptr, false);
   }
   void expect_refused(const std::vector<std::string>& more, const std::string& why,
                       const std::string& text = kSimulatedPlan) {
-    const Outcome outcome = simulate(more, text);
+    const cli::Outcome outcome = simulate(more, text);
     EXPECT_EQ(outcome.status, 2) << outcome.out;
     EXPECT_THAT(outcome.err, HasSubstr(why));
   }
@@ -45,20 +46,20 @@ class SimulatePlan : public ::testing::Test {
 };
 
 TEST_F(SimulatePlan, HelpFitsATerminal) {
-  const Outcome help = run_lockstep({"simulate", "plan", "--help"});
+  const cli::Outcome help = cli::run_lockstep({"simulate", "plan", "--help"});
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.out, AllOf(HasSubstr("--set"), HasSubstr("sim/plans/llama3-70b.yaml")));
-  expect_fits_a_terminal(help.out);
+  cli::expect_fits_a_terminal(help.out);
 }
 
 TEST_F(SimulatePlan, SaysTimeMemoryAndWhatTheyRestOn) {
-  const Outcome outcome = simulate({});
+  const cli::Outcome outcome = simulate({});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out,
               AllOf(HasSubstr("step time"), HasSubstr("MFU"), HasSubstr("pipeline bubble"),
                     HasSubstr("together"), HasSubstr("the fullest"), HasSubstr("fitted to 3")));
   EXPECT_THAT(outcome.out, Not(HasSubstr("fits")));  // what a GPU has is not said
-  expect_fits_a_terminal(outcome.out);
+  cli::expect_fits_a_terminal(outcome.out);
 }
 
 TEST_F(SimulatePlan, TheJsonAddsUp) {
@@ -77,12 +78,12 @@ TEST_F(SimulatePlan, TheJsonAddsUp) {
 
 TEST_F(SimulatePlan, SaysWhatDoesNotFit) {
   const std::vector<std::string> small = {"--set", "gpu_memory=4GB"};
-  const Outcome outcome = simulate(small);
+  const cli::Outcome outcome = simulate(small);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out,
               AllOf(HasSubstr("does not fit 4.00 GB: "), HasSubstr("too much on stage 3"),
                     HasSubstr("logits and their gradient")));
-  expect_fits_a_terminal(outcome.out);
+  cli::expect_fits_a_terminal(outcome.out);
   const Json all = json(small);
   EXPECT_EQ(all["memory"]["fits"], false);
   EXPECT_DOUBLE_EQ(all["memory"]["missing_bytes"].get<double>(),
@@ -128,23 +129,24 @@ TEST_F(SimulatePlan, WhatCannotBeIsRefused) {
   expect_refused({"--set", "gpus=24", "--set", "pipeline.stages=3", "--set", "global_batch=16",
                   "--set", "calibration.ranks_per_node=16"},
                  "24 GPUs do not fill the nodes of 16");
-  EXPECT_EQ(run_lockstep({"simulate", "plan", folder_.file("missing.yaml")}).status, 2);
+  EXPECT_EQ(cli::run_lockstep({"simulate", "plan", folder_.file("missing.yaml")}).status, 2);
 }
 
 TEST_F(SimulatePlan, APlanIsNoScenario) {
-  const Outcome outcome = run_lockstep({"simulate", folder_.write("p.yaml", kSimulatedPlan)});
+  const cli::Outcome outcome =
+      cli::run_lockstep({"simulate", folder_.write("p.yaml", kSimulatedPlan)});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("lockstep simulate plan"));
 }
 
 TEST_F(SimulatePlan, HasATableAndAPage) {
-  const Outcome csv = simulate({"-q", "--output", "csv=-", "--set", "gpu_memory=80GB"});
+  const cli::Outcome csv = simulate({"-q", "--output", "csv=-", "--set", "gpu_memory=80GB"});
   EXPECT_THAT(csv.out,
               AllOf(HasSubstr("quantity,value,unit,rests_on\r\n"),
                     HasSubstr("\r\ntime.pipeline_bubble,"), HasSubstr("memory_missing,0,B")));
   std::string text = kSimulatedPlan;
   text.replace(text.find("small"), 5, "\"<b>small</b>\"");
-  const Outcome html = simulate({"-q", "--output", "html=-"}, text);
+  const cli::Outcome html = simulate({"-q", "--output", "html=-"}, text);
   EXPECT_THAT(html.out, AllOf(HasSubstr("&lt;b&gt;small"), HasSubstr("pipeline bubble"),
                               Not(HasSubstr("<b>small"))));
 }
@@ -152,7 +154,8 @@ TEST_F(SimulatePlan, HasATableAndAPage) {
 TEST_F(SimulatePlan, ShippedPlansFit) {
   std::size_t plans = 0;
   for (const auto& entry : std::filesystem::directory_iterator(LOCKSTEP_SOURCE_DIR "/plans")) {
-    const Outcome outcome = run_lockstep({"simulate", "plan", entry.path(), "--output", "json=-"});
+    const cli::Outcome outcome =
+        cli::run_lockstep({"simulate", "plan", entry.path(), "--output", "json=-"});
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     const Json all = Json::parse(outcome.out);
     EXPECT_EQ(all["memory"]["fits"], true) << entry.path();
@@ -164,4 +167,4 @@ TEST_F(SimulatePlan, ShippedPlansFit) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::sim

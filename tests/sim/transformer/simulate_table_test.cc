@@ -11,7 +11,7 @@
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::sim {
 namespace {
 
 using ::testing::HasSubstr;
@@ -32,7 +32,8 @@ class SimulateTable : public testing::Test {
   }
 
   static Json answer(const std::string& path) {
-    const Outcome outcome = run_lockstep({"simulate", "table", path, "--output", "json=-"});
+    const cli::Outcome outcome =
+        cli::run_lockstep({"simulate", "table", path, "--output", "json=-"});
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return Json::parse(outcome.out, nullptr, false);
   }
@@ -55,10 +56,10 @@ TEST_F(SimulateTable, PredictsEveryRow) {
   EXPECT_GT(json["rows"][0]["predicted"], 0.01);
   EXPECT_EQ(json["rows"][1]["label"], "4 GPUs, B 8, b 1, h 1024, L 8, t 2 d 1 p 2");
   EXPECT_EQ(json["summary"]["time"]["count"], 2);
-  const Outcome text = run_lockstep({"simulate", "table", path});
+  const cli::Outcome text = cli::run_lockstep({"simulate", "table", path});
   EXPECT_THAT(text.out, HasSubstr("calibration: a100-node"));
   EXPECT_THAT(text.out, HasSubstr("error of time"));
-  expect_fits_a_terminal(text.out);
+  cli::expect_fits_a_terminal(text.out);
 }
 
 TEST_F(SimulateTable, PredictsMegatronTorchtitanAndNccl) {
@@ -83,7 +84,7 @@ TEST_F(SimulateTable, AMachineFileTakesThePlaceOfCurves) {
     "h100_32_ib":{"gpus":32,"nodes":4,"rows":[[1048576,82.17]]}}})json");
   const std::string machine = LOCKSTEP_SOURCE_DIR "/sim/machines/dgx-h100.yaml";
   const auto run = [&](const std::string& only) {
-    return run_lockstep(
+    return cli::run_lockstep(
         {"simulate", "table", path, "--machine", machine, "--only", only, "--output", "json=-"});
   };
   const Json json = Json::parse(run("h100_8").out);
@@ -94,20 +95,20 @@ TEST_F(SimulateTable, AMachineFileTakesThePlaceOfCurves) {
   EXPECT_EQ(Json::parse(run("").out)["rows"].size(), 3U);
   EXPECT_EQ(run("v100").status, 2);
   EXPECT_THAT(
-      run_lockstep({"simulate", "table", file("v.json", kVtrain), "--machine", machine}).err,
+      cli::run_lockstep({"simulate", "table", file("v.json", kVtrain), "--machine", machine}).err,
       HasSubstr("training steps"));
 }
 
 TEST_F(SimulateTable, ACalibrationIsFittedAndUsed) {
   const std::string table = file("vtrain.json", kVtrain);
   const std::string result = dir_.path() + "/mine.yaml";
-  const Outcome fit = run_lockstep({"simulate", "fit", table, "--rows", "1", "--parameters",
-                                    "launch_forward,launch_backward", "--stiffness", "0.001",
-                                    "--name", "mine", "--result", result});
+  const cli::Outcome fit = cli::run_lockstep(
+      {"simulate", "fit", table, "--rows", "1", "--parameters", "launch_forward,launch_backward",
+       "--stiffness", "0.001", "--name", "mine", "--result", result});
   ASSERT_EQ(fit.status, 0) << fit.err;
   EXPECT_THAT(fit.out, HasSubstr("fitted 2 parameters to 1 row of 2"));
-  const Outcome used =
-      run_lockstep({"simulate", "table", table, "--calibration", result, "--output", "json=-"});
+  const cli::Outcome used = cli::run_lockstep(
+      {"simulate", "table", table, "--calibration", result, "--output", "json=-"});
   const Json json = Json::parse(used.out, nullptr, false);
   EXPECT_NEAR(json["rows"][0]["error"], 0, 0.01);
   EXPECT_TRUE(json["rows"][0]["fitted"]);
@@ -134,15 +135,15 @@ TEST_F(SimulateTable, RefusesTablesThatAreWrong) {
        "no curve for 8 ranks on \"moon\""},
   };
   for (const auto& [text, message] : refusals) {
-    const Outcome outcome = run_lockstep({"simulate", "table", file("bad.json", text)});
+    const cli::Outcome outcome = cli::run_lockstep({"simulate", "table", file("bad.json", text)});
     EXPECT_EQ(outcome.status, 2) << text;
     EXPECT_THAT(outcome.err, HasSubstr(message)) << text;
   }
   // Cut off anywhere it is refused, or what is left is a table.
   const std::string whole = kVtrain;
   for (std::size_t cut = 0; cut + 1 < whole.size(); cut += 7)
-    EXPECT_EQ(run_lockstep({"simulate", "table", file("cut.json", whole.substr(0, cut))}).status,
-              2);
+    EXPECT_EQ(
+        cli::run_lockstep({"simulate", "table", file("cut.json", whole.substr(0, cut))}).status, 2);
 }
 
 TEST_F(SimulateTable, PublishedTablesArePredictedWithinTheirGoals) {
@@ -159,4 +160,4 @@ TEST_F(SimulateTable, PublishedTablesArePredictedWithinTheirGoals) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::sim

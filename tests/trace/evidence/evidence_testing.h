@@ -10,7 +10,7 @@
 
 #include "trace/evidence/evidence.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // One line per note: "rank 3 out of memory @12: torch.OutOfMemoryError: …".
 inline std::string notes_in_words(const FileEvidence& evidence) {
@@ -55,4 +55,4 @@ inline void survives_damage(const EvidenceSource& source, const std::string& byt
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

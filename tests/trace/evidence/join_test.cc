@@ -14,7 +14,7 @@
 #include "verify/rules.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
@@ -63,20 +63,20 @@ std::string timeout_of(int rank, int completed) {
 
 class JoinTest : public testing::Test {
  protected:
-  lockstep::Run load() {
+  trace::Run load() {
     LoadOptions options;
     options.evidence = true;
-    Result<lockstep::Run> run = load_run({dir_.path()}, options);
+    Result<trace::Run> run = load_run({dir_.path()}, options);
     EXPECT_TRUE(run) << (run ? "" : run.error().str());
-    return run ? std::move(*run) : lockstep::Run{};
+    return run ? std::move(*run) : trace::Run{};
   }
   // Verdict, and a line for each error or warning: "host-stall by 3".
-  static std::string judged(const lockstep::Run& run) {
-    const Report report = verify(run);
-    std::string out(to_string(report.verdict));
-    for (const Finding& f : report.findings) {
-      if (f.severity == Severity::note) continue;
-      out += "\n" + std::string(rule(f.rule).name) + " by";
+  static std::string judged(const trace::Run& run) {
+    const verify::Report report = verify::verify(run);
+    std::string out(verify::to_string(report.verdict));
+    for (const verify::Finding& f : report.findings) {
+      if (f.severity == verify::Severity::note) continue;
+      out += "\n" + std::string(verify::rule(f.rule).name) + " by";
       for (const Rank rank : f.culprits) out += " " + std::to_string(rank.value);
     }
     return out;
@@ -90,11 +90,11 @@ TEST_F(JoinTest, TheRicherRecordingIsTheCalls) {
     dir_.write("rank_" + std::to_string(r) + ".trace.jsonl", trace_of(r, 2, 3, "clean"));
   }
   dir_.write("job.log", timeout_of(0, 2) + timeout_of(1, 2));
-  const lockstep::Run run = load();
+  const trace::Run run = load();
   EXPECT_EQ(run.ranks.size(), 2U);
   EXPECT_EQ(run.ranks[0].calls.size(), 3U);
   EXPECT_EQ(run.sources, "calls: 2 files of text; evidence: 1 file of watchdog-log");
-  EXPECT_EQ(verify(run).sources, run.sources);
+  EXPECT_EQ(verify::verify(run).sources, run.sources);
 }
 
 TEST_F(JoinTest, OneLeftOverTraceDoesNotOutweighTheLogOfAll) {
@@ -111,9 +111,9 @@ TEST_F(JoinTest, TheLogTellsHowARankEnded) {
                r == 3 ? trace_of(r, 4, 2, "cut") : trace_of(r, 4, 3, "hung"));
   }
   dir_.write("rank_3.log", "epoch 1\n" + kOom);
-  const lockstep::Run run = load();
+  const trace::Run run = load();
   EXPECT_EQ(run.ranks[3].end, End::exception);
-  const Report report = verify(run);
+  const verify::Report report = verify::verify(run);
   EXPECT_EQ(judged(run), "findings\nrank-exception by 3");
   EXPECT_THAT(report.findings[0].message, HasSubstr("CUDA out of memory"));
   ASSERT_THAT(report.findings[0].evidence, Not(IsEmpty()));
@@ -133,7 +133,7 @@ TEST_F(JoinTest, ThoseWhoLostThePeerAreNotAccused) {
   dir_.write("rank_0.log", kLost);
   dir_.write("rank_1.log", kLost);
   dir_.write("rank_2.log", kOom);
-  const lockstep::Run run = load();
+  const trace::Run run = load();
   EXPECT_EQ(run.world_size, 3);
   EXPECT_EQ(judged(run), "findings\nrank-exception by 2");
   EXPECT_THAT(run.sources, HasSubstr("no recording of calls"));
@@ -158,11 +158,11 @@ TEST_F(JoinTest, AnEndThatTheTraceContradictsIsANote) {
     dir_.write("rank_" + std::to_string(r) + ".trace.jsonl", trace_of(r, 2, 3, "clean"));
   }
   dir_.write("rank_1.log", kOom);
-  const lockstep::Run run = load();
+  const trace::Run run = load();
   EXPECT_EQ(judged(run), "clean");
-  const Report report = verify(run);
+  const verify::Report report = verify::verify(run);
   ASSERT_EQ(report.findings.size(), 1U);
-  EXPECT_EQ(report.findings[0].rule, RuleId::job_evidence);
+  EXPECT_EQ(report.findings[0].rule, verify::RuleId::job_evidence);
   EXPECT_THAT(report.findings[0].message, HasSubstr("its trace ends in order, and yet"));
 }
 
@@ -190,16 +190,16 @@ TEST_F(JoinTest, ExpectedRanksThatLeftNothingAreMissing) {
   }
   LoadOptions options;
   options.expect_ranks = 4;
-  const Result<lockstep::Run> run = load_run({dir_.path()}, options);
+  const Result<trace::Run> run = load_run({dir_.path()}, options);
   ASSERT_TRUE(run);
-  EXPECT_EQ(verify(*run).ranks_missing, (std::vector<Rank>{Rank(2), Rank(3)}));
+  EXPECT_EQ(verify::verify(*run).ranks_missing, (std::vector<Rank>{Rank(2), Rank(3)}));
   EXPECT_EQ(judged(*run), "inconclusive");
 }
 
 TEST_F(JoinTest, WithoutEvidenceSeveralFormatsAreAnError) {
   dir_.write("rank_0.trace.jsonl", trace_of(0, 1, 3, "clean"));
   dir_.write("job.log", timeout_of(0, 2));
-  const Result<lockstep::Run> run = load_run({dir_.path()});
+  const Result<trace::Run> run = load_run({dir_.path()});
   ASSERT_FALSE(run);
   EXPECT_THAT(run.error().message, HasSubstr("of 2 formats"));
 }
@@ -235,7 +235,7 @@ TEST_F(JoinTest, DetailMessagesOutweighWhatWasIssuedBefore) {
                    std::to_string(other) + " is running collective: " + theirs + "\n");
   }
   dir_.write("job.out", timeout_of(0, 2) + timeout_of(1, 2) + timeout_of(2, 2));
-  const lockstep::Run run = load();
+  const trace::Run run = load();
   EXPECT_THAT(run.sources, HasSubstr("calls: 3 files of detail-log"));
   EXPECT_EQ(judged(run), "findings\nop-mismatch by 2");
 }
@@ -263,18 +263,18 @@ TEST_F(JoinTest, TakingSourcesAwayNeverMakesTheAnswerWrong) {
     LoadOptions options;
     options.evidence = true;
     options.expect_ranks = 4;
-    const Result<lockstep::Run> run = load_run({dir_.path()}, options);
+    const Result<trace::Run> run = load_run({dir_.path()}, options);
     ASSERT_TRUE(run) << names << ": " << (run ? "" : run.error().str());
-    const Report report = verify(*run);
-    EXPECT_NE(report.verdict, Verdict::clean) << names;
-    for (const Finding& f : report.findings) {
-      if (f.severity != Severity::error) continue;
+    const verify::Report report = verify::verify(*run);
+    EXPECT_NE(report.verdict, verify::Verdict::clean) << names;
+    for (const verify::Finding& f : report.findings) {
+      if (f.severity != verify::Severity::error) continue;
       for (const Rank rank : f.culprits) {
-        EXPECT_EQ(rank, Rank(2)) << names << ": " << rule(f.rule).name << ": " << f.message;
+        EXPECT_EQ(rank, Rank(2)) << names << ": " << verify::rule(f.rule).name << ": " << f.message;
       }
     }
   }
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -8,7 +8,7 @@
 
 #include "tests/trace/evidence/evidence_testing.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
@@ -169,4 +169,4 @@ TEST(RankLog, SurvivesDamage) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

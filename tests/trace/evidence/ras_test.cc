@@ -8,7 +8,7 @@
 
 #include "tests/trace/evidence/evidence_testing.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
@@ -105,4 +105,4 @@ TEST(Ras, SurvivesDamage) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -8,7 +8,7 @@
 
 #include "tests/trace/evidence/evidence_testing.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
@@ -74,4 +74,4 @@ TEST(Stacks, SurvivesDamage) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -8,7 +8,7 @@
 
 #include "tests/trace/formats/format_testing.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
@@ -94,4 +94,4 @@ TEST(Clog, SurvivesDamage) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -8,7 +8,7 @@
 
 #include "tests/trace/formats/format_testing.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
@@ -59,4 +59,4 @@ TEST(DetailLog, SurvivesDamage) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

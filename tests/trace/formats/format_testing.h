@@ -15,7 +15,7 @@
 #include "verify/rules.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 struct NamedFile {
   std::string name;
@@ -46,11 +46,11 @@ inline Run run_of(const Format& format, const std::vector<NamedFile>& files) {
 // A report in short: the verdict, then a line per error or warning:
 // "missing-collective world#3 by 2 (all_reduce)".
 inline std::string judged(const Run& run) {
-  const Report report = verify(run);
-  std::string out(to_string(report.verdict));
-  for (const Finding& finding : report.findings) {
-    if (finding.severity == Severity::note) continue;
-    out += "\n" + std::string(rule(finding.rule).name) + " " + finding.group;
+  const verify::Report report = verify::verify(run);
+  std::string out(verify::to_string(report.verdict));
+  for (const verify::Finding& finding : report.findings) {
+    if (finding.severity == verify::Severity::note) continue;
+    out += "\n" + std::string(verify::rule(finding.rule).name) + " " + finding.group;
     if (finding.seq) out += "#" + std::to_string(*finding.seq);
     out += " by";
     for (const Rank rank : finding.culprits) out += " " + std::to_string(rank.value);
@@ -68,7 +68,7 @@ inline void digest(const Format& format, std::string_view bytes) {
   }
   if (format.link != nullptr) format.link(*read, tables);
   for (const RankTrace& trace : *read) dump(trace, tables);
-  verify(assemble_run(std::move(tables), std::move(*read)));
+  verify::verify(assemble_run(std::move(tables), std::move(*read)));
 }
 
 // The file cut off at every byte, and with every bit flipped.
@@ -89,4 +89,4 @@ inline void survives_damage(const Format& format, const std::string& bytes) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::trace {
 
 class PickleWriter {
  public:
@@ -78,4 +78,4 @@ class PickleWriter {
   std::uint32_t next_memo_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

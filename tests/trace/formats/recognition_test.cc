@@ -8,7 +8,7 @@
 
 #include "trace/formats/format.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using namespace std::string_literals;
@@ -139,4 +139,4 @@ TEST(Recognition, OutputWithLinesOfNcclButNoCallsIsReadForItsWatchdog) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 std::vector<float> random_values(std::size_t n, std::uint64_t seed) {
@@ -230,4 +230,4 @@ TEST(Fingerprint, TheMeanSquareOfSketchesIsTheSquareOfTheNorm) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -5,7 +5,7 @@
 #include "tests/verify/program.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using ::testing::HasSubstr;
@@ -182,4 +182,4 @@ TEST(Blocking, ARankKilledInsideACallIsTheCauseOfItsPeersLostConnections) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

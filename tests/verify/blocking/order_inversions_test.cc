@@ -5,7 +5,7 @@
 #include "tests/verify/program.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using ::testing::HasSubstr;
@@ -25,7 +25,7 @@ TEST(OrderInversions, OppositeOrdersUnderWayAtOnce) {
   const Finding& f = report.findings[0];
   EXPECT_THAT(f.message, HasSubstr("rank 0 issued all_reduce"));
   EXPECT_THAT(f.message, HasSubstr("t.py:1"));
-  EXPECT_EQ(f.ranks, (std::vector<Rank>{Rank(0), Rank(1)}));
+  EXPECT_EQ(f.ranks, (std::vector<trace::Rank>{trace::Rank(0), trace::Rank(1)}));
   EXPECT_EQ(f.evidence.size(), 4U);
 }
 
@@ -94,4 +94,4 @@ TEST(OrderInversions, WhereNoWaitsAreRecordedItCannotBeTold) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -9,7 +9,7 @@
 #include "tests/verify/program.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using ::testing::HasSubstr;
@@ -236,7 +236,7 @@ void hold(const Halves& halves, const Letters& usual, std::size_t rank, const Le
     const Report report = verify(program(texts, /*timed=*/ran));
     ASSERT_FALSE(report.findings.empty()) << usual << " but rank " << rank << " " << changed;
     const Finding& f = report.findings[0];
-    const std::vector<Rank> it = {Rank(static_cast<std::int32_t>(rank))};
+    const std::vector<trace::Rank> it = {trace::Rank(static_cast<std::int32_t>(rank))};
     tally.named += f.culprits == it;
     tally.left_out += f.rule == RuleId::missing_collective;
     EXPECT_TRUE(f.culprits.empty() || f.culprits == it)
@@ -272,4 +272,4 @@ TEST(Overtaking, WhoeverIsNamedDidIt) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

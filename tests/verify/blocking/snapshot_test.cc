@@ -11,7 +11,7 @@
 #include "verify/blocking/unanswered.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using testing::ElementsAre;
@@ -37,8 +37,8 @@ Report judge_snapshot(const std::vector<std::string>& ranks, const std::string& 
     }
     texts.push_back(text + "{\"end\":\"hung\"}\n");
   }
-  lockstep::Run run = run_from_text(texts);
-  for (RankTrace& trace : run.ranks) trace.snapshot = true;
+  trace::Run run = run_from_text(texts);
+  for (trace::RankTrace& trace : run.ranks) trace.snapshot = true;
   return verify(run);
 }
 
@@ -46,7 +46,7 @@ TEST(Snapshot, AStalledDeviceIsBehindPeersThatWait) {
   const Report report = judge_snapshot({"cccpp", "cpppp", "cccpp"});
   ASSERT_FALSE(report.findings.empty());
   EXPECT_EQ(report.findings[0].rule, RuleId::device_stall);
-  EXPECT_THAT(report.findings[0].culprits, ElementsAre(Rank(1)));
+  EXPECT_THAT(report.findings[0].culprits, ElementsAre(trace::Rank(1)));
   EXPECT_EQ(report.findings[0].seq, 1U);
 }
 
@@ -95,8 +95,8 @@ Report judge_lanes(const std::vector<std::string>& ranks) {
     }
     texts.push_back(text + "{\"end\":\"hung\"}\n");
   }
-  lockstep::Run run = run_from_text(texts);
-  for (RankTrace& trace : run.ranks) trace.snapshot = true;
+  trace::Run run = run_from_text(texts);
+  for (trace::RankTrace& trace : run.ranks) trace.snapshot = true;
   return verify(run);
 }
 
@@ -128,7 +128,7 @@ TEST(Snapshot, AHostThatNeverIssuedIsTheCulprit) {
   const Report report = judge_snapshot({"ccp", "cc", "ccp"});
   ASSERT_FALSE(report.findings.empty());
   EXPECT_EQ(report.findings[0].rule, RuleId::host_stall);
-  EXPECT_THAT(report.findings[0].culprits, ElementsAre(Rank(1)));
+  EXPECT_THAT(report.findings[0].culprits, ElementsAre(trace::Rank(1)));
 }
 
 TEST(Snapshot, HalfOfTheGroupAheadInANewCallTellsNothing) {
@@ -140,7 +140,7 @@ TEST(Snapshot, SourcePlacesTellTheExtraCallOfAFew) {
   const Report report = judge_snapshot({"c5c1c2p", "c1c2c", "c1c2c", "c1c2c"});
   ASSERT_FALSE(report.findings.empty());
   EXPECT_EQ(report.findings[0].rule, RuleId::extra_collective);
-  EXPECT_THAT(report.findings[0].culprits, ElementsAre(Rank(0)));
+  EXPECT_THAT(report.findings[0].culprits, ElementsAre(trace::Rank(0)));
   EXPECT_EQ(report.findings[0].seq, 1U);
 }
 
@@ -162,11 +162,11 @@ TEST(Snapshot, AnExtraCallThatTheCallsThemselvesShowIsSaidOnce) {
     issue("all_gather", "a:3", r > 0);
     texts.push_back(text + "{\"end\":\"hung\"}\n");
   }
-  lockstep::Run run = run_from_text(texts);
-  for (RankTrace& trace : run.ranks) trace.snapshot = true;
+  trace::Run run = run_from_text(texts);
+  for (trace::RankTrace& trace : run.ranks) trace.snapshot = true;
   const Report report = verify(run);
   ASSERT_EQ(report.findings.size(), 1U);
-  EXPECT_THAT(report.findings[0].culprits, ElementsAre(Rank(0)));
+  EXPECT_THAT(report.findings[0].culprits, ElementsAre(trace::Rank(0)));
 }
 
 TEST(Snapshot, TotalsOfAnAllToAllMustAgree) {
@@ -192,7 +192,7 @@ TEST(FlightRecorderExamples, AreJudgedAsTheyAre) {
     std::ifstream in(job.path() / "expected.json");
     if (!in) continue;
     const nlohmann::json expected = nlohmann::json::parse(in);
-    const Result<lockstep::Run> run = load_run({job.path().string()});
+    const Result<trace::Run> run = trace::load_run({job.path().string()});
     ASSERT_TRUE(run) << job.path() << (run ? "" : run.error().str());
     const Report report = verify(*run);
     std::vector<std::string> accepted = {expected["verdict"]};
@@ -202,7 +202,7 @@ TEST(FlightRecorderExamples, AreJudgedAsTheyAre) {
     if (expected["verdict"] != "findings" || expected["culprit_ranks"].empty()) continue;
     if (!expected.value("culprit_derivable", true) || expected.contains("culprit_any_of")) continue;
     std::vector<int> culprits;
-    for (const Rank r : report.findings.at(0).culprits) culprits.push_back(r.value);
+    for (const trace::Rank r : report.findings.at(0).culprits) culprits.push_back(r.value);
     EXPECT_EQ(culprits, expected["culprit_ranks"].get<std::vector<int>>()) << job.path();
   }
   EXPECT_GT(judged, 30);
@@ -228,8 +228,8 @@ Report judge_many_groups(int stalled, bool by_counter) {
     }
     texts.push_back(text + "{\"end\":\"hung\"}\n");
   }
-  lockstep::Run run = run_from_text(texts);
-  for (RankTrace& trace : run.ranks) {
+  trace::Run run = run_from_text(texts);
+  for (trace::RankTrace& trace : run.ranks) {
     trace.snapshot = true;
     for (const auto& membership : trace.groups) {
       trace.progress.push_back({membership.group, 2, 2, 1});
@@ -243,10 +243,10 @@ TEST(Snapshot, AStalledDeviceInOneOfManyGroups) {
   ASSERT_FALSE(report.findings.empty());
   EXPECT_EQ(report.findings[0].rule, RuleId::device_stall);
   EXPECT_EQ(report.findings[0].group, "g1234");
-  EXPECT_THAT(report.findings[0].culprits, ElementsAre(Rank(1)));
+  EXPECT_THAT(report.findings[0].culprits, ElementsAre(trace::Rank(1)));
   EXPECT_EQ(judge_many_groups(1234, true).verdict, Verdict::inconclusive);  // both wait in one call
   EXPECT_EQ(judge_many_groups(-1, true).verdict, Verdict::clean);
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -10,7 +10,7 @@
 #include "tests/verify/program.h"
 #include "verify/checker/check_certificate.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using testing::HasSubstr;
@@ -32,7 +32,7 @@ SmallProduct rich_product() {
   return p;
 }
 
-std::string program_certificate(const Derivation& derivation) {
+std::string program_certificate(const trace::Derivation& derivation) {
   const ProductModel model(derivation);
   const ProductDecision decision = decide(model);
   EXPECT_EQ(decision.verdict, ProductVerdict::safe)
@@ -45,19 +45,19 @@ std::string program_certificate(const Derivation& derivation) {
   return *text;
 }
 
-bool program_accepted(const std::string& text, const Derivation& derivation) {
+bool program_accepted(const std::string& text, const trace::Derivation& derivation) {
   return static_cast<bool>(check_certificate(text, "safe.txt", derivation));
 }
 
 TEST(Certificate, IsAcceptedForItsOwnDerivation) {
-  const Derivation derivation = rich_product().derivation();
+  const trace::Derivation derivation = rich_product().derivation();
   const std::string text = program_certificate(derivation);
   const Status status = check_certificate(text, "safe.txt", derivation);
   EXPECT_TRUE(status) << status.error().str() << "\n" << text;
 }
 
 TEST(Certificate, EveryTamperedLineIsRefused) {
-  const Derivation derivation = rich_product().derivation();
+  const trace::Derivation derivation = rich_product().derivation();
   const std::string text = program_certificate(derivation);
   const std::vector<std::string> lines = lines_of(text);
   ASSERT_EQ(sealed(lines), text);
@@ -75,7 +75,7 @@ TEST(Certificate, NoBeginningAndNoTurnedBitIsAccepted) {
   SmallProduct p(2);
   p.condition("image", "A:w b:v w1 S1:x", 0);
   p.condition("image", "A:w b:v R0:x w1", 1);
-  const Derivation derivation = p.derivation();
+  const trace::Derivation derivation = p.derivation();
   damage(program_certificate(derivation), [&](const std::string& damaged) {
     EXPECT_FALSE(program_accepted(damaged, derivation)) << damaged;
     EXPECT_FALSE(program_accepted(sealed(lines_of(damaged)), derivation) &&
@@ -88,7 +88,7 @@ TEST(Certificate, NoBeginningAndNoTurnedBitIsAccepted) {
 TEST(Certificate, LinesDoNotDecideHowMuchMemoryIsTaken) {
   SmallProduct p(2);
   p.condition("image", "A B");
-  const Derivation derivation = p.derivation();
+  const trace::Derivation derivation = p.derivation();
   const std::vector<std::string> lines = lines_of(program_certificate(derivation));
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (!lines[i].starts_with("agree a ")) continue;
@@ -116,7 +116,7 @@ TEST(Certificate, ItsSecondLineSaysOfWhatKindItIs) {
 TEST(Certificate, AWrongOrderIsRefused) {
   SmallProduct p(2);
   p.condition("image", "A B a w2");
-  const Derivation derivation = p.derivation();
+  const trace::Derivation derivation = p.derivation();
   std::vector<std::string> lines = lines_of(program_certificate(derivation));
   std::size_t tried = 0;
   for (std::size_t i = 0; i + 1 < lines.size(); ++i) {
@@ -141,7 +141,7 @@ TEST(Certificate, EveryTamperedTraceIsRefused) {
         std::vector<std::string> tampered = traces;
         tampered[r].clear();
         for (const std::string& line : changed) tampered[r] += line + "\n";
-        Derivation derivation = product.derivation();
+        trace::Derivation derivation = product.derivation();
         derivation.runs[h] = run_from_text(tampered);
         EXPECT_FALSE(program_accepted(text, derivation)) << what;
         ++tried;
@@ -209,11 +209,11 @@ TEST(Certificate, EveryChangeOfTheSpecIsRefused) {
   const SmallProduct product = rich_product();
   const std::string text = program_certificate(product.derivation());
   const auto refused = [&](auto change) {
-    Derivation derivation = product.derivation();
+    trace::Derivation derivation = product.derivation();
     change(derivation.spec);
     return !program_accepted(text, derivation);
   };
-  using Spec = ProductSpec;
+  using Spec = trace::ProductSpec;
   EXPECT_TRUE(refused([](Spec& s) { s.program += "x"; }));
   EXPECT_TRUE(refused([](Spec& s) { s.assumptions.pop_back(); }));
   EXPECT_TRUE(refused([](Spec& s) { s.conditions[0].name = "other"; }));
@@ -234,7 +234,7 @@ TEST(Certificate, OnlySafeProgramsHaveOne) {
   SmallProduct p(2);
   p.condition("image", "A B");
   p.condition("text", "B A");
-  const Derivation derivation = p.derivation();
+  const trace::Derivation derivation = p.derivation();
   const ProductModel model(derivation);
   const Result<std::string> text = write_certificate(model, decide(model));
   ASSERT_FALSE(text);
@@ -248,7 +248,7 @@ TEST(Certificate, AProofOfAnUnsafeProgramIsRefusedHoweverItIsSealed) {
   SmallProduct unsafe(2);
   unsafe.condition("image", "A B");
   unsafe.condition("text", "B A");
-  const Derivation derivation = unsafe.derivation();
+  const trace::Derivation derivation = unsafe.derivation();
   // All digests of the traces are made right; only the order is left to say that it is safe.
   std::vector<std::string> lines = lines_of(program_certificate(safe.derivation()));
   for (int round = 0; round < 64; ++round) {
@@ -273,7 +273,7 @@ TEST(Certificate, RandomSafeProgramsAreCertified) {
   for (int round = 0; round < 50; ++round) {
     SmallProduct p(static_cast<std::int32_t>(2 + below(3)));
     if (below(3) == 0) p.backend("nccl");
-    if (below(3) == 0) p.spec.choice = ProductSpec::Choice::agreed;
+    if (below(3) == 0) p.spec.choice = trace::ProductSpec::Choice::agreed;
     std::string program;
     const std::uint32_t calls = below(6);
     for (std::uint32_t i = 0; i < calls; ++i)
@@ -281,11 +281,11 @@ TEST(Certificate, RandomSafeProgramsAreCertified) {
     for (std::uint32_t i = 0; i < calls; ++i) program += "w" + std::to_string(i) + " ";
     p.condition("image", program);
     p.condition("text", program);
-    const Derivation derivation = p.derivation();
+    const trace::Derivation derivation = p.derivation();
     const Status status = check_certificate(program_certificate(derivation), "c", derivation);
     EXPECT_TRUE(status) << round << ": " << program << "\n" << status.error().str();
   }
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -17,7 +17,7 @@
 #include "verify/product/decide.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using testing::Contains;
@@ -60,14 +60,14 @@ std::vector<std::string> texts_of(const std::vector<std::string>& programs) {
   return out;
 }
 
-Result<std::string> written(const lockstep::Run& run,
+Result<std::string> written(const trace::Run& run,
                             std::optional<CallSemantics> semantics = std::nullopt) {
   const VerifyOptions options{.semantics = semantics};
   return write_run_certificate(run, verify(run, options),
                                semantics.value_or(recorded_semantics(run)));
 }
 
-std::string run_certificate_of(const lockstep::Run& run) {
+std::string run_certificate_of(const trace::Run& run) {
   const Result<std::string> text = written(run);
   if (text) return *text;
   ADD_FAILURE() << text.error().str() << "\n" << summary(verify(run));
@@ -79,7 +79,7 @@ std::string why_not(const std::vector<std::string>& programs) {
   return text ? "there is one" : text.error().message;
 }
 
-bool run_accepted(const std::string& text, const lockstep::Run& run) {
+bool run_accepted(const std::string& text, const trace::Run& run) {
   return static_cast<bool>(check_run_certificate(text, "run.txt", run));
 }
 
@@ -227,18 +227,20 @@ TEST(RunCertificate, ATraceThatDoesNotShowAllHasNone) {
     EXPECT_FALSE(written(run));
     EXPECT_FALSE(run_accepted(certificate, run));
   };
-  using R = lockstep::Run;
+  using R = trace::Run;
   refused([](R& run) { run.ranks[1].dropped = 1; });
   refused([](R& run) { run.ranks[1].open_ended = true; });
   refused([](R& run) { run.ranks[1].snapshot = true; });
   refused([](R& run) { run.ranks[1].add_damage("a line"); });
-  refused([](R& run) { run.ranks[1].first_seq[GroupId(1)] = 3; });
-  refused([](R& run) { run.ranks[0].end = End::killed; });
+  refused([](R& run) { run.ranks[1].first_seq[trace::GroupId(1)] = 3; });
+  refused([](R& run) { run.ranks[0].end = trace::End::killed; });
   refused([](R& run) { run.ranks[0].exceptions.push_back({"out of memory", std::nullopt}); });
   refused([](R& run) { run.ranks.pop_back(); });
   refused([](R& run) { run.world_size = 3; });
   refused([](R& run) { run.header_conflicts.emplace_back("two worlds"); });
-  refused([](R& run) { run.unreadable.push_back({Error{"cut off", {"rank_2"}, ""}, Rank(2)}); });
+  refused([](R& run) {
+    run.unreadable.push_back({Error{"cut off", {"rank_2"}, ""}, trace::Rank(2)});
+  });
 }
 
 TEST(RunCertificate, WhatIsRecordedOnOneSideAloneCannotBeTold) {
@@ -361,7 +363,7 @@ TEST(RunCertificate, HealthyRecordingsAreCertified) {
   int certified = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (!entry.is_directory()) continue;
-    const auto run = load_run({entry.path().string()});
+    const auto run = trace::load_run({entry.path().string()});
     if (!run) continue;
     const Report report = verify(*run);
     const Result<std::string> text = write_run_certificate(*run, report, recorded_semantics(*run));
@@ -380,4 +382,4 @@ TEST(RunCertificate, HealthyRecordingsAreCertified) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

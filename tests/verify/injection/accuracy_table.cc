@@ -20,7 +20,7 @@
 #include "tests/verify/injection/trial.h"
 #include "verify/verify.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 namespace {
 
 struct Options {
@@ -269,8 +269,9 @@ int run(const Options& options) {
 }
 
 }  // namespace
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection
 
 int main(int argc, char** argv) {
-  return lockstep::injection::run(lockstep::injection::parse({argv + 1, argv + argc}));
+  return lockstep::verify::injection::run(
+      lockstep::verify::injection::parse({argv + 1, argv + argc}));
 }

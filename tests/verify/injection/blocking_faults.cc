@@ -3,7 +3,7 @@
 
 #include "tests/verify/injection/injector.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 Injector::Found Injector::length(bool longer) {
   if (job_.steps < 3) return std::nullopt;
@@ -189,4 +189,4 @@ Injector::Found Injector::never_waited() {
   return e;
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -4,7 +4,7 @@
 
 #include "tests/verify/injection/trace_lines.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 namespace {
 
@@ -119,4 +119,4 @@ std::vector<std::string> device_traces(const Job& job, const DeviceOutcome& outc
   return out;
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

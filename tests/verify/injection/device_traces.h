@@ -6,7 +6,7 @@
 
 #include "tests/verify/injection/devices.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 enum class Recorder {
   profiler,  // NCCL's profiler plugin: what the device began and completed, no waits
@@ -20,4 +20,4 @@ std::vector<std::string> device_traces(const Job& job, const DeviceOutcome& outc
                                        Recorder recorder, const Recording& recording, bool ends,
                                        Random& random);
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 namespace {
 
@@ -362,4 +362,4 @@ DeviceOutcome execute_on_devices(const Job& job, const DeviceBehaviour& behaviou
   return Devices(job, behaviour, random).run();
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

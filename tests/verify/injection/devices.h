@@ -14,7 +14,7 @@
 
 #include "tests/verify/injection/job.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 struct DeviceBehaviour {
   bool silent = false;       // calls that do not fit complete with garbage; else they hang
@@ -65,4 +65,4 @@ struct DeviceOutcome {
 
 DeviceOutcome execute_on_devices(const Job& job, const DeviceBehaviour& behaviour, Random& random);
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -7,7 +7,7 @@
 #include "tests/verify/injection/mesh_trial.h"
 #include "tests/verify/injection/program_writer.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 namespace {
 
 using State = Entry::State;
@@ -159,10 +159,10 @@ TEST(MeshCases, AreReadWhole) {
     for (const MeshView& view : made->views) {
       const auto run = read_files(view.files);
       EXPECT_TRUE(run.unreadable.empty()) << to_string(view.form);
-      for (const RankTrace& trace : run.ranks) EXPECT_EQ(trace.damaged_count, 0U);
+      for (const trace::RankTrace& trace : run.ranks) EXPECT_EQ(trace.damaged_count, 0U);
     }
   }
 }
 
 }  // namespace
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -16,7 +16,7 @@
 #include "trace/load.h"
 #include "verify/verify.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 namespace {
 
 namespace fs = std::filesystem;
@@ -30,14 +30,14 @@ std::vector<std::string> digest_shares(const std::vector<std::string>& files, st
     std::vector<std::string> share;
     for (std::size_t f = s; f < files.size(); f += shares) share.push_back(files[f]);
     if (share.empty()) continue;
-    const auto loaded = load_traces(share);
+    const auto loaded = trace::load_traces(share);
     if (!loaded) {
       out.insert(out.end(), share.begin(), share.end());
       continue;
     }
     folder.write("node" + std::to_string(s) + ".digest",
-                 write_digest(loaded->traces, loaded->tables,
-                              {std::string(loaded->format->name), loaded->unreadable})
+                 trace::write_digest(loaded->traces, loaded->tables,
+                                     {std::string(loaded->format->name), loaded->unreadable})
                      .bytes);
   }
   return out;
@@ -54,22 +54,22 @@ std::vector<std::string> files_in(const std::string& folder) {
 }
 
 // All that a report says, but in which files something is.
-std::string said(const lockstep::Run& run) {
+std::string said(const trace::Run& run) {
   Report report = verify(run);
   for (Finding& finding : report.findings) {
     if (finding.rule == RuleId::damaged_trace) finding.evidence.clear();
     if (finding.rule == RuleId::inconsistent_header) finding.message.clear();
   }
-  return json_report(report);
+  return reports::json_report(report);
 }
 
 // In two digests, and in one of each file.
 void expect_same(const std::vector<std::string>& files) {
-  const auto whole = load_run(files);
+  const auto whole = trace::load_run(files);
   ASSERT_TRUE(whole) << whole.error().str();
   for (const std::size_t shares : {std::size_t{2}, files.size()}) {
     const TempDir folder;
-    const auto digests = load_run(digest_shares(files, shares, folder));
+    const auto digests = trace::load_run(digest_shares(files, shares, folder));
     ASSERT_TRUE(digests) << digests.error().str();
     EXPECT_EQ(said(*digests), said(*whole)) << shares << " digests";
   }
@@ -118,7 +118,7 @@ TEST(DigestVerdict, IsThatOnFilesOfEveryFormat) {
       SCOPED_TRACE(file);
       const TempDir folder;  // some tell their rank by their name only
       const std::string named = folder.write("x_rank_0", TempDir::read(file));
-      const auto run = load_run({named});
+      const auto run = trace::load_run({named});
       if (!run) continue;  // several in one, or no trace at all
       expect_same(std::vector<std::string>{named});
       ++judged;
@@ -148,4 +148,4 @@ INSTANTIATE_TEST_SUITE_P(Recordings, DigestOfRecordings,
                          ::testing::Values("native", "fr", "mpi/traces", "values"));
 
 }  // namespace
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -7,7 +7,7 @@
 
 #include "tests/trace/formats/pickle_writer.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 DumpStyle any_style(Random& random) {
   static constexpr std::size_t kRings[] = {12, 30, 80, 2000, 2000};
@@ -286,10 +286,10 @@ Files dump_files(const Job& job, const DeviceOutcome& outcome, const DumpStyle& 
     if (style.json) {
       file = DumpWriter<JsonWriter>(job, r, style).write(entries);
     } else {
-      file = DumpWriter<PickleWriter>(job, r, style).write(entries);
+      file = DumpWriter<trace::PickleWriter>(job, r, style).write(entries);
     }
   }
   return out;
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -8,7 +8,7 @@
 #include "tests/verify/injection/devices.h"
 #include "tests/verify/injection/files.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 struct DumpStyle {
   bool timing = false;       // starts are recorded
@@ -31,4 +31,4 @@ void name_as_torch(Job& job);
 
 Files dump_files(const Job& job, const DeviceOutcome& outcome, const DumpStyle& style);
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -6,7 +6,7 @@
 
 #include "tests/verify/injection/trace_lines.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 namespace {
 
@@ -245,4 +245,4 @@ Outcome execute(const Job& job, const Recording& recording, const Behaviour& beh
   return Executor(job, recording, behaviour, random).run();
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -8,7 +8,7 @@
 
 #include "tests/verify/injection/job.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 struct Behaviour {
   enum class Mismatch {
@@ -38,4 +38,4 @@ struct Outcome {
 Outcome execute(const Job& job, const Recording& recording, const Behaviour& behaviour,
                 Random& random);
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -5,7 +5,7 @@
 
 #include "tests/verify/injection/injector.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 namespace {
 
@@ -63,4 +63,4 @@ std::optional<Expectation> inject(Fault fault, Job& job, const Recording& record
   return expected;
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -12,7 +12,7 @@
 #include "tests/verify/injection/executor.h"
 #include "tests/verify/injection/job.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 enum class Fault {
   skip_call,
@@ -68,4 +68,4 @@ void lose_sight(Expectation& expected);
 std::optional<Expectation> inject(Fault fault, Job& job, const Recording& recording,
                                   Behaviour& behaviour, Random& random);
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -5,7 +5,7 @@
 #include "trace/formats/format.h"
 #include "trace/load.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 Files trace_files(const std::vector<std::string>& texts) {
   Files out;
@@ -15,29 +15,30 @@ Files trace_files(const std::vector<std::string>& texts) {
   return out;
 }
 
-Run read_files(const Files& files) {
-  Tables tables;
-  std::vector<RankTrace> traces;
-  std::vector<Run::Unreadable> unreadable;
-  const Format* used = nullptr;
+trace::Run read_files(const Files& files) {
+  trace::Tables tables;
+  std::vector<trace::RankTrace> traces;
+  std::vector<trace::Run::Unreadable> unreadable;
+  const trace::Format* used = nullptr;
   for (const auto& [name, bytes] : files) {
-    const Format* const format = recognise(bytes);
+    const trace::Format* const format = trace::recognise(bytes);
     if (format == nullptr) {
-      unreadable.push_back({Error{"of no known form", {name}, ""}, rank_in_name(name)});
+      unreadable.push_back({Error{"of no known form", {name}, ""}, trace::rank_in_name(name)});
       continue;
     }
-    Result<std::vector<RankTrace>> read = format->read({bytes, name, rank_in_name(name)}, tables);
+    Result<std::vector<trace::RankTrace>> read =
+        format->read({bytes, name, trace::rank_in_name(name)}, tables);
     if (!read) {
-      unreadable.push_back({read.error(), rank_in_name(name)});
+      unreadable.push_back({read.error(), trace::rank_in_name(name)});
       continue;
     }
-    for (RankTrace& trace : *read) traces.push_back(std::move(trace));
+    for (trace::RankTrace& trace : *read) traces.push_back(std::move(trace));
     used = format;
   }
   if (used != nullptr && used->link != nullptr) used->link(traces, tables);
-  Run run = assemble_run(std::move(tables), std::move(traces));
+  trace::Run run = trace::assemble_run(std::move(tables), std::move(traces));
   run.unreadable = std::move(unreadable);
   return run;
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

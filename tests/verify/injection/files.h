@@ -7,7 +7,7 @@
 
 #include "trace/run.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 using Files = std::map<std::string, std::string>;  // content by name
 
@@ -16,6 +16,6 @@ Files trace_files(const std::vector<std::string>& texts);
 
 // Reads text traces or dumps as load_run does, without a disk. A file that cannot be read is a
 // defect of whoever wrote it here: it is left out and named in Run::unreadable.
-Run read_files(const Files& files);
+trace::Run read_files(const Files& files);
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -5,7 +5,7 @@
 
 #include "tests/verify/injection/program_writer.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 namespace {
 
@@ -243,4 +243,4 @@ Job healthy_job(Shape shape, Random& random) {
   return job;
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

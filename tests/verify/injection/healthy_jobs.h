@@ -4,7 +4,7 @@
 
 #include "tests/verify/injection/job.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 enum class Shape {
   ddp_buckets,    // asynchronous all-reduces of buckets, waited for at the end of backward
@@ -24,4 +24,4 @@ Shape any_shape(Random& random);
 
 Job healthy_job(Shape shape, Random& random);
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

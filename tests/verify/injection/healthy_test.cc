@@ -9,7 +9,7 @@
 #include "tests/verify/injection/healthy_jobs.h"
 #include "tests/verify/injection/judging.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 namespace {
 
 constexpr int kSeeds = 25;
@@ -137,4 +137,4 @@ TEST_P(HealthyJob, IsNotAccusedWhereEverythingWasEndedAtOnce) {
 INSTANTIATE_TEST_SUITE_P(Shapes, HealthyJob, testing::ValuesIn(kShapes));
 
 }  // namespace
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

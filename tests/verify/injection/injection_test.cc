@@ -7,7 +7,7 @@
 #include "tests/verify/injection/judging.h"
 #include "tests/verify/injection/trial.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 namespace {
 
 constexpr int kSeedsPerInjection = kSanitized ? 8 : 40;
@@ -67,4 +67,4 @@ INSTANTIATE_TEST_SUITE_P(Faults, Injected, testing::Range(0, kFaults), [](const 
 });
 
 }  // namespace
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

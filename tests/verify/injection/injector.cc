@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 std::optional<Injector::Site> Injector::find_site(const Test& test) {
   std::vector<Site> sites;
@@ -137,4 +137,4 @@ Injector::Found Injector::inject(Fault fault) {
   return std::nullopt;
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

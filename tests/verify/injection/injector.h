@@ -9,7 +9,7 @@
 
 #include "tests/verify/injection/faults.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 class Injector {
  public:
@@ -77,4 +77,4 @@ class Injector {
   Random& random_;
 };
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

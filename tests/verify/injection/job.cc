@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 const Members& Job::members(int rank, const std::string& group) const {
   const auto belief = beliefs.find({rank, group});
@@ -80,4 +80,4 @@ std::string visible(const CallSpec& call, const Recording& recording) {
   return out;
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 inline constexpr int kUnset = -1;
 
@@ -107,4 +107,4 @@ inline bool chance(Random& random, double probability) {
   return std::bernoulli_distribution(probability)(random);
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 Recording any_recording(Random& random) {
   Recording r;
@@ -37,9 +37,9 @@ std::string text_of(const std::vector<int>& ranks) {
 
 namespace {
 
-std::vector<int> numbers(const std::vector<Rank>& ranks) {
+std::vector<int> numbers(const std::vector<trace::Rank>& ranks) {
   std::vector<int> out;
-  for (const Rank r : ranks) out.push_back(r.value);
+  for (const trace::Rank r : ranks) out.push_back(r.value);
   return out;
 }
 
@@ -150,4 +150,4 @@ void for_each_seed(int count, const std::function<void(std::uint32_t)>& judge) {
   for (int seed = 0; seed < count; ++seed) judge(static_cast<std::uint32_t>(seed));
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

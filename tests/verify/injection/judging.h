@@ -9,7 +9,7 @@
 #include "tests/verify/injection/files.h"
 #include "verify/verify.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 Recording any_recording(Random& random);
 Behaviour any_behaviour(Random& random);
@@ -37,4 +37,4 @@ void keep(const Files& files);
 // Calls `judge` with the seeds 0 … count-1, or only with the one that INJECTION_SEED names.
 void for_each_seed(int count, const std::function<void(std::uint32_t)>& judge);
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

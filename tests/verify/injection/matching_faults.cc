@@ -3,7 +3,7 @@
 
 #include "tests/verify/injection/injector.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 Injector::Found Injector::skip(bool from_then_on) {
   const auto site = find_collective();
@@ -212,4 +212,4 @@ Injector::Found Injector::splits() {
   return e;
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 std::vector<const CallSpec*> Calls::collectives(int r, const std::string& group) const {
   std::vector<const CallSpec*> out;
@@ -336,4 +336,4 @@ Expectation expectation_of(MeshFault fault, const Deviation& deviation, const Jo
   return Expecting(fault, deviation, healthy, job, calls, recording, known).expectation();
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -10,7 +10,7 @@
 #include "tests/verify/injection/faults.h"
 #include "tests/verify/injection/mesh_faults.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 // What was called, whoever ran it.
 struct Calls {
@@ -44,4 +44,4 @@ Expectation expectation_of(MeshFault fault, const Deviation& deviation, const Jo
                            const Job& job, const Calls& calls, const Recording& recording,
                            const Knowledge& known);
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

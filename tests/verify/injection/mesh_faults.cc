@@ -6,7 +6,7 @@
 
 #include "tests/verify/injection/mesh_jobs.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 const char* to_string(MeshFault fault) {
   static constexpr std::array kNames = {"left_out",
@@ -625,4 +625,4 @@ std::optional<Deviation> inject(MeshFault fault, Job& job, DeviceBehaviour& beha
   return MeshInjector(job, behaviour, random).inject(fault);
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -11,7 +11,7 @@
 #include "tests/verify/injection/devices.h"
 #include "tests/verify/injection/job.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 enum class MeshFault {
   left_out,              // one rank, one collective
@@ -69,4 +69,4 @@ struct Deviation {
 std::optional<Deviation> inject(MeshFault fault, Job& job, DeviceBehaviour& behaviour,
                                 Random& random);
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -4,7 +4,7 @@
 
 #include "tests/verify/injection/program_writer.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 namespace {
 
@@ -318,4 +318,4 @@ Job mesh_job(int largest, Random& random) {
   return job;
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -5,7 +5,7 @@
 
 #include "tests/verify/injection/job.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 // Of 2 to `largest` ranks (a power of two; at most 64), mostly of few.
 Job mesh_job(int largest, Random& random);
@@ -13,4 +13,4 @@ Job mesh_job(int largest, Random& random);
 // "dp_3" and "dp_0" are sisters: groups of one dimension.
 std::string dimension(const std::string& group);
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 const char* to_string(Mark mark) {
   static constexpr std::array kNames = {"exact",     "among",     "nobody",
@@ -20,7 +20,7 @@ bool contains(const std::vector<int>& ranks, int r) {
 
 std::vector<int> culprits_of(const Report& report) {
   std::vector<int> out;
-  for (const Rank r : report.findings.at(0).culprits) out.push_back(r.value);
+  for (const trace::Rank r : report.findings.at(0).culprits) out.push_back(r.value);
   return out;
 }
 
@@ -106,4 +106,4 @@ std::string complaint(const MeshJudgement& judgement, MeshFault fault, const Mes
   }
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -6,7 +6,7 @@
 #include "tests/verify/injection/mesh_trial.h"
 #include "verify/report.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 enum class Mark {
   exact,      // the right ranks, or nobody where no one can be named
@@ -32,4 +32,4 @@ bool agree(const Report& a, const Report& b);
 // What a case with this mark, rule and place is to be done about; empty: nothing.
 std::string complaint(const MeshJudgement& judgement, MeshFault fault, const MeshView& view);
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

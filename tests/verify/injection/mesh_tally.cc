@@ -9,7 +9,7 @@
 #include "tests/verify/injection/judging.h"
 #include "verify/verify.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 namespace {
 
@@ -228,4 +228,4 @@ std::string mesh_failures(const MeshTally& tally, bool with_text) {
   return out;
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

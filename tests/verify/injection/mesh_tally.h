@@ -9,7 +9,7 @@
 
 #include "tests/verify/injection/mesh_judging.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 struct MeshScore {
   int cases = 0;
@@ -55,4 +55,4 @@ std::string mesh_tables(const MeshTally& tally);
 // smallest cases and, if wished, all about the smallest.
 std::string mesh_failures(const MeshTally& tally, bool with_text = false);
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -9,7 +9,7 @@
 #include "tests/verify/injection/mesh_expectation.h"
 #include "tests/verify/injection/mesh_jobs.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 const char* to_string(MeshForm form) {
   static constexpr std::array kNames = {"T", "P", "G", "I", "F"};
@@ -225,4 +225,4 @@ std::optional<MeshCase> make_mesh_case(MeshFault fault, std::uint32_t seed) {
   return CaseMaker(fault, seed).make();
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

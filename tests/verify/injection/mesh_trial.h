@@ -11,7 +11,7 @@
 #include "tests/verify/injection/files.h"
 #include "tests/verify/injection/mesh_faults.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 enum class MeshForm {
   profiler,         // T: NCCL's profiler: starts and completions, no waits
@@ -43,4 +43,4 @@ struct MeshCase {
 // decides everything.
 std::optional<MeshCase> make_mesh_case(MeshFault fault, std::uint32_t seed);
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

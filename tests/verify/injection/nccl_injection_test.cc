@@ -18,7 +18,7 @@
 #include "tests/support/sanitized.h"
 #include "tests/verify/injection/mesh_tally.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 namespace {
 
 std::string setting(const char* name) {
@@ -107,4 +107,4 @@ TEST(NcclInjection, FindsWhatTheDataTell) {
 }
 
 }  // namespace
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

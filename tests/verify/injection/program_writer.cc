@@ -1,6 +1,6 @@
 #include "tests/verify/injection/program_writer.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 CallSpec all_reduce(const std::string& group, std::int64_t size, std::vector<std::string> what) {
   CallSpec c;
@@ -33,4 +33,4 @@ CallSpec transfer(const std::string& op, const std::string& group, int peer, int
   return c;
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -7,7 +7,7 @@
 
 #include "tests/verify/injection/job.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 // Writes one rank's program.
 class Writer {
@@ -60,4 +60,4 @@ CallSpec collective(const std::string& op, const std::string& group, std::int64_
 CallSpec transfer(const std::string& op, const std::string& group, int peer, int tag,
                   std::int64_t size);
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

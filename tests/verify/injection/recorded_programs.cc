@@ -13,15 +13,16 @@
 
 #include "trace/load.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::int64_t> shape_of(const Tables& tables, IntListId id, std::int64_t elements) {
+std::vector<std::int64_t> shape_of(const trace::Tables& tables, trace::IntListId id,
+                                   std::int64_t elements) {
   if (elements < 0) return {};
-  const auto shapes = unflatten_shapes(tables.int_lists[id]);
+  const auto shapes = trace::unflatten_shapes(tables.int_lists[id]);
   // Several tensors count by their elements, as one.
   return shapes.size() == 1 && !shapes[0].empty() ? shapes[0] : std::vector{elements};
 }
@@ -29,33 +30,33 @@ std::vector<std::int64_t> shape_of(const Tables& tables, IntListId id, std::int6
 // Reads one rank's part of the run.
 class Reader {
  public:
-  Reader(const Run& run, Job& job, Recording& seen) : run_(run), job_(job), seen_(seen) {}
+  Reader(const trace::Run& run, Job& job, Recording& seen) : run_(run), job_(job), seen_(seen) {}
 
   // False: it does something that the executors do not know.
-  bool read(const RankTrace& trace) {
+  bool read(const trace::RankTrace& trace) {
     Actions& out = job_.ranks[static_cast<std::size_t>(trace.rank.value)];
     std::map<std::string, int> times;  // how often a call like this one came before
-    for (const Event& e : trace.events) {
+    for (const trace::Event& e : trace.events) {
       Action a;
       switch (e.kind) {
-        case EventKind::issue:
+        case trace::EventKind::issue:
           if (!read_call(trace.calls[e.index], a.call)) return false;
           a.handle = static_cast<int>(e.index);
           // Without recorded steps, repetition tells what is late enough to have a past.
           if (a.call.step == kUnset) a.call.step = times[visible(a.call, Recording{})]++;
           break;
-        case EventKind::wait:
+        case trace::EventKind::wait:
           a.kind = Action::Kind::wait;
           a.handle = static_cast<int>(e.index);
-          if (!trace.calls[e.index].has(kAsync)) continue;
+          if (!trace.calls[e.index].has(trace::kAsync)) continue;
           break;
-        case EventKind::modality:
+        case trace::EventKind::modality:
           a.kind = Action::Kind::modality;
           a.n = static_cast<int>(trace.modalities[e.index].n);
           a.names = run_.tables.names(trace.modalities[e.index].has);
           seen_.modality = true;
           break;
-        case EventKind::step:
+        case trace::EventKind::step:
           a.kind = Action::Kind::step;
           a.n = static_cast<int>(trace.steps[e.index].n);
           job_.steps = std::max(job_.steps, a.n + 1);
@@ -70,18 +71,19 @@ class Reader {
   }
 
  private:
-  bool read_call(const Call& call, CallSpec& c) {
-    const Tables& tables = run_.tables;
-    const Signature& s = tables.signatures[call.signature];
-    if (s.op == Op::other || s.op == Op::recv_any || s.op == Op::probe) return false;
-    if (call.coalesced != kNone || call.stream.value != 0) return false;
-    c.op = std::string(op_name(s.op));
+  bool read_call(const trace::Call& call, CallSpec& c) {
+    const trace::Tables& tables = run_.tables;
+    const trace::Signature& s = tables.signatures[call.signature];
+    if (s.op == trace::Op::other || s.op == trace::Op::recv_any || s.op == trace::Op::probe)
+      return false;
+    if (call.coalesced != trace::kNone || call.stream.value != 0) return false;
+    c.op = std::string(trace::op_name(s.op));
     c.group = tables.str(call.group);
     c.in = shape_of(tables, s.in, s.in_elements);
     c.out = shape_of(tables, s.out, s.out_elements);
-    if (s.count != kNone) (s.op == Op::recv ? c.out : c.in) = {s.count};
-    if (s.op == Op::send) c.out.clear();
-    if (s.op == Op::recv && !c.out.empty()) c.in.clear();
+    if (s.count != trace::kNone) (s.op == trace::Op::recv ? c.out : c.in) = {s.count};
+    if (s.op == trace::Op::send) c.out.clear();
+    if (s.op == trace::Op::recv && !c.out.empty()) c.in.clear();
     const std::vector<std::string> dtypes = tables.names(s.dtypes);
     if (!dtypes.empty()) c.dtype = dtypes[0];
     seen_.dtype |= !dtypes.empty();
@@ -91,34 +93,34 @@ class Reader {
     c.splits_in = splits(s.splits_in);
     c.splits_out = splits(s.splits_out);
     c.mode = tables.str(s.mode);
-    c.async = call.has(kAsync);
+    c.async = call.has(trace::kAsync);
     c.what = tables.names(call.what);
     seen_.what |= !c.what.empty();
     c.at = tables.str(call.at);
     seen_.at |= !c.at.empty();
     c.step = call.step;
-    seen_.step |= call.step != kNone;
+    seen_.step |= call.step != trace::kNone;
     if (is_point_to_point(c)) {
       if (call.peer.value < 0 || (job_.mpi && call.ptag < 0)) return false;
       c.peer = call.peer.value;
-      c.ptag = call.ptag == kNoPeerTag ? kUnset : call.ptag;
+      c.ptag = call.ptag == trace::kNoPeerTag ? kUnset : call.ptag;
     }
     return true;
   }
 
-  std::vector<std::int64_t> splits(IntListId id) const {
+  std::vector<std::int64_t> splits(trace::IntListId id) const {
     std::vector<std::int64_t> out = run_.tables.int_lists[id];
     std::erase(out, -1);
     return out;
   }
 
-  const Run& run_;
+  const trace::Run& run_;
   Job& job_;
   Recording& seen_;
 };
 
 // Leaves of every group and of every pair's messages what all of them have.
-void cut_to_common(const Run& run, Job& job) {
+void cut_to_common(const trace::Run& run, Job& job) {
   std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> common;  // first, behind last
   using Channel = std::tuple<std::string, int, int, int>;
   std::map<Channel, std::pair<int, int>> messages;  // sends and receives
@@ -127,7 +129,8 @@ void cut_to_common(const Run& run, Job& job) {
                           : Channel{c.group, c.peer, rank, c.ptag};
   };
   const auto seq_of = [&](int rank, const Action& a) {
-    return std::uint64_t{run.find(Rank(rank))->calls[static_cast<std::size_t>(a.handle)].seq};
+    return std::uint64_t{
+        run.find(trace::Rank(rank))->calls[static_cast<std::size_t>(a.handle)].seq};
   };
   for (int r = 0; r < job.world(); ++r) {
     std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> mine;
@@ -172,7 +175,7 @@ void cut_to_common(const Run& run, Job& job) {
 }
 
 std::optional<Program> load_program(const fs::path& folder, const std::string& name) {
-  Result<Run> run = load_run({folder.string()});
+  Result<trace::Run> run = trace::load_run({folder.string()});
   if (!run) return std::nullopt;
   std::optional<Program> program = program_of(*run);
   if (!program) return std::nullopt;
@@ -192,7 +195,7 @@ void add(std::vector<Recorded>& out, const fs::path& folder, const std::string& 
 
 }  // namespace
 
-std::optional<Program> program_of(const Run& run) {
+std::optional<Program> program_of(const trace::Run& run) {
   Program out;
   Recording& seen = out.recording;
   seen.what = seen.step = seen.at = seen.modality = seen.dtype = seen.redop = false;
@@ -200,11 +203,11 @@ std::optional<Program> program_of(const Run& run) {
   Job& job = out.job;
   if (static_cast<std::size_t>(run.world_size) != run.ranks.size()) return std::nullopt;
   job.ranks.resize(run.ranks.size());
-  for (const RankTrace& trace : run.ranks) {
-    job.mpi |= trace.semantics == Semantics::mpi;
+  for (const trace::RankTrace& trace : run.ranks) {
+    job.mpi |= trace.semantics == trace::Semantics::mpi;
     for (const auto& membership : trace.groups) {
       Members members;
-      for (const Rank r : membership.ranks) members.push_back(r.value);
+      for (const trace::Rank r : membership.ranks) members.push_back(r.value);
       job.groups.emplace(run.tables.str(membership.group), std::move(members));
     }
   }
@@ -212,7 +215,7 @@ std::optional<Program> program_of(const Run& run) {
     for (int r = 0; r < job.world(); ++r) job.groups["world"].push_back(r);
   }
   Reader reader(run, job, seen);
-  for (const RankTrace& trace : run.ranks) {
+  for (const trace::RankTrace& trace : run.ranks) {
     if (!reader.read(trace)) return std::nullopt;
   }
   cut_to_common(run, job);
@@ -278,4 +281,4 @@ std::string shared_data() {
   return (fs::path(LOCKSTEP_SOURCE_DIR) / ".." / "shared" / "data").lexically_normal().string();
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

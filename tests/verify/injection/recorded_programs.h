@@ -11,12 +11,12 @@
 #include "tests/verify/injection/trial.h"
 #include "trace/run.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 // The run's program and what was recorded of it. Where a recorder forgot its oldest calls, or was
 // read while ranks ran ahead, the calls that all members of a group have. Nothing where it has a
 // call that the executors do not know (from any source, batched).
-std::optional<Program> program_of(const Run& run);
+std::optional<Program> program_of(const trace::Run& run);
 
 // The healthy runs in a corpus: folders of it, as its labels have it. Empty where it is not there.
 struct Recorded {
@@ -34,4 +34,4 @@ Programs any_of(const std::vector<Recorded>& recorded);
 // Where the corpora are: LOCKSTEP_SHARED_DATA, or ../shared/data beside the repository.
 std::string shared_data();
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -6,7 +6,7 @@
 #include "tests/verify/injection/recorded_programs.h"
 #include "tests/verify/injection/trial.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 namespace {
 
 constexpr int kSeedsPerRecording = kSanitized ? 4 : 12;
@@ -69,4 +69,4 @@ INSTANTIATE_TEST_SUITE_P(Corpora, FromDisk,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -9,7 +9,7 @@
 #include "tests/verify/injection/trial.h"
 #include "trace/load.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 namespace {
 
 constexpr int kSeedsPerSnapshot = 30;
@@ -90,11 +90,11 @@ TEST(HealthyDumps, AreReadFromAFolderAsFromMemory) {
     if (!trial) return;
     const TempDir folder;
     for (const auto& [name, bytes] : trial->files) folder.write(name, bytes);
-    const auto run = load_run({folder.path()});
+    const auto run = trace::load_run({folder.path()});
     ASSERT_TRUE(run) << run.error().str();
     EXPECT_EQ(text_of(verify(*run)), text_of(verify(read_files(trial->files))));
   });
 }
 
 }  // namespace
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

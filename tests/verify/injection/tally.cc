@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 namespace {
 
@@ -104,4 +104,4 @@ std::string table_of_rules(const Tally& tally) {
          " | " + share(all.right, all.times) + " |\n";
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

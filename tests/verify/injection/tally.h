@@ -11,7 +11,7 @@
 #include "tests/verify/injection/judging.h"
 #include "verify/report.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 // Of the trials of one fault.
 struct Score {
@@ -49,4 +49,4 @@ std::string table_of_faults(const Tally& tally);
 // Precision by rule.
 std::string table_of_rules(const Tally& tally);
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 namespace {
 
@@ -100,4 +100,4 @@ void TraceLines::exception(const std::string& text, int id) {
 
 void TraceLines::end(const char* how) { text_ += R"({"end":")" + std::string(how) + "\"}\n"; }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -6,7 +6,7 @@
 
 #include "tests/verify/injection/job.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 class TraceLines {
  public:
@@ -35,4 +35,4 @@ class TraceLines {
   std::optional<long long> clock_;
 };
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

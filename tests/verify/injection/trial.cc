@@ -9,7 +9,7 @@
 #include "tests/verify/injection/healthy_jobs.h"
 #include "tests/verify/injection/judging.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 namespace {
 
@@ -205,4 +205,4 @@ Trial make_running(const Programs& programs, Random& random) {
           false};
 }
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -10,7 +10,7 @@
 #include "tests/verify/injection/files.h"
 #include "tests/verify/injection/job.h"
 
-namespace lockstep::injection {
+namespace lockstep::verify::injection {
 
 // What the run is seen through.
 enum class Form {
@@ -46,4 +46,4 @@ Trial make_healthy(const Programs& programs, Form form, Random& random);
 // Dumps of a healthy job under way: some ranks enqueued calls that others have not come to.
 Trial make_running(const Programs& programs, Random& random);
 
-}  // namespace lockstep::injection
+}  // namespace lockstep::verify::injection

@@ -9,7 +9,7 @@
 #include "tests/verify/program.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using ::testing::Contains;
@@ -155,7 +155,7 @@ TEST(GroupOrder, TracesThatMayGoOnShowTheirOrderAllTheSame) {
 TEST(GroupOrder, WhereNoTraceTellsItTheReportSaysSo) {
   auto run = program(
       {"group a 0,1; group b 0,1; barrier; clean", "group b 0,1; group a 0,1; barrier; clean"});
-  for (RankTrace& trace : run.ranks) trace.created_in_order = 0;
+  for (trace::RankTrace& trace : run.ranks) trace.created_in_order = 0;
   const Report report = verify(run);
   EXPECT_EQ(summary(report), "verdict clean");
   EXPECT_THAT(report.unknown, Contains(HasSubstr("order in which ranks created")));
@@ -192,7 +192,7 @@ TEST(GroupNames, CallsThatPartInThemFollow) {
                "hung"}));
   EXPECT_EQ(report.findings[0].rule, RuleId::group_divergence) << summary(report);
   EXPECT_EQ(report.findings[0].severity, Severity::error);
-  EXPECT_EQ(report.findings[0].culprits, std::vector<Rank>{Rank(2)});
+  EXPECT_EQ(report.findings[0].culprits, std::vector<trace::Rank>{trace::Rank(2)});
   EXPECT_FALSE(report.findings[0].consequences.empty());
 }
 
@@ -265,4 +265,4 @@ TEST(ManyGroups, ManyPairsInOppositeOrders) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -7,7 +7,7 @@
 #include "trace/load.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using ::testing::HasSubstr;
@@ -180,15 +180,15 @@ TEST(Matching, TheOrderOfFilesChangesNothing) {
   const std::string expected = judge(programs);
   std::vector<std::size_t> order = {0, 1, 2};
   do {
-    Tables tables;
-    std::vector<RankTrace> traces;
+    trace::Tables tables;
+    std::vector<trace::RankTrace> traces;
     for (const std::size_t r : order) {
-      auto trace =
-          read_text_trace(program_text(static_cast<std::int32_t>(r), 3, programs[r]), "x", tables);
+      auto trace = trace::read_text_trace(
+          program_text(static_cast<std::int32_t>(r), 3, programs[r]), "x", tables);
       ASSERT_TRUE(trace);
       traces.push_back(std::move(*trace));
     }
-    EXPECT_EQ(summary(verify(assemble_run(std::move(tables), std::move(traces)))), expected);
+    EXPECT_EQ(summary(verify(trace::assemble_run(std::move(tables), std::move(traces)))), expected);
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
@@ -260,4 +260,4 @@ TEST(Matching, StepsThatWereNotRecordedCannotDiffer) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

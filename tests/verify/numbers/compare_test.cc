@@ -8,7 +8,7 @@
 #include "tests/verify/numbers/tiny_training.h"
 #include "verify/compare_runs.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 // Three steps whose reduction adds the ranks up forwards or backwards; `fault(step)` may change
@@ -97,13 +97,13 @@ TEST(CompareRuns, NothingInCommonIsNothing) {
 }
 
 // A run of so many ranks whose steps had these losses.
-Run with_losses(int ranks, const std::vector<double>& losses) {
-  Run run;
+trace::Run with_losses(int ranks, const std::vector<double>& losses) {
+  trace::Run run;
   for (int r = 0; r < ranks; ++r) {
-    RankTrace trace;
-    trace.rank = Rank(r);
+    trace::RankTrace trace;
+    trace.rank = trace::Rank(r);
     for (std::size_t n = 0; n < losses.size(); ++n) {
-      StepMark mark;
+      trace::StepMark mark;
       mark.n = static_cast<std::int64_t>(n);
       // The ranks' mean is the loss.
       mark.loss = losses[n] + (r - (ranks - 1) * 0.5);
@@ -160,4 +160,4 @@ TEST(FinalLoss, IsNothingWhereTheRunsEndInDifferentStepsOrRecordedNone) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

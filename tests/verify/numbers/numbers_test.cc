@@ -12,7 +12,7 @@
 #include "tests/verify/program.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using ::testing::AllOf;
@@ -147,7 +147,7 @@ TEST(ReductionWrong, AnotherTensorInARanksPlaceIsIdentified) {
   ASSERT_FALSE(report.findings.empty());
   const Finding& f = report.findings[0];
   EXPECT_EQ(f.rule, RuleId::reduction_wrong);
-  EXPECT_THAT(f.culprits, ElementsAre(Rank(2)));
+  EXPECT_THAT(f.culprits, ElementsAre(trace::Rank(2)));
   EXPECT_EQ(f.step, 2);
   EXPECT_THAT(f.message, HasSubstr("its p2 was summed with the others'"));
 }
@@ -166,7 +166,7 @@ TEST(ReductionWrong, AFlippedBitOnTheWayIsFound) {
     ASSERT_EQ(report.findings.size(), 1U) << bit;
     const Finding& f = report.findings[0];
     EXPECT_TRUE(f.rule == RuleId::reduction_wrong || f.rule == RuleId::grad_divergence) << bit;
-    EXPECT_THAT(f.culprits, ElementsAre(Rank(3)));
+    EXPECT_THAT(f.culprits, ElementsAre(trace::Rank(3)));
     EXPECT_THAT(f.what, ElementsAre("p1"));
     EXPECT_EQ(f.step, 2);
     EXPECT_FALSE(f.consequences.empty()) << "the parameters follow";
@@ -522,4 +522,4 @@ TEST(BufferDivergence, IsAWarningUnlessBroadcastsKeepThemTogether) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -8,13 +8,13 @@
 #include "trace/load.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 constexpr const char* kValues = LOCKSTEP_SOURCE_DIR "/../shared/data/values/";
 
 Report judged_recording(const std::string& name) {
-  const auto run = load_run({kValues + name});
+  const auto run = trace::load_run({kValues + name});
   EXPECT_TRUE(run) << run.error().str();
   return verify(*run);
 }
@@ -39,4 +39,4 @@ TEST_F(Recorded, ResnetThatLostItsHooks) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -8,7 +8,7 @@
 #include "tests/support/trace_text.h"
 #include "trace/values/fingerprint.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -47,9 +47,9 @@ void TinyTraining::backward() {
 
 void TinyTraining::record(RankState& rank, const std::string& name, const Tensor& values,
                           const std::string& kind) {
-  Fingerprinter fingerprinter;
+  trace::Fingerprinter fingerprinter;
   fingerprinter.add(values, 0);
-  const Fingerprint print = fingerprinter.finish();
+  const trace::Fingerprint print = fingerprinter.finish();
   OrderedJson json = {{"ev", "state"},
                       {"n", step_},
                       {"name", name},
@@ -124,7 +124,7 @@ void TinyTraining::record_params() {
 }
 
 void TinyTraining::record_scalar(std::uint32_t rank, const std::string& name, double value) {
-  Fingerprinter fingerprinter(0);
+  trace::Fingerprinter fingerprinter(0);
   fingerprinter.add(std::span<const double>(&value, 1), 0);
   line(rank, OrderedJson{{"ev", "state"},
                          {"n", step_},
@@ -149,10 +149,10 @@ void TinyTraining::good_step() {
   end_step();
 }
 
-Run TinyTraining::run() const {
+trace::Run TinyTraining::run() const {
   std::vector<std::string> texts;
   for (const RankState& rank : ranks_) texts.push_back(rank.text + R"({"end":"clean"})" + "\n");
   return run_from_text(texts);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -9,7 +9,7 @@
 
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 class TinyTraining {
  public:
@@ -57,7 +57,7 @@ class TinyTraining {
   void line(std::uint32_t rank, const std::string& json) { ranks_[rank].text += json + "\n"; }
   std::string name(std::size_t t) const { return names_[t]; }
 
-  Run run() const;
+  trace::Run run() const;
 
  private:
   struct RankState {
@@ -75,4 +75,4 @@ class TinyTraining {
   std::int64_t step_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

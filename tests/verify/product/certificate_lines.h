@@ -7,7 +7,7 @@
 
 #include "base/sha256.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 inline std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> out;
@@ -76,4 +76,4 @@ void damage(const std::string& text, Use use) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -9,7 +9,7 @@
 #include "verify/certificates/certificate.h"
 #include "verify/checker/check_certificate.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using ::testing::ElementsAre;
@@ -20,7 +20,8 @@ class RankClasses : public ::testing::Test {
  protected:
   static constexpr std::int32_t kRanks = 300;
 
-  Result<Derivation> load(SmallProduct& p, std::vector<ProductSpec::RankClass> classes) {
+  Result<trace::Derivation> load(SmallProduct& p,
+                                 std::vector<trace::ProductSpec::RankClass> classes) {
     p.spec.classes = std::move(classes);
     p.write(folder_.path());
     for (std::int32_t r = 2; r < kRanks; ++r) {
@@ -29,10 +30,10 @@ class RankClasses : public ::testing::Test {
                                              std::to_string(r) + ".trace.jsonl"));
       }
     }
-    return load_derivation(folder_.path());
+    return trace::load_derivation(folder_.path());
   }
-  static std::vector<ProductSpec::RankClass> others_like_rank_1() {
-    ProductSpec::RankClass others{1, {}};
+  static std::vector<trace::ProductSpec::RankClass> others_like_rank_1() {
+    trace::ProductSpec::RankClass others{1, {}};
     for (std::int32_t r = 1; r < kRanks; ++r) others.ranks.push_back(r);
     return {{0, {0}}, others};
   }
@@ -43,7 +44,7 @@ TEST_F(RankClasses, WhatOneDoesAllDo) {
   SmallProduct p(kRanks);
   p.condition("image", "A:w B:v");
   p.condition("text", "A:w B:v");
-  const Result<Derivation> derivation = load(p, others_like_rank_1());
+  const Result<trace::Derivation> derivation = load(p, others_like_rank_1());
   ASSERT_TRUE(derivation) << derivation.error().str();
   const ProductModel model(*derivation);
   const ProductDecision decision = decide(model);
@@ -59,19 +60,19 @@ TEST_F(RankClasses, AnyOfThemMayBeTheOneThatDiffers) {
   p.condition("text", "A:w");
   p.allow({217}, {3}, {"image", "text"});
   p.allow({}, {}, {"image"});
-  const Result<Derivation> derivation = load(p, others_like_rank_1());
+  const Result<trace::Derivation> derivation = load(p, others_like_rank_1());
   ASSERT_TRUE(derivation) << derivation.error().str();
   const ProductDecision decision = decide(ProductModel(*derivation));
   ASSERT_EQ(decision.verdict, ProductVerdict::diverges);
   EXPECT_EQ(decision.counterexample->step, 3);
-  EXPECT_THAT(decision.counterexample->differing, ElementsAre(Rank(217)));
+  EXPECT_THAT(decision.counterexample->differing, ElementsAre(trace::Rank(217)));
 }
 
 TEST_F(RankClasses, WhatStandsForOthersIsInTheirGroups) {
   SmallProduct p(kRanks);
   p.group("b", {0, 1});
   p.condition("image", "A:w B:v");
-  const Result<Derivation> derivation = load(p, others_like_rank_1());
+  const Result<trace::Derivation> derivation = load(p, others_like_rank_1());
   ASSERT_FALSE(derivation);
   EXPECT_THAT(derivation.error().message, HasSubstr("group b does not have them all"));
 }
@@ -80,14 +81,14 @@ TEST_F(RankClasses, WhatStandsForOthersSendsNoMessages) {
   SmallProduct p(kRanks);
   p.condition("image", "A:w R0:x", 1);
   p.condition("image", "A:w S1:x", 0);
-  const Result<Derivation> derivation = load(p, others_like_rank_1());
+  const Result<trace::Derivation> derivation = load(p, others_like_rank_1());
   ASSERT_FALSE(derivation);
   EXPECT_THAT(derivation.error().message, HasSubstr("messages"));
 }
 
 TEST_F(RankClasses, EveryRankIsInOneClass) {
   const auto refused = [&](const std::string& classes) {
-    const Result<ProductSpec> spec = parse_product(
+    const Result<trace::ProductSpec> spec = trace::parse_product(
         R"({"product": 1, "world_size": 4, "conditions": [{"name": "c"}],
             "histories": [{"first": "c", "folder": "f"}], "steps": ["c", "c"],
             "classes": )" +
@@ -105,4 +106,4 @@ TEST_F(RankClasses, EveryRankIsInOneClass) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -7,7 +7,7 @@
 #include "tests/verify/product/small_product.h"
 #include "tests/verify/program.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using testing::ElementsAre;
@@ -18,7 +18,7 @@ using testing::SizeIs;
 struct Decided {
   explicit Decided(const SmallProduct& product)
       : derivation(product.derivation()), model(derivation), decision(decide(model)) {}
-  Derivation derivation;
+  trace::Derivation derivation;
   ProductModel model;
   ProductDecision decision;
 
@@ -61,7 +61,7 @@ TEST(Decide, AgreedConditionsMayDiffer) {
   SmallProduct p(2);
   p.condition("image", "A:image A:text");
   p.condition("text", "A:text");
-  p.spec.choice = ProductSpec::Choice::agreed;
+  p.spec.choice = trace::ProductSpec::Choice::agreed;
   const Decided d(p);
   EXPECT_EQ(d.verdict(), ProductVerdict::safe) << d;
 }
@@ -93,7 +93,7 @@ TEST(Decide, WhereOneRankIsFixedTheOthersAreTheOnesThatDiffer) {
   const Decided d(p);
   ASSERT_EQ(d.verdict(), ProductVerdict::diverges) << d;
   EXPECT_THAT(d.decision.counterexample->differing, SizeIs(1));
-  EXPECT_NE(d.decision.counterexample->differing.front(), Rank(1));
+  EXPECT_NE(d.decision.counterexample->differing.front(), trace::Rank(1));
 }
 
 TEST(Decide, RanksThatAreFixedToOneConditionEachAreSafeWhereTheseAgree) {
@@ -131,7 +131,7 @@ TEST(Decide, OppositeOrdersOfTwoGroupsMayDeadlock) {
   p.condition("text", "B A");
   const Decided d(p);
   ASSERT_EQ(d.verdict(), ProductVerdict::may_deadlock) << d;
-  EXPECT_THAT(d.decision.counterexample->differing, ElementsAre(Rank(0), Rank(1)));
+  EXPECT_THAT(d.decision.counterexample->differing, ElementsAre(trace::Rank(0), trace::Rank(1)));
   EXPECT_THAT(d.decision.counterexample->reason, SizeIs(2));
   EXPECT_THAT(summary(d.decision.counterexample->report), HasSubstr("error proven"));
 }
@@ -275,7 +275,7 @@ TEST(Decide, AnExceptionIsAWayToEnd) {
   SmallProduct p(2);
   p.condition("image", "A:w A:v");
   p.condition("text", "A:w A:v !");
-  p.spec.choice = ProductSpec::Choice::agreed;
+  p.spec.choice = trace::ProductSpec::Choice::agreed;
   const Decided d(p);
   ASSERT_EQ(d.verdict(), ProductVerdict::raises) << d;
   EXPECT_EQ(d.decision.counterexample->step, 0);
@@ -297,7 +297,7 @@ TEST(Decide, ADivergenceBeforeTheExceptionIsTheCause) {
 TEST(Decide, WhatDependsOnMoreThanTheConditionIsInconclusive) {
   SmallProduct p(2);
   p.condition("image", "A:w");
-  Derivation d = p.derivation();
+  trace::Derivation d = p.derivation();
   d.spec.steps = {0, 0};
   std::vector<std::string> programs(
       2,
@@ -313,7 +313,7 @@ TEST(Decide, WhatDependsOnMoreThanTheConditionIsInconclusive) {
 TEST(Decide, AConditionSeenOnceIsInconclusive) {
   SmallProduct p(2);
   p.condition("image", "A:w");
-  Derivation d = p.derivation();
+  trace::Derivation d = p.derivation();
   d.spec.steps = {0};
   std::vector<std::string> programs(
       2, "group a 0,1; all_reduce g=a n=4 step=0; all_reduce g=a n=4 step=1; clean");
@@ -329,7 +329,7 @@ TEST(Decide, AFirstConditionWithoutHistoryIsInconclusive) {
   SmallProduct p(2);
   p.condition("image", "A:w");
   p.condition("text", "A:w");
-  Derivation d = p.derivation();
+  trace::Derivation d = p.derivation();
   d.spec.histories.pop_back();
   d.runs.pop_back();
   const ProductModel model(d);
@@ -340,7 +340,7 @@ TEST(Decide, AFirstConditionWithoutHistoryIsInconclusive) {
 
 TEST(Decide, TooManyKindsOfStepsAreInconclusive) {
   SmallProduct p(1);
-  p.spec.choice = ProductSpec::Choice::agreed;
+  p.spec.choice = trace::ProductSpec::Choice::agreed;
   for (int c = 0; c < 64; ++c) p.condition("c" + std::to_string(c), "");
   std::vector<std::int64_t> steps;
   for (std::int64_t s = 1; s <= 20; ++s) steps.push_back(s);
@@ -366,7 +366,7 @@ TEST(Decide, NoConditionForSomeRankIsInconclusive) {
 TEST(Decide, DifferentMembersOfAGroupDiverge) {
   SmallProduct p(3);
   p.condition("image", "A:w");
-  Derivation d = p.derivation();
+  trace::Derivation d = p.derivation();
   d.runs[0] = program({"group a 0,1; all_reduce g=a n=4 step=0; clean",
                        "group a 0,1,2; all_reduce g=a n=4 step=0; clean",
                        "group a 0,1,2; all_reduce g=a n=4 step=0; clean"},
@@ -383,7 +383,7 @@ TEST(Decide, UnevenExchangesMustFit) {
   const auto judged = [](const std::string& of_rank_1) {
     SmallProduct p(2);
     p.condition("image", "");
-    Derivation d = p.derivation();
+    trace::Derivation d = p.derivation();
     d.spec.steps.clear();
     d.spec.only_steps = 1;
     d.runs[0] = program({"all_to_all_single in_splits=1,2 out_splits=1,3 step=0; clean",
@@ -399,7 +399,7 @@ TEST(Decide, UnevenExchangesMustFit) {
 TEST(Decide, AReceiveFromAnySourceIsInconclusive) {
   SmallProduct p(2);
   p.condition("image", "");
-  Derivation d = p.derivation();
+  trace::Derivation d = p.derivation();
   d.spec.steps.clear();
   d.spec.only_steps = 1;
   d.runs[0] = program({"send n=4 peer=1 step=0; clean", "recv_any n=4 step=0; clean"}, false);
@@ -412,7 +412,7 @@ TEST(Decide, AReceiveFromAnySourceIsInconclusive) {
 TEST(Decide, WaitsThatCrossStepsCloseNoCircle) {
   SmallProduct p(2);
   p.condition("image", "");
-  Derivation d = p.derivation();
+  trace::Derivation d = p.derivation();
   d.spec.steps = {0, 0};
   const std::string groups = "group a 0,1; group b 0,1; ";
   const std::string rank =
@@ -429,4 +429,4 @@ TEST(Decide, WaitsThatCrossStepsCloseNoCircle) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

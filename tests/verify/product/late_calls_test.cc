@@ -13,7 +13,7 @@
 #include "verify/product/decide.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using testing::Contains;
@@ -42,8 +42,8 @@ std::string trace_of(const Way& way) {
 }
 
 // One condition, met in steps 0 to 3.
-Derivation derivation_of(const std::vector<std::string>& traces) {
-  Derivation out;
+trace::Derivation derivation_of(const std::vector<std::string>& traces) {
+  trace::Derivation out;
   out.spec.world_size = static_cast<std::int32_t>(traces.size());
   out.spec.conditions = {{"image", "", {}}};
   out.spec.histories = {{0, "first-0"}};
@@ -52,14 +52,14 @@ Derivation derivation_of(const std::vector<std::string>& traces) {
   return out;
 }
 
-ProductDecision decided(const Derivation& derivation) {
+ProductDecision decided(const trace::Derivation& derivation) {
   const ProductModel model(derivation);
   return decide(model);
 }
 
 TEST(LateCalls, StandInStepOneWhereTheyCame) {
   const std::string rank = trace_of({"a", "a", "b", "c"});
-  const Derivation derivation = derivation_of({rank, rank});
+  const trace::Derivation derivation = derivation_of({rank, rank});
   const ProductModel model(derivation);
   const ProductDecision decision = decide(model);
   ASSERT_EQ(decision.verdict, ProductVerdict::safe) << decision.why.front();
@@ -117,9 +117,9 @@ TEST(LateCalls, UnderAnotherConditionOfStepOneAreInconclusive) {
   const std::string rank = "group a 0,1" + calls("a", 0) + calls("a", 1) + calls("a", 0) +
                            calls("a", 1) + calls("a", 2) + calls("aa", 3) + calls("a", 4) +
                            "; clean";
-  Derivation derivation = derivation_of({rank, rank});
+  trace::Derivation derivation = derivation_of({rank, rank});
   derivation.spec.conditions.push_back({"text", "", {}});
-  derivation.spec.choice = ProductSpec::Choice::agreed;
+  derivation.spec.choice = trace::ProductSpec::Choice::agreed;
   derivation.spec.steps = {0, 1, 0, 1};
   derivation.spec.allowed.push_back({{}, {0}, {0}});
   const ProductDecision decision = decided(derivation);
@@ -162,4 +162,4 @@ TEST(LateCalls, AgreeWithWhatVerifyFinds) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -10,14 +10,14 @@
 #include "verify/checker/check_certificate.h"
 #include "verify/product/decide.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using testing::Contains;
 using testing::HasSubstr;
 
-std::vector<lockstep::Run> runs_of(const SmallProduct& product) {
-  std::vector<lockstep::Run> out;
+std::vector<trace::Run> runs_of(const SmallProduct& product) {
+  std::vector<trace::Run> out;
   for (std::size_t h = 0; h < product.spec.conditions.size(); ++h)
     out.push_back(run_from_text(product.texts(h)));
   return out;
@@ -29,25 +29,25 @@ TEST(ProductDamage, IsAnErrorOrAnAnswer) {
   p.allow({1}, {2}, {"image"});
   p.spec.assumptions = {"one library"};
   p.spec.only_steps = 9;
-  const std::string whole = product_text(p.full_spec());
-  ASSERT_TRUE(parse_product(whole, "product.json"));
+  const std::string whole = trace::product_text(p.full_spec());
+  ASSERT_TRUE(trace::parse_product(whole, "product.json"));
   int read = 0;
   int refused = 0;
   damage(whole, [&](const std::string& text) {
-    Result<ProductSpec> spec = parse_product(text, "product.json");
+    Result<trace::ProductSpec> spec = trace::parse_product(text, "product.json");
     if (!spec) {
       EXPECT_THAT(spec.error().message, testing::Not(testing::IsEmpty()));
       ++refused;
       return;
     }
-    const auto again = parse_product(product_text(*spec), "product.json");
+    const auto again = trace::parse_product(trace::product_text(*spec), "product.json");
     ASSERT_TRUE(again) << text << again.error().str();
-    EXPECT_EQ(product_text(*again), product_text(*spec));
+    EXPECT_EQ(trace::product_text(*again), trace::product_text(*spec));
     ++read;
-    std::vector<lockstep::Run> runs = runs_of(p);
+    std::vector<trace::Run> runs = runs_of(p);
     if (spec->histories.size() != runs.size()) return;
-    const Result<Derivation> derivation =
-        make_derivation(std::move(*spec), std::move(runs), "folder");
+    const Result<trace::Derivation> derivation =
+        trace::make_derivation(std::move(*spec), std::move(runs), "folder");
     if (!derivation) return;
     const ProductModel model(*derivation);
     const ProductDecision decision = decide(model);
@@ -65,18 +65,19 @@ TEST(ProductDamage, ADerivationIsOfItsOwnWorldAndWhole) {
   SmallProduct p(2);
   p.condition("image", "A:w");
   const auto refusal = [&](auto change) {
-    ProductSpec spec = p.full_spec();
-    std::vector<lockstep::Run> runs = runs_of(p);
+    trace::ProductSpec spec = p.full_spec();
+    std::vector<trace::Run> runs = runs_of(p);
     change(spec, runs);
-    const auto made = make_derivation(std::move(spec), std::move(runs), "folder");
+    const auto made = trace::make_derivation(std::move(spec), std::move(runs), "folder");
     return made ? "" : made.error().str();
   };
-  using S = ProductSpec;
-  using R = std::vector<lockstep::Run>;
+  using S = trace::ProductSpec;
+  using R = std::vector<trace::Run>;
   EXPECT_EQ(refusal([](S&, R&) {}), "");
   EXPECT_THAT(refusal([](S& spec, R&) { spec.world_size = 3; }), HasSubstr("world of 2 ranks"));
   EXPECT_THAT(refusal([](S&, R& runs) { runs[0].ranks.pop_back(); }), HasSubstr("rank 1"));
-  EXPECT_THAT(refusal([](S&, R& runs) { runs[0].ranks[1].end = End::cut; }), HasSubstr("ends"));
+  EXPECT_THAT(refusal([](S&, R& runs) { runs[0].ranks[1].end = trace::End::cut; }),
+              HasSubstr("ends"));
   EXPECT_THAT(refusal([](S&, R& runs) { runs[0].ranks[0].dropped = 1; }), HasSubstr("lost"));
 }
 
@@ -86,7 +87,7 @@ TEST(ProductDamage, TooMuchToLookAtIsSaidAtOnce) {
   for (int c = 0; c < 64; ++c)
     p.condition("c" + std::to_string(c), "", std::nullopt, std::to_string(c));
   for (std::int64_t step = 1; step <= 2000; ++step) p.allow({}, {step}, {"c0"});
-  const Derivation derivation = p.derivation();
+  const trace::Derivation derivation = p.derivation();
   const ProductModel model(derivation);
   const ProductDecision decision = decide(model);
   EXPECT_EQ(decision.verdict, ProductVerdict::inconclusive);
@@ -96,4 +97,4 @@ TEST(ProductDamage, TooMuchToLookAtIsSaidAtOnce) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

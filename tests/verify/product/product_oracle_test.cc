@@ -18,7 +18,7 @@
 #include "verify/product/decide.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 // Only what concerns matching and blocking: an asynchronous call that nobody waits for is a fault
@@ -26,8 +26,8 @@ namespace {
 bool at_fault(const Report& report) { return shows_divergence(report); }
 
 // The run in which rank r meets conditions[r], step by step.
-lockstep::Run run_of_assignment(const SmallProduct& product,
-                                const std::vector<std::vector<std::uint32_t>>& conditions) {
+trace::Run run_of_assignment(const SmallProduct& product,
+                             const std::vector<std::vector<std::uint32_t>>& conditions) {
   std::vector<std::string> texts;
   for (std::int32_t r = 0; r < product.spec.world_size; ++r) {
     texts.push_back(program_text(r, product.spec.world_size,
@@ -42,7 +42,7 @@ template <class Visit>
 void all_assignments(const SmallProduct& product, Visit visit) {
   const auto ranks = static_cast<std::size_t>(product.spec.world_size);
   const std::size_t n = product.spec.conditions.size();
-  const bool agreed = product.spec.choice == ProductSpec::Choice::agreed;
+  const bool agreed = product.spec.choice == trace::ProductSpec::Choice::agreed;
   // Whose condition a rank shares: the first of those that it is together with.
   std::vector<std::size_t> leader(ranks);
   for (std::size_t r = 0; r < ranks; ++r) leader[r] = agreed ? 0 : r;
@@ -74,7 +74,7 @@ struct Tally {
 
 // True where both agree.
 bool compare(const SmallProduct& product, const std::string& shown, Tally& tally) {
-  const Derivation derivation = product.derivation();
+  const trace::Derivation derivation = product.derivation();
   const ProductModel model(derivation);
   const ProductDecision decision = decide(model);
   bool fault = false;
@@ -205,7 +205,7 @@ TEST(ProductOracle, AllProgramsOfTwoPairs) {
       p.condition("text", shifted(y0), 2);
       p.condition("text", shifted(y1), 3);
       if (!compare(p, x0 + " & " + x1 + " | " + y0 + " & " + y1, tally)) return;
-      const Derivation derivation = p.derivation();
+      const trace::Derivation derivation = p.derivation();
       const ProductDecision decision = decide(ProductModel(derivation));
       varying += decision.verdict == ProductVerdict::safe && decision.varying ? 1U : 0U;
     }
@@ -223,10 +223,10 @@ TEST(ProductOracle, WhoDoesNotShareABatchMayNotVary) {
   p.condition("image", "R0", 1);
   p.condition("text", "", 0);
   p.condition("text", "", 1);
-  const Derivation apart = p.derivation();
+  const trace::Derivation apart = p.derivation();
   EXPECT_EQ(decide(ProductModel(apart)).verdict, ProductVerdict::diverges);
   p.spec.together = {{0, 1}};
-  const Derivation shared = p.derivation();
+  const trace::Derivation shared = p.derivation();
   EXPECT_EQ(decide(ProductModel(shared)).verdict, ProductVerdict::safe);
 }
 
@@ -253,7 +253,7 @@ class Generator {
     } else {
       members_ = other_ = {0, 1};
     }
-    if (below(4) == 0) p.spec.choice = ProductSpec::Choice::agreed;
+    if (below(4) == 0) p.spec.choice = trace::ProductSpec::Choice::agreed;
     if (below(4) == 0) {
       p.spec.together = {{0, 1}};
       shown += ", 0 and 1 together";
@@ -343,7 +343,7 @@ TEST(ProductOracle, ComposedRunsAreThoseMadeByHand) {
   SmallProduct p(2);
   p.condition("image", "A:w b:v w1 B:u");
   p.condition("text", "A:w b:v w1 B:u");
-  const Derivation derivation = p.derivation();
+  const trace::Derivation derivation = p.derivation();
   const ProductModel model(derivation);
   ASSERT_EQ(decide(model).verdict, ProductVerdict::safe);
   all_assignments(p, [&](const auto& conditions) {
@@ -354,17 +354,17 @@ TEST(ProductOracle, ComposedRunsAreThoseMadeByHand) {
       for (const auto& mine : conditions) options.push_back({mine[0], mine[step]});
       assignment.options.push_back(options);
     }
-    const lockstep::Run composed = compose(model, assignment);
-    const lockstep::Run by_hand = run_of_assignment(p, conditions);
+    const trace::Run composed = compose(model, assignment);
+    const trace::Run by_hand = run_of_assignment(p, conditions);
     EXPECT_EQ(verify(composed).verdict, Verdict::clean);
     for (std::size_t r = 0; r < 2; ++r) {
       std::ostringstream a, b;
-      write_text_trace(a, composed.ranks[r], composed.tables);
-      write_text_trace(b, by_hand.ranks[r], by_hand.tables);
+      trace::write_text_trace(a, composed.ranks[r], composed.tables);
+      trace::write_text_trace(b, by_hand.ranks[r], by_hand.tables);
       EXPECT_EQ(a.str(), b.str());
     }
   });
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -9,7 +9,7 @@
 #include "tests/support/trace_text.h"
 #include "tests/verify/program.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 namespace {
 
@@ -75,7 +75,7 @@ const std::string& SmallProduct::of(const PerRank& programs, std::int32_t rank) 
 std::uint32_t SmallProduct::index_of(const std::string& condition) const {
   const auto found =
       std::find_if(spec.conditions.begin(), spec.conditions.end(),
-                   [&](const ProductSpec::Condition& c) { return c.name == condition; });
+                   [&](const trace::ProductSpec::Condition& c) { return c.name == condition; });
   return static_cast<std::uint32_t>(found - spec.conditions.begin());
 }
 
@@ -113,14 +113,14 @@ void SmallProduct::group(const std::string& name, std::vector<std::int32_t> rank
 
 void SmallProduct::allow(std::vector<std::int32_t> ranks, std::vector<std::int64_t> steps,
                          const std::vector<std::string>& conditions) {
-  ProductSpec::Allowed rule{std::move(ranks), std::move(steps), {}};
+  trace::ProductSpec::Allowed rule{std::move(ranks), std::move(steps), {}};
   for (const std::string& name : conditions) rule.conditions.push_back(index_of(name));
   std::sort(rule.conditions.begin(), rule.conditions.end());
   spec.allowed.push_back(std::move(rule));
 }
 
-ProductSpec SmallProduct::full_spec() const {
-  ProductSpec out = spec;
+trace::ProductSpec SmallProduct::full_spec() const {
+  trace::ProductSpec out = spec;
   const auto n = static_cast<std::uint32_t>(spec.conditions.size());
   for (std::uint32_t c = 0; c < n; ++c) out.histories.push_back({c, "first-" + std::to_string(c)});
   for (int round = 0; round < 2; ++round) {
@@ -162,7 +162,7 @@ std::string SmallProduct::rank_program(std::int32_t rank,
 }
 
 std::vector<std::string> SmallProduct::texts(std::size_t history) const {
-  const ProductSpec full = full_spec();
+  const trace::ProductSpec full = full_spec();
   std::vector<std::uint32_t> conditions = {full.histories[history].first};
   conditions.insert(conditions.end(), full.steps.begin(), full.steps.end());
   std::vector<std::string> out;
@@ -171,8 +171,8 @@ std::vector<std::string> SmallProduct::texts(std::size_t history) const {
   return out;
 }
 
-Derivation SmallProduct::derivation() const {
-  Derivation out;
+trace::Derivation SmallProduct::derivation() const {
+  trace::Derivation out;
   out.spec = full_spec();
   for (std::size_t h = 0; h < out.spec.histories.size(); ++h)
     out.runs.push_back(run_from_text(texts(h)));
@@ -180,8 +180,8 @@ Derivation SmallProduct::derivation() const {
 }
 
 void SmallProduct::write(const std::string& folder) const {
-  const ProductSpec full = full_spec();
-  std::ofstream(folder + "/product.json") << product_text(full);
+  const trace::ProductSpec full = full_spec();
+  std::ofstream(folder + "/product.json") << trace::product_text(full);
   for (std::size_t h = 0; h < full.histories.size(); ++h) {
     const std::string history = folder + "/" + full.histories[h].folder;
     std::filesystem::create_directories(history);
@@ -191,4 +191,4 @@ void SmallProduct::write(const std::string& folder) const {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

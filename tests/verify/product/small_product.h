@@ -21,13 +21,13 @@
 #include "trace/derivation.h"
 #include "verify/report.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 
 class SmallProduct {
  public:
   explicit SmallProduct(std::int32_t ranks);
 
-  ProductSpec spec;  // complete but for conditions, histories and steps
+  trace::ProductSpec spec;  // complete but for conditions, histories and steps
 
   // What ranks do in a step under a condition; `rank` given: that one only, over what was said.
   // A new name is a new condition. Step 0 is like any other unless first() says otherwise.
@@ -45,10 +45,10 @@ class SmallProduct {
   void backend(const std::string& name) { backend_ = name; }
 
   // Fills in histories and steps: each condition twice.
-  ProductSpec full_spec() const;
+  trace::ProductSpec full_spec() const;
   // The text traces of a history, one for each rank.
   std::vector<std::string> texts(std::size_t history) const;
-  Derivation derivation() const;
+  trace::Derivation derivation() const;
   // Writes product.json and the traces below the folder.
   void write(const std::string& folder) const;
 
@@ -71,4 +71,4 @@ class SmallProduct {
   std::string backend_ = "gloo";
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -6,7 +6,7 @@
 #include "verify/certificates/certificate.h"
 #include "verify/product/decide.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using ::testing::ElementsAre;
@@ -31,16 +31,16 @@ SmallProduct two_pairs(const std::string& reduced) {
 
 TEST(Teams, AnotherConditionIsAnotherOneForAllOfATeam) {
   const SmallProduct p = two_pairs("");
-  const Derivation derivation = p.derivation();
+  const trace::Derivation derivation = p.derivation();
   const ProductDecision decision = decide(ProductModel(derivation));
   ASSERT_EQ(decision.verdict, ProductVerdict::diverges);
-  EXPECT_THAT(decision.counterexample->differing, ElementsAre(Rank(0), Rank(1)));
+  EXPECT_THAT(decision.counterexample->differing, ElementsAre(trace::Rank(0), trace::Rank(1)));
   EXPECT_EQ(decision.counterexample->channel, "group a");
 }
 
 TEST(Teams, NoCertificateWhereWhatTheySendDependsOnTheBatch) {
   const SmallProduct p = two_pairs("A:w");
-  const Derivation derivation = p.derivation();
+  const trace::Derivation derivation = p.derivation();
   const ProductModel model(derivation);
   const ProductDecision decision = decide(model);
   ASSERT_EQ(decision.verdict, ProductVerdict::safe);
@@ -55,26 +55,27 @@ TEST(Teams, NoCertificateWhereWhatTheySendDependsOnTheBatch) {
 TEST(Teams, MayMeetWhatAllOfThemMay) {
   SmallProduct p = two_pairs("");
   p.allow({1, 3}, {}, {"image"});
-  const Derivation derivation = p.derivation();
+  const trace::Derivation derivation = p.derivation();
   EXPECT_EQ(decide(ProductModel(derivation)).verdict, ProductVerdict::safe);
 }
 
 TEST(Teams, AreReadAndWritten) {
   const auto read = [&](const std::string& keys) {
-    return parse_product(
+    return trace::parse_product(
         R"({"product": 1, "world_size": 4, "conditions": [{"name": "c"}],
             "histories": [{"first": "c", "folder": "f"}], "steps": ["c", "c"], )" +
             keys + "}",
         "product.json");
   };
   const auto refused = [&](const std::string& together) {
-    const Result<ProductSpec> spec = read("\"together\": " + together);
+    const Result<trace::ProductSpec> spec = read("\"together\": " + together);
     return spec ? std::string("accepted") : spec.error().message;
   };
-  const Result<ProductSpec> spec = read(R"("together": [[1, 0], [2, 3]])");
+  const Result<trace::ProductSpec> spec = read(R"("together": [[1, 0], [2, 3]])");
   ASSERT_TRUE(spec) << spec.error().str();
   EXPECT_THAT(spec->together, ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
-  const Result<ProductSpec> again = parse_product(product_text(*spec), "product.json");
+  const Result<trace::ProductSpec> again =
+      trace::parse_product(trace::product_text(*spec), "product.json");
   ASSERT_TRUE(again) << again.error().str();
   EXPECT_EQ(again->together, spec->together);
   EXPECT_EQ(refused("[]"), "accepted");
@@ -87,4 +88,4 @@ TEST(Teams, AreReadAndWritten) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

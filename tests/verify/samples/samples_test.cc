@@ -10,7 +10,7 @@
 #include "tests/verify/program.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using ::testing::AllOf;
@@ -209,7 +209,7 @@ TEST(Overlap, TwoRanksWithOneRankNumber) {
   const Report report = judged_samples(
       job, [](std::uint32_t r) { return r == 3 ? 2 : r; }, gradients);
   EXPECT_THAT(summary(report), HasSubstr("overlap error observed"));
-  EXPECT_THAT(report.findings[0].ranks, ElementsAre(Rank(2), Rank(3)));
+  EXPECT_THAT(report.findings[0].ranks, ElementsAre(trace::Rank(2), trace::Rank(3)));
 }
 
 TEST(Overlap, TwoRanksThatAreOneInAFewSteps) {
@@ -219,7 +219,7 @@ TEST(Overlap, TwoRanksThatAreOneInAFewSteps) {
   const Report report = judged_samples(
       job, [](std::uint32_t r) { return r == 4 ? 1 : r; }, gradients);
   EXPECT_THAT(summary(report), HasSubstr("overlap error observed"));
-  EXPECT_THAT(report.findings[0].ranks, ElementsAre(Rank(1), Rank(4)));
+  EXPECT_THAT(report.findings[0].ranks, ElementsAre(trace::Rank(1), trace::Rank(4)));
 }
 
 TEST(Overlap, SamplingWithReplacementTellsNothing) {
@@ -332,4 +332,4 @@ TEST(IndexMisaligned, MicroBatchesOfAStepAreNone) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

@@ -5,7 +5,7 @@
 #include "tests/verify/program.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using ::testing::HasSubstr;
@@ -36,7 +36,8 @@ TEST(Rendezvous, ACircleOfThreeIsNamedWhole) {
   };
   const Report report = verify(program({rank(0), rank(1), rank(2)}));
   EXPECT_EQ(summary(report), "p2p-cycle error possible group=world seq=0\nverdict findings");
-  EXPECT_EQ(first_finding(report).ranks, (std::vector<Rank>{Rank(0), Rank(1), Rank(2)}));
+  EXPECT_EQ(first_finding(report).ranks,
+            (std::vector<trace::Rank>{trace::Rank(0), trace::Rank(1), trace::Rank(2)}));
 }
 
 TEST(Rendezvous, OneThatReceivesFirstOpensTheCircle) {
@@ -214,4 +215,4 @@ TEST(Probe, AMessageThatAPostedReceiveTakesIsNotSeen) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

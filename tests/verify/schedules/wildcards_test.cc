@@ -8,7 +8,7 @@
 #include "verify/streams/streams.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 using ::testing::HasSubstr;
@@ -159,7 +159,7 @@ TEST(Wildcards, ManyOrdersThatAreAllAlikeAreOneOrder) {
 }
 
 // Messages that differ, and senders that wait: orders multiply.
-lockstep::Run many_orders() {
+trace::Run many_orders() {
   std::vector<std::string> programs = {""};
   for (int r = 1; r < 24; ++r) {
     programs[0] += "recv_any ptag=0; ";
@@ -208,4 +208,4 @@ TEST(Wildcards, DamagedTracesAccuseNobody) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

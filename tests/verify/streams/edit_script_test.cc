@@ -5,7 +5,7 @@
 
 #include "verify/streams/edits.h"
 
-namespace lockstep {
+namespace lockstep::verify {
 namespace {
 
 std::string edit(const std::string& reference, const std::string& deviant,
@@ -72,4 +72,4 @@ TEST(EditScript, ASwapNeedsBothCallsToBeThere) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::verify

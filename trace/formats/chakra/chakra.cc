@@ -15,7 +15,7 @@
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -350,4 +350,4 @@ Format chakra_format() {
           .unknown = kUnknownInChakra};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

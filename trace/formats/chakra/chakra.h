@@ -24,10 +24,10 @@
 
 #include "trace/formats/format.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 inline constexpr std::size_t kChakraMemoryFactor = 96;
 
 Format chakra_format();
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "trace/formats/json_scan.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -187,4 +187,4 @@ ChakraJsonNodes::Next ChakraJsonNodes::next(ChakraNode& node) {
   return parsed && read_node(object, graph_, node) ? Next::node : Next::damaged;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

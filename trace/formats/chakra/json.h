@@ -18,7 +18,7 @@
 
 #include "trace/formats/chakra/messages.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 bool looks_like_chakra_json(std::string_view bytes);
 
@@ -39,4 +39,4 @@ class ChakraJsonNodes {
   simdjson::dom::parser parser_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

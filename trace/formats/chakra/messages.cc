@@ -6,7 +6,7 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -245,4 +245,4 @@ bool parse_chakra_node(std::string_view message, ChakraNode& node) {
   return !fields.failed();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::trace {
 
 enum class ChakraType : std::uint8_t { other, send, recv, collective };
 
@@ -46,4 +46,4 @@ class ChakraMessages {
 bool is_chakra_metadata(std::string_view message);
 bool parse_chakra_node(std::string_view message, ChakraNode& node);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -13,7 +13,7 @@
 #include "trace/formats/digest/form.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -273,4 +273,4 @@ Format digest_format() {
           .read_recording = read_recording};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -21,7 +21,7 @@
 #include "trace/formats/format.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 bool looks_like_digest(std::string_view first_bytes);
 
@@ -59,4 +59,4 @@ std::size_t most_expanded(std::size_t bytes);
 
 Format digest_format();
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

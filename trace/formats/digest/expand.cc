@@ -5,7 +5,7 @@
 #include "trace/formats/digest/form.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -232,4 +232,4 @@ bool expand_form(const DigestForm& form, const ColumnViews& columns, const Diges
   return Expander(form, columns, values, tables, places, room, trace).expand();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

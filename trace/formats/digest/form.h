@@ -27,7 +27,7 @@
 #include "trace/formats/digest/values.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 enum class DigestColumn : std::uint8_t {
   form,
@@ -110,4 +110,4 @@ bool read_form(std::string_view bytes, const DigestTables& tables, DigestForm& f
 bool expand_form(const DigestForm& form, const ColumnViews& columns, const DigestTables& values,
                  Tables& tables, RankPlaces& places, DigestRoom& room, RankTrace& trace);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -3,7 +3,7 @@
 
 #include "trace/formats/digest/form.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -247,4 +247,4 @@ bool read_form(std::string_view bytes, const DigestTables& tables, DigestForm& f
   return FormReader(bytes, tables, form).read();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

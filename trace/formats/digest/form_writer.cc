@@ -4,7 +4,7 @@
 
 #include "trace/formats/digest/form.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -383,4 +383,4 @@ CodedColumns code_columns(const RankTrace& trace, const Tables& tables, const Di
   return FormWriter(trace, tables, values, places).write();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

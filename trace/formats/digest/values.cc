@@ -6,7 +6,7 @@
 
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -120,7 +120,7 @@ void DigestValues::number() {
   strings_.number([&](std::uint32_t id) { return tables_.str(StringId(id)); });
   groups_.number([&](std::uint32_t id) { return tables_.str(GroupId(id)); });
   int_lists_.number(
-      [&](std::uint32_t id) { return lockstep::code(tables_.int_lists[IntListId(id)]); });
+      [&](std::uint32_t id) { return trace::code(tables_.int_lists[IntListId(id)]); });
   name_lists_.number([&](std::uint32_t id) {
     DigestWriter out;
     for (const StringId name : tables_.name_lists[NameListId(id)]) out.number(of(name));
@@ -129,7 +129,7 @@ void DigestValues::number() {
   signatures_.number([&](std::uint32_t id) { return code(SignatureId(id)); });
   // Equal lists may be several objects.
   std::map<std::string, std::vector<NumberedList*>> lists;
-  for (auto& [identity, list] : rank_lists_) lists[lockstep::code(list.list)].push_back(&list);
+  for (auto& [identity, list] : rank_lists_) lists[trace::code(list.list)].push_back(&list);
   for (auto& [bytes, same] : lists) {
     for (NumberedList* list : same) list->number = coded_lists_.size();
     coded_lists_.push_back(bytes);
@@ -252,4 +252,4 @@ bool read_digest_tables(DigestReader& in, Tables& tables, DigestRoom& room, Dige
   return TablesReader(in, tables, room, out).read();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -20,7 +20,7 @@
 // follow); a signed one is zigzag-coded first (0, -1, 1, -2 … become 0, 1, 2, 3 …). What has all
 // its bits is eight bytes, little-endian. A text is its length and its bytes.
 
-namespace lockstep {
+namespace lockstep::trace {
 
 class DigestWriter {
  public:
@@ -202,4 +202,4 @@ struct DigestRoom {
 // no room.
 bool read_digest_tables(DigestReader& in, Tables& tables, DigestRoom& room, DigestTables& out);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

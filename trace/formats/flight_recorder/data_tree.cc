@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::trace {
 
 DataTree::Value DataTree::copied_string(std::string s) {
   own_strings_.push_back(std::move(s));
@@ -37,4 +37,4 @@ const DataTree::Value* DataTree::find(const Value& dict, std::string_view key) c
   return nullptr;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

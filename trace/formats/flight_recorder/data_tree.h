@@ -15,7 +15,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::trace {
 
 class DataTree {
  public:
@@ -128,4 +128,4 @@ class DataTree {
   std::deque<std::string> own_strings_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -17,7 +17,7 @@
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -642,4 +642,4 @@ Format flight_recorder_format() {
           .unknown = kUnknownInDump};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -21,7 +21,7 @@
 
 #include "trace/formats/format.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // Memory that reading takes at most, in bytes per byte of the file. Tensors' shapes that share
 // their parts are what costs most.
@@ -29,4 +29,4 @@ inline constexpr std::size_t kFlightRecorderMemoryFactor = 160;
 
 Format flight_recorder_format();
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

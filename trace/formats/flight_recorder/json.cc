@@ -14,7 +14,7 @@
 #include "trace/formats/log_lines.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -163,4 +163,4 @@ std::vector<DumpOnPage> dumps_on_page(std::string_view bytes) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -9,7 +9,7 @@
 #include "trace/formats/flight_recorder/pickle.h"
 #include "trace/ids.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // An object with one of a dump's own keys near its beginning or its end.
 bool looks_like_json_dump(std::string_view bytes);
@@ -34,4 +34,4 @@ struct DumpOnPage {
 // In the order of the page; ranks that could not be reached are left out. O(bytes).
 std::vector<DumpOnPage> dumps_on_page(std::string_view bytes);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

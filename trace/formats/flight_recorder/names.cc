@@ -7,7 +7,7 @@
 
 #include "trace/formats/torch_names.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 DumpKey dump_key(std::string_view name) {
   static const std::map<std::string_view, DumpKey> kKeys = {
@@ -71,4 +71,4 @@ bool is_library_frame(std::string_view file) {
   return file.ends_with("distributed_c10d.py") || file.ends_with("c10d_logger.py");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

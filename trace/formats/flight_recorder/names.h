@@ -7,7 +7,7 @@
 #include "trace/ids.h"
 #include "trace/signature.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // The keys of an entry that are read.
 enum class DumpKey : std::uint8_t {
@@ -47,4 +47,4 @@ DumpOperation parse_dump_operation(std::string_view name);
 // Whether a frame belongs to PyTorch or Python and not to the user's program. `file`: its path.
 bool is_library_frame(std::string_view file);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -9,7 +9,7 @@
 
 #include "trace/formats/flight_recorder/pickle_opcodes.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -520,4 +520,4 @@ Result<Pickle> read_pickle(std::string_view bytes, const std::string& file) {
   return Machine(bytes, file).run();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

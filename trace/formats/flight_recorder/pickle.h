@@ -13,7 +13,7 @@
 #include "base/result.h"
 #include "trace/formats/flight_recorder/data_tree.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // True for the first bytes of a pickle of protocol 2 to 5.
 bool looks_like_pickle(std::string_view bytes);
@@ -30,4 +30,4 @@ struct Pickle {
 // Errors: not a pickle, or one that would construct or call something (with the byte offset).
 Result<Pickle> read_pickle(std::string_view bytes, const std::string& file);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

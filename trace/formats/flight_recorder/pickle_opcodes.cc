@@ -1,6 +1,6 @@
 #include "trace/formats/flight_recorder/pickle_opcodes.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 std::string_view refused_name(unsigned char opcode) {
   switch (opcode) {
@@ -39,4 +39,4 @@ std::string_view refused_name(unsigned char opcode) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // In a namespace of their own: half of their names are short and usual ones.
 namespace pickle_opcodes {
@@ -68,4 +68,4 @@ enum PickleOpcode : unsigned char {
 // The name of an opcode that would look something up, construct it or call it; "" for others.
 std::string_view refused_name(unsigned char opcode);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

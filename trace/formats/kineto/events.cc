@@ -13,7 +13,7 @@
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -418,4 +418,4 @@ bool looks_like_kineto(std::string_view bytes) {
   return false;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -14,7 +14,7 @@
 #include "trace/formats/format.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // A process group, by what any record of the file says of it.
 struct KinetoGroup {
@@ -71,4 +71,4 @@ Result<std::vector<RankTrace>> assemble_kineto(KinetoEvents events, const TraceF
 // Format::link of what assemble_kineto made.
 void link_kineto(std::span<RankTrace> traces, Tables& tables);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -14,7 +14,7 @@
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -447,4 +447,4 @@ Format kineto_format() {
           .unknown = kUnknownInKineto};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -22,10 +22,10 @@
 
 #include "trace/formats/format.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 inline constexpr std::size_t kKinetoMemoryFactor = 12;
 
 Format kineto_format();
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -9,7 +9,7 @@
 #include "trace/nccl_calls.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -141,4 +141,4 @@ SignatureId nccl_signature(const NcclLogCall& call, Tables& tables) {
   return tables.make_signature(s);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -7,7 +7,7 @@
 
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // "host:pid:tid [dev] NCCL INFO message".
 struct NcclLine {
@@ -44,4 +44,4 @@ std::optional<std::uint64_t> parse_nccl_destroy(std::string_view message);
 SignatureId nccl_signature(const NcclLogCall& call, Tables& tables);
 bool is_nccl_message(std::string_view name);  // Send, Recv
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -18,7 +18,7 @@
 #include "trace/groups.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -346,4 +346,4 @@ Format nccl_log_format() {
           .is_log = true};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

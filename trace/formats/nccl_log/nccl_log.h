@@ -31,10 +31,10 @@
 
 #include "trace/formats/format.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 inline constexpr std::size_t kNcclLogMemoryFactor = 24;
 
 Format nccl_log_format();
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

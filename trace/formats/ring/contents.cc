@@ -9,7 +9,7 @@
 #include "trace/groups.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -239,4 +239,4 @@ bool RingTableReader::add_signature(std::string_view payload, Value& value) {
   return true;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -17,7 +17,7 @@
 #include "trace/run.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 struct RingLayout {
   // `bytes`: the whole file, 8-byte aligned. Errors: as read_ring_file.
@@ -125,4 +125,4 @@ class RingTableReader {
   Tables& tables_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 HangWatch::Verdict HangWatch::look(std::uint64_t written, std::int64_t on_device,
                                    std::int64_t now) {
@@ -61,4 +61,4 @@ void look_at_times(double patience, std::function<void(std::int64_t now)> look) 
   if (failure) std::rethrow_exception(failure);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace lockstep {
+namespace lockstep::trace {
 
 class HangWatch {
  public:
@@ -36,4 +36,4 @@ double hang_patience(const char* text);
 // program's signals. Throws std::system_error where there is none to be had.
 void look_at_times(double patience, std::function<void(std::int64_t now)> look);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

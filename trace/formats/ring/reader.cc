@@ -11,7 +11,7 @@
 #include "trace/formats/ring/contents.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -384,4 +384,4 @@ RingTail::Progress RingTail::poll() {
   return impl_->progress;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

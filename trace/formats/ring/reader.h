@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // Reads the whole ring file as it is now. Records at its end that were reserved and not yet written
 // (a thread is just recording, or was when the process died) are left out: what they say has not
@@ -50,4 +50,4 @@ class RingTail {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace lockstep::ring {
+namespace lockstep::trace::ring {
 
 inline constexpr char kMagic[8] = {'L', 'K', 'S', 'R', 'I', 'N', 'G', '1'};
 inline constexpr std::uint32_t kVersion = 2;
@@ -148,4 +148,4 @@ struct Record {
 };
 static_assert(sizeof(Record) == 64);
 
-}  // namespace lockstep::ring
+}  // namespace lockstep::trace::ring

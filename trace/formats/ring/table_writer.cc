@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -89,4 +89,4 @@ std::uint32_t RingTableWriter::signature(const ring::SignatureEntry& entry) {
                         bytes_of(std::span<const ring::SignatureEntry>(&entry, 1)));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -16,7 +16,7 @@
 
 #include "trace/formats/ring/ring_file.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 class RingTableWriter {
  public:
@@ -57,4 +57,4 @@ class RingTableWriter {
   std::vector<std::uint32_t> scratch_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -24,7 +24,7 @@
 #include "trace/formats/ring/ring_file.h"
 #include "trace/formats/ring/table_writer.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -346,4 +346,4 @@ std::optional<std::int64_t> ring_file_writer(const std::string& path) {
   return std::nullopt;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

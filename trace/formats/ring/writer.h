@@ -22,7 +22,7 @@
 #include "trace/ids.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 class RingWriter {
  public:
@@ -135,4 +135,4 @@ class RingWriter {
 // taken for it. Nothing: nobody does, it is no ring file, or the system does not tell.
 std::optional<std::int64_t> ring_file_writer(const std::string& path);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -9,7 +9,7 @@
 
 #include "trace/formats/text/text_trace.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -353,4 +353,4 @@ IntListId TextFields::sizes(Key key) {
   return tables_.int_lists.intern(scratch_ints_);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -17,7 +17,7 @@
 
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 class LineParser {
  public:
@@ -181,4 +181,4 @@ class TextFields {
   std::vector<StringId> scratch_names_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

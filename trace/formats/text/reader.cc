@@ -6,7 +6,7 @@
 #include "trace/formats/text/text_trace.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -333,4 +333,4 @@ Result<RankTrace> read_text_trace(std::string_view text, const std::string& file
   return TextReader(text, file, tables).read();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

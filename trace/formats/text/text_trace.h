@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "trace/run.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // What is said of a line that the text ends in: its writer died in it, or still writes.
 inline constexpr std::string_view kCutOffLine = "the line was cut off";
@@ -24,4 +24,4 @@ Result<RankTrace> read_text_trace(std::string_view text, const std::string& file
 // recorded is left out. Reading it back gives an equal trace.
 void write_text_trace(std::ostream& out, const RankTrace& trace, const Tables& tables);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "trace/formats/text/text_trace.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -393,4 +393,4 @@ void write_text_trace(std::ostream& out, const RankTrace& trace, const Tables& t
   TextWriter(out, trace, tables).write();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

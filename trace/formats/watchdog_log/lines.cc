@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "trace/formats/log_lines.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -115,4 +115,4 @@ std::string_view behind_rank_prefix(std::string_view line) {
   return line.substr(end + 3);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

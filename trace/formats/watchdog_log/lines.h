@@ -7,7 +7,7 @@
 
 #include "trace/ids.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 // "[PG ID 0 PG GUID 22(TENSOR_PARALLEL) Rank 3]", "[PG 1 Rank 3]".
 struct WatchdogGroup {
@@ -46,4 +46,4 @@ std::optional<WatchdogLine> parse_watchdog_line(std::string_view line);
 // no such prefix. Blanks in front of the text stay.
 std::string_view behind_rank_prefix(std::string_view line);
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

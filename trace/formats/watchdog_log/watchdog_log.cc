@@ -14,7 +14,7 @@
 #include "trace/formats/watchdog_log/lines.h"
 #include "trace/trace_builder.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 namespace {
 
@@ -436,4 +436,4 @@ Format watchdog_log_format() {
           .is_log = true};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -27,10 +27,10 @@
 
 #include "trace/formats/format.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 
 inline constexpr std::size_t kWatchdogLogMemoryFactor = 40;
 
 Format watchdog_log_format();
 
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -4,12 +4,12 @@
 
 #include "tests/reports/inline_run.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
-Finding difference_at(std::uint64_t seq, const std::vector<std::int32_t>& culprits) {
-  Finding finding;
-  finding.rule = RuleId::missing_collective;
+verify::Finding difference_at(std::uint64_t seq, const std::vector<std::int32_t>& culprits) {
+  verify::Finding finding;
+  finding.rule = verify::RuleId::missing_collective;
   finding.group = "world";
   finding.seq = seq;
   finding.culprits = ranks_of(culprits);
@@ -79,8 +79,8 @@ TEST(Lanes, RanksThatBlockAcrossGroupsAreShownInProgramOrder) {
       "{\"group\":\"dp\",\"ranks\":[0,1]}\n{\"group\":\"tp\",\"ranks\":[0,1]}\n";
   const auto run = inline_run({groups + issue(0, "dp") + complete(0) + issue(1, "tp") + kHung,
                                groups + issue(0, "dp") + complete(0) + issue(1, "dp") + kHung});
-  Finding finding;
-  finding.rule = RuleId::cross_group_deadlock;
+  verify::Finding finding;
+  finding.rule = verify::RuleId::cross_group_deadlock;
   finding.ranks = ranks_of({0, 1});
   EXPECT_EQ(lanes(finding, run),
             "    last calls   1 before     last\n"
@@ -100,7 +100,7 @@ TEST(Lanes, ARankThatWaitsElsewhereSaysWhere) {
   const auto run =
       inline_run({groups + R"({"ev":"issue","id":0,"g":"image","op":"barrier"})" + "\n" + kHung,
                   groups + R"({"ev":"issue","id":0,"g":"text","op":"barrier"})" + "\n" + kHung});
-  Finding finding = difference_at(0, {1});
+  verify::Finding finding = difference_at(0, {1});
   finding.group = "image";
   EXPECT_EQ(lanes(finding, run),
             "    group image   seq 0\n"
@@ -116,8 +116,8 @@ TEST(Lanes, PointToPointCallsNameTheirPeer) {
            R"(,"out":[[9]],"dtype":"float32"})" + "\n";
   };
   const auto run = inline_run({recv(1) + kHung, recv(0) + kHung});
-  Finding finding;
-  finding.rule = RuleId::p2p_cycle;
+  verify::Finding finding;
+  finding.rule = verify::RuleId::p2p_cycle;
   finding.ranks = ranks_of({0, 1});
   EXPECT_EQ(lanes(finding, run),
             "    last calls   last\n"
@@ -148,8 +148,8 @@ TEST(Lanes, ThousandsOfRanksAndLongNamesStayWithinTheWidth) {
 
 TEST(Lanes, NothingIsDrawnWithoutAPlace) {
   const auto run = inline_run({all_reduce(0, "a", 8) + kClean});
-  EXPECT_EQ(lanes(Finding{}, run), "");
-  Finding unknown_group = difference_at(0, {});
+  EXPECT_EQ(lanes(verify::Finding{}, run), "");
+  verify::Finding unknown_group = difference_at(0, {});
   unknown_group.group = "no such group";
   EXPECT_EQ(lanes(unknown_group, run), "");
 }
@@ -160,4 +160,4 @@ TEST(Lanes, HostileNamesAreMadePrintable) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -5,7 +5,7 @@
 #include "tests/reports/inline_run.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using testing::ElementsAre;
@@ -21,14 +21,13 @@ std::string calls(const std::string& letters, const std::string& end = "{\"end\"
   return out + end;
 }
 
-std::string letter(const lockstep::Run& run, const DiffSide& side,
-                   std::optional<std::uint32_t> call) {
+std::string letter(const trace::Run& run, const DiffSide& side, std::optional<std::uint32_t> call) {
   if (!call) return ".";
   return run.tables.names(run.ranks[side.rank_index].calls[*call].what).at(0);
 }
 
 // "ab" for a row with a on the usual side and b on the deviant's; equal rows in brackets.
-std::vector<std::string> rows(const lockstep::Run& run, const SequenceDiff& diff) {
+std::vector<std::string> rows(const trace::Run& run, const SequenceDiff& diff) {
   std::vector<std::string> out;
   for (const DiffRow& row : diff.rows) {
     const std::string both =
@@ -38,20 +37,20 @@ std::vector<std::string> rows(const lockstep::Run& run, const SequenceDiff& diff
   return out;
 }
 
-Finding finding_at(std::uint64_t seq, const std::vector<std::int32_t>& culprits) {
-  Finding finding;
+verify::Finding finding_at(std::uint64_t seq, const std::vector<std::int32_t>& culprits) {
+  verify::Finding finding;
   finding.group = "world";
   finding.seq = seq;
   finding.culprits = ranks_of(culprits);
   return finding;
 }
 
-std::optional<SequenceDiff> diff_at(const Finding& finding, const lockstep::Run& run) {
-  return sequence_diff(finding, run, group_streams(run));
+std::optional<SequenceDiff> diff_at(const verify::Finding& finding, const trace::Run& run) {
+  return sequence_diff(finding, run, verify::group_streams(run));
 }
 
 TEST(SequenceDiff, ShowsWhatOneSideLeftOut) {
-  const lockstep::Run run = inline_run({calls("abcde"), calls("abde"), calls("abcde")});
+  const trace::Run run = inline_run({calls("abcde"), calls("abde"), calls("abcde")});
   const auto diff = diff_at(finding_at(2, {1}), run);
   ASSERT_TRUE(diff);
   EXPECT_THAT(rows(run, *diff), ElementsAre("(aa)", "(bb)", "c.", "(dd)", "(ee)"));
@@ -64,16 +63,16 @@ TEST(SequenceDiff, ShowsWhatOneSideLeftOut) {
 }
 
 TEST(SequenceDiff, ShowsWhatOneSideAddedOrExchanged) {
-  const lockstep::Run added = inline_run({calls("abd"), calls("abxd"), calls("abd")});
+  const trace::Run added = inline_run({calls("abd"), calls("abxd"), calls("abd")});
   EXPECT_THAT(rows(added, *diff_at(finding_at(2, {1}), added)),
               ElementsAre("(aa)", "(bb)", ".x", "(dd)"));
-  const lockstep::Run replaced = inline_run({calls("abcd"), calls("abxd"), calls("abcd")});
+  const trace::Run replaced = inline_run({calls("abcd"), calls("abxd"), calls("abcd")});
   EXPECT_THAT(rows(replaced, *diff_at(finding_at(2, {1}), replaced)),
               ElementsAre("(aa)", "(bb)", "cx", "(dd)"));
 }
 
 TEST(SequenceDiff, KeepsThreeEqualCallsAroundTheDifference) {
-  const lockstep::Run run =
+  const trace::Run run =
       inline_run({calls("abcdefgXhijklmn"), calls("abcdefgYhijklmn"), calls("abcdefgXhijklmn")});
   const auto diff = diff_at(finding_at(7, {1}), run);
   ASSERT_TRUE(diff);
@@ -82,27 +81,27 @@ TEST(SequenceDiff, KeepsThreeEqualCallsAroundTheDifference) {
 }
 
 TEST(SequenceDiff, AStreamThatEndsEarlyHasNothingThere) {
-  const lockstep::Run run =
+  const trace::Run run =
       inline_run({calls("abc"), calls("ab", "{\"end\":\"clean\"}\n"), calls("abc")});
   EXPECT_THAT(rows(run, *diff_at(finding_at(2, {1}), run)), ElementsAre("(aa)", "(bb)", "c."));
 }
 
 TEST(SequenceDiff, IsNothingWithoutTwoSides) {
-  const lockstep::Run run = inline_run({calls("abc"), calls("abd")});
+  const trace::Run run = inline_run({calls("abc"), calls("abd")});
   EXPECT_FALSE(diff_at(finding_at(2, {}), run)) << "no culprit";
   EXPECT_FALSE(diff_at(finding_at(2, {0, 1}), run)) << "nobody else";
   EXPECT_FALSE(diff_at(finding_at(2, {7}), run)) << "the culprit left no trace";
-  Finding elsewhere = finding_at(2, {1});
+  verify::Finding elsewhere = finding_at(2, {1});
   elsewhere.group = "dp";
   EXPECT_FALSE(diff_at(elsewhere, run)) << "no such group";
   elsewhere.group = "world";
   elsewhere.seq.reset();
   EXPECT_FALSE(diff_at(elsewhere, run)) << "no place";
-  const lockstep::Run equal = inline_run({calls("abc"), calls("abc")});
+  const trace::Run equal = inline_run({calls("abc"), calls("abc")});
   EXPECT_FALSE(diff_at(finding_at(2, {1}), equal)) << "no difference";
   EXPECT_TRUE(diff_at(finding_at(1'000'000, {1}), run).value_or(SequenceDiff{}).rows.empty())
       << "a place behind all calls";
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

@@ -4,7 +4,7 @@
 
 #include "tests/reports/inline_run.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
 using testing::ElementsAre;
@@ -23,8 +23,7 @@ std::vector<std::string> names(const std::vector<ValueCurves>& all) {
 }
 
 TEST(ValueCurves, TheLossIsTheMeanOverTheRanks) {
-  const lockstep::Run run =
-      inline_run({step(0, "1") + step(1, "0.5"), step(0, "3"), step(0, "null")});
+  const trace::Run run = inline_run({step(0, "1") + step(1, "0.5"), step(0, "3"), step(0, "null")});
   const auto all = value_curves({}, run, 6);
   ASSERT_EQ(all.size(), 1U);
   ASSERT_EQ(all[0].curves.size(), 1U);
@@ -39,7 +38,7 @@ TEST(ValueCurves, EqualRanksShareACurveAndDifferencesAreDated) {
   const auto rank = [](const std::string& last) {
     return state(0, "w", R"("norm":1,"hash":"a")") + state(1, "w", R"("norm":)" + last);
   };
-  const lockstep::Run run = inline_run({rank("2"), rank("3"), rank("2")});
+  const trace::Run run = inline_run({rank("2"), rank("3"), rank("2")});
   const auto all = value_curves({}, run, 6);
   ASSERT_EQ(all.size(), 1U);
   ASSERT_EQ(all[0].curves.size(), 2U);
@@ -67,12 +66,12 @@ TEST(ValueCurves, NamedTensorsComeFirstThenThoseThatDiffer) {
     return state(0, "a", R"("norm":1)") + state(0, "b", R"("norm":)" + norm) +
            state(0, "c", R"("norm":1)");
   };
-  const lockstep::Run run = inline_run({rank("1"), rank("2")});
-  Report report;
+  const trace::Run run = inline_run({rank("1"), rank("2")});
+  verify::Report report;
   EXPECT_THAT(names(value_curves(report, run, 6)), ElementsAre("b", "a", "c"));
   EXPECT_THAT(names(value_curves(report, run, 1)), ElementsAre("b"));
   report.findings.emplace_back();
-  report.findings[0].rule = RuleId::param_divergence;
+  report.findings[0].rule = verify::RuleId::param_divergence;
   report.findings[0].what = {"c"};
   EXPECT_THAT(names(value_curves(report, run, 6)), ElementsAre("c", "b", "a"));
 }
@@ -86,4 +85,4 @@ TEST(ValueCurves, OfManyDifferentRanksSomeAreShown) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

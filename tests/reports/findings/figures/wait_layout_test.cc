@@ -4,7 +4,7 @@
 
 #include "reports/findings/figures/wait_figure.h"
 
-namespace lockstep::html {
+namespace lockstep::reports::html {
 namespace {
 
 using Kind = WaitEdge::Kind;
@@ -72,4 +72,4 @@ TEST(WaitLayout, NoGraphMakesNodesCoverEachOther) {
 }
 
 }  // namespace
-}  // namespace lockstep::html
+}  // namespace lockstep::reports::html

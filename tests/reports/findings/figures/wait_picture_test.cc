@@ -5,10 +5,10 @@
 #include "tests/reports/inline_run.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::reports {
 namespace {
 
-WaitPicture picture(const Run& run) { return wait_picture(verify(run), run); }
+WaitPicture picture(const trace::Run& run) { return wait_picture(verify::verify(run), run); }
 
 std::string on_group(int id, const std::string& group) {
   return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":")" + group +
@@ -87,4 +87,4 @@ TEST(WaitPicture, SaysWhatBecameOfThoseWaitedFor) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reports

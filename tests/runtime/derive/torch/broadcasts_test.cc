@@ -7,7 +7,7 @@
 
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 Broadcasts two() {
@@ -52,4 +52,4 @@ TEST(Broadcasts, SizesThatAreNotThereAreRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

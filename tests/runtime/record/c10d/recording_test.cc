@@ -9,7 +9,7 @@
 #include "runtime/record/c10d/work_watch.h"
 #include "tests/runtime/rank_job.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::Each;
@@ -77,7 +77,7 @@ TEST(RecordingBackend, PointToPointIsCountedApart) {
     world.barrier()->wait();
   });
   EXPECT_THAT(run.calls(), ElementsAre("send world:0 float32[3]", "barrier world:0"));
-  EXPECT_EQ(run.trace.calls[0].peer, Rank(1));
+  EXPECT_EQ(run.trace.calls[0].peer, trace::Rank(1));
   EXPECT_EQ(run.trace.calls[0].ptag, 7);
 }
 
@@ -88,14 +88,15 @@ TEST(RecordingBackend, ACallIsIssuedThenCompleteThenLetGo) {
       world.allreduce(tensors)->wait();
     }
   });
-  std::vector<std::vector<EventKind>> events(run.trace.calls.size());
-  for (const Event& event : run.trace.events) events.at(event.index).push_back(event.kind);
+  std::vector<std::vector<trace::EventKind>> events(run.trace.calls.size());
+  for (const trace::Event& event : run.trace.events) events.at(event.index).push_back(event.kind);
   for (const auto& kinds : events) {
     // A fast transport may complete before the program begins to wait.
-    EXPECT_THAT(kinds, testing::AnyOf(ElementsAre(EventKind::issue, EventKind::wait,
-                                                  EventKind::complete, EventKind::waited),
-                                      ElementsAre(EventKind::issue, EventKind::complete,
-                                                  EventKind::wait, EventKind::waited)));
+    EXPECT_THAT(kinds,
+                testing::AnyOf(ElementsAre(trace::EventKind::issue, trace::EventKind::wait,
+                                           trace::EventKind::complete, trace::EventKind::waited),
+                               ElementsAre(trace::EventKind::issue, trace::EventKind::complete,
+                                           trace::EventKind::wait, trace::EventKind::waited)));
   }
 }
 
@@ -147,10 +148,11 @@ struct AskedWork : c10d::Work {
   std::atomic<bool> begun{false}, seen_complete{false};
 };
 
-std::uint32_t issue_barrier(Recorder& recorder, RingWriter::GroupRef group, std::uint32_t seq) {
-  RingWriter::SignatureFields fields;
-  fields.op = Op::barrier;
-  RingWriter::Issue call;
+std::uint32_t issue_barrier(Recorder& recorder, trace::RingWriter::GroupRef group,
+                            std::uint32_t seq) {
+  trace::RingWriter::SignatureFields fields;
+  fields.op = trace::Op::barrier;
+  trace::RingWriter::Issue call;
   call.group = group;
   call.seq = seq;
   call.signature = recorder.ring().make_signature(fields);
@@ -188,11 +190,11 @@ TEST(WorkWatch, RecordsWhatADeviceTellsWhoAsks) {
   const Recorded run = recorded(folder.path(), 0);
   ASSERT_EQ(run.trace.calls.size(), 3U);
   for (const int done : {0, 1}) {
-    EXPECT_TRUE(run.trace.calls[static_cast<std::size_t>(done)].has(kStarted));
-    EXPECT_TRUE(run.trace.calls[static_cast<std::size_t>(done)].has(kCompleted));
+    EXPECT_TRUE(run.trace.calls[static_cast<std::size_t>(done)].has(trace::kStarted));
+    EXPECT_TRUE(run.trace.calls[static_cast<std::size_t>(done)].has(trace::kCompleted));
   }
-  EXPECT_FALSE(run.trace.calls[2].has(kStarted));
-  EXPECT_FALSE(run.trace.calls[2].has(kCompleted));
+  EXPECT_FALSE(run.trace.calls[2].has(trace::kStarted));
+  EXPECT_FALSE(run.trace.calls[2].has(trace::kCompleted));
 }
 
 TEST(WorkWatch, AFailureIsNoCompletion) {
@@ -208,7 +210,7 @@ TEST(WorkWatch, AFailureIsNoCompletion) {
     return 0;
   });
   const Recorded run = recorded(folder.path(), 0);
-  EXPECT_FALSE(run.trace.calls.at(0).has(kCompleted));
+  EXPECT_FALSE(run.trace.calls.at(0).has(trace::kCompleted));
   EXPECT_EQ(run.trace.exceptions.at(0).call, 0U);  // the failed call is known
 }
 
@@ -251,8 +253,8 @@ TEST(BackendHooks, WhatTheBackendSaysIsRecordedAtOnce) {
   EXPECT_THAT(statuses, ElementsAre(0));
   const Recorded run = recorded(folder.path(), 0);
   ASSERT_EQ(run.trace.calls.size(), 2U);
-  EXPECT_TRUE(run.trace.calls[0].has(kCompleted));
-  EXPECT_FALSE(run.trace.calls[1].has(kCompleted));
+  EXPECT_TRUE(run.trace.calls[0].has(trace::kCompleted));
+  EXPECT_FALSE(run.trace.calls[1].has(trace::kCompleted));
   EXPECT_EQ(run.trace.exceptions.at(0).call, 1U);
 }
 
@@ -287,7 +289,7 @@ TEST(WorkWatch, ADeviceThatAnswersNoMoreFailsTheCallAndNotTheProcess) {
   });
   EXPECT_THAT(statuses, ElementsAre(0));
   const Recorded run = recorded(folder.path(), 0);
-  EXPECT_FALSE(run.trace.calls.at(0).has(kCompleted));
+  EXPECT_FALSE(run.trace.calls.at(0).has(trace::kCompleted));
   EXPECT_EQ(run.trace.exceptions.at(0).call, 0U);
 }
 
@@ -338,4 +340,4 @@ TEST(Device, OfTheCpuLeavesTensorsWhereTheyAre) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -12,22 +12,22 @@
 #include "tests/support/temp_dir.h"
 #include "trace/formats/ring/reader.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
-using Kind = StateMark::Kind;
-using When = StateMark::When;
+using Kind = trace::StateMark::Kind;
+using When = trace::StateMark::When;
 
 // The fingerprint of `tensor` as T, element by element in the order of its indices.
 template <class T>
-Fingerprint one_by_one(const at::Tensor& tensor, std::uint64_t first = 0) {
+trace::Fingerprint one_by_one(const at::Tensor& tensor, std::uint64_t first = 0) {
   const at::Tensor flat = tensor.reshape({-1}).to(c10::CppTypeToScalarType<T>::value);
   std::vector<T> values;
   for (std::int64_t i = 0; i < flat.numel(); ++i) values.push_back(flat[i].item<T>());
-  Fingerprinter f(kSketchValues, fingerprint_ways().front());
+  trace::Fingerprinter f(trace::kSketchValues, trace::fingerprint_ways().front());
   f.add(values, first);
   return f.finish();
 }
@@ -39,14 +39,15 @@ at::Tensor some_values(at::IntArrayRef shape) {
 
 TEST(TensorFingerprint, OfFloatsIsThatOfTheirBits) {
   const at::Tensor values = some_values({7, 11});
-  EXPECT_EQ(fingerprint_of(values, kSketchValues), one_by_one<float>(values));
-  EXPECT_EQ(fingerprint_of(values, kSketchValues, 5), one_by_one<float>(values, 5));
+  EXPECT_EQ(fingerprint_of(values, trace::kSketchValues), one_by_one<float>(values));
+  EXPECT_EQ(fingerprint_of(values, trace::kSketchValues, 5), one_by_one<float>(values, 5));
 }
 
 TEST(TensorFingerprint, OfHalfPrecisionIsThatOfTheFloatsThatTheyAre) {
   for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
     const at::Tensor values = some_values({700}).to(type);
-    EXPECT_EQ(fingerprint_of(values, kSketchValues), one_by_one<float>(values.to(at::kFloat)));
+    EXPECT_EQ(fingerprint_of(values, trace::kSketchValues),
+              one_by_one<float>(values.to(at::kFloat)));
   }
 }
 
@@ -55,7 +56,7 @@ TEST(TensorFingerprint, OfOtherTypesIsThatOfDoubles) {
   for (const at::ScalarType type :
        {at::kDouble, at::kLong, at::kInt, at::kShort, at::kChar, at::kByte, at::kBool}) {
     const at::Tensor typed = values.abs().clamp_max(100).to(type);
-    EXPECT_EQ(fingerprint_of(typed, kSketchValues), one_by_one<double>(typed)) << type;
+    EXPECT_EQ(fingerprint_of(typed, trace::kSketchValues), one_by_one<double>(typed)) << type;
   }
 }
 
@@ -63,14 +64,16 @@ TEST(TensorFingerprint, SeesElementsInTheOrderOfTheirIndices) {
   const at::Tensor values = some_values({12, 20});
   for (const at::Tensor& view : {values.t(), values.slice(1, 0, 20, 3), values.flip({0}),
                                  values[0][0].expand({4, 4}), values.narrow(0, 3, 2)}) {
-    EXPECT_EQ(fingerprint_of(view, kSketchValues), one_by_one<float>(view));
+    EXPECT_EQ(fingerprint_of(view, trace::kSketchValues), one_by_one<float>(view));
   }
   EXPECT_NE(fingerprint_of(values.t(), 0).hash, fingerprint_of(values, 0).hash);
 }
 
 TEST(TensorFingerprint, OfNothingAndOfOneNumber) {
-  EXPECT_EQ(fingerprint_of(at::empty({0, 3}), kSketchValues), Fingerprinter().finish());
-  const Fingerprint one = fingerprint_of(at::scalar_tensor(-2.5, at::kFloat), kSketchValues);
+  EXPECT_EQ(fingerprint_of(at::empty({0, 3}), trace::kSketchValues),
+            trace::Fingerprinter().finish());
+  const trace::Fingerprint one =
+      fingerprint_of(at::scalar_tensor(-2.5, at::kFloat), trace::kSketchValues);
   EXPECT_EQ(one.norm, 2.5);
   EXPECT_EQ(one.min, -2.5);
   EXPECT_EQ(one, one_by_one<float>(at::full({1}, -2.5)));
@@ -80,9 +83,9 @@ TEST(TensorFingerprint, HasTheSameBitsWithAnyNumberOfThreads) {
   const at::Tensor values = some_values({300'000});
   const int before = at::get_num_threads();
   at::set_num_threads(1);
-  const Fingerprint alone = fingerprint_of(values, kSketchValues);
+  const trace::Fingerprint alone = fingerprint_of(values, trace::kSketchValues);
   at::set_num_threads(4);
-  const Fingerprint together = fingerprint_of(values, kSketchValues);
+  const trace::Fingerprint together = fingerprint_of(values, trace::kSketchValues);
   at::set_num_threads(before);
   EXPECT_EQ(together, alone);
   EXPECT_EQ(alone.hash, one_by_one<float>(values).hash);
@@ -94,28 +97,28 @@ class LateFingerprints : public DeviceFingerprints {
   explicit LateFingerprints(int& collections) : collections_(collections) {}
   void take(const at::Tensor& tensor, std::uint64_t first) override {
     // Ones, as many as the tensor has elements.
-    taken_.push_back(fingerprint_of(at::ones_like(tensor, at::kCPU), kSketchValues, first));
+    taken_.push_back(fingerprint_of(at::ones_like(tensor, at::kCPU), trace::kSketchValues, first));
   }
-  std::vector<Fingerprint> collect() override {
+  std::vector<trace::Fingerprint> collect() override {
     ++collections_;
     return std::exchange(taken_, {});
   }
 
  private:
   int& collections_;
-  std::vector<Fingerprint> taken_;
+  std::vector<trace::Fingerprint> taken_;
 };
 
 // A watch, and the states that it has left.
 class ValueWatchTest : public testing::Test {
  protected:
   ValueWatchTest() {
-    RingWriter::Options options;
+    trace::RingWriter::Options options;
     options.path = folder_.file("rank_0.ring");
-    options.rank = Rank(0);
+    options.rank = trace::Rank(0);
     options.world_size = 1;
     options.capacity = 1 << 10;
-    ring_ = std::move(*RingWriter::create(options));
+    ring_ = std::move(*trace::RingWriter::create(options));
     recorder_.emplace(*ring_);
     options_.every = 2;
     options_.buffers = options_.optimizer = true;
@@ -125,9 +128,9 @@ class ValueWatchTest : public testing::Test {
     return ValueWatch(options_, *recorder_, std::move(device));
   }
 
-  const std::vector<StateMark>& states() {
+  const std::vector<trace::StateMark>& states() {
     tables_ = {};
-    auto read = read_ring_file(folder_.file("rank_0.ring"), tables_);
+    auto read = trace::read_ring_file(folder_.file("rank_0.ring"), tables_);
     EXPECT_TRUE(read) << read.error().str();
     EXPECT_EQ(read->damaged_count, 0U);
     trace_ = std::move(*read);
@@ -135,16 +138,16 @@ class ValueWatchTest : public testing::Test {
   }
   std::vector<std::string> names() {
     std::vector<std::string> out;
-    for (const StateMark& state : states()) out.emplace_back(tables_.str(state.name));
+    for (const trace::StateMark& state : states()) out.emplace_back(tables_.str(state.name));
     return out;
   }
 
   TempDir folder_;
   Scenario::Watch options_;
-  std::unique_ptr<RingWriter> ring_;
+  std::unique_ptr<trace::RingWriter> ring_;
   std::optional<Recorder> recorder_;
-  Tables tables_;
-  RankTrace trace_;
+  trace::Tables tables_;
+  trace::RankTrace trace_;
 };
 
 TEST_F(ValueWatchTest, AStepLeavesItsValuesInOrder) {
@@ -165,7 +168,7 @@ TEST_F(ValueWatchTest, AStepLeavesItsValuesInOrder) {
   watch.buffers({{"norm.num_batches_tracked", at::full({}, 5, at::kLong)}});
   watch.end_step();
 
-  const std::vector<StateMark>& s = states();
+  const std::vector<trace::StateMark>& s = states();
   ASSERT_THAT(names(), ElementsAre("weight", "weight", "lr", "weight", "exp_avg/weight",
                                    "exp_avg_sq/weight", "norm.num_batches_tracked"));
   const auto expect = [&](std::size_t i, Kind kind, When when, const std::string& dtype) {
@@ -173,7 +176,7 @@ TEST_F(ValueWatchTest, AStepLeavesItsValuesInOrder) {
     EXPECT_EQ(s[i].kind, kind);
     EXPECT_EQ(s[i].when, when);
     EXPECT_EQ(tables_.str(s[i].dtype), dtype);
-    EXPECT_THAT(s[i].sketch, SizeIs(kSketchValues));
+    EXPECT_THAT(s[i].sketch, SizeIs(trace::kSketchValues));
   };
   expect(0, Kind::grad, When::local, "float32");
   expect(1, Kind::grad, When::synced, "float32");
@@ -191,7 +194,7 @@ TEST_F(ValueWatchTest, AStepLeavesItsValuesInOrder) {
   EXPECT_FALSE(s[4].sharded);
   EXPECT_EQ(*s[6].norm, 5);
   // A shard's fingerprint is that of its places in the whole.
-  const Fingerprint shard = fingerprint_of(weight, kSketchValues, 6);
+  const trace::Fingerprint shard = fingerprint_of(weight, trace::kSketchValues, 6);
   EXPECT_EQ(s[3].hash, shard.hash);
   EXPECT_EQ(s[3].sketch, shard.sketch);
   EXPECT_GT(watch.nanos(), 0);
@@ -216,9 +219,9 @@ TEST_F(ValueWatchTest, WhatIsNotFiniteHasAHashAlone) {
   watch.begin_step(0, 1);
   watch.local_gradient("a", at::full({3}, std::numeric_limits<double>::infinity()));
   watch.local_gradient("b", at::full({3}, std::nan("")));
-  const std::vector<StateMark>& s = states();
+  const std::vector<trace::StateMark>& s = states();
   ASSERT_THAT(s, SizeIs(2));
-  for (const StateMark& state : s) {
+  for (const trace::StateMark& state : s) {
     EXPECT_TRUE(state.hash);
     EXPECT_FALSE(state.norm);
     EXPECT_THAT(state.sketch, IsEmpty());
@@ -231,7 +234,7 @@ TEST_F(ValueWatchTest, WithoutASketchThereIsNone) {
   ValueWatch watch = this->watch();
   watch.begin_step(0, 1);
   watch.parameter("a", at::ones({3}));
-  const std::vector<StateMark>& s = states();
+  const std::vector<trace::StateMark>& s = states();
   ASSERT_THAT(s, SizeIs(1));
   EXPECT_THAT(s[0].sketch, IsEmpty());
   EXPECT_DOUBLE_EQ(*s[0].norm, std::sqrt(3));
@@ -264,7 +267,7 @@ TEST_F(ValueWatchTest, ADeviceIsAskedForAllOfAStepAtItsEnd) {
   watch.end_step();
   EXPECT_EQ(collections, 1);
   ASSERT_THAT(names(), ElementsAre("lr", "a", "b"));
-  const std::vector<StateMark>& s = states();
+  const std::vector<trace::StateMark>& s = states();
   EXPECT_EQ(s[1].kind, Kind::grad);
   EXPECT_EQ(*s[1].norm, 2);
   EXPECT_EQ(*s[2].norm, 3);
@@ -275,4 +278,4 @@ TEST_F(ValueWatchTest, ADeviceIsAskedForAllOfAStepAtItsEnd) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -9,32 +9,32 @@
 #include "tests/support/temp_dir.h"
 #include "trace/formats/ring/reader.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 class Slots : public testing::Test {
  protected:
   TempDir folder_;
   RecordedRank rank_;
-  RingWriter* const ring_ = [this] {
-    RingWriter::Options options;
+  trace::RingWriter* const ring_ = [this] {
+    trace::RingWriter::Options options;
     options.path = folder_.file("rank_0.ring");
-    options.rank = Rank(0);
-    rank_.ring = std::move(*RingWriter::create(options));
+    options.rank = trace::Rank(0);
+    rank_.ring = std::move(*trace::RingWriter::create(options));
     return rank_.ring.get();
   }();
   std::unique_ptr<CallSlots> slots_ = std::make_unique<CallSlots>();
 
   std::uint32_t issue() {
-    RingWriter::Issue call;
+    trace::RingWriter::Issue call;
     call.group = ring_->make_communicator("comm", 0, 1);
     call.signature = ring_->make_signature({});
     call.seq = next_++;
     return ring_->issue(call);
   }
-  std::vector<Call> recorded() {
-    Tables tables;
-    return read_ring_file(folder_.file("rank_0.ring"), tables)->calls;
+  std::vector<trace::Call> recorded() {
+    trace::Tables tables;
+    return trace::read_ring_file(folder_.file("rank_0.ring"), tables)->calls;
   }
 
   std::uint32_t next_ = 0;
@@ -46,13 +46,13 @@ TEST_F(Slots, AreCompleteWithTheLastOfTheirChannels) {
   EXPECT_FALSE(slots_->launch(call, 2)) << "it was launched";
   slots_->started(call);
   slots_->stopped(call);
-  EXPECT_FALSE(recorded()[0].has(kCompleted));
+  EXPECT_FALSE(recorded()[0].has(trace::kCompleted));
   EXPECT_EQ(rank_.on_device, 1);
   slots_->started(call);
   slots_->stopped(call);
   slots_->stopped(call);  // one too many
   EXPECT_EQ(rank_.on_device, 0);
-  EXPECT_TRUE(recorded()[0].has(kStarted) && recorded()[0].has(kCompleted));
+  EXPECT_TRUE(recorded()[0].has(trace::kStarted) && recorded()[0].has(trace::kCompleted));
   EXPECT_EQ(ring_->written(), 3U) << "one issue, one start, one completion";
 }
 
@@ -63,9 +63,9 @@ TEST_F(Slots, WithoutANumberOfChannelsAreCompleteWhenAllThatBeganHaveEnded) {
   slots_->started(call);
   slots_->started(call);
   slots_->stopped(call);
-  EXPECT_FALSE(recorded()[0].has(kCompleted));
+  EXPECT_FALSE(recorded()[0].has(trace::kCompleted));
   slots_->stopped(call);
-  EXPECT_TRUE(recorded()[0].has(kCompleted));
+  EXPECT_TRUE(recorded()[0].has(trace::kCompleted));
 }
 
 TEST_F(Slots, AreForgottenOnceAllAreInUseAgain) {
@@ -105,4 +105,4 @@ TEST_F(Slots, CountEachCallsEventsForItself) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

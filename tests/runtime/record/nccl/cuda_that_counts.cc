@@ -23,29 +23,38 @@ void stop_streams() { stopped = true; }
 void run_streams() { stopped = false; }
 void begin_capture() { captures = true; }
 
-Code cuStreamGetCtx(Stream, Context* out) {
+lockstep::runtime::cuda::Code cuStreamGetCtx(lockstep::runtime::cuda::Stream,
+                                             lockstep::runtime::cuda::Context* out) {
   *out = nullptr;
-  return kSuccess;
+  return lockstep::runtime::cuda::kSuccess;
 }
-Code cuCtxPushCurrent_v2(Context) { return kSuccess; }
-Code cuCtxPopCurrent_v2(Context* out) {
+lockstep::runtime::cuda::Code cuCtxPushCurrent_v2(lockstep::runtime::cuda::Context) {
+  return lockstep::runtime::cuda::kSuccess;
+}
+lockstep::runtime::cuda::Code cuCtxPopCurrent_v2(lockstep::runtime::cuda::Context* out) {
   *out = nullptr;
-  return kSuccess;
+  return lockstep::runtime::cuda::kSuccess;
 }
-Code cuStreamIsCapturing(Stream, int* out) {
+lockstep::runtime::cuda::Code cuStreamIsCapturing(lockstep::runtime::cuda::Stream, int* out) {
   *out = captures ? 1 : 0;
-  return kSuccess;
+  return lockstep::runtime::cuda::kSuccess;
 }
-Code cuThreadExchangeStreamCaptureMode(int*) { return kSuccess; }
-Code cuEventCreate(Event* out, unsigned) {
-  *out = new lockstep::cuda::CUevent_st;
-  return kSuccess;
+lockstep::runtime::cuda::Code cuThreadExchangeStreamCaptureMode(int*) {
+  return lockstep::runtime::cuda::kSuccess;
 }
-Code cuEventRecord(Event event, Stream) {
+lockstep::runtime::cuda::Code cuEventCreate(lockstep::runtime::cuda::Event* out, unsigned) {
+  *out = new lockstep::runtime::cuda::CUevent_st;
+  return lockstep::runtime::cuda::kSuccess;
+}
+lockstep::runtime::cuda::Code cuEventRecord(lockstep::runtime::cuda::Event event,
+                                            lockstep::runtime::cuda::Stream) {
   event->behind_the_stop = stopped;
-  return kSuccess;
+  return lockstep::runtime::cuda::kSuccess;
 }
-Code cuEventQuery(Event event) { return event->behind_the_stop && stopped ? kNotReady : kSuccess; }
+lockstep::runtime::cuda::Code cuEventQuery(lockstep::runtime::cuda::Event event) {
+  return event->behind_the_stop && stopped ? lockstep::runtime::cuda::kNotReady
+                                           : lockstep::runtime::cuda::kSuccess;
+}
 
 }  // extern "C"
 // NOLINTEND(readability-identifier-naming)

@@ -11,11 +11,11 @@
 #include "trace/formats/ring/reader.h"
 
 struct lockstep::cuda::CUevent_st {
-  lockstep::cuda::Stream stream = nullptr;
+  lockstep::runtime::cuda::Stream stream = nullptr;
   int place = 0;  // in its stream
 };
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::ElementsAre;
@@ -70,7 +70,7 @@ class DeviceCallsTest : public testing::Test {
   }
 
   DeviceCalls::Call issue(cuda::Stream stream) {
-    RingWriter::Issue call;
+    trace::RingWriter::Issue call;
     call.group = ring_->make_communicator("comm", 0, 1);
     call.signature = ring_->make_signature({});
     call.seq = next_++;
@@ -84,10 +84,10 @@ class DeviceCallsTest : public testing::Test {
   }
   // Of each call, whether it is recorded as complete.
   std::vector<bool> completed() {
-    Tables tables;
+    trace::Tables tables;
     std::vector<bool> out;
-    const auto trace = read_ring_file(folder_.file("rank_0.ring"), tables);
-    for (const Call& call : trace->calls) out.push_back(call.has(kCompleted));
+    const auto trace = trace::read_ring_file(folder_.file("rank_0.ring"), tables);
+    for (const trace::Call& call : trace->calls) out.push_back(call.has(trace::kCompleted));
     return out;
   }
   static cuda::Stream stream(std::uintptr_t number) {
@@ -97,11 +97,11 @@ class DeviceCallsTest : public testing::Test {
   Device device_;
   TempDir folder_;
   RecordedRank rank_;
-  RingWriter* const ring_ = [this] {
-    RingWriter::Options options;
+  trace::RingWriter* const ring_ = [this] {
+    trace::RingWriter::Options options;
     options.path = folder_.file("rank_0.ring");
-    options.rank = Rank(0);
-    rank_.ring = std::move(*RingWriter::create(options));
+    options.rank = trace::Rank(0);
+    rank_.ring = std::move(*trace::RingWriter::create(options));
     return rank_.ring.get();
   }();
   std::uint32_t next_ = 0;
@@ -184,4 +184,4 @@ TEST_F(DeviceCallsTest, WithoutADriverAreNotFollowed) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

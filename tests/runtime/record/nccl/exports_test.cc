@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "tests/support/sanitized.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 std::vector<std::string> lines_of(const std::string& command) {
@@ -69,4 +69,4 @@ TEST(Exports, NeitherNeedsANewCLibrary) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
-using WatchVerdict = HangWatch::Verdict;
+using WatchVerdict = trace::HangWatch::Verdict;
 
 TEST(Hangs, AreCallsOnTheDeviceWhileNothingIsRecorded) {
-  HangWatch watch(100);
+  trace::HangWatch watch(100);
   EXPECT_EQ(watch.look(7, 1, 1'000), WatchVerdict::as_before) << "the first look";
   EXPECT_EQ(watch.look(7, 1, 1'099), WatchVerdict::as_before);
   EXPECT_EQ(watch.look(7, 1, 1'100), WatchVerdict::hangs);
@@ -16,7 +16,7 @@ TEST(Hangs, AreCallsOnTheDeviceWhileNothingIsRecorded) {
 }
 
 TEST(Hangs, AreTakenBackWhenSomethingMoves) {
-  HangWatch watch(100);
+  trace::HangWatch watch(100);
   watch.look(7, 1, 0);
   EXPECT_EQ(watch.look(7, 1, 200), WatchVerdict::hangs);
   EXPECT_EQ(watch.look(8, 1, 300), WatchVerdict::goes_on);
@@ -25,10 +25,10 @@ TEST(Hangs, AreTakenBackWhenSomethingMoves) {
 }
 
 TEST(Hangs, AreNoneWhereTheDeviceHasNothingToDo) {
-  HangWatch watch(100);
+  trace::HangWatch watch(100);
   watch.look(7, 0, 0);
   EXPECT_EQ(watch.look(7, 0, 1'000'000), WatchVerdict::as_before) << "an evaluation, a checkpoint";
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -9,7 +9,7 @@
 #include "tests/runtime/record/nccl/ranks.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::ElementsAre;
@@ -28,7 +28,7 @@ class Record : public testing::Test {
                    const Communicator* parent = nullptr) {
     Communicator* const made = job.open({name, {}, place, size, parent});
     if (made == nullptr) return false;
-    made->issue({Op::all_reduce, {}, 8, 7, 0, kNone, kNone});
+    made->issue({trace::Op::all_reduce, {}, 8, 7, 0, trace::kNone, trace::kNone});
     return true;
   }
   TempDir folder_;
@@ -133,9 +133,9 @@ TEST_F(Record, MarksAHangAndTakesItBack) {
   record->look_for_hangs(6 * second);
   EXPECT_EQ(ending(folder_.path(), 0), "cut");
   record->look_for_hangs(60 * second);
-  record->finish(End::exception);
+  record->finish(trace::End::exception);
   EXPECT_EQ(ending(folder_.path(), 0), "hung") << "what ended it came after";
-  record->finish(End::clean);
+  record->finish(trace::End::clean);
   EXPECT_EQ(ending(folder_.path(), 0), "clean");
 }
 
@@ -169,4 +169,4 @@ TEST_F(Record, HasNoRoomForMoreCommunicatorsThanTheTableHolds) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

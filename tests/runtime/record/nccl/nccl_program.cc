@@ -25,21 +25,43 @@
 using namespace lockstep::nccl;
 
 extern "C" {
-ResultCode ncclGetUniqueId(UniqueId* id);
-ResultCode ncclCommInitRank(Comm* comm, int size, UniqueId id, int place);
-ResultCode ncclCommInitRankConfig(Comm* comm, int size, UniqueId id, int place, void* config);
-ResultCode ncclCommInitAll(Comm* comms, int devices, const int* list);
-ResultCode ncclCommSplit(Comm comm, int color, int key, Comm* child, void* config);
-ResultCode ncclCommDestroy(Comm comm);
-ResultCode ncclGroupStart();
-ResultCode ncclGroupEnd();
-ResultCode ncclAllReduce(const void*, void*, std::size_t, int, int, Comm, Stream);
-ResultCode ncclBroadcast(const void*, void*, std::size_t, int, int, Comm, Stream);
-ResultCode ncclReduceScatter(const void*, void*, std::size_t, int, int, Comm, Stream);
-ResultCode ncclAllGather(const void*, void*, std::size_t, int, Comm, Stream);
-ResultCode ncclAlltoAll(const void*, void*, std::size_t, int, Comm, Stream);
-ResultCode ncclSend(const void*, std::size_t, int, int, Comm, Stream);
-ResultCode ncclRecv(void*, std::size_t, int, int, Comm, Stream);
+lockstep::runtime::nccl::ResultCode ncclGetUniqueId(lockstep::runtime::nccl::UniqueId* id);
+lockstep::runtime::nccl::ResultCode ncclCommInitRank(lockstep::runtime::nccl::Comm* comm, int size,
+                                                     lockstep::runtime::nccl::UniqueId id,
+                                                     int place);
+lockstep::runtime::nccl::ResultCode ncclCommInitRankConfig(lockstep::runtime::nccl::Comm* comm,
+                                                           int size,
+                                                           lockstep::runtime::nccl::UniqueId id,
+                                                           int place, void* config);
+lockstep::runtime::nccl::ResultCode ncclCommInitAll(lockstep::runtime::nccl::Comm* comms,
+                                                    int devices, const int* list);
+lockstep::runtime::nccl::ResultCode ncclCommSplit(lockstep::runtime::nccl::Comm comm, int color,
+                                                  int key, lockstep::runtime::nccl::Comm* child,
+                                                  void* config);
+lockstep::runtime::nccl::ResultCode ncclCommDestroy(lockstep::runtime::nccl::Comm comm);
+lockstep::runtime::nccl::ResultCode ncclGroupStart();
+lockstep::runtime::nccl::ResultCode ncclGroupEnd();
+lockstep::runtime::nccl::ResultCode ncclAllReduce(const void*, void*, std::size_t, int, int,
+                                                  lockstep::runtime::nccl::Comm,
+                                                  lockstep::runtime::nccl::Stream);
+lockstep::runtime::nccl::ResultCode ncclBroadcast(const void*, void*, std::size_t, int, int,
+                                                  lockstep::runtime::nccl::Comm,
+                                                  lockstep::runtime::nccl::Stream);
+lockstep::runtime::nccl::ResultCode ncclReduceScatter(const void*, void*, std::size_t, int, int,
+                                                      lockstep::runtime::nccl::Comm,
+                                                      lockstep::runtime::nccl::Stream);
+lockstep::runtime::nccl::ResultCode ncclAllGather(const void*, void*, std::size_t, int,
+                                                  lockstep::runtime::nccl::Comm,
+                                                  lockstep::runtime::nccl::Stream);
+lockstep::runtime::nccl::ResultCode ncclAlltoAll(const void*, void*, std::size_t, int,
+                                                 lockstep::runtime::nccl::Comm,
+                                                 lockstep::runtime::nccl::Stream);
+lockstep::runtime::nccl::ResultCode ncclSend(const void*, std::size_t, int, int,
+                                             lockstep::runtime::nccl::Comm,
+                                             lockstep::runtime::nccl::Stream);
+lockstep::runtime::nccl::ResultCode ncclRecv(void*, std::size_t, int, int,
+                                             lockstep::runtime::nccl::Comm,
+                                             lockstep::runtime::nccl::Stream);
 }
 
 namespace {
@@ -63,20 +85,23 @@ int number(const char* name) {
 }
 
 // Does what a function of the loaded driver is there for.
-ResultCode tell_driver(const char* name) {
+lockstep::runtime::nccl::ResultCode tell_driver(const char* name) {
   const auto found = reinterpret_cast<void (*)()>(::dlsym(RTLD_DEFAULT, name));
   if (found != nullptr) found();
-  return found != nullptr ? kSuccess : 1;
+  return found != nullptr ? lockstep::runtime::nccl::kSuccess : 1;
 }
 
-ResultCode call(const std::vector<std::string>& parts, Comm comm) {
+lockstep::runtime::nccl::ResultCode call(const std::vector<std::string>& parts,
+                                         lockstep::runtime::nccl::Comm comm) {
   const std::string& what = parts[0];
   if (what == "await") {
     while (::access(parts[1].c_str(), F_OK) != 0) ::usleep(1000);
-    return kSuccess;
+    return lockstep::runtime::nccl::kSuccess;
   }
   if (what == "cuda")
-    return ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr ? kSuccess : 1;
+    return ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr
+               ? lockstep::runtime::nccl::kSuccess
+               : 1;
   if (what == "stop") return tell_driver("stop_streams");
   if (what == "go") return tell_driver("run_streams");
   if (what == "capture") return tell_driver("begin_capture");
@@ -98,10 +123,14 @@ ResultCode call(const std::vector<std::string>& parts, Comm comm) {
   if (what == "kill") ::raise(SIGKILL);
   if (what == "leave") ::_exit(0);
   // A function that this NCCL does not have, as whoever stands in front of it offers it.
-  using Gather = ResultCode (*)(const void*, void*, std::size_t, int, int, Comm, Stream);
+  using Gather = lockstep::runtime::nccl::ResultCode (*)(const void*, void*, std::size_t, int, int,
+                                                         lockstep::runtime::nccl::Comm,
+                                                         lockstep::runtime::nccl::Stream);
   const auto gather = reinterpret_cast<Gather>(::dlsym(RTLD_DEFAULT, "ncclGather"));
   if (what == "missing" && gather != nullptr)
-    return gather(nullptr, nullptr, count, kFloat32, 0, comm, nullptr) == 3 ? kSuccess : 1;
+    return gather(nullptr, nullptr, count, kFloat32, 0, comm, nullptr) == 3
+               ? lockstep::runtime::nccl::kSuccess
+               : 1;
   std::fprintf(stderr, "what is %s?\n", what.c_str());
   return 1;
 }
@@ -109,13 +138,13 @@ ResultCode call(const std::vector<std::string>& parts, Comm comm) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  UniqueId id;
+  lockstep::runtime::nccl::UniqueId id;
   ncclGetUniqueId(&id);
-  Comm world = nullptr;
+  lockstep::runtime::nccl::Comm world = nullptr;
   int first = 1;
   const std::string how = argc > 1 ? argv[1] : "";
   if (how == "all") {
-    Comm both[2];
+    lockstep::runtime::nccl::Comm both[2];
     ncclCommInitAll(both, 2, nullptr);
     ncclAllReduce(nullptr, nullptr, 8, kFloat32, kSum, both[0], nullptr);
     ncclAllReduce(nullptr, nullptr, 8, kFloat32, kSum, both[1], nullptr);
@@ -127,7 +156,7 @@ int main(int argc, char** argv) {
   } else {
     ncclCommInitRank(&world, number("WORLD_SIZE"), id, number("RANK"));
   }
-  Comm present = world;
+  lockstep::runtime::nccl::Comm present = world;
   int failures = 0;
   for (int i = first; i < argc; ++i) {
     const std::vector<std::string> parts = parts_of(argv[i]);
@@ -136,7 +165,7 @@ int main(int argc, char** argv) {
     } else if (parts[0] == "split") {
       ncclCommSplit(world, std::stoi(parts[1]), 0, &present, nullptr);
     } else {
-      failures += call(parts, present) != kSuccess;
+      failures += call(parts, present) != lockstep::runtime::nccl::kSuccess;
     }
   }
   return failures;

@@ -15,28 +15,28 @@ struct lockstep::nccl::Communicator {
 
 namespace {
 
-constexpr ResultCode kInvalidArgument = 4;
+constexpr lockstep::runtime::nccl::ResultCode kInvalidArgument = 4;
 
 // Without other processes, what a split gives: NCCL_TEST_SPLIT is "PLACE/SIZE".
-Communicator split_place() {
+lockstep::runtime::nccl::Communicator split_place() {
   const char* const text = ::getenv("NCCL_TEST_SPLIT");
   const std::string place = text != nullptr ? text : "0/1";
   return {std::stoi(place), std::stoi(place.substr(place.find('/') + 1))};
 }
 
-ResultCode refuse_too_many(std::size_t count) {
+lockstep::runtime::nccl::ResultCode refuse_too_many(std::size_t count) {
   constexpr std::size_t kMost = 1'000'000;
-  return count > kMost ? kInvalidArgument : kSuccess;
+  return count > kMost ? kInvalidArgument : lockstep::runtime::nccl::kSuccess;
 }
 
-thread_local ResultCode in_group = kSuccess;
+thread_local lockstep::runtime::nccl::ResultCode in_group = lockstep::runtime::nccl::kSuccess;
 thread_local int group_depth = 0;
 
-ResultCode done(std::size_t count) {
-  const ResultCode result = refuse_too_many(count);
+lockstep::runtime::nccl::ResultCode done(std::size_t count) {
+  const lockstep::runtime::nccl::ResultCode result = refuse_too_many(count);
   if (group_depth == 0) return result;
-  if (result != kSuccess) in_group = result;
-  return kSuccess;
+  if (result != lockstep::runtime::nccl::kSuccess) in_group = result;
+  return lockstep::runtime::nccl::kSuccess;
 }
 
 }  // namespace
@@ -45,64 +45,90 @@ ResultCode done(std::size_t count) {
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 extern "C" {
 
-ResultCode ncclGroupStart() {
+lockstep::runtime::nccl::ResultCode ncclGroupStart() {
   ++group_depth;
-  return kSuccess;
+  return lockstep::runtime::nccl::kSuccess;
 }
-ResultCode ncclGroupEnd() {
-  if (--group_depth > 0) return kSuccess;
-  const ResultCode result = in_group;
-  in_group = kSuccess;
+lockstep::runtime::nccl::ResultCode ncclGroupEnd() {
+  if (--group_depth > 0) return lockstep::runtime::nccl::kSuccess;
+  const lockstep::runtime::nccl::ResultCode result = in_group;
+  in_group = lockstep::runtime::nccl::kSuccess;
   return result;
 }
-ResultCode ncclGetUniqueId(UniqueId* id) {
+lockstep::runtime::nccl::ResultCode ncclGetUniqueId(lockstep::runtime::nccl::UniqueId* id) {
   *id = {};
-  return kSuccess;
+  return lockstep::runtime::nccl::kSuccess;
 }
-ResultCode ncclCommInitRank(Comm* comm, int size, UniqueId, int place) {
-  *comm = new Communicator{place, size};
-  return kSuccess;
+lockstep::runtime::nccl::ResultCode ncclCommInitRank(lockstep::runtime::nccl::Comm* comm, int size,
+                                                     lockstep::runtime::nccl::UniqueId, int place) {
+  *comm = new lockstep::runtime::nccl::Communicator{place, size};
+  return lockstep::runtime::nccl::kSuccess;
 }
-ResultCode ncclCommInitRankConfig(Comm* comm, int size, UniqueId id, int place, void*) {
+lockstep::runtime::nccl::ResultCode ncclCommInitRankConfig(lockstep::runtime::nccl::Comm* comm,
+                                                           int size,
+                                                           lockstep::runtime::nccl::UniqueId id,
+                                                           int place, void*) {
   return ncclCommInitRank(comm, size, id, place);  // of its own: seen by whoever stands in front
 }
-ResultCode ncclCommInitAll(Comm* comms, int devices, const int*) {
-  for (int i = 0; i < devices; ++i) comms[i] = new Communicator{i, devices};
-  return kSuccess;
+lockstep::runtime::nccl::ResultCode ncclCommInitAll(lockstep::runtime::nccl::Comm* comms,
+                                                    int devices, const int*) {
+  for (int i = 0; i < devices; ++i)
+    comms[i] = new lockstep::runtime::nccl::Communicator{i, devices};
+  return lockstep::runtime::nccl::kSuccess;
 }
-ResultCode ncclCommSplit(Comm comm, int color, int key, Comm* child, void*) {
-  *child = color < 0 ? nullptr : new Communicator(split_place());
-  return kSuccess;
+lockstep::runtime::nccl::ResultCode ncclCommSplit(lockstep::runtime::nccl::Comm comm, int color,
+                                                  int key, lockstep::runtime::nccl::Comm* child,
+                                                  void*) {
+  *child = color < 0 ? nullptr : new lockstep::runtime::nccl::Communicator(split_place());
+  return lockstep::runtime::nccl::kSuccess;
 }
-ResultCode ncclCommDestroy(Comm comm) {
+lockstep::runtime::nccl::ResultCode ncclCommDestroy(lockstep::runtime::nccl::Comm comm) {
   delete comm;
-  return kSuccess;
+  return lockstep::runtime::nccl::kSuccess;
 }
-ResultCode ncclCommUserRank(Comm comm, int* place) {
+lockstep::runtime::nccl::ResultCode ncclCommUserRank(lockstep::runtime::nccl::Comm comm,
+                                                     int* place) {
   *place = comm->place;
-  return kSuccess;
+  return lockstep::runtime::nccl::kSuccess;
 }
-ResultCode ncclCommCount(Comm comm, int* size) {
+lockstep::runtime::nccl::ResultCode ncclCommCount(lockstep::runtime::nccl::Comm comm, int* size) {
   *size = comm->size;
-  return kSuccess;
+  return lockstep::runtime::nccl::kSuccess;
 }
-ResultCode ncclAllReduce(const void*, void*, std::size_t count, int, int, Comm, Stream) {
+lockstep::runtime::nccl::ResultCode ncclAllReduce(const void*, void*, std::size_t count, int, int,
+                                                  lockstep::runtime::nccl::Comm,
+                                                  lockstep::runtime::nccl::Stream) {
   return done(count);
 }
-ResultCode ncclBroadcast(const void*, void*, std::size_t count, int, int, Comm, Stream) {
+lockstep::runtime::nccl::ResultCode ncclBroadcast(const void*, void*, std::size_t count, int, int,
+                                                  lockstep::runtime::nccl::Comm,
+                                                  lockstep::runtime::nccl::Stream) {
   return done(count);
 }
-ResultCode ncclReduceScatter(const void*, void*, std::size_t count, int, int, Comm, Stream) {
+lockstep::runtime::nccl::ResultCode ncclReduceScatter(const void*, void*, std::size_t count, int,
+                                                      int, lockstep::runtime::nccl::Comm,
+                                                      lockstep::runtime::nccl::Stream) {
   return done(count);
 }
-ResultCode ncclAllGather(const void*, void*, std::size_t count, int, Comm, Stream) {
+lockstep::runtime::nccl::ResultCode ncclAllGather(const void*, void*, std::size_t count, int,
+                                                  lockstep::runtime::nccl::Comm,
+                                                  lockstep::runtime::nccl::Stream) {
   return done(count);
 }
-ResultCode ncclSend(const void*, std::size_t count, int, int, Comm, Stream) { return done(count); }
-ResultCode ncclRecv(void*, std::size_t count, int, int, Comm, Stream) { return done(count); }
+lockstep::runtime::nccl::ResultCode ncclSend(const void*, std::size_t count, int, int,
+                                             lockstep::runtime::nccl::Comm,
+                                             lockstep::runtime::nccl::Stream) {
+  return done(count);
+}
+lockstep::runtime::nccl::ResultCode ncclRecv(void*, std::size_t count, int, int,
+                                             lockstep::runtime::nccl::Comm,
+                                             lockstep::runtime::nccl::Stream) {
+  return done(count);
+}
 // As some libraries have it: made of others of their functions.
-ResultCode ncclAlltoAll(const void* in, void* out, std::size_t count, int type, Comm comm,
-                        Stream stream) {
+lockstep::runtime::nccl::ResultCode ncclAlltoAll(const void* in, void* out, std::size_t count,
+                                                 int type, lockstep::runtime::nccl::Comm comm,
+                                                 lockstep::runtime::nccl::Stream stream) {
   ncclGroupStart();
   for (int peer = 0; peer < comm->size; ++peer) {
     ncclSend(in, count, type, peer, comm, stream);

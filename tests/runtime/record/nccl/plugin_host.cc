@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 using namespace nccl_profiler;
 
@@ -16,9 +16,9 @@ PluginHost::PluginHost(const std::string& library, int version)
   void* const plugin = ::dlsym(library_, symbol.c_str());
   if (plugin == nullptr) throw std::runtime_error(::dlerror());
   if (version == 4) {
-    plugin4_ = static_cast<const Plugin4*>(plugin);
+    plugin4_ = static_cast<const nccl_profiler::Plugin4*>(plugin);
   } else {
-    plugin5_ = static_cast<const Plugin5*>(plugin);
+    plugin5_ = static_cast<const nccl_profiler::Plugin5*>(plugin);
   }
 }
 
@@ -29,7 +29,7 @@ PluginHost::Comm PluginHost::open(std::uint64_t id, int size, int place, const c
   const int failed = plugin4_ != nullptr
                          ? plugin4_->init(&comm.context, &mask_, name, id, 1, size, place, nullptr)
                          : plugin5_->init(&comm.context, id, &mask_, name, 1, size, place, nullptr);
-  if (failed != kSuccess) throw std::runtime_error("init failed");
+  if (failed != nccl_profiler::kSuccess) throw std::runtime_error("init failed");
   return comm;
 }
 
@@ -42,13 +42,13 @@ void PluginHost::close(const Comm& comm) {
   }
 }
 
-void* PluginHost::start(void* context, Event5 event) {
+void* PluginHost::start(void* context, nccl_profiler::Event5 event) {
   void* handle = nullptr;
   if (plugin5_ != nullptr) plugin5_->start_event(context, &handle, &event);
   return handle;
 }
 
-void* PluginHost::start(void* context, Event4 event) {
+void* PluginHost::start(void* context, nccl_profiler::Event4 event) {
   void* handle = nullptr;
   if (plugin4_ != nullptr) plugin4_->start_event(context, &handle, &event);
   return handle;
@@ -86,11 +86,11 @@ void PluginHost::kernels(void* task, std::uint8_t channels, Until until) {
   std::vector<void*> handles;
   for (std::uint8_t channel = 0; channel < channels; ++channel) {
     if (plugin4_ != nullptr) {
-      Event4 event{kKernelCh, task, 0, {}};
+      nccl_profiler::Event4 event{kKernelCh, task, 0, {}};
       event.kernel = {channel, 1};
       handles.push_back(start(nullptr, event));
     } else {
-      Event5 event{kKernelCh, task, 0, {}};
+      nccl_profiler::Event5 event{kKernelCh, task, 0, {}};
       event.kernel = {channel, 1};
       handles.push_back(start(nullptr, event));
     }
@@ -104,15 +104,15 @@ void PluginHost::kernels(void* task, std::uint8_t channels, Until until) {
 }
 
 void* PluginHost::start_coll(const Comm& comm, const Coll& coll, void* call) {
-  const CollTask task{0,          coll.func, nullptr,       nullptr,
-                      coll.count, coll.root, coll.datatype, coll.channels,
-                      4,          "RING",    "SIMPLE"};
+  const nccl_profiler::CollTask task{0,          coll.func, nullptr,       nullptr,
+                                     coll.count, coll.root, coll.datatype, coll.channels,
+                                     4,          "RING",    "SIMPLE"};
   if (plugin4_ != nullptr) {
-    Event4 event{kColl, nullptr, comm.place, {}};
+    nccl_profiler::Event4 event{kColl, nullptr, comm.place, {}};
     event.coll = task;
     return start(comm.context, event);
   }
-  Event5 event{kColl, call, comm.place, {}};
+  nccl_profiler::Event5 event{kColl, call, comm.place, {}};
   event.coll = {task, nullptr};
   return start(comm.context, event);
 }
@@ -120,7 +120,7 @@ void* PluginHost::start_coll(const Comm& comm, const Coll& coll, void* call) {
 void PluginHost::collective(const Comm& comm, const Coll& coll, Until until) {
   void* call = nullptr;
   if (plugin5_ != nullptr && wants(kCollApi)) {
-    Event5 event{kCollApi, nullptr, 0, {}};
+    nccl_profiler::Event5 event{kCollApi, nullptr, 0, {}};
     event.coll_api = {coll.func, coll.count, coll.datatype, coll.root, nullptr, false};
     call = start(comm.context, event);
     if (call != nullptr) stop(call);
@@ -132,7 +132,7 @@ void PluginHost::collective(const Comm& comm, const Coll& coll, Until until) {
 }
 
 void PluginHost::captured(const Comm& comm, const Coll& coll, int runs) {
-  Event5 event{kCollApi, nullptr, 0, {}};
+  nccl_profiler::Event5 event{kCollApi, nullptr, 0, {}};
   event.coll_api = {coll.func, coll.count, coll.datatype, coll.root, nullptr, true};
   void* const call = start(comm.context, event);
   stop(call);
@@ -145,14 +145,14 @@ void PluginHost::captured(const Comm& comm, const Coll& coll, int runs) {
 
 void PluginHost::message(const Comm& comm, const char* func, std::size_t count, int peer,
                          Until until) {
-  const P2pTask fields{func, nullptr, "ncclFloat32", count, peer, 1};
+  const nccl_profiler::P2pTask fields{func, nullptr, "ncclFloat32", count, peer, 1};
   void* task = nullptr;
   if (plugin4_ != nullptr) {
-    Event4 event{kP2p, nullptr, comm.place, {}};
+    nccl_profiler::Event4 event{kP2p, nullptr, comm.place, {}};
     event.p2p = fields;
     task = start(comm.context, event);
   } else {
-    Event5 event{kP2p, nullptr, comm.place, {}};
+    nccl_profiler::Event5 event{kP2p, nullptr, comm.place, {}};
     event.p2p = {fields, nullptr};
     task = start(comm.context, event);
   }
@@ -160,4 +160,4 @@ void PluginHost::message(const Comm& comm, const char* func, std::size_t count, 
   kernels(task, 1, until);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

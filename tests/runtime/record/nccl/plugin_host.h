@@ -8,7 +8,7 @@
 
 #include "runtime/record/nccl/profiler_interface.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 class PluginHost {
  public:
@@ -62,4 +62,4 @@ class PluginHost {
   int mask_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -13,7 +13,7 @@
 #include "tests/support/sanitized.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::Each;
@@ -213,4 +213,4 @@ TEST_F(Preload, LetsAProgramWithoutAFolderGoOn) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

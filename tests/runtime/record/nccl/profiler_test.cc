@@ -16,7 +16,7 @@
 #include "tests/runtime/record/nccl/ranks.h"
 #include "tests/support/temp_dir.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using testing::Each;
@@ -192,25 +192,26 @@ TEST_P(Plugin, KeepsWhatItDoesNotKnowByItsName) {
 }
 
 TEST_P(Plugin, TakesNothingForAnArgumentAndRubbishForAHandle) {
-  const std::vector<int> ended = job(2, [](PluginHost& nccl, const PluginHost::Comm& world,
-                                           int rank) {
-    if (nccl.start_nothing() != 0) throw std::runtime_error("not what it should say");
-    std::uint64_t rubbish = 0x9e3779b97f4a7c15U;
-    for (int i = 0; i < 10'000; ++i) {
-      rubbish = rubbish * 6364136223846793005U + 1442695040888963407U;
-      void* const handle = reinterpret_cast<void*>(rubbish);  // NOLINT
-      nccl.stop(handle);
-      nccl.record_state(handle);
-      if (GetParam() == 4) {
-        nccl.stop(nccl.start(nullptr, Event4{kKernelCh, handle, rank, {}}));
-        nccl.start(world.context, Event4{static_cast<std::uint8_t>(1U << (i % 8)), handle, 0, {}});
-      } else {
-        nccl.stop(nccl.start(nullptr, Event5{kKernelCh, handle, rank, {}}));
-        nccl.start(nullptr, Event5{std::uint64_t{1} << (i % 64), handle, 0, {}});
-      }
-    }
-    nccl.collective(world, {});
-  });
+  const std::vector<int> ended =
+      job(2, [](PluginHost& nccl, const PluginHost::Comm& world, int rank) {
+        if (nccl.start_nothing() != 0) throw std::runtime_error("not what it should say");
+        std::uint64_t rubbish = 0x9e3779b97f4a7c15U;
+        for (int i = 0; i < 10'000; ++i) {
+          rubbish = rubbish * 6364136223846793005U + 1442695040888963407U;
+          void* const handle = reinterpret_cast<void*>(rubbish);  // NOLINT
+          nccl.stop(handle);
+          nccl.record_state(handle);
+          if (GetParam() == 4) {
+            nccl.stop(nccl.start(nullptr, nccl_profiler::Event4{kKernelCh, handle, rank, {}}));
+            nccl.start(world.context, nccl_profiler::Event4{
+                                          static_cast<std::uint8_t>(1U << (i % 8)), handle, 0, {}});
+          } else {
+            nccl.stop(nccl.start(nullptr, nccl_profiler::Event5{kKernelCh, handle, rank, {}}));
+            nccl.start(nullptr, nccl_profiler::Event5{std::uint64_t{1} << (i % 64), handle, 0, {}});
+          }
+        }
+        nccl.collective(world, {});
+      });
   EXPECT_THAT(ended, Each(0));
   EXPECT_THAT(calls(folder_.path(), 1), ElementsAre("all_reduce world float32 8>8 begun done"));
 }
@@ -329,10 +330,10 @@ TEST(PluginOfVersion5, RecordsNothingTwiceWhereNcclSplitsACall) {
   run_ranks(1, folder.path(), [](int) {
     PluginHost nccl(kPlugin, 5);
     const auto world = nccl.open(kProfiledWorld, 1, 0);
-    Event5 call{kCollApi, nullptr, 0, {}};
+    nccl_profiler::Event5 call{kCollApi, nullptr, 0, {}};
     call.coll_api = {"Broadcast", 4, "ncclInt8", 0, nullptr, false};
     void* const handle = nccl.start(world.context, call);
-    Event5 task{kColl, handle, 0, {}};
+    nccl_profiler::Event5 task{kColl, handle, 0, {}};
     task.coll = {{0, "AllGatherV", nullptr, nullptr, 4, 0, "ncclInt8", 1, 1, "", ""}, nullptr};
     const bool first = nccl.start(world.context, task) != nullptr;
     const bool second = nccl.start(world.context, task) != nullptr;
@@ -359,4 +360,4 @@ TEST(PluginOfVersion5, AChildThatExitsDoesNotEndItsParentsRecord) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

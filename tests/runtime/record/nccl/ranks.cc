@@ -13,7 +13,7 @@
 #include "verify/rules.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 constexpr unsigned kLongest = 60;  // seconds
@@ -44,16 +44,16 @@ int status_of(pid_t pid) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-Run run_of(const std::string& folder) {
-  Result<Run> run = load_run({folder});
+trace::Run run_of(const std::string& folder) {
+  Result<trace::Run> run = trace::load_run({folder});
   if (run) return std::move(*run);
   ADD_FAILURE() << run.error().str();
   return {};
 }
 
-const RankTrace& trace_of(const Run& run, int rank) {
-  static const RankTrace none;
-  const RankTrace* const trace = run.find(Rank(rank));
+const trace::RankTrace& trace_of(const trace::Run& run, int rank) {
+  static const trace::RankTrace none;
+  const trace::RankTrace* const trace = run.find(trace::Rank(rank));
   EXPECT_NE(trace, nullptr) << "rank " << rank << " left no trace";
   return trace != nullptr ? *trace : none;
 }
@@ -79,28 +79,30 @@ std::vector<int> run_ranks(int ranks, const std::string& folder,
 }
 
 std::vector<std::string> findings(const std::string& folder) {
-  const Run run = run_of(folder);
+  const trace::Run run = run_of(folder);
   std::vector<std::string> out;
-  for (const Finding& finding : verify(run, {}).findings) {
-    if (finding.severity != Severity::error && finding.severity != Severity::warning) continue;
+  for (const verify::Finding& finding : verify::verify(run, {}).findings) {
+    if (finding.severity != verify::Severity::error &&
+        finding.severity != verify::Severity::warning)
+      continue;
     std::ostringstream line;
-    line << rule(finding.rule).name << ":";
-    for (const Rank rank : finding.culprits) line << " " << rank.value;
+    line << verify::rule(finding.rule).name << ":";
+    for (const trace::Rank rank : finding.culprits) line << " " << rank.value;
     out.push_back(line.str());
   }
   return out;
 }
 
 std::vector<std::string> calls(const std::string& folder, int rank) {
-  const Run run = run_of(folder);
+  const trace::Run run = run_of(folder);
   std::vector<std::string> out;
-  for (const Call& call : trace_of(run, rank).calls) {
-    const Signature& signature = run.tables.signatures[call.signature];
+  for (const trace::Call& call : trace_of(run, rank).calls) {
+    const trace::Signature& signature = run.tables.signatures[call.signature];
     std::ostringstream line;
-    if (signature.op == Op::other) {
+    if (signature.op == trace::Op::other) {
       line << run.tables.str(signature.other_op);
     } else {
-      line << op_name(signature.op);
+      line << trace::op_name(signature.op);
     }
     line << " " << run.tables.str(call.group);
     for (const std::string& dtype : run.tables.names(signature.dtypes)) line << " " << dtype;
@@ -109,21 +111,21 @@ std::vector<std::string> calls(const std::string& folder, int rank) {
     line << ">";
     if (signature.out_elements >= 0) line << signature.out_elements;
     if (!run.tables.str(signature.redop).empty()) line << " " << run.tables.str(signature.redop);
-    if (signature.root != kNone) line << " root " << signature.root;
-    if (call.peer.value != kNone) line << " peer " << call.peer.value;
-    if (call.has(kStarted)) line << " begun";
-    if (call.has(kCompleted)) line << " done";
+    if (signature.root != trace::kNone) line << " root " << signature.root;
+    if (call.peer.value != trace::kNone) line << " peer " << call.peer.value;
+    if (call.has(trace::kStarted)) line << " begun";
+    if (call.has(trace::kCompleted)) line << " done";
     out.push_back(line.str());
   }
   return out;
 }
 
 std::vector<std::string> groups(const std::string& folder, int rank) {
-  const Run run = run_of(folder);
+  const trace::Run run = run_of(folder);
   std::vector<std::string> out;
   for (const auto& membership : trace_of(run, rank).groups) {
     std::string line = run.tables.str(membership.group);
-    for (const Rank member : membership.ranks) line += " " + std::to_string(member.value);
+    for (const trace::Rank member : membership.ranks) line += " " + std::to_string(member.value);
     const std::string& desc = run.tables.str(membership.desc);
     out.push_back(desc.empty() ? line : line + " (" + desc + ")");
   }
@@ -131,14 +133,14 @@ std::vector<std::string> groups(const std::string& folder, int rank) {
 }
 
 std::string ending(const std::string& folder, int rank) {
-  const Run run = run_of(folder);
-  const RankTrace& trace = trace_of(run, rank);
+  const trace::Run run = run_of(folder);
+  const trace::RankTrace& trace = trace_of(run, rank);
   constexpr const char* kEnds[] = {"cut", "clean", "hung", "exception", "killed"};
   std::string out = kEnds[static_cast<std::size_t>(trace.end)];
-  for (const ExceptionMark& mark : trace.exceptions)
+  for (const trace::ExceptionMark& mark : trace.exceptions)
     out += (mark.call ? " in a call: " : ": ") + mark.what;
   if (trace.damaged_count > 0) out += ", damaged";
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -8,7 +8,7 @@
 
 #include "verify/report.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 
 using Variables = std::map<std::string, std::string>;
 
@@ -34,4 +34,4 @@ std::vector<std::string> groups(const std::string& folder, int rank);
 // How the rank's trace ends, and the texts of its exceptions.
 std::string ending(const std::string& folder, int rank);
 
-}  // namespace lockstep
+}  // namespace lockstep::runtime

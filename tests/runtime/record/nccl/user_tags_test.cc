@@ -10,7 +10,7 @@
 #include "tests/support/temp_dir.h"
 #include "trace/load.h"
 
-namespace lockstep {
+namespace lockstep::runtime {
 namespace {
 
 using nccl_profiler::Event7;
@@ -31,12 +31,12 @@ int call_with_tags(int rank, int ranks, const std::vector<std::uint64_t>& tags) 
   int mask = 0;
   plugin->init(&context, kTaggedWorld, &mask, nullptr, 1, ranks, rank, nullptr);
   for (const std::uint64_t tag : tags) {
-    Event7 call{nccl_profiler::kCollApi, nullptr, rank, {}};
+    nccl_profiler::Event7 call{nccl_profiler::kCollApi, nullptr, rank, {}};
     call.coll_api = {{"AllReduce", 8, "ncclFloat32", 0, nullptr, false}, tag};
     void* handle = nullptr;
     plugin->start_event(context, &handle, &call);
     plugin->stop_event(handle);
-    Event7 task{nccl_profiler::kColl, handle, rank, {}};
+    nccl_profiler::Event7 task{nccl_profiler::kColl, handle, rank, {}};
     task.coll = {{0, "AllReduce", nullptr, nullptr, 8, 0, "ncclFloat32", 1, 4, "RING", "SIMPLE"},
                  nullptr,
                  nullptr,
@@ -44,14 +44,14 @@ int call_with_tags(int rank, int ranks, const std::vector<std::uint64_t>& tags) 
                  tag};
     void* launched = nullptr;
     plugin->start_event(context, &launched, &task);
-    Event7 kernel{nccl_profiler::kKernelCh, launched, rank, {}};
+    nccl_profiler::Event7 kernel{nccl_profiler::kKernelCh, launched, rank, {}};
     kernel.kernel = {0, 1};
     void* channel = nullptr;
     plugin->start_event(context, &channel, &kernel);
     plugin->stop_event(channel);
   }
   if (ranks != 2) return plugin->finalize(context);
-  Event7 message{nccl_profiler::kP2p, nullptr, rank, {}};
+  nccl_profiler::Event7 message{nccl_profiler::kP2p, nullptr, rank, {}};
   message.p2p = {{rank == 0 ? "Send" : "Recv", nullptr, "ncclFloat32", 4, 1 - rank, 1}, nullptr, 5};
   void* handle = nullptr;
   plugin->start_event(context, &handle, &message);
@@ -69,12 +69,12 @@ class UserTagsTest : public testing::Test {
   }
   // What a rank's calls carry: the names, or the tag.
   std::vector<std::string> labels(int rank) {
-    const lockstep::Run run = std::move(load_run({folder_.file("traces")}).value());
+    const trace::Run run = std::move(trace::load_run({folder_.file("traces")}).value());
     std::vector<std::string> out;
-    for (const Call& call : run.find(Rank(rank))->calls) {
+    for (const trace::Call& call : run.find(trace::Rank(rank))->calls) {
       std::string label = run.tables.str(call.tag);
       for (const std::string& name : run.tables.names(call.what)) label += "<" + name + ">";
-      out.push_back(label + (call.has(kCompleted) ? " done" : ""));
+      out.push_back(label + (call.has(trace::kCompleted) ? " done" : ""));
     }
     return out;
   }
@@ -103,4 +103,4 @@ TEST_F(UserTagsTest, GoWithoutNamesWhereTheFileCannotBeRead) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -8,7 +8,7 @@
 #include "trace/formats/chakra/chakra.h"
 #include "trace/formats/chakra/json.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
@@ -89,4 +89,4 @@ TEST(ChakraJson, SurvivesDamage) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

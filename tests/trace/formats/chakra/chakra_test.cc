@@ -11,7 +11,7 @@
 
 #include "tests/trace/formats/format_testing.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
@@ -243,4 +243,4 @@ TEST(Chakra, SurvivesDamage) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -16,7 +16,7 @@
 #include "trace/formats/digest/form.h"
 #include "trace/formats/digest/values.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 constexpr std::uint32_t kSeeds = 300;
@@ -327,4 +327,4 @@ TEST(DigestBytes, NumbersOfAllSizesComeBack) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

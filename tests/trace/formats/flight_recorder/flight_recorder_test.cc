@@ -11,7 +11,7 @@
 #include "trace/load.h"
 #include "verify/verify.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
@@ -67,10 +67,10 @@ class FlightRecorder : public testing::Test {
   void write(int rank, const std::string& bytes) {
     dir_.write("nccl_trace_rank_" + std::to_string(rank), bytes);
   }
-  lockstep::Run load() {
-    Result<lockstep::Run> run = load_run({dir_.path()});
+  trace::Run load() {
+    Result<trace::Run> run = load_run({dir_.path()});
     EXPECT_TRUE(run) << (run ? "" : run.error().str());
-    return run ? std::move(*run) : lockstep::Run{};
+    return run ? std::move(*run) : trace::Run{};
   }
   TempDir dir_;
 };
@@ -78,7 +78,7 @@ class FlightRecorder : public testing::Test {
 TEST_F(FlightRecorder, ReadsCallsPlacesAndTheWorld) {
   for (int r = 0; r < 3; ++r)
     write(r, dump({{}, {.name = "nccl:all_reduce_barrier", .seq = 2}}, 3));
-  const lockstep::Run run = load();
+  const trace::Run run = load();
   EXPECT_EQ(run.world_size, 3);
   ASSERT_THAT(run.ranks, SizeIs(3));
   const RankTrace& trace = run.ranks[1];
@@ -107,7 +107,7 @@ std::string idle_dump(const std::vector<std::string>& names, const std::vector<i
   return w.finish();
 }
 
-std::map<std::string, std::uint64_t> completed_by_group(const lockstep::Run& run) {
+std::map<std::string, std::uint64_t> completed_by_group(const trace::Run& run) {
   std::map<std::string, std::uint64_t> out;
   for (const auto& p : run.ranks[0].progress) out[run.tables.str(p.group)] = p.completed.value();
   return out;
@@ -117,7 +117,7 @@ TEST_F(FlightRecorder, ADumpWithCallsOfTwoBackendsIsOneOfNccl) {
   write(0, dump({{.name = "gloo:all_reduce"}}, 3));
   write(1, dump({{.name = "gloo:all_reduce"}, {.name = "nccl:all_reduce", .seq = 2}}, 3));
   write(2, dump({}, 3));
-  const lockstep::Run run = load();
+  const trace::Run run = load();
   ASSERT_THAT(run.ranks, SizeIs(3));
   EXPECT_EQ(run.ranks[0].backend, "gloo");
   EXPECT_EQ(run.ranks[1].backend, "nccl");
@@ -160,7 +160,7 @@ TEST_F(FlightRecorder, PartsThatAreReferredToWithoutEndAreDamage) {
   }
   w.end_list().end_dict();
   write(0, w.finish());
-  const lockstep::Run run = load();
+  const trace::Run run = load();
   ASSERT_THAT(run.ranks, SizeIs(1));
   EXPECT_LT(run.ranks[0].calls.size(), std::size_t{kEntries});
   ASSERT_FALSE(run.ranks[0].damaged.empty());
@@ -169,7 +169,7 @@ TEST_F(FlightRecorder, PartsThatAreReferredToWithoutEndAreDamage) {
 
 TEST_F(FlightRecorder, APeerThatCanBeNoRankIsDamage) {
   write(0, dump({{.name = "nccl:send 0->2147483647", .p2p = true}}, 0));
-  const lockstep::Run run = load();
+  const trace::Run run = load();
   ASSERT_THAT(run.ranks, SizeIs(1));
   EXPECT_EQ(run.ranks[0].damaged_count, 1U);
 }
@@ -180,7 +180,7 @@ TEST_F(FlightRecorder, ADumpThatWasCutOffCountsAsFarAsItGoes) {
   std::size_t calls_before = 0;
   for (std::size_t cut = 0; cut < whole.size(); ++cut) {
     write(1, whole.substr(0, cut));
-    const lockstep::Run run = load();
+    const trace::Run run = load();
     if (run.ranks.size() < 2) continue;
     EXPECT_TRUE(run.ranks[1].open_ended);
     EXPECT_GT(run.ranks[1].damaged_count, 0U) << cut;
@@ -203,11 +203,11 @@ TEST_F(FlightRecorder, SurvivesEveryFlippedBit) {
 TEST_F(FlightRecorder, ARankIsNeededAndThePatternFindsIt) {
   const std::string bytes = dump({{}}, 2);
   dir_.write("node-a", bytes);
-  const Result<lockstep::Run> none = load_run({dir_.file("node-a")});
+  const Result<trace::Run> none = load_run({dir_.file("node-a")});
   ASSERT_FALSE(none);
   EXPECT_THAT(none.error().fix, HasSubstr("--rank-pattern"));
   dir_.write("n7x1y9", bytes);
-  const Result<lockstep::Run> found =
+  const Result<trace::Run> found =
       load_run({dir_.file("n7x1y9")}, {.format = "", .rank_pattern = "x(\\d)y", .threads = 1});
   ASSERT_TRUE(found);
   EXPECT_EQ(found->ranks[0].rank, Rank(1));
@@ -216,7 +216,7 @@ TEST_F(FlightRecorder, ARankIsNeededAndThePatternFindsIt) {
 TEST_F(FlightRecorder, FilesOfTwoFormatsAreAnErrorThatNamesThem) {
   write(0, dump({{}}, 1));
   dir_.write("rank_0.trace.jsonl", R"({"header":1,"rank":0,"world_size":1})");
-  const Result<lockstep::Run> run = load_run({dir_.path()});
+  const Result<trace::Run> run = load_run({dir_.path()});
   ASSERT_FALSE(run);
   EXPECT_THAT(run.error().message, HasSubstr("nccl_trace_rank_0"));
   EXPECT_THAT(run.error().message, HasSubstr("rank_0.trace.jsonl"));
@@ -233,7 +233,7 @@ TEST_F(FlightRecorder, TheJsonTwinSaysTheSame) {
   dir_.write("rank_0.json", R"({"entries":[)" + entry +
                                 R"(],"pg_config":{},"pg_status":{"0":)"
                                 R"({"last_completed_collective":"1"}},"version":"2.10"})");
-  const lockstep::Run run = load();
+  const trace::Run run = load();
   ASSERT_THAT(run.ranks, SizeIs(1));
   ASSERT_THAT(run.ranks[0].calls, SizeIs(1));
   EXPECT_TRUE(run.ranks[0].calls[0].has(kCompleted));  // gloo: `retired` tells
@@ -254,7 +254,7 @@ std::string json_dump(const std::string& more) {
 
 TEST_F(FlightRecorder, WhereTheNameDoesNotTellTheDumpItselfMay) {
   dir_.write("node-a.json", json_dump(R"("rank":3,"host_name":"gpu7",)"));
-  const lockstep::Run run = load();
+  const trace::Run run = load();
   ASSERT_THAT(run.ranks, SizeIs(1));
   EXPECT_EQ(run.ranks[0].rank, Rank(3));
   EXPECT_EQ(run.ranks[0].host, "gpu7");
@@ -283,11 +283,11 @@ TEST_F(FlightRecorder, TorchcommsNumbersAllCommunicatorsTogether) {
   dir_.write("rank_1.json", dump_of(comms_entry(0, "main", "all_reduce", 8) + "," +
                                     comms_entry(1, "other", "send", 8) + "," +
                                     comms_entry(2, "main", "all_reduce", 4)));
-  EXPECT_EQ(verify(load()).verdict, Verdict::clean);
+  EXPECT_EQ(verify::verify(load()).verdict, verify::Verdict::clean);
   // Without the ring's beginning nothing lines them up.
   dir_.write("rank_1.json", dump_of(comms_entry(5, "other", "send", 8) + "," +
                                     comms_entry(6, "main", "gather", 4)));
-  EXPECT_EQ(verify(load()).verdict, Verdict::inconclusive);
+  EXPECT_EQ(verify::verify(load()).verdict, verify::Verdict::inconclusive);
 }
 
 // What PyTorch's debug server shows of two ranks, the third of which it cannot reach.
@@ -301,7 +301,7 @@ std::string page() {
 
 TEST_F(FlightRecorder, ThePageOfTheDebugServerHoldsAllRanks) {
   dir_.write("fr_trace_json.html", page());
-  const lockstep::Run run = load();
+  const trace::Run run = load();
   ASSERT_THAT(run.ranks, SizeIs(2));
   EXPECT_EQ(run.ranks[1].rank, Rank(1));
   EXPECT_EQ(run.ranks[1].host, "gpu2:25999");
@@ -325,4 +325,4 @@ TEST_F(FlightRecorder, ADamagedPageIsSurvived) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

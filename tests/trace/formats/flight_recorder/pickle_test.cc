@@ -6,7 +6,7 @@
 
 #include "tests/trace/formats/pickle_writer.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
@@ -94,4 +94,4 @@ TEST(Pickle, HugeClaimsAndDeepNestingCostNothing) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -9,7 +9,7 @@
 
 #include "tests/trace/formats/format_testing.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
@@ -363,7 +363,7 @@ TEST(Kineto, NamesOfKernelsAloneAreListedAndNotCompared) {
   const auto run = run_of(kineto_format(), {profile(0, "ncclKernel_AllReduce_RING_LL_Sum_float"),
                                             profile(1, "ncclKernel_SendRecv_RING_SIMPLE_Sum_i8")});
   EXPECT_EQ(judged(run), "inconclusive");
-  EXPECT_THAT(verify(run).unknown[0], HasSubstr("before PyTorch 2.3"));
+  EXPECT_THAT(verify::verify(run).unknown[0], HasSubstr("before PyTorch 2.3"));
   ASSERT_EQ(run.ranks[0].calls.size(), 1U);
   EXPECT_EQ(run.tables.signatures[run.ranks[0].calls[0].signature].op, Op::all_reduce);
   EXPECT_TRUE(run.ranks[0].calls[0].has(kCompleted));
@@ -394,4 +394,4 @@ TEST(Kineto, SurvivesDamage) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -11,7 +11,7 @@
 
 #include "tests/trace/formats/format_testing.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
@@ -308,4 +308,4 @@ TEST(NcclLog, SurvivesDamage) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -14,7 +14,7 @@
 #include "trace/formats/ring/reader.h"
 #include "trace/formats/ring/writer.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 constexpr std::uint64_t kCapacity = 1 << 14;
@@ -138,4 +138,4 @@ TEST(RingCrashTest, ReadingWhileOthersWrite) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -12,7 +12,7 @@
 #include "trace/formats/ring/reader.h"
 #include "trace/formats/ring/writer.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
@@ -194,4 +194,4 @@ TEST_F(RingDamageTest, RandomBytesAreSurvived) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

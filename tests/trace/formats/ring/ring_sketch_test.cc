@@ -11,7 +11,7 @@
 #include "trace/formats/ring/reader.h"
 #include "trace/formats/ring/writer.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::ElementsAre;
@@ -188,4 +188,4 @@ TEST(RingSketch, DamageToAnyByteOfItsRecordsCostsNoOtherMark) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -10,7 +10,7 @@
 #include "trace/formats/ring/reader.h"
 #include "trace/formats/ring/writer.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::ElementsAre;
@@ -213,4 +213,4 @@ TEST_F(RingTest, ThreadsThatWriteAtOnceLoseNothing) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -4,7 +4,7 @@
 
 #include "tests/support/trace_text.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::ElementsAre;
@@ -336,4 +336,4 @@ TEST_F(TextReaderTest, AnOperationThatTheFormatDoesNotList) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -9,7 +9,7 @@
 
 #include "tests/trace/formats/format_testing.h"
 
-namespace lockstep {
+namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
@@ -229,4 +229,4 @@ TEST(WatchdogLog, SurvivesDamage) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trace

@@ -65,8 +65,9 @@ class Kill : public ::testing::Test {
   }
 
   static bool any_alive(const std::map<int, pid_t>& workers) {
-    return std::any_of(workers.begin(), workers.end(),
-                       [](const auto& worker) { return runtime::is_alive(worker.second); });
+    return std::any_of(workers.begin(), workers.end(), [](const auto& worker) {
+      return runtime::testing::is_alive(worker.second);
+    });
   }
 
   TempDir folder_;

@@ -67,7 +67,7 @@ inline void digest(const Format& format, std::string_view bytes) {
     return;
   }
   if (format.link != nullptr) format.link(*read, tables);
-  for (const RankTrace& trace : *read) dump(trace, tables);
+  for (const RankTrace& trace : *read) lockstep::dump(trace, tables);
   verify::verify(assemble_run(std::move(tables), std::move(*read)));
 }
 

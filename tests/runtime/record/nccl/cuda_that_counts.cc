@@ -4,9 +4,9 @@
 
 #include "runtime/record/nccl/cuda_driver.h"
 
-using namespace lockstep::cuda;
+using namespace lockstep::runtime::cuda;
 
-struct lockstep::cuda::CUevent_st {
+struct lockstep::runtime::cuda::CUevent_st {
   bool behind_the_stop = false;
 };
 

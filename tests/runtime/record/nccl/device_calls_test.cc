@@ -10,7 +10,7 @@
 #include "tests/support/temp_dir.h"
 #include "trace/formats/ring/reader.h"
 
-struct lockstep::cuda::CUevent_st {
+struct lockstep::runtime::cuda::CUevent_st {
   lockstep::runtime::cuda::Stream stream = nullptr;
   int place = 0;  // in its stream
 };

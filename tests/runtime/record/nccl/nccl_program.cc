@@ -22,7 +22,7 @@
 
 #include "runtime/record/nccl/nccl_interface.h"
 
-using namespace lockstep::nccl;
+using namespace lockstep::runtime::nccl;
 
 extern "C" {
 lockstep::runtime::nccl::ResultCode ncclGetUniqueId(lockstep::runtime::nccl::UniqueId* id);

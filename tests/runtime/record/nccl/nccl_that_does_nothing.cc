@@ -7,9 +7,9 @@
 
 #include "runtime/record/nccl/nccl_interface.h"
 
-using namespace lockstep::nccl;
+using namespace lockstep::runtime::nccl;
 
-struct lockstep::nccl::Communicator {
+struct lockstep::runtime::nccl::Communicator {
   int place, size;
 };
 

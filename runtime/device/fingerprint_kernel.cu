@@ -44,21 +44,21 @@ struct OfFloat32 {
   static constexpr unsigned bits(Element e) { return e; }
 };
 struct OfFloat64 {
-  using Element = trace::fingerprinting::Word;
-  static constexpr trace::fingerprinting::Word bits(Element e) { return e; }
+  using Element = Word;
+  static constexpr Word bits(Element e) { return e; }
 };
 struct OfFloat16 {
   using Element = unsigned short;
-  static constexpr unsigned bits(Element e) { return trace::fingerprinting::float_bits_of_half(e); }
+  static constexpr unsigned bits(Element e) { return float_bits_of_half(e); }
 };
 struct OfBfloat16 {
   using Element = unsigned short;
-  static constexpr unsigned bits(Element e) { return trace::fingerprinting::float_bits_of_bfloat16(e); }
+  static constexpr unsigned bits(Element e) { return float_bits_of_bfloat16(e); }
 };
 template <class Integer>
 struct OfInteger {
   using Element = Integer;
-  static trace::fingerprinting::Word bits(Element e) { return bits_of(static_cast<double>(e)); }
+  static Word bits(Element e) { return bits_of(static_cast<double>(e)); }
 };
 
 // The block's threads' sums into the first one's.
@@ -72,22 +72,22 @@ inline void join_threads(KernelSums* threads) {
 
 // `count` elements from place `first` of the flattened tensor on; `out`: one for each block.
 template <class Type>
-inline void take_tensor(const typename Type::Element* values, trace::fingerprinting::Word count, trace::fingerprinting::Word first,
+inline void take_tensor(const typename Type::Element* values, Word count, Word first,
                         KernelSums* out) {
   LOCKSTEP_SHARED KernelSums threads[kKernelThreads];
-  const trace::fingerprinting::Word end = first + count;
-  const trace::fingerprinting::Word apart = static_cast<trace::fingerprinting::Word>(blocks()) * kKernelThreads;
-  const trace::fingerprinting::Word own = first / 8 + static_cast<trace::fingerprinting::Word>(block_index()) * kKernelThreads;
+  const Word end = first + count;
+  const Word apart = static_cast<Word>(blocks()) * kKernelThreads;
+  const Word own = first / 8 + static_cast<Word>(block_index()) * kKernelThreads;
   KernelSums* const shared = threads;
   each_thread([=](unsigned thread) {
     KernelSums sums = no_sums();
-    for (trace::fingerprinting::Word group = own + thread; group * 8 < end; group += apart) {
-      const trace::fingerprinting::Word signs = trace::fingerprinting::sign_word(group * 8);
-      for (trace::fingerprinting::Word place = group * 8; place < group * 8 + 8; ++place) {
+    for (Word group = own + thread; group * 8 < end; group += apart) {
+      const Word signs = sign_word(group * 8);
+      for (Word place = group * 8; place < group * 8 + 8; ++place) {
         if (place < first || place >= end) continue;
         const auto bits = Type::bits(values[place - first]);
         const double x = value_of(bits);
-        take_element(sums, bits, x, trace::fingerprinting::order_key(bits_of(x)), place, signs);
+        take_element(sums, bits, x, order_key(bits_of(x)), place, signs);
       }
     }
     shared[thread] = sums;
@@ -98,12 +98,12 @@ inline void take_tensor(const typename Type::Element* values, trace::fingerprint
   });
 }
 
-LOCKSTEP_KERNEL void fingerprint_join(const KernelSums* parts, trace::fingerprinting::Word count, KernelSums* out) {
+LOCKSTEP_KERNEL void fingerprint_join(const KernelSums* parts, Word count, KernelSums* out) {
   LOCKSTEP_SHARED KernelSums threads[kKernelThreads];
   KernelSums* const shared = threads;
   each_thread([=](unsigned thread) {
     shared[thread] = no_sums();
-    for (trace::fingerprinting::Word i = thread; i < count; i += kKernelThreads) join(shared[thread], parts[i]);
+    for (Word i = thread; i < count; i += kKernelThreads) join(shared[thread], parts[i]);
   });
   join_threads(threads);
   each_thread([=](unsigned thread) {
@@ -111,38 +111,38 @@ LOCKSTEP_KERNEL void fingerprint_join(const KernelSums* parts, trace::fingerprin
   });
 }
 
-LOCKSTEP_KERNEL void fingerprint_float32(const unsigned* values, trace::fingerprinting::Word count, trace::fingerprinting::Word first,
+LOCKSTEP_KERNEL void fingerprint_float32(const unsigned* values, Word count, Word first,
                                          KernelSums* out) {
   take_tensor<OfFloat32>(values, count, first, out);
 }
-LOCKSTEP_KERNEL void fingerprint_float64(const trace::fingerprinting::Word* values, trace::fingerprinting::Word count, trace::fingerprinting::Word first,
+LOCKSTEP_KERNEL void fingerprint_float64(const Word* values, Word count, Word first,
                                          KernelSums* out) {
   take_tensor<OfFloat64>(values, count, first, out);
 }
-LOCKSTEP_KERNEL void fingerprint_float16(const unsigned short* values, trace::fingerprinting::Word count, trace::fingerprinting::Word first,
+LOCKSTEP_KERNEL void fingerprint_float16(const unsigned short* values, Word count, Word first,
                                          KernelSums* out) {
   take_tensor<OfFloat16>(values, count, first, out);
 }
-LOCKSTEP_KERNEL void fingerprint_bfloat16(const unsigned short* values, trace::fingerprinting::Word count, trace::fingerprinting::Word first,
+LOCKSTEP_KERNEL void fingerprint_bfloat16(const unsigned short* values, Word count, Word first,
                                           KernelSums* out) {
   take_tensor<OfBfloat16>(values, count, first, out);
 }
-LOCKSTEP_KERNEL void fingerprint_int64(const long long* values, trace::fingerprinting::Word count, trace::fingerprinting::Word first,
+LOCKSTEP_KERNEL void fingerprint_int64(const long long* values, Word count, Word first,
                                        KernelSums* out) {
   take_tensor<OfInteger<long long>>(values, count, first, out);
 }
-LOCKSTEP_KERNEL void fingerprint_int32(const int* values, trace::fingerprinting::Word count, trace::fingerprinting::Word first, KernelSums* out) {
+LOCKSTEP_KERNEL void fingerprint_int32(const int* values, Word count, Word first, KernelSums* out) {
   take_tensor<OfInteger<int>>(values, count, first, out);
 }
-LOCKSTEP_KERNEL void fingerprint_int16(const short* values, trace::fingerprinting::Word count, trace::fingerprinting::Word first,
+LOCKSTEP_KERNEL void fingerprint_int16(const short* values, Word count, Word first,
                                        KernelSums* out) {
   take_tensor<OfInteger<short>>(values, count, first, out);
 }
-LOCKSTEP_KERNEL void fingerprint_int8(const signed char* values, trace::fingerprinting::Word count, trace::fingerprinting::Word first,
+LOCKSTEP_KERNEL void fingerprint_int8(const signed char* values, Word count, Word first,
                                       KernelSums* out) {
   take_tensor<OfInteger<signed char>>(values, count, first, out);
 }
-LOCKSTEP_KERNEL void fingerprint_uint8(const unsigned char* values, trace::fingerprinting::Word count, trace::fingerprinting::Word first,
+LOCKSTEP_KERNEL void fingerprint_uint8(const unsigned char* values, Word count, Word first,
                                        KernelSums* out) {
   take_tensor<OfInteger<unsigned char>>(values, count, first, out);
 }

@@ -6,13 +6,15 @@
 
 namespace lockstep::runtime::fingerprinting {
 
+using namespace trace::fingerprinting;  // whose sums these are
+
 // No initialisers: it lies in shared memory.
 struct KernelSums {
-  trace::fingerprinting::Word hash;
-  trace::fingerprinting::Word non_finite;
+  Word hash;
+  Word non_finite;
   long long lowest, highest;  // order_key() of finite elements as doubles; lowest > highest: none
   double squares;
-  double sketch[trace::fingerprinting::kSketchMost];
+  double sketch[kSketchMost];
 };
 
 constexpr KernelSums no_sums() {
@@ -28,25 +30,23 @@ constexpr void join(KernelSums& sums, const KernelSums& others) {
   if (others.lowest < sums.lowest) sums.lowest = others.lowest;
   if (others.highest > sums.highest) sums.highest = others.highest;
   sums.squares += others.squares;
-  for (unsigned j = 0; j < trace::fingerprinting::kSketchMost; ++j)
-    sums.sketch[j] += others.sketch[j];
+  for (unsigned j = 0; j < kSketchMost; ++j) sums.sketch[j] += others.sketch[j];
 }
 
 // An element with these bits and, where they are finite, this value, whose `key` is its order.
 template <class Bits>
-constexpr void take_element(KernelSums& sums, Bits bits, double x, long long key,
-                            trace::fingerprinting::Word place, trace::fingerprinting::Word signs) {
-  sums.hash += trace::fingerprinting::hash_term(trace::fingerprinting::canonical(bits), place);
-  if (!trace::fingerprinting::is_finite(bits)) {
+constexpr void take_element(KernelSums& sums, Bits bits, double x, long long key, Word place,
+                            Word signs) {
+  sums.hash += hash_term(canonical(bits), place);
+  if (!is_finite(bits)) {
     ++sums.non_finite;
     return;
   }
   if (key < sums.lowest) sums.lowest = key;
   if (key > sums.highest) sums.highest = key;
   sums.squares += x * x;
-  const unsigned byte = trace::fingerprinting::sign_byte(signs, place);
-  for (unsigned j = 0; j < trace::fingerprinting::kSketchMost; ++j)
-    sums.sketch[j] += (byte >> j & 1U) != 0 ? -x : x;
+  const unsigned byte = sign_byte(signs, place);
+  for (unsigned j = 0; j < kSketchMost; ++j) sums.sketch[j] += (byte >> j & 1U) != 0 ? -x : x;
 }
 
 }  // namespace lockstep::runtime::fingerprinting

@@ -15,7 +15,7 @@ namespace lockstep::sim {
 namespace {
 
 Machine shipped(const std::string& name) {
-  const auto machine = load_machine(LOCKSTEP_SOURCE_DIR "/machines/" + name + ".yaml");
+  const auto machine = load_machine(LOCKSTEP_SOURCE_DIR "/sim/machines/" + name + ".yaml");
   EXPECT_TRUE(machine) << machine.error().str();
   return *machine;
 }

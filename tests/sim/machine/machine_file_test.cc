@@ -181,7 +181,8 @@ TEST(MachineFile, WhatIsWrittenIsReadAgain) {
 
 TEST(MachineFile, WhatIsShippedCanBeRead) {
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(LOCKSTEP_SOURCE_DIR "/machines")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(LOCKSTEP_SOURCE_DIR "/sim/machines")) {
     if (entry.path().filename().string().starts_with("calibration-")) continue;
     const auto machine = load_machine(entry.path().string());
     EXPECT_TRUE(machine) << machine.error().str();

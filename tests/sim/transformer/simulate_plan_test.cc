@@ -153,7 +153,7 @@ TEST_F(SimulatePlan, HasATableAndAPage) {
 
 TEST_F(SimulatePlan, ShippedPlansFit) {
   std::size_t plans = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(LOCKSTEP_SOURCE_DIR "/plans")) {
+  for (const auto& entry : std::filesystem::directory_iterator(LOCKSTEP_SOURCE_DIR "/sim/plans")) {
     const cli::Outcome outcome =
         cli::run_lockstep({"simulate", "plan", entry.path(), "--output", "json=-"});
     ASSERT_EQ(outcome.status, 0) << outcome.err;

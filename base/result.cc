@@ -1,4 +1,3 @@
-
 #include "base/result.h"
 
 #include <cerrno>

@@ -1,4 +1,3 @@
-
 #include "base/tables.h"
 
 #include <algorithm>

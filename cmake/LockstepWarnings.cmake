@@ -32,7 +32,7 @@ function(lockstep_warnings)
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
     # GCC 13 sees std::vector<bool> and its kin, inlined through Torch's headers, write behind arrays that
-    # they do not (bug 110498 and its kin): in feature_gather.cc.
+    # they do not (bug 110498 and its kin): in models/contrastive.cc.
     list(APPEND flags -Wno-stringop-overflow)
   endif()
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")

@@ -1,4 +1,3 @@
-
 #include "trace/groups.h"
 
 #include <algorithm>

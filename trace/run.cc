@@ -1,4 +1,3 @@
-
 #include "trace/run.h"
 
 #include <algorithm>

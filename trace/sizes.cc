@@ -1,4 +1,3 @@
-
 #include "trace/sizes.h"
 
 #include <algorithm>

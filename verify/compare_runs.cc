@@ -1,4 +1,3 @@
-
 #include "verify/compare_runs.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "verify/context.h"
 
 #include <algorithm>

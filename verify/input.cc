@@ -1,4 +1,3 @@
-
 #include "verify/input.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "verify/lifecycle.h"
 
 #include <algorithm>

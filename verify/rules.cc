@@ -1,4 +1,3 @@
-
 #include "verify/rules.h"
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 // For ring files alone. While a job writes one, only the stamps of its records tell which of them
 // are whole (docs/ring-file.md), and a copy made by read(2) has no order among its words. Recorders
 // never shorten a ring file; whoever truncates one while it is mapped kills the reader (SIGBUS).
-// Everything else is read: base/read_file.h.
+// Everything else is read: base/files/read_file.h.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,3 @@
-
 #include "base/files/read_file.h"
 
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 // Files are copied and not mapped: a file that somebody truncates while it is mapped (a log that is
 // rotated, a trace that a restarted job writes anew) kills the process at the next look, with
 // SIGBUS. A copy is short then, which every reader takes for a file that was cut off. Nor can a
-// copy change between two looks at it. Only ring files are mapped: base/mapped_file.h.
+// copy change between two looks at it. Only ring files are mapped: mapped_file.h.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,7 @@ Result<std::string> read_file_end(const std::string& path, std::size_t most);
 // Reading the files that people write: scenarios, plans, machines, calibrations.
 
 // The text of `file`, of at most 1 MiB.
-// Errors: as base/read_file.h.
+// Errors: as read_file().
 Result<std::string> read_input(const std::string& file);
 
 }  // namespace lockstep

@@ -1,4 +1,3 @@
-
 #include "base/files/write_file.h"
 
 #include <fcntl.h>

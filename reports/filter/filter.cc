@@ -1,4 +1,3 @@
-
 #include "reports/filter/filter.h"
 
 #include <algorithm>

@@ -1,9 +1,8 @@
 // What the user says of what counts, by the options that every command that judges has:
 //
 //   --only RULE,…  --disable RULE,…      rules that count, rules that do not
-//   --suppressions FILE                  accepted findings (reports/filter/suppressions.h)
-//   --baseline FILE                      findings that were there before
-//   (reports/filter/baseline.h)
+//   --suppressions FILE                  accepted findings (suppressions.h)
+//   --baseline FILE                      findings that were there before (baseline.h)
 //   --write-baseline FILE                writes that file
 #pragma once
 

@@ -1,4 +1,3 @@
-
 #include "reports/findings/comparison_report.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "reports/findings/finding_words.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "reports/findings/timeline_report.h"
 
 #include <algorithm>

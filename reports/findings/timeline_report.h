@@ -7,9 +7,8 @@
 // - Arrows join the calls that meet, from the first to come to the last.
 // - A finding is an instant at the culprits' calls, or where they were last seen.
 // - Steps and exceptions are instants.
-// - Of a program that never ran (verify/replay/replay.h, was_recorded), what no schedule reaches is
-// left
-//   out, and a rank that never gets on stays in its call until the end.
+// - Of a program that never ran (verify/replay/replay.h, was_recorded), what no schedule reaches
+//   is left out, and a rank that never gets on stays in its call until the end.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,3 @@
-
 #include "reports/forecasts/memory_over_time.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "reports/forecasts/pipeline.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "reports/forecasts/plan.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "reports/live/screen.h"
 
 #include <algorithm>

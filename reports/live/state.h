@@ -1,6 +1,6 @@
 // WatchState: what `lockstep watch` shows of a running job at one moment: where every rank stands,
-// for whom it waits, and who comes late. Made from traces by a pure function; drawn by
-// reports/live/screen.h and told line by line by cli/watch_news.h.
+// for whom it waits, and who comes late. Made from traces by a pure function; drawn, and
+// told line by line, by reports/live/screen.h.
 #pragma once
 
 #include <cstdint>

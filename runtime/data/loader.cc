@@ -1,4 +1,3 @@
-
 #include "runtime/data/loader.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "runtime/data/manifest.h"
 
 #include <fcntl.h>

@@ -1,4 +1,3 @@
-
 #include "runtime/data/shapes.h"
 
 #include <unistd.h>

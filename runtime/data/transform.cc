@@ -1,4 +1,3 @@
-
 #include "runtime/data/transform.h"
 
 #include <algorithm>

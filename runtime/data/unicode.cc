@@ -1,4 +1,3 @@
-
 #include "runtime/data/unicode.h"
 
 #include <utf8proc.h>

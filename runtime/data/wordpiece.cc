@@ -1,4 +1,3 @@
-
 #include "runtime/data/wordpiece.h"
 
 #include <algorithm>

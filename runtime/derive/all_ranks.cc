@@ -1,4 +1,3 @@
-
 #include "runtime/derive/all_ranks.h"
 
 #include <unistd.h>

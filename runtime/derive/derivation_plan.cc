@@ -1,4 +1,3 @@
-
 #include "runtime/derive/derivation_plan.h"
 
 #include <algorithm>

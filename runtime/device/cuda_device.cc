@@ -1,4 +1,3 @@
-
 #include "runtime/device/cuda_device.h"
 
 #include <cuda.h>

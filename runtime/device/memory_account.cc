@@ -1,4 +1,3 @@
-
 #include "runtime/device/memory_account.h"
 
 #include "base/check.h"

@@ -1,4 +1,3 @@
-
 #include "runtime/device/operation_cost.h"
 
 #include <algorithm>

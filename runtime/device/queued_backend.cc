@@ -1,4 +1,3 @@
-
 #include "runtime/device/queued_backend.h"
 
 #include <algorithm>
@@ -97,6 +96,7 @@ QueuedBackend::WorkPtr QueuedBackend::endCoalescing() {
 QueuedBackend::WorkPtr QueuedBackend::make(const BackendCall& call, const Forward& forward) {
   Tensors tensors = call.in.vec();
   tensors.insert(tensors.end(), call.out.begin(), call.out.end());
+  TORCH_CHECK(call.op != trace::Op::recv_any, "NCCL receives from a named rank only");
   // NCCL's messages give a Work whether they are asked for one or not.
   const bool is_message = trace::is_point_to_point(call.op);
   WorkPtr work = queue(call.type, is_message || call.is_async, std::move(tensors),

@@ -1,4 +1,3 @@
-
 #include "runtime/device/tensor_fingerprint.h"
 
 #include <algorithm>

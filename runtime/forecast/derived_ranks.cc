@@ -1,4 +1,3 @@
-
 #include "runtime/forecast/derived_ranks.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "runtime/groups/collectives.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,3 @@
-
 #include "runtime/job/scenario.h"
 
 #include <algorithm>

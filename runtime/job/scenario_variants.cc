@@ -1,4 +1,3 @@
-
 #include "runtime/job/scenario_variants.h"
 
 #include <string>

@@ -1,4 +1,3 @@
-
 #include "runtime/launch/job_runner.h"
 
 #include <signal.h>

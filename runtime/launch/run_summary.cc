@@ -1,4 +1,3 @@
-
 #include "runtime/launch/run_summary.h"
 
 #include <signal.h>

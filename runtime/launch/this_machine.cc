@@ -1,4 +1,3 @@
-
 #include "runtime/launch/this_machine.h"
 
 #include <unistd.h>

@@ -1,4 +1,3 @@
-
 #include "runtime/launch/worker_files.h"
 
 #include <fcntl.h>

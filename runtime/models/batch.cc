@@ -1,4 +1,3 @@
-
 #include "runtime/models/batch.h"
 
 namespace lockstep::runtime {

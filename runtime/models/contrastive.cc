@@ -1,4 +1,3 @@
-
 #include "runtime/models/contrastive.h"
 
 #include <cmath>

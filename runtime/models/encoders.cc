@@ -1,4 +1,3 @@
-
 #include "runtime/models/encoders.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "runtime/models/parameters.h"
 
 namespace lockstep::runtime {

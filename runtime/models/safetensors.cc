@@ -1,4 +1,3 @@
-
 #include "runtime/models/safetensors.h"
 
 #include <fcntl.h>

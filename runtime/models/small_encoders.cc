@@ -1,4 +1,3 @@
-
 #include "runtime/models/small_encoders.h"
 
 #include <ATen/ATen.h>

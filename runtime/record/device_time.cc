@@ -1,4 +1,3 @@
-
 #include "runtime/record/device_time.h"
 
 namespace lockstep::runtime {

@@ -1,4 +1,3 @@
-
 #include "runtime/remedies/dummy_fill.h"
 
 #include <algorithm>

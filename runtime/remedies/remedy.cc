@@ -1,4 +1,3 @@
-
 #include "runtime/remedies/remedy.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "runtime/replay/program.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "runtime/replay/replay_scenario.h"
 
 #include <filesystem>

@@ -1,4 +1,3 @@
-
 #include "runtime/strategies/bucket_reducer.h"
 
 #include <cstring>

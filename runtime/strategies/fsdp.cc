@@ -1,4 +1,3 @@
-
 #include "runtime/strategies/fsdp.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "runtime/strategies/pipeline.h"
 
 #include <algorithm>

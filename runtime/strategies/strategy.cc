@@ -1,4 +1,3 @@
-
 #include "runtime/strategies/strategy.h"
 
 #include "runtime/strategies/ddp.h"

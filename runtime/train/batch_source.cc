@@ -1,4 +1,3 @@
-
 #include "runtime/train/batch_source.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "runtime/train/checkpoint.h"
 
 #include <zlib.h>

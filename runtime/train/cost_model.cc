@@ -1,4 +1,3 @@
-
 #include "runtime/train/cost_model.h"
 
 #include <algorithm>

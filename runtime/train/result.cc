@@ -1,4 +1,3 @@
-
 #include "runtime/train/result.h"
 
 #include <sys/resource.h>

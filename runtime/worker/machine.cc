@@ -1,4 +1,3 @@
-
 #include "runtime/worker/machine.h"
 
 #include <sched.h>

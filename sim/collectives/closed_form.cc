@@ -1,4 +1,3 @@
-
 #include "sim/collectives/closed_form.h"
 
 #include <array>

@@ -1,4 +1,3 @@
-
 #include "sim/engine/executor.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "sim/engine/shared_cores.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "sim/forecast/forecast.h"
 
 #include <algorithm>

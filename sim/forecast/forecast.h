@@ -69,7 +69,7 @@ struct FlopUse {
 };
 
 // `costs`: of every rank, repeated where one stands for several. Steps after the first `skipped`
-// that a rank made, `count` of them: sim/machine/training_steps.h. O(work of the different ranks +
+// that a rank made, `count` of them: sim/forecast/training_steps.h. O(work of the different ranks +
 // ranks).
 FlopUse flop_use(const std::vector<const trace::RankCosts*>& costs, const Machine& machine,
                  std::size_t skipped, std::size_t count);

@@ -1,4 +1,3 @@
-
 #include "sim/forecast/machine_fit.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "sim/messages/clock.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "sim/messages/links.h"
 
 #include <algorithm>

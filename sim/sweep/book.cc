@@ -1,4 +1,3 @@
-
 #include "sim/sweep/book.h"
 
 #include <fcntl.h>

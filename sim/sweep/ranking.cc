@@ -1,4 +1,3 @@
-
 #include "sim/sweep/ranking.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "sim/sweep/search.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "sim/sweep/training_plans.h"
 
 #include <algorithm>

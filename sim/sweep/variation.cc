@@ -1,4 +1,3 @@
-
 #include "sim/sweep/variation.h"
 
 #include <algorithm>

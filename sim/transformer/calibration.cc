@@ -1,4 +1,3 @@
-
 #include "sim/transformer/calibration.h"
 
 #include <algorithm>

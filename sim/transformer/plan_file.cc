@@ -1,4 +1,3 @@
-
 #include "sim/transformer/plan_file.h"
 
 #include <array>

@@ -13,7 +13,7 @@
 //   global_batch: 1024
 //   recompute: selective
 //
-// plan_schema() has all keys.
+// kPlanSchema has all keys.
 #pragma once
 
 #include <optional>

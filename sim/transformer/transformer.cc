@@ -1,4 +1,3 @@
-
 #include "sim/transformer/transformer.h"
 
 #include <array>

@@ -30,8 +30,7 @@ struct Layer {
 const std::vector<Layer>& layers() {
   // What every part of lockstep-worker that needs LibTorch may include; these also include each
   // other.
-  static const std::vector<std::string_view> below_torch = {// in the order of the table
-                                                            "base",
+  static const std::vector<std::string_view> below_torch = {"base",
                                                             "trace",
                                                             "runtime/job",
                                                             "runtime/record",

@@ -1,4 +1,4 @@
-// The small encoders on batches of "shapes" (support/shapes_batch.h), for tests.
+// The small encoders on batches of "shapes" (tests/support/shapes_batch.h), for tests.
 #pragma once
 
 #include "runtime/models/contrastive.h"

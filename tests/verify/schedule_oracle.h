@@ -26,7 +26,7 @@ struct Ends {
 // once.
 Ends explore_all(const Words& words, bool buffered);
 
-// The word as a test program (verify/program.h), in the form of MPI traces or of c10d's.
+// The word as a test program (tests/verify/program.h), in the form of MPI traces or of c10d's.
 std::string word_as_program(const std::string& word, int rank, int size, bool mpi);
 
 // One run of the program, in an order that `random` decides, as its recorder would write it: test

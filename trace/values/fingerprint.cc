@@ -1,4 +1,3 @@
-
 #include "trace/values/fingerprint.h"
 
 #include <algorithm>

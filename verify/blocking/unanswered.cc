@@ -1,4 +1,3 @@
-
 #include "verify/blocking/unanswered.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "verify/blocking/witnesses.h"
 
 #include <algorithm>

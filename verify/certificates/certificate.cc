@@ -1,4 +1,3 @@
-
 #include "verify/certificates/certificate.h"
 
 #include <map>

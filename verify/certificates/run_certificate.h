@@ -1,8 +1,8 @@
 // The certificate of a recorded run: the witness that check_run_certificate() accepts or refuses.
 //
 // A recorded run is a program with a single way: each rank does what its trace says, from its first
-// event to its last. So it is a table of whole traces, one choice a rank, and what product.h's
-// machinery shows of a situation is shown of the run: all members make the same calls on every
+// event to its last. So it is a table of whole traces, one choice a rank, and what
+// verify/product shows of a situation is shown of the run: all members make the same calls on every
 // channel, and there is an order of the meetings that nobody's blocking contradicts.
 // docs/certificates.md says what each line means and what a certificate does not say.
 #pragma once

@@ -1,4 +1,3 @@
-
 #include "verify/checker/check_certificate.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "verify/checker/parts.h"
 
 #include <algorithm>

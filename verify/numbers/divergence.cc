@@ -1,4 +1,3 @@
-
 #include "verify/numbers/divergence.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "verify/numbers/reduction.h"
 
 #include <algorithm>

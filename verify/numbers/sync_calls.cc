@@ -1,4 +1,3 @@
-
 #include "verify/numbers/sync_calls.h"
 
 #include <algorithm>

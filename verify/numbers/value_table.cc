@@ -1,4 +1,3 @@
-
 #include "verify/numbers/value_table.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "verify/product/assignments.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "verify/product/failures.h"
 
 #include <algorithm>

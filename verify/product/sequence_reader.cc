@@ -1,4 +1,3 @@
-
 #include "verify/product/sequence_reader.h"
 
 #include <algorithm>

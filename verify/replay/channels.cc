@@ -1,4 +1,3 @@
-
 #include "verify/replay/channels.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "verify/samples/check_samples.h"
 
 #include <algorithm>

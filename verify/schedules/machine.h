@@ -1,6 +1,6 @@
 // One schedule of a run as programs (verify/schedules/program.h), played: what happens without a
-// choice happens, and what a state at rest leaves open is listed. The search over the choices is
-// verify/schedules/search.h; why this is all that there is to choose: verify/schedule_search.h.
+// choice happens, and what a state at rest leaves open is listed. The search over the choices,
+// and why this is all that there is to choose: verify/schedules/search.h.
 //
 // Every elementary step is counted as work, and the machine stops at a limit.
 #pragma once

@@ -1,4 +1,3 @@
-
 #include "verify/schedules/search.h"
 
 #include <algorithm>

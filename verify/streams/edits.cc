@@ -1,4 +1,3 @@
-
 #include "verify/streams/edits.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "reports/findings/figures/sequence_diff.h"
 
 #include <algorithm>

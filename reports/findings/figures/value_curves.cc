@@ -1,4 +1,3 @@
-
 #include "reports/findings/figures/value_curves.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "reports/findings/figures/wait_figure.h"
 
 #include <algorithm>

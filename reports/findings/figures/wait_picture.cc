@@ -1,4 +1,3 @@
-
 #include "reports/findings/figures/wait_picture.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "runtime/derive/torch/instant_backend.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "runtime/derive/torch/lone_runs.h"
 
 #include <algorithm>

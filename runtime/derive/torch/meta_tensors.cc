@@ -1,4 +1,3 @@
-
 #include "runtime/derive/torch/meta_tensors.h"
 
 #include <array>

@@ -1,4 +1,3 @@
-
 #include "runtime/record/c10d/work_watch.h"
 
 #include <chrono>

@@ -1,4 +1,3 @@
-
 #include "runtime/record/nccl/communicator.h"
 
 #include <array>

@@ -1,4 +1,3 @@
-
 #include "runtime/record/nccl/profiler.h"
 
 #include <algorithm>

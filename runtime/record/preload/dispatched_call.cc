@@ -1,4 +1,3 @@
-
 #include "runtime/record/preload/dispatched_call.h"
 
 #include <algorithm>

@@ -345,7 +345,7 @@ class Player {
       case trace::Op::recv_any:
         return backend.recvAnysource(out, tag);
       default:
-        LOCKSTEP_CHECK(false, "an operation that was to be refused (replay/refusals.h)");
+        LOCKSTEP_CHECK(false, "an operation that was to be refused (runtime/replay/refusals.h)");
     }
   }
 

@@ -1,4 +1,3 @@
-
 #include "runtime/replay/torch/transport.h"
 
 #include <chrono>

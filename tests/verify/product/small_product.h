@@ -52,7 +52,7 @@ class SmallProduct {
   // Writes product.json and the traces below the folder.
   void write(const std::string& folder) const;
 
-  // The program of all steps of a rank, as the test language of verify/program.h has it:
+  // The program of all steps of a rank, as the test language of tests/verify/program.h has it:
   // conditions[0] in step 0, and so on; `firsts` decides the history.
   std::string rank_program(std::int32_t rank, const std::vector<std::uint32_t>& conditions) const;
 

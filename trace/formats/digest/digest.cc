@@ -1,4 +1,3 @@
-
 #include "trace/formats/digest/digest.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-
 #include "trace/formats/digest/values.h"
 
 #include <algorithm>

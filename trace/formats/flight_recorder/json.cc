@@ -1,4 +1,3 @@
-
 #include "trace/formats/flight_recorder/json.h"
 
 #include <simdjson.h>

@@ -1,4 +1,3 @@
-
 #include "trace/formats/ring/contents.h"
 
 #include <algorithm>

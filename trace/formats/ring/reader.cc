@@ -1,4 +1,3 @@
-
 #include "trace/formats/ring/reader.h"
 
 #include <algorithm>

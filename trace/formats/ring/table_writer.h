@@ -1,5 +1,5 @@
 // RingTableWriter: appends interned values to the table of a ring file. Internal to the ring
-// writer; the layout is in ring_format.h.
+// writer; the layout is in ring_file.h.
 //
 // Thread-safe: one mutex. A value that is in the table already is found without allocating. An
 // entry is complete before `table_used` covers it, so a killed process leaves whole entries.

@@ -1,4 +1,3 @@
-
 #include "trace/formats/ring/writer.h"
 
 #include <fcntl.h>

@@ -1,4 +1,3 @@
-
 #include "trace/formats/text/lines.h"
 
 #include <algorithm>

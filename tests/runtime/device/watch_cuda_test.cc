@@ -20,7 +20,7 @@ class CudaFingerprintsTest : public testing::Test {
     auto device = open_device({.kind = DeviceKind::cuda});
     if (!device) GTEST_SKIP() << device.error().str();
     device_ = std::move(*device);
-    prints_ = device_->make_fingerprints(kSketchValues);
+    prints_ = device_->make_fingerprints(trace::kSketchValues);
     ASSERT_NE(prints_, nullptr) << "the kernel was not compiled: see the warning";
   }
 
@@ -30,7 +30,7 @@ class CudaFingerprintsTest : public testing::Test {
   std::unique_ptr<DeviceFingerprints> prints_;
 };
 
-void expect_same(const Fingerprint& device, const Fingerprint& host) {
+void expect_same(const trace::Fingerprint& device, const trace::Fingerprint& host) {
   EXPECT_EQ(device.hash, host.hash);
   EXPECT_EQ(device.non_finite, host.non_finite);
   EXPECT_EQ(device.min, host.min);
@@ -64,11 +64,11 @@ TEST_F(CudaFingerprintsTest, OfABatchAreTheHosts) {
   tensors.push_back(odd);
   std::uint64_t first = 0;
   for (const at::Tensor& tensor : tensors) prints_->take(there(tensor), first++);
-  const std::vector<Fingerprint> taken = prints_->collect();
+  const std::vector<trace::Fingerprint> taken = prints_->collect();
   ASSERT_EQ(taken.size(), tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     SCOPED_TRACE("tensor " + std::to_string(i));
-    expect_same(taken[i], fingerprint_of(tensors[i], kSketchValues, i));
+    expect_same(taken[i], fingerprint_of(tensors[i], trace::kSketchValues, i));
   }
 }
 
@@ -77,7 +77,7 @@ TEST_F(CudaFingerprintsTest, AreOfTheValuesOfTheMoment) {
   prints_->take(values, 0);
   values.mul_(2);
   prints_->take(values, 0);
-  const std::vector<Fingerprint> taken = prints_->collect();
+  const std::vector<trace::Fingerprint> taken = prints_->collect();
   ASSERT_EQ(taken.size(), 2U);
   EXPECT_DOUBLE_EQ(2 * taken[0].norm, taken[1].norm);
 }
@@ -85,7 +85,7 @@ TEST_F(CudaFingerprintsTest, AreOfTheValuesOfTheMoment) {
 TEST_F(CudaFingerprintsTest, HaveTheSameBitsEveryTimeAndInEveryBatch) {
   const at::Tensor values = there(at::randn({3'000'000}));
   for (int i = 0; i < 5000; ++i) prints_->take(i % 100 == 0 ? values : values.narrow(0, 0, 9), 0);
-  const std::vector<Fingerprint> taken = prints_->collect();
+  const std::vector<trace::Fingerprint> taken = prints_->collect();
   ASSERT_EQ(taken.size(), 5000U);
   for (std::size_t i = 100; i < taken.size(); i += 100) EXPECT_EQ(taken[i], taken[0]);
   prints_->take(values, 0);

@@ -33,7 +33,8 @@ class Planner {
   explicit Planner(const Scenario& scenario) : s_(scenario) {}
 
   DerivationPlan plan() {
-    const bool alternates = s_.remedy.kind == Remedy::alternating;
+    const bool alternates =
+        s_.remedy.kind == Remedy::alternating && s_.fault != Fault::alternating_per_rank;
     const bool balanced =
         s_.data.sampler == Scenario::Data::Sampler::balanced && s_.data.modality.empty();
     if (const int replica = s_.ranks_of_replica(); replica > 1) {
@@ -52,7 +53,7 @@ class Planner {
 
  private:
   bool may_be_text() const {
-    if (s_.remedy.kind == Remedy::alternating || s_.remedy.kind == Remedy::alternating_per_rank) {
+    if (s_.remedy.kind == Remedy::alternating) {
       return true;
     }
     if (s_.data.source == "manifest" || s_.data.text_only > 0) return true;
@@ -88,11 +89,11 @@ class Planner {
 
   void add_overflow() {
     const std::vector<Condition> finite = out_.conditions;
-    if (s_.train.loss_scale.agreed) {
+    if (s_.fault != Fault::local_overflow) {
       for (Condition& c : out_.conditions) c.phase += c.phase.empty() ? "finite" : ", finite";
     }
     for (Condition c : finite) {
-      if (s_.train.loss_scale.agreed) {
+      if (s_.fault != Fault::local_overflow) {
         if (c.dissent) continue;  // the vote's dissent is not told from an overflow's
         c.phase += c.phase.empty() ? "overflow" : ", overflow";
         c.name += ", overflow on some rank";
@@ -116,7 +117,7 @@ class Planner {
   }
 
   void allow() {
-    if (s_.remedy.kind == Remedy::alternating || s_.remedy.kind == Remedy::alternating_per_rank) {
+    if (s_.remedy.kind == Remedy::alternating) {
       return;
     }
     for (const Scenario::Data::Rule& rule : s_.data.modality) {
@@ -199,7 +200,7 @@ Result<DerivationPlan> derivation_plan(const Scenario& scenario) {
   };
   if (scenario.replays()) {
     return refuse("a replay has no model to derive calls from; it has the calls themselves",
-                  "`lockstep verify` judges them: give it the folder that \"trace\" names");
+                  "`lockstep verify` judges them: give it the folder that \"replay\" names");
   }
   if (scenario.data.balance != Scenario::Data::Balance::none) {
     return refuse("the ranks share out their batches by what they measure",
@@ -331,7 +332,7 @@ std::vector<std::int64_t> dissent_steps(const Scenario& scenario, int rank) {
       if (scenario.remedy.kind == Remedy::presence_vote) {
         dissent |= rule != nullptr && !holds_image(rule->has);
       }
-      if (scales_losses(scenario) && scenario.train.loss_scale.agreed) {
+      if (scales_losses(scenario) && scenario.fault != Fault::local_overflow) {
         dissent |= scenario.outlier_factor(other, step) != 1;
       }
     }

@@ -31,6 +31,7 @@ class Contradictions {
     check_fsdp();
     check_ddp_and_groups();
     check_remedy();
+    check_fault();
     check_train();
     check_expect();
     return error_;
@@ -74,14 +75,12 @@ class Contradictions {
   // A replay takes nothing that only training has.
   void check_replay() {
     if (!scenario_.replays()) return;
-    if (scenario_.strategy.trace.empty())
-      refuse_key("/strategy", "a replay needs the calls of a recorded run, in \"trace\"",
-                 "let `lockstep trace-to-scenario DIR -o job.yaml` write the scenario");
-    for (const std::string key : {"model", "data", "remedy", "train", "watch", "study"}) {
+    for (const std::string key :
+         {"model", "data", "strategy", "remedy", "fault", "train", "watch", "study"}) {
       if (document_.spots.contains("/" + key))
         refuse_key("/" + key,
                    "a replay only makes the calls of a recorded run: it has no \"" + key + "\"",
-                   "remove it, or choose another strategy");
+                   "remove it, or remove \"replay\"");
     }
   }
 
@@ -141,14 +140,13 @@ class Contradictions {
 
   void check_strategy() {
     static const std::vector<std::pair<std::string, std::vector<std::string>>> kOptions = {
-        {"manual", {"process_groups", "reduction"}},
+        {"manual", {"process_groups"}},
         {"ddp",
          {"find_unused_parameters", "bucket_cap_mb", "first_bucket_mb", "broadcast_buffers",
           "gradient_as_bucket_view", "no_sync", "static_graph", "skip_all_reduce_unused_params",
           "compression"}},
-        {"pipeline", {"stages", "micro_batches", "schedule", "order"}},
-        {"fsdp", {"shard_ranks", "prefetch"}},
-        {"replay", {"trace"}}};
+        {"pipeline", {"stages", "micro_batches", "schedule"}},
+        {"fsdp", {"shard_ranks", "prefetch"}}};
     const Json& strategy = document_.value.value("strategy", Json());
     const std::string kind = strategy.is_object() ? strategy["kind"].get<std::string>() : "";
     for (const auto& [owner, keys] : kOptions) {
@@ -194,9 +192,6 @@ class Contradictions {
                  plural(static_cast<std::uint64_t>(scenario_.ranks), "rank") +
                      " cannot be cut into groups of " + std::to_string(shard),
                  "choose a divisor of \"ranks\", or leave it out to shard over all of them");
-    if (!fsdp && document_.spots.contains("/train/clip/norm"))
-      refuse_key("/train/clip/norm", "only fsdp shards the gradients whose norm is taken",
-                 "remove it, or write \"strategy: fsdp\"");
   }
 
   // What the pipeline does not take is refused rather than left undone.
@@ -209,10 +204,6 @@ class Contradictions {
                      plural(static_cast<std::uint64_t>(scenario_.ranks), "rank") +
                      " cannot be shared out among them",
                  "make \"ranks\" a multiple of " + std::to_string(stages));
-    constexpr int kToCross = 3;
-    if (scenario_.strategy.crossed && scenario_.strategy.micro_batches < kToCross)
-      refuse_key("/strategy/order", "with so few micro-batches the orders do not cross",
-                 "make \"micro_batches\" 3 or more");
     using Remedy = Scenario::Remedy::Kind;
     const Remedy remedy = scenario_.remedy.kind;
     if (remedy != Remedy::none && remedy != Remedy::alternating)
@@ -268,9 +259,9 @@ class Contradictions {
     if (scenario_.strategy.kind == Scenario::Strategy::Kind::pipeline)
       refuse("the stages of a pipeline train on one batch",
              "remove it, or choose another strategy");
-    if (!data.sharding || data.broadcast)
+    if (scenario_.fault == Fault::unsharded_data || data.broadcast)
       refuse("ranks that train on the same items have nothing to share out",
-             "remove it, or \"sharding: false\" and \"broadcast\"");
+             "remove it, or \"fault: unsharded-data\" and \"broadcast\"");
     for (const Scenario::Data::Rule& rule : data.modality) {
       if (!rule.ranks.empty())
         refuse("an item goes to any rank, but \"modality\" says what single ranks show",
@@ -279,9 +270,9 @@ class Contradictions {
     if (!scenario_.train.accumulation.by_rank.empty())
       refuse("the ranks have different numbers of batches", "give all the same \"accumulation\"");
     using Remedy = Scenario::Remedy;
-    if (scenario_.remedy.kind == Remedy::Kind::alternating_per_rank)
+    if (scenario_.fault == Fault::alternating_per_rank)
       refuse("an item goes to any rank, but each rank alternates at its own time",
-             "write \"remedy: alternating\"");
+             "remove \"fault: alternating-per-rank\"");
     if (scenario_.remedy.average != Remedy::Average::world)
       refuse("the losses are already weighed by who has images", "write \"average: world\"");
   }
@@ -289,16 +280,95 @@ class Contradictions {
   void check_remedy() {
     using Kind = Scenario::Remedy::Kind;
     const Kind kind = scenario_.remedy.kind;
-    const bool averages = kind == Kind::dummy_image || kind == Kind::gradient_mask ||
-                          kind == Kind::gradient_mask_decayed;
+    const bool averages = kind == Kind::dummy_image || kind == Kind::gradient_mask;
     if (!averages && document_.spots.contains("/remedy/average"))
       refuse_key("/remedy/average",
                  "\"average\" is an option of dummy-image and gradient-mask alone",
                  "remove it, or choose one of these");
-    if ((kind == Kind::alternating || kind == Kind::alternating_per_rank) &&
-        !scenario_.data.modality.empty())
+    if (kind == Kind::alternating && !scenario_.data.modality.empty())
       refuse_key("/data/modality", "the alternating remedy says which batch holds what",
                  "remove \"modality\", or choose another remedy");
+  }
+
+  void require_for_fault(bool holds, const std::string& because, const std::string& fix) {
+    if (!holds) refuse_key("/fault", because, fix + ", or remove \"fault\"");
+  }
+
+  void require_remedy(Scenario::Remedy::Kind kind, const std::string& name) {
+    require_for_fault(scenario_.remedy.kind == kind,
+                      "this is a mistake in the remedy " + name + ", which the job does not have",
+                      "write \"remedy: " + name + "\"");
+  }
+
+  void require_strategy(Scenario::Strategy::Kind kind, const std::string& name) {
+    require_for_fault(scenario_.strategy.kind == kind,
+                      "this mistake can be made only under the strategy " + name,
+                      "write \"strategy: " + name + "\"");
+  }
+
+  void require_clip() {
+    require_for_fault(scenario_.train.clip.any(), "this job clips no gradients",
+                      "set \"train: {clip: {image: 1.0}}\"");
+  }
+
+  // A fault that the job has no place for would change nothing.
+  void check_fault() {
+    using Remedy = Scenario::Remedy;
+    using Strategy = Scenario::Strategy;
+    const Scenario::Train& train = scenario_.train;
+    const bool float16 = train.precision == Scenario::Train::Precision::float16;
+    constexpr int kToCross = 3;  // with fewer micro-batches the two orders are one
+    switch (scenario_.fault) {
+      case Fault::none:
+      case Fault::unsharded_data:
+      case Fault::no_reshuffle:
+      case Fault::zero_grad_forgotten:
+        return;
+      case Fault::detached_negatives:
+        return require_for_fault(scenario_.model.negatives == Scenario::Model::Negatives::global,
+                                 "this job gathers no negatives",
+                                 "write \"negatives: global\" in \"model\"");
+      case Fault::gradients_summed:
+      case Fault::gradients_not_reduced:
+        return require_strategy(Strategy::Kind::manual, "manual");
+      case Fault::crossed_stages:
+        require_strategy(Strategy::Kind::pipeline, "pipeline");
+        return require_for_fault(scenario_.strategy.micro_batches >= kToCross,
+                                 "with fewer than three micro-batches the orders do not cross",
+                                 "make \"micro_batches\" 3 or more");
+      case Fault::dummy_outside_graph:
+      case Fault::dummy_in_batchnorm:
+        return require_remedy(Remedy::Kind::dummy_image, "dummy-image");
+      case Fault::alternating_per_rank:
+        require_remedy(Remedy::Kind::alternating, "alternating");
+        return require_for_fault(scenario_.strategy.kind != Strategy::Kind::pipeline,
+                                 "the stages of a pipeline train on one batch",
+                                 "choose another strategy");
+      case Fault::mask_decayed:
+        return require_remedy(Remedy::Kind::gradient_mask, "gradient-mask");
+      case Fault::diluted_average:
+        return require_for_fault(scenario_.remedy.average == Remedy::Average::contributors,
+                                 "this is a mistake in an average over contributors",
+                                 "write \"average: contributors\" in \"remedy\"");
+      case Fault::clip_before_sync:
+        require_clip();
+        require_strategy(Strategy::Kind::manual, "manual");
+        return require_for_fault(
+            !float16,
+            "before they are synchronised, float16's gradients are still multiplied by the loss "
+            "scale, so that their norm says nothing",
+            "write \"precision: bfloat16\", which needs no scale");
+      case Fault::clip_local_norm:
+        require_clip();
+        return require_strategy(Strategy::Kind::fsdp, "fsdp");
+      case Fault::local_overflow:
+        return require_for_fault(float16, "only float16 scales its loss, and looks for overflows",
+                                 "write \"precision: float16\" in \"train\"");
+      case Fault::barrier_on_rank_0:
+        return require_for_fault(train.checkpoint.barrier && train.checkpoint.every > 0,
+                                 "no checkpoint of this job is followed by a barrier",
+                                 "write \"checkpoint: {folder: FOLDER, every: 2, barrier: all}\"");
+    }
   }
 
   void check_train() {
@@ -309,19 +379,6 @@ class Contradictions {
     const std::string pointer = "/train/accumulation";
     for (const auto& [rank, steps] : scenario_.train.accumulation.by_rank)
       require_rank(rank, pointer + "/rank " + std::to_string(rank));
-    if (scenario_.train.clip.before_sync &&
-        scenario_.strategy.kind != Scenario::Strategy::Kind::manual)
-      refuse_key(
-          "/train/clip/when",
-          "gradients can be clipped before they are synchronised only where the loop does it",
-          "write \"strategy: manual\", or \"when: after-sync\"");
-    // Where each rank decides for itself about overflow, it unscales before it clips.
-    if (scenario_.train.clip.before_sync && scenario_.train.loss_scale.agreed &&
-        scenario_.train.precision == Scenario::Train::Precision::float16)
-      refuse_key("/train/clip/when",
-                 "before they are synchronised, float16's gradients are still multiplied by the "
-                 "loss scale, so that their norm says nothing",
-                 "write \"when: after-sync\", or \"precision: bfloat16\", which needs no scale");
     const auto rank = [&](std::int64_t r, const std::string& at) { require_rank(r, at); };
     const auto step = [&](std::int64_t s, const std::string& at) { require_step(s, at); };
     for (std::size_t i = 0; i < scenario_.data.outliers.size(); ++i) {

@@ -10,6 +10,7 @@
 #include "base/documents/yaml_document.h"
 #include "base/files/read_file.h"
 #include "runtime/job/contradictions.h"
+#include "runtime/job/moved_keys.h"
 #include "runtime/job/scenario_decode.h"
 
 namespace lockstep::runtime {
@@ -36,11 +37,10 @@ bool fits(const Rule& rule, int rank, std::int64_t step) {
 std::string to_string(Modality m) { return m == Modality::image ? "image" : "text"; }
 
 const Scenario::Data::Rule* Scenario::rule_for(int rank, std::int64_t step) const {
-  if (remedy.kind == Remedy::Kind::alternating ||
-      remedy.kind == Remedy::Kind::alternating_per_rank) {
+  if (remedy.kind == Remedy::Kind::alternating) {
     static const Data::Rule both{{}, {}, {Modality::image, Modality::text}};
     static const Data::Rule text{{}, {}, {Modality::text}};
-    const bool own_time = remedy.kind == Remedy::Kind::alternating_per_rank;
+    const bool own_time = fault == Fault::alternating_per_rank;
     return (step + (own_time ? rank : 0)) % 2 == 0 ? &both : &text;
   }
   for (const Data::Rule& rule : data.modality) {
@@ -102,6 +102,7 @@ Result<Scenario> parse_scenario(const std::string& text, const std::string& file
   const Json schema = Json::parse(scenario_schema());
   Result<YamlDocument> document = parse_yaml(text, file);
   if (!document) return document.error();
+  if (auto error = find_moved_key(*document)) return *error;
   if (auto error = check_against_schema(*document, schema)) return *error;
   const Json value = with_kinds(document->value);
   Scenario scenario = decode_scenario(with_defaults(value, schema), file);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "runtime/job/fault.h"
 
 namespace lockstep::runtime {
 
@@ -36,9 +37,8 @@ struct Scenario {
     int embed_dim = 32;               // width of the shared embedding
     std::vector<std::string> freeze;  // name prefixes of parameters that are not trained
     enum class Negatives {
-      local,            // of the rank's own batch
-      global,           // of all ranks' batches, gathered with their gradient
-      global_detached,  // gathered without: wrong on purpose
+      local,   // of the rank's own batch
+      global,  // of all ranks' batches, gathered with their gradient
     } negatives = Negatives::local;
     struct Fusion {  // of the head "fusion"
       int width = 768;
@@ -91,12 +91,10 @@ struct Scenario {
       none,  // each rank trains on the batch that the sampler deals to it
       cost,  // the ranks' batches are shared out anew, by what images and texts were seen to cost
     } balance = Balance::none;
-    int balance_every = 8;     // steps that are shared out at a time
-    bool sharding = true;      // false: every rank reads the same items; wrong on purpose
-    bool reshuffle = true;     // false: every epoch has the first one's order; wrong on purpose
-    bool broadcast = false;    // every rank trains on rank 0's batch, sent to it each step
-    struct Outlier {           // images whose values are far from what they should be
-      std::vector<int> ranks;  // empty: every rank
+    int balance_every = 8;              // steps that are shared out at a time
+    bool broadcast = false;             // every rank trains on rank 0's batch, sent to it each step
+    struct Outlier {                    // images whose values are far from what they should be
+      std::vector<int> ranks;           // empty: every rank
       std::vector<std::int64_t> steps;  // empty: every step
       double factor = 1;                // on the pixels, after normalisation
 
@@ -108,7 +106,7 @@ struct Scenario {
   } data;
 
   struct Strategy {
-    enum class Kind { manual, ddp, pipeline, fsdp, replay } kind = Kind::ddp;
+    enum class Kind { manual, ddp, pipeline, fsdp } kind = Kind::ddp;
     bool find_unused_parameters = false;   // ddp
     double bucket_cap_mb = 25.0;           // ddp
     double first_bucket_mb = 1.0;          // ddp
@@ -122,19 +120,12 @@ struct Scenario {
       one,
       per_modality,  // two groups of all ranks: the image path's gradients, and the others'
       image_ranks,   // the image path's gradients among the ranks that ever have images
-    } process_groups = Groups::one;  // manual
-    enum class Reduction {
-      mean,
-      sum,                          // not divided: wrong on purpose
-      none,                         // each rank keeps its own gradients: wrong on purpose
-    } reduction = Reduction::mean;  // manual
-    int stages = 2;                 // pipeline: ranks
-    int micro_batches = 4;          // pipeline
+    } process_groups = Groups::one;                                         // manual
+    int stages = 2;                                                         // pipeline: ranks
+    int micro_batches = 4;                                                  // pipeline
     enum class Schedule { gpipe, one_f_one_b } schedule = Schedule::gpipe;  // pipeline
-    bool crossed = false;  // pipeline: the stages disagree on an order: wrong on purpose
     int shard_ranks = 0;   // fsdp: ranks that share one copy of the parameters; 0: all
     bool prefetch = true;  // fsdp: the next block is gathered while one computes
-    std::string trace;     // replay: the folder of the calls, from the folder of the file
 
     friend bool operator==(const Strategy&, const Strategy&) = default;
   } strategy;
@@ -142,23 +133,23 @@ struct Scenario {
   struct Remedy {
     enum class Kind {
       none,
-      dummy_image,  // a blank image through the encoder, joined to the loss with weight 0
-      dummy_image_outside_graph,  // the same, not joined to the loss: wrong on purpose
-      dummy_image_in_batchnorm,   // the same, and BatchNorm learns from it: wrong on purpose
-      alternating,  // all ranks train the image path in one step, the text path in the next
-      alternating_per_rank,   // each rank at its own time: wrong on purpose
-      presence_vote,          // where one rank has no image, all go without for this step
-      gradient_mask,          // dummies' gradients are dropped, those that nobody has are not used
-      gradient_mask_decayed,  // those that nobody has are zeros, which decay: wrong on purpose
+      dummy_image,    // a blank image through the encoder, joined to the loss with weight 0
+      alternating,    // all ranks train the image path in one step, the text path in the next
+      presence_vote,  // where one rank has no image, all go without for this step
+      gradient_mask,  // dummies' gradients are dropped, those that nobody has are not used
     } kind = Kind::none;
     enum class Average {
       world,         // the image path's gradient is the mean over all ranks, dummies included
       contributors,  // … over the ranks that had images
-      contributors_diluted,  // said to be that, and divided by all ranks: wrong on purpose
     } average = Average::world;
 
     friend bool operator==(const Remedy&, const Remedy&) = default;
   } remedy;
+
+  Fault fault = Fault::none;  // what goes wrong on purpose
+
+  std::string
+      replay;  // the folder of recorded calls, from the folder of the file; empty: it trains
 
   struct Train {
     int steps = 6;
@@ -182,8 +173,6 @@ struct Scenario {
     } schedule;
     struct Clip {
       std::optional<double> image, text, fusion;  // largest norm of the gradients of each group
-      bool before_sync = false;  // each rank its own gradients, before they meet: a mistake
-      bool local_norm = false;   // fsdp: each rank by the norm of its own shards: a mistake
 
       friend bool operator==(const Clip&, const Clip&) = default;
       bool any() const { return image || text || fusion; }
@@ -192,7 +181,6 @@ struct Scenario {
     struct LossScale {  // of float16
       double initial = 65536;
       int growth_interval = 2000;  // steps without overflow after which the scale doubles
-      bool agreed = true;          // false: each rank decides for itself: wrong on purpose
 
       friend bool operator==(const LossScale&, const LossScale&) = default;
     } loss_scale;
@@ -201,15 +189,10 @@ struct Scenario {
       int every = 0;          // steps; 0: never saved
       bool gathered = false;  // one file with whole parameters; else one for each rank
       bool resume = false;    // go on from the last one in the folder, where there is one
-      enum class Barrier {
-        none,
-        all,     // all ranks wait for each other after each
-        rank_0,  // rank 0 alone does: wrong on purpose
-      } barrier = Barrier::none;
+      bool barrier = false;   // all ranks wait for each other after each
 
       friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
     } checkpoint;
-    bool zero_grad = true;  // false: gradients of all steps add up: wrong on purpose
     bool evaluate = false;  // after training: caption retrieval on held-out items, on rank 0
 
     friend bool operator==(const Train&, const Train&) = default;
@@ -263,7 +246,7 @@ struct Scenario {
   // This rank's micro-batches to an optimiser step: of the pipeline, or of accumulation.
   int micro_batches(int rank) const;
   // Makes the calls of a recorded run again: there is no model, no data and no training.
-  bool replays() const { return strategy.kind == Strategy::Kind::replay; }
+  bool replays() const { return !replay.empty(); }
 };
 
 // Reads and checks a scenario file. Errors: unreadable file, YAML that does not parse, anything

@@ -53,8 +53,7 @@ std::vector<Scenario::Data::Rule> decode_rules(const Json& modality) {
 Scenario::Strategy decode_strategy(const Json& strategy) {
   using Strategy = Scenario::Strategy;
   Strategy out;
-  out.kind =
-      choice<Strategy::Kind>(strategy["kind"], {"manual", "ddp", "pipeline", "fsdp", "replay"});
+  out.kind = choice<Strategy::Kind>(strategy["kind"], {"manual", "ddp", "pipeline", "fsdp"});
   out.find_unused_parameters = strategy["find_unused_parameters"];
   out.bucket_cap_mb = strategy["bucket_cap_mb"];
   out.first_bucket_mb = strategy["first_bucket_mb"];
@@ -65,27 +64,21 @@ Scenario::Strategy decode_strategy(const Json& strategy) {
   out.skip_all_reduce_unused_params = strategy["skip_all_reduce_unused_params"];
   out.compression =
       choice<Strategy::Compression>(strategy["compression"], {"none", "float16", "bfloat16"});
-  out.reduction = choice<Strategy::Reduction>(strategy["reduction"], {"mean", "sum", "none"});
   out.process_groups =
       choice<Strategy::Groups>(strategy["process_groups"], {"one", "per-modality", "image-ranks"});
   out.stages = strategy["stages"];
   out.micro_batches = strategy["micro_batches"];
   out.schedule = choice<Strategy::Schedule>(strategy["schedule"], {"gpipe", "1f1b"});
-  out.crossed = strategy["order"] == "crossed";
   out.shard_ranks = strategy["shard_ranks"];
   out.prefetch = strategy["prefetch"];
-  out.trace = strategy["trace"];
   return out;
 }
 
 Scenario::Remedy decode_remedy(const Json& remedy) {
   using Remedy = Scenario::Remedy;
-  return {choice<Remedy::Kind>(remedy["kind"],
-                               {"none", "dummy-image", "dummy-image-outside-graph",
-                                "dummy-image-in-batchnorm", "alternating", "alternating-per-rank",
-                                "presence-vote", "gradient-mask", "gradient-mask-decayed"}),
-          choice<Remedy::Average>(remedy["average"],
-                                  {"world", "contributors", "contributors-diluted"})};
+  return {choice<Remedy::Kind>(remedy["kind"], {"none", "dummy-image", "alternating",
+                                                "presence-vote", "gradient-mask"}),
+          choice<Remedy::Average>(remedy["average"], {"world", "contributors"})};
 }
 
 std::vector<Scenario::Data::Outlier> decode_outliers(const Json& outliers) {
@@ -117,8 +110,6 @@ Scenario::Data decode_data(const Json& data) {
   out.sampler = choice<Scenario::Data::Sampler>(data["sampler"], {"random", "balanced", "grouped"});
   out.balance = choice<Scenario::Data::Balance>(data["balance"], {"none", "cost"});
   out.balance_every = data["balance_every"];
-  out.sharding = data["sharding"];
-  out.reshuffle = data["reshuffle"];
   out.broadcast = data["broadcast"];
   out.outliers = decode_outliers(data["outliers"]);
   return out;
@@ -162,8 +153,6 @@ Scenario::Train::Clip decode_clip(const Json& clip) {
   norm("image", out.image);
   norm("text", out.text);
   norm("fusion", out.fusion);
-  out.before_sync = clip["when"] == "before-sync";
-  out.local_norm = clip["norm"] == "local";
   return out;
 }
 
@@ -178,18 +167,15 @@ Scenario::Train decode_train(const Json& train) {
       choice<Scenario::Train::Precision>(train["precision"], {"float32", "bfloat16", "float16"});
   const Json& checkpoint = train["checkpoint"];
   out.checkpoint = {checkpoint["folder"], checkpoint["every"], checkpoint["layout"] == "gathered",
-                    checkpoint["resume"],
-                    choice<Scenario::Train::Checkpoint::Barrier>(checkpoint["barrier"],
-                                                                 {"none", "all", "rank-0"})};
+                    checkpoint["resume"], checkpoint["barrier"] == "all"};
   const Json& scale = train["loss_scale"];
-  out.loss_scale = {scale["initial"], scale["growth_interval"], scale["found_inf"] == "agreed"};
+  out.loss_scale = {scale["initial"], scale["growth_interval"]};
   out.steps = train["steps"];
   out.batch_size = train["batch_size"];
   out.optimizer = choice<Scenario::Train::Optimizer>(train["optimizer"], {"sgd", "adamw"});
   out.lr = train["lr"];
   out.weight_decay = train["weight_decay"];
   out.seed = train["seed"];
-  out.zero_grad = train["zero_grad"];
   out.evaluate = train["evaluate"];
   return out;
 }
@@ -201,8 +187,7 @@ Scenario::Model decode_model(const Json& model) {
   out.head = model["head"];
   out.embed_dim = model["embed_dim"];
   out.freeze = model["freeze"].get<std::vector<std::string>>();
-  out.negatives = choice<Scenario::Model::Negatives>(model["negatives"],
-                                                     {"local", "global", "global-detached"});
+  out.negatives = choice<Scenario::Model::Negatives>(model["negatives"], {"local", "global"});
   const Json& fusion = model["fusion"];
   out.fusion = {fusion["width"], fusion["layers"], {}};
   if (fusion.contains("image_width")) out.fusion.image_width = fusion["image_width"].get<int>();
@@ -236,6 +221,14 @@ Json with_kinds(Json scenario) {
   return scenario;
 }
 
+void erase_remedy(Json& scenario) {
+  scenario.erase("remedy");
+  const Json fault = scenario.value("fault", Json());
+  if (fault.is_string() &&
+      is_of_remedy(fault_named(fault.get<std::string>()).value_or(Fault::none)))
+    scenario.erase("fault");
+}
+
 Scenario decode_scenario(const Json& root, const std::string& file) {
   Scenario out;
   out.file = file;
@@ -248,6 +241,10 @@ Scenario decode_scenario(const Json& root, const std::string& file) {
   out.data = decode_data(root["data"]);
   out.strategy = decode_strategy(root["strategy"]);
   out.remedy = decode_remedy(root["remedy"]);
+  const std::optional<Fault> fault = fault_named(root["fault"].get_ref<const std::string&>());
+  LOCKSTEP_CHECK(fault.has_value(), "the schema allows a fault that the decoder does not know");
+  out.fault = *fault;
+  out.replay = root.value("replay", "");
   out.train = decode_train(root["train"]);
   out.watch = decode_watch(root["watch"]);
   out.limits = {root["limits"]["hang_after_s"], root["limits"]["total_s"]};

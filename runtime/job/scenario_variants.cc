@@ -47,20 +47,8 @@ Result<Scenario> reference_of(const Scenario& scenario) {
     out.train.accumulation.steps = scenario.strategy.micro_batches;
   }
   out.train.accumulation.by_rank.clear();
-  out.train.clip.before_sync = out.train.clip.local_norm = false;
-  out.train.loss_scale.agreed = true;
-  out.train.zero_grad = true;
   out.train.checkpoint = {};
-  using Kind = Scenario::Remedy::Kind;
-  Kind& kind = out.remedy.kind;
-  if (kind == Kind::dummy_image_outside_graph || kind == Kind::dummy_image_in_batchnorm) {
-    kind = Kind::dummy_image;
-  }
-  if (kind == Kind::gradient_mask_decayed) kind = Kind::gradient_mask;
-  using Average = Scenario::Remedy::Average;
-  if (out.remedy.average == Average::contributors_diluted) {
-    out.remedy.average = Average::contributors;
-  }
+  out.fault = Fault::none;
   return out;
 }
 
@@ -98,8 +86,7 @@ Result<std::vector<RemedyChoice>> remedy_choices(const std::string& text, const 
   for (const Known& choice : kKnown) {
     const Json patch = Json::parse(choice.patch);
     Json scenario = base;
-    // One remedy takes another's place.
-    if (patch.contains("remedy")) scenario.erase("remedy");
+    if (patch.contains("remedy")) erase_remedy(scenario);
     scenario.erase("expect");
     scenario.merge_patch(patch);
     if (patch.contains("strategy") && !base.contains("strategy")) {

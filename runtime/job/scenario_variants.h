@@ -11,8 +11,8 @@
 
 namespace lockstep::runtime {
 
-// The scenario of that process: no strategy to speak of, what is wrong on purpose put right, remedy
-// and precision kept. Each rank's batch becomes a micro-batch (TrainLoop's `data_of`), so that
+// The scenario of that process: manual averaging, no deliberate fault, the same remedy and
+// precision. Each rank's batch becomes a micro-batch (TrainLoop's `data_of`), so that
 // BatchNorm and the losses see what the ranks saw. Errors: losses that need all ranks' features at
 // once; batches that the ranks share out as they go; dropout; an average over the
 // ranks with images alone.

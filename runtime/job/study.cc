@@ -119,7 +119,7 @@ Result<std::string> scenario_text(const Study& study, const StudyRun& run,
                                   const std::string& file) {
   Json scenario = with_kinds(Json::parse(study.base));
   scenario.merge_patch(patch_named(study.strategies, run.strategy));
-  scenario.erase("remedy");
+  erase_remedy(scenario);
   if (run.remedy) scenario.merge_patch(patch_named(study.remedies, *run.remedy));
   if (run.complete) scenario.merge_patch({{"data", {{"text_only", 0}, {"modality", nullptr}}}});
   Json& train = scenario["train"];

@@ -217,20 +217,12 @@ std::string remedy_in_words(const Scenario::Remedy& remedy) {
       return "no remedy";
     case Kind::dummy_image:
       return "dummy images";
-    case Kind::dummy_image_outside_graph:
-      return "dummy images outside the graph";
-    case Kind::dummy_image_in_batchnorm:
-      return "dummy images that BatchNorm learns from";
     case Kind::alternating:
       return "alternating modalities";
-    case Kind::alternating_per_rank:
-      return "modalities alternating per rank";
     case Kind::presence_vote:
       return "a vote on who has images";
     case Kind::gradient_mask:
       return "masked gradients";
-    case Kind::gradient_mask_decayed:
-      return "masked gradients that decay";
   }
   return "";
 }
@@ -248,12 +240,15 @@ std::string padded_row(const std::vector<std::string>& cells,
 std::string job_in_words(const Scenario& scenario) {
   if (scenario.replays()) {
     return plural(static_cast<std::uint64_t>(scenario.ranks), "rank") + " on gloo, the calls of " +
-           printable(scenario.strategy.trace);
+           printable(scenario.replay);
   }
   return plural(static_cast<std::uint64_t>(scenario.ranks), "rank") +
          (scenario.backend == Scenario::Backend::nccl ? " on nccl" : " on gloo") +
          (scenario.share_gpus ? " (sharing GPUs: times mean nothing), " : ", ") +
-         strategy_in_words(scenario) + ", " + remedy_in_words(scenario.remedy) + ", " +
+         strategy_in_words(scenario) + ", " + remedy_in_words(scenario.remedy) +
+         (scenario.fault == Fault::none
+              ? ", "
+              : ", fault " + std::string(to_string(scenario.fault)) + ", ") +
          plural(static_cast<std::uint64_t>(scenario.train.steps), "step");
 }
 

@@ -12,8 +12,6 @@
 
 namespace lockstep::runtime {
 
-using RemedyKind = Scenario::Remedy::Kind;
-
 DummyFill::DummyFill(const Scenario::Remedy& options, RemedyParts p)
     : Remedy(std::move(p)), options_(options) {
   for (auto& [name, parameter] : trained_parameters(*parts().model)) {
@@ -28,11 +26,6 @@ DummyFill::DummyFill(const Scenario::Remedy& options, RemedyParts p)
   }
 }
 
-bool DummyFill::masks() const {
-  return options_.kind == RemedyKind::gradient_mask ||
-         options_.kind == RemedyKind::gradient_mask_decayed;
-}
-
 void DummyFill::before_step(std::vector<Batch>& batches) {
   passes_ = static_cast<std::int64_t>(batches.size());
   contributions_ = std::count_if(batches.begin(), batches.end(),
@@ -44,17 +37,13 @@ at::Tensor DummyFill::loss(const Batch& batch) {
   in_dummy_pass_ = !batch.has_image();
   if (!in_dummy_pass_) return loss;
   const trace::Nanos began = monotonic_nanos();
-  const auto batch_norm = options_.kind == RemedyKind::dummy_image_in_batchnorm
-                              ? DummyBatchNorm::learns
-                              : DummyBatchNorm::passed_by;
-  const at::Tensor dummy = dummy_image_term(parts().model, batch_norm);
+  const at::Tensor dummy = dummy_image_term(parts().model, batch_norm());
   parts().recorder.span("remedy.dummy_image", began);
-  // Outside the graph: computed, and thrown away. That is the mistake.
-  return options_.kind == RemedyKind::dummy_image_outside_graph ? loss : loss + dummy;
+  return joined(loss, dummy);
 }
 
 void DummyFill::after_sync() {
-  const bool contributors = options_.average == Scenario::Remedy::Average::contributors;
+  const bool contributors = averages_over_contributors();
   if (!masks() && !contributors) return;
   const at::Tensor counts = at::tensor({contributions_, passes_}, at::kLong);
   {
@@ -74,7 +63,7 @@ void DummyFill::after_sync() {
     if (!gradient.defined()) continue;
     if (contributed > 0 && contributors) {
       gradient.mul_(static_cast<double>(passes) / static_cast<double>(contributed));
-    } else if (contributed == 0 && options_.kind == RemedyKind::gradient_mask) {
+    } else if (contributed == 0 && leaves_unused()) {
       gradient.reset();
     }
   }

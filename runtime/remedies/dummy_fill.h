@@ -1,9 +1,8 @@
 // DummyFill: a batch without images gets a dummy image, so that its rank computes gradients (of 0)
 // for the image path, too. What then becomes of these gradients is the option's:
 //
-//   dummy-image    they are averaged like any others: over the world, which dilutes the image
-//   path's
-//                  gradient by the ranks that had none, or over the contributors.
+//   dummy-image    they are averaged like any others: over the world, which dilutes the gradient
+//                  of the image path by the ranks that had none, or over the contributors.
 //   gradient-mask  what a dummy gives is replaced by exact zeros before it meets the others'
 //                  (a dummy's own gradient may be NaN where weights are infinite), and where no
 //                  rank had an image the gradients are taken away, so that neither weight decay nor
@@ -17,6 +16,11 @@
 
 namespace lockstep::runtime {
 
+enum class DummyBatchNorm {
+  passed_by,  // evaluation mode: blank pictures must not enter the running statistics
+  learns,     // training mode: they do (Fault::dummy_in_batchnorm)
+};
+
 class DummyFill : public Remedy {
  public:
   DummyFill(const Scenario::Remedy& options, RemedyParts parts);
@@ -25,8 +29,20 @@ class DummyFill : public Remedy {
   at::Tensor loss(const Batch& batch) override;
   void after_sync() override;
 
+ protected:
+  // What runtime/faults/ gets wrong on purpose.
+  virtual DummyBatchNorm batch_norm() const { return DummyBatchNorm::passed_by; }
+  virtual at::Tensor joined(const at::Tensor& loss, const at::Tensor& dummy) const {
+    return loss + dummy;
+  }
+  // Whether parameters that no rank contributed to lose their gradients, so that they stay.
+  virtual bool leaves_unused() const { return masks(); }
+  virtual bool averages_over_contributors() const {
+    return options_.average == Scenario::Remedy::Average::contributors;
+  }
+
  private:
-  bool masks() const;
+  bool masks() const { return options_.kind == Scenario::Remedy::Kind::gradient_mask; }
 
   Scenario::Remedy options_;
   std::vector<at::Tensor> image_path_;  // what is optimised of the parameters that need images
@@ -37,11 +53,6 @@ class DummyFill : public Remedy {
 
 // The dummy image: a blank picture sent through the image path of a text-only batch, so that every
 // rank computes gradients for the same parameters.
-
-enum class DummyBatchNorm {
-  passed_by,  // evaluation mode: blank pictures must not enter the running statistics
-  learns,     // training mode: they do, which is a mistake
-};
 
 // A scalar that depends on every parameter that a batch with images trains and a text-only batch
 // does not, and whose value is 0: added to the loss, it gives these parameters gradients of 0. Not

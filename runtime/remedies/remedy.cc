@@ -4,9 +4,9 @@
 
 #include <ATen/ATen.h>
 
+#include "runtime/faults/faulty_dummy_fill.h"
 #include "runtime/groups/collectives.h"
 #include "runtime/record/c10d/host_read.h"
-#include "runtime/remedies/dummy_fill.h"
 
 namespace lockstep::runtime {
 
@@ -15,14 +15,10 @@ std::unique_ptr<Remedy> make_remedy(const Scenario::Remedy& options, RemedyParts
   switch (options.kind) {
     case Kind::none:
     case Kind::alternating:
-    case Kind::alternating_per_rank:
       return std::make_unique<Remedy>(std::move(parts));
     case Kind::dummy_image:
-    case Kind::dummy_image_outside_graph:
-    case Kind::dummy_image_in_batchnorm:
     case Kind::gradient_mask:
-    case Kind::gradient_mask_decayed:
-      return std::make_unique<DummyFill>(options, std::move(parts));
+      return make_dummy_fill(options, std::move(parts));
     case Kind::presence_vote:
       return std::make_unique<PresenceVote>(std::move(parts));
   }

@@ -19,6 +19,7 @@ struct RemedyParts {
   Recorder& recorder;
   FeatureGather* gather = nullptr;  // of the loss; null: local negatives
   NamedTensors optimised = {};      // whose gradients after_sync sees; empty: the model's own
+  Fault fault = Fault::none;        // what goes wrong on purpose, where it is of the remedy
 };
 
 // Called by the train loop for each step: before_step, then loss for each micro-batch, then

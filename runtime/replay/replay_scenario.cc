@@ -17,7 +17,7 @@ namespace lockstep::runtime {
 namespace fs = std::filesystem;
 
 std::string replay_folder(const Scenario& scenario) {
-  return (fs::path(scenario.file).parent_path() / scenario.strategy.trace).string();
+  return (fs::path(scenario.file).parent_path() / scenario.replay).string();
 }
 
 Result<trace::Run> load_replay_program(const Scenario& scenario) {
@@ -38,7 +38,7 @@ Result<trace::Run> load_replay_program(const Scenario& scenario) {
   if (bytes > kMaxReplayFolderBytes) {
     return Error{"the calls to be replayed take more than " + bytes_in_words(kMaxReplayFolderBytes),
                  {folder},
-                 "keep the last ones: `lockstep trace-to-scenario --last 1000`"};
+                 "keep the last ones: `lockstep convert --to scenario --last 1000`"};
   }
   Result<trace::Run> run = trace::load_run({folder});
   if (!run) return run;
@@ -87,14 +87,15 @@ std::string expectation(const Scenario::Expect& expect) {
 std::string replay_scenario_text(const ReplayScenario& scenario) {
   std::string out =
       "# The calls of a recorded run, made again by real processes: lockstep run --check FILE.\n"
-      "# Written by `lockstep trace-to-scenario`; the calls are in the folder \"trace\" names.\n"
+      "# Written by `lockstep convert --to scenario`; the calls are in the folder \"replay\" "
+      "names.\n"
       "lockstep: 1\n";
   out += "name: " + quoted(scenario.name) + "\n";
   if (!scenario.description.empty()) {
     out += "description: " + quoted(scenario.description) + "\n";
   }
   out += "ranks: " + std::to_string(scenario.ranks) + "\n";
-  out += "strategy: {kind: replay, trace: " + quoted(scenario.trace) + "}\n";
+  out += "replay: " + quoted(scenario.trace) + "\n";
   out += "expect: " + expectation(scenario.expect) + "\n";
   return out;
 }

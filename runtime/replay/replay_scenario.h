@@ -10,7 +10,7 @@
 
 namespace lockstep::runtime {
 
-// The folder of the calls: as `strategy.trace` says, from the folder of the scenario's file.
+// The folder of the calls: as `replay` says, from the folder of the scenario's file.
 std::string replay_folder(const Scenario& scenario);
 
 // Reads and checks it: all that would keep the ranks from replaying it is said here.

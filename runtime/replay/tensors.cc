@@ -124,7 +124,7 @@ class Tensors {
         return Error{"the ranks' tensors would take more than " +
                          bytes_in_words(static_cast<std::uint64_t>(kMaxReplayBytes)) + " at a time",
                      {trace.source},
-                     "make them smaller: `lockstep trace-to-scenario --max-elements 4096`"};
+                     "make them smaller: `lockstep convert --to scenario --max-elements 4096`"};
       }
     }
     return Status::ok();
@@ -161,7 +161,7 @@ class Tensors {
                  const std::string& type) const {
     if (trace::element_bytes(type))
       return refuse(trace, call, "a tensor has more than 2^40 elements",
-                    "make them smaller: `lockstep trace-to-scenario --max-elements 4096`");
+                    "make them smaller: `lockstep convert --to scenario --max-elements 4096`");
     return refuse(trace, call,
                   "how large elements of type " + printable(type) + " are is not known",
                   "docs/trace-format.md lists the types");

@@ -12,7 +12,7 @@
 namespace lockstep::runtime {
 
 ManualSync::ManualSync(const Scenario::Strategy& options, StrategyParts parts)
-    : reduction_(options.reduction), parts_(std::move(parts)), world_(parts_.groups.world()) {
+    : parts_(std::move(parts)), world_(parts_.groups.world()) {
   ProcessGroups::Ptr image = world_;
   ProcessGroups::Ptr text = world_;
   if (options.process_groups == Scenario::Strategy::Groups::per_modality) {
@@ -41,17 +41,24 @@ void ManualSync::start() {
 
 void ManualSync::synchronise() {
   for (Synced& it : synced_) {
-    at::Tensor gradient = it.parameter.grad();
+    const at::Tensor gradient = it.parameter.grad();
     if (!gradient.defined()) continue;
     if (!it.group) {
       throw std::runtime_error("this rank has images, but is not in the group image_ranks");
     }
     if (parts_.watch != nullptr) parts_.watch->local_gradient(it.name, gradient);
-    if (reduction_ == Reduction::none) continue;
-    const NoteScope scope(parts_.recorder, it.note);
-    all_reduce(*it.group, gradient);
+    reduce(it);
   }
-  if (reduction_ != Reduction::mean) return;
+  divide();
+}
+
+void ManualSync::reduce(Synced& it) {
+  const NoteScope scope(parts_.recorder, it.note);
+  at::Tensor gradient = it.parameter.grad();
+  all_reduce(*it.group, gradient);
+}
+
+void ManualSync::divide() {
   for (Synced& it : synced_) {
     at::Tensor gradient = it.parameter.grad();
     if (gradient.defined()) gradient.div_(it.group->getSize());

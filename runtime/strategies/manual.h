@@ -29,15 +29,19 @@ class ManualSync : public Strategy {
   // Groups::image_ranks: gives the other ranks the image path.
   void gather_everything() override;
 
- private:
+ protected:
   struct Synced {
     at::Tensor parameter;
     ProcessGroups::Ptr group;
     CallNote note;
     std::string name;
   };
-  using Reduction = Scenario::Strategy::Reduction;
-  Reduction reduction_;
+  // Sums a gradient that exists over its group.
+  virtual void reduce(Synced& it);
+  // Divides the sums by the number of their ranks.
+  virtual void divide();
+
+ private:
   StrategyParts parts_;
   ProcessGroups::Ptr world_;
   std::vector<Synced> synced_;

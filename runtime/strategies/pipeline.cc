@@ -75,8 +75,8 @@ void Pipeline::start() {
 std::optional<Strategy::OwnStep> Pipeline::run_step(const std::vector<Batch>& batches) {
   step_ = {};
   const auto count = static_cast<int>(batches.size());
-  for (const PipelineOp& op :
-       pipeline_schedule(stage(), count, options_.schedule, options_.crossed)) {
+  for (const PipelineOp& op : pipeline_schedule(stage(), count, options_.schedule,
+                                                parts_.fault == Fault::crossed_stages)) {
     run(op, batches);
   }
   LOCKSTEP_CHECK(flights_.empty() && outgoing_.empty(), "a step that left something under way");

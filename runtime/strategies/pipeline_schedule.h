@@ -59,9 +59,9 @@ struct PipelineOp {
 // A step of `stage`: every micro-batch once forward and once backward, every message once sent and
 // settled or received. Cost: O(micro_batches). micro_batches must be positive.
 //
-// With `crossed` (wrong on purpose) the stages' orders close a circle, with three micro-batches or
-// more. 1F1B: each stage waits for every send at once, and neighbours both send first. GPipe: the
-// first stages follow 1F1B instead, and they and the next both wait to receive.
+// With `crossed` (Fault::crossed_stages) the stages' orders form a cycle, with three micro-batches
+// or more. 1F1B: each stage waits for every send at once, and neighbours both send first. GPipe:
+// the first stages follow 1F1B instead, and they and the next both wait to receive.
 std::vector<PipelineOp> pipeline_schedule(const PipelineStage& stage, int micro_batches,
                                           Scenario::Strategy::Schedule schedule,
                                           bool crossed = false);

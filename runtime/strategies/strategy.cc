@@ -1,8 +1,8 @@
 #include "runtime/strategies/strategy.h"
 
+#include "runtime/faults/faulty_manual_sync.h"
 #include "runtime/strategies/ddp.h"
 #include "runtime/strategies/fsdp.h"
-#include "runtime/strategies/manual.h"
 #include "runtime/strategies/pipeline.h"
 
 namespace lockstep::runtime {
@@ -10,15 +10,13 @@ namespace lockstep::runtime {
 std::unique_ptr<Strategy> make_strategy(const Scenario::Strategy& options, StrategyParts parts) {
   switch (options.kind) {
     case Scenario::Strategy::Kind::manual:
-      return std::make_unique<ManualSync>(options, std::move(parts));
+      return make_manual_sync(options, std::move(parts));
     case Scenario::Strategy::Kind::ddp:
       return std::make_unique<Ddp>(options, std::move(parts));
     case Scenario::Strategy::Kind::pipeline:
       return std::make_unique<Pipeline>(options, std::move(parts));
     case Scenario::Strategy::Kind::fsdp:
       return std::make_unique<Fsdp>(options, std::move(parts));
-    case Scenario::Strategy::Kind::replay:
-      break;  // runtime/replay/torch/player.h: it is no way to train
   }
   LOCKSTEP_CHECK(false, "a strategy without an implementation");
 }

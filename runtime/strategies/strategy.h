@@ -89,6 +89,8 @@ struct StrategyParts {
   std::string average = {};
   // Of process_groups: image-ranks, the members of the image path's group.
   std::vector<std::int32_t> image_ranks = {};
+  // What goes wrong on purpose; those that are not of a strategy change nothing here.
+  Fault fault = Fault::none;
 };
 
 // Makes the scenario's strategy and its process groups: collective, on all ranks alike.

@@ -102,20 +102,20 @@ Result<std::unique_ptr<BatchSource>> BatchSource::open(const Scenario& scenario,
   if (!vocabulary) return vocabulary.error();
   const Result<std::vector<bool>> has_image = images_of(scenario, *manifest);
   if (!has_image) return has_image.error();
-  // The shards are the replicas': all ranks of one read the same. Without sharding, every rank
-  // believes to be alone.
+  // The shards are the replicas': all ranks of one read the same. Unsharded, every rank samples as
+  // if it were alone.
   const int ranks = scenario.ranks_of_replica();
   const auto sampler_of = [&](Sampler::Shard shard) {
     return Sampler(*has_image, scenario.data.sampler, scenario.train.batch_size,
-                   scenario.train.seed, shard, scenario.data.reshuffle);
+                   scenario.train.seed, shard, scenario.fault != Fault::no_reshuffle);
   };
   std::vector<Sampler> samplers;
   if (balances(scenario)) {
     for (int r = 0; r < world_size; ++r) samplers.push_back(sampler_of({r, world_size}));
   } else {
-    samplers.push_back(sampler_of(scenario.data.sharding
-                                      ? Sampler::Shard{rank / ranks, world_size / ranks}
-                                      : Sampler::Shard{}));
+    samplers.push_back(sampler_of(scenario.fault == Fault::unsharded_data
+                                      ? Sampler::Shard{}
+                                      : Sampler::Shard{rank / ranks, world_size / ranks}));
   }
   return std::unique_ptr<BatchSource>(
       new BatchSource(scenario, rank, std::move(samplers), std::move(*manifest),

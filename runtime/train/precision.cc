@@ -28,7 +28,6 @@ Autocast::~Autocast() {
 LossScaler::LossScaler(const Scenario::Train& options, c10::intrusive_ptr<c10d::ProcessGroup> world,
                        Recorder& recorder, c10::Device device)
     : on_(options.precision == Precision::float16),
-      agreed_(options.loss_scale.agreed),
       growth_interval_(options.loss_scale.growth_interval),
       world_(std::move(world)),
       recorder_(recorder),
@@ -38,7 +37,7 @@ LossScaler::LossScaler(const Scenario::Train& options, c10::intrusive_ptr<c10d::
   mark_memory(growth_, trace::MemoryCategory::optimizer_state);
 }
 
-bool LossScaler::unscale(const NamedTensors& parameters) {
+bool LossScaler::unscale(const NamedTensors& parameters, Overflow of) {
   if (!on_) return false;
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> gradients;
@@ -49,7 +48,7 @@ bool LossScaler::unscale(const NamedTensors& parameters) {
   if (!gradients.empty()) {
     at::_amp_foreach_non_finite_check_and_unscale_(gradients, found, scale_.reciprocal());
   }
-  if (agreed_) {
+  if (of == Overflow::on_any_rank) {
     const NoteScope scope(recorder_, recorder_.note({"found_inf"}, "amp.found_inf"));
     all_reduce(*world_, found, Reduce::max);
   }

@@ -39,10 +39,10 @@ class LossScaler {
   at::Tensor scale(const at::Tensor& loss) const { return on_ ? loss * scale_ : loss; }
 
   // Divides the gradients by the scale and says whether one of them was not finite: on any rank
-  // (one all-reduce, found_inf: agreed) or on this one (found_inf: local). Then adapts the scale.
-  bool unscale(const NamedTensors& parameters);
+  // (one all-reduce), or on this one alone. Then adapts the scale.
+  enum class Overflow { on_any_rank, on_this_rank };
+  bool unscale(const NamedTensors& parameters, Overflow of = Overflow::on_any_rank);
 
-  bool decides_alone() const { return on_ && !agreed_; }
   double current() const;
 
   // The state that a checkpoint keeps: scale and steps since it changed. Float and int scalars.
@@ -51,7 +51,6 @@ class LossScaler {
 
  private:
   bool on_;
-  bool agreed_;
   std::int64_t growth_interval_;
   c10::intrusive_ptr<c10d::ProcessGroup> world_;
   Recorder& recorder_;

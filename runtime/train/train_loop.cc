@@ -115,16 +115,17 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
   mark_memory(named_buffers(*model_), trace::MemoryCategory::parameters);
   using Negatives = Scenario::Model::Negatives;
   if (scenario_.model.negatives != Negatives::local) {
-    gather_.emplace(groups_.world(), recorder_, scenario_.model.negatives == Negatives::global);
+    gather_.emplace(groups_.world(), recorder_, scenario_.fault != Fault::detached_negatives);
   }
   strategy_ = make_strategy(
-      scenario_.strategy,
-      {model_, groups_, recorder_, scenario_.watch.every > 0 ? &watch_ : nullptr,
-       average_tag(scenario_), scenario_.ranks_with_images(groups_.who().world_size)});
+      scenario_.strategy, {model_, groups_, recorder_,
+                           scenario_.watch.every > 0 ? &watch_ : nullptr, average_tag(scenario_),
+                           scenario_.ranks_with_images(groups_.who().world_size), scenario_.fault});
   optimised_ = strategy_->optimised(model_);
   mark_memory(optimised_, trace::MemoryCategory::parameters);
-  remedy_ = make_remedy(scenario_.remedy,
-                        {model_, groups_, recorder_, gather_ ? &*gather_ : nullptr, optimised_});
+  remedy_ = make_remedy(
+      scenario_.remedy,
+      {model_, groups_, recorder_, gather_ ? &*gather_ : nullptr, optimised_, scenario_.fault});
   optimizer_ = make_optimizer(scenario_.train, optimised_);
   scaler_.emplace(scenario_.train, groups_.world(), recorder_, groups_.device().place());
   if (scenario_.data.balance == Scenario::Data::Balance::cost) {
@@ -249,14 +250,15 @@ void TrainLoop::save(std::int64_t steps) {
   if (!saved) {
     throw std::runtime_error(saved.error().str());
   }
-  using Barrier = Scenario::Train::Checkpoint::Barrier;
-  const Barrier who = scenario_.train.checkpoint.barrier;
-  if (who == Barrier::none) return;
-  // On rank 0 alone: that is the mistake that `rank_0` stands for.
-  if (who == Barrier::rank_0 && groups_.who().rank != 0) return;
+  if (scenario_.train.checkpoint.barrier) wait_after_checkpoint();
+}
+
+void TrainLoop::wait_after_checkpoint() {
   const NoteScope scope(recorder_, recorder_.note({}, "checkpoint.barrier"));
   barrier(*groups_.world());
 }
+
+void TrainLoop::clear_gradients() { drop_gradients(optimised_); }
 
 StepMetrics TrainLoop::one_step(std::int64_t step) {
   StepMetrics metrics;
@@ -289,7 +291,7 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   recorder_.modality(step, all.modalities());
 
   watch_.begin_step(step, batches.size());
-  if (scenario_.train.zero_grad) drop_gradients(optimised_);
+  clear_gradients();
   watch_.leftovers(optimised_);
   metrics.loss = accumulate(batches);
   update();
@@ -364,13 +366,7 @@ double TrainLoop::accumulate(const std::vector<Batch>& batches) {
   return sum / static_cast<double>(batches.size());
 }
 
-void TrainLoop::update() {
-  // A scaler that decides alone looks at this rank's own gradients, and leaves the whole update
-  // out, the communication included: that is the mistake that it stands for.
-  if (scaler_->decides_alone() && scaler_->unscale(optimised_)) return watch_update(false);
-  const Scenario::Train::Clip& clip = scenario_.train.clip;
-  std::vector<std::pair<std::string, double>> factors;
-  if (clip.any() && clip.before_sync) factors = clip_gradients(clip, optimised_, recorder_);
+void TrainLoop::synchronise() {
   strategy_->synchronise();
   mark_gradients(optimised_);
   remedy_->after_sync();
@@ -379,12 +375,18 @@ void TrainLoop::update() {
       watch_.synced_gradient(name, parameter.grad(), part_of(name));
     }
   }
-  if (!scaler_->decides_alone() && scaler_->unscale(optimised_)) return watch_update(false);
-  if (clip.any() && !clip.before_sync) {
-    std::function<double(double)> whole;
-    if (!clip.local_norm) whole = [&](double own) { return strategy_->norm_squared(own); };
-    factors = clip_gradients(clip, optimised_, recorder_, whole);
-  }
+}
+
+std::function<double(double)> TrainLoop::norm_over_shards() {
+  return [this](double own) { return strategy_->norm_squared(own); };
+}
+
+TrainLoop::ClipFactors TrainLoop::clip(const std::function<double(double)>& whole) {
+  const Scenario::Train::Clip& limits = scenario_.train.clip;
+  return limits.any() ? clip_gradients(limits, optimised_, recorder_, whole) : ClipFactors();
+}
+
+void TrainLoop::step_optimizer(const ClipFactors& factors) {
   for (const auto& [name, factor] : factors) watch_.scalar(name, factor);
   // Where there is nothing to update, it communicates nothing; who counts its cost wants it, and a
   // checkpoint gathers the state that it makes.
@@ -393,6 +395,12 @@ void TrainLoop::update() {
     optimizer_->step();
   }
   watch_update(true);
+}
+
+void TrainLoop::update() {
+  synchronise();
+  if (overflowed()) return leave_step_out();
+  step_optimizer(clip(norm_over_shards()));
 }
 
 TensorPart TrainLoop::part_of(const std::string& name) {

@@ -30,6 +30,9 @@ class TrainLoop {
   // nothing is read or kept, and losses are NaN. Throws what LibTorch throws.
   TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& recorder,
             WorkerResult& result, StepLog* log = nullptr, const Scenario* data_of = nullptr);
+  virtual ~TrainLoop() = default;
+  TrainLoop(const TrainLoop&) = delete;
+  TrainLoop& operator=(const TrainLoop&) = delete;
 
   // Trains to the last step; records every step's data, modalities and loss, and adds to the result
   // as it goes, so that what was reached is there when a step throws (the recorder's context then
@@ -38,6 +41,33 @@ class TrainLoop {
 
   // Bytes of what this rank trains: parameters, gradients, and what the optimizer keeps of them.
   double state_bytes() const;
+
+ protected:
+  // The parts of a step that runtime/faults/ gets wrong on purpose, and what they are made of.
+
+  // Before the step's first backward.
+  virtual void clear_gradients();
+  // From the gradients of the last backward to the parameters of the next step.
+  virtual void update();
+  virtual void wait_after_checkpoint();
+
+  // Brings the ranks' gradients together.
+  void synchronise();
+  // Scales gradients down to their limits, where there are limits; the factors, by name. `whole`
+  // as for clip_gradients().
+  using ClipFactors = std::vector<std::pair<std::string, double>>;
+  ClipFactors clip(const std::function<double(double)>& whole);
+  std::function<double(double)> norm_over_shards();
+  // The optimizer's step, which is left out after an overflow. Records what came of it.
+  void step_optimizer(const ClipFactors& factors);
+  void leave_step_out() { watch_update(false); }
+
+  Fault fault() const { return scenario_.fault; }
+  ProcessGroups& groups() { return groups_; }
+  // True where a gradient was not finite; the gradients are those of the unscaled loss then.
+  bool overflowed(LossScaler::Overflow of = LossScaler::Overflow::on_any_rank) {
+    return scaler_->unscale(optimised_, of);
+  }
 
  private:
   void open_data(const Scenario* data_of);
@@ -50,7 +80,6 @@ class TrainLoop {
   std::vector<Batch> micro_batches(std::int64_t step);
   // Forward and backward of all micro-batches; the mean of their losses.
   double accumulate(const std::vector<Batch>& batches);
-  void update();
   // Records what the update made; `stepped`: whether the optimizer was called.
   void watch_update(bool stepped);
   TensorPart part_of(const std::string& name);

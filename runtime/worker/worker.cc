@@ -13,6 +13,7 @@
 
 #include "base/text.h"
 #include "runtime/device/device.h"
+#include "runtime/faults/faulty_train_loop.h"
 #include "runtime/groups/process_groups.h"
 #include "runtime/job/scenario_variants.h"
 #include "runtime/record/c10d/recording_work.h"
@@ -22,7 +23,6 @@
 #include "runtime/replay/replay_scenario.h"
 #include "runtime/replay/torch/player.h"
 #include "runtime/train/result.h"
-#include "runtime/train/train_loop.h"
 #include "runtime/worker/machine.h"
 
 namespace lockstep::runtime {
@@ -175,7 +175,8 @@ namespace {
 void train(const Scenario& job, const Scenario& scenario, ProcessGroups& groups, Recorder& recorder,
            WorkerResult& result, const WorkerOptions& options) {
   StepLog log(file_of_rank(options.trace, options.rank, ".metrics.jsonl"));
-  TrainLoop(scenario, groups, recorder, result, &log, options.reference ? &job : nullptr).run();
+  make_train_loop(scenario, groups, recorder, result, &log, options.reference ? &job : nullptr)
+      ->run();
 }
 
 // Until the launcher ends the job, which it does once the others are proven stuck, or too late.

@@ -42,14 +42,10 @@ bool has_dummies(const runtime::Scenario& scenario) {
   using Kind = runtime::Scenario::Remedy::Kind;
   switch (scenario.remedy.kind) {
     case Kind::dummy_image:
-    case Kind::dummy_image_outside_graph:
-    case Kind::dummy_image_in_batchnorm:
     case Kind::gradient_mask:
-    case Kind::gradient_mask_decayed:
       return true;
     case Kind::none:
     case Kind::alternating:
-    case Kind::alternating_per_rank:
     case Kind::presence_vote:
       break;
   }

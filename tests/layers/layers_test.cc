@@ -42,6 +42,7 @@ const std::vector<Layer>& layers() {
                                                             "runtime/remedies",
                                                             "runtime/strategies",
                                                             "runtime/train",
+                                                            "runtime/faults",
                                                             "runtime/derive/torch",
                                                             "runtime/replay/torch",
                                                             "runtime/worker"};
@@ -74,6 +75,7 @@ const std::vector<Layer>& layers() {
       {"runtime/remedies", below_torch, true},
       {"runtime/strategies", below_torch, true},
       {"runtime/train", below_torch, true},
+      {"runtime/faults", below_torch, true},
       {"runtime/record/c10d", below_torch, true},
       {"runtime/record/preload", below_torch, true},
       {"runtime/derive/torch", below_torch, true},

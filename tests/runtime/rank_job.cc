@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/train/train_loop.h"
+#include "runtime/faults/faulty_train_loop.h"
 
 namespace lockstep::runtime {
 
@@ -43,7 +43,7 @@ std::vector<double> losses(const Scenario& s, const TempDir& folder, int ranks,
                            QueuedCalls queued) {
   const auto train = [&](ProcessGroups& groups, Recorder& recorder) {
     WorkerResult result;
-    TrainLoop(s, groups, recorder, result).run();
+    make_train_loop(s, groups, recorder, result)->run();
     if (groups.who().rank != 0) return 0;
     std::ostringstream text;
     text.precision(17);

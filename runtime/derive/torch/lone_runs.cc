@@ -11,11 +11,11 @@
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "runtime/derive/torch/work_count.h"
+#include "runtime/faults/faulty_train_loop.h"
 #include "runtime/groups/process_groups.h"
 #include "runtime/record/c10d/recording_work.h"
 #include "runtime/record/job_ring.h"
 #include "runtime/train/result.h"
-#include "runtime/train/train_loop.h"
 #include "runtime/worker/worker.h"
 
 namespace lockstep::runtime {
@@ -76,10 +76,10 @@ Status run_rank(const Scenario& scenario, const LoneRanks& run, int rank, bool o
     ProcessGroups groups(Others{dissents, &broadcasts, messages}, RankOf{rank, scenario.ranks},
                          recorder, on_meta);
     WorkCount work(recorder, run.costs);
-    TrainLoop loop(scenario, groups, recorder, result);
-    loop.run();
+    const std::unique_ptr<TrainLoop> loop = make_train_loop(scenario, groups, recorder, result);
+    loop->run();
     recorder.ring().finish(trace::End::clean);
-    costs = {rank, loop.state_bytes(), work.beside_nanos(), work.take()};
+    costs = {rank, loop->state_bytes(), work.beside_nanos(), work.take()};
   } catch (const std::exception& error) {
     record_exception(recorder, rank, message_of(error));
   }

@@ -56,7 +56,7 @@ TEST(DerivationPlan, SamplersLeaveTheChoiceFreeOrAgree) {
   EXPECT_FALSE(plan_of("data: {text_only: 0.5, sampler: grouped}").agreed);
   EXPECT_TRUE(plan_of("data: {text_only: 0.5, sampler: balanced}").agreed);
   EXPECT_TRUE(plan_of("remedy: alternating").agreed);
-  const DerivationPlan wrong = plan_of("remedy: alternating-per-rank");
+  const DerivationPlan wrong = plan_of("remedy: alternating\nfault: alternating-per-rank");
   EXPECT_FALSE(wrong.agreed);
   EXPECT_EQ(wrong.conditions.size(), 2U);
 }
@@ -76,7 +76,7 @@ TEST(DerivationPlan, AnOverflowIsAgreedOrTheRanksOwn) {
   ASSERT_EQ(agreed.conditions.size(), 2U);
   EXPECT_TRUE(agreed.conditions[1].dissent);
   EXPECT_NE(agreed.conditions[0].phase, agreed.conditions[1].phase);
-  const DerivationPlan own = plan_of("train: {precision: float16, loss_scale: {found_inf: local}}");
+  const DerivationPlan own = plan_of("train: {precision: float16}\nfault: local-overflow");
   ASSERT_EQ(own.conditions.size(), 2U);
   EXPECT_TRUE(own.conditions[1].overflow);
   EXPECT_EQ(own.conditions[0].phase, own.conditions[1].phase);

@@ -30,18 +30,13 @@ TEST(Reference, IsOneProcessWithoutStrategyThatKeepsRemedyAndPrecision) {
 }
 
 TEST(Reference, PutsRightWhatIsWrongOnPurpose) {
-  using Kind = Scenario::Remedy::Kind;
-  EXPECT_EQ(reference("remedy: dummy-image-outside-graph").remedy.kind, Kind::dummy_image);
-  EXPECT_EQ(reference("remedy: dummy-image-in-batchnorm").remedy.kind, Kind::dummy_image);
-  EXPECT_EQ(reference("remedy: gradient-mask-decayed").remedy.kind, Kind::gradient_mask);
-  EXPECT_EQ(
-      reference("remedy: {kind: gradient-mask, average: contributors-diluted}").remedy.average,
-      Scenario::Remedy::Average::contributors);
-  EXPECT_TRUE(reference("train: {zero_grad: false}").train.zero_grad);
-  EXPECT_FALSE(reference("strategy: manual\ntrain: {clip: {image: 1, when: before-sync}}")
-                   .train.clip.before_sync);
-  EXPECT_EQ(reference("strategy: {kind: manual, reduction: sum}").strategy.reduction,
-            Scenario::Strategy::Reduction::mean);
+  const Scenario dummy = reference("remedy: dummy-image\nfault: dummy-outside-graph");
+  EXPECT_EQ(dummy.remedy.kind, Scenario::Remedy::Kind::dummy_image);
+  EXPECT_EQ(dummy.fault, Fault::none);
+  const Scenario mask =
+      reference("remedy: {kind: gradient-mask, average: contributors}\nfault: diluted-average");
+  EXPECT_EQ(mask.remedy.average, Scenario::Remedy::Average::contributors);
+  EXPECT_EQ(mask.fault, Fault::none);
 }
 
 TEST(Reference, APipelinesMicroBatchesAreAccumulated) {

@@ -29,7 +29,8 @@ TEST(RemedyChoices, AreThoseThatTheStrategyTakes) {
 
 TEST(RemedyChoices, WhatTheScenarioHasIsNone) {
   EXPECT_THAT(names_of_choices("remedy: dummy-image"), Not(Contains("dummy images")));
-  EXPECT_THAT(names_of_choices("remedy: dummy-image-outside-graph"), Contains("dummy images"));
+  EXPECT_THAT(names_of_choices("remedy: dummy-image\nfault: dummy-outside-graph"),
+              Contains("dummy images"));
   EXPECT_THAT(names_of_choices("data: {sampler: balanced}"), Not(Contains("balanced sampler")));
 }
 

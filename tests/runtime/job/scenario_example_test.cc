@@ -34,7 +34,7 @@ TEST(ScenarioExample, every_strategy_and_remedy_passes_or_is_refused_with_its_re
     for (const std::string& remedy : kinds("remedy")) {
       const auto text = example_scenario({strategy, remedy});
       if (!text) {
-        EXPECT_THAT(strategy, ::testing::AnyOf("pipeline", "replay")) << text.error().str();
+        EXPECT_EQ(strategy, "pipeline") << text.error().str();
         EXPECT_FALSE(text.error().fix.empty());
         continue;
       }
@@ -45,7 +45,7 @@ TEST(ScenarioExample, every_strategy_and_remedy_passes_or_is_refused_with_its_re
       EXPECT_THAT(*text, HasSubstr("  kind: " + remedy + "\n"));
     }
   }
-  EXPECT_GT(passed, 25);
+  EXPECT_EQ(passed, 17);
 }
 
 TEST(ScenarioExample, has_every_key_of_the_format) {

@@ -88,16 +88,17 @@ TEST(Scenario, a_pipeline_and_its_replicas) {
 lockstep: 1
 name: pipeline
 ranks: 4
-strategy: {kind: pipeline, schedule: 1f1b, micro_batches: 6, order: crossed}
+strategy: {kind: pipeline, schedule: 1f1b, micro_batches: 6}
+fault: crossed-stages
 )");
   EXPECT_EQ(s.strategy.kind, Scenario::Strategy::Kind::pipeline);
   EXPECT_EQ(s.strategy.schedule, Scenario::Strategy::Schedule::one_f_one_b);
-  EXPECT_TRUE(s.strategy.crossed);
+  EXPECT_EQ(s.fault, Fault::crossed_stages);
   EXPECT_EQ(s.ranks_of_replica(), 2);
   EXPECT_EQ(s.micro_batches(3), 6);
   const Scenario plain = parsed_text("{lockstep: 1, name: x, train: {accumulation: 3}}");
   EXPECT_EQ(plain.strategy.schedule, Scenario::Strategy::Schedule::gpipe);
-  EXPECT_FALSE(plain.strategy.crossed);
+  EXPECT_EQ(plain.fault, Fault::none);
   EXPECT_EQ(plain.ranks_of_replica(), 1);
   EXPECT_EQ(plain.micro_batches(0), 3);
 }
@@ -108,16 +109,16 @@ lockstep: 1
 name: hybrid
 ranks: 4
 strategy: {kind: fsdp, shard_ranks: 2, prefetch: false}
-train: {clip: {image: 1, norm: local}}
+train: {clip: {image: 1}}
+fault: clip-local-norm
 )");
   EXPECT_EQ(s.strategy.kind, Scenario::Strategy::Kind::fsdp);
   EXPECT_EQ(s.strategy.shard_ranks, 2);
   EXPECT_FALSE(s.strategy.prefetch);
-  EXPECT_TRUE(s.train.clip.local_norm);
+  EXPECT_EQ(s.fault, Fault::clip_local_norm);
   const Scenario plain = parsed_text("{lockstep: 1, name: x, strategy: fsdp}");
   EXPECT_EQ(plain.strategy.shard_ranks, 0);
   EXPECT_TRUE(plain.strategy.prefetch);
-  EXPECT_FALSE(plain.train.clip.local_norm);
 }
 
 TEST(Scenario, every_other_choice) {
@@ -130,7 +131,8 @@ description: |
 data: {items: 64, text_only: 0.25, sampler: grouped}
 model: {embed_dim: 16, freeze: [image_encoder., text_encoder.]}
 strategy: {kind: manual, process_groups: per-modality}
-remedy: dummy-image-outside-graph
+remedy: dummy-image
+fault: dummy-outside-graph
 train: {optimizer: sgd, evaluate: true, weight_decay: 0}
 limits: {hang_after_s: 2.5, total_s: 60}
 expect: {verdict: clean, ends: completed}
@@ -141,7 +143,8 @@ expect: {verdict: clean, ends: completed}
   EXPECT_EQ(s.data.sampler, Scenario::Data::Sampler::grouped);
   EXPECT_THAT(s.model.freeze, ElementsAre("image_encoder.", "text_encoder."));
   EXPECT_EQ(s.strategy.process_groups, Scenario::Strategy::Groups::per_modality);
-  EXPECT_EQ(s.remedy.kind, Scenario::Remedy::Kind::dummy_image_outside_graph);
+  EXPECT_EQ(s.remedy.kind, Scenario::Remedy::Kind::dummy_image);
+  EXPECT_EQ(s.fault, Fault::dummy_outside_graph);
   EXPECT_EQ(s.train.optimizer, Scenario::Train::Optimizer::sgd);
   EXPECT_TRUE(s.train.evaluate);
   EXPECT_DOUBLE_EQ(s.limits.hang_after_s, 2.5);
@@ -155,21 +158,20 @@ lockstep: 1
 name: loop
 ranks: 4
 model: {negatives: global}
-data: {outliers: [{ranks: [1], steps: [2], factor: 1e6}], sharding: false, reshuffle: false}
+data: {outliers: [{ranks: [1], steps: [2], factor: 1e6}]}
 remedy: {kind: gradient-mask, average: contributors}
 train:
   accumulation: {steps: 2, rank 3: 1}
   schedule: {warmup_steps: 3, decay: cosine}
   clip: {image: 1, text: 0.5}
   precision: float16
-  loss_scale: {initial: 1024, found_inf: local}
+  loss_scale: {initial: 1024}
+fault: local-overflow
 )");
   EXPECT_EQ(s.model.negatives, Scenario::Model::Negatives::global);
   EXPECT_DOUBLE_EQ(s.outlier_factor(1, 2), 1e6);
   EXPECT_DOUBLE_EQ(s.outlier_factor(1, 3), 1);
   EXPECT_DOUBLE_EQ(s.outlier_factor(0, 2), 1);
-  EXPECT_FALSE(s.data.sharding);
-  EXPECT_FALSE(s.data.reshuffle);
   EXPECT_EQ(s.remedy.kind, Scenario::Remedy::Kind::gradient_mask);
   EXPECT_EQ(s.remedy.average, Scenario::Remedy::Average::contributors);
   EXPECT_EQ(s.train.accumulation.of(0), 2);
@@ -181,7 +183,7 @@ train:
   EXPECT_FALSE(s.train.clip.fusion);
   EXPECT_EQ(s.train.precision, Scenario::Train::Precision::float16);
   EXPECT_DOUBLE_EQ(s.train.loss_scale.initial, 1024);
-  EXPECT_FALSE(s.train.loss_scale.agreed);
+  EXPECT_EQ(s.fault, Fault::local_overflow);
 }
 
 TEST(Scenario, accumulation_may_be_one_number) {

@@ -52,7 +52,7 @@ TEST_F(ScenarioProgram, the_text_is_the_scenario) {
   EXPECT_TRUE(s.replays());
   EXPECT_EQ(s.name, "x: \"y\"\\x0a");  // safe to print
   EXPECT_EQ(s.ranks, 2);
-  EXPECT_EQ(s.strategy.trace, "job.calls");
+  EXPECT_EQ(s.replay, "job.calls");
   EXPECT_EQ(s.expect->rules, std::vector<std::string>{"host-stall"});
   EXPECT_EQ(s.expect->culprits, std::vector<int>{1});
   EXPECT_EQ(s.expect->step, 12);  // of the recorded run: more than "train" has

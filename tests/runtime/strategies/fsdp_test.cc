@@ -47,7 +47,8 @@ struct FsdpJob {
   int micro_batches = 2;
   std::vector<std::string> freeze;
   Scenario::Remedy remedy;
-  int text_only_rank = -1;  // in step 1
+  bool clips_locally = false;  // by the norm of the rank's own shards
+  int text_only_rank = -1;     // in step 1
   // SGD: AdamW makes a whole step of the rounding where a gradient is 0.
   Scenario::Train::Optimizer optimizer = Scenario::Train::Optimizer::sgd;
 };
@@ -115,7 +116,7 @@ TrainedByFsdp train(const FsdpJob& job, ProcessGroups& groups, Recorder& recorde
     it.strategy->synchronise();
     remedy->after_sync();
     std::function<double(double)> whole;
-    if (!job.clip.local_norm) {
+    if (!job.clips_locally) {
       whole = [&](double own) { return it.strategy->norm_squared(own); };
     }
     clip_gradients(job.clip, optimised, recorder, whole);
@@ -150,7 +151,7 @@ Difference from_ddp(FsdpJob job, ProcessGroups& groups, Recorder& recorder) {
   TrainedByFsdp sharded = train(job, groups, recorder);
   sharded.strategy->gather_everything();
   job.strategy = ddp();
-  job.clip.local_norm = false;
+  job.clips_locally = false;
   const TrainedByFsdp whole = train(job, groups, recorder);
   return {largest_difference(sharded.losses, whole.losses),
           largest_difference(values(named_parameters(*sharded.model)),
@@ -215,7 +216,7 @@ TEST(Fsdp, ClippedByTheNormOfOwnShardsParametersDiffer) {
     FsdpJob job;
     job.strategy = fsdp();
     job.clip.image = job.clip.text = 0.5;
-    job.clip.local_norm = true;
+    job.clips_locally = true;
     return from_ddp(job, groups, recorder).parameters > 1e-4 ? 0 : 1;
   };
   EXPECT_THAT(run_ranks(2, folder, body), Each(0));

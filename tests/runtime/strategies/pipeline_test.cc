@@ -11,7 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/train/train_loop.h"
+#include "runtime/faults/faulty_train_loop.h"
 #include "tests/runtime/rank_job.h"
 #include "tests/runtime/small_model.h"
 
@@ -242,7 +242,7 @@ TrainedByPipeline trained_losses(const Scenario& s) {
   TempDir folder;
   const auto statuses = run_ranks(s.ranks, folder, [&](ProcessGroups& groups, Recorder& recorder) {
     WorkerResult result;
-    TrainLoop(s, groups, recorder, result).run();
+    make_train_loop(s, groups, recorder, result)->run();
     std::string text;
     for (const double loss : result.losses) text += std::to_string(loss) + "\n";
     folder.write("losses" + std::to_string(groups.who().rank), text);
@@ -281,7 +281,7 @@ TEST(PipelineLoop, AReplicasRanksReadTheSameItemsAndReplicasDifferentOnes) {
   TempDir folder;
   const auto statuses = run_ranks(4, folder, [&](ProcessGroups& groups, Recorder& recorder) {
     WorkerResult result;
-    TrainLoop(s, groups, recorder, result).run();
+    make_train_loop(s, groups, recorder, result)->run();
     return 0;
   });
   ASSERT_THAT(statuses, Each(0));
@@ -327,7 +327,7 @@ TEST(PipelineLoop, TheHalvesOfAMaskedTextEncoderSeeTheSameWords) {
   TempDir folder;
   const auto statuses = run_ranks(4, folder, [&](ProcessGroups& groups, Recorder& recorder) {
     WorkerResult result;
-    TrainLoop(s, groups, recorder, result).run();
+    make_train_loop(s, groups, recorder, result)->run();
     return std::isfinite(result.losses.at(0)) ? 0 : 1;
   });
   EXPECT_THAT(statuses, Each(0));

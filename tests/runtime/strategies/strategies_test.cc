@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include "runtime/faults/faulty_train_loop.h"
 #include "runtime/models/batch.h"
 #include "runtime/strategies/strategy.h"
-#include "runtime/train/train_loop.h"
 #include "tests/runtime/rank_job.h"
 #include "tests/runtime/small_model.h"
 
@@ -38,7 +38,7 @@ Recorded recorded_training(const Scenario& s, int rank = 0) {
   const TempDir folder;
   const auto statuses = run_ranks(2, folder, [&](ProcessGroups& groups, Recorder& recorder) {
     WorkerResult result;
-    TrainLoop(s, groups, recorder, result).run();
+    make_train_loop(s, groups, recorder, result)->run();
     return 0;
   });
   EXPECT_THAT(statuses, Each(0));

@@ -166,7 +166,7 @@ TEST(Checkpoint, KeepsTheLastAndTheOneBeforeWhereAJobGoesOn) {
 // All ranks read the same items, so that one rank alone does what two do.
 Scenario of_any_ranks(StrategyKind kind, const TempDir& kept) {
   Scenario s = small_job(kind);
-  s.data.sharding = false;
+  s.fault = Fault::unsharded_data;
   s.train.steps = 4;
   s.train.checkpoint.folder = kept.path();
   s.train.checkpoint.gathered = true;

@@ -102,9 +102,11 @@ TEST(PresenceVote, TakesEveryonesImagesWhereOneHasNone) {
 
 // A step in which the ranks in `with_images` have images.
 ContrastiveModel step_with(const Scenario::Remedy& options, ProcessGroups& groups,
-                           Recorder& recorder, bool rank_0, bool rank_1) {
+                           Recorder& recorder, bool rank_0, bool rank_1,
+                           Fault fault = Fault::none) {
   ContrastiveModel model = seeded_model_in_eval();
-  const auto remedy = make_remedy(options, {model, groups, recorder});
+  const auto remedy = make_remedy(
+      options, {.model = model, .groups = groups, .recorder = recorder, .fault = fault});
   const int rank = groups.who().rank;
   std::vector<Batch> batches = {items(4 * rank, 4, rank == 0 ? rank_0 : rank_1)};
   remedy->before_step(batches);
@@ -147,8 +149,8 @@ TEST(GradientMask, LeavesNothingToDecayWhereNobodyHadImages) {
   const auto statuses = run_ranks(2, folder, [](ProcessGroups& groups, Recorder& recorder) {
     const auto masked =
         step_with({.kind = Remedy::Kind::gradient_mask}, groups, recorder, false, false);
-    const auto decayed =
-        step_with({.kind = Remedy::Kind::gradient_mask_decayed}, groups, recorder, false, false);
+    const auto decayed = step_with({.kind = Remedy::Kind::gradient_mask}, groups, recorder, false,
+                                   false, Fault::mask_decayed);
     return !image_path_has_gradients(masked) && image_path_has_gradients(decayed) ? 0 : 1;
   });
   EXPECT_THAT(statuses, Each(0));
@@ -264,7 +266,7 @@ TEST(TrainLoop, OnlyTheLastMicroBatchReducesUnlessNoSyncIsOff) {
 TEST(TrainLoop, WithoutShardingOrWithBroadcastAllRanksReadTheSame) {
   for (const bool broadcast : {false, true}) {
     Scenario s = small_loop(Scenario::Strategy::Kind::manual);
-    s.data.sharding = broadcast;
+    if (!broadcast) s.fault = Fault::unsharded_data;
     s.data.broadcast = broadcast;
     const TempDir folder;
     losses(s, folder);
@@ -278,7 +280,7 @@ TEST(TrainLoop, WithoutShardingOrWithBroadcastAllRanksReadTheSame) {
 TEST(TrainLoop, WithoutReshufflingEveryEpochHasOneOrder) {
   Scenario s = small_loop(Scenario::Strategy::Kind::manual);
   s.data.items = 16;  // two steps an epoch
-  s.data.reshuffle = false;
+  s.fault = Fault::no_reshuffle;
   const TempDir folder;
   losses(s, folder);
   const Recorded run = recorded(folder.path(), 0);

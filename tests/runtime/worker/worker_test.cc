@@ -117,7 +117,8 @@ TEST(Worker, ADummyImageInsideTheGraphHelps) {
 
 TEST(Worker, ADummyImageOutsideTheGraphDoesNot) {
   Scenario s = text_only_rank(Scenario::Strategy::Kind::ddp);
-  s.remedy.kind = Scenario::Remedy::Kind::dummy_image_outside_graph;
+  s.remedy.kind = Scenario::Remedy::Kind::dummy_image;
+  s.fault = Fault::dummy_outside_graph;
   const TempDir folder;
   EXPECT_THAT(run(s, folder), ElementsAre(kExitException, kExitException));
 }

@@ -76,11 +76,11 @@ class RecordTest(unittest.TestCase):
         return said
 
     def judge(self, folder: Optional[Path] = None) -> tuple[int, str]:
-        return lockstep("verify", "--product", folder or self.derived)
+        return lockstep("verify", folder or self.derived)
 
     def assert_safe(self, folder: Optional[Path] = None) -> None:
         certificate = self.folder / "certificate"
-        status, said = lockstep("verify", "--product", folder or self.derived,
+        status, said = lockstep("verify", folder or self.derived,
                                 "--certificate", certificate)
         self.assertEqual(status, 0, said)
         self.assertTrue(said.startswith("SAFE"), said)

@@ -1,0 +1,14 @@
+// Mistakes in filling batches up with dummy images: Fault::dummy_outside_graph,
+// Fault::dummy_in_batchnorm, Fault::mask_decayed and Fault::diluted_average.
+#pragma once
+
+#include <memory>
+
+#include "runtime/remedies/dummy_fill.h"
+
+namespace lockstep::runtime {
+
+// DummyFill, with the mistake that parts.fault names where it is one of these four.
+std::unique_ptr<Remedy> make_dummy_fill(const Scenario::Remedy& options, RemedyParts parts);
+
+}  // namespace lockstep::runtime

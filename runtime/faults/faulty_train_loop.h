@@ -1,0 +1,19 @@
+// Mistakes in the training loop itself: Fault::clip_before_sync, Fault::clip_local_norm,
+// Fault::local_overflow, Fault::barrier_on_rank_0 and Fault::zero_grad_forgotten.
+#pragma once
+
+#include <memory>
+
+#include "runtime/train/train_loop.h"
+
+namespace lockstep::runtime {
+
+// The loop that trains the scenario, with its fault where it has one. Arguments and what is thrown:
+// as TrainLoop's constructor. Other faults are made where they belong: by the strategy, the remedy
+// or the data.
+std::unique_ptr<TrainLoop> make_train_loop(const Scenario& scenario, ProcessGroups& groups,
+                                           Recorder& recorder, WorkerResult& result,
+                                           StepLog* log = nullptr,
+                                           const Scenario* data_of = nullptr);
+
+}  // namespace lockstep::runtime

@@ -22,6 +22,8 @@ constexpr const char* kCalibrateFooter = R"(Examples:
     lockstep calibrate --ranks 4 -o here.yaml
   … and predict what `lockstep run` will take on it:
     lockstep simulate job.yaml --machine here.yaml
+  How far off are the predictions for clusters, on measured training steps?
+    lockstep calibrate check vtrain_measured_multi.json
 
 The shipped small models are trained for some steps: alone, counted and then
 timed, and as jobs of up to --ranks processes; each three times. Times are the
@@ -108,11 +110,10 @@ reports::ExitStatus calibrate_command(const CalibrateCommand& command) {
 }  // namespace
 
 void add_calibrate(CLI::App& app, reports::ExitStatus& status) {
-  CLI::App* command = app.add_subcommand("calibrate", "Measure this machine, for simulate");
+  CLI::App* command = app.add_subcommand("calibrate", "Measure a machine, for simulate");
   const auto options = std::make_shared<CalibrateCommand>();
   command->add_option("-o,--output", options->output, "The machine file to write")
-      ->type_name("FILE")
-      ->required();
+      ->type_name("FILE");
   command->add_option("--ranks", options->ranks, "Processes whose all-reduces are measured")
       ->type_name("N")
       ->check(CLI::Range(2, 256))
@@ -122,7 +123,14 @@ void add_calibrate(CLI::App& app, reports::ExitStatus& status) {
       ->capture_default_str();
   command->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   command->footer(kCalibrateFooter);
-  command->callback([options, &status] { status = calibrate_command(*options); });
+  command->require_subcommand(0, 1);
+  add_calibrate_check(*command, status);
+  add_calibrate_fit(*command, status);
+  command->callback([options, command, &status] {
+    if (!command->get_subcommands().empty()) return;
+    if (options->output.empty()) throw CLI::RequiredError("--output");
+    status = calibrate_command(*options);
+  });
 }
 
 }  // namespace lockstep::cli

@@ -1,9 +1,13 @@
-// lockstep convert IN… OUT_DIR: any readable form of a trace to the text form.
+// lockstep convert PATH… -o OUT: traces of any readable form as text, as a digest, or as a
+// scenario.
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/files/gzip.h"
@@ -13,6 +17,10 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "reports/exit_status.h"
+#include "runtime/launch/recorded_failure.h"
+#include "runtime/replay/program.h"
+#include "trace/formats/digest/digest.h"
+#include "trace/formats/format.h"
 #include "trace/formats/text/text_trace.h"
 #include "trace/load.h"
 
@@ -22,26 +30,57 @@ namespace {
 namespace fs = std::filesystem;
 
 struct ConvertCommand {
-  std::vector<std::string> paths;  // the last one is the folder to write to
+  std::vector<std::string> paths;
+  std::string output;
+  std::string to = "text";
+  trace::LoadOptions load;
+  runtime::ProgramOptions program;  // of a scenario
   bool gzip = false;
   bool force = false;
+  bool quiet = false;
 };
 
 constexpr const char* kConvertFooter = R"(Examples:
-  Read a killed job's ring files with your own eyes:
-    lockstep convert /tmp/job-4711/ /tmp/job-4711-text
+  Read a killed job's ring files with your own eyes, one text file per rank:
+    lockstep convert /tmp/job-4711/ -o /tmp/job-4711-text
   Small enough to attach to a bug report:
-    lockstep convert rank_0.ring rank_3.ring report/ --gzip
+    lockstep convert rank_0.ring rank_3.ring -o report/ --gzip
+  The traces of many ranks in one small file. On each machine of a job:
+    srun --ntasks-per-node=1 sh -c \
+      'lockstep convert --to digest /tmp/job-4711 -o /shared/$(hostname).digest'
+  Then, once, anywhere:
+    lockstep verify /shared/*.digest
+  From a job that hung to a test in CI:
+    lockstep convert --to scenario /tmp/job-4711/ -o hang.yaml
+    lockstep run --check hang.yaml
+  Only what led to it, with tensors that fit into this machine:
+    lockstep convert --to scenario dumps/ -o hang.yaml --last 20 \
+      --max-elements 4096
 
-Writes rank_<r>.trace.jsonl for every rank that could be read.)";
+PATH is whatever `lockstep verify` reads. OUT is written so:
+  text      a folder with a rank_<r>.trace.jsonl for each rank
+  digest    one file; digests may be merged into one in any order. It leaves out
+            what decides no verdict, such as durations (docs/digest.md)
+  scenario  the scenario's file, and its calls as a folder of traces beside it:
+            job.yaml and job.calls/. It expects the verdict on the traces, and
+            refuses what a replay would not show: wrong numbers, missing ranks,
+            MPI programs (docs/replay.md))";
 
-// Where every rank's file goes. Errors: one of them is there already and may not be replaced.
-Result<std::vector<std::string>> targets(const trace::Run& run, const fs::path& folder,
-                                         const ConvertCommand& command) {
+void warn_of(const std::vector<trace::Run::Unreadable>& files) {
+  for (const trace::Run::Unreadable& file : files)
+    std::cerr << "lockstep: " << file.error.str() << "\n";
+}
+
+reports::ExitStatus status_for(const std::vector<trace::Run::Unreadable>& unreadable) {
+  return unreadable.empty() ? reports::ExitStatus::clean : reports::ExitStatus::inconclusive;
+}
+
+// The file of each rank. Errors: one of them exists already and may not be replaced.
+Result<std::vector<std::string>> text_files(const trace::Run& run, const ConvertCommand& command) {
   std::vector<std::string> out;
   for (const trace::RankTrace& trace : run.ranks) {
-    const fs::path path = folder / ("rank_" + std::to_string(trace.rank.value) + ".trace.jsonl" +
-                                    (command.gzip ? ".gz" : ""));
+    const fs::path path = fs::path(command.output) / ("rank_" + std::to_string(trace.rank.value) +
+                                                      ".trace.jsonl" + (command.gzip ? ".gz" : ""));
     std::error_code ignored;
     if (!command.force && fs::exists(path, ignored))
       return Error{"file exists already",
@@ -52,15 +91,13 @@ Result<std::vector<std::string>> targets(const trace::Run& run, const fs::path& 
   return out;
 }
 
-reports::ExitStatus run_convert(const ConvertCommand& command) {
-  const std::vector<std::string> inputs(command.paths.begin(), command.paths.end() - 1);
-  const fs::path folder = command.paths.back();
+reports::ExitStatus convert_to_text(const ConvertCommand& command) {
   const Patience patience("converting");
-  const Result<trace::Run> run = trace::load_run(inputs);
+  const Result<trace::Run> run = trace::load_run(command.paths, command.load);
   if (!run) return reports::fail(run.error());
-  const Result<std::vector<std::string>> files = targets(*run, folder, command);
+  const Result<std::vector<std::string>> files = text_files(*run, command);
   if (!files) return reports::fail(files.error());
-  if (const Status made = make_folder(folder.string()); !made) return reports::fail(made.error());
+  if (const Status made = make_folder(command.output); !made) return reports::fail(made.error());
   for (std::size_t i = 0; i < run->ranks.size(); ++i) {
     std::ostringstream text;
     trace::write_text_trace(text, run->ranks[i], run->tables);
@@ -68,29 +105,105 @@ reports::ExitStatus run_convert(const ConvertCommand& command) {
         write_file((*files)[i], command.gzip ? gzip(text.str()) : std::move(text).str());
     if (!written) return reports::fail(written.error(), reports::ExitStatus::own_failure);
   }
-  for (const trace::Run::Unreadable& file : run->unreadable) {
-    std::cerr << "lockstep: " << file.error.str() << "\n";
-  }
-  std::cout << "wrote " << plural(run->ranks.size(), "rank") << ", " << grouped(run->event_count())
-            << " events to " << printable(folder.string()) << "\n";
-  return run->unreadable.empty() ? reports::ExitStatus::clean : reports::ExitStatus::inconclusive;
+  warn_of(run->unreadable);
+  if (!command.quiet)
+    std::cout << "wrote " << plural(run->ranks.size(), "rank") << ", "
+              << grouped(run->event_count()) << " events to " << printable(command.output) << "\n";
+  return status_for(run->unreadable);
+}
+
+reports::ExitStatus convert_to_digest(const ConvertCommand& command) {
+  Result<trace::LoadedTraces> loaded = [&] {
+    const Patience patience("reading traces");
+    return trace::load_traces(command.paths, command.load);
+  }();
+  if (!loaded) return reports::fail(loaded.error());
+  const trace::Digest digest = trace::write_digest(
+      loaded->traces, loaded->tables, {std::string(loaded->format->name), loaded->unreadable});
+  const std::string packed = gzip(digest.bytes);
+  if (const Status written = write_file(command.output, packed); !written)
+    return reports::fail(written.error(), reports::ExitStatus::own_failure);
+  warn_of(loaded->unreadable);
+  if (!command.quiet)
+    std::cout << "wrote " << plural(loaded->traces.size(), "rank") << " in "
+              << plural(digest.forms, "class", "classes") << ", " << bytes_in_words(packed.size())
+              << ", to " << printable(command.output) << "\n";
+  return status_for(loaded->unreadable);
+}
+
+reports::ExitStatus convert_to_scenario(const ConvertCommand& command) {
+  return runtime::recorded_failure_to_scenario(
+      {command.paths, command.load, command.output, command.program, command.force}, std::cout);
+}
+
+reports::ExitStatus run_convert(const ConvertCommand& command) {
+  if (command.to == "digest") return convert_to_digest(command);
+  if (command.to == "scenario") return convert_to_scenario(command);
+  return convert_to_text(command);
+}
+
+// An option that was given and is not of this form.
+Status belongs_to(const CLI::Option& option, const std::string& to,
+                  const std::vector<std::string>& forms) {
+  if (option.count() == 0 || std::find(forms.begin(), forms.end(), to) != forms.end())
+    return Status::ok();
+  return Error{option.get_name() + " means nothing with --to " + to,
+               {},
+               "leave it out, or write --to " + forms.front()};
 }
 
 }  // namespace
 
 void add_convert(CLI::App& app, reports::ExitStatus& status) {
-  CLI::App* command = app.add_subcommand("convert", "Write traces of any readable form as text");
+  CLI::App* command =
+      app.add_subcommand("convert", "Write traces as text, as a digest, or as a scenario");
   const auto options = std::make_shared<ConvertCommand>();
-  command
-      ->add_option("IN... OUT_DIR", options->paths,
-                   "Trace files or folders; the last is written to")
+  command->add_option("PATH", options->paths, "Trace files, or folders that hold them")
       ->type_name("")
-      ->required()
-      ->expected(2, CLI::detail::expected_max_vector_size);
-  command->add_flag("--gzip", options->gzip, "Compress the files");
-  command->add_flag("--force", options->force, "Replace files that are there already");
+      ->required();
+  command->add_option("-o,--output", options->output, "The folder or file to write")
+      ->type_name("OUT")
+      ->required();
+  command->add_option("--to", options->to, "What to write: see below")
+      ->type_name("text|digest|scenario")
+      ->check(CLI::IsMember({"text", "digest", "scenario"}).description(""))
+      ->capture_default_str();
+  const CLI::Option* gzip = command->add_flag("--gzip", options->gzip, "Compress text files");
+  const CLI::Option* force =
+      command->add_flag("--force", options->force, "Replace files that exist already");
+  const CLI::Option* last =
+      command
+          ->add_option("--last", options->program.last,
+                       "Of a scenario: only the last N calls of each rank, or\n"
+                       "more where they would not fit together")
+          ->type_name("N")
+          ->check(CLI::Range(std::size_t{1}, runtime::kMaxReplayCalls));
+  const CLI::Option* elements =
+      command
+          ->add_option("--max-elements", options->program.max_elements,
+                       "Of a scenario: shrink larger tensors; equal sizes stay\n"
+                       "equal, and different ones different")
+          ->type_name("N")
+          ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 30U));
+  command->add_option("--format", options->load.format, "Read as this format; default: by content")
+      ->type_name("NAME");
+  command
+      ->add_option("--rank-pattern", options->load.rank_pattern,
+                   "Regular expression whose first group is the rank in a\nfile's name")
+      ->type_name("REGEX");
+  command->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   command->footer(kConvertFooter);
-  command->callback([options, &status] { status = run_convert(*options); });
+  command->callback([=, &status] {
+    for (const Status& fits : {belongs_to(*gzip, options->to, {"text"}),
+                               belongs_to(*force, options->to, {"text", "scenario"}),
+                               belongs_to(*last, options->to, {"scenario"}),
+                               belongs_to(*elements, options->to, {"scenario"})})
+      if (!fits) {
+        status = reports::fail(fits.error());
+        return;
+      }
+    status = run_convert(*options);
+  });
 }
 
 }  // namespace lockstep::cli

@@ -113,7 +113,7 @@ reports::ExitStatus explain(const std::string& name) {
 
 }  // namespace
 
-void add_rules(CLI::App& app, reports::ExitStatus& status) {
+void add_explain(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* rules = app.add_subcommand("rules", "List the rules that `verify` and `run` judge by");
   const auto as_json = std::make_shared<bool>(false);
   rules->add_flag("--json", *as_json, "Print them as JSON, for other programs");

@@ -1,10 +1,16 @@
 // lockstep run SCENARIO…: trains on real processes, proves a hang while it runs, and reports.
+#include <ctime>
+#include <filesystem>
+#include <iostream>
 #include <memory>
-#include <ostream>
+#include <optional>
 #include <string>
 
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/report_options.h"
+#include "runtime/job/study.h"
+#include "runtime/launch/run_folder.h"
 #include "runtime/launch/run_scenarios.h"
 #include "runtime/study/run_study.h"
 
@@ -24,6 +30,25 @@ constexpr const char* kRunFooter = R"(Examples:
 
 Traces, logs, results and report.json of a run stay in its folder; judge them
 again with `lockstep verify FOLDER`. docs/scenarios.md describes scenarios.)";
+
+// Studies are sweeps; until the next release `run` still takes one.
+reports::ExitStatus run(const runtime::RunOptions& options) {
+  if (options.paths.size() == 1 && !std::filesystem::is_directory(options.paths.front())) {
+    const Result<std::optional<runtime::Study>> study = runtime::load_study(options.paths.front());
+    if (study && *study) {
+      const std::string folder =
+          (std::filesystem::path(options.output_dir.empty() ? runtime::kRunsFolder
+                                                            : options.output_dir) /
+           runtime::run_folder_name((*study)->file, std::time(nullptr)))
+              .string();
+      std::cerr << "lockstep: note: a study is run by `lockstep sweep "
+                << printable(options.paths.front()) << " -o DIR`; the old form goes with the next "
+                << "release\n";
+      return runtime::run_study(**study, folder, options.report.quiet);
+    }
+  }
+  return runtime::run_scenarios(options);
+}
 
 }  // namespace
 
@@ -52,15 +77,7 @@ void add_run(CLI::App& app, reports::ExitStatus& status) {
       ->type_name("DIR");
   add_report_options(*command, options->report);
   command->footer(kRunFooter);
-  command->callback([options, &status] {
-    status = runtime::run_scenarios(*options, [&options](const runtime::Study& study,
-                                                         const std::string& worker,
-                                                         const std::string& folder,
-                                                         Interrupts& interrupts,
-                                                         std::ostream& said) {
-      return runtime::run_study(study, {worker, folder, options->report.quiet}, interrupts, said);
-    });
-  });
+  command->callback([options, &status] { status = run(*options); });
 }
 
 }  // namespace lockstep::cli

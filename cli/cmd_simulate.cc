@@ -84,8 +84,6 @@ void add_simulate(CLI::App& app, reports::ExitStatus& status) {
   add_simulate_trace(*command, status);
   add_simulate_pipeline(*command, status);
   add_simulate_plan(*command, status);
-  add_simulate_table(*command, status);
-  add_simulate_fit(*command, status);
 }
 
 }  // namespace lockstep::cli

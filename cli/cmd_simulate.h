@@ -18,8 +18,6 @@ void add_simulate_scenario(CLI::App& simulate, reports::ExitStatus& status);
 void add_simulate_trace(CLI::App& simulate, reports::ExitStatus& status);
 void add_simulate_pipeline(CLI::App& simulate, reports::ExitStatus& status);
 void add_simulate_plan(CLI::App& simulate, reports::ExitStatus& status);
-void add_simulate_table(CLI::App& simulate, reports::ExitStatus& status);
-void add_simulate_fit(CLI::App& simulate, reports::ExitStatus& status);
 
 // Where a simulation's result goes: the text on standard output, and every --output KIND=PATH.
 struct SimulationOutput {

@@ -28,8 +28,10 @@
 #include "reports/output_targets.h"
 #include "reports/sweeps/report.h"
 #include "runtime/forecast/sweep.h"
+#include "runtime/job/study.h"
 #include "runtime/launch/scenario_files.h"
 #include "runtime/launch/this_machine.h"
+#include "runtime/study/run_study.h"
 #include "sim/sweep/book.h"
 #include "sim/sweep/plan.h"
 #include "sim/sweep/search.h"
@@ -103,6 +105,8 @@ constexpr const char* kSweepFooter = R"(Examples:
     lockstep sweep job.yaml --machine sim/machines/dgx-h100.yaml -o best \
       --vary strategy=ddp,fsdp --vary ranks=1..256 \
       --vary train.batch_size=1..64 --trials 200 --memory-limit 80GB
+  Which remedy, measured on real processes here? A study says what to vary.
+    lockstep sweep scenarios/remedies/study.yaml -o study
   How to cut a transformer over a cluster (no workers, seconds)?
     lockstep sweep sim/plans/llama3-70b.yaml -o cuts --vary tensor=1..8*2 \
       --vary pipeline.stages=1..16*2 --vary zero=1,3 --memory-limit 80GB
@@ -189,9 +193,36 @@ Status write_results(const reports::Summary& summary, const SweepCommand& comman
   });
 }
 
+// A study is a sweep on real processes: its file says what is varied, and there is nothing to
+// guess.
+Result<reports::ExitStatus> run_study_of(const runtime::Study& study, const SweepCommand& command) {
+  const std::pair<const char*, bool> simulated[] = {
+      {"--machine", !command.machines.empty()},
+      {"--calibration", !command.calibrations.empty()},
+      {"--vary", !command.varied.empty()},
+      {"--best", !command.best.empty()},
+      {"--trials", command.trials > 0},
+      {"--seed", command.seed.has_value()},
+      {"--steps", command.steps > 0},
+      {"--jobs", command.workers > 0},
+      {"--meta", command.meta},
+      {"--no-meta", command.no_meta},
+      {"--output", !command.outputs.empty()},
+      {"--memory-limit", !command.memory_limit.empty()}};
+  for (const auto& [option, given] : simulated)
+    if (given)
+      return Error{std::string(option) + " is of simulated variants, and " +
+                       printable(command.job) + " is a study, which runs on real processes",
+                   {},
+                   "leave it out: the file says what is varied"};
+  return runtime::run_study(study, command.folder, command.quiet);
+}
+
 Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
   if (const auto targets = reports::parse_output_targets(asked.outputs, forms()); !targets)
     return targets.error();
+  const Result<std::optional<runtime::Study>> study = runtime::load_study(asked.job);
+  if (study && *study) return run_study_of(**study, asked);
   const Result<SweepCommand> with_its_file = with_sweep_file(asked);
   if (!with_its_file) return with_its_file.error();
   const SweepCommand& command = *with_its_file;
@@ -270,13 +301,13 @@ void add_outputs(CLI::App& command, SweepCommand& options) {
 }  // namespace
 
 void add_sweep(CLI::App& app, reports::ExitStatus& status) {
-  CLI::App* command = app.add_subcommand("sweep", "Simulate many variants of a job, best first");
+  CLI::App* command = app.add_subcommand("sweep", "Compare many variants of a job, best first");
   const auto options = std::make_shared<SweepCommand>();
   command
       ->add_option(
           "JOB", options->job,
           "What is varied: a scenario, or the plan of a\ntransformer (sim/plans/*.yaml); or a "
-          "sweep file, which\nsays all of this")
+          "sweep file or a\nstudy, which say all of this")
       ->type_name("")
       ->required();
   command

@@ -1,12 +1,19 @@
-// lockstep verify PATH…: judges recorded runs.
+// lockstep verify PATH…: judges recorded runs, derivations and scenarios; with --ci for a CI
+// service.
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/report_options.h"
+#include "reports/ci/ci_service.h"
 #include "reports/judge.h"
+#include "runtime/derive/derive.h"
 #include "trace/evidence/evidence.h"
 #include "trace/formats/format.h"
 #include "trace/trace_builder.h"
@@ -16,9 +23,11 @@ namespace {
 
 struct VerifyCommand {
   reports::TracesToJudge traces;
-  bool product = false;
+  std::string ci;  // a service's name; kOfEnvironment; empty: not in CI
   reports::ReportOptions report;
 };
+
+constexpr const char* kOfEnvironment = "auto";
 
 constexpr const char* kVerifyFooter = R"(Examples:
   Why did this job hang? A folder with the traces of its ranks, and whatever
@@ -26,18 +35,29 @@ constexpr const char* kVerifyFooter = R"(Examples:
     lockstep verify /tmp/job-4711/
   The same for some ranks only; what is missing is said in the report:
     lockstep verify rank_0.trace.jsonl.gz rank_3.ring
-  In CI: fail on warnings too, keep the report for other programs:
-    lockstep verify traces/ --fail-on warning --output json=report.json --quiet
+  In CI: fail on warnings too, and leave the reports that the service shows:
+    lockstep verify --ci traces/
   Fail only on what is new since the baseline was written:
     lockstep verify traces/ --baseline known.json --output sarif=out.sarif
   Look at it on a timeline, in https://ui.perfetto.dev:
     lockstep verify traces/ --output timeline=run.json
   A proof, if the run neither diverged nor could have deadlocked:
     lockstep verify traces/ --certificate run.txt
-  Can any mix of batches over the ranks diverge? And a proof, if not:
-    lockstep verify --product derived/ --certificate safe.txt
+  Can any mix of batches over the ranks diverge? Of a scenario; or of what
+  `lockstep derive` or a program of your own wrote, and a proof, if not:
+    lockstep verify job.yaml
+    lockstep verify derived/ --certificate safe.txt
   The Flight Recorder dumps of a hung PyTorch job, whose names are unusual:
     lockstep verify dumps.tar.gz --rank-pattern 'node\d+-(\d+)\.bin'
+
+With --ci, --fail-on is "warning" unless given, and these reports are written:
+  github   annotations in the log, lockstep.sarif, the step's summary
+  gitlab   lockstep.xml, lockstep.codequality.json
+  junit    lockstep.xml
+docs/ci/README.md has whole files for GitHub Actions, GitLab CI and Jenkins.
+
+Exit status: 0 clean; 1 findings at or above --fail-on, or a mix of batches that
+goes wrong; 2 bad usage or input; 3 inconclusive; 4 the tool failed.
 
 Reads, plain, gzipped or in a tar archive, known by content, in any order:
 )";
@@ -58,18 +78,56 @@ std::string footer() {
   return text;
 }
 
-reports::ExitStatus run_verify(const VerifyCommand& command) {
-  if (const Status outputs = reports::check_outputs(command.report); !outputs)
-    return reports::fail(outputs.error());
-  if (command.product && command.traces.paths.size() > 1) {
-    return reports::fail({"--product judges one derivation, and several paths were given",
-                          {command.traces.paths[1]},
-                          "give the folder that holds product.json"});
+bool is_scenario(const std::filesystem::path& path) {
+  std::error_code none;
+  const bool named_so = path.extension() == ".yaml" || path.extension() == ".yml";
+  return named_so && !std::filesystem::is_directory(path, none);
+}
+
+bool is_derivation(const std::filesystem::path& path) {
+  std::error_code none;
+  return std::filesystem::exists(path / "product.json", none);
+}
+
+// A scenario or a derivation is judged by itself, for all mixes of batches: that holds or does not.
+Status check_whole(const VerifyCommand& command, const std::string& path) {
+  if (command.traces.paths.size() > 1)
+    return Error{"this is judged by itself, and several paths were given",
+                 {path},
+                 "call `lockstep verify` once for each"};
+  if (const reports::FilterOptions& filter = command.report.filter;
+      filter.any() || !filter.write_baseline.empty())
+    return Error{"only findings of recorded runs are filtered; this is decided for all mixes",
+                 {path},
+                 "leave out the options that filter"};
+  return Status::ok();
+}
+
+reports::ExitStatus run_verify(VerifyCommand command, const reports::CiEnvironment& environment) {
+  reports::ReportOptions& report = command.report;
+  if (!command.ci.empty()) {
+    const reports::CiService service =
+        reports::ci_service_named(command.ci).value_or(reports::ci_service(environment));
+    for (std::string& output : reports::ci_outputs(service, environment))
+      report.outputs.push_back(std::move(output));
   }
-  if (command.product)
-    return reports::judge_product(command.traces.paths.front(), command.traces.certificate,
-                                  command.report);
-  return reports::judge_traces(command.traces, command.report);
+  if (const Status outputs = reports::check_outputs(report); !outputs)
+    return reports::fail(outputs.error());
+  const std::vector<std::string>& paths = command.traces.paths;
+  const auto whole = std::find_if(paths.begin(), paths.end(), [](const std::string& path) {
+    return is_scenario(path) || is_derivation(path);
+  });
+  if (whole == paths.end()) return reports::judge_traces(command.traces, report);
+  if (const Status alone = check_whole(command, *whole); !alone)
+    return reports::fail(alone.error());
+  if (is_derivation(*whole))
+    return reports::judge_product(*whole, command.traces.certificate, report);
+  runtime::DeriveOptions derived;
+  derived.path = *whole;
+  derived.certificate = command.traces.certificate;
+  derived.outputs = report.outputs;
+  derived.quiet = report.quiet;
+  return runtime::derive_scenario(derived);
 }
 
 }  // namespace
@@ -77,7 +135,10 @@ reports::ExitStatus run_verify(const VerifyCommand& command) {
 void add_verify(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command = app.add_subcommand("verify", "Judge recorded traces: who, what, where, why");
   const auto options = std::make_shared<VerifyCommand>();
-  command->add_option("PATH", options->traces.paths, "Trace files, or folders that hold them")
+  command
+      ->add_option("PATH", options->traces.paths,
+                   "Trace files, or folders that hold them; or a\n"
+                   "scenario, or a folder with product.json")
       ->type_name("")
       ->required();
   command->add_option("--format", options->traces.load.format,
@@ -96,9 +157,12 @@ void add_verify(CLI::App& app, reports::ExitStatus& status) {
       ->add_option("--semantics", options->traces.semantics,
                    "What blocks a rank; default: as recorded")
       ->check(CLI::IsMember({"nccl", "gloo", "mpi"}));
-  command->add_flag("--product", options->product,
-                    "PATH is a derivation: judge every mix of\n"
-                    "conditions over the ranks");
+  command
+      ->add_flag("--ci{auto}", options->ci,
+                 "Write the reports that this CI service shows:\n"
+                 "--ci=github, gitlab or junit; --ci alone takes it\n"
+                 "from GITHUB_ACTIONS and GITLAB_CI, else junit")
+      ->check(CLI::IsMember({"auto", "github", "gitlab", "junit"}).description(""));
   command
       ->add_option("--certificate", options->traces.certificate,
                    "Write the proof that a clean run or a safe\n"
@@ -106,7 +170,11 @@ void add_verify(CLI::App& app, reports::ExitStatus& status) {
       ->type_name("FILE");
   add_report_options(*command, options->report);
   command->footer(footer());
-  command->callback([options, &status] { status = run_verify(*options); });
+  command->callback([options, command, &status] {
+    if (!options->ci.empty() && command->count("--fail-on") == 0)
+      options->report.fail_on = "warning";
+    status = run_verify(*options, reports::ci_environment_of_this_process());
+  });
 }
 
 }  // namespace lockstep::cli

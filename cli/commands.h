@@ -13,16 +13,15 @@ void add_verify(CLI::App& app, reports::ExitStatus& status);
 void add_check_certificate(CLI::App& app, reports::ExitStatus& status);
 void add_compare(CLI::App& app, reports::ExitStatus& status);
 void add_derive(CLI::App& app, reports::ExitStatus& status);
-void add_gate(CLI::App& app, reports::ExitStatus& status);
-void add_digest(CLI::App& app, reports::ExitStatus& status);
 void add_convert(CLI::App& app, reports::ExitStatus& status);
 void add_scenario(CLI::App& app, reports::ExitStatus& status);
 void add_simulate(CLI::App& app, reports::ExitStatus& status);
 void add_sweep(CLI::App& app, reports::ExitStatus& status);
 void add_completion(CLI::App& app, reports::ExitStatus& status);
 void add_calibrate(CLI::App& app, reports::ExitStatus& status);
+void add_calibrate_check(CLI::App& calibrate, reports::ExitStatus& status);
+void add_calibrate_fit(CLI::App& calibrate, reports::ExitStatus& status);
 void add_watch(CLI::App& app, reports::ExitStatus& status);
-void add_trace_to_scenario(CLI::App& app, reports::ExitStatus& status);
-void add_rules(CLI::App& app, reports::ExitStatus& status);  // `rules` and `explain`
+void add_explain(CLI::App& app, reports::ExitStatus& status);
 
 }  // namespace lockstep::cli

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "base/tool_version.h"
 #include "cli/commands.h"
+#include "cli/renamed.h"
 #include "reports/exit_status.h"
 
 namespace lockstep::cli {
@@ -29,7 +30,7 @@ constexpr const char* kProgramFooter = R"(Examples:
   Find out why a job hung, from what its ranks left on disk:
     lockstep verify /tmp/job-4711/
   Fail a CI job on what a recorded run shows:
-    lockstep verify traces/ --fail-on warning --output json=report.json
+    lockstep verify --ci traces/
 
 Exit status: 0 clean, 1 findings, 2 bad usage or scenario, 3 inconclusive,
 4 own failure.
@@ -44,6 +45,13 @@ class SteadyHelp : public CLI::Formatter {
     out.erase(std::min({out.size(), out.find(" Needs:"), out.find(" Excludes:")}));
     return out + names(" Needs:", option->get_needs()) +
            names(" Excludes:", option->get_excludes());
+  }
+
+  // Without the value of a flag that may be given one, which CLI11 shows as "--ci{auto}".
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    std::string out = CLI::Formatter::make_option_name(option, is_positional);
+    out.erase(std::min(out.size(), out.find('{')));
+    return out;
   }
 
  private:
@@ -85,6 +93,28 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc,
   return static_cast<int>(reports::ExitStatus::bad_usage);
 }
 
+// A heading of `lockstep --help` and what adds the commands under it, in the order shown.
+struct CommandGroup {
+  const char* heading;
+  std::vector<void (*)(CLI::App&, reports::ExitStatus&)> add;
+};
+
+void add_commands(CLI::App& app, reports::ExitStatus& status) {
+  const CommandGroup groups[] = {
+      {"Train and watch", {add_run, add_watch}},
+      {"Find what is wrong", {add_verify, add_compare, add_explain}},
+      {"Prove for every mix of batches", {add_derive, add_check_certificate}},
+      {"Predict", {add_simulate, add_sweep, add_calibrate}},
+      {"Files", {add_scenario, add_convert, add_completion}},
+  };
+  for (const CommandGroup& group : groups) {
+    for (const auto add : group.add) {
+      add(app, status);
+      app.get_subcommands({}).back()->group(group.heading);
+    }
+  }
+}
+
 int run(int argc, const char* const* argv) {
   reports::ExitStatus status = reports::ExitStatus::clean;
   CLI::App app(kDescription, "lockstep");
@@ -94,24 +124,14 @@ int run(int argc, const char* const* argv) {
   const auto help = std::make_shared<SteadyHelp>();
   help->column_width(26);
   app.formatter(help);
-  add_run(app, status);
-  add_verify(app, status);
-  add_check_certificate(app, status);
-  add_compare(app, status);
-  add_derive(app, status);
-  add_gate(app, status);
-  add_digest(app, status);
-  add_convert(app, status);
-  add_scenario(app, status);
-  add_simulate(app, status);
-  add_sweep(app, status);
-  add_calibrate(app, status);
-  add_trace_to_scenario(app, status);
-  add_watch(app, status);
-  add_rules(app, status);
-  add_completion(app, status);
+  add_commands(app, status);
+  Renamed renamed = with_new_names({argv + std::min(argc, 1), argv + argc});
+  if (!renamed.note.empty())
+    std::cerr << "lockstep: note: " << renamed.note
+              << "; the old form goes with the next release\n";
   try {
-    app.parse(argc, argv);
+    std::reverse(renamed.arguments.begin(), renamed.arguments.end());  // as CLI11 takes a vector
+    app.parse(std::move(renamed.arguments));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     return usage_error(app, error, argc, argv);

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/files/write_file.h"
 #include "base/text.h"
@@ -15,6 +16,7 @@
 #include "reports/findings/comparison_report.h"
 #include "reports/findings/json_report.h"
 #include "runtime/job/scenario.h"
+#include "runtime/job/study.h"
 #include "runtime/launch/expectation.h"
 #include "runtime/launch/job_runner.h"
 #include "runtime/launch/run_folder.h"
@@ -34,9 +36,8 @@ struct FinishedRun {
 
 class Runner {
  public:
-  Runner(const RunOptions& options, StudyRunner run_study)
+  explicit Runner(const RunOptions& options)
       : options_(options),
-        run_study_(std::move(run_study)),
         // Standard output belongs to a report that was sent there.
         said_(std::any_of(options.report.outputs.begin(), options.report.outputs.end(),
                           [](const std::string& o) { return o.ends_with("=-"); })
@@ -65,13 +66,6 @@ class Runner {
       said_ << "\nfinal losses, beside one process with all batches:\n"
             << reports::reference_table(references_) << std::flush;
     }
-    for (const Study& study : studies_) {
-      if (interrupts.poll() != 0) break;
-      if (const Status ran = run_one(study, interrupts); !ran) {
-        reports::fail(ran.error(), reports::ExitStatus::own_failure);
-        worst = reports::ExitStatus::own_failure;
-      }
-    }
     if (const int signal = interrupts.poll(); signal != 0) return reports::interrupted_by(signal);
     return worst;
   }
@@ -91,11 +85,12 @@ class Runner {
     const Result<std::vector<std::string>> files = scenario_files(options_.paths);
     if (!files) return files.error();
     const std::optional<int> gpus = count_gpus(gpu_search_of_this_process());
+    std::vector<std::string> studies;
     for (const std::string& file : *files) {
-      Result<std::optional<Study>> study = load_study(file);
+      const Result<std::optional<Study>> study = load_study(file);
       if (!study) return study.error();
       if (*study) {
-        studies_.push_back(std::move(**study));
+        studies.push_back(file);
         continue;
       }
       Result<Scenario> scenario = load_checked_scenario(file);
@@ -106,11 +101,12 @@ class Runner {
         return Error{"--check needs something to compare with", {file}, "add \"expect:\""};
       scenarios_.push_back(std::move(*scenario));
     }
-    if ((options_.check || options_.reference) && !studies_.empty()) {
-      // A study compares by itself, also with one process; nothing is expected of it.
-      said_ << plural(studies_.size(), "study", "studies") << " left out: nothing to check\n";
-      studies_.clear();
-    }
+    if (!studies.empty() && scenarios_.empty())
+      return Error{"this is a study of many runs",
+                   {studies.front()},
+                   "run it with `lockstep sweep " + studies.front() + " -o DIR`"};
+    for (const std::string& file : studies)
+      said_ << printable(file) << " is a study and left out: `lockstep sweep` runs it\n";
     const bool to_files =
         !options_.report.outputs.empty() || !options_.report.filter.write_baseline.empty();
     if (scenarios_.size() > 1 && to_files)
@@ -132,19 +128,6 @@ class Runner {
       return make_run_folder((named / fs::path(scenario.file).stem()).string(), scenario, true);
     const std::string name = run_folder_name(scenario.file, std::time(nullptr));
     return make_run_folder((fs::path(kRunsFolder) / name).string(), scenario, true);
-  }
-
-  Status run_one(const Study& study, Interrupts& interrupts) {
-    namespace fs = std::filesystem;
-    const std::string name = run_folder_name(study.file, std::time(nullptr));
-    const fs::path folder =
-        fs::path(options_.output_dir.empty() ? kRunsFolder : options_.output_dir) / name;
-    if (const Status made = make_folder(folder.string()); !made) return made;
-    if (!options_.report.quiet)
-      said_ << "study    " << printable(study.name) << "\n         traces and tables in "
-            << printable(folder.string()) << "\n"
-            << std::flush;
-    return run_study_(study, worker_, folder.string(), interrupts, said_);
   }
 
   Result<FinishedRun> run_one(const Scenario& scenario, Interrupts& interrupts) {
@@ -247,19 +230,15 @@ class Runner {
   }
 
   const RunOptions& options_;
-  const StudyRunner run_study_;
   std::ostream& said_;
   reports::Filter filter_;
   std::vector<Scenario> scenarios_;
-  std::vector<Study> studies_;
   std::vector<reports::ReferenceRow> references_;
   std::string worker_;
 };
 
 }  // namespace
 
-reports::ExitStatus run_scenarios(const RunOptions& options, const StudyRunner& run_study) {
-  return Runner(options, run_study).run();
-}
+reports::ExitStatus run_scenarios(const RunOptions& options) { return Runner(options).run(); }
 
 }  // namespace lockstep::runtime

@@ -1,17 +1,12 @@
-// Runs scenarios, and studies among them, one after another: trains on real processes, proves a
-// hang while it runs, and reports.
+// Runs scenarios one after another: trains on real processes, proves a hang while it runs, and
+// reports.
 #pragma once
 
-#include <functional>
-#include <ostream>
 #include <string>
 #include <vector>
 
-#include "base/interrupts.h"
-#include "base/result.h"
 #include "reports/exit_status.h"
 #include "reports/findings/forms.h"
-#include "runtime/job/study.h"
 
 namespace lockstep::runtime {
 
@@ -27,17 +22,11 @@ struct RunOptions {
   reports::ReportOptions report;
 };
 
-// Runs a study with `worker` in `folder`, which exists, and prints its table to `said`:
-// run_study(), which stands above this folder.
-using StudyRunner =
-    std::function<Status(const Study& study, const std::string& worker, const std::string& folder,
-                         Interrupts& interrupts, std::ostream& said)>;
-
-// Loads and checks everything before anything is started, runs it and tells how it went; the report
-// is written as for any run that is judged, and is in the run's folder, too. Status: the worst of
-// all; of one run by the contract (exit_status()), 3 where a job without findings did not complete,
-// and with `check` 0 or 1, as it went as expected or not; 2 for what cannot be used; 4 for what
-// failed. Errors are printed.
-reports::ExitStatus run_scenarios(const RunOptions& options, const StudyRunner& run_study);
+// Loads and checks everything before anything is started (studies are left out, and said to be),
+// runs it and tells how it went; the report is written as for any run that is judged, and is in the
+// run's folder, too. Status: the worst of all; of one run by the contract (exit_status()), 3 where
+// a job without findings did not complete, and with `check` 0 or 1, as it went as expected or not;
+// 2 for what cannot be used; 4 for what failed. Errors are printed.
+reports::ExitStatus run_scenarios(const RunOptions& options);
 
 }  // namespace lockstep::runtime

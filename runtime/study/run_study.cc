@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "base/files/write_file.h"
+#include "base/interrupts.h"
 #include "base/text.h"
 #include "reports/studies/study_table.h"
 #include "runtime/job/scenario_variants.h"
 #include "runtime/launch/job_runner.h"
+#include "runtime/launch/this_machine.h"
 #include "runtime/study/figures.h"
 
 namespace lockstep::runtime {
@@ -26,6 +28,12 @@ struct Recorded {
   RunFigures figures;
 
   Watched watched() const { return {&run, &figures}; }
+};
+
+struct StudyOptions {
+  std::string worker;  // the worker program
+  std::string folder;  // exists
+  bool quiet = false;
 };
 
 class StudyRunner {
@@ -193,17 +201,26 @@ class StudyRunner {
 
 }  // namespace
 
-Status run_study(const Study& study, const StudyOptions& options, Interrupts& interrupts,
-                 std::ostream& said) {
-  StudyRunner runner(study, options, interrupts);
+reports::ExitStatus run_study(const Study& study, const std::string& folder, bool quiet) {
+  const Result<std::string> worker = find_worker(worker_search_of_this_process());
+  if (!worker) return reports::fail(worker.error());
+  if (const Status made = make_folder(folder); !made) return reports::fail(made.error());
+  if (!quiet)
+    std::cout << "study    " << printable(study.name) << "\n         traces and tables in "
+              << printable(folder) << "\n"
+              << std::flush;
+  Interrupts interrupts;
+  StudyRunner runner(study, {*worker, folder, quiet}, interrupts);
   const Status ran = runner.run();
-  if (!options.quiet) said << "\n" << reports::study_text(runner.combinations()) << std::flush;
+  if (!quiet) std::cout << "\n" << reports::study_text(runner.combinations()) << std::flush;
   const Status json =
-      write_file(options.folder + "/study.json", reports::study_json(runner.combinations()));
+      write_file(folder + "/study.json", reports::study_json(runner.combinations()));
   const Status table =
-      write_file(options.folder + "/study.md", reports::study_markdown(runner.combinations()));
-  if (!ran) return ran;
-  return json ? table : json;
+      write_file(folder + "/study.md", reports::study_markdown(runner.combinations()));
+  for (const Status& done : {ran, json, table})
+    if (!done) return reports::fail(done.error(), reports::ExitStatus::own_failure);
+  const int signal = interrupts.poll();
+  return signal != 0 ? reports::interrupted_by(signal) : reports::ExitStatus::clean;
 }
 
 }  // namespace lockstep::runtime

@@ -141,7 +141,7 @@ TEST(AllCommands, NamesOfAnyBytesAreSafeToPrintAndErrorsSayWhatToDo) {
                                                {"verify", path, "--only", odd},
                                                {"verify", path, "--output", odd},
                                                {"verify", path, "--output", odd + "=x"},
-                                               {"convert", path, folder.file("out")},
+                                               {"convert", path, "-o", folder.file("out")},
                                                {"scenario", path},
                                                {"run", path},
                                                {"explain", odd}}) {
@@ -159,7 +159,7 @@ TEST(AllCommands, WhatCannotBeWrittenIsNamedSafely) {
   expect_safe_and_helpful(
       run_lockstep({"verify", two.folder.path(), "-q", "--output", "json=" + nowhere}).err);
   const std::string taken = two.folder.write("\xff\x1b[2J", "");
-  expect_safe_and_helpful(run_lockstep({"convert", two.folder.path(), taken + "/x"}).err);
+  expect_safe_and_helpful(run_lockstep({"convert", two.folder.path(), "-o", taken + "/x"}).err);
 }
 
 TEST(Verify, AReportIsUtf8WhateverItsFilesAreCalled) {
@@ -200,7 +200,7 @@ TEST(Convert, WritesTextThatReadsBackTheSame) {
   const TempDir out;
   for (const std::string flag : {"--gzip", "--force"}) {
     const std::string target = out.file(flag.substr(2));
-    const Outcome converted = run_lockstep({"convert", run.folder.path(), target, flag});
+    const Outcome converted = run_lockstep({"convert", run.folder.path(), "-o", target, flag});
     EXPECT_EQ(converted.status, 0) << converted.err;
     EXPECT_THAT(converted.out, StartsWith("wrote 2 ranks, 4 events to "));
     EXPECT_EQ(run_lockstep({"verify", target}).out,
@@ -210,17 +210,30 @@ TEST(Convert, WritesTextThatReadsBackTheSame) {
 
 TEST(Convert, NeverReplacesAFileUnasked) {
   const TwoRanks run("sum");
-  const Outcome outcome = run_lockstep({"convert", run.folder.path(), run.folder.path()});
+  const Outcome outcome = run_lockstep({"convert", run.folder.path(), "-o", run.folder.path()});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("file exists already"));
+}
+
+TEST(Convert, RefusesOptionsOfAnotherForm) {
+  const TwoRanks run("sum");
+  const TempDir out;
+  const auto error_with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"convert", run.folder.path(), "-o", out.file("x")});
+    const Outcome outcome = run_lockstep(more);
+    EXPECT_EQ(outcome.status, 2);
+    return outcome.err;
+  };
+  EXPECT_THAT(error_with({"--last", "3"}), HasSubstr("--last means nothing with --to text"));
+  EXPECT_THAT(error_with({"--to", "digest", "--gzip"}), HasSubstr("write --to text"));
+  EXPECT_THAT(error_with({"--to", "yaml"}), HasSubstr("--to"));
 }
 
 TEST(Program, VersionAndHelpExitWithZero) {
   EXPECT_EQ(run_lockstep({"--version"}).out, "lockstep 0.1.0\n");
   const Outcome help = run_lockstep({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* command :
-       {"run", "verify", "compare", "convert", "scenario", "rules", "explain"}) {
+  for (const char* command : {"run", "verify", "compare", "convert", "scenario", "explain"}) {
     EXPECT_THAT(help.out, HasSubstr(command));
     const std::string own = run_lockstep({command, "--help"}).out;
     EXPECT_THAT(own, HasSubstr("Examples:")) << command;

@@ -24,7 +24,7 @@ struct TwoConditions {
 
 TEST(Product, ADivergenceIsShownWithItsWayThere) {
   const TwoConditions program(false);
-  const Outcome outcome = run_lockstep({"verify", "--product", program.folder.path()});
+  const Outcome outcome = run_lockstep({"verify", program.folder.path()});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.out, StartsWith("DIVERGES: two towers, 2 ranks, 2 conditions, any number"));
   EXPECT_THAT(outcome.out, HasSubstr("assumed: one library"));
@@ -37,8 +37,7 @@ TEST(Product, ADivergenceIsShownWithItsWayThere) {
 TEST(Product, ASafeProgramGetsACertificateThatIsAccepted) {
   const TwoConditions program(true);
   const std::string file = program.folder.file("safe.txt");
-  const Outcome outcome =
-      run_lockstep({"verify", "--product", program.folder.path(), "--certificate", file});
+  const Outcome outcome = run_lockstep({"verify", program.folder.path(), "--certificate", file});
   EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, StartsWith("SAFE: two towers"));
   expect_fits_a_terminal(outcome.out);
@@ -51,7 +50,7 @@ TEST(Product, ACertificateOfAnotherProgramIsRefusedWithItsLine) {
   const TwoConditions safe(true);
   const TwoConditions other(false);
   const std::string file = safe.folder.file("safe.txt");
-  run_lockstep({"verify", "--product", safe.folder.path(), "--certificate", file});
+  run_lockstep({"verify", safe.folder.path(), "--certificate", file});
   const Outcome checked = run_lockstep({"check-certificate", file, other.folder.path()});
   EXPECT_EQ(checked.status, 1);
   EXPECT_THAT(checked.err, HasSubstr("safe.txt:"));
@@ -61,8 +60,7 @@ TEST(Product, ACertificateOfAnotherProgramIsRefusedWithItsLine) {
 TEST(Product, ADivergentProgramGetsNoCertificate) {
   const TwoConditions program(false);
   const std::string file = program.folder.file("safe.txt");
-  const Outcome outcome =
-      run_lockstep({"verify", "--product", program.folder.path(), "--certificate", file});
+  const Outcome outcome = run_lockstep({"verify", program.folder.path(), "--certificate", file});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, HasSubstr("no certificate"));
   EXPECT_FALSE(std::filesystem::exists(file));
@@ -71,8 +69,8 @@ TEST(Product, ADivergentProgramGetsNoCertificate) {
 TEST(Product, TheCounterexampleGoesToEveryOutput) {
   const TwoConditions program(false);
   const std::string file = program.folder.file("report.json");
-  const Outcome outcome = run_lockstep(
-      {"verify", "--product", program.folder.path(), "--quiet", "--output", "json=" + file});
+  const Outcome outcome =
+      run_lockstep({"verify", program.folder.path(), "--quiet", "--output", "json=" + file});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(outcome.out, "");
   EXPECT_THAT(TempDir::read(file), HasSubstr("modality-divergence"));
@@ -83,9 +81,8 @@ TEST(Product, OfASafeProgramEveryOutputSaysSo) {
   const TwoConditions program(true);
   const std::string page = program.folder.file("safe.html");
   const std::string timeline = program.folder.file("safe.json");
-  const Outcome outcome =
-      run_lockstep({"verify", "--product", program.folder.path(), "-o", "json=-", "-o",
-                    "html=" + page, "-o", "timeline=" + timeline});
+  const Outcome outcome = run_lockstep({"verify", program.folder.path(), "-o", "json=-", "-o",
+                                        "html=" + page, "-o", "timeline=" + timeline});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   const auto report = nlohmann::json::parse(outcome.out);
   EXPECT_EQ(report["verdict"], "clean");
@@ -108,7 +105,7 @@ TEST(Product, BadInputIsRefusedWithPlaceAndFix) {
     ASSERT_NE(text.find(from), std::string::npos) << from;
     text.replace(text.find(from), from.size(), to);
     program.folder.write("product.json", text);
-    const Outcome outcome = run_lockstep({"verify", "--product", program.folder.path()});
+    const Outcome outcome = run_lockstep({"verify", program.folder.path()});
     EXPECT_EQ(outcome.status, 2) << to;
     EXPECT_THAT(outcome.err, HasSubstr(message));
     EXPECT_THAT(outcome.err, HasSubstr("fix: "));
@@ -123,7 +120,6 @@ TEST(Product, BadInputIsRefusedWithPlaceAndFix) {
   refused("\"first\":\"text\"", "\"first\":\"sound\"", "sound");
   refused("\"name\":\"text\"", "\"name\":\"image+text\"", "two conditions");
   refused("\"histories\":[", "\"histories\":5,\"x\":[", "list");
-  EXPECT_EQ(run_lockstep({"verify", "--product", program.folder.file("first-0")}).status, 2);
   EXPECT_EQ(run_lockstep({"verify", "--certificate", "x", program.folder.path()}).status, 2);
 }
 

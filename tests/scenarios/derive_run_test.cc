@@ -101,9 +101,10 @@ TEST_F(Derive, GatesAJob) {
   const std::string page = folder_.file("lockstep.xml");
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder_.path());  // where gate leaves its reports
-  EXPECT_EQ(lockstep({"gate", shipped("modality/manual_hang_ok"), "-o", report}), 0) << log();
+  EXPECT_EQ(lockstep({"verify", "--ci", shipped("modality/manual_hang_ok"), "-o", report}), 0)
+      << log();
   EXPECT_EQ(nlohmann::json::parse(TempDir::read(folder_.file("json")))["verdict"], "clean");
-  EXPECT_EQ(lockstep({"gate", shipped("modality/manual_hang_bad")}), 1) << log();
+  EXPECT_EQ(lockstep({"verify", "--ci", shipped("modality/manual_hang_bad")}), 1) << log();
   std::filesystem::current_path(before);
   EXPECT_THAT(TempDir::read(page), HasSubstr("modality-divergence"));
 }

@@ -21,8 +21,8 @@ TEST_F(ReplayRun, the_last_calls_in_small_tensors) {
                       folder_.file("run")}),
             1)
       << log();
-  ASSERT_EQ(lockstep({"trace-to-scenario", folder_.file("run"), "-o", folder_.file("job.yaml"),
-                      "--last", "20", "--max-elements", "64"}),
+  ASSERT_EQ(lockstep({"convert", "--to", "scenario", folder_.file("run"), "-o",
+                      folder_.file("job.yaml"), "--last", "20", "--max-elements", "64"}),
             0)
       << log();
   EXPECT_EQ(
@@ -70,7 +70,7 @@ TEST_F(ReplayRun, recordings_of_others) {
   for (const fs::path& run : runs) {
     const std::string name = run.filename().string();
     const int made =
-        lockstep({"trace-to-scenario", run.string(), "-o", folder_.file(name + ".yaml")});
+        lockstep({"convert", "--to", "scenario", run.string(), "-o", folder_.file(name + ".yaml")});
     std::string words = log();
     ASSERT_NE(made, 4) << words;
     std::string result = "refused";

@@ -3,16 +3,16 @@
 # calls queued as on a GPU, too.
 file(REMOVE_RECURSE ${FOLDER})
 file(MAKE_DIRECTORY ${FOLDER})
-execute_process(COMMAND ${LOCKSTEP} trace-to-scenario ${RUN} -o ${FOLDER}/job.yaml
+execute_process(COMMAND ${LOCKSTEP} convert --to scenario ${RUN} -o ${FOLDER}/job.yaml
                 RESULT_VARIABLE status)
 if(REFUSED)
   if(NOT status EQUAL 2)
-    message(FATAL_ERROR "lockstep trace-to-scenario ended with ${status}, and should have refused ${RUN}")
+    message(FATAL_ERROR "lockstep convert --to scenario ended with ${status}, and should have refused ${RUN}")
   endif()
   return()
 endif()
 if(NOT status EQUAL 0)
-  message(FATAL_ERROR "lockstep trace-to-scenario ended with ${status}; the traces are in ${RUN}")
+  message(FATAL_ERROR "lockstep convert --to scenario ended with ${status}; the traces are in ${RUN}")
 endif()
 execute_process(COMMAND ${LOCKSTEP} run --check --output-dir ${FOLDER}/run ${FOLDER}/job.yaml
                 RESULT_VARIABLE status)

@@ -31,7 +31,7 @@ TEST(StudyRun, MeasuresWhatRunsAndSaysWhatHangs) {
   const TempDir folder;
   std::ofstream(folder.file("study.yaml")) << kStudy;
   Result<runtime::Process> program = runtime::Process::spawn(
-      {LOCKSTEP_PROGRAM, "run", folder.file("study.yaml"), "--output-dir", folder.file("runs")},
+      {LOCKSTEP_PROGRAM, "sweep", folder.file("study.yaml"), "-o", folder.file("study")},
       folder.file("log"));
   ASSERT_TRUE(program);
   ASSERT_TRUE(
@@ -39,11 +39,7 @@ TEST(StudyRun, MeasuresWhatRunsAndSaysWhatHangs) {
   const std::string log = TempDir::read(folder.file("log"));
   EXPECT_TRUE(program->poll()->success()) << log;
   EXPECT_THAT(log, ::testing::HasSubstr("dummy images"));
-  std::string table;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.file("runs"))) {
-    table = TempDir::read((entry.path() / "study.json").string());
-  }
-  const auto rows = nlohmann::json::parse(table);
+  const auto rows = nlohmann::json::parse(TempDir::read(folder.file("study/study.json")));
   ASSERT_EQ(rows.size(), 4U) << log;
   EXPECT_EQ(rows[0]["repeats"], 2);
   EXPECT_GT(rows[0]["step_ms"]["median"], 0);

@@ -33,7 +33,7 @@ class SimulateTable : public testing::Test {
 
   static Json answer(const std::string& path) {
     const cli::Outcome outcome =
-        cli::run_lockstep({"simulate", "table", path, "--output", "json=-"});
+        cli::run_lockstep({"calibrate", "check", path, "--output", "json=-"});
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return Json::parse(outcome.out, nullptr, false);
   }
@@ -56,7 +56,7 @@ TEST_F(SimulateTable, PredictsEveryRow) {
   EXPECT_GT(json["rows"][0]["predicted"], 0.01);
   EXPECT_EQ(json["rows"][1]["label"], "4 GPUs, B 8, b 1, h 1024, L 8, t 2 d 1 p 2");
   EXPECT_EQ(json["summary"]["time"]["count"], 2);
-  const cli::Outcome text = cli::run_lockstep({"simulate", "table", path});
+  const cli::Outcome text = cli::run_lockstep({"calibrate", "check", path});
   EXPECT_THAT(text.out, HasSubstr("calibration: a100-node"));
   EXPECT_THAT(text.out, HasSubstr("error of time"));
   cli::expect_fits_a_terminal(text.out);
@@ -85,7 +85,7 @@ TEST_F(SimulateTable, AMachineFileTakesThePlaceOfCurves) {
   const std::string machine = LOCKSTEP_SOURCE_DIR "/sim/machines/dgx-h100.yaml";
   const auto run = [&](const std::string& only) {
     return cli::run_lockstep(
-        {"simulate", "table", path, "--machine", machine, "--only", only, "--output", "json=-"});
+        {"calibrate", "check", path, "--machine", machine, "--only", only, "--output", "json=-"});
   };
   const Json json = Json::parse(run("h100_8").out);
   ASSERT_EQ(json["rows"].size(), 2U);
@@ -95,7 +95,7 @@ TEST_F(SimulateTable, AMachineFileTakesThePlaceOfCurves) {
   EXPECT_EQ(Json::parse(run("").out)["rows"].size(), 3U);
   EXPECT_EQ(run("v100").status, 2);
   EXPECT_THAT(
-      cli::run_lockstep({"simulate", "table", file("v.json", kVtrain), "--machine", machine}).err,
+      cli::run_lockstep({"calibrate", "check", file("v.json", kVtrain), "--machine", machine}).err,
       HasSubstr("training steps"));
 }
 
@@ -103,12 +103,12 @@ TEST_F(SimulateTable, ACalibrationIsFittedAndUsed) {
   const std::string table = file("vtrain.json", kVtrain);
   const std::string result = dir_.path() + "/mine.yaml";
   const cli::Outcome fit = cli::run_lockstep(
-      {"simulate", "fit", table, "--rows", "1", "--parameters", "launch_forward,launch_backward",
+      {"calibrate", "fit", table, "--rows", "1", "--parameters", "launch_forward,launch_backward",
        "--stiffness", "0.001", "--name", "mine", "--result", result});
   ASSERT_EQ(fit.status, 0) << fit.err;
   EXPECT_THAT(fit.out, HasSubstr("fitted 2 parameters to 1 row of 2"));
   const cli::Outcome used = cli::run_lockstep(
-      {"simulate", "table", table, "--calibration", result, "--output", "json=-"});
+      {"calibrate", "check", table, "--calibration", result, "--output", "json=-"});
   const Json json = Json::parse(used.out, nullptr, false);
   EXPECT_NEAR(json["rows"][0]["error"], 0, 0.01);
   EXPECT_TRUE(json["rows"][0]["fitted"]);
@@ -135,7 +135,7 @@ TEST_F(SimulateTable, RefusesTablesThatAreWrong) {
        "no curve for 8 ranks on \"moon\""},
   };
   for (const auto& [text, message] : refusals) {
-    const cli::Outcome outcome = cli::run_lockstep({"simulate", "table", file("bad.json", text)});
+    const cli::Outcome outcome = cli::run_lockstep({"calibrate", "check", file("bad.json", text)});
     EXPECT_EQ(outcome.status, 2) << text;
     EXPECT_THAT(outcome.err, HasSubstr(message)) << text;
   }
@@ -143,7 +143,8 @@ TEST_F(SimulateTable, RefusesTablesThatAreWrong) {
   const std::string whole = kVtrain;
   for (std::size_t cut = 0; cut + 1 < whole.size(); cut += 7)
     EXPECT_EQ(
-        cli::run_lockstep({"simulate", "table", file("cut.json", whole.substr(0, cut))}).status, 2);
+        cli::run_lockstep({"calibrate", "check", file("cut.json", whole.substr(0, cut))}).status,
+        2);
 }
 
 TEST_F(SimulateTable, PublishedTablesArePredictedWithinTheirGoals) {

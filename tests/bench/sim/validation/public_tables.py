@@ -1,4 +1,4 @@
-"""Published measurements against `lockstep simulate table`."""
+"""Published measurements against `lockstep calibrate check`."""
 import json
 
 # By a part of the file's name: the most that the mean error of a figure may be, in percent.
@@ -32,7 +32,7 @@ def predicted(lockstep, folder):
     for file in sorted(folder.glob("*.json")):
         goals = goals_of(file.stem)
         if goals is not None:
-            yield file.stem, lockstep.ask("simulate", "table", file)[1], goals
+            yield file.stem, lockstep.ask("calibrate", "check", file)[1], goals
 
 
 def percent(share):

@@ -33,7 +33,7 @@ class Simulated:
                 self.refusal = refusal_of(str(refused))
                 return
             self.goes_on = status == 0
-            subprocess.run([lockstep.program, "convert", folder / "derived", folder / "text"],
+            subprocess.run([lockstep.program, "convert", folder / "derived", "-o", folder / "text"],
                            check=True, capture_output=True)
             self.derived = events_of(folder / "text")
             self.simulated = events_of(folder / "simulated")
@@ -177,7 +177,7 @@ def scenarios(lockstep, folder):
 
 
 def families(lockstep):
-    done = subprocess.run([lockstep.program, "rules", "--json"], check=True, capture_output=True,
+    done = subprocess.run([lockstep.program, "explain", "--json"], check=True, capture_output=True,
                           text=True)
     return {rule["id"]: rule["family"] for rule in json.loads(done.stdout)}
 

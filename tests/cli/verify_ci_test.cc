@@ -1,4 +1,4 @@
-// `lockstep gate`: what it judges, and which reports it leaves.
+// `lockstep verify --ci`: what it judges, and which reports it leaves.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -37,14 +37,14 @@ TEST(CiService, EachGetsTheReportsThatItShows) {
 }
 
 // Runs in a folder of its own, since reports go where the command runs.
-class Gate : public ::testing::Test {
+class VerifyCi : public ::testing::Test {
  protected:
-  Gate() : before_(std::filesystem::current_path()) {
+  VerifyCi() : before_(std::filesystem::current_path()) {
     std::filesystem::current_path(folder_.path());
     for (const char* name : {"GITHUB_ACTIONS", "GITLAB_CI", "GITHUB_STEP_SUMMARY"})
       ::unsetenv(name);
   }
-  ~Gate() override { std::filesystem::current_path(before_); }
+  ~VerifyCi() override { std::filesystem::current_path(before_); }
 
   // Two ranks whose second call is of so many elements on rank 1, and of 8 on rank 0. Without an
   // end mark rank 1 may have been killed.
@@ -90,65 +90,66 @@ class Gate : public ::testing::Test {
   std::filesystem::path before_;
 };
 
-TEST_F(Gate, OfTracesItFailsOnWarningsAndLeavesJunit) {
+TEST_F(VerifyCi, OfTracesItFailsOnWarningsAndLeavesJunit) {
   record(8);
-  EXPECT_EQ(run_lockstep({"gate", "traces"}).status, 0);
+  EXPECT_EQ(run_lockstep({"verify", "--ci", "traces"}).status, 0);
   record(9);
-  const Outcome bad = run_lockstep({"gate", "traces"});
+  const Outcome bad = run_lockstep({"verify", "--ci", "traces"});
   EXPECT_EQ(bad.status, 1);
   EXPECT_THAT(bad.out, HasSubstr("size-mismatch"));
   EXPECT_THAT(TempDir::read(folder_.file("lockstep.xml")), HasSubstr("<failure"));
-  EXPECT_EQ(run_lockstep({"gate", "traces", "--fail-on", "never", "-q"}).status, 0);
+  EXPECT_EQ(run_lockstep({"verify", "--ci", "traces", "--fail-on", "never", "-q"}).status, 0);
 }
 
-TEST_F(Gate, WhatCannotBeJudgedDoesNotPass) {
+TEST_F(VerifyCi, WhatCannotBeJudgedDoesNotPass) {
   record(8);
   std::filesystem::remove("traces/rank_1.trace.jsonl");
-  EXPECT_EQ(run_lockstep({"gate", "traces"}).status, 3);
-  EXPECT_EQ(run_lockstep({"gate", "nothing-here"}).status, 2);
+  EXPECT_EQ(run_lockstep({"verify", "--ci", "traces"}).status, 3);
+  EXPECT_EQ(run_lockstep({"verify", "--ci", "nothing-here"}).status, 2);
 }
 
-TEST_F(Gate, TheServiceIsTheEnvironmentsUnlessNamed) {
+TEST_F(VerifyCi, TheServiceIsTheEnvironmentsUnlessNamed) {
   record(9);
   ::setenv("GITLAB_CI", "true", 1);
-  EXPECT_EQ(run_lockstep({"gate", "traces"}).status, 1);
+  EXPECT_EQ(run_lockstep({"verify", "--ci", "traces"}).status, 1);
   EXPECT_TRUE(exists("lockstep.codequality.json"));
-  const Outcome github = run_lockstep({"gate", "traces", "--service", "github"});
+  const Outcome github = run_lockstep({"verify", "--ci=github", "traces"});
   ::unsetenv("GITLAB_CI");
   EXPECT_THAT(github.out, ::testing::StartsWith("::error"));
   EXPECT_TRUE(exists("lockstep.sarif"));
 }
 
-TEST_F(Gate, FurtherReportsAndFiltersAreThoseOfVerify) {
+TEST_F(VerifyCi, FurtherReportsAndFiltersAreThoseOfVerify) {
   record(9);
-  EXPECT_EQ(
-      run_lockstep({"gate", "traces", "-q", "-o", "json=r.json", "--disable", "size-mismatch"})
-          .status,
-      0);
+  EXPECT_EQ(run_lockstep({"verify", "--ci", "traces", "-q", "-o", "json=r.json", "--disable",
+                          "size-mismatch"})
+                .status,
+            0);
   EXPECT_EQ(nlohmann::json::parse(TempDir::read(folder_.file("r.json")))["verdict"], "clean");
-  EXPECT_EQ(run_lockstep({"gate", "traces", "-o", "xml=r"}).status, 2);
+  EXPECT_EQ(run_lockstep({"verify", "--ci", "traces", "-o", "xml=r"}).status, 2);
 }
 
-TEST_F(Gate, OfADerivationAllMixesAreDecided) {
+TEST_F(VerifyCi, OfADerivationAllMixesAreDecided) {
   derive({"all", "all"});
-  const Outcome outcome = run_lockstep({"gate", "derived"});
+  const Outcome outcome = run_lockstep({"verify", "--ci", "derived"});
   EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("SAFE: p, 2 ranks"));
   EXPECT_THAT(TempDir::read(folder_.file("lockstep.xml")), HasSubstr("<testsuite"));
-  EXPECT_THAT(run_lockstep({"gate", "derived", "derived"}).err, HasSubstr("decided by itself"));
-  EXPECT_THAT(run_lockstep({"gate", "derived", "--only", "overlap"}).err,
-              HasSubstr("findings are filtered of recorded runs only"));
+  EXPECT_THAT(run_lockstep({"verify", "--ci", "derived", "derived"}).err,
+              HasSubstr("judged by itself"));
+  EXPECT_THAT(run_lockstep({"verify", "--ci", "derived", "--only", "overlap"}).err,
+              HasSubstr("only findings of recorded runs are filtered"));
 }
 
-TEST_F(Gate, ADerivationThatDoesNotDecideDoesNotPass) {
+TEST_F(VerifyCi, ADerivationThatDoesNotDecideDoesNotPass) {
   derive({"all"});
-  EXPECT_EQ(run_lockstep({"gate", "derived"}).status, 3);
+  EXPECT_EQ(run_lockstep({"verify", "--ci", "derived"}).status, 3);
   EXPECT_THAT(TempDir::read(folder_.file("lockstep.xml")), HasSubstr("inconclusive"));
 }
 
-TEST_F(Gate, AScenarioIsDerivedAndItsErrorsHavePlaces) {
+TEST_F(VerifyCi, AScenarioIsDerivedAndItsErrorsHavePlaces) {
   folder_.write("job.yaml", "lockstep: 1\nname: x\nranks: many\n");
-  const Outcome outcome = run_lockstep({"gate", "job.yaml"});
+  const Outcome outcome = run_lockstep({"verify", "--ci", "job.yaml"});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("job.yaml:3"));
 }

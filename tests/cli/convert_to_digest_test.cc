@@ -27,16 +27,16 @@ std::string hung_rank(int rank, int world = 4) {
   return out + "{\"end\":\"clean\"}\n";
 }
 
-class DigestCommandTest : public ::testing::Test {
+class ConvertToDigest : public ::testing::Test {
  protected:
-  DigestCommandTest() {
+  ConvertToDigest() {
     fs::create_directory(dir_.file("job"));
     for (int r = 0; r < 4; ++r) dir_.write(trace(r), hung_rank(r));
   }
   static std::string trace(int rank) { return "job/rank_" + std::to_string(rank) + ".trace.jsonl"; }
   std::string digest(const std::string& name, std::vector<std::string> inputs) {
     const std::string path = dir_.file(name);
-    inputs.insert(inputs.begin(), "digest");
+    inputs.insert(inputs.begin(), {"convert", "--to", "digest"});
     inputs.insert(inputs.end(), {"-o", path, "--quiet"});
     const Outcome outcome = run_lockstep(inputs);
     EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -54,7 +54,7 @@ class DigestCommandTest : public ::testing::Test {
   TempDir dir_;
 };
 
-TEST_F(DigestCommandTest, HasTheVerdictOfTheTraces) {
+TEST_F(ConvertToDigest, HasTheVerdictOfTheTraces) {
   const std::string whole = verdict({dir_.file("job")});
   EXPECT_NE(whole.find("unequal-iterations"), std::string::npos) << whole;
   EXPECT_EQ(verdict({digest("all.digest", {dir_.file("job")})}), whole);
@@ -65,7 +65,7 @@ TEST_F(DigestCommandTest, HasTheVerdictOfTheTraces) {
   EXPECT_EQ(verdict({dir_.file(trace(1)), a, dir_.file(trace(3))}), whole) << "a mixture";
 }
 
-TEST_F(DigestCommandTest, MergingGivesTheSameFileInAnyOrder) {
+TEST_F(ConvertToDigest, MergingGivesTheSameFileInAnyOrder) {
   const std::string a = digest("a.digest", {dir_.file(trace(0)), dir_.file(trace(2))});
   const std::string b = digest("b.digest", {dir_.file(trace(3)), dir_.file(trace(1))});
   const std::string whole = TempDir::read(digest("all.digest", {dir_.file("job")}));
@@ -73,7 +73,7 @@ TEST_F(DigestCommandTest, MergingGivesTheSameFileInAnyOrder) {
   EXPECT_EQ(TempDir::read(digest("ba.digest", {b, a})), whole);
 }
 
-TEST_F(DigestCommandTest, WhichOfTheOwnFormsItWasMadeFromDoesNotShow) {
+TEST_F(ConvertToDigest, WhichOfTheOwnFormsItWasMadeFromDoesNotShow) {
   trace::RingWriter::Options options;
   options.path = dir_.file("rank_3.ring");
   options.rank = trace::Rank(3);
@@ -88,13 +88,14 @@ TEST_F(DigestCommandTest, WhichOfTheOwnFormsItWasMadeFromDoesNotShow) {
             TempDir::read(digest("m.digest", {dir_.file("rank_3.ring"), dir_.file(trace(0))})));
 }
 
-TEST_F(DigestCommandTest, SaysHowManyClassesThereAre) {
-  const Outcome outcome = run_lockstep({"digest", dir_.file("job"), "-o", dir_.file("d.digest")});
+TEST_F(ConvertToDigest, SaysHowManyClassesThereAre) {
+  const Outcome outcome =
+      run_lockstep({"convert", "--to", "digest", dir_.file("job"), "-o", dir_.file("d.digest")});
   EXPECT_EQ(outcome.status, 0);
   EXPECT_NE(outcome.out.find("wrote 4 ranks in 2 classes, "), std::string::npos) << outcome.out;
 }
 
-TEST_F(DigestCommandTest, BesideItsTracesItIsPassedOver) {
+TEST_F(ConvertToDigest, BesideItsTracesItIsPassedOver) {
   const std::string whole = verdict({dir_.file("job")});
   digest("job/node.digest", {dir_.file("job")});
   EXPECT_EQ(verdict({dir_.file("job")}), whole);
@@ -102,16 +103,16 @@ TEST_F(DigestCommandTest, BesideItsTracesItIsPassedOver) {
   EXPECT_EQ(verdict({dir_.file("job")}), whole) << "alone in its folder it counts";
 }
 
-TEST_F(DigestCommandTest, WhatCouldNotBeReadStaysUnknown) {
+TEST_F(ConvertToDigest, WhatCouldNotBeReadStaysUnknown) {
   dir_.write("job/rank_1.trace.jsonl", "nothing of use\n");
   const std::string path = dir_.file("d.digest");
-  const Outcome made = run_lockstep({"digest", dir_.file("job"), "-o", path});
+  const Outcome made = run_lockstep({"convert", "--to", "digest", dir_.file("job"), "-o", path});
   EXPECT_EQ(made.status, 3) << made.out << made.err;
   EXPECT_NE(made.err.find("rank_1"), std::string::npos) << made.err;
   EXPECT_EQ(verdict({path}), verdict({dir_.file("job")}));
 }
 
-TEST_F(DigestCommandTest, DamagedAndMissingInputIsNamed) {
+TEST_F(ConvertToDigest, DamagedAndMissingInputIsNamed) {
   const std::string good = TempDir::read(digest("good.digest", {dir_.file("job")}));
   const std::string cut = dir_.write("cut.digest", good.substr(0, good.size() / 2));
   const Outcome of_cut = run_lockstep({"verify", cut});
@@ -125,13 +126,18 @@ TEST_F(DigestCommandTest, DamagedAndMissingInputIsNamed) {
   const std::string part = digest("part.digest", {dir_.file(trace(0))});
   const Outcome both = run_lockstep({"verify", part, cut});
   EXPECT_EQ(both.status, 3) << both.out;
-  EXPECT_EQ(run_lockstep({"digest", dir_.file("nowhere"), "-o", dir_.file("x")}).status, 2);
-  EXPECT_EQ(run_lockstep({"digest", dir_.file("job")}).status, 2) << "where to?";
-  EXPECT_EQ(run_lockstep({"digest", dir_.file("job"), "-o", dir_.file("no/such/x")}).status, 4);
+  EXPECT_EQ(run_lockstep({"convert", "--to", "digest", dir_.file("nowhere"), "-o", dir_.file("x")})
+                .status,
+            2);
+  EXPECT_EQ(run_lockstep({"convert", "--to", "digest", dir_.file("job")}).status, 2) << "where to?";
+  EXPECT_EQ(
+      run_lockstep({"convert", "--to", "digest", dir_.file("job"), "-o", dir_.file("no/such/x")})
+          .status,
+      4);
 }
 
-TEST_F(DigestCommandTest, HelpFitsATerminal) {
-  for (const char* command : {"digest", "watch"}) {
+TEST_F(ConvertToDigest, HelpFitsATerminal) {
+  for (const char* command : {"convert", "watch"}) {
     const Outcome outcome = run_lockstep({command, "--help"});
     EXPECT_EQ(outcome.status, 0);
     EXPECT_NE(outcome.out.find("Examples:"), std::string::npos);
@@ -145,7 +151,7 @@ int shell(const std::string& command) {
 }
 
 // The page's own line: every process of an MPI job makes the digest of its part.
-TEST_F(DigestCommandTest, AnMpiJobMakesItsDigests) {
+TEST_F(ConvertToDigest, AnMpiJobMakesItsDigests) {
   if (shell("command -v mpirun >/dev/null 2>&1") != 0)
     GTEST_SKIP() << "NOT TESTED: there is no mpirun (Debian package mpich)";
   fs::create_directory(dir_.file("out"));

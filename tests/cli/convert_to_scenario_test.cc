@@ -1,4 +1,5 @@
-// lockstep trace-to-scenario: what it writes, and what it refuses. Replays run in tests/scenarios.
+// lockstep convert --to scenario: what it writes, and what it refuses. Replays run in
+// tests/scenarios.
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -12,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class TraceToScenario : public ::testing::Test {
+class ConvertToScenario : public ::testing::Test {
  protected:
   // Rank r calls so many all-reduces, of sizes 1000, 1001, …
   void record(int rank, int calls, const std::string& end, const std::string& more = "") {
@@ -35,8 +36,8 @@ class TraceToScenario : public ::testing::Test {
     record(1, 4, "hung");
   }
   Outcome make(std::vector<std::string> more = {}) {
-    std::vector<std::string> arguments = {"trace-to-scenario", folder_.file("run"), "-o",
-                                          folder_.file("job.yaml")};
+    std::vector<std::string> arguments = {"convert",           "--to", "scenario",
+                                          folder_.file("run"), "-o",   folder_.file("job.yaml")};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_lockstep(arguments);
   }
@@ -46,7 +47,7 @@ class TraceToScenario : public ::testing::Test {
   TempDir folder_;
 };
 
-TEST_F(TraceToScenario, writes_a_scenario_that_expects_the_verdict) {
+TEST_F(ConvertToScenario, writes_a_scenario_that_expects_the_verdict) {
   record_stall();
   const Outcome made = make();
   ASSERT_EQ(made.status, 0) << made.err;
@@ -59,7 +60,7 @@ TEST_F(TraceToScenario, writes_a_scenario_that_expects_the_verdict) {
   EXPECT_EQ(run_lockstep({"scenario", "--check", folder_.file("job.yaml")}).status, 0);
 }
 
-TEST_F(TraceToScenario, keeps_the_last_calls_and_their_sizes_apart) {
+TEST_F(ConvertToScenario, keeps_the_last_calls_and_their_sizes_apart) {
   record_stall();
   const Outcome made = make({"--last", "2", "--max-elements", "8"});
   ASSERT_EQ(made.status, 0) << made.err;
@@ -69,7 +70,7 @@ TEST_F(TraceToScenario, keeps_the_last_calls_and_their_sizes_apart) {
   EXPECT_THAT(calls(1), HasSubstr(R"("in":[[6]],"dtype":"float32","redop":"sum","step":3)"));
 }
 
-TEST_F(TraceToScenario, a_clean_run_is_expected_to_be_clean) {
+TEST_F(ConvertToScenario, a_clean_run_is_expected_to_be_clean) {
   record(0, 3, "clean");
   record(1, 3, "clean");
   const Outcome made = make();
@@ -77,7 +78,7 @@ TEST_F(TraceToScenario, a_clean_run_is_expected_to_be_clean) {
   EXPECT_THAT(made.out, HasSubstr("expected of it: clean"));
 }
 
-TEST_F(TraceToScenario, replaces_nothing_unless_told) {
+TEST_F(ConvertToScenario, replaces_nothing_unless_told) {
   record_stall();
   ASSERT_EQ(make().status, 0);
   const Outcome again = make();
@@ -90,7 +91,7 @@ TEST_F(TraceToScenario, replaces_nothing_unless_told) {
   EXPECT_TRUE(std::filesystem::exists(folder_.file("job.calls/notes.txt")));
 }
 
-TEST_F(TraceToScenario, what_has_nothing_to_show_is_refused) {
+TEST_F(ConvertToScenario, what_has_nothing_to_show_is_refused) {
   record(0, 3, "clean");
   const Outcome made = make();
   EXPECT_EQ(made.status, 3);
@@ -98,7 +99,7 @@ TEST_F(TraceToScenario, what_has_nothing_to_show_is_refused) {
   EXPECT_FALSE(std::filesystem::exists(folder_.file("job.yaml")));
 }
 
-TEST_F(TraceToScenario, what_calls_do_not_show_is_refused) {
+TEST_F(ConvertToScenario, what_calls_do_not_show_is_refused) {
   // Parameters part in step 1, and the calls agree.
   for (int rank = 0; rank < 2; ++rank) {
     record(rank, 3, "clean");
@@ -115,18 +116,18 @@ TEST_F(TraceToScenario, what_calls_do_not_show_is_refused) {
   EXPECT_THAT(made.err, HasSubstr("it computes nothing and reads no data"));
 }
 
-TEST_F(TraceToScenario, help_fits_a_terminal) {
-  const Outcome help = run_lockstep({"trace-to-scenario", "--help"});
+TEST_F(ConvertToScenario, help_fits_a_terminal) {
+  const Outcome help = run_lockstep({"convert", "--to", "scenario", "--help"});
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.out, HasSubstr("lockstep run --check hang.yaml"));
   expect_fits_a_terminal(help.out);
 }
 
-TEST_F(TraceToScenario, names_that_cannot_be_are_refused_before_anything_is_written) {
+TEST_F(ConvertToScenario, names_that_cannot_be_are_refused_before_anything_is_written) {
   record_stall();
   const auto refused = [&](const std::string& output, const std::string& why) {
     const Outcome made =
-        run_lockstep({"trace-to-scenario", folder_.file("run"), "--force", "-o", output});
+        run_lockstep({"convert", "--to", "scenario", folder_.file("run"), "--force", "-o", output});
     EXPECT_EQ(made.status, 2) << output;
     EXPECT_THAT(made.err, HasSubstr(why));
   };
@@ -140,26 +141,29 @@ TEST_F(TraceToScenario, names_that_cannot_be_are_refused_before_anything_is_writ
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1);
 }
 
-TEST_F(TraceToScenario, does_not_replace_what_it_reads) {
+TEST_F(ConvertToScenario, does_not_replace_what_it_reads) {
   record_stall();
   ASSERT_EQ(make().status, 0);
   const std::string calls_before = calls(0);
   for (const char* input : {"job.calls", "job.calls/../job.calls/rank_1.trace.jsonl"}) {
-    const Outcome made = run_lockstep(
-        {"trace-to-scenario", folder_.file(input), "--force", "-o", folder_.file("job.yaml")});
+    const Outcome made = run_lockstep({"convert", "--to", "scenario", folder_.file(input),
+                                       "--force", "-o", folder_.file("job.yaml")});
     EXPECT_EQ(made.status, 2);
     EXPECT_THAT(made.err, HasSubstr("would replace the traces"));
   }
   EXPECT_EQ(calls(0), calls_before);
 }
 
-TEST_F(TraceToScenario, wrong_options_say_so) {
+TEST_F(ConvertToScenario, wrong_options_say_so) {
   record_stall();
   const Outcome none = make({"--last", "0"});
   EXPECT_EQ(none.status, 2);
   EXPECT_THAT(none.err, HasSubstr("not in range 1 to"));
   EXPECT_EQ(make({"--max-elements", "1"}).status, 2);
-  EXPECT_EQ(run_lockstep({"trace-to-scenario", folder_.file("nowhere")}).status, 2);
+  EXPECT_EQ(run_lockstep({"convert", "--to", "scenario", folder_.file("nowhere"), "-o",
+                          folder_.file("job.yaml")})
+                .status,
+            2);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// lockstep simulate table FILE: every row of a table of measurements, predicted; and lockstep
-// simulate fit FILE: a calibration from a few of them.
+// lockstep calibrate check FILE: every row of a table of measurements, beside its prediction; and
+// lockstep calibrate fit FILE: a calibration from a few of them.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -27,13 +27,13 @@ struct TableCommand {
 
 constexpr const char* kTableFooter = R"(Examples:
   How far off is the model on measured training steps?
-    lockstep simulate table vtrain_measured_multi.json
+    lockstep calibrate check vtrain_measured_multi.json
   The same with a calibration of your own:
-    lockstep simulate fit mine.json --rows 1,7 --parameters gemm_efficiency \
+    lockstep calibrate fit mine.json --rows 1,7 --parameters gemm_efficiency \
       --start a100-cluster --result mine.yaml
-    lockstep simulate table mine.json --calibration mine.yaml
+    lockstep calibrate check mine.json --calibration mine.yaml
   What a machine file makes of the all-reduces measured on H100:
-    lockstep simulate table nccl_allreduce_h100_a100.json --only h100 \
+    lockstep calibrate check nccl_allreduce_h100_a100.json --only h100 \
       --machine sim/machines/dgx-h100.yaml
 
 The forms of tables, the model and its sources: docs/simulate-workloads.md.)";
@@ -57,7 +57,7 @@ Result<sim::TableAnswer> predict(const TableCommand& command, const sim::Measure
   return sim::predict_on_machine(table, *machine, command.machine);
 }
 
-reports::ExitStatus simulate_table(const TableCommand& command) {
+reports::ExitStatus check_table(const TableCommand& command) {
   if (const Status output = check_simulation_output(command.output); !output)
     return reports::fail(output.error());
   const Result<sim::MeasuredTable> table = sim::load_measured_table(command.file);
@@ -81,9 +81,10 @@ reports::ExitStatus simulate_table(const TableCommand& command) {
 
 }  // namespace
 
-void add_simulate_table(CLI::App& simulate, reports::ExitStatus& status) {
+void add_calibrate_check(CLI::App& calibrate, reports::ExitStatus& status) {
   auto command = std::make_shared<TableCommand>();
-  CLI::App* sub = simulate.add_subcommand("table", "Predict the rows of a table of measurements");
+  CLI::App* sub =
+      calibrate.add_subcommand("check", "Compare predictions with a table of measurements");
   sub->footer(kTableFooter);
   sub->add_option("FILE", command->file, "The table, as JSON")->required();
   sub->add_option("--calibration", command->calibration,
@@ -99,7 +100,7 @@ void add_simulate_table(CLI::App& simulate, reports::ExitStatus& status) {
   sub->add_option("--only", command->only, "Only the rows whose label begins so")
       ->type_name("TEXT");
   add_simulation_output(*sub, command->output);
-  sub->callback([command, &status] { status = simulate_table(*command); });
+  sub->callback([command, &status] { status = check_table(*command); });
 }
 
 namespace {
@@ -112,7 +113,7 @@ struct FitCommand {
 
 constexpr const char* kFitFooter = R"(Examples:
   The calibration of the shipped A100 cluster, as it was made:
-    lockstep simulate fit vtrain_measured_multi.json --rows 8,28,34 \
+    lockstep calibrate fit vtrain_measured_multi.json --rows 8,28,34 \
       --start a100-cluster --parameters gemm_efficiency,memory_bandwidth \
       --name mine --result mine.yaml
 
@@ -134,7 +135,7 @@ Result<std::vector<sim::MeasuredStep>> chosen_rows(const FitCommand& command,
   return rows;
 }
 
-reports::ExitStatus simulate_fit(const FitCommand& command) {
+reports::ExitStatus fit_rows(const FitCommand& command) {
   const Result<sim::MeasuredTable> table = sim::load_measured_table(command.file);
   if (!table) return reports::fail(table.error());
   const Result<std::vector<sim::MeasuredStep>> rows = chosen_rows(command, *table);
@@ -160,9 +161,9 @@ reports::ExitStatus simulate_fit(const FitCommand& command) {
 
 }  // namespace
 
-void add_simulate_fit(CLI::App& simulate, reports::ExitStatus& status) {
+void add_calibrate_fit(CLI::App& calibrate, reports::ExitStatus& status) {
   auto command = std::make_shared<FitCommand>();
-  CLI::App* sub = simulate.add_subcommand("fit", "Calibrate a machine type on measured rows");
+  CLI::App* sub = calibrate.add_subcommand("fit", "Fit a machine type to rows of a table");
   sub->footer(kFitFooter);
   sub->add_option("FILE", command->file, "A table of training steps, as JSON")->required();
   sub->add_option("--rows", command->rows, "Rows of the table to fit to, from 1")
@@ -183,7 +184,7 @@ void add_simulate_fit(CLI::App& simulate, reports::ExitStatus& status) {
   sub->add_option("--result", command->result, "The file to write, as YAML")
       ->type_name("FILE")
       ->required();
-  sub->callback([command, &status] { status = simulate_fit(*command); });
+  sub->callback([command, &status] { status = fit_rows(*command); });
 }
 
 }  // namespace lockstep::cli

@@ -26,7 +26,7 @@ constexpr const char* kCalibrateFooter = R"(Examples:
     lockstep calibrate check vtrain_measured_multi.json
 
 The shipped small models are trained for some steps: alone, counted and then
-timed, and as jobs of up to --ranks processes; each three times. Times are the
+timed, and as jobs of up to --ranks processes; each --repeats times. Times are the
 processor's, but for the all-reduces: let the machine do nothing else meanwhile.
 How the numbers are fitted: docs/simulate-scenarios.md.
 
@@ -35,6 +35,7 @@ Exit status: 0 measured; 2 bad usage, or a measurement that failed.)";
 struct CalibrateCommand {
   std::string output, name = "this machine";
   int ranks = 2;
+  int repeats = 3;
   bool quiet = false;
 };
 
@@ -95,6 +96,7 @@ reports::ExitStatus calibrate_command(const CalibrateCommand& command) {
   options.folder = folder.path();
   options.name = command.name;
   options.ranks = command.ranks;
+  options.repeats = command.repeats;
   options.cores = std::max(1U, std::thread::hardware_concurrency());
   options.quiet = command.quiet;
   const Result<runtime::Calibration> measured = runtime::calibrate(options, interrupts);
@@ -117,6 +119,12 @@ void add_calibrate(CLI::App& app, reports::ExitStatus& status) {
   command->add_option("--ranks", options->ranks, "Processes whose all-reduces are measured")
       ->type_name("N")
       ->check(CLI::Range(2, 256))
+      ->capture_default_str();
+  command
+      ->add_option("--repeats", options->repeats,
+                   "How often each job is measured: fewer is faster, and\nless certain")
+      ->type_name("N")
+      ->check(CLI::Range(1, 8))
       ->capture_default_str();
   command->add_option("--name", options->name, "What the machine is called")
       ->type_name("TEXT")

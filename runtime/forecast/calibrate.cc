@@ -38,8 +38,6 @@ constexpr std::array<WorkJob, 14> kWorkJobs = {{{"image, text", "manual", 2},
                                                 {"image, text", "ddp", 24, "float16"}}};
 constexpr int kWorkSteps = 10;
 constexpr int kWarmSteps = 4;  // the first ones: memory is asked for, buffers are made
-// Jobs are run so often. The median counts, since what their threads wait for is their own.
-constexpr int kLooks = 3;
 constexpr int kMostLooks = 8;  // where all-reduces do not fit
 
 // Jobs that are run: of many calls, one for each parameter, from some bytes to the largest; of few;
@@ -81,7 +79,7 @@ Result<WorkMeasured> measure_work(const CalibrateOptions& options, Interrupts& i
     if (const Status ok = jobs.back().count(); !ok) return ok.error();
   }
   // Each look goes around all jobs: what else the machine does then hits them alike.
-  for (int look = 0; look < kWorkLooks; ++look) {
+  for (int look = 0; look < options.repeats; ++look) {
     for (CalibrationJob& job : jobs)
       if (const Status ok = job.time(look); !ok) return ok.error();
   }
@@ -170,7 +168,7 @@ Status measure_together(const CalibrateOptions& options, Calibration& out, Inter
   for (int look = 1;; ++look) {
     for (TogetherMeasure& job : jobs)
       if (const Status ok = job.look(look); !ok) return ok;
-    if (look < kLooks) continue;
+    if (look < options.repeats) continue;
     const Status fitted = fit_links(many_of_few, many_of_all, out.machine);
     // What else the machine does can hide what bytes cost: then once more.
     if (!fitted && look == kMostLooks) return fitted;

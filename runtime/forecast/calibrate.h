@@ -21,6 +21,7 @@ struct CalibrateOptions {
   std::string name;        // of the machine
   int ranks = 2;           // whose all-reduces are measured; at least 2
   std::int64_t cores = 1;  // that they share
+  int repeats = 3;         // each measurement is made so often; the median or the shortest counts
   bool quiet = false;
 };
 

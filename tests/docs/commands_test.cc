@@ -47,7 +47,7 @@ const std::map<std::string, std::string> kNotRun = {
     {"lockstep-worker model step minilm --weights \"$(scripts/fetch-minilm)/model.safetensors\"",
      "downloads 87 MB"},
     {"scripts/setup-python-torch", "downloads 4 GB"},
-    {"lockstep run scenarios/remedies/study.yaml",
+    {"lockstep sweep scenarios/remedies/study.yaml -o study",
      "takes ten minutes; study_run_test runs a short one"},
     {"lockstep calibrate --ranks 4 -o here.yaml",
      "measures for a minute, and nothing else may run"},
@@ -60,7 +60,7 @@ const std::map<std::string, std::string> kNotRun = {
 };
 // Of these the published tables are not in the repository.
 bool needs_tables(const std::string& command) {
-  return command.starts_with("lockstep simulate fit ");
+  return command.starts_with("lockstep calibrate fit ");
 }
 
 // What ends otherwise than with 0: findings in what the sandbox holds.
@@ -71,8 +71,8 @@ const std::map<std::string, int> kStatus = {
     {"lockstep derive scenarios/modality/manual_hang_bad.yaml --output "
      "timeline=counterexample.json",
      1},
-    {"lockstep verify --product derived", 1},
-    {"lockstep verify --product a", 1},
+    {"lockstep verify derived", 1},
+    {"lockstep verify a", 1},
     {"lockstep verify /tmp/job-4711/", 1},
     {"lockstep verify /tmp/job-4711/ --quiet --output html=report.html --output timeline=run.json",
      1},
@@ -90,27 +90,10 @@ bool needs_worker(const std::string& command) {
   if (words[0].ends_with("lockstep-worker")) return true;
   if (command.find("mended.certificate") != std::string::npos) return true;
   static const std::set<std::string> kCommands = {"run", "derive", "compare", "sweep"};
-  const bool of_plan = words.size() > 2 && words[2].starts_with("plans/");
+  const bool of_plan = words.size() > 2 && words[2].starts_with("sim/plans/");
   if (words.size() > 1 && kCommands.contains(words[1])) return !of_plan;
-  return words.size() > 2 && words[1] == "simulate" && words[2].ends_with(".yaml");
-}
-
-// What a page takes for granted that only lockstep-worker makes.
-const std::map<std::string, std::vector<std::string>> kBefore = {
-    {"README.md",
-     {"lockstep-worker data shapes my-data --items 8",
-      "lockstep run scenarios/numbers/watched_ok.yaml --output-dir run-a --quiet",
-      "lockstep run scenarios/numbers/watched_ok.yaml --output-dir run-b --quiet"}},
-};
-
-void prepare(const std::string& page, std::optional<Sandbox>& sandbox) {
-  sandbox.emplace(LOCKSTEP_PROGRAM_FOLDER);
-  const auto before = kBefore.find(page);
-  if (!kWithWorker || before == kBefore.end()) return;
-  for (const std::string& command : before->second) {
-    std::string output;
-    ASSERT_EQ(sandbox->run(command, 300, output), 0) << command << "\n" << output;
-  }
+  static const std::set<std::string> kDerive = {"simulate", "verify"};
+  return words.size() > 2 && kDerive.contains(words[1]) && words[2].ends_with(".yaml");
 }
 
 std::vector<Command> documented() {
@@ -166,7 +149,7 @@ TEST(DocCommands, DoWhatTheySay) {
   for (const Command& command : documented()) {
     if (!not_run(command).empty()) continue;
     if (!kWithWorker && !command.is_file() && needs_worker(command.text)) continue;
-    if (command.page != page) prepare(command.page, sandbox);
+    if (command.page != page) sandbox.emplace(LOCKSTEP_PROGRAM_FOLDER);
     page = command.page;
     if (command.is_file()) {
       sandbox->save(command.file, command.text);

@@ -94,7 +94,7 @@ void Sandbox::write_traces() const {
                 "- {rule: never-waited, reason: the new scheduler, expires: never}\n");
   fs::create_directories(folder_.file("rack7"));
   std::string ignored;
-  run("lockstep digest traces -o rack7/node1.digest -q", 60, ignored);
+  run("lockstep convert --to digest traces -o rack7/node1.digest -q", 60, ignored);
 }
 
 void Sandbox::write_rings() const {
@@ -112,7 +112,7 @@ void Sandbox::write_rings() const {
   }
   fs::create_directories(folder_.file("shared/4711"));
   std::string ignored;
-  run("lockstep digest tmp/job-4711 -o shared/4711/node1.digest -q", 60, ignored);
+  run("lockstep convert --to digest tmp/job-4711 -o shared/4711/node1.digest -q", 60, ignored);
 }
 
 // Under "text" the gradient of the image tower is left out in `a` and `derived`.

@@ -160,6 +160,14 @@ class Walker {
     const auto behaved = [&](std::size_t c) { return !deviated_[cursors_[c].class_index]; };
     if (const auto p = only(behaved)) return {*p, true};
     if (const auto p = as_sister_groups(parties, largest)) return {*p, true};
+    for (const std::size_t p : largest) {
+      if (!skip_explains(parties[largest[0]][0], parties[largest[1]][0])) break;
+      const bool fullest = std::all_of(largest.begin(), largest.end(), [&](std::size_t q) {
+        return q == p || (lacks_modality(parties[q][0], parties[p][0]) &&
+                          !lacks_modality(parties[p][0], parties[q][0]));
+      });
+      if (fullest) return {p, true};
+    }
     if (const auto p = only([&](std::size_t c) { return follows_habit(c); })) return {*p, true};
     const auto familiar = [&](std::size_t c) {
       return sequences_[cursors_[c].class_index].seen_before(cursors_[c].next, next_token(c));
@@ -177,14 +185,6 @@ class Walker {
     };
     if (steps_comparable_) {
       if (const auto p = only(earliest)) return {*p, true};
-    }
-    for (const std::size_t p : largest) {
-      if (!skip_explains(parties[largest[0]][0], parties[largest[1]][0])) break;
-      const bool fullest = std::all_of(largest.begin(), largest.end(), [&](std::size_t q) {
-        return q == p || (lacks_modality(parties[q][0], parties[p][0]) &&
-                          !lacks_modality(parties[p][0], parties[q][0]));
-      });
-      if (fullest) return {p, true};
     }
     return {*std::min_element(largest.begin(), largest.end(),
                               [&](std::size_t a, std::size_t b) {

@@ -186,7 +186,7 @@ using html::text;
 
 // A page that a browser opens at once.
 constexpr std::size_t kMostDots = 2000;
-constexpr std::size_t kMostRows = 1000;
+constexpr std::size_t kMostPlans = 1000;
 constexpr std::size_t kMostReasons = 100;
 
 std::string card(std::string_view title, const std::string& content) {
@@ -199,9 +199,9 @@ std::string named_number(std::string_view name, std::string_view value) {
          html::element("dd", "", html::text(value)) + "</div>";
 }
 
-class Page {
+class SweepPage {
  public:
-  explicit Page(const Summary& summary)
+  explicit SweepPage(const Summary& summary)
       : summary_(summary), ranking_(sim::rank(summary.rows, summary.goal)) {}
 
   std::string str() const {
@@ -316,11 +316,11 @@ class Page {
     std::string lines;
     std::size_t shown = 0;
     for (std::size_t i = 0; i < ranking_.fitting.size(); ++i) {
-      if (shown >= kMostRows && !ranking_.on_front[ranking_.fitting[i]]) continue;
+      if (shown >= kMostPlans && !ranking_.on_front[ranking_.fitting[i]]) continue;
       ++shown;
       lines += line(std::to_string(i + 1), ranking_.fitting[i]);
     }
-    for (std::size_t i = 0; i < ranking_.too_large.size() && shown < kMostRows; ++i, ++shown)
+    for (std::size_t i = 0; i < ranking_.too_large.size() && shown < kMostPlans; ++i, ++shown)
       lines += line("", ranking_.too_large[i]);
     const std::size_t all = ranking_.fitting.size() + ranking_.too_large.size();
     const std::string more =
@@ -352,6 +352,6 @@ class Page {
 
 }  // namespace
 
-std::string sweep_html(const Summary& summary) { return Page(summary).str(); }
+std::string sweep_html(const Summary& summary) { return SweepPage(summary).str(); }
 
 }  // namespace lockstep::reports

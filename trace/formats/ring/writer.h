@@ -143,7 +143,6 @@ std::optional<std::int64_t> ring_file_writer(const std::string& path);
 //
 // Thread-safe: one mutex. A value that is in the table already is found without allocating. An
 // entry is complete before `table_used` covers it, so a killed process leaves whole entries.
-
 class RingTableWriter {
  public:
   // `table` is header.table_bytes long; both stay the file's and must outlive this.

@@ -289,4 +289,12 @@ struct Run {
 // O(calls + distinct values).
 void move_to_tables(Tables& into, const Tables& from, std::span<RankTrace> traces);
 
+// Bytes of one element, by its type's PyTorch name: "float32" 4, "bfloat16" 2, "bool" 1,
+// "complex64" 8, "float8_e4m3fn" 1. Nothing for names that are not known.
+std::optional<std::int64_t> element_bytes(std::string_view dtype);
+
+// Bytes that the rank puts into the call (of one that it only receives: that it gets), as far as
+// shapes and type are recorded; else 0.
+double call_bytes(const Run& run, const Call& call);
+
 }  // namespace lockstep::trace

@@ -9,7 +9,7 @@
 
 #include "base/files/archive.h"
 #include "base/files/gzip.h"
-#include "base/files/mapped_file.h"
+#include "base/files/read_file.h"
 #include "base/result.h"
 #include "trace/formats/ring/reader.h"
 

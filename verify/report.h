@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trace/ids.h"
@@ -39,7 +40,17 @@ struct Finding {
 };
 
 enum class Verdict : std::uint8_t { clean, findings, inconclusive };
-std::string_view to_string(Verdict v);
+inline std::string_view to_string(Verdict v) {
+  switch (v) {
+    case Verdict::clean:
+      return "clean";
+    case Verdict::findings:
+      return "findings";
+    case Verdict::inconclusive:
+      return "inconclusive";
+  }
+  return "";
+}
 
 struct Report {
   Verdict verdict = Verdict::clean;

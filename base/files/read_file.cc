@@ -1,6 +1,7 @@
 #include "base/files/read_file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -140,6 +141,66 @@ Result<std::string> read_file_end(const std::string& path, std::size_t most) {
 
 Result<std::string> read_input(const std::string& file) {
   return read_file(file, std::size_t{1} << 20U);
+}
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+  // O_NONBLOCK: opening a FIFO without a writer would wait for ever.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) {
+    return system_error("cannot open the file", errno, path);
+  }
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    ::close(fd);
+    return Error{"not a regular file", {path}, "name a file, or a folder that holds files"};
+  }
+  const auto size = static_cast<std::size_t>(info.st_size);
+  if (size == 0) {
+    ::close(fd);
+    return MappedFile(nullptr, 0);
+  }
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  const int failed = errno;
+  ::close(fd);
+  if (data == MAP_FAILED) return system_error("cannot map the file", failed, path);
+  return MappedFile(static_cast<const char*>(data), size);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
+}
+
+Result<std::optional<std::string>> LineReader::next() {
+  std::string line;
+  ++line_;
+  while (true) {
+    if (rest_.empty()) {
+      rest_ = {room_.data(), std::fread(room_.data(), 1, room_.size(), file_)};
+      if (std::ferror(file_) != 0) return system_error("cannot read", errno, name_);
+      if (rest_.empty()) {
+        return line.empty() ? std::optional<std::string>() : std::optional(std::move(line));
+      }
+    }
+    const std::size_t end = std::min(rest_.find('\n'), rest_.size());
+    if (line.size() + end > kLongestLine) {
+      return Error{"a line of more than " + bytes_in_words(kLongestLine),
+                   {name_, line_},
+                   "one JSON object a line"};
+    }
+    line += rest_.substr(0, end);
+    const bool complete = end < rest_.size();
+    rest_.remove_prefix(std::min(end + 1, rest_.size()));
+    if (complete) return std::optional(std::move(line));
+  }
 }
 
 }  // namespace lockstep

@@ -1,14 +1,17 @@
-// Reading regular files into memory.
+// Reading files: into memory, by lines of a stream, and ring files as they are mapped.
 //
 // Files are copied and not mapped: a file that somebody truncates while it is mapped (a log that is
 // rotated, a trace that a restarted job writes anew) kills the process at the next look, with
 // SIGBUS. A copy is short then, which every reader takes for a file that was cut off. Nor can a
-// copy change between two looks at it. Only ring files are mapped: mapped_file.h.
+// copy change between two looks at it. Only ring files are mapped: MappedFile.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdio>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -55,5 +58,50 @@ Result<std::string> read_file_end(const std::string& path, std::size_t most);
 // The text of `file`, of at most 1 MiB.
 // Errors: as read_file().
 Result<std::string> read_input(const std::string& file);
+
+// MappedFile: a file's bytes, read-only, as they are at each look.
+//
+// For ring files alone. While a job writes one, only the stamps of its records tell which of them
+// are whole (docs/ring-file.md), and a copy made by read(2) has no order among its words. Recorders
+// never shorten a ring file; whoever truncates one while it is mapped kills the reader (SIGBUS).
+// Everything else is read: FileBuffer.
+class MappedFile {
+ public:
+  // Errors: the file cannot be opened or is no regular file. An empty file is an empty view.
+  static Result<MappedFile> open(const std::string& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  // Valid while this object lives.
+  std::string_view bytes() const { return {data_, size_}; }
+
+ private:
+  MappedFile(const char* data, std::size_t size) : data_(data), size_(size) {}
+  const char* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+inline constexpr std::size_t kLongestLine = std::size_t{16} << 20U;  // bytes
+
+// Lines of a stream, of bounded length.
+class LineReader {
+ public:
+  // `file` stays the caller's; `name` stands in messages.
+  LineReader(std::FILE* file, std::string name) : file_(file), name_(std::move(name)) {}
+
+  // The next line without its end; nothing behind the last.
+  // Errors: a line of more than kLongestLine, or reading fails.
+  Result<std::optional<std::string>> next();
+
+  int line() const { return line_; }  // the number of the last one, from 1
+
+ private:
+  std::FILE* file_;
+  std::string name_;
+  int line_ = 0;
+  std::array<char, std::size_t{1} << 16U> room_{};
+  std::string_view rest_;  // of room_
+};
 
 }  // namespace lockstep

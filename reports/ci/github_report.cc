@@ -1,10 +1,9 @@
-#include "reports/ci/github_report.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <vector>
 
 #include "base/text.h"
+#include "reports/ci/ci_reports.h"
 #include "reports/findings/finding_words.h"
 
 namespace lockstep::reports {

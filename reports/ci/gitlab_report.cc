@@ -1,8 +1,7 @@
-#include "reports/ci/gitlab_report.h"
-
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "reports/ci/ci_reports.h"
 #include "reports/findings/finding_words.h"
 #include "reports/json_text.h"
 

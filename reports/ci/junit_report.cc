@@ -1,11 +1,10 @@
-#include "reports/ci/junit_report.h"
-
 #include <cstddef>
 #include <utility>
 #include <vector>
 
 #include "base/documents/xml_text.h"
 #include "base/tables.h"
+#include "reports/ci/ci_reports.h"
 #include "reports/findings/finding_words.h"
 
 namespace lockstep::reports {

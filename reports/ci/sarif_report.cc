@@ -1,5 +1,3 @@
-#include "reports/ci/sarif_report.h"
-
 #include <optional>
 #include <utility>
 #include <vector>
@@ -8,6 +6,7 @@
 
 #include "base/text.h"
 #include "base/tool_version.h"
+#include "reports/ci/ci_reports.h"
 #include "reports/findings/finding_words.h"
 #include "reports/json_text.h"
 

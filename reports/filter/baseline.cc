@@ -1,5 +1,3 @@
-#include "reports/filter/baseline.h"
-
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -8,6 +6,7 @@
 
 #include "base/text.h"
 #include "base/tool_version.h"
+#include "reports/filter/filter.h"
 #include "reports/json_text.h"
 
 namespace lockstep::reports {

@@ -92,4 +92,37 @@ std::string date_text(std::chrono::sys_days day);
 // for one byte; everything else for itself. O(|pattern|·|text|) at worst, no recursion.
 bool glob_matches(std::string_view pattern, std::string_view text);
 
+// The suppressions file: findings that a team has accepted, each with a reason and a date at which
+// it wants to be asked again. YAML, a list of entries:
+//
+//   - rule: never-waited
+//     group: dp0                   # optional, as are the next three; all that are given must hold
+//     what: image.proj.*           # a glob, or a list of them: every parameter matches one
+//     at: "*/legacy_sync.py:*"     # a glob, or a list of them: one place of the evidence matches
+//     ranks: [0, 1]                # the culprits are among these
+//     reason: fixed by the new scheduler, TICKET-12
+//     expires: 2026-12-31          # the last day that it holds (UTC), or `never`
+//
+// The entries in `text`, the contents of `file`; a file without entries gives none. Errors, with
+// line and column: not YAML, an unknown key or rule, no reason, no date or none that exists.
+Result<std::vector<Suppression>> parse_suppressions(const std::string& text,
+                                                    const std::string& file);
+
+// The baseline: which findings were there before, so that a CI gate fails on new ones only.
+//
+//   {"lockstep_baseline":1,"tool":"lockstep 0.1.0","findings":[
+//     {"fingerprint":"9f…","rule":"never-waited","message":"…"}]}
+//
+// Only the fingerprint counts: it says rule, group, operation and parameters, no ranks or times.
+// The rest is for the person who reads the file. Sorted, a line per finding, so that a version
+// control system shows well what changed.
+
+// All that the filtered report has found, apart from what is suppressed: known findings stay known.
+std::string baseline_text(const FilteredReport& filtered);
+
+// The fingerprints in `text`, the contents of `file`. Errors: no JSON (with line and column),
+// another kind of file, a later version, a finding without a fingerprint.
+Result<std::set<std::string, std::less<>>> parse_baseline(const std::string& text,
+                                                          const std::string& file);
+
 }  // namespace lockstep::reports

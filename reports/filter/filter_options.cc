@@ -7,8 +7,7 @@
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "base/text.h"
-#include "reports/filter/baseline.h"
-#include "reports/filter/suppressions.h"
+#include "reports/filter/filter.h"
 #include "verify/rules.h"
 
 namespace lockstep::reports {

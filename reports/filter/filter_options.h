@@ -1,8 +1,8 @@
 // What the user says of what counts, by the options that every command that judges has:
 //
 //   --only RULE,…  --disable RULE,…      rules that count, rules that do not
-//   --suppressions FILE                  accepted findings (suppressions.h)
-//   --baseline FILE                      findings that were there before (baseline.h)
+//   --suppressions FILE                  accepted findings (filter.h)
+//   --baseline FILE                      findings that were there before (filter.h)
 //   --write-baseline FILE                writes that file
 #pragma once
 

@@ -1,5 +1,3 @@
-#include "reports/filter/suppressions.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <optional>
@@ -9,6 +7,7 @@
 #include "base/documents/schema_check.h"
 #include "base/documents/yaml_document.h"
 #include "base/text.h"
+#include "reports/filter/filter.h"
 #include "verify/rules.h"
 
 namespace lockstep::reports {

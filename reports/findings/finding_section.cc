@@ -6,8 +6,8 @@
 
 #include "base/tables.h"
 #include "base/text.h"
-#include "reports/findings/figures/lane_choice.h"
-#include "reports/findings/figures/lane_figure.h"
+#include "reports/findings/figures/lane_table.h"
+#include "reports/findings/figures/lanes.h"
 #include "reports/findings/figures/sequence_diff.h"
 #include "reports/findings/finding_words.h"
 #include "reports/html/markup.h"

@@ -8,10 +8,7 @@
 
 #include "base/check.h"
 #include "base/terminal.h"
-#include "reports/ci/github_report.h"
-#include "reports/ci/gitlab_report.h"
-#include "reports/ci/junit_report.h"
-#include "reports/ci/sarif_report.h"
+#include "reports/ci/ci_reports.h"
 #include "reports/findings/csv_report.h"
 #include "reports/findings/dot_report.h"
 #include "reports/findings/html_report.h"

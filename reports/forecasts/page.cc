@@ -1,4 +1,4 @@
-#include "reports/forecasts/page.h"
+#include "reports/html/page.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,11 +9,10 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "base/tool_version.h"
-#include "reports/forecasts/memory_over_time.h"
+#include "reports/forecasts/memory.h"
 #include "reports/forecasts/path.h"
 #include "reports/forecasts/scenario.h"
 #include "reports/html/markup.h"
-#include "reports/html/page.h"
 #include "reports/html/stacked_charts.h"
 
 namespace lockstep::reports {

@@ -51,4 +51,11 @@ std::string trials_text(const sim::TrialsForecast& trials);
 nlohmann::ordered_json trials_json(const sim::TrialsForecast& trials);
 std::string trials_assumption(const sim::TrialsForecast& trials);
 
+// A scenario's forecast as one HTML page that needs nothing else, in the frame of the reports
+// (reports/html/page.h): the figures, what ranks do over the steps, the critical path, what would
+// change, and what all of it rests on. Names from the job are escaped.
+//
+// A document. Its size follows the number of *different* ranks, of which the first ones are shown.
+std::string forecast_page(const sim::ScenarioForecast& forecast);
+
 }  // namespace lockstep::reports

@@ -13,7 +13,6 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/csv_field.h"
-#include "sim/sweep/values.h"
 #include "sim/sweep/variation.h"
 
 namespace lockstep::reports {

@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/files/line_reader.h"
 #include "base/files/read_file.h"
 #include "base/text.h"
 #include "runtime/data/manifest_readers.h"

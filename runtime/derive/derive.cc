@@ -32,7 +32,7 @@
 #include "runtime/launch/worker_files.h"
 #include "trace/derivation.h"
 #include "trace/load.h"
-#include "trace/sizes.h"
+#include "trace/run.h"
 #include "verify/certificates/certificate.h"
 #include "verify/compare_runs.h"
 #include "verify/product/decide.h"

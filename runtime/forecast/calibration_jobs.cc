@@ -9,7 +9,7 @@
 #include "runtime/forecast/derived_ranks.h"
 #include "runtime/launch/job_runner.h"
 #include "sim/engine/shared_cores.h"
-#include "trace/sizes.h"
+#include "trace/run.h"
 
 namespace lockstep::runtime {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "runtime/replay/program.h"
 #include "runtime/replay/refusals.h"
-#include "trace/sizes.h"
+#include "trace/run.h"
 
 namespace lockstep::runtime {
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/text.h"
-#include "trace/sizes.h"
+#include "trace/run.h"
 #include "verify/compare_runs.h"
 #include "verify/rules.h"
 

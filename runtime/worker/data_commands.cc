@@ -9,7 +9,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "base/files/line_reader.h"
 #include "base/files/read_file.h"
 #include "base/text.h"
 #include "runtime/data/data_check.h"

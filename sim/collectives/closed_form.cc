@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/text.h"
-#include "sim/collectives/trees.h"
+#include "sim/collectives/collective.h"
 
 namespace lockstep::sim {
 namespace {

@@ -2,6 +2,7 @@
 // algorithm, and the cost of a hop on each level of links.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -66,5 +67,23 @@ Status check(const Collective& collective, const Links& links);
 // Bytes on the busiest link over bytes of the buffer, so that busbw = bytes/time · this does not
 // depend on n: nccl-tests, doc/PERFORMANCE.md.
 double bus_factor(trace::Op op, std::int64_t ranks);
+
+// The trees that messages take, as arithmetic on ranks: nothing is stored, whatever n is.
+
+// ceil(log2 n) for n >= 1: the steps in which a message that doubles its reach gets to n ranks.
+std::int64_t log2_ceil(std::int64_t n);
+
+struct TreeNode {
+  std::int64_t parent = -1;                         // -1: the root
+  std::array<std::int64_t, 2> children = {-1, -1};  // -1: none
+};
+
+// Place of `rank` in tree 0 or 1 of NCCL's two trees over n ranks (graph/trees.cc, ncclGetBtree and
+// ncclGetDtree): an inner node of one is a leaf of the other, so that both halves of a buffer
+// together keep every rank equally busy. O(log n).
+TreeNode double_tree_node(int tree, std::int64_t rank, std::int64_t ranks);
+
+// Hops from the deepest leaf to the root, the same in both trees. O(log n).
+std::int64_t double_tree_height(std::int64_t ranks);
 
 }  // namespace lockstep::sim

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "base/result.h"
-#include "sim/engine/fold.h"
 #include "sim/engine/program.h"
 
 namespace lockstep::sim {

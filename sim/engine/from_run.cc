@@ -9,7 +9,7 @@
 
 #include "base/rational.h"
 #include "sim/collectives/collective.h"
-#include "trace/sizes.h"
+#include "trace/run.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep::sim {

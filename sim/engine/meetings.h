@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "sim/engine/fold.h"
 #include "sim/engine/program.h"
 
 namespace lockstep::sim {

@@ -1,5 +1,10 @@
 #include "sim/engine/program.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <utility>
+
 namespace lockstep::sim {
 namespace {
 
@@ -18,6 +23,111 @@ bool agree(const ProgramCall& a, const ProgramCall& b) {
   return a.op == b.op && agree_id(a.other_op, b.other_op) && agree_id(a.redop, b.redop) &&
          agree_id(a.dtypes, b.dtypes) && agree_number(a.elements, b.elements) &&
          agree_number(a.root, b.root);
+}
+
+namespace {
+
+using Colors = std::vector<std::uint32_t>;
+
+// Numbers equal keys alike, in the order in which they first come.
+class Numbering {
+ public:
+  std::uint32_t of(Colors key) {
+    return numbers_.try_emplace(std::move(key), static_cast<std::uint32_t>(numbers_.size()))
+        .first->second;
+  }
+  std::size_t size() const { return numbers_.size(); }
+
+ private:
+  std::map<Colors, std::uint32_t> numbers_;
+};
+
+// Of each group: whose slot of which rank it stands in, as 2 numbers each.
+struct Seat {
+  std::uint32_t rank, slot;
+};
+std::vector<std::vector<Seat>> seats_of(const ProgramJob& job) {
+  std::vector<std::vector<Seat>> seats(job.groups.size());
+  for (std::uint32_t r = 0; r < job.ranks.size(); ++r)
+    for (std::uint32_t s = 0; s < job.ranks[r].groups.size(); ++s)
+      seats[job.ranks[r].groups[s]].push_back({r, s});
+  return seats;
+}
+
+// The different (class, slot) of a group's members, sorted: what meets in it.
+std::vector<std::pair<std::uint32_t, std::uint32_t>> who_meets(const std::vector<Seat>& seats,
+                                                               const Colors& colors) {
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> who;
+  who.reserve(seats.size());
+  for (const Seat& seat : seats) who.emplace_back(colors[seat.rank], seat.slot);
+  std::sort(who.begin(), who.end());
+  return who;
+}
+
+std::size_t recolor_groups(const ProgramJob& job, const std::vector<std::vector<Seat>>& seats,
+                           const std::vector<std::uint32_t>& kinds, const Colors& ranks,
+                           Colors& groups) {
+  Numbering numbering;
+  for (std::size_t g = 0; g < seats.size(); ++g) {
+    Colors key = {kinds.empty() ? 0 : kinds[g],
+                  static_cast<std::uint32_t>(job.groups[g].members.size())};
+    for (const auto& [color, slot] : who_meets(seats[g], ranks)) {
+      key.push_back(color);
+      key.push_back(slot);
+    }
+    groups[g] = numbering.of(std::move(key));
+  }
+  return numbering.size();
+}
+
+std::size_t recolor_ranks(const ProgramJob& job, const Colors& groups, Colors& ranks) {
+  Numbering numbering;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    Colors key = {ranks[r]};
+    for (const std::uint32_t group : job.ranks[r].groups) key.push_back(groups[group]);
+    ranks[r] = numbering.of(std::move(key));
+  }
+  return numbering.size();
+}
+
+Folding folding_of(const std::vector<std::vector<Seat>>& seats, Colors ranks, Colors groups) {
+  Folding folding;
+  for (std::uint32_t r = 0; r < ranks.size(); ++r)
+    if (ranks[r] == folding.representatives.size()) folding.representatives.push_back(r);
+  for (std::uint32_t g = 0; g < groups.size(); ++g) {
+    if (groups[g] != folding.group_representatives.size()) continue;
+    auto who = who_meets(seats[g], ranks);
+    who.erase(std::unique(who.begin(), who.end()), who.end());
+    folding.group_representatives.push_back(g);
+    folding.arrivals.push_back(static_cast<std::uint32_t>(who.size()));
+  }
+  folding.class_of = std::move(ranks);
+  folding.group_class_of = std::move(groups);
+  return folding;
+}
+
+}  // namespace
+
+Folding fold(const ProgramJob& job, const std::vector<std::uint32_t>& kinds) {
+  const std::vector<std::vector<Seat>> seats = seats_of(job);
+  Colors ranks, groups(job.groups.size());
+  Numbering programs;
+  for (const ProgramJob::Member& member : job.ranks) ranks.push_back(programs.of({member.program}));
+  std::size_t classes = programs.size();
+  for (;;) {
+    recolor_groups(job, seats, kinds, ranks, groups);
+    const std::size_t finer = recolor_ranks(job, groups, ranks);
+    if (finer == classes) break;
+    classes = finer;
+  }
+  return folding_of(seats, std::move(ranks), std::move(groups));
+}
+
+Folding keep_apart(const ProgramJob& job) {
+  Colors ranks(job.ranks.size()), groups(job.groups.size());
+  for (std::uint32_t r = 0; r < ranks.size(); ++r) ranks[r] = r;
+  for (std::uint32_t g = 0; g < groups.size(); ++g) groups[g] = g;
+  return folding_of(seats_of(job), std::move(ranks), std::move(groups));
 }
 
 }  // namespace lockstep::sim

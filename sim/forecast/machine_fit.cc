@@ -21,15 +21,15 @@ namespace {
 constexpr std::size_t kMostUnknowns = kMostTypes + 2;
 // In seconds: nothing moves faster, and a slope below it is none.
 constexpr double kFastestByte = 1e-15;
-using Row = std::array<double, kMostUnknowns>;
+using FitRow = std::array<double, kMostUnknowns>;
 
 // The normal equations of row·x = seconds, each weighted.
 struct Normal {
-  std::array<Row, kMostUnknowns> matrix{};
-  Row right{};
+  std::array<FitRow, kMostUnknowns> matrix{};
+  FitRow right{};
   double squares = 0;
 
-  void add(const Row& row, double seconds, double weight) {
+  void add(const FitRow& row, double seconds, double weight) {
     for (std::size_t i = 0; i < kMostUnknowns; ++i) {
       for (std::size_t j = 0; j < kMostUnknowns; ++j) matrix[i][j] += weight * row[i] * row[j];
       right[i] += weight * row[i] * seconds;
@@ -37,7 +37,7 @@ struct Normal {
     squares += weight * seconds * seconds;
   }
   // Σ weight · (row·x - seconds)².
-  double error(const Row& x) const {
+  double error(const FitRow& x) const {
     double out = squares;
     for (std::size_t i = 0; i < kMostUnknowns; ++i) {
       out -= 2 * right[i] * x[i];
@@ -49,7 +49,7 @@ struct Normal {
 
 // Solves for the unknowns whose bits are in `chosen`, the others being zero, by Gauss's elimination
 // with scaled rows; nothing where they do not depend on the data.
-std::optional<Row> solve(const Normal& normal, unsigned chosen) {
+std::optional<FitRow> solve(const Normal& normal, unsigned chosen) {
   std::vector<std::size_t> unknowns;
   for (std::size_t i = 0; i < kMostUnknowns; ++i)
     if ((chosen >> i & 1U) != 0) unknowns.push_back(i);
@@ -76,17 +76,17 @@ std::optional<Row> solve(const Normal& normal, unsigned chosen) {
       for (std::size_t k = c; k <= n; ++k) m[r][k] -= factor * m[c][k];
     }
   }
-  Row out{};
+  FitRow out{};
   for (std::size_t i = 0; i < n; ++i) out[unknowns[i]] = m[i][n] / m[i][i] / scale[i];
   return out;
 }
 
 // The best of all choices that give nothing below zero.
-Row least_squares(const Normal& normal) {
-  Row best{};
+FitRow least_squares(const Normal& normal) {
+  FitRow best{};
   double least = normal.error(best);
   for (unsigned chosen = 1; chosen < (1U << kMostUnknowns); ++chosen) {
-    const std::optional<Row> x = solve(normal, chosen);
+    const std::optional<FitRow> x = solve(normal, chosen);
     if (!x || std::any_of(x->begin(), x->end(), [](double v) { return v < 0; })) continue;
     if (const double error = normal.error(*x); error < least) {
       least = error;
@@ -97,14 +97,15 @@ Row least_squares(const Normal& normal) {
 }
 
 // Bytes, operations, and then the products of each type.
-Row amounts(const trace::WorkCost& work, const std::map<std::string, std::size_t>& place_of_type) {
-  Row out{work.memory_bytes, static_cast<double>(work.operations)};
+FitRow amounts(const trace::WorkCost& work,
+               const std::map<std::string, std::size_t>& place_of_type) {
+  FitRow out{work.memory_bytes, static_cast<double>(work.operations)};
   for (const trace::WorkCost::Flops& flops : work.flops)
     out[place_of_type.at(flops.dtype)] += flops.matmul + flops.convolution;
   return out;
 }
 
-double product(const Row& a, const Row& b) {
+double product(const FitRow& a, const FitRow& b) {
   double out = 0;
   for (std::size_t i = 0; i < kMostUnknowns; ++i) out += a[i] * b[i];
   return out;
@@ -154,7 +155,7 @@ Result<WorkRates> fit_work(const std::vector<trace::WorkCost>& work) {
         "only " + std::to_string(measured_count) + " steps were measured, too few to fit rates to",
         {},
         "measure more steps"};
-  const Row x = least_squares(normal);
+  const FitRow x = least_squares(normal);
   std::vector<double> errors;
   for (const trace::WorkCost& entry : work) {
     if (entry.nanos <= 0) continue;
@@ -180,7 +181,7 @@ Result<LinkCost> fit_all_reduce(const std::vector<MeasuredCall>& calls, std::int
     const double measured = median(std::move(seconds));
     normal.add({2 * (n - 1), 2 * (n - 1) / n * bytes, 0}, measured, times / (measured * measured));
   }
-  const Row x = least_squares(normal);
+  const FitRow x = least_squares(normal);
   if (!(x[1] > kFastestByte))
     return Error{"the time of all-reduces does not grow with their size", {}, "measure again"};
   LinkCost out;

@@ -9,8 +9,8 @@
 
 #include "base/result.h"
 #include "sim/engine/executor.h"
-#include "sim/engine/fold.h"
 #include "sim/engine/from_run.h"
+#include "sim/engine/program.h"
 #include "sim/engine/shared_cores.h"
 #include "sim/machine/machine.h"
 #include "sim/machine/work_time.h"

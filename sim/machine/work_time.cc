@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "sim/collectives/closed_form.h"
-#include "sim/collectives/trees.h"
+#include "sim/collectives/collective.h"
 
 namespace lockstep::sim {
 

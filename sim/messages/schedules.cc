@@ -9,8 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/collectives/trees.h"
-#include "sim/messages/schedule.h"
+#include "sim/collectives/collective.h"
 
 namespace lockstep::sim {
 

@@ -8,7 +8,7 @@
 #include "base/documents/schema_check.h"
 #include "base/documents/yaml_document.h"
 #include "base/text.h"
-#include "sim/sweep/values.h"
+#include "sim/sweep/variation.h"
 
 namespace lockstep::sim {
 namespace {

@@ -1,5 +1,6 @@
 #include "base/result.h"
 
+#include <cerrno>
 #include <memory>
 
 #include <gtest/gtest.h>
@@ -54,6 +55,19 @@ TEST(ResultTest, StatusIsAResultOfNothing) {
 TEST(ResultDeathTest, TakingWhatIsNotThereIsOurOwnBug) {
   const Result<int> error(Error{"bad", {}, ""});
   EXPECT_DEATH(static_cast<void>(*error), "check failed: .*holds an error");
+}
+
+TEST(SystemErrorTest, SaysWhatWasTriedWhyItFailedAndWhatToDo) {
+  EXPECT_EQ(system_error("cannot open the file", ENOENT, "a/b").str(),
+            "a/b: error: cannot open the file: No such file or directory\n"
+            "  fix: check how the path is written");
+  EXPECT_EQ(system_error("cannot write", ENOSPC, "").str(),
+            "error: cannot write: No space left on device\n  fix: free some space");
+}
+
+TEST(SystemErrorTest, NeverWithoutAFix) {
+  for (int code = 0; code < 140; ++code) EXPECT_FALSE(system_error("", code, "").fix.empty());
+  EXPECT_FALSE(system_error("", -1, "").fix.empty());
 }
 
 }  // namespace

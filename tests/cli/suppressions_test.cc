@@ -1,9 +1,8 @@
 // The suppressions file: what it takes and refuses, and what --suppressions does with it.
-#include "reports/filter/suppressions.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reports/filter/filter.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "reports/filter/baseline.h"
+#include "reports/filter/filter.h"
 #include "tests/fuzz/targets.h"
 
 namespace lockstep {

@@ -1,7 +1,7 @@
 // Chakra execution traces.
 #include "tests/fuzz/fuzz_format.h"
 #include "tests/fuzz/targets.h"
-#include "trace/formats/chakra/chakra.h"
+#include "trace/formats/format.h"
 
 namespace lockstep {
 

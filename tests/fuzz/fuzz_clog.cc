@@ -1,7 +1,7 @@
 // torchcomms' collective log.
 #include "tests/fuzz/fuzz_format.h"
 #include "tests/fuzz/targets.h"
-#include "trace/formats/clog.h"
+#include "trace/formats/format.h"
 
 namespace lockstep {
 

@@ -1,7 +1,7 @@
 // PyTorch's DETAIL messages.
 #include "tests/fuzz/fuzz_format.h"
 #include "tests/fuzz/targets.h"
-#include "trace/formats/detail_log.h"
+#include "trace/formats/format.h"
 
 namespace lockstep {
 

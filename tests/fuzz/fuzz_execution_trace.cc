@@ -1,7 +1,7 @@
 // PyTorch's execution traces.
 #include "tests/fuzz/fuzz_format.h"
 #include "tests/fuzz/targets.h"
-#include "trace/formats/execution_trace.h"
+#include "trace/formats/format.h"
 
 namespace lockstep {
 

@@ -1,7 +1,7 @@
 // Flight Recorder dumps, pickle and JSON.
 #include "tests/fuzz/fuzz_format.h"
 #include "tests/fuzz/targets.h"
-#include "trace/formats/flight_recorder/flight_recorder.h"
+#include "trace/formats/format.h"
 
 namespace lockstep {
 

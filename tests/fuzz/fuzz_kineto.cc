@@ -1,7 +1,7 @@
 // Profiles of torch.profiler.
 #include "tests/fuzz/fuzz_format.h"
 #include "tests/fuzz/targets.h"
-#include "trace/formats/kineto/kineto.h"
+#include "trace/formats/format.h"
 
 namespace lockstep {
 

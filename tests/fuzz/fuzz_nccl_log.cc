@@ -1,7 +1,7 @@
 // NCCL's logs.
 #include "tests/fuzz/fuzz_format.h"
 #include "tests/fuzz/targets.h"
-#include "trace/formats/nccl_log/nccl_log.h"
+#include "trace/formats/format.h"
 
 namespace lockstep {
 

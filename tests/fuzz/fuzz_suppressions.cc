@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "reports/filter/suppressions.h"
+#include "reports/filter/filter.h"
 #include "tests/fuzz/targets.h"
 #include "trace/run.h"
 #include "verify/report.h"

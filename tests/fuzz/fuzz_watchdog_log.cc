@@ -1,7 +1,7 @@
 // Messages of PyTorch's NCCL watchdog.
 #include "tests/fuzz/fuzz_format.h"
 #include "tests/fuzz/targets.h"
-#include "trace/formats/watchdog_log/watchdog_log.h"
+#include "trace/formats/format.h"
 
 namespace lockstep {
 

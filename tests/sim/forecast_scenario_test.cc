@@ -11,8 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/simulate_trials.h"
-#include "reports/forecasts/memory_over_time.h"
-#include "reports/forecasts/page.h"
+#include "reports/forecasts/memory.h"
 #include "reports/forecasts/scenario.h"
 #include "reports/forecasts/simulated_job.h"
 #include "runtime/job/scenario.h"

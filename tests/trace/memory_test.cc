@@ -11,15 +11,7 @@
 
 #include "tests/trace/counted_memory.h"
 #include "tests/trace/formats/pickle_writer.h"
-#include "trace/formats/chakra/chakra.h"
-#include "trace/formats/clog.h"
-#include "trace/formats/detail_log.h"
-#include "trace/formats/execution_trace.h"
-#include "trace/formats/flight_recorder/flight_recorder.h"
 #include "trace/formats/format.h"
-#include "trace/formats/kineto/kineto.h"
-#include "trace/formats/nccl_log/nccl_log.h"
-#include "trace/formats/watchdog_log/watchdog_log.h"
 
 namespace lockstep::trace {
 namespace {

@@ -7,10 +7,6 @@
 #include <tuple>
 #include <utility>
 
-#include "trace/evidence/rank_log.h"
-#include "trace/evidence/ras.h"
-#include "trace/evidence/stacks.h"
-
 namespace lockstep::trace {
 
 namespace {

@@ -1,6 +1,6 @@
 // Evidence: what lies beside the recorded calls of a job and says something of its ranks. The table
-// of its sources stands in evidence.cc; a new one is a file beside this (`<name>.{h,cc}`), a row
-// there, a fuzz target, and a test with damaged input.
+// of its sources stands in evidence.cc; a new one is a file beside this (`<name>.cc`) that is
+// declared here, a row there, a fuzz target, and a test with damaged input.
 //
 // A source never fails: of a file that was cut off or damaged, what can be read counts.
 #pragma once
@@ -34,6 +34,15 @@ struct EvidenceSource {
   // O(bytes). TraceFile::rank is the rank of the process whose file it is, if its name tells.
   FileEvidence (*read)(const TraceFile& file);
 };
+
+// The sources, as rows of the table: each <name>.cc opens with what it reads.
+EvidenceSource ras_source();
+EvidenceSource stack_source();
+EvidenceSource rank_log_source();
+
+// What a peer's death, an abort or a time-out looks like from the other side (Gloo, NCCL, c10d,
+// TCPStore), and what all ranks raise at a mismatch, whoever is at fault.
+bool tells_of_a_peer(std::string_view exception);
 
 // Every source, the most specific first.
 std::span<const EvidenceSource> evidence_sources();

@@ -6,17 +6,9 @@
 #include <charconv>
 #include <utility>
 
-#include "trace/formats/chakra/chakra.h"
-#include "trace/formats/clog.h"
-#include "trace/formats/detail_log.h"
 #include "trace/formats/digest/digest.h"
-#include "trace/formats/execution_trace.h"
-#include "trace/formats/flight_recorder/flight_recorder.h"
-#include "trace/formats/kineto/kineto.h"
-#include "trace/formats/nccl_log/nccl_log.h"
 #include "trace/formats/ring/reader.h"
 #include "trace/formats/text/text_trace.h"
-#include "trace/formats/watchdog_log/watchdog_log.h"
 #include "trace/groups.h"
 #include "trace/trace_builder.h"
 

@@ -1,11 +1,12 @@
 // Format: one kind of file that recorded calls come in. The table of all of them stands in
-// format.cc; a new one is a file beside this (`<name>.{h,cc}`), a row there, and a test with
-// damaged input.
+// format.cc; a new one is a file beside this (`<name>.cc`) that is declared here, a row there, and
+// a test with damaged input.
 //
 // A reader turns one file into the traces of the ranks that it holds. What only several files
 // together tell (the members of a communicator, say) is filled in by `link`, once, after the last.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -70,5 +71,27 @@ std::optional<Rank> rank_in_name(std::string_view file_name);
 
 Format ring_format();  // trace/formats/ring/reader.h
 Format text_format();  // trace/formats/text/text_trace.h
+
+// The formats that others write, as rows of the table: each <name>.cc opens with what it reads.
+
+Format flight_recorder_format();
+Format kineto_format();
+Format execution_trace_format();
+Format chakra_format();
+Format nccl_log_format();
+Format clog_format();
+Format detail_log_format();
+Format watchdog_log_format();
+
+// Memory that reading a file takes at most, in bytes per byte of the file.
+// Of a Flight Recorder dump tensors' shapes that share their parts are what costs most.
+inline constexpr std::size_t kFlightRecorderMemoryFactor = 160;
+inline constexpr std::size_t kKinetoMemoryFactor = 12;
+inline constexpr std::size_t kExecutionTraceMemoryFactor = 12;
+inline constexpr std::size_t kChakraMemoryFactor = 96;
+inline constexpr std::size_t kNcclLogMemoryFactor = 24;
+inline constexpr std::size_t kClogMemoryFactor = 40;
+inline constexpr std::size_t kDetailLogMemoryFactor = 40;
+inline constexpr std::size_t kWatchdogLogMemoryFactor = 40;
 
 }  // namespace lockstep::trace

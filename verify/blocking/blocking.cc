@@ -12,7 +12,7 @@
 #include "verify/blocking/unanswered.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/context.h"
-#include "verify/matching/explain_deviation.h"
+#include "verify/matching/matching.h"
 
 namespace lockstep::verify {
 

@@ -1,5 +1,3 @@
-#include "verify/blocking/device_stall.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "verify/blocking/blocking.h"
 #include "verify/context.h"
 
 namespace lockstep::verify {

@@ -1,5 +1,3 @@
-#include "verify/blocking/order_inversions.h"
-
 #include <algorithm>
 #include <map>
 #include <queue>
@@ -10,6 +8,7 @@
 #include <boost/graph/strong_components.hpp>
 
 #include "base/text.h"
+#include "verify/blocking/blocking.h"
 
 namespace lockstep::verify {
 

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/context.h"
-#include "verify/matching/explain_deviation.h"
+#include "verify/matching/matching.h"
 
 namespace lockstep::verify {
 

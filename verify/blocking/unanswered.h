@@ -60,7 +60,7 @@ std::optional<Cause> explain_broken_habit(const Context& context,
 
 // What only a look at running processes needs (RankTrace::snapshot: Flight Recorder dumps): the
 // calls are asynchronous, nobody's wait is recorded, and ranks are seen at different moments.
-// What their devices show: device_stall.h.
+// What their devices show: find_device_stall() in blocking.h.
 
 // True where any trace is a snapshot.
 bool is_snapshot(const trace::Run& run);

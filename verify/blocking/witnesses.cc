@@ -11,10 +11,10 @@ namespace lockstep::verify {
 
 namespace {
 
-constexpr std::uint32_t kHistory = 4096;  // calls looked back
-constexpr std::uint32_t kLongest = 64;    // calls by which two places are compared
-constexpr std::size_t kMostUsual = 8;     // different calls that may come at one place
-constexpr std::uint32_t kLate = 64;       // calls that a host goes on after one that it left out
+constexpr std::uint32_t kHistory = 4096;      // calls looked back
+constexpr std::uint32_t kCallsCompared = 64;  // calls by which two places are compared
+constexpr std::size_t kMostUsual = 8;         // different calls that may come at one place
+constexpr std::uint32_t kLate = 64;  // calls that a host goes on after one that it left out
 
 // Of the calls of a rank's current round, which goes back to the last call like its newest: whether
 // its past has all of them there, and the first that it has not.
@@ -67,7 +67,7 @@ std::vector<std::uint32_t> usual_calls(const Context& context, CallRef place) {
   for (std::uint32_t back = 1; back < place.call && back <= kHistory; ++back) {
     // The calls before `place` against those before the place so many calls earlier.
     std::uint32_t length = 0;
-    while (length < kLongest && back + length < place.call &&
+    while (length < kCallsCompared && back + length < place.call &&
            is_same_of_program(context, calls[place.call - 1 - length],
                               calls[place.call - 1 - length - back])) {
       ++length;
@@ -80,7 +80,7 @@ std::vector<std::uint32_t> usual_calls(const Context& context, CallRef place) {
       return is_same_of_program(context, calls[then], calls[u]);
     });
     if (!known && usual.size() < kMostUsual) usual.push_back(then);
-    if (length == kLongest) break;
+    if (length == kCallsCompared) break;
   }
   return usual;
 }

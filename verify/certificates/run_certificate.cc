@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "verify/certificates/certificate.h"
-#include "verify/product/counterexample.h"
+#include "verify/product/decide.h"
 #include "verify/product/order_graph.h"
 #include "verify/product/sequence_reader.h"
 

@@ -7,7 +7,6 @@
 
 #include "base/text.h"
 #include "verify/checker/parts.h"
-#include "verify/checker/situation.h"
 #include "verify/checker/statements.h"
 
 namespace lockstep::verify {

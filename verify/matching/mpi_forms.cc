@@ -1,9 +1,8 @@
-#include "verify/matching/mpi_forms.h"
-
 #include <algorithm>
 #include <map>
 
 #include "base/text.h"
+#include "verify/matching/matching.h"
 
 namespace lockstep::verify {
 

@@ -1,9 +1,8 @@
-#include "verify/matching/point_to_point.h"
-
 #include <map>
 
 #include "base/text.h"
 #include "verify/context.h"
+#include "verify/matching/matching.h"
 
 namespace lockstep::verify {
 

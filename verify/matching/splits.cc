@@ -1,10 +1,200 @@
-#include "verify/matching/splits.h"
-
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "verify/matching/matching.h"
+
 namespace lockstep::verify {
+
+namespace {
+
+// A pair of members whose splits contradict each other at one all-to-all, as group ranks.
+struct SplitConflict {
+  std::size_t sender, receiver;
+  std::int64_t sent, expected;
+};
+
+constexpr std::size_t kConflictsKept = 4096;  // of one all-to-all: enough to see who is in them all
+
+std::vector<SplitConflict> conflicts(const trace::Tables& tables,
+                                     const std::vector<const trace::Call*>& calls) {
+  std::vector<SplitConflict> out;
+  for (std::size_t from = 0; from < calls.size(); ++from) {
+    if (calls[from] == nullptr) continue;
+    const trace::IntList& sent =
+        tables.int_lists[tables.signatures[calls[from]->signature].splits_in];
+    if (sent.size() != calls.size()) continue;
+    for (std::size_t to = 0; to < calls.size() && out.size() < kConflictsKept; ++to) {
+      if (calls[to] == nullptr) continue;
+      const trace::IntList& taken =
+          tables.int_lists[tables.signatures[calls[to]->signature].splits_out];
+      if (taken.size() != calls.size() || sent[to] == taken[from]) continue;
+      out.push_back({from, to, sent[to], taken[from]});
+    }
+  }
+  return out;
+}
+
+// The one member that takes part in every conflict, where more than one pair conflicts.
+std::optional<std::size_t> in_all(const std::vector<SplitConflict>& found) {
+  if (found.size() < 2) return std::nullopt;
+  for (const std::size_t member : {found[0].sender, found[0].receiver}) {
+    const std::size_t other = member == found[0].sender ? found[0].receiver : found[0].sender;
+    const auto with = [](const SplitConflict& c, std::size_t m) {
+      return c.sender == m || c.receiver == m;
+    };
+    const bool all = std::all_of(found.begin(), found.end(),
+                                 [&](const SplitConflict& c) { return with(c, member); });
+    const bool other_too = std::all_of(found.begin(), found.end(),
+                                       [&](const SplitConflict& c) { return with(c, other); });
+    if (all && !other_too) return member;
+  }
+  return std::nullopt;
+}
+
+Cause splits_cause(const Context& context, std::size_t g, std::uint64_t meeting,
+                   const std::vector<CallRef>& refs, const SplitConflict& c) {
+  const CallRef sender = refs[c.sender];
+  const CallRef receiver = refs[c.receiver];
+  const trace::Rank from = context.run.ranks[sender.rank].rank;
+  const trace::Rank to = context.run.ranks[receiver.rank].rank;
+  Cause cause;
+  cause.finding = make_finding(RuleId::splits_mismatch);
+  Finding& f = cause.finding;
+  cause.group = g;
+  cause.seq = context.groups[g].first_seq + meeting;
+  cause.step = context.call(sender).step;
+  f.message = "rank " + std::to_string(from.value) + " sends " + std::to_string(c.sent) +
+              " to rank " + std::to_string(to.value) + ", which expects " +
+              std::to_string(c.expected) + " from it (" + context.place_words(sender, cause.seq) +
+              ")";
+  f.group = context.groups[g].name;
+  f.seq = cause.seq;
+  if (cause.step != trace::kNone) f.step = cause.step;
+  cause.deviants = {std::min(sender.rank, receiver.rank), std::max(sender.rank, receiver.rank)};
+  f.ranks = context.ranks(cause.deviants);
+  f.evidence = {context.evidence(sender, "sends " + std::to_string(c.sent)),
+                context.evidence(receiver, "expects " + std::to_string(c.expected))};
+  set_fingerprint(f, "all_to_all");
+  return cause;
+}
+
+}  // namespace
+
+namespace {
+
+// The calls of one all-to-all, by group rank; `shifted`'s call is taken so many places later. Those
+// that are not there are null.
+struct ShiftedExchange {
+  std::vector<CallRef> refs;
+  std::vector<const trace::Call*> calls;
+};
+ShiftedExchange exchange_at(const Context& context, const std::vector<const Stream*>& members,
+                            std::size_t meeting, std::size_t shifted = SIZE_MAX,
+                            std::size_t by = 0) {
+  ShiftedExchange out;
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    const std::size_t at = meeting + (m == shifted ? by : 0);
+    const bool there = members[m] != nullptr && at < members[m]->calls.size();
+    out.refs.push_back(there ? CallRef{members[m]->rank_index, members[m]->calls[at]} : CallRef{});
+    out.calls.push_back(there ? &context.call(out.refs.back()) : nullptr);
+  }
+  return out;
+}
+
+// Where every conflict involves one member: whether it left out an exchange or made one too many,
+// by whether its calls fit those of the others one place later, or earlier.
+std::optional<Deviation> shifted_exchange(const Context& context, std::size_t g,
+                                          const std::vector<const Stream*>& members,
+                                          std::size_t meeting, std::size_t deviant) {
+  const auto exchanges = [&](const trace::Call* c) {
+    return c != nullptr && context.run.tables.signatures[c->signature].splits_in.value != 0;
+  };
+  const auto fits = [&](const ShiftedExchange& exchange) {
+    return exchanges(exchange.calls[deviant]) &&
+           std::count_if(exchange.calls.begin(), exchange.calls.end(), exchanges) > 1 &&
+           conflicts(context.run.tables, exchange.calls).empty();
+  };
+  Deviation d;
+  d.group = g;
+  d.seq = context.groups[g].first_seq + meeting;
+  d.deviants = {members[deviant]->rank_index};
+  const ShiftedExchange here = exchange_at(context, members, meeting);
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    if (m != deviant && members[m] != nullptr) d.reference.push_back(members[m]->rank_index);
+  }
+  std::sort(d.reference.begin(), d.reference.end());
+  const auto other = std::find_if(here.refs.begin(), here.refs.end(), [&](const CallRef& ref) {
+    return ref.call != kNoCall && ref.rank != d.deviants[0];
+  });
+  if (other == here.refs.end()) return std::nullopt;
+  d.expected = *other;
+  d.got = here.refs[deviant];
+  d.step = context.call(d.expected).step;
+  // Left out: what it issued here fits what the others issue next. (A shift of the one by -1 is a
+  // shift of all others by 1.)
+  ShiftedExchange next = exchange_at(context, members, meeting + 1);
+  next.refs[deviant] = here.refs[deviant];
+  next.calls[deviant] = here.calls[deviant];
+  if (fits(next)) {
+    d.kind = Deviation::Kind::missing;
+    return d;
+  }
+  if (fits(exchange_at(context, members, meeting, deviant, 1))) {
+    d.kind = Deviation::Kind::extra;
+    return d;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Cause> check_splits(const Context& context) {
+  std::vector<Cause> out;
+  const trace::Tables& tables = context.run.tables;
+  for (std::size_t g = 0; g < context.groups.size(); ++g) {
+    const GroupStreams& group = context.groups[g];
+    if (!group.comparable || group.streams.empty()) continue;
+    std::map<trace::Rank, const Stream*> by_rank;
+    std::size_t shortest = SIZE_MAX;
+    for (const Stream& s : group.streams) {
+      by_rank[context.run.ranks[s.rank_index].rank] = &s;
+      shortest = std::min(shortest, s.calls.size());
+    }
+    std::vector<const Stream*> members;  // by group rank; null: without a trace
+    for (const trace::Rank member : group.members) {
+      const auto found = by_rank.find(member);
+      members.push_back(found == by_rank.end() ? nullptr : found->second);
+    }
+    const Stream& first = group.streams[0];
+    std::vector<trace::SignatureId> judged;
+    for (std::size_t m = 0; m < shortest; ++m) {
+      const trace::Call& lead = context.run.ranks[first.rank_index].calls[first.calls[m]];
+      if (tables.signatures[lead.signature].splits_in.value == 0) continue;
+      const ShiftedExchange here = exchange_at(context, members, m);
+      std::vector<trace::SignatureId> signatures;
+      for (const trace::Call* c : here.calls) {
+        signatures.push_back(c == nullptr ? trace::SignatureId{} : c->signature);
+      }
+      if (signatures == judged) continue;  // the same as the last one
+      judged = std::move(signatures);
+      const std::vector<SplitConflict> found = conflicts(tables, here.calls);
+      if (found.empty()) continue;
+      const std::optional<std::size_t> odd = in_all(found);
+      const std::optional<Deviation> shifted =
+          odd ? shifted_exchange(context, g, members, m, *odd) : std::nullopt;
+      out.push_back(shifted ? explain_deviation(context, *shifted)
+                            : splits_cause(context, g, m, here.refs, found[0]));
+      if (!shifted && odd) {
+        out.back().deviants = {here.refs[*odd].rank};
+        out.back().finding.culprits = context.ranks(out.back().deviants);
+      }
+      break;  // one cause a group: what follows is as wrong
+    }
+  }
+  return out;
+}
 
 namespace {
 

@@ -1,9 +1,7 @@
-#include "verify/matching/step_offsets.h"
-
 #include <algorithm>
 #include <optional>
 
-#include "verify/matching/explain_deviation.h"
+#include "verify/matching/matching.h"
 
 namespace lockstep::verify {
 

@@ -7,8 +7,6 @@
 #include "base/text.h"
 #include "verify/context.h"
 #include "verify/numbers/divergence.h"
-#include "verify/numbers/explain_divergence.h"
-#include "verify/numbers/explain_reduction.h"
 #include "verify/numbers/reduction.h"
 #include "verify/numbers/sync_calls.h"
 #include "verify/numbers/updates.h"

@@ -4,12 +4,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "verify/context.h"
+#include "verify/numbers/sync_calls.h"
 #include "verify/numbers/value_table.h"
-
-// Which ranks hold the same value.
 
 namespace lockstep::verify {
 
+// Which ranks hold the same value.
 struct ValueClasses {
   // Rank indices by equal value: the largest class first, then the one of the lowest rank.
   std::vector<std::vector<std::uint32_t>> classes;
@@ -54,5 +55,12 @@ std::vector<Divergence> find_divergences(const trace::Run& run, const ValueTable
 
 // "rank 1 against ranks 0, 2-4".
 std::string sides_words(const trace::Run& run, const ValueRow& row);
+
+// Values that differ between ranks, in words: the finding of gradients, optimiser values,
+// parameters or buffers that differ. For parameters the rule says what is known of the reason:
+// param-divergence; unsynchronised-step where the calls show no synchronisation before the update;
+// rank-local-decision where the synchronised gradients of that step were equal.
+Cause explain_divergence(const Context& context, const ValueTable& table, const SyncCalls& calls,
+                         const Divergence& d);
 
 }  // namespace lockstep::verify

@@ -1,5 +1,3 @@
-#include "verify/numbers/explain_reduction.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -9,6 +7,7 @@
 
 #include "base/text.h"
 #include "verify/context.h"
+#include "verify/numbers/reduction.h"
 
 namespace lockstep::verify {
 

@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "verify/product/assignments.h"
-#include "verify/product/counterexample.h"
+#include "verify/product/decide.h"
 
 namespace lockstep::verify {
 

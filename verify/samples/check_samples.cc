@@ -11,7 +11,6 @@
 
 #include "base/text.h"
 #include "verify/context.h"
-#include "verify/samples/sample_log.h"
 #include "verify/samples/sharding.h"
 
 namespace lockstep::verify {

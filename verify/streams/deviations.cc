@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "verify/streams/edits.h"
-#include "verify/streams/sequence.h"
 
 namespace lockstep::verify {
 

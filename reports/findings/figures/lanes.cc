@@ -1,13 +1,16 @@
 #include "reports/findings/figures/lanes.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <vector>
 
 #include "base/tables.h"
-#include "reports/findings/figures/lane_choice.h"
+#include "base/text.h"
 #include "reports/findings/figures/lane_table.h"
 #include "reports/findings/finding_words.h"
+#include "reports/html/markup.h"
+#include "reports/html/svg.h"
 
 namespace lockstep::reports {
 namespace {
@@ -163,3 +166,255 @@ std::string lanes(const verify::Finding& finding, const trace::Run& run,
 }
 
 }  // namespace lockstep::reports
+
+namespace lockstep::reports::html {
+namespace {
+
+using State = LaneCell::State;
+
+constexpr std::size_t kMostLaneRows = 10;
+constexpr std::size_t kBoxLetters = 18;  // that fit into a box
+constexpr double kLabel = 136;           // width of the lanes' names
+constexpr double kBox = 150;
+constexpr double kBoxGap = 20;  // between boxes, both ways
+constexpr double kHead = 30;
+constexpr double kLine = 16;
+constexpr double kPad = 9;
+
+struct CellText {
+  std::vector<std::string> lines;  // of the call: the first is its operation
+  std::string state;
+};
+
+CellText cell_text(const LaneCell& cell, const LaneTable& table) {
+  CellText out;
+  if (cell.has_call())
+    for (std::size_t field = 0; field < kLaneFields; ++field)
+      if (table.shown[field] && !cell.fields[field].empty())
+        out.lines.push_back(shorten_middle(cell.fields[field], kBoxLetters));
+  out.state = state_words(cell.state);
+  if (cell.state == State::waits_elsewhere)
+    out.state = shorten_middle(out.state + " " + cell.elsewhere, kBoxLetters);
+  return out;
+}
+
+// The words of the call, for those who point at it or do not see it.
+std::string full_words(const LaneCell& cell) {
+  std::string out;
+  for (const std::string& field : cell.fields)
+    if (!field.empty()) out += (out.empty() ? "" : ", ") + field;
+  const std::string_view state = state_words(cell.state);
+  if (!state.empty()) out += (out.empty() ? "" : "; ") + std::string(state);
+  return out;
+}
+
+class LaneFigure {
+ public:
+  LaneFigure(LaneTable table, const trace::Run& run, const MatchedCalls& matched, std::string id)
+      : table_(std::move(table)), run_(run), matched_(matched), id_(std::move(id)) {
+    hidden_ = limit_rows(table_, kMostLaneRows);
+    place();
+  }
+
+  std::string str() {
+    const double width = kLabel + static_cast<double>(table_.heads.size()) * (kBox + kBoxGap);
+    std::string content = heads() + joins();
+    for (std::size_t r = 0; r < table_.rows.size(); ++r) content += row(r);
+    std::string out = scroller("the calls of each kind of rank",
+                               svg_picture(summary(), width, height_, content, /*has_links=*/true));
+    return element("figure", "", out + caption() + details("These calls in full", full_table()));
+  }
+
+ private:
+  void place() {
+    height_ = kHead;
+    for (const LaneRow& row : table_.rows) {
+      std::size_t most = 1;
+      for (const LaneCell& cell : row.cells) {
+        const CellText text = cell_text(cell, table_);
+        most = std::max(most, text.lines.size() + (text.state.empty() ? 0 : 1));
+      }
+      const double box = 2 * kPad + static_cast<double>(most) * kLine - 3;
+      std::vector<Box>& boxes = boxes_.emplace_back();
+      for (std::size_t c = 0; c < row.cells.size(); ++c)
+        boxes.push_back({kLabel + static_cast<double>(c) * (kBox + kBoxGap), height_, kBox, box});
+      height_ += box + kBoxGap;
+    }
+    height_ -= kBoxGap - 4;
+  }
+
+  std::string summary() const {
+    std::string out = table_.title + ", " + plural(table_.rows.size(), "kind") + " of ranks:";
+    for (const LaneRow& row : table_.rows) {
+      const LaneCell& cell = row.cells[table_.focus];
+      const std::string words = full_words(cell);
+      out += " " + rank_label(row.ranks, 40) + ": " + (words.empty() ? "no call" : words) + ".";
+    }
+    return out;
+  }
+
+  std::string heads() const {
+    std::string out;
+    const double x = kLabel + static_cast<double>(table_.focus) * (kBox + kBoxGap);
+    if (table_.compared)
+      out += svg_rect("focus", {x - kBoxGap / 2 + 3, 0, kBox + kBoxGap - 6, height_}, 6);
+    out += svg_text("head", {0, 14}, shorten_middle(table_.title, 21));
+    for (std::size_t c = 0; c < table_.heads.size(); ++c)
+      out += svg_text("head", {kLabel + static_cast<double>(c) * (kBox + kBoxGap), 14},
+                      table_.heads[c]);
+    return out;
+  }
+
+  std::uint32_t meeting_of(std::size_t r, std::size_t c) const {
+    const LaneCell& cell = table_.rows[r].cells[c];
+    if (cell.call == kNoLaneCall) return MatchedCalls::kAlone;
+    const trace::RankTrace* trace = run_.find(table_.rows[r].ranks.front());
+    return matched_.meeting[static_cast<std::size_t>(trace - run_.ranks.data())][cell.call];
+  }
+
+  // A line from each call to the next lane's call that it meets. Between calls of one lane (ranks
+  // that send to each other and do the same) there is none.
+  std::string joins() const {
+    struct Place {
+      std::size_t row, column;
+    };
+    std::map<std::uint32_t, Place> last;
+    std::string out;
+    for (std::size_t r = 0; r < table_.rows.size(); ++r) {
+      for (std::size_t c = 0; c < table_.rows[r].cells.size(); ++c) {
+        const std::uint32_t meeting = meeting_of(r, c);
+        if (meeting == MatchedCalls::kAlone) continue;
+        if (const auto above = last.find(meeting); above != last.end()) {
+          const auto [row, column] = above->second;
+          const bool bad =
+              stands_out(table_, table_.rows[r], c) != stands_out(table_, table_.rows[row], column);
+          if (row != r)
+            out += svg_upright_curve(bad ? "join bad" : "join", boxes_[row][column].bottom(),
+                                     boxes_[r][c].top());
+        }
+        last[meeting] = {r, c};
+      }
+    }
+    return out;
+  }
+
+  std::string row(std::size_t r) const {
+    const LaneRow& row = table_.rows[r];
+    const Box& first = boxes_[r].front();
+    const double middle = first.y + first.height / 2;
+    std::string out =
+        svg_line("lane", {kLabel - kBoxGap, middle}, {boxes_[r].back().right().x, middle});
+    out +=
+        svg_text(row.culprit ? "name bad-ink" : "name", {0, middle + 1}, rank_label(row.ranks, 18));
+    out += svg_text("note", {0, middle + 17},
+                    row.ranks.size() > 1 ? plural(row.ranks.size(), "rank") : "");
+    for (std::size_t c = 0; c < row.cells.size(); ++c) out += box(r, c);
+    return out;
+  }
+
+  std::string box(std::size_t r, std::size_t c) const {
+    const LaneRow& row = table_.rows[r];
+    const LaneCell& cell = row.cells[c];
+    const CellText text = cell_text(cell, table_);
+    if (text.lines.empty() && text.state.empty()) return {};
+    const bool bad = stands_out(table_, row, c);
+    const Box& box = boxes_[r][c];
+    std::string content =
+        "<title>" + html::text(rank_label(row.ranks, 60) + ": " + full_words(cell)) + "</title>";
+    // Opaque, so that the lane and the joins pass behind it.
+    content += svg_rect("ground", box);
+    content += svg_rect(bad                          ? "box bad"
+                        : cell.state == State::waits ? "box waits"
+                        : cell.has_call()            ? "box"
+                                                     : "none",
+                        box);
+    double y = box.y + kPad + 10;
+    for (std::size_t i = 0; i < text.lines.size(); ++i, y += kLine)
+      content += svg_text(i == 0 ? "op" : "", {box.x + kPad, y}, text.lines[i]);
+    if (!text.state.empty()) {
+      const bool waits = cell.state == State::waits;
+      const bool quiet = cell.has_call() && !waits;
+      content += svg_text(waits   ? "state warn-ink"
+                          : quiet ? "note"
+                                  : "state",
+                          {box.x + kPad, y}, text.state);
+    }
+    if (bad) content += svg_text("state bad-ink", {box.x + box.width - 16, box.y + kPad + 10}, "≠");
+    return "<a href=\"#" + name(r, c) + "\">" + content + "</a>";
+  }
+
+  std::string name(std::size_t r, std::size_t c) const {
+    return id_ + "-" + std::to_string(r) + "-" + std::to_string(c);
+  }
+
+  std::string caption() const {
+    std::string words = "Time goes from left to right; lines join calls that meet.";
+    bool any = false;
+    for (const LaneRow& row : table_.rows)
+      for (std::size_t c = 0; c < row.cells.size(); ++c) any = any || stands_out(table_, row, c);
+    if (any) words += " ≠ marks a call that is not what the others called.";
+    if (hidden_ > 0) words += " " + plural(hidden_, "more rank") + " differ from these.";
+    return element("figcaption", "", text(words));
+  }
+
+  std::string full_table() const {
+    std::string rows;
+    for (std::size_t r = 0; r < table_.rows.size(); ++r)
+      for (std::size_t c = 0; c < table_.rows[r].cells.size(); ++c) rows += full_row(r, c);
+    return scroller("the calls in full",
+                    "<table><thead><tr><th>ranks</th><th>place</th><th>call</th><th>state</th>"
+                    "<th class=\"n\">step</th><th>source</th></tr></thead><tbody>" +
+                        rows + "</tbody></table>");
+  }
+
+  // Of the names that a call carries the picture has the first; here are more.
+  std::string whole_words(const LaneCell& cell, const trace::Call& made) const {
+    constexpr std::size_t kNames = 40;
+    std::string out;
+    for (std::size_t field = 0; field < kLaneFields; ++field) {
+      const std::string words =
+          field == kWhat ? join_and(run_.tables.names(made.what), kNames) : cell.fields[field];
+      if (!words.empty()) out += (out.empty() ? "" : ", ") + words;
+    }
+    return out;
+  }
+
+  std::string full_row(std::size_t r, std::size_t c) const {
+    const LaneRow& row = table_.rows[r];
+    const LaneCell& cell = row.cells[c];
+    const CellText shown = cell_text(cell, table_);
+    if (shown.lines.empty() && shown.state.empty()) return {};
+    std::string call, at, step;
+    if (cell.call != kNoLaneCall) {
+      const trace::Call& made = run_.find(row.ranks.front())->calls[cell.call];
+      call = whole_words(cell, made);
+      at = run_.tables.str(made.at);
+      if (made.step != trace::kNone) step = std::to_string(made.step);
+    }
+    std::string state(state_words(cell.state));
+    if (cell.state == State::waits_elsewhere) state += " " + cell.elsewhere;
+    return "<tr id=\"" + name(r, c) + "\"><td>" + text(rank_label(row.ranks, 30)) +
+           "</td><td class=\"place\">" + text(table_.heads[c]) + "</td><td>" +
+           (call.empty() ? "" : code(call)) + "</td><td>" + text(state) + "</td><td class=\"n\">" +
+           step + "</td><td>" + (at.empty() ? "" : code(at)) + "</td></tr>";
+  }
+
+  LaneTable table_;
+  const trace::Run& run_;
+  const MatchedCalls& matched_;
+  std::string id_;
+  std::size_t hidden_ = 0;
+  double height_ = 0;
+  std::vector<std::vector<Box>> boxes_;  // by row and column
+};
+
+}  // namespace
+
+std::string lane_figure(const verify::Finding& finding, const trace::Run& run,
+                        const MatchedCalls& matched, const std::string& id) {
+  LaneTable table = choose_lanes(finding, run, {.before = 2, .after = 2, .last = 4});
+  if (table.rows.empty()) return {};
+  return LaneFigure(std::move(table), run, matched, id).str();
+}
+
+}  // namespace lockstep::reports::html

@@ -128,5 +128,31 @@ TEST_F(ReadFileTest, TheEndOfAFile) {
   EXPECT_EQ(*read_file_end(dir_.write("g", ""), 100), "");
 }
 
+TEST(MappedFileTest, GivesTheBytesOfAFile) {
+  const TempDir dir;
+  Result<MappedFile> file = MappedFile::open(dir.write("a", "hello"));
+  ASSERT_TRUE(file);
+  EXPECT_EQ(file->bytes(), "hello");
+  const MappedFile moved = std::move(*file);
+  EXPECT_EQ(moved.bytes(), "hello");
+}
+
+TEST(MappedFileTest, AnEmptyFileIsAnEmptyView) {
+  const TempDir dir;
+  const Result<MappedFile> file = MappedFile::open(dir.write("a", ""));
+  ASSERT_TRUE(file);
+  EXPECT_EQ(file->bytes(), "");
+}
+
+TEST(MappedFileTest, WhatIsNoFileIsAnErrorThatNamesIt) {
+  const TempDir dir;
+  const Result<MappedFile> absent = MappedFile::open(dir.file("absent"));
+  ASSERT_FALSE(absent);
+  EXPECT_EQ(absent.error().place.file, dir.file("absent"));
+  const Result<MappedFile> folder = MappedFile::open(dir.path());
+  ASSERT_FALSE(folder);
+  EXPECT_EQ(folder.error().message, "not a regular file");
+}
+
 }  // namespace
 }  // namespace lockstep

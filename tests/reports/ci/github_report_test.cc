@@ -1,9 +1,8 @@
-#include "reports/ci/github_report.h"
-
 #include <sstream>
 
 #include <gmock/gmock.h>
 
+#include "reports/ci/ci_reports.h"
 #include "tests/reports/samples.h"
 
 namespace lockstep::reports {

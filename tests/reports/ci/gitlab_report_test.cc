@@ -1,10 +1,9 @@
-#include "reports/ci/gitlab_report.h"
-
 #include <set>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "reports/ci/ci_reports.h"
 #include "tests/reports/against_schema.h"
 #include "tests/reports/samples.h"
 

@@ -1,10 +1,9 @@
-#include "reports/ci/junit_report.h"
-
 #include <stdlib.h>
 
 #include <gmock/gmock.h>
 
 #include "base/documents/xml_text.h"
+#include "reports/ci/ci_reports.h"
 #include "tests/reports/samples.h"
 #include "tests/support/temp_dir.h"
 

@@ -1,8 +1,7 @@
-#include "reports/ci/sarif_report.h"
-
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "reports/ci/ci_reports.h"
 #include "tests/reports/against_schema.h"
 #include "tests/reports/samples.h"
 

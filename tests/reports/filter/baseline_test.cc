@@ -1,7 +1,6 @@
-#include "reports/filter/baseline.h"
-
 #include <gmock/gmock.h>
 
+#include "reports/filter/filter.h"
 #include "reports/findings/json_report.h"
 #include "reports/findings/text_report.h"
 #include "tests/reports/samples.h"

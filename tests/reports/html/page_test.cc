@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 
 #include "reports/html/markup.h"
-#include "reports/html/style.h"
 #include "tests/reports/html/page_reader.h"
 
 namespace lockstep::reports {

@@ -1,9 +1,9 @@
-#include "sim/collectives/trees.h"
-
 #include <algorithm>
 #include <cstdint>
 
 #include <gtest/gtest.h>
+
+#include "sim/collectives/collective.h"
 
 namespace lockstep::sim {
 namespace {

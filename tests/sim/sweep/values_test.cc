@@ -1,6 +1,6 @@
-#include "sim/sweep/values.h"
-
 #include <gmock/gmock.h>
+
+#include "sim/sweep/variation.h"
 
 namespace lockstep::sim {
 namespace {

@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/transformer/layer_times.h"
-
 namespace lockstep::sim {
 namespace {
 

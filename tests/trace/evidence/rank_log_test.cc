@@ -1,12 +1,11 @@
 // What the output of ranks says.
-#include "trace/evidence/rank_log.h"
-
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/trace/evidence/evidence_testing.h"
+#include "trace/evidence/evidence.h"
 
 namespace lockstep::trace {
 namespace {

@@ -1,12 +1,11 @@
 // What NCCL's RAS says, as text and as JSON.
-#include "trace/evidence/ras.h"
-
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/trace/evidence/evidence_testing.h"
+#include "trace/evidence/evidence.h"
 
 namespace lockstep::trace {
 namespace {

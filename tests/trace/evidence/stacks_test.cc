@@ -1,12 +1,11 @@
 // The frame that holds a process up.
-#include "trace/evidence/stacks.h"
-
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/trace/evidence/evidence_testing.h"
+#include "trace/evidence/evidence.h"
 
 namespace lockstep::trace {
 namespace {

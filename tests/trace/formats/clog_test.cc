@@ -1,12 +1,11 @@
 // torchcomms' collective log.
-#include "trace/formats/clog.h"
-
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/trace/formats/format_testing.h"
+#include "trace/formats/format.h"
 
 namespace lockstep::trace {
 namespace {

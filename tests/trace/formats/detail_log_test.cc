@@ -1,12 +1,11 @@
 // PyTorch's DETAIL messages about collectives that do not fit together.
-#include "trace/formats/detail_log.h"
-
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/trace/formats/format_testing.h"
+#include "trace/formats/format.h"
 
 namespace lockstep::trace {
 namespace {

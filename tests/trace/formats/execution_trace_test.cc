@@ -1,6 +1,4 @@
 // PyTorch's execution traces.
-#include "trace/formats/execution_trace.h"
-
 #include <string>
 #include <vector>
 
@@ -8,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/trace/formats/format_testing.h"
+#include "trace/formats/format.h"
 
 namespace lockstep::trace {
 namespace {

@@ -8,44 +8,6 @@
 
 namespace lockstep::verify::injection {
 
-const char* to_string(MeshFault fault) {
-  static constexpr std::array kNames = {"left_out",
-                                        "left_out_by_several",
-                                        "left_out_by_subgroup",
-                                        "left_out_all_to_all",
-                                        "one_too_many",
-                                        "modality_skip",
-                                        "ddp_unused",
-                                        "swapped",
-                                        "groups_swapped",
-                                        "wrong_size",
-                                        "wrong_op",
-                                        "wrong_dtype",
-                                        "wrong_root",
-                                        "wrong_redop",
-                                        "realigned",
-                                        "host_stall",
-                                        "never_starts",
-                                        "never_completes",
-                                        "link_stall",
-                                        "exception",
-                                        "killed",
-                                        "lone_send",
-                                        "left_out_message",
-                                        "lone_barrier",
-                                        "culprit_missing",
-                                        "bystander_missing",
-                                        "healthy",
-                                        "legal_skip",
-                                        "straggler",
-                                        "straggler_came",
-                                        "preempted",
-                                        "missing_trace",
-                                        "batches_differ"};
-  static_assert(kNames.size() == kMeshFaults);
-  return kNames[static_cast<std::size_t>(fault)];
-}
-
 namespace {
 
 using Found = std::optional<Deviation>;

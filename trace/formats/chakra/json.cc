@@ -1,5 +1,3 @@
-#include "trace/formats/chakra/json.h"
-
 #include <array>
 #include <charconv>
 #include <optional>
@@ -7,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "trace/formats/chakra/nodes.h"
 #include "trace/formats/json_scan.h"
 
 namespace lockstep::trace {

@@ -1,10 +1,10 @@
-#include "trace/formats/chakra/messages.h"
-
 #include <algorithm>
 #include <limits>
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>
+
+#include "trace/formats/chakra/nodes.h"
 
 namespace lockstep::trace {
 

@@ -57,7 +57,7 @@ class RankPlaces {
 
 // The events, by index, whose times are kept, with these: every one where lost messages are sought
 // by them (verify/replay/channels.h), the newest and the last kCompletionsTimed completions of a
-// rank that did not end cleanly (verify/blocking/device_stall.h). Of any other trace one time, as
+// rank that did not end cleanly (verify/blocking/blocking.h). Of any other trace one time, as
 // 0: it tells that it was recorded.
 std::vector<std::pair<std::uint32_t, Nanos>> kept_times(const RankTrace& trace,
                                                         const Tables& tables);

@@ -1,4 +1,20 @@
-#include "trace/formats/flight_recorder/flight_recorder.h"
+// PyTorch Flight Recorder dumps, as PyTorch 2.5 to 2.15 write them: the pickle and its JSON twin,
+// of NCCL and Gloo process groups.
+//
+// What is peculiar (torch/csrc/distributed/c10d/FlightRecorder.hpp, and dumps of real jobs):
+// - The rank is not in the dump, only in the file's name; the world is the largest group.
+// - Entries count per group and kind: collective_seq_id and p2p_seq_id, both from 1. Call::seq is
+//   that number minus one, so that rings that overran line up. record_id counts across groups and
+//   lines nothing up.
+// - pg_status is keyed by pg_id, which differs from rank to rank; entries tie it to a group's name.
+//   For groups with point-to-point its numbers mix both counters and are left out.
+// - Gloo's entries stay "scheduled": `retired` tells that they completed.
+// - The members of a coalesced batch stay "scheduled" too; the closing `coalesced` entry alone
+//   carries the batch's state.
+// - Frames come innermost first; `at` is the first outside of PyTorch and Python's own library.
+//
+// A pickle can refer to one part of it any number of times. Four times as many values as the file
+// has bytes are looked at, and what is left counts as damage. O(bytes).
 
 #include <algorithm>
 #include <array>
@@ -14,6 +30,7 @@
 #include "trace/formats/flight_recorder/json.h"
 #include "trace/formats/flight_recorder/names.h"
 #include "trace/formats/flight_recorder/pickle.h"
+#include "trace/formats/format.h"
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
 
@@ -24,48 +41,6 @@ namespace {
 using Value = DataTree::Value;
 using ValueKind = DataTree::Kind;
 using Operation = DumpOperation;
-
-// What the strings of one dump mean, each worked out once.
-class Names {
- public:
-  Names(const DataTree& tree, Tables& tables) : tree_(tree), tables_(tables) {
-    keys_.resize(tree.string_count());
-    strings_.resize(tree.string_count());
-    dtypes_.resize(tree.string_count());
-    operations_.resize(tree.string_count());
-  }
-
-  DumpKey key(const Value& v) {
-    if (!v.is(ValueKind::string)) return DumpKey::other;
-    DumpKey& k = keys_[v.number()];
-    if (k == DumpKey::unresolved) k = dump_key(tree_.text(v));
-    return k;
-  }
-  StringId string(const Value& v) {
-    if (!v.is(ValueKind::string)) return {};
-    StringId& s = strings_[v.number()];
-    if (s == StringId{}) s = tables_.strings.intern(std::string(tree_.text(v)));
-    return s;
-  }
-  StringId dtype(const Value& v) {
-    if (!v.is(ValueKind::string)) return {};
-    StringId& s = dtypes_[v.number()];
-    if (s == StringId{}) s = tables_.strings.intern(dtype_from_torch(tree_.text(v)));
-    return s;
-  }
-  const Operation& operation(const Value& v) {
-    std::optional<Operation>& o = operations_[v.number()];
-    if (!o) o = parse_dump_operation(tree_.text(v));
-    return *o;
-  }
-
- private:
-  const DataTree& tree_;
-  Tables& tables_;
-  std::vector<DumpKey> keys_;
-  std::vector<StringId> strings_, dtypes_;
-  std::vector<std::optional<Operation>> operations_;
-};
 
 class DumpReader {
  public:
@@ -102,15 +77,6 @@ class DumpReader {
   }
 
  private:
-  // The values of an entry by their keys; those that are not there are nothing.
-  struct Entry {
-    Entry() { fields.fill(&kNothing); }
-    const Value& operator[](DumpKey k) const { return *fields[static_cast<std::size_t>(k)]; }
-    bool has(DumpKey k) const { return fields[static_cast<std::size_t>(k)] != &kNothing; }
-
-    inline static const Value kNothing = DataTree::none();
-    std::array<const Value*, 32> fields;
-  };
   struct GroupState {
     std::vector<Rank> members;
     bool point_to_point = false;
@@ -221,16 +187,13 @@ class DumpReader {
       trace_.events.reserve(kEventsPerEntry * count);
     }
     for (const Value& value : tree_.items(entries)) {
-      Entry entry;
+      DumpEntry entry;
       const auto pairs = tree_.pairs(value);
       if (!spend(pairs.size() + 1)) return;
       for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
         entry.fields[static_cast<std::size_t>(names_.key(pairs[i]))] = &pairs[i + 1];
       }
-      if (!entry.has(DumpKey::profiling_name) ||
-          !entry[DumpKey::profiling_name].is(ValueKind::string) ||
-          !entry.has(DumpKey::process_group) || !entry.has(DumpKey::collective_seq_id) ||
-          !entry.has(DumpKey::state)) {
+      if (!entry.complete()) {
         damage("an entry without profiling_name, process_group, collective_seq_id or state");
         continue;
       }
@@ -238,7 +201,7 @@ class DumpReader {
     }
   }
 
-  void read_entry(const Entry& entry) {
+  void read_entry(const DumpEntry& entry) {
     const auto process_group = tree_.items(entry[DumpKey::process_group]);
     if (process_group.empty()) return damage("an entry's process_group is no pair of names");
     const GroupId group = group_of(process_group[0]);
@@ -306,7 +269,7 @@ class DumpReader {
   }
 
   // `state`, `retired` and the times, as events of the call.
-  void add_progress(const Entry& entry, std::int64_t id) {
+  void add_progress(const DumpEntry& entry, std::int64_t id) {
     const std::string_view state = tree_.text(entry[DumpKey::state]);
     const bool completed = state == "completed" || entry[DumpKey::retired].boolean();
     // Where nothing is recorded, JSON has 0 for a time and a pickle has None.
@@ -328,7 +291,7 @@ class DumpReader {
     state.batch_seq = seq;
   }
 
-  void close_batch(GroupState& state, const Entry& entry) {
+  void close_batch(GroupState& state, const DumpEntry& entry) {
     const std::string_view word = tree_.text(entry[DumpKey::state]);
     const bool completed = word == "completed" || entry[DumpKey::retired].boolean();
     for (const std::uint32_t c : state.batch_calls) {
@@ -354,7 +317,7 @@ class DumpReader {
     return true;
   }
 
-  SignatureId signature(const Entry& entry, const Operation& operation) {
+  SignatureId signature(const DumpEntry& entry, const Operation& operation) {
     Signature s;
     s.op = operation.op;
     if (s.op == Op::other) s.other_op = tables_.strings.intern(std::string(operation.name));
@@ -395,7 +358,7 @@ class DumpReader {
   }
 
   // Frames are shared by entries: a list is worked out once per first frame and length.
-  void place(const Entry& entry, Call& call) {
+  void place(const DumpEntry& entry, Call& call) {
     const auto frames = tree_.items(entry[DumpKey::frames]);
     if (frames.empty() || !spend(frames.size())) return;
     std::uint64_t hash = frames.size();
@@ -509,7 +472,7 @@ class DumpReader {
   const DataTree& tree_;
   const TraceFile& file_;
   Tables& tables_;
-  Names names_;
+  DumpNames names_;
   RankTrace trace_;
   TraceBuilder builder_{trace_};
   std::map<GroupId, GroupState> groups_;
@@ -525,15 +488,6 @@ class DumpReader {
   std::vector<StringId> scratch_types_;
   IntList scratch_sizes_;
 };
-
-// PyTorch's own tools put the rank into a dump that they pass on ("rank", "host_name"); the dump of
-// a process has it in its name alone.
-std::optional<Rank> rank_in_dump(const DataTree& tree) {
-  const Value* const rank = tree.find(tree.root, "rank");
-  const std::int64_t number = rank == nullptr ? kNone : rank->integer(kNone);
-  if (!is_possible_rank(number, kMaxWorldSize)) return std::nullopt;
-  return Rank(static_cast<std::int32_t>(number));
-}
 
 Result<std::vector<RankTrace>> read_dump(const TraceFile& given, Tables& tables);
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "trace/formats/torch_names.h"
+#include "trace/trace_builder.h"
 
 namespace lockstep::trace {
 
@@ -56,6 +57,13 @@ DumpOperation parse_dump_operation(std::string_view name) {
     out.op = op_from_torch(out.name).value_or(Op::other);
   }
   return out;
+}
+
+std::optional<Rank> rank_in_dump(const DataTree& tree) {
+  const DataTree::Value* const rank = tree.find(tree.root, "rank");
+  const std::int64_t number = rank == nullptr ? kNone : rank->integer(kNone);
+  if (!is_possible_rank(number, kMaxWorldSize)) return std::nullopt;
+  return Rank(static_cast<std::int32_t>(number));
 }
 
 bool is_library_frame(std::string_view file) {

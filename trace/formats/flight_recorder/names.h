@@ -1,10 +1,17 @@
 // The words of Flight Recorder's dumps: keys of entries, names of operations, places in code.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "trace/formats/flight_recorder/data_tree.h"
+#include "trace/formats/torch_names.h"
 #include "trace/ids.h"
+#include "trace/run.h"
 #include "trace/signature.h"
 
 namespace lockstep::trace {
@@ -44,7 +51,71 @@ struct DumpOperation {
 // `name`: an entry's profiling_name. The result's name is a view into it.
 DumpOperation parse_dump_operation(std::string_view name);
 
+// PyTorch's own tools put the rank into a dump that they pass on ("rank", "host_name"); the dump of
+// a process has it in its name alone.
+std::optional<Rank> rank_in_dump(const DataTree& tree);
+
 // Whether a frame belongs to PyTorch or Python and not to the user's program. `file`: its path.
 bool is_library_frame(std::string_view file);
+
+// What the strings of one dump mean, each worked out once.
+class DumpNames {
+ public:
+  DumpNames(const DataTree& tree, Tables& tables) : tree_(tree), tables_(tables) {
+    keys_.resize(tree.string_count());
+    strings_.resize(tree.string_count());
+    dtypes_.resize(tree.string_count());
+    operations_.resize(tree.string_count());
+  }
+
+  DumpKey key(const DataTree::Value& v) {
+    if (!v.is(DataTree::Kind::string)) return DumpKey::other;
+    DumpKey& k = keys_[v.number()];
+    if (k == DumpKey::unresolved) k = dump_key(tree_.text(v));
+    return k;
+  }
+  StringId string(const DataTree::Value& v) {
+    if (!v.is(DataTree::Kind::string)) return {};
+    StringId& s = strings_[v.number()];
+    if (s == StringId{}) s = tables_.strings.intern(std::string(tree_.text(v)));
+    return s;
+  }
+  StringId dtype(const DataTree::Value& v) {
+    if (!v.is(DataTree::Kind::string)) return {};
+    StringId& s = dtypes_[v.number()];
+    if (s == StringId{}) s = tables_.strings.intern(dtype_from_torch(tree_.text(v)));
+    return s;
+  }
+  const DumpOperation& operation(const DataTree::Value& v) {
+    std::optional<DumpOperation>& o = operations_[v.number()];
+    if (!o) o = parse_dump_operation(tree_.text(v));
+    return *o;
+  }
+
+ private:
+  const DataTree& tree_;
+  Tables& tables_;
+  std::vector<DumpKey> keys_;
+  std::vector<StringId> strings_, dtypes_;
+  std::vector<std::optional<DumpOperation>> operations_;
+};
+
+// The values of an entry by their keys; those that are not there are nothing.
+struct DumpEntry {
+  DumpEntry() { fields.fill(&kNothing); }
+  const DataTree::Value& operator[](DumpKey k) const {
+    return *fields[static_cast<std::size_t>(k)];
+  }
+  bool has(DumpKey k) const { return fields[static_cast<std::size_t>(k)] != &kNothing; }
+  // Whether everything is there that an entry cannot do without.
+  bool complete() const {
+    return has(DumpKey::profiling_name) &&
+           (*this)[DumpKey::profiling_name].is(DataTree::Kind::string) &&
+           has(DumpKey::process_group) && has(DumpKey::collective_seq_id) && has(DumpKey::state);
+  }
+
+  inline static const DataTree::Value kNothing = DataTree::none();
+  std::array<const DataTree::Value*, 32> fields;
+};
 
 }  // namespace lockstep::trace

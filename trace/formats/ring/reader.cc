@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "base/files/mapped_file.h"
+#include "base/files/read_file.h"
 #include "trace/formats/ring/contents.h"
 #include "trace/trace_builder.h"
 

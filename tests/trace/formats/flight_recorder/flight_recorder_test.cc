@@ -1,6 +1,4 @@
 // Flight Recorder dumps: from bytes to a verdict.
-#include "trace/formats/flight_recorder/flight_recorder.h"
-
 #include <map>
 
 #include <gmock/gmock.h>
@@ -8,6 +6,7 @@
 
 #include "tests/support/temp_dir.h"
 #include "tests/trace/formats/pickle_writer.h"
+#include "trace/formats/format.h"
 #include "trace/load.h"
 #include "verify/verify.h"
 

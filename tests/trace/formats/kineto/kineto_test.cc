@@ -1,6 +1,4 @@
 // Profiles of torch.profiler.
-#include "trace/formats/kineto/kineto.h"
-
 #include <string>
 #include <vector>
 
@@ -8,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/trace/formats/format_testing.h"
+#include "trace/formats/format.h"
 
 namespace lockstep::trace {
 namespace {

@@ -1,6 +1,4 @@
 // NCCL's logs.
-#include "trace/formats/nccl_log/nccl_log.h"
-
 #include <cstdint>
 #include <sstream>
 #include <string>
@@ -10,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/trace/formats/format_testing.h"
+#include "trace/formats/format.h"
 
 namespace lockstep::trace {
 namespace {

@@ -1,6 +1,4 @@
 // Messages of PyTorch's NCCL watchdog.
-#include "trace/formats/watchdog_log/watchdog_log.h"
-
 #include <string>
 #include <vector>
 
@@ -8,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/trace/formats/format_testing.h"
+#include "trace/formats/format.h"
 
 namespace lockstep::trace {
 namespace {

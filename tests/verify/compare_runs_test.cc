@@ -1,12 +1,15 @@
-// Two runs side by side.
+// Two runs side by side: their values, how far they drift apart, and one rank's calls.
+
+#include "verify/compare_runs.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/trace_text.h"
 #include "tests/verify/numbers/tiny_training.h"
-#include "verify/compare_runs.h"
 
 namespace lockstep::verify {
 namespace {
@@ -157,6 +160,94 @@ TEST(FinalLoss, IsNothingWhereTheRunsEndInDifferentStepsOrRecordedNone) {
   auto silent = with_losses(1, {5});
   silent.ranks[0].steps[0].loss.reset();
   EXPECT_FALSE(final_loss(silent, with_losses(1, {5}), "float32"));
+}
+
+// One rank's calls in two runs.
+
+constexpr const char* kHead = R"({"header":1,"rank":0,"world_size":2}
+{"group":"world","ranks":[0,1]}
+)";
+
+std::string call(int id, const std::string& size, const std::string& what) {
+  return R"({"ev":"issue","id":)" + std::to_string(id) +
+         R"(,"g":"world","op":"all_reduce","dtype":["float32"],"redop":"sum","in":[[)" + size +
+         R"(]],"what":[")" + what + "\"]}\n";
+}
+
+CallComparison compared(const std::string& a, const std::string& b) {
+  const auto run_a = run_from_text({kHead + a});
+  const auto run_b = run_from_text({kHead + b});
+  return compare_calls(run_a, 0, run_b, 0);
+}
+
+TEST(CompareCalls, EqualOnesAreTheSame) {
+  const std::string calls = call(0, "4", "a.w") + call(1, "8", "b.w");
+  const CallComparison c = compared(calls, calls);
+  EXPECT_TRUE(c.same());
+  EXPECT_EQ(c.equal, 2U);
+  EXPECT_FALSE(c.a || c.b);
+}
+
+TEST(CompareCalls, ARunThatWasStoppedDidTheBeginning) {
+  const CallComparison c = compared(call(0, "4", "a.w") + call(1, "8", "b.w"), call(0, "4", "a.w"));
+  EXPECT_FALSE(c.same());
+  EXPECT_TRUE(c.b_is_beginning());
+  EXPECT_TRUE(c.a && !c.b);
+  EXPECT_FALSE(
+      compared(call(0, "4", "a.w"), call(0, "4", "a.w") + call(1, "8", "b.w")).b_is_beginning());
+}
+
+TEST(CompareCalls, SizeAndIdentityCount) {
+  const CallComparison size = compared(call(0, "4", "a.w"), call(0, "5", "a.w"));
+  EXPECT_EQ(size.equal, 0U);
+  EXPECT_THAT(*size.a, ::testing::HasSubstr("in=4,"));
+  EXPECT_FALSE(compared(call(0, "4", "a.w"), call(0, "4", "b.w")).b_is_beginning());
+}
+
+// How far two trainings ended apart.
+
+trace::Run trained_to_drift(float rate_of_p0) {
+  TinyTraining t(2, {64, 256}, 7);
+  for (int step = 0; step < 4; ++step) {
+    t.backward();
+    t.average_all();
+    t.record_synced();
+    for (std::uint32_t r = 0; r < 2; ++r) {
+      for (float& g : t.grad(r, 0)) g *= rate_of_p0;
+    }
+    t.update_all();
+    t.record_params();
+    t.end_step();
+  }
+  return t.run();
+}
+
+bool all(std::string_view) { return true; }
+
+TEST(Drift, EqualTrainingsEndTogether) {
+  const Drift d = drift_between(trained_to_drift(1), trained_to_drift(1), Phase::param, all);
+  EXPECT_EQ(d.tensors, 2U);
+  EXPECT_EQ(d.apart, 0);
+  EXPECT_GT(d.travelled, 0);
+  EXPECT_GT(d.size, d.travelled);
+}
+
+TEST(Drift, CountsTheNamesThatItIsToldTo) {
+  const auto slow = trained_to_drift(0);
+  const auto normal = trained_to_drift(1);
+  const auto p0 = [](std::string_view name) { return name == "p0"; };
+  const auto p1 = [](std::string_view name) { return name == "p1"; };
+  EXPECT_EQ(drift_between(slow, normal, Phase::param, p1).apart, 0);
+  // It never moved, so it is as far behind as the other has gone, the first step included.
+  const Drift d = drift_between(slow, normal, Phase::param, p0);
+  EXPECT_EQ(d.tensors, 1U);
+  EXPECT_GT(d.apart, d.travelled);
+}
+
+TEST(Drift, NothingInCommonIsNothing) {
+  const Drift d = drift_between(trained_to_drift(1), trained_to_drift(1), Phase::buffer, all);
+  EXPECT_EQ(d.tensors, 0U);
+  EXPECT_EQ(d.apart, 0);
 }
 
 }  // namespace

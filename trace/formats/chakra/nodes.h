@@ -1,5 +1,8 @@
-// The protobuf messages of a Chakra execution trace, one at a time. Internal to its reader.
+// The nodes of a Chakra execution trace, one at a time: from protobuf messages (messages.cc) and
+// from JSON (json.cc). Internal to the reader of that format.
 #pragma once
+
+#include <simdjson.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +28,7 @@ struct ChakraNode {
   std::optional<bool> on_host;  // is_cpu_op
 };
 
-// Cuts a file into its messages.
+// Cuts a file into its protobuf messages.
 class ChakraMessages {
  public:
   explicit ChakraMessages(std::string_view bytes) : bytes_(bytes) {}
@@ -45,5 +48,35 @@ class ChakraMessages {
 // Both are false where the bytes are no such message.
 bool is_chakra_metadata(std::string_view message);
 bool parse_chakra_node(std::string_view message, ChakraNode& node);
+
+// The nodes of a trace that is written as JSON, in both of its forms.
+//
+//   {"workload_graph": [{"Id": 435, "Name": "ncclKernel_Broadcast_…", "NodeType": 7,
+//                        "data_deps": [432], "is_cpu_op": false, "comm_size": 4096}, …]}
+//   {"version": "0.0.4"}{"id": "435", "name": …, "type": "COMM_COLL_NODE", "dataDeps": ["432"],
+//                        "attr": [{"name": "comm_type", "int64Val": "5"}]}…
+//
+// The first is what Chakra's feeder reads (src/feeder/json_node.cpp), the second what
+// chakra_jsonizer prints of a protobuf file. Where a collective's type is missing, its kernel's
+// name gives it.
+
+bool looks_like_chakra_json(std::string_view bytes);
+
+class ChakraJsonNodes {
+ public:
+  explicit ChakraJsonNodes(std::string_view bytes);
+
+  enum class Next { node, damaged, end };
+  // The next node into `node`. At the end whole() tells whether the file ends as it should.
+  Next next(ChakraNode& node);
+  bool whole() const { return whole_; }
+
+ private:
+  std::string_view bytes_;
+  std::size_t at_ = 0;
+  bool graph_ = false;  // the form with "workload_graph"
+  bool whole_ = false;
+  simdjson::dom::parser parser_;
+};
 
 }  // namespace lockstep::trace

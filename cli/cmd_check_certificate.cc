@@ -26,7 +26,7 @@ constexpr std::size_t kLargestCertificate = std::size_t{1} << 30U;
 
 constexpr const char* kCheckCertificateFooter = R"(Examples:
   Write a certificate for a derived program, and check it:
-    lockstep verify --product derived/ --certificate safe.txt
+    lockstep verify derived/ --certificate safe.txt
     lockstep check-certificate safe.txt derived/
   The same for a recorded run:
     lockstep verify traces/ --certificate run.txt

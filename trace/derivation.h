@@ -1,5 +1,5 @@
 // A derivation: what each rank of a program does under each condition, recorded without the other
-// ranks. The input of `lockstep verify --product`; docs/product.md describes the folder.
+// ranks. The input of `lockstep verify`; docs/product.md describes the folder.
 //
 //   product.json   which conditions there are, who may meet which at a step, and what was recorded
 //   <folder>/      for each history: a trace per rank, in any form that load_run reads

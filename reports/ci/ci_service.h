@@ -1,4 +1,4 @@
-// What a CI service picks up from a job, for `lockstep gate`.
+// What a CI service picks up from a job, for `lockstep verify --ci`.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What `lockstep simulate table` answers: each figure of a table of measurements beside its
+// What `lockstep calibrate check` answers: each figure of a table of measurements beside its
 // prediction, and how far off these are.
 #pragma once
 

@@ -62,7 +62,7 @@ struct NcclTuning {
   bool nvlink = true;  // inside a node; else PCI
   NcclLevel inside;
   std::optional<NcclLevel> between;
-  std::vector<std::string> fitted_to;  // rows of tables, as `simulate table` labels them
+  std::vector<std::string> fitted_to;  // rows of tables, as `calibrate check` labels them
 };
 
 // n ranks, as many on each of the nodes, of `machine_ranks_per_node` that a full node holds.

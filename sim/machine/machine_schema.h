@@ -125,7 +125,7 @@ inline constexpr std::string_view kMachineSchema = R"({
           "type": "array",
           "maxItems": 256,
           "description": "measured rows that latency, speed and fill were fitted to",
-          "items": {"type": "string", "description": "a row, as simulate table names it",
+          "items": {"type": "string", "description": "a row, as calibrate check names it",
                     "minLength": 1, "maxLength": 200}
         }
       }

@@ -1,4 +1,4 @@
-// `lockstep digest`, and `lockstep verify` of what it wrote.
+// `lockstep convert --to digest`, and `lockstep verify` of what it wrote.
 #include <sys/wait.h>
 
 #include <cstdlib>

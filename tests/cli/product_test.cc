@@ -1,4 +1,4 @@
-// `lockstep verify --product` and `lockstep check-certificate`, as a shell would call them.
+// `lockstep verify` and `lockstep check-certificate`, as a shell would call them.
 #include <algorithm>
 #include <filesystem>
 

@@ -56,7 +56,7 @@ TEST(Explain, SuggestsTheNearestRule) {
   EXPECT_EQ(explained.out, "");
   EXPECT_EQ(explained.err,
             "lockstep: error: no rule \"modality-divergance\"\n"
-            "  fix: did you mean modality-divergence? `lockstep rules` lists them\n");
+            "  fix: did you mean modality-divergence? `lockstep explain` lists them\n");
 }
 
 TEST(Explain, OfAPartOfANameAllThatHoldItAreSuggested) {
@@ -64,7 +64,7 @@ TEST(Explain, OfAPartOfANameAllThatHoldItAreSuggested) {
               HasSubstr("did you mean op-mismatch, size-mismatch, "));
   EXPECT_THAT(run_lockstep({"explain", "lifecycle"}).err, HasSubstr("never-waited"));
   EXPECT_THAT(run_lockstep({"explain", std::string(100'000, 'x')}).err,
-              HasSubstr("`lockstep rules` lists them"));
+              HasSubstr("`lockstep explain` lists them"));
 }
 
 }  // namespace

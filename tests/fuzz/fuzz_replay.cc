@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t kMostReplayRanks = 8;
 constexpr std::int32_t kLargestReplayWorld = 256;  // missing ranks cost time, and nothing else
 
-// As `lockstep trace-to-scenario` writes it: the file of each rank, separated by blank lines.
+// As `lockstep convert --to scenario` writes it: the file of each rank, separated by blank lines.
 std::string text_of(const trace::Run& program) {
   std::ostringstream out;
   for (const trace::RankTrace& trace : program.ranks) {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Records what a PyTorch training program calls, for `lockstep verify --product`.
+"""Records what a PyTorch training program calls, for `lockstep verify`.
 
 Can any mix of batches over the ranks make a job hang, or pair the wrong tensors? This file runs a
 program's own training step, one rank at a time and without the other ranks, once for every
 *condition* that a rank may meet (its batch holds images or not, ...), and writes down every
-collective that it calls. `lockstep verify --product` then decides for all mixes and any number of
+collective that it calls. `lockstep verify` then decides for all mixes and any number of
 steps. It needs torch (tested with 2.11 and 2.15) and the standard library, no GPU and no network.
 
 In a training script, one function more:
@@ -16,7 +16,7 @@ In a training script, one function more:
 and on the command line
 
     python runtime/record/python/lockstep_record.py train.py --world-size 4 --output derived
-    lockstep verify --product derived
+    lockstep verify derived
 
 or, from Python, `lockstep_record.derive(build=..., conditions=..., world_size=4, output=...)`.
 docs/record-python.md says what is recorded and what is taken for granted.
@@ -1360,7 +1360,7 @@ def derive(build: Callable[[], Any], conditions: Mapping[str, Any], world_size: 
            assumptions: Sequence[str] = (), only_steps: Optional[int] = None, first_steps: int = 1,
            backend: Optional[str] = None, jobs: int = 2,
            program: Optional[str] = None) -> list[Path]:
-    """Records a program for `lockstep verify --product`.
+    """Records a program for `lockstep verify`.
 
     build: makes the program in a process of its own, with `torch.distributed` ready (a further
         init_process_group does nothing), and returns its step function or a `Program`.
@@ -1514,7 +1514,7 @@ lockstep_record.derive, at least {"build": ..., "conditions": {...}}.
 Examples:
   Can any mix of batches make this job hang or mispair its tensors?
     lockstep_record.py train.py --world-size 4 --output derived
-    lockstep verify --product derived
+    lockstep verify derived
   Run some of the steps for real, on all ranks, and record them:
     torchrun --nproc-per-node 2 lockstep_record.py train.py --output traces --live image+text,text
     lockstep verify traces
@@ -1560,7 +1560,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"lockstep_record.py: {error}", file=sys.stderr)
         return 1
     for folder in folders:
-        print(f"recorded; next: lockstep verify --product {folder}")
+        print(f"recorded; next: lockstep verify {folder}")
     return 0
 
 

@@ -150,7 +150,7 @@ class Recorder {
   trace::Nanos time_ = 0;
 };
 
-// A digest of each machine, packed as `lockstep digest` writes it.
+// A digest of each machine, packed as `lockstep convert --to digest` writes it.
 std::vector<std::string> node_digests(const Shape& shape, bool hung) {
   std::vector<std::string> out;
   for (int first = 0; first < shape.ranks; first += kTensor) {

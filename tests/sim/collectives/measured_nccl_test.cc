@@ -28,7 +28,7 @@ double predicted(const MeasuredNccl& table, std::int64_t bytes, const Machine& m
          1e6;
 }
 
-// As `simulate table` labels it.
+// As `calibrate check` labels it.
 std::string label(const MeasuredNccl& table, std::int64_t bytes) {
   return table.machine + ", " + std::to_string(table.ranks) + " GPUs, " +
          bytes_in_words(static_cast<std::uint64_t>(bytes));

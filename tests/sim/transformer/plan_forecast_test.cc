@@ -248,7 +248,7 @@ TEST(PlanForecast, AStepThatLastsForDaysIsRefused) {
   EXPECT_THAT(f.error().message, AnyOf(HasSubstr("more than a day"), HasSubstr("clock")));
 }
 
-// Each row's plan gives what `simulate table` gives of the row, to the last bit.
+// Each row's plan gives what `calibrate check` gives of the row, to the last bit.
 std::size_t expect_same(const MeasuredTable& table) {
   const Calibration calibration = *shipped_calibration(table.machine_type);
   std::size_t rows = 0;

@@ -96,7 +96,7 @@ class DigestFileReader {
               {file_},
               "record fewer steps (smaller rings), or verify some of the ranks at a time"};
     }
-    return {"the digest is damaged", {file_}, "make it again with `lockstep digest`"};
+    return {"the digest is damaged", {file_}, "make it again with `lockstep convert --to digest`"};
   }
 
   bool read_forms() {
@@ -207,14 +207,15 @@ Result<ReadDigest> read_digest(std::string_view bytes, const std::string& file, 
                  "read it with the lockstep that made it, or a newer one"};
   }
   if (bytes.size() < kDigestMagic.size() + kSumBytes) {
-    return Error{"the digest is cut off", {file}, "make it again with `lockstep digest`"};
+    return Error{
+        "the digest is cut off", {file}, "make it again with `lockstep convert --to digest`"};
   }
   const std::string_view sum = bytes.substr(kDigestMagic.size(), kSumBytes);
   const std::string_view body = bytes.substr(kDigestMagic.size() + kSumBytes);
   if (!bytes.starts_with(kDigestMagic) || sum != sha256(body)) {
     return Error{"the digest is cut off or damaged: its checksum is another",
                  {file},
-                 "copy it again, or make it again with `lockstep digest`"};
+                 "copy it again, or make it again with `lockstep convert --to digest`"};
   }
   return DigestFileReader(body, file, tables).read();
 }
@@ -250,7 +251,7 @@ Result<Recording> read_recording(const TraceFile& file, Tables& tables) {
     if (!is_of(*out.format, trace)) {
       return Error{"the digest is damaged: it holds what its format does not record",
                    {file.name},
-                   "make it again with `lockstep digest`"};
+                   "make it again with `lockstep convert --to digest`"};
     }
   }
   out.traces = std::move(digest->traces);
@@ -262,7 +263,7 @@ Result<Recording> read_recording(const TraceFile& file, Tables& tables) {
 
 Format digest_format() {
   return {.name = "digest",
-          .summary = "digests of any of these (lockstep digest)",
+          .summary = "digests of any of these (lockstep convert --to digest)",
           .recognises = looks_like_digest,
           .read = [](const TraceFile& file, Tables& tables) -> Result<std::vector<RankTrace>> {
             Result<Recording> recording = read_recording(file, tables);

@@ -1,9 +1,9 @@
 // Digests: the traces of many ranks in one small file, told once for all ranks that did the same.
 //
-// `lockstep digest` makes one on each machine of a job, and anything that can run a command on many
-// machines brings them together. A digest holds what every analysis needs of a trace and leaves out
-// what none does (trace/formats/digest/form.h), so that the verdict on digests is that on the
-// traces.
+// `lockstep convert --to digest` makes one on each machine of a job, and anything that can run a
+// command on many machines brings them together. A digest holds what every analysis needs of a
+// trace and leaves out what none does (trace/formats/digest/form.h), so that the verdict on digests
+// is that on the traces.
 //
 // Merging is reading several and writing one. The bytes depend on the set of traces only, not on
 // their order nor on how they were merged before: merging is commutative and associative.

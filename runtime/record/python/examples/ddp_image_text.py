@@ -4,7 +4,7 @@
     torchrun --nproc-per-node 2 ddp_image_text.py --find-unused
 
     python ../../tools/lockstep_record.py ddp_image_text.py --world-size 4 --output derived
-    lockstep verify --product derived                                 # says so without a run
+    lockstep verify derived                                 # says so without a run
 """
 
 import argparse

@@ -7,7 +7,7 @@ others wait for it. With --dummy it feeds the branch zeros, which count with wei
     torchrun --nproc-per-node 2 fsdp2_image_text.py --dummy
 
     python ../../tools/lockstep_record.py fsdp2_image_text.py --world-size 4 --output derived
-    lockstep verify --product derived                                 # says so without a run
+    lockstep verify derived                                 # says so without a run
 """
 
 import argparse

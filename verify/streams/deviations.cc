@@ -36,6 +36,7 @@ class Walker {
       cursors_.push_back({c, 0, 0});
     }
     deviated_.assign(group_.classes.size(), false);
+    astray_.assign(group_.classes.size(), false);
     steps_comparable_ = steps_comparable();
     judge_steps_ = steps_comparable_ && steps_matter();
     edits_.emplace(run.tables, agreement, steps_comparable_);
@@ -48,6 +49,7 @@ class Walker {
       if (cursors_.size() < 2) break;
       auto parties = split();
       if (parties.size() > 1) resolve(parties);
+      if (parties.size() == 1) back_in_line(parties[0]);
       advance();
     }
     finish_ended();
@@ -116,12 +118,28 @@ class Walker {
     return sequences_[c.class_index].token(c.next);
   }
 
-  std::size_t weight(const std::vector<std::size_t>& party) const {
-    std::size_t ranks = 0;
+  // How many ranks a party has: first those that are not astray, then all.
+  std::pair<std::size_t, std::size_t> weight(const std::vector<std::size_t>& party) const {
+    std::size_t steady = 0, ranks = 0;
     for (const std::size_t cursor : party) {
-      ranks += group_.classes[cursors_[cursor].class_index].streams.size();
+      const std::size_t c = cursors_[cursor].class_index;
+      ranks += group_.classes[c].streams.size();
+      if (!astray_[c]) steady += group_.classes[c].streams.size();
     }
-    return ranks;
+    return {steady, ranks};
+  }
+
+  // The member with the most calls to come, which say the most about how others differ from it. One
+  // that was killed early has none.
+  std::size_t longest(const std::vector<std::size_t>& party) const {
+    return *std::max_element(party.begin(), party.end(), [&](std::size_t a, std::size_t b) {
+      return calls_left(a) < calls_left(b);
+    });
+  }
+
+  std::size_t calls_left(std::size_t cursor) const {
+    const Cursor& c = cursors_[cursor];
+    return sequences_[c.class_index].size() - c.next;
   }
 
   std::vector<std::uint32_t> ranks_of(const std::vector<std::size_t>& party) const {
@@ -285,17 +303,33 @@ class Walker {
 
   void resolve(const std::vector<std::vector<std::size_t>>& parties) {
     const auto [chosen, singled_out] = choose(parties);
-    const std::size_t reference = parties[chosen][0];
+    const std::size_t reference = longest(parties[chosen]);
     const std::vector<std::uint32_t> reference_ranks = ranks_of(parties[chosen]);
     for (std::size_t p = 0; p < parties.size(); ++p) {
       if (p == chosen) continue;
+      // All members issue the same call here. Of one that was killed or hung soon after, too little
+      // is left to tell how it deviates: as the member does of which the most is known.
+      const std::size_t clearest = longest(parties[p]);
+      const Edit of_party = find_edit(reference, clearest);
+      record(of_party, reference, clearest, reference_ranks, singled_out);
       for (const std::size_t cursor : parties[p]) {
-        const Edit edit = find_edit(reference, cursor);
-        record(edit, reference, cursor, reference_ranks, singled_out);
+        const Edit edit = cursor == clearest ? of_party : find_edit(reference, cursor);
+        const bool unclear =
+            edit.kind == Deviation::Kind::replaced ||
+            (!ended_cleanly(cursors_[cursor]) && calls_left(cursor) < calls_left(clearest));
+        if (cursor != clearest)
+          record(unclear ? of_party : edit, reference, cursor, reference_ranks, singled_out);
         apply(edit, cursor);
         deviated_[cursors_[cursor].class_index] = singled_out;
+        astray_[cursors_[cursor].class_index] =
+            singled_out && edit.kind == Deviation::Kind::replaced;
       }
     }
+    back_in_line(parties[chosen]);
+  }
+
+  void back_in_line(const std::vector<std::size_t>& party) {
+    for (const std::size_t cursor : party) astray_[cursors_[cursor].class_index] = false;
   }
 
   Edit find_edit(std::size_t reference, std::size_t deviant) {
@@ -438,6 +472,9 @@ class Walker {
   std::vector<Cursor> cursors_;      // of the classes that have not ended
   std::vector<std::size_t> ended_;   // classes
   std::vector<bool> deviated_;       // by class
+  // By class: it issued another call than expected, and nothing says how the two sequences line up
+  // since. Until it agrees with the reference again, what it issues is no majority.
+  std::vector<bool> astray_;
   std::vector<Deviation> found_;
   std::optional<EditFinder> edits_;
   bool steps_comparable_ = false;

@@ -189,13 +189,15 @@ std::vector<ExitStatus> skips(bool agreed) {
   return run_ranks(2, folder, [&](ProcessGroups& groups, Recorder& recorder) {
     Scenario::Train train;
     train.precision = Scenario::Train::Precision::float16;
-    train.loss_scale = {1024, 1, agreed};
+    train.loss_scale = {1024, 1};
     LossScaler scaler(train, groups.world(), recorder);
     at::Tensor parameter = at::zeros({2}).requires_grad_();
     const bool overflows = groups.who().rank == 1;
     parameter.mutable_grad() =
         at::full({2}, overflows ? std::numeric_limits<float>::infinity() : 1024.0F);
-    const bool skipped = scaler.unscale({{"x", parameter}});
+    using Overflow = LossScaler::Overflow;
+    const bool skipped =
+        scaler.unscale({{"x", parameter}}, agreed ? Overflow::on_any_rank : Overflow::on_this_rank);
     const double expected = skipped ? 512 : 2048;  // halves, or grows after one good step
     if (scaler.current() != expected) return 7;
     if (!overflows && parameter.grad()[0].item<float>() != 1) return 8;

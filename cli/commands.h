@@ -23,6 +23,6 @@ void add_completion(CLI::App& app, reports::ExitStatus& status);
 void add_calibrate(CLI::App& app, reports::ExitStatus& status);
 void add_watch(CLI::App& app, reports::ExitStatus& status);
 void add_trace_to_scenario(CLI::App& app, reports::ExitStatus& status);
-void add_rules(CLI::App& app, reports::ExitStatus& status);  // `rules` and `explain`
+void add_explain(CLI::App& app, reports::ExitStatus& status);
 
 }  // namespace lockstep::cli

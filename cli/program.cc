@@ -108,7 +108,7 @@ int run(int argc, const char* const* argv) {
   add_calibrate(app, status);
   add_trace_to_scenario(app, status);
   add_watch(app, status);
-  add_rules(app, status);
+  add_explain(app, status);
   add_completion(app, status);
   try {
     app.parse(argc, argv);

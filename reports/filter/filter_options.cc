@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "reports/filter/baseline.h"
 #include "reports/filter/suppressions.h"
-#include "verify/rules.h"
+#include "verify/rules/rules.h"
 
 namespace lockstep::reports {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/documents/schema_check.h"
 #include "base/documents/yaml_document.h"
 #include "base/text.h"
-#include "verify/rules.h"
+#include "verify/rules/rules.h"
 
 namespace lockstep::reports {
 namespace {

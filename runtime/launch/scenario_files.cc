@@ -7,7 +7,7 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "runtime/replay/replay_scenario.h"
-#include "verify/rules.h"
+#include "verify/rules/rules.h"
 
 namespace lockstep::runtime {
 
@@ -62,9 +62,10 @@ std::optional<Error> unknown_rule(const Scenario& scenario) {
   for (const std::string& name : scenario.expect->rules) {
     if (verify::rule_from_name(name)) continue;
     const std::string meant = nearest(name, known);
-    return Error{"\"expect.rules\" names no rule: \"" + printable(name) + "\"",
-                 {scenario.file},
-                 meant.empty() ? "`lockstep rules` lists them" : "did you mean \"" + meant + "\"?"};
+    return Error{
+        "\"expect.rules\" names no rule: \"" + printable(name) + "\"",
+        {scenario.file},
+        meant.empty() ? "`lockstep explain` lists them" : "did you mean \"" + meant + "\"?"};
   }
   return std::nullopt;
 }

@@ -4,6 +4,10 @@
 #                          [RAW_BYTES] [RUNS_ONCE] [FILE_BY_FILE])   static, PIC
 #   lockstep_test(NAME     SOURCES a_test.cc …  LINKS … [LABEL core|runtime] [TIMEOUT s] [TORCH])
 #   lockstep_bench(NAME    SOURCES a_bench.cc …  LINKS …)
+#
+# And the one way in which it embeds files in a program:
+#
+#   lockstep_embed(FUNCTION lockstep::sim::texts  HEADER sim/texts.h  FILES a.yaml …)
 
 include_guard(GLOBAL)
 
@@ -143,4 +147,34 @@ function(lockstep_bench name)
   target_link_libraries(${name} PRIVATE ${arg_LINKS} benchmark::benchmark)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
   lockstep_warnings(${name})
+endfunction()
+
+# Writes ${CMAKE_CURRENT_BINARY_DIR}/<function>.cc, which defines FUNCTION as HEADER declares it:
+#   std::span<const EmbeddedFile> texts();   with FILES
+#   std::string_view text();                 with FILE, a single one
+# Files are relative to the folder of the CMakeLists.txt. A change of a file configures anew.
+function(lockstep_embed)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "FUNCTION;HEADER;FILE" "FILES")
+  string(REGEX MATCH "^(.*)::([^:]*)$" matched ${arg_FUNCTION})
+  set(namespace ${CMAKE_MATCH_1})
+  set(function ${CMAKE_MATCH_2})
+  set(names "")
+  set(rows "")
+  foreach(file IN LISTS arg_FILE arg_FILES)
+    cmake_path(ABSOLUTE_PATH file NORMALIZE)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE path)
+    file(READ ${file} text)
+    list(APPEND names ${path})
+    string(APPEND rows "      {\"${path}\", R\"embedded(${text})embedded\"},\n")
+  endforeach()
+  if(arg_FILE)
+    set(definition "std::string_view ${function}() {\n  return R\"embedded(${text})embedded\";\n}\n")
+  else()
+    set(definition "std::span<const EmbeddedFile> ${function}() {\n")
+    string(APPEND definition "  static constexpr EmbeddedFile files[] = {\n${rows}  };\n")
+    string(APPEND definition "  return files;\n}\n")
+  endif()
+  list(JOIN names ", " names)
+  configure_file(${CMAKE_SOURCE_DIR}/cmake/embedded.cc.in ${CMAKE_CURRENT_BINARY_DIR}/${function}.cc @ONLY)
 endfunction()

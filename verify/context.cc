@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "verify/rules/page.h"
 
 namespace lockstep::verify {
 
@@ -62,7 +63,7 @@ Finding make_finding(RuleId id) {
   Finding out;
   out.rule = id;
   out.severity = rule(id).severity;
-  out.fix = rule(id).fix;
+  out.fix = rule_page(id).fix;
   return out;
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "trace/ids.h"
-#include "verify/rules.h"
+#include "verify/rules/rules.h"
 
 namespace lockstep::verify {
 

@@ -9,6 +9,7 @@
 #include "reports/ci/ci_reports.h"
 #include "reports/findings/finding_words.h"
 #include "reports/json_text.h"
+#include "verify/rules/page.h"
 
 namespace lockstep::reports {
 namespace {
@@ -158,14 +159,13 @@ Json results(const FilteredReport& filtered, std::string_view root) {
 Json rules_json() {
   Json out = Json::array();
   for (const verify::Rule& rule : verify::all_rules()) {
-    const std::string explanation(rule.explanation);
-    const std::string fix(rule.fix);
+    const verify::RulePage& page = verify::rule_page(rule.id);
     Json one;
     one["id"] = rule.name;
-    one["shortDescription"] = {{"text", rule.summary}};
-    one["fullDescription"] = {{"text", explanation}};
-    one["help"] = {{"text", explanation + "\n\nWhat to do: " + fix},
-                   {"markdown", explanation + "\n\n**What to do:** " + fix}};
+    one["shortDescription"] = {{"text", page.summary}};
+    one["fullDescription"] = {{"text", page.meaning}};
+    one["help"] = {{"text", page.meaning + "\n\nWhat to do: " + page.fix},
+                   {"markdown", page.meaning + "\n\n**What to do:** " + page.fix}};
     one["defaultConfiguration"] = {{"level", verify::to_string(rule.severity)}};
     one["properties"] = {{"tags", Json::array({rule.family})}};
     out.push_back(std::move(one));

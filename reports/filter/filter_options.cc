@@ -8,7 +8,7 @@
 #include "base/files/write_file.h"
 #include "base/text.h"
 #include "reports/filter/filter.h"
-#include "verify/rules.h"
+#include "verify/rules/rules.h"
 
 namespace lockstep::reports {
 namespace {

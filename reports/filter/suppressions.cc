@@ -8,7 +8,7 @@
 #include "base/documents/yaml_document.h"
 #include "base/text.h"
 #include "reports/filter/filter.h"
-#include "verify/rules.h"
+#include "verify/rules/rules.h"
 
 namespace lockstep::reports {
 namespace {

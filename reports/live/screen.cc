@@ -8,7 +8,7 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/finding_words.h"
-#include "verify/rules.h"
+#include "verify/rules/rules.h"
 
 namespace lockstep::reports {
 

@@ -8,6 +8,14 @@
 
 namespace lockstep::runtime {
 
+KernelText fingerprint_kernel() {
+  const std::span<const EmbeddedFile> files = fingerprint_kernel_files();
+  KernelText out{files.front().path.data(), files.front().text.data(), {}};
+  for (const EmbeddedFile& header : files.subspan(1))
+    out.headers.push_back({header.path.data(), header.text.data()});
+  return out;
+}
+
 unsigned fingerprint_blocks(std::uint64_t elements, unsigned multiprocessors) {
   constexpr std::uint64_t kElements = kFingerprintThreads * 8 * 4;  // of a block, at least
   const std::uint64_t most = 2ULL * std::max(1U, multiprocessors);

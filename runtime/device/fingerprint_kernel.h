@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
+#include "base/embedded_file.h"
 #include "runtime/device/kernel_sums.h"
 #include "runtime/device/nvrtc.h"
 #include "trace/values/fingerprint.h"
@@ -11,6 +13,9 @@ namespace lockstep::runtime {
 
 // fingerprint_kernel.cu and the headers that it includes.
 KernelText fingerprint_kernel();
+
+// These files, the kernel first.
+std::span<const EmbeddedFile> fingerprint_kernel_files();
 
 inline constexpr unsigned kFingerprintThreads = 256;  // of a block, as the text says
 

@@ -8,7 +8,7 @@
 
 #include "base/files/write_file.h"
 #include "reports/forecasts/simulated_job.h"
-#include "verify/rules.h"
+#include "verify/rules/rules.h"
 
 namespace lockstep::runtime {
 namespace {

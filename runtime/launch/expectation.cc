@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "verify/rules.h"
+#include "verify/rules/rules.h"
 
 namespace lockstep::runtime {
 

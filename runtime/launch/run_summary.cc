@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "runtime/launch/expectation.h"
 #include "runtime/launch/run_folder.h"
-#include "verify/rules.h"
+#include "verify/rules/rules.h"
 
 namespace lockstep::runtime {
 

@@ -7,7 +7,7 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "runtime/replay/replay_scenario.h"
-#include "verify/rules.h"
+#include "verify/rules/rules.h"
 
 namespace lockstep::runtime {
 

@@ -27,7 +27,7 @@
 #include "reports/live/state.h"
 #include "runtime/launch/process.h"
 #include "trace/load.h"
-#include "verify/rules.h"
+#include "verify/rules/rules.h"
 #include "verify/verify.h"
 
 namespace lockstep::runtime {

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "trace/run.h"
 #include "verify/compare_runs.h"
-#include "verify/rules.h"
+#include "verify/rules/rules.h"
 
 namespace lockstep::runtime {
 

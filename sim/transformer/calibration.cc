@@ -137,9 +137,9 @@ std::string calibration_yaml(const Calibration& calibration) {
 
 namespace {
 
-constexpr std::string_view kPrefix = "calibration-", kSuffix = ".yaml", kNccl = "nccl";
+constexpr std::string_view kPrefix = "sim/machines/calibration-", kSuffix = ".yaml", kNccl = "nccl";
 
-// "a100-node" of "calibration-a100-node.yaml".
+// "a100-node" of "sim/machines/calibration-a100-node.yaml".
 std::string_view type_of(std::string_view file) {
   LOCKSTEP_CHECK(file.starts_with(kPrefix) && file.ends_with(kSuffix), "a calibration's file name");
   return file.substr(kPrefix.size(), file.size() - kPrefix.size() - kSuffix.size());
@@ -149,14 +149,14 @@ std::string_view type_of(std::string_view file) {
 
 std::vector<std::string> shipped_calibration_names() {
   std::vector<std::string> names;
-  for (const ShippedText& shipped : shipped_texts())
-    if (type_of(shipped.file) != kNccl) names.emplace_back(type_of(shipped.file));
+  for (const EmbeddedFile& shipped : shipped_calibrations())
+    if (type_of(shipped.path) != kNccl) names.emplace_back(type_of(shipped.path));
   return names;
 }
 
 std::optional<std::string_view> shipped_calibration_text(std::string_view name) {
-  for (const ShippedText& shipped : shipped_texts())
-    if (type_of(shipped.file) == name && name != kNccl) return shipped.text;
+  for (const EmbeddedFile& shipped : shipped_calibrations())
+    if (type_of(shipped.path) == name && name != kNccl) return shipped.text;
   return std::nullopt;
 }
 
@@ -171,8 +171,8 @@ Result<Calibration> shipped_calibration(std::string_view name) {
 }
 
 std::string_view shipped_nccl_curves() {
-  for (const ShippedText& shipped : shipped_texts())
-    if (type_of(shipped.file) == kNccl) return shipped.text;
+  for (const EmbeddedFile& shipped : shipped_calibrations())
+    if (type_of(shipped.path) == kNccl) return shipped.text;
   return {};
 }
 

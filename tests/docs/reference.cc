@@ -44,27 +44,36 @@ std::string certainties(const Json& rule) {
 }
 
 std::string rules_page(const Json& rules) {
-  std::string out = std::string("# Rules\n\n") + kRenewed +
-                    "What `lockstep verify` and `lockstep run` judge by: `lockstep rules`, and "
-                    "`lockstep explain` of each. The\nseverity is the usual one. The certainties "
-                    "are those that a rule's findings may have; what was recorded decides:\n\n"
-                    "- *proven*: no schedule lets these ranks go on, or the recorded values "
-                    "differ;\n- *observed*: seen in this run;\n- *possible*: some legal schedule "
-                    "would go wrong.\n\n"
-                    "[verify.md](../verify.md) says how each analysis decides.\n\n"
-                    "| rule | family | severity | certainty | finds |\n|---|---|---|---|---|\n";
+  std::string out =
+      std::string("# Rules\n\n") + kRenewed +
+      "What `lockstep verify` and `lockstep run` judge by; `lockstep explain RULE` "
+      "prints the same. The severity\nis the usual one. The certainties "
+      "are those that a rule's findings may have; what was recorded decides:\n\n"
+      "- *proven*: no schedule lets these ranks go on, or the recorded values "
+      "differ;\n- *observed*: seen in this run;\n- *possible*: some legal schedule "
+      "would go wrong.\n\n"
+      "[verify.md](../verify.md) says how the analyses work together. Examples with a "
+      "report are run by a test: save the lines\nof each rank as "
+      "`traces/rank_N.trace.jsonl`, a line that begins with a blank behind the one "
+      "above it, and call\n`lockstep verify traces/`.\n\n"
+      "| rule | family | severity | certainty | finds |\n|---|---|---|---|---|\n";
   for (const Json& rule : rules) {
     const std::string id = rule["id"];
     out += "| [" + id + "](#" + id + ") | " + rule["family"].get<std::string>() + " | " +
            rule["severity"].get<std::string>() + " | " + certainties(rule) + " | " +
            cell(rule["summary"]) + " |\n";
   }
-  for (const Json& rule : rules)
-    out += "\n## " + rule["id"].get<std::string>() + "\n\n" + rule["family"].get<std::string>() +
+  for (const Json& rule : rules) {
+    out += "\n## " + rule["id"].get<std::string>() + "\n\n*" + rule["family"].get<std::string>() +
            ", " + rule["severity"].get<std::string>() + " (" + certainties(rule) +
-           "): " + rule["summary"].get<std::string>() + "\n\n" +
-           rule["explanation"].get<std::string>() + "\n\n" + shown(rule["example"]) +
-           "\nWhat to do: " + rule["fix"].get<std::string>() + ".\n";
+           ")*: " + rule["summary"].get<std::string>() + ".\n\n" +
+           rule["explanation"].get<std::string>() + "\n";
+    for (const auto& [heading, key] : {std::pair{"How it is decided", "decision"},
+                                       {"What it cannot see", "limits"},
+                                       {"How to fix it", "how_to_fix"},
+                                       {"Example", "example"}})
+      out += std::string("\n**") + heading + "**\n\n" + rule[key].get<std::string>() + "\n";
+  }
   return out;
 }
 
@@ -201,7 +210,7 @@ std::string key_table(const Json& schema) { return Keys(schema).table(); }
 
 std::map<std::string, std::string> reference_pages(const Lockstep& lockstep) {
   std::map<std::string, std::string> out;
-  out["rules.md"] = rules_page(Json::parse(lockstep({"rules", "--json"})));
+  out["rules.md"] = rules_page(Json::parse(lockstep({"explain", "--json"})));
   out["scenario.md"] =
       std::string("# Keys of scenarios\n\n") + kRenewed +
       "Of the schema that `lockstep scenario --schema` prints. A list's items are `[]`, a name of "

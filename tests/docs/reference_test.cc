@@ -9,13 +9,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/text.h"
 #include "tests/cli/run_lockstep.h"
+#include "tests/docs/rule_examples.h"
 #include "tests/support/temp_dir.h"
 #include "trace/formats/ring/ring_file.h"
+#include "verify/rules/page.h"
 
 namespace lockstep::docs {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 const std::string kDocs = LOCKSTEP_SOURCE_DIR "/docs/";
@@ -31,6 +35,25 @@ TEST(Reference, ThePagesAreWhatTheProgramSays) {
   for (const auto& entry : std::filesystem::directory_iterator(kDocs + "reference"))
     EXPECT_TRUE(pages.contains(entry.path().filename().string()))
         << entry.path() << " is a page that nothing makes";
+}
+
+TEST(RuleExamples, AReportIsWhatVerifyPrintsForTheTraceAboveIt) {
+  std::size_t reports = 0;
+  for (const EmbeddedFile& file : verify::rule_files()) {
+    const std::string page(file.text);
+    reports += contains_text(page, "```report") ? 1 : 0;
+    const std::string renewed = with_reports(page, [](const std::vector<std::string>& arguments) {
+      return cli::run_lockstep(arguments).out;
+    });
+    EXPECT_EQ(page, renewed) << file.path << ": renew it with scripts/docs --renew";
+    // The example shows what it is there for.
+    const std::string name = std::filesystem::path(file.path).stem().string();
+    if (contains_text(page, "```report"))
+      EXPECT_THAT(page.substr(page.find("```report")),
+                  AnyOf(HasSubstr("\nERROR " + name + " ("), HasSubstr("\nWARNING " + name + " ("),
+                        HasSubstr("\nNOTE " + name + "\n")));
+  }
+  EXPECT_GE(reports, 15U);
 }
 
 TEST(Reference, ATableHasEveryKeyWithTypeDefaultAndMeaning) {

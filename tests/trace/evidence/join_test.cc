@@ -11,7 +11,7 @@
 
 #include "tests/support/temp_dir.h"
 #include "trace/load.h"
-#include "verify/rules.h"
+#include "verify/rules/rules.h"
 #include "verify/verify.h"
 
 namespace lockstep::trace {

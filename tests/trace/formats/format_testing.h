@@ -12,7 +12,7 @@
 #include "tests/support/trace_dump.h"
 #include "trace/formats/format.h"
 #include "trace/load.h"
-#include "verify/rules.h"
+#include "verify/rules/rules.h"
 #include "verify/verify.h"
 
 namespace lockstep::trace {

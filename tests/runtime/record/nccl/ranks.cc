@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "trace/load.h"
-#include "verify/rules.h"
+#include "verify/rules/rules.h"
 #include "verify/verify.h"
 
 namespace lockstep::runtime {

@@ -1,5 +1,5 @@
-// The rule table is complete and every row can be printed.
-#include "verify/rules.h"
+// The rule table is complete.
+#include "verify/rules/rules.h"
 
 #include <set>
 
@@ -18,14 +18,10 @@ TEST(Rules, NamesAreUniqueAndFoundAgain) {
   EXPECT_FALSE(rule_from_name("no-such-rule"));
 }
 
-TEST(Rules, EveryRowTellsWhatItMeansAndWhatToDo) {
+TEST(Rules, EveryRuleMayBeCertainToSomeDegree) {
   for (const Rule& r : all_rules()) {
-    EXPECT_FALSE(r.summary.empty()) << r.name;
-    EXPECT_GT(r.explanation.size(), 40U) << r.name;
-    EXPECT_FALSE(r.fix.empty()) << r.name;
     const Certainties c = r.certainties;
     EXPECT_TRUE(c.proven || c.observed || c.possible) << r.name;
-    EXPECT_LE(r.name.size() + 2 + r.summary.size(), 100U) << r.name;
   }
 }
 

@@ -1,5 +1,5 @@
-// The rule table: one row per rule id of the contract. `lockstep rules` and `lockstep explain`
-// print it; analyses emit findings by RuleId only.
+// The rule table: what the code acts on, a row for each rule id of the contract. What a rule means
+// is its page (verify/rules/page.h). Analyses emit findings by RuleId only.
 #pragma once
 
 #include <cstdint>
@@ -82,13 +82,10 @@ struct Certainties {
 
 struct Rule {
   RuleId id{};
-  std::string_view name;         // the contract's id, "missing-collective"
-  std::string_view family;       // "matching", "blocking", …
-  Severity severity{};           // the usual one
-  Certainties certainties;       // all that its findings may have
-  std::string_view summary;      // one line
-  std::string_view explanation;  // what it means, how it comes about, when it is not said
-  std::string_view fix;          // what to do, in general
+  std::string_view name;    // the contract's id, "missing-collective"
+  std::string_view family;  // "matching", "blocking", …
+  Severity severity{};      // the usual one
+  Certainties certainties;  // all that its findings may have
 };
 
 const Rule& rule(RuleId id);

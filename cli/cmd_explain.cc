@@ -1,6 +1,8 @@
-// lockstep rules, lockstep explain RULE: the rule table.
+// lockstep explain [RULE]: the rules, and the page of each.
 #include <iostream>
 #include <memory>
+#include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,8 +14,8 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "reports/exit_status.h"
-#include "verify/rule_examples.h"
-#include "verify/rules.h"
+#include "verify/rules/page.h"
+#include "verify/rules/rules.h"
 
 namespace lockstep::cli {
 namespace {
@@ -60,24 +62,29 @@ reports::ExitStatus print_rules() {
       family = rule.family;
     }
     std::cout << "  " << pad_right(rule.name, 21) << pad_right(verify::to_string(rule.severity), 9)
-              << block(rule.summary, 32).substr(32);
+              << block(verify::rule_page(rule.id).summary, 32).substr(32);
   }
   std::cout << "\n`lockstep explain RULE` says what a rule means and what to do.\n";
   return reports::ExitStatus::clean;
 }
 
 // For other programs: an array with an object per rule.
-reports::ExitStatus print_rules_as_json() {
+reports::ExitStatus print_as_json(std::span<const verify::Rule> rules) {
   nlohmann::ordered_json out = nlohmann::ordered_json::array();
-  for (const verify::Rule& rule : verify::all_rules())
+  for (const verify::Rule& rule : rules) {
+    const verify::RulePage& page = verify::rule_page(rule.id);
     out.push_back({{"id", rule.name},
                    {"family", rule.family},
                    {"severity", verify::to_string(rule.severity)},
                    {"certainties", certainties_of(rule)},
-                   {"summary", rule.summary},
-                   {"explanation", rule.explanation},
-                   {"fix", rule.fix},
-                   {"example", verify::rule_example(rule.id)}});
+                   {"summary", page.summary},
+                   {"explanation", page.meaning},
+                   {"decision", page.decision},
+                   {"limits", page.limits},
+                   {"fix", page.fix},
+                   {"how_to_fix", page.how_to_fix},
+                   {"example", page.example}});
+  }
   std::cout << out.dump(2) << "\n";
   return reports::ExitStatus::clean;
 }
@@ -92,43 +99,70 @@ std::string certainty_lines(const verify::Rule& rule) {
   return out;
 }
 
-reports::ExitStatus explain(const std::string& name) {
-  const Result<verify::RuleId> id = verify::rule_named(name);
-  if (!id) return reports::fail(id.error());
-  const verify::Rule& explained = verify::rule(*id);
+// A section of a page: paragraphs and lists wrapped, fenced blocks as they are, without the fences.
+std::string section(std::string_view text) {
+  std::istringstream lines{std::string(text)};
+  std::string out;
+  bool fenced = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (verify::is_fence(line))
+      fenced = !fenced;
+    else if (fenced || line.empty())
+      out += line + "\n";
+    else
+      out += "  " + wrap(line, kWidth - 2, line.starts_with("- ") ? 4 : 2) + "\n";
+  }
+  return out;
+}
+
+reports::ExitStatus explain(const verify::Rule& rule) {
+  const verify::RulePage& page = verify::rule_page(rule.id);
   const Paint paint{stdout_wants_color()};
-  std::cout << paint.bold(explained.name) << " (" << explained.family << ", usually "
-            << verify::to_string(explained.severity) << ")\n"
-            << block(explained.summary, 2) << "\n"
+  std::cout << paint.bold(rule.name) << " (" << rule.family << ", usually "
+            << verify::to_string(rule.severity) << ")\n"
+            << block(page.summary, 2) << "\n"
             << paint.bold("What it means") << "\n"
-            << block(explained.explanation, 2) << "\n"
+            << section(page.meaning) << "\n"
             << paint.bold("How certain a finding is") << "\n"
-            << certainty_lines(explained) << "\n"
-            << paint.bold("What to do") << "\n"
-            << block(explained.fix, 2) << "\n"
+            << certainty_lines(rule) << "\n"
+            << paint.bold("How it is decided") << "\n"
+            << section(page.decision) << "\n"
+            << paint.bold("What it cannot see") << "\n"
+            << section(page.limits) << "\n"
+            << paint.bold("How to fix it") << "\n"
+            << section(page.how_to_fix) << "\n"
             << paint.bold("Example") << "\n"
-            << verify::rule_example(*id);
+            << section(page.example);
   return reports::ExitStatus::clean;
+}
+
+struct ExplainOptions {
+  std::string rule;  // empty: all
+  bool as_json = false;
+};
+
+reports::ExitStatus run(const ExplainOptions& options) {
+  if (options.rule.empty())
+    return options.as_json ? print_as_json(verify::all_rules()) : print_rules();
+  const Result<verify::RuleId> id = verify::rule_named(options.rule);
+  if (!id) return reports::fail(id.error());
+  const verify::Rule& rule = verify::rule(*id);
+  return options.as_json ? print_as_json({&rule, 1}) : explain(rule);
 }
 
 }  // namespace
 
 void add_explain(CLI::App& app, reports::ExitStatus& status) {
-  CLI::App* rules = app.add_subcommand("rules", "List the rules that `verify` and `run` judge by");
-  const auto as_json = std::make_shared<bool>(false);
-  rules->add_flag("--json", *as_json, "Print them as JSON, for other programs");
-  rules->footer(
-      "Examples:\n  lockstep rules\n  lockstep rules --json\n"
-      "  lockstep explain modality-divergence");
-  rules->callback(
-      [as_json, &status] { status = *as_json ? print_rules_as_json() : print_rules(); });
-
-  CLI::App* command = app.add_subcommand("explain", "Explain a rule: meaning, remedy, example");
-  const auto name = std::make_shared<std::string>();
-  command->add_option("RULE", *name, "A rule's id, as reports name it")->type_name("")->required();
+  CLI::App* command =
+      app.add_subcommand("explain", "Explain a rule of `verify` and `run`, or list them all");
+  const auto options = std::make_shared<ExplainOptions>();
+  command->add_option("RULE", options->rule, "A rule's id, as reports name it (default: list all)")
+      ->type_name("");
+  command->add_flag("--json", options->as_json, "Print the rule, or all, as JSON");
   command->footer(
-      "Examples:\n  lockstep explain modality-divergence\n  lockstep explain host-stall");
-  command->callback([name, &status] { status = explain(*name); });
+      "Examples:\n  lockstep explain\n  lockstep explain modality-divergence\n"
+      "  lockstep explain --json");
+  command->callback([options, &status] { status = run(*options); });
 }
 
 }  // namespace lockstep::cli

@@ -23,9 +23,10 @@ struct Cursor {
   std::uint32_t step = 0;  // the program's size: the host is through
 };
 
-class Search {
+class PathSearch {
  public:
-  Search(const ProgramJob& job, const Folding& folding, const ExecutionResult& result, Picos launch)
+  PathSearch(const ProgramJob& job, const Folding& folding, const ExecutionResult& result,
+             Picos launch)
       : job_(job), folding_(folding), result_(result), launch_(launch) {
     meetings_.resize(folding.group_representatives.size());
     for (std::uint32_t c = 0; c < folding.representatives.size(); ++c) add(c);
@@ -161,7 +162,7 @@ class Search {
 std::vector<PathPart> critical_path(const ProgramJob& job, const Folding& folding,
                                     const ExecutionResult& result, Picos launch) {
   LOCKSTEP_CHECK(!result.stuck && !result.end.is_forever(), "a job that ends");
-  return Search(job, folding, result, launch).run();
+  return PathSearch(job, folding, result, launch).run();
 }
 
 std::vector<PathPart> clipped(const std::vector<PathPart>& path, Picos begin, Picos end) {

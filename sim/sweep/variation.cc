@@ -233,7 +233,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kLongestRange = 200;  // in characters
-constexpr double kRounding = 1e-9;          // by which a range's last value may miss its end
+constexpr double kRangeRounding = 1e-9;     // by which a range's last value may miss its end
 
 // "25GB/s": a number, and what follows it.
 struct Quantity {
@@ -325,7 +325,7 @@ std::optional<std::vector<std::int64_t>> whole_values(std::int64_t first, std::i
 std::optional<std::vector<double>> real_values(double first, double last, double by,
                                                bool geometric) {
   std::vector<double> out;
-  const double end = last + kRounding * (geometric ? last : by);
+  const double end = last + kRangeRounding * (geometric ? last : by);
   for (std::size_t i = 0;; ++i) {
     const auto times = static_cast<double>(i);
     const double value = geometric ? first * std::pow(by, times) : first + by * times;

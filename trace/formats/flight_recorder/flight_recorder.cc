@@ -161,7 +161,7 @@ class DumpReader {
     const auto first = group_of_entry(items.front());
     if (first.size() < 2 || tree_.text(first[1]).empty()) return true;
     const std::string prefix = std::string(tree_.text(first[1])) + ":";
-    // PyTorch's p2p_seq_id would tell a group that is named like a backend from torchcomms.
+    // torchcomms has the key p2p_seq_id, but leaves it at 0.
     const Value* const number = tree_.find(items.front(), "p2p_seq_id");
     numbered_together_ = name_of_entry(items.front()).starts_with(prefix) && number != nullptr &&
                          number->integer(kNone) == 0;
